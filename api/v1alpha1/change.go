@@ -1,0 +1,32 @@
+package v1alpha1
+
+// Change is what the user wants done: the document behind the change flags of the command line.
+type Change struct {
+	APIVersion string     `json:"apiVersion"`
+	Kind       string     `json:"kind"` // "Change"
+	Spec       ChangeSpec `json:"spec"`
+}
+
+// ChangeSpec says which network comes, how, and within which limits.
+type ChangeSpec struct {
+	// To is the target CNI by its driver's name, such as "calico".
+	To string `json:"to,omitempty"`
+	// CNIVersion is the target's version, such as "v3.31.0"; empty means what the manifest installs.
+	CNIVersion string `json:"cniVersion,omitempty"`
+	// Manifest is the file with the target's own manifests (the user's), adapted by the driver.
+	Manifest string `json:"manifest,omitempty"`
+	// PodCIDR is the range of the target's pods; it must not overlap the source's.
+	PodCIDR string `json:"podCIDR,omitempty"`
+	// Strategy is recreate, adopt, surge or mirror; empty lets the planner choose.
+	Strategy string `json:"strategy,omitempty"`
+	// Waves are node counts per wave, such as [1, 5, 0]; 0 means all that remain. Empty is [1, 2, 4, ... ].
+	Waves []int `json:"waves,omitempty"`
+	// MaxGapMillis is the longest gap, in ms, that a gate lets pass on any path. 0 means the default.
+	MaxGapMillis int `json:"maxGapMillis,omitempty"`
+	// BakeSeconds is how long a wave is watched before the next one.
+	BakeSeconds int `json:"bakeSeconds,omitempty"`
+	// AgentImage is the image of theseus-agent.
+	AgentImage string `json:"agentImage,omitempty"`
+	// Accept lists finding ids that the user has read and accepts, with the reason.
+	Accept map[string]string `json:"accept,omitempty"`
+}

@@ -1,0 +1,24 @@
+// Package v1alpha1 holds the documents and objects of the API group theseus.dev: what a user
+// writes (Change), what Theseus keeps in the cluster (Migration, NodeTask, ProbePlan,
+// ProbeReport), and nothing that acts. It is the only package meant to be imported from outside.
+package v1alpha1
+
+// Names that every object of this group shares.
+const (
+	// Group is the API group.
+	Group = "theseus.dev"
+	// Version is the API version of every kind here.
+	Version = "v1alpha1"
+	// APIVersion is what documents of these kinds carry.
+	APIVersion = Group + "/" + Version
+	// Namespace is where Theseus' own objects live in a cluster.
+	Namespace = "theseus-system"
+	// LabelManaged marks every object that Theseus made, and so may remove.
+	LabelManaged = "theseus.dev/managed"
+	// LabelTarget marks the nodes on which the target network's agent runs.
+	LabelTarget = "theseus.dev/target"
+	// LabelProbe marks probe pods; its value is the network they were made on, "old" or "new".
+	LabelProbe = "theseus.dev/probe"
+	// TaintPending keeps new pods off nodes that are not switched yet, where there is a choice.
+	TaintPending = "theseus.dev/pending"
+)

@@ -1,0 +1,106 @@
+package v1alpha1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Protocol is what a path's probe speaks.
+type Protocol string
+
+// The protocols of probes.
+const (
+	UDP    Protocol = "udp"     // one datagram, echoed
+	TCP    Protocol = "tcp"     // a message on a kept connection, echoed
+	TCPNew Protocol = "tcp-new" // a new connection per probe
+	DNS    Protocol = "dns"     // one lookup over UDP
+)
+
+// Path is one measured direction: a source that sends, a target that answers, and what is expected.
+type Path struct {
+	// ID is unique in its plan and stable over time, such as "a-node-1/old>a-node-2/new/udp".
+	ID string `json:"id"`
+	// Class groups paths for people: "pod-pod", "pod-service", "dns", "host-pod", "pod-host", "node-port", "outside".
+	Class string `json:"class"`
+	// Source says who sends: Node, and Network "old", "new" or "host".
+	Source Endpoint `json:"source"`
+	// Target says who answers; Address is host:port as dialled.
+	Target   Endpoint `json:"target"`
+	Protocol Protocol `json:"protocol"`
+	// Size is the payload in bytes.
+	Size int `json:"size"`
+	// IntervalMillis is the time between two sends.
+	IntervalMillis int `json:"intervalMillis"`
+	// Denied is true when policy must keep this path shut: an answer is then a leak.
+	Denied bool `json:"denied,omitempty"`
+	// Query is the name that a DNS probe looks up.
+	Query string `json:"query,omitempty"`
+}
+
+// Endpoint is one end of a path.
+type Endpoint struct {
+	Node    string `json:"node,omitempty"`
+	Network string `json:"network,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+// ProbePlan is the set of paths to measure now. There is one, named "current".
+type ProbePlan struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Spec              ProbePlanSpec `json:"spec"`
+}
+
+// ProbePlanSpec is the paths; a generation that grows with every change tells reports apart.
+type ProbePlanSpec struct {
+	Generation int64  `json:"generation"`
+	Paths      []Path `json:"paths"`
+}
+
+// ProbeReport is what the sources on one node have seen. Its name is the node's.
+type ProbeReport struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Status            ProbeReportStatus `json:"status"`
+}
+
+// ProbeReportStatus accumulates since the path was first sent; Seq grows by one per publication,
+// so that a reader can demand evidence newer than a moment without comparing clocks.
+type ProbeReportStatus struct {
+	Generation int64        `json:"generation"`
+	Seq        int64        `json:"seq"`
+	At         time.Time    `json:"at"`
+	Paths      []PathResult `json:"paths"`
+}
+
+// PathResult is one path's counts and gaps so far.
+type PathResult struct {
+	ID string `json:"id"`
+	// Sent and Answered count probes that are decided: answered in time, or past their timeout.
+	Sent     int64 `json:"sent"`
+	Answered int64 `json:"answered"`
+	// Since and Last bound the send times of the decided probes.
+	Since time.Time `json:"since"`
+	Last  time.Time `json:"last"`
+	// RTTMicros holds round-trip quantiles of answered probes in microseconds: p50, p99, max.
+	RTTMicros [3]int64 `json:"rttMicros"`
+	// Gaps are the closed gaps, oldest first; Open is one that has not ended.
+	Gaps []Gap `json:"gaps,omitempty"`
+	Open *Gap  `json:"open,omitempty"`
+	// Dropped counts gaps that no longer fit in Gaps; their probes stay counted in Sent.
+	Dropped int64 `json:"dropped,omitempty"`
+	// Stalls are intervals in which the source itself did not run (it sent late); they excuse no loss,
+	// and explain long intervals without probes.
+	Stalls []Gap `json:"stalls,omitempty"`
+}
+
+// Gap is an interval in which a path did not do what was expected, on the sender's clock:
+// from the send time of the first wrong probe to that of the first right one after it.
+type Gap struct {
+	From time.Time `json:"from"`
+	// Millis is its length in milliseconds.
+	Millis float64 `json:"millis"`
+	// Probes is how many probes went wrong in it: lost, or for a denied path answered.
+	Probes int64 `json:"probes"`
+}

@@ -1,0 +1,39 @@
+// Package check is the contract of preflight checks: a check is a value with a name, a text and a pure
+// function from a pass (the evidence) to findings.
+package check
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+// Check is one question about a change.
+type Check struct {
+	// ID is stable, such as "cidr/overlap".
+	ID string
+	// Title is one line, Doc the page: what it looks at, what follows, how to fix it (Markdown).
+	Title string
+	Doc   string
+	// Needs are the resources of the snapshot without which the check cannot answer, as Snapshot.Has
+	// names them; "source", "target", "facts" and "rights" stand for what a pass may lack.
+	Needs []string
+	// Run looks at the evidence. It never does IO, and returns findings without URL, which the runner adds.
+	Run func(*Pass) []finding.Finding
+}
+
+// Pass is the evidence that checks are run on.
+type Pass struct {
+	Snapshot *cluster.Snapshot
+	Change   v1alpha1.ChangeSpec
+	// Source is the network in place, Target the one to come; either may be nil.
+	Source *cni.Installation
+	Target *cni.Installation
+	// Found is every CNI that was detected.
+	Found []*cni.Installation
+	// Manifest is the target's manifests as the user gave them.
+	Manifest []unstructured.Unstructured
+}

@@ -1,0 +1,165 @@
+// Package cluster holds the snapshot: one immutable, serialisable picture of a cluster, which every
+// check and plan is made from. Nobody changes a snapshot once it is made.
+package cluster
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Kind is the kind of a serialised snapshot.
+const Kind = "Snapshot"
+
+// Snapshot is what was seen. Objects keep their resourceVersion; where each kind came from, or why it
+// is missing, stands in Sources.
+type Snapshot struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Theseus    string      `json:"theseus"` // version of the tool that took it
+	TakenAt    metav1.Time `json:"takenAt"`
+	// UID is the UID of the namespace kube-system, which names a cluster.
+	UID string `json:"uid,omitempty"`
+	// Kubernetes is the API server's version, such as v1.36.3.
+	Kubernetes string `json:"kubernetes,omitempty"`
+
+	Nodes           []corev1.Node                  `json:"nodes,omitempty"`
+	Namespaces      []corev1.Namespace             `json:"namespaces,omitempty"`
+	Pods            []corev1.Pod                   `json:"pods,omitempty"`
+	Services        []corev1.Service               `json:"services,omitempty"`
+	ConfigMaps      []corev1.ConfigMap             `json:"configMaps,omitempty"` // of the system's namespaces only
+	DaemonSets      []appsv1.DaemonSet             `json:"daemonSets,omitempty"`
+	Deployments     []appsv1.Deployment            `json:"deployments,omitempty"`
+	ReplicaSets     []appsv1.ReplicaSet            `json:"replicaSets,omitempty"`
+	StatefulSets    []appsv1.StatefulSet           `json:"statefulSets,omitempty"`
+	Jobs            []batchv1.Job                  `json:"jobs,omitempty"`
+	Budgets         []policyv1.PodDisruptionBudget `json:"budgets,omitempty"`
+	NetworkPolicies []networkingv1.NetworkPolicy   `json:"networkPolicies,omitempty"`
+	// Other holds everything else that was read: CNI objects, CRDs, webhooks.
+	Other []unstructured.Unstructured `json:"other,omitempty"`
+
+	// Facts are per-node measurements by the agent, where one was there to ask.
+	Facts []NodeFacts `json:"facts,omitempty"`
+	// Rights are the answers of the API server about what this user may do.
+	Rights []Right `json:"rights,omitempty"`
+	// Sources says for every kind where it was read, or why it was not.
+	Sources []Source `json:"sources"`
+}
+
+// Source says where the objects of a resource came from.
+type Source struct {
+	// Resource is as kubectl names it, such as "pods" or "ippools.crd.projectcalico.org".
+	Resource string `json:"resource"`
+	// From is "live" or a file's name; empty when missing.
+	From string `json:"from,omitempty"`
+	// Missing says why it is not there, such as "forbidden" or "not in the input".
+	Missing         string `json:"missing,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// Right is one answer of a SelfSubjectAccessReview.
+type Right struct {
+	Verb     string `json:"verb"`
+	Group    string `json:"group,omitempty"`
+	Resource string `json:"resource"`
+	Allowed  bool   `json:"allowed"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// NodeFacts is what only the node itself can tell.
+type NodeFacts struct {
+	Node   string `json:"node"`
+	Kernel string `json:"kernel,omitempty"`
+	// Links are the node's interfaces.
+	Links []Link `json:"links,omitempty"`
+	// RPFilter maps an interface, or "all" and "default", to net.ipv4.conf.*.rp_filter.
+	RPFilter map[string]int `json:"rpFilter,omitempty"`
+	// ConfFiles are the files of the CNI configuration folder, sorted as the runtime sorts them.
+	ConfFiles []string `json:"confFiles,omitempty"`
+	// ForwardPolicy is the policy of iptables' FORWARD chain: ACCEPT or DROP.
+	ForwardPolicy string `json:"forwardPolicy,omitempty"`
+}
+
+// Link is one network interface.
+type Link struct {
+	Name      string   `json:"name"`
+	Type      string   `json:"type,omitempty"`
+	MTU       int      `json:"mtu"`
+	Addresses []string `json:"addresses,omitempty"`
+	// VNI and Port (UDP) are set for VXLAN links.
+	VNI  int `json:"vni,omitempty"`
+	Port int `json:"port,omitempty"`
+}
+
+// Has reports whether a resource was read, and why not when it was not.
+func (s *Snapshot) Has(resource string) (bool, string) {
+	for _, source := range s.Sources {
+		if source.Resource == resource {
+			return source.Missing == "", source.Missing
+		}
+	}
+	return false, "not in the input"
+}
+
+// DaemonSet finds a DaemonSet, or nil.
+func (s *Snapshot) DaemonSet(namespace, name string) *appsv1.DaemonSet {
+	for i := range s.DaemonSets {
+		if s.DaemonSets[i].Namespace == namespace && s.DaemonSets[i].Name == name {
+			return &s.DaemonSets[i]
+		}
+	}
+	return nil
+}
+
+// ConfigMap finds a ConfigMap, or nil.
+func (s *Snapshot) ConfigMap(namespace, name string) *corev1.ConfigMap {
+	for i := range s.ConfigMaps {
+		if s.ConfigMaps[i].Namespace == namespace && s.ConfigMaps[i].Name == name {
+			return &s.ConfigMaps[i]
+		}
+	}
+	return nil
+}
+
+// OtherOf returns the other objects of a kind, whatever their version.
+func (s *Snapshot) OtherOf(group, kind string) []unstructured.Unstructured {
+	var found []unstructured.Unstructured
+	for _, object := range s.Other {
+		gvk := object.GroupVersionKind()
+		if gvk.Group == group && gvk.Kind == kind {
+			found = append(found, object)
+		}
+	}
+	return found
+}
+
+// Owner names the workload that a pod belongs to in the end: a Deployment rather than its ReplicaSet,
+// or the pod itself ("Pod") when nothing would create it again.
+type Owner struct {
+	Kind, Namespace, Name string
+}
+
+// OwnerOf follows a pod's controller references.
+func (s *Snapshot) OwnerOf(pod *corev1.Pod) Owner {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		return Owner{"Pod", pod.Namespace, pod.Name}
+	}
+	if ref.Kind != "ReplicaSet" {
+		return Owner{ref.Kind, pod.Namespace, ref.Name}
+	}
+	for i := range s.ReplicaSets {
+		set := &s.ReplicaSets[i]
+		if set.Namespace != pod.Namespace || set.Name != ref.Name {
+			continue
+		}
+		if parent := metav1.GetControllerOf(set); parent != nil {
+			return Owner{parent.Kind, pod.Namespace, parent.Name}
+		}
+	}
+	return Owner{"ReplicaSet", pod.Namespace, ref.Name}
+}

@@ -1,0 +1,125 @@
+// Package cni is the contract of network drivers. A driver is knowledge, not hands: it takes a snapshot
+// or a manifest and returns data. Only the edges of Theseus touch the world.
+package cni
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Driver knows one CNI.
+type Driver interface {
+	// Name is how users name it, such as "calico".
+	Name() string
+	// Detect finds this CNI in a snapshot; nil when it is not there at all. A half-installed or damaged
+	// one is found too, with Problems.
+	Detect(*cluster.Snapshot) *Installation
+	// Install adapts the user's own manifests to come up beside another network on no node: the agent's
+	// DaemonSet waits for the label of each node, and its CNI configuration is written under a staged name.
+	Install(Request) (*Target, error)
+	// Residue is what this CNI leaves behind.
+	Residue(*Installation) step.Residue
+}
+
+// Installation is a CNI as found in a cluster, or as it will be once installed.
+type Installation struct {
+	CNI     string `json:"cni"`
+	Version string `json:"version,omitempty"`
+	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels.
+	Agent    step.Ref `json:"agent"`
+	Selector string   `json:"selector"`
+	// PodCIDRs are the ranges that pods get their addresses from.
+	PodCIDRs     []string     `json:"podCIDRs"`
+	Capabilities Capabilities `json:"capabilities"`
+	// Parts are all the API objects that it consists of, in the order in which they can be deleted.
+	Parts []step.Ref `json:"parts,omitempty"`
+	// PolicyAgent is a DaemonSet that enforces NetworkPolicy beside it, where there is one (kube-router).
+	PolicyAgent *step.Ref `json:"policyAgent,omitempty"`
+	// Problems say what is wrong or half done with it, for people.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// PolicyDialect is which policies a network enforces.
+type PolicyDialect string
+
+// The dialects.
+const (
+	PolicyNone       PolicyDialect = "none"
+	PolicyKubernetes PolicyDialect = "kubernetes"
+	PolicyCalico     PolicyDialect = "calico"
+	PolicyCilium     PolicyDialect = "cilium"
+)
+
+// Capabilities are the facts from which the joint phase of any pair is computed.
+type Capabilities struct {
+	// CIDRSource is where a pod's range comes from: "node" (Node.spec.podCIDR) or "pool".
+	CIDRSource string `json:"cidrSource"`
+	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) go with VXLAN.
+	Encapsulation string `json:"encapsulation"`
+	VNI           int    `json:"vni,omitempty"`
+	Port          int    `json:"port,omitempty"`
+	// Overhead is what encapsulation takes from the path MTU, in bytes; MTU is the pods' where fixed, else 0.
+	Overhead int `json:"overhead"`
+	MTU      int `json:"mtu,omitempty"`
+	// HostLinks are the interfaces it owns on a node; a trailing * is a prefix.
+	HostLinks []string `json:"hostLinks"`
+	// ConfName is its file in /etc/cni/net.d.
+	ConfName string        `json:"confName"`
+	Policy   PolicyDialect `json:"policy"`
+	// CanRequestAddress is true when a pod can be given an address of choice (needed to adopt).
+	CanRequestAddress bool `json:"canRequestAddress"`
+	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs.
+	SwitchedPerNode bool `json:"switchedPerNode"`
+}
+
+// Request asks a driver for an installation beside a source network.
+type Request struct {
+	// Manifest is the user's own manifests, decoded.
+	Manifest []unstructured.Unstructured
+	// PodCIDR is the range for the target's pods.
+	PodCIDR string
+	Source  *Installation
+	// NodeLabel (a key; value "true") decides which nodes run the agent.
+	NodeLabel string
+}
+
+// Target is a target network as data.
+type Target struct {
+	Installation Installation
+	// Definitions come first (CRDs), Objects next, in the order of application. They hold the joint form:
+	// agent gated by node label, configuration staged.
+	Definitions []unstructured.Unstructured
+	Objects     []unstructured.Unstructured
+	// Extras are applied when Definitions serve and one agent runs: such as a disabled pool of the old
+	// range, so that its addresses are not masqueraded.
+	Extras []unstructured.Unstructured
+	// Final turns the joint form into the user's own manifest: patches on Objects, in order.
+	Final []step.Action
+	Conf  step.ConfArgs
+}
+
+// Registry is the set of drivers, in order.
+type Registry []Driver
+
+// Get finds a driver by name.
+func (r Registry) Get(name string) (Driver, bool) {
+	for _, driver := range r {
+		if driver.Name() == name {
+			return driver, true
+		}
+	}
+	return nil, false
+}
+
+// Detect finds every CNI that is in the snapshot.
+func (r Registry) Detect(snapshot *cluster.Snapshot) []*Installation {
+	var found []*Installation
+	for _, driver := range r {
+		if installation := driver.Detect(snapshot); installation != nil {
+			found = append(found, installation)
+		}
+	}
+	return found
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Actor changes the world, and looks before it does.
+type Actor interface {
+	// Observe says whether the action's effect is already there, what is there instead, and what would take
+	// it back.
+	Observe(context.Context, step.Action) (Observation, error)
+	// Do does it. Doing it twice is the same as doing it once. Its answer goes into the journal.
+	Do(context.Context, step.Action) (json.RawMessage, error)
+	// Holds says whether a condition holds now, and if not, what is missing.
+	Holds(context.Context, step.Condition) (bool, string, error)
+}
+
+// Observation is what was seen before an action.
+type Observation struct {
+	Done    bool
+	Before  json.RawMessage
+	Inverse *step.Action
+}
+
+// Gate asks for fresh evidence.
+type Gate interface {
+	Ask(context.Context, step.Gate) (Verdict, error)
+}
+
+// Journal keeps records. Append returns only when the record is durable.
+type Journal interface {
+	Append(context.Context, Record) error
+	Records(context.Context) ([]Record, error)
+}
+
+// Control tells what the operator asks for; it is read between actions.
+type Control interface {
+	Desire(context.Context) (v1alpha1.Desire, error)
+}
+
+// Clock tells the time and waits.
+type Clock interface {
+	Now() time.Time
+	// Sleep returns early with the context's error when it ends.
+	Sleep(context.Context, time.Duration) error
+}

@@ -1,0 +1,70 @@
+// Package plan turns a snapshot and a change into a plan: complete, printable as a runbook, verified on
+// every prefix, and nothing but data.
+package plan
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Kind is the kind of a serialised plan.
+const Kind = "Plan"
+
+// Plan is what `theseus apply` executes.
+type Plan struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Name names the migration, such as "flannel-to-calico-3f9c2a".
+	Name    string              `json:"name"`
+	Theseus string              `json:"theseus"` // version of the tool
+	MadeAt  metav1.Time         `json:"madeAt"`
+	Cluster Cluster             `json:"cluster"`
+	Change  v1alpha1.ChangeSpec `json:"change"`
+	// Strategy is adopt, recreate, surge or mirror, and Reason why.
+	Strategy  string            `json:"strategy"`
+	Reason    string            `json:"reason,omitempty"`
+	Source    cni.Installation  `json:"source"`
+	Target    cni.Installation  `json:"target"`
+	Waves     []Wave            `json:"waves"`
+	Steps     []step.Step       `json:"steps"`
+	Workloads []Workload        `json:"workloads"`
+	Findings  []finding.Finding `json:"findings,omitempty"`
+	Estimate  step.Duration     `json:"estimate"`
+	// Hash is over everything else, so that a changed plan is noticed.
+	Hash string `json:"hash"`
+}
+
+// Cluster says which cluster, in which state, the plan was made for.
+type Cluster struct {
+	UID        string `json:"uid"`
+	Kubernetes string `json:"kubernetes"`
+	// Nodes are the names of all nodes; a node that joins or leaves makes the plan stale.
+	Nodes []string `json:"nodes"`
+	// Fingerprint is over what the plan rests on (networks, nodes, policies, budgets), and not over pods.
+	Fingerprint string      `json:"fingerprint"`
+	TakenAt     metav1.Time `json:"takenAt"`
+}
+
+// Wave is a set of nodes changed together.
+type Wave struct {
+	Name  string   `json:"name"`
+	Nodes []string `json:"nodes"`
+}
+
+// Workload says what will happen to one workload.
+type Workload struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Pods are the names of its pods that move, by wave.
+	Pods map[string][]string `json:"pods,omitempty"`
+	// Treatment is "move", "stay" (host network), "refuse"; Note says more.
+	Treatment string `json:"treatment"`
+	// Budget names the PodDisruptionBudget that limits it, where there is one.
+	Budget string `json:"budget,omitempty"`
+	Note   string `json:"note,omitempty"`
+}

@@ -1,0 +1,42 @@
+package step
+
+// Residue is what a network leaves on nodes and in the API; the agent's verbs "inventory" and "clean"
+// take it as their argument. Patterns end in * for a prefix, and are names otherwise.
+type Residue struct {
+	// Links are interface names or prefixes, such as "flannel.1" and "cali*".
+	Links []string `json:"links,omitempty"`
+	// Chains are iptables chains in any table, such as "FLANNEL-*". Rules that jump to them go too.
+	Chains []string `json:"chains,omitempty"`
+	// RuleComments are comments of single iptables rules in built-in chains.
+	RuleComments []string `json:"ruleComments,omitempty"`
+	// NFTables are nft tables, as "family name".
+	NFTables []string `json:"nftables,omitempty"`
+	IPSets   []string `json:"ipsets,omitempty"`
+	// Routes are destinations (CIDRs) within which every route goes, blackholes too.
+	Routes []string `json:"routes,omitempty"`
+	// ConfFiles are in /etc/cni/net.d, Binaries in /opt/cni/bin.
+	ConfFiles []string `json:"confFiles,omitempty"`
+	Binaries  []string `json:"binaries,omitempty"`
+	// Paths are files and folders of the node, absolute.
+	Paths []string `json:"paths,omitempty"`
+	// Annotations, NodeLabels and Taints are keys on Node objects.
+	Annotations []string `json:"annotations,omitempty"`
+	NodeLabels  []string `json:"nodeLabels,omitempty"`
+	Taints      []string `json:"taints,omitempty"`
+}
+
+// Inventory is what of a residue is there on one node: the same shape, with names instead of patterns.
+type Inventory struct {
+	Node  string  `json:"node"`
+	Found Residue `json:"found"`
+}
+
+// Count is how many things an inventory holds.
+func (r Residue) Count() int {
+	n := 0
+	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.NFTables, r.IPSets, r.Routes,
+		r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints} {
+		n += len(list)
+	}
+	return n
+}

@@ -1,0 +1,175 @@
+// Package step holds the unit of change: actions as data, the steps that order them, the conditions
+// and gates between them, and the residue that a network leaves behind. Nothing here acts.
+package step
+
+import (
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Ref names an object of the API.
+type Ref struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+}
+
+// RefOf names an object that is at hand.
+func RefOf(object *unstructured.Unstructured) Ref {
+	return Ref{object.GetAPIVersion(), object.GetKind(), object.GetNamespace(), object.GetName()}
+}
+
+// String is how people name it: kind/namespace/name.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + "/" + r.Name
+	}
+	return r.Kind + "/" + r.Namespace + "/" + r.Name
+}
+
+// Op is what an action does.
+type Op string
+
+// The operations. Each is idempotent, and each can be observed before it is done.
+const (
+	// Apply makes Object so, by server-side apply with the field manager "theseus".
+	Apply Op = "apply"
+	// Delete removes Ref and waits until it is gone.
+	Delete Op = "delete"
+	// Patch merges Patch (RFC 7386) into Ref; keys with a null value are removed.
+	Patch Op = "patch"
+	// Evict moves the pods that Pods selects through the eviction API, within their budgets, and waits
+	// until their workloads are whole again.
+	Evict Op = "evict"
+	// Node runs Verb with Args on NodeName by its agent.
+	Node Op = "node"
+	// Wait waits until Condition holds.
+	Wait Op = "wait"
+	// Probe makes the set of measured paths match the probe pods that exist, and waits until every path
+	// has fresh results.
+	Probe Op = "probe"
+)
+
+// Action is one idempotent act as data. Which fields count depends on Op.
+type Action struct {
+	// ID is unique in its plan.
+	ID string `json:"id"`
+	Op Op     `json:"op"`
+	// Title is one line for people, in the imperative: "create DaemonSet kube-system/calico-node".
+	Title     string                     `json:"title"`
+	Object    *unstructured.Unstructured `json:"object,omitempty"`
+	Ref       *Ref                       `json:"ref,omitempty"`
+	Patch     json.RawMessage            `json:"patch,omitempty"`
+	Pods      *PodSet                    `json:"pods,omitempty"`
+	NodeName  string                     `json:"nodeName,omitempty"`
+	Verb      string                     `json:"verb,omitempty"`
+	Args      json.RawMessage            `json:"args,omitempty"`
+	Condition *Condition                 `json:"condition,omitempty"`
+	Paths     *PathSet                   `json:"paths,omitempty"`
+	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
+	Timeout Duration `json:"timeout,omitempty"`
+}
+
+// PodSet selects the pods of one node whose address lies in a network: pods of the host network,
+// mirror pods and Theseus' own are never among them.
+type PodSet struct {
+	Node string `json:"node"`
+	// CIDRs are the address ranges; a pod counts when its address lies in one of them.
+	CIDRs []string `json:"cidrs"`
+	// Namespace limits the set where it is not empty.
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// Condition is something observable through the API that must hold.
+type Condition struct {
+	Kind ConditionKind `json:"kind"`
+	Ref  *Ref          `json:"ref,omitempty"`
+	Node string        `json:"node,omitempty"`
+	// Selector picks pods by labels, as in k=v,k=v.
+	Selector  string   `json:"selector,omitempty"`
+	Namespace string   `json:"namespace,omitempty"`
+	CIDRs     []string `json:"cidrs,omitempty"`
+}
+
+// ConditionKind names a condition.
+type ConditionKind string
+
+// The conditions.
+const (
+	// Established: a CustomResourceDefinition (Ref) serves.
+	Established ConditionKind = "established"
+	// Rolled: a workload (Ref) has all its pods updated and ready.
+	Rolled ConditionKind = "rolled"
+	// PodReady: exactly the pods of Selector in Namespace on Node are Ready, and there is at least one.
+	PodReady ConditionKind = "pod-ready"
+	// NodeReady: Node is Ready.
+	NodeReady ConditionKind = "node-ready"
+	// NoPods: no pod of Node (or of any node, when empty) has an address in CIDRs.
+	NoPods ConditionKind = "no-pods"
+	// Gone: Ref does not exist.
+	Gone ConditionKind = "gone"
+)
+
+// PathSet says which probe networks exist on which nodes, so that an action can make the plan of paths.
+type PathSet struct {
+	Old []string `json:"old,omitempty"` // nodes with a probe pod on the old network
+	New []string `json:"new,omitempty"` // nodes with a probe pod on the new one
+}
+
+// Gate is a demand on the measured paths; it holds only on evidence gathered after it was asked.
+type Gate struct {
+	Title string `json:"title"`
+	// MaxGap is the longest gap allowed on any path that is expected to answer.
+	MaxGap Duration `json:"maxGap"`
+	// Bake is how long the paths are watched. At least two fresh reports per node are demanded in any case.
+	Bake Duration `json:"bake"`
+	// Baseline is true for the gate that only makes sure that measuring works before anything changes.
+	Baseline bool `json:"baseline,omitempty"`
+}
+
+// Step is an ordered unit of a plan.
+type Step struct {
+	// ID is unique in its plan and reads like a path: "wave-1/a-node-1/switch".
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	// Why says in a sentence what the step is for.
+	Why  string `json:"why,omitempty"`
+	Wave string `json:"wave,omitempty"`
+	Node string `json:"node,omitempty"`
+	// Before must hold, observed, or the step does not run.
+	Before  []Condition `json:"before,omitempty"`
+	Actions []Action    `json:"actions"`
+	// After must hold when the actions are done.
+	After []Condition `json:"after,omitempty"`
+	// Gate is evaluated at the end of the step, when it is not nil.
+	Gate *Gate `json:"gate,omitempty"`
+	// Undo takes the step back, in the order given. Where it is empty, the inverses of the actions as
+	// observed before each was done are walked backwards.
+	Undo []Action `json:"undo,omitempty"`
+	// NoReturn marks the first step after which there is no way back.
+	NoReturn bool     `json:"noReturn,omitempty"`
+	Estimate Duration `json:"estimate,omitempty"`
+}
+
+// Duration is a time.Duration that reads and writes as "1m30s".
+type Duration time.Duration
+
+// MarshalJSON writes the text form.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads the text form.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return err
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return err
+	}
+	*d = Duration(parsed)
+	return nil
+}
