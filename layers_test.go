@@ -1,0 +1,138 @@
+package theseus
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/theseus-cni/theseus/"
+
+// layers are the ranks of docs/design.md: a package imports only packages of a strictly lower rank.
+// A pattern that ends in / stands for every package below it.
+var layers = []struct {
+	pattern string
+	rank    int
+	pure    bool
+}{
+	{"api/v1alpha1", 0, true},
+	{"internal/cluster", 0, true},
+	{"internal/finding", 0, true},
+	{"internal/selector", 1, true},
+	{"internal/bgp", 1, true},
+	{"internal/policy", 1, true},
+	{"internal/ipam", 1, true},
+	{"internal/flag", 1, true},
+	{"internal/loss", 1, true},
+	{"internal/path", 1, true},
+	{"internal/step", 1, true},
+	{"internal/manifest", 1, true},
+	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests
+	{"internal/cni/", 3, true},
+	{"internal/cni", 2, true},
+	{"internal/check/", 4, true},
+	{"internal/check", 3, true},
+	{"internal/preflight", 5, true},
+	{"internal/strategy/", 4, true},
+	{"internal/plan", 5, true},
+	{"internal/engine", 6, true},
+	{"internal/report", 7, true},
+	{"internal/kube", 7, false},
+	{"internal/node", 7, false},
+	{"internal/probe", 7, false},
+	{"internal/journal", 7, false},
+	{"internal/web", 8, false},
+	{"internal/cli", 9, false},
+	{"internal/controller", 9, false},
+	{"internal/agent", 9, false},
+	{"cmd/", 10, false},
+}
+
+// impure are the imports that a pure package does without.
+var impure = []string{"os", "net", "net/http", "database/sql", "log", "log/slog", "math/rand", "math/rand/v2", "os/exec"}
+
+// TestLayers holds the architecture: ranks are respected, every package has one, and pure packages are pure.
+func TestLayers(t *testing.T) {
+	for _, file := range goFiles(t) {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		rank, pure, known := layerOf(pkg)
+		if !known {
+			t.Errorf("%s: package %s has no rank: add it to docs/design.md and to this test", file, pkg)
+			continue
+		}
+		for _, spec := range parsed.Imports {
+			path, _ := strconv.Unquote(spec.Path.Value)
+			checkImport(t, file, rank, pure, path)
+		}
+		if pure {
+			checkClock(t, file, parsed)
+		}
+	}
+}
+
+func checkImport(t *testing.T, file string, rank int, pure bool, path string) {
+	if local, ok := strings.CutPrefix(path, module); ok {
+		if other, _, _ := layerOf(local); other >= rank {
+			t.Errorf("%s: rank %d imports %s of rank %d", file, rank, local, other)
+		}
+		return
+	}
+	if pure && (slices.Contains(impure, path) || strings.HasPrefix(path, "k8s.io/client-go")) {
+		t.Errorf("%s: a pure package imports %s", file, path)
+	}
+}
+
+// checkClock finds time.Now, time.Since and friends: pure code is given the time.
+func checkClock(t *testing.T, file string, parsed *ast.File) {
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		selector, ok := node.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if pkg, ok := selector.X.(*ast.Ident); ok && pkg.Name == "time" &&
+			slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After", "NewTimer", "NewTicker", "Tick"}, selector.Sel.Name) {
+			t.Errorf("%s: a pure package calls time.%s", file, selector.Sel.Name)
+		}
+		return true
+	})
+}
+
+func layerOf(pkg string) (rank int, pure, known bool) {
+	for _, layer := range layers {
+		if pkg == layer.pattern || strings.HasSuffix(layer.pattern, "/") && strings.HasPrefix(pkg, layer.pattern) {
+			return layer.rank, layer.pure, true
+		}
+	}
+	return 0, false, false
+}
+
+// goFiles lists the module's own Go files, without tests: a test may use the real thing.
+func goFiles(t *testing.T) []string {
+	var files []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (path == "lab" || path == ".git" || entry.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && filepath.Dir(path) != "." {
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
