@@ -1,0 +1,75 @@
+package build
+
+import "strings"
+
+// target says how one program is built.
+type target struct {
+	module  string // directory of its Go module, relative to the source directory
+	pkg     string // package to build, relative to that module or by its import path
+	cgo     bool   // only where the program does not build without
+	stamp   string // -X flags that carry its version
+	ownCode bool   // built from this repository: always hand it to go build
+}
+
+const (
+	components = "lab/components/"
+	calico     = "github.com/projectcalico/calico"
+
+	calicoStamp     = "-X github.com/projectcalico/calico/pkg/buildinfo.Version=v3.31.0"
+	kubeRouterStamp = "-X github.com/cloudnativelabs/kube-router/pkg/version.Version=v1.5.1"
+	flannelStamp    = "-X github.com/flannel-io/flannel/pkg/version.Version=v0.28.4"
+)
+
+// targets lists every program by the name that Binary takes.
+func targets() map[string]target {
+	return map[string]target{
+		"kube":                    {module: components + "kubernetes", pkg: ".", stamp: kubeStamp("v1.36.3", "1", "36")},
+		"coredns":                 {module: components + "coredns", pkg: "."},
+		"flanneld":                {module: components + "flannel", pkg: "github.com/flannel-io/flannel", cgo: true, stamp: flannelStamp},
+		"flannel-cni":             {module: components + "flannel-cni", pkg: "github.com/containernetworking/plugins/plugins/meta/flannel"},
+		"calico-cni":              {module: components + "calico", pkg: calico + "/cni-plugin/cmd/calico", stamp: calicoStamp},
+		"calico-cni-install":      {module: components + "calico", pkg: calico + "/cni-plugin/cmd/install", stamp: "-X main.VERSION=v3.31.0"},
+		"calico-node":             {module: components + "calico", pkg: calico + "/node/cmd/calico-node", stamp: calicoStamp},
+		"calico-kube-controllers": {module: components + "calico", pkg: calico + "/kube-controllers/cmd/kube-controllers", stamp: calicoStamp},
+		"calico-check-status":     {module: components + "calico", pkg: calico + "/kube-controllers/cmd/check-status"},
+		"calico-wrapper":          {module: components + "calico", pkg: calico + "/kube-controllers/cmd/wrapper"},
+		"kube-router":             {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
+
+		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
+		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},
+		"calico-entry": {module: "lab", pkg: "./cmd/calico-entry", ownCode: true},
+
+		"theseus":       {module: ".", pkg: "./cmd/theseus", ownCode: true},
+		"theseus-agent": {module: ".", pkg: "./cmd/theseus-agent", ownCode: true},
+	}
+}
+
+// kubeStamp is the version that Kubernetes reports; without it every component would claim
+// v0.0.0-master and kubectl would warn about the skew.
+func kubeStamp(version, major, minor string) string {
+	var flags []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags,
+			"-X "+pkg+".gitVersion="+version,
+			"-X "+pkg+".gitMajor="+major,
+			"-X "+pkg+".gitMinor="+minor)
+	}
+	return strings.Join(flags, " ")
+}
+
+// args are the arguments of go build that writes to out. But for that they are the same for
+// everybody, so that one build cache serves all.
+func (t target) args(out string) []string {
+	return []string{
+		"build", "-mod=readonly", "-trimpath", "-buildvcs=false",
+		"-ldflags", strings.TrimSpace("-s -w " + t.stamp), "-o", out, t.pkg,
+	}
+}
+
+// env are the settings that decide what go build makes.
+func (t target) env() []string {
+	if t.cgo {
+		return []string{"CGO_ENABLED=1"}
+	}
+	return []string{"CGO_ENABLED=0"}
+}
