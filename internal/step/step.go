@@ -4,8 +4,10 @@ package step
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -48,6 +50,11 @@ const (
 	Node Op = "node"
 	// Wait waits until Condition holds.
 	Wait Op = "wait"
+	// Taint makes the taint Taint so on NodeName, and Untaint removes the taint of its key and effect. They
+	// are operations of their own because a patch would have to carry the whole list, and so undo what
+	// others did to it meanwhile.
+	Taint   Op = "taint"
+	Untaint Op = "untaint"
 	// Probe makes the set of measured paths match the probe pods that exist, and waits until every path
 	// has fresh results.
 	Probe Op = "probe"
@@ -69,6 +76,7 @@ type Action struct {
 	Args      json.RawMessage            `json:"args,omitempty"`
 	Condition *Condition                 `json:"condition,omitempty"`
 	Paths     *PathSet                   `json:"paths,omitempty"`
+	Taint     *corev1.Taint              `json:"taint,omitempty"`
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration `json:"timeout,omitempty"`
 }
@@ -107,16 +115,38 @@ const (
 	PodReady ConditionKind = "pod-ready"
 	// NodeReady: Node is Ready.
 	NodeReady ConditionKind = "node-ready"
-	// NoPods: no pod of Node (or of any node, when empty) has an address in CIDRs.
+	// NoPods: no pod of Node (or of any node, when empty) has an address in CIDRs. As with PodSet, pods of
+	// the host network, mirror pods and Theseus' own do not count.
 	NoPods ConditionKind = "no-pods"
+	// PodGone: no pod of Selector in Namespace is on Node (or on any node, when empty).
+	PodGone ConditionKind = "pod-gone"
 	// Gone: Ref does not exist.
 	Gone ConditionKind = "gone"
 )
 
+// EveryNode in a PathSet stands for every node that has such a probe pod when the action runs. A plan for
+// thousands of nodes would otherwise repeat all their names in the step of each.
+const EveryNode = "*"
+
 // PathSet says which probe networks exist on which nodes, so that an action can make the plan of paths.
 type PathSet struct {
-	Old []string `json:"old,omitempty"` // nodes with a probe pod on the old network
-	New []string `json:"new,omitempty"` // nodes with a probe pod on the new one
+	Old []string `json:"old,omitempty"` // nodes with a probe pod on the old network, or EveryNode
+	New []string `json:"new,omitempty"` // nodes with a probe pod on the new one, or EveryNode
+	// WithoutNew names nodes that do not count as New, as their probe pod is about to go.
+	WithoutNew []string `json:"withoutNew,omitempty"`
+}
+
+// Resolve turns a set into node names, given the nodes on which probe pods of each network are Ready now.
+func (p PathSet) Resolve(readyOld, readyNew []string) (oldNodes, newNodes []string) {
+	without := func(name string) bool { return slices.Contains(p.WithoutNew, name) }
+	return resolve(p.Old, readyOld), slices.DeleteFunc(resolve(p.New, readyNew), without)
+}
+
+func resolve(wanted, ready []string) []string {
+	if len(wanted) == 1 && wanted[0] == EveryNode {
+		return slices.Clone(ready)
+	}
+	return slices.Clone(wanted)
 }
 
 // Gate is a demand on the measured paths; it holds only on evidence gathered after it was asked.
