@@ -1,0 +1,138 @@
+package manifest
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// HostRoot is where the agent sees the root of its node.
+const HostRoot = "/host"
+
+// Agent is the node agent with its rights, in the order of application. The namespace and the CRDs must be
+// there already. The image's entry point must be theseus-agent.
+func Agent(image string) []unstructured.Unstructured {
+	account := &corev1.ServiceAccount{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		ObjectMeta: meta(AgentName),
+	}
+	all := []unstructured.Unstructured{*convert(account)}
+	all = append(all, rights()...)
+	return append(all, *convert(daemonSet(image)))
+}
+
+// rights are the least that the agent needs: to read and answer its tasks, to read the probe plan, to write
+// its report, and to take a network's annotations, labels and taints off its Node. RBAC cannot narrow
+// these to one node; an agent is trusted as root of its node anyway.
+func rights() []unstructured.Unstructured {
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: AgentName, Namespace: v1alpha1.Namespace}}
+	reference := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: AgentName}
+	}
+	kind := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	global := meta(AgentName)
+	global.Namespace = ""
+	own := []string{v1alpha1.Group}
+	return []unstructured.Unstructured{
+		*convert(&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: meta(AgentName), Rules: []rbacv1.PolicyRule{
+			{APIGroups: own, Resources: []string{"nodetasks"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: own, Resources: []string{"probeplans"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: own, Resources: []string{"probereports"}, Verbs: []string{"get", "create", "patch"}},
+		}}),
+		*convert(&rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: meta(AgentName),
+			Subjects: subjects, RoleRef: reference("Role")}),
+		*convert(&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: global, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
+		}}),
+		*convert(&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: global,
+			Subjects: subjects, RoleRef: reference("ClusterRole")}),
+	}
+}
+
+// daemonSet runs on every node whatever its taints, in the node's own network, so that it depends on
+// neither pod network.
+func daemonSet(image string) *appsv1.DaemonSet {
+	labels := map[string]string{LabelApp: AgentName}
+	everything := intstr.FromString("100%")
+	return &appsv1.DaemonSet{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
+		ObjectMeta: meta(AgentName, LabelApp, AgentName),
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &everything},
+			},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelApp: AgentName, v1alpha1.LabelManaged: "true"}},
+				Spec:       agentPod(image),
+			},
+		},
+	}
+}
+
+func agentPod(image string) corev1.PodSpec {
+	fromHost := corev1.MountPropagationHostToContainer
+	return corev1.PodSpec{
+		ServiceAccountName:            AgentName,
+		HostNetwork:                   true,
+		DNSPolicy:                     corev1.DNSDefault,
+		PriorityClassName:             "system-node-critical",
+		TerminationGracePeriodSeconds: new(int64(5)),
+		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		Containers: []corev1.Container{{
+			Name:            "agent",
+			Image:           image,
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Args:            []string{"run"},
+			Env:             []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP")},
+			SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
+			Resources:       requests("20m", "32Mi"),
+			ReadinessProbe:  listens(PortTCP + HostOffset),
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "host", MountPath: HostRoot, MountPropagation: &fromHost},
+				{Name: "run", MountPath: RunDir},
+				{Name: "lock", MountPath: "/run/xtables.lock"},
+			},
+		}},
+		Volumes: []corev1.Volume{
+			hostPath("host", "/", corev1.HostPathDirectory),
+			hostPath("run", RunDir, corev1.HostPathDirectoryOrCreate),
+			hostPath("lock", "/run/xtables.lock", corev1.HostPathFileOrCreate),
+		},
+	}
+}
+
+func hostPath(name, path string, kind corev1.HostPathType) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+}
+
+// field is an environment variable from the downward API.
+func field(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{
+		FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
+}
+
+func requests(cpu, memory string) corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}}
+}
+
+// listens is ready while the port takes connections.
+func listens(port int) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(int32(port))}},
+		PeriodSeconds:    1,
+		TimeoutSeconds:   2,
+		FailureThreshold: 5,
+	}
+}

@@ -1,0 +1,81 @@
+package manifest
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// column is one column of `kubectl get`.
+type column struct {
+	name, kind, path string
+}
+
+// definition is what differs between the kinds.
+type definition struct {
+	kind    string
+	object  any // the Go type that the schema is read from
+	columns []column
+}
+
+func definitions() []definition {
+	return []definition{
+		{"Migration", v1alpha1.Migration{}, []column{
+			{"Phase", "string", ".status.phase"}, {"Step", "string", ".status.step"},
+			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"}}},
+		{"JournalPage", v1alpha1.JournalPage{}, []column{
+			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}},
+		{"NodeTask", v1alpha1.NodeTask{}, []column{
+			{"Node", "string", ".spec.node"}, {"Verb", "string", ".spec.verb"},
+			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}},
+		{"ProbePlan", v1alpha1.ProbePlan{}, []column{{"Generation", "integer", ".spec.generation"}}},
+		{"ProbeReport", v1alpha1.ProbeReport{}, []column{
+			{"Generation", "integer", ".status.generation"}, {"Seq", "integer", ".status.seq"},
+			{"At", "date", ".status.at"}}},
+	}
+}
+
+// CRDs are the definitions of Theseus' kinds. Status is part of the object and no subresource: each object
+// has one writer for it, and a plain object is read and written in one request.
+func CRDs() []unstructured.Unstructured {
+	var all []unstructured.Unstructured
+	for _, d := range definitions() {
+		all = append(all, d.build())
+	}
+	return all
+}
+
+// Plural is the resource of one of Theseus' kinds, such as "nodetasks" of "NodeTask".
+func Plural(kind string) string { return strings.ToLower(kind) + "s" }
+
+func (d definition) build() unstructured.Unstructured {
+	var columns []any
+	for _, c := range d.columns {
+		columns = append(columns, map[string]any{"name": c.name, "type": c.kind, "jsonPath": c.path})
+	}
+	columns = append(columns, map[string]any{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
+	plural := Plural(d.kind)
+	return unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1",
+		"kind":       "CustomResourceDefinition",
+		"metadata": map[string]any{
+			"name":   plural + "." + v1alpha1.Group,
+			"labels": map[string]any{v1alpha1.LabelManaged: "true"},
+		},
+		"spec": map[string]any{
+			"group": v1alpha1.Group,
+			"scope": "Namespaced",
+			"names": map[string]any{
+				"kind": d.kind, "listKind": d.kind + "List",
+				"plural": plural, "singular": strings.ToLower(d.kind),
+			},
+			"versions": []any{map[string]any{
+				"name": v1alpha1.Version, "served": true, "storage": true,
+				"schema":                   map[string]any{"openAPIV3Schema": schemaOf(d.object)},
+				"additionalPrinterColumns": columns,
+			}},
+		},
+	}}
+}

@@ -1,0 +1,83 @@
+// Package manifest holds Theseus' own objects as data: its namespace and CRDs, the agent with its rights,
+// the probe pods with their services and policy, and node tasks. Nothing here acts; whoever applies them
+// uses server-side apply, so no object carries a field that only the API server writes.
+package manifest
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Names of objects, and labels, that others look for.
+const (
+	// AgentName is the name of the agent's DaemonSet, ServiceAccount and roles.
+	AgentName = "theseus-agent"
+	// LabelApp tells the parts of Theseus apart; the agent's pods carry AgentName under it.
+	LabelApp = "app.kubernetes.io/name"
+	// LabelNode carries NodeValue of the node that a NodeTask or a probe pod is for.
+	LabelNode = "theseus.dev/node"
+	// PolicyName is the name of the NetworkPolicy that shuts the denied ports of probe pods.
+	PolicyName = "theseus-probe-deny"
+)
+
+// Ports of the probe servers. Agents serve on the node's own address at these plus HostOffset.
+const (
+	PortUDP    = 7001 // echoes datagrams
+	PortTCP    = 7002 // echoes on connections, kept or new
+	PortDenied = 7009 // served for UDP and TCP, shut by policy
+	HostOffset = 100
+)
+
+// Folders of a node, seen under the same path in the containers.
+const (
+	// RunDir holds the agent's state: it survives a restart of the agent and not of the node.
+	RunDir = "/run/theseus"
+	// ProbeDir holds what the agent and the probe pods of its node exchange.
+	ProbeDir = RunDir + "/probe"
+)
+
+// Namespace is where everything of Theseus lives. Its pods are privileged, which the label admits.
+func Namespace() *unstructured.Unstructured {
+	return convert(&corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: v1alpha1.Namespace,
+			Labels: map[string]string{
+				v1alpha1.LabelManaged:                "true",
+				"pod-security.kubernetes.io/enforce": "privileged",
+			},
+		},
+	})
+}
+
+// meta is the metadata of an object in Theseus' namespace; labels come in pairs of key and value.
+func meta(name string, labels ...string) metav1.ObjectMeta {
+	m := metav1.ObjectMeta{
+		Name:      name,
+		Namespace: v1alpha1.Namespace,
+		Labels:    map[string]string{v1alpha1.LabelManaged: "true"},
+	}
+	for i := 0; i+1 < len(labels); i += 2 {
+		m.Labels[labels[i]] = labels[i+1]
+	}
+	return m
+}
+
+// convert makes a typed object unstructured, without the fields that only the API server writes. It
+// panics on a type that has no JSON form, which no object of this package is: the tests make them all.
+func convert(object any) *unstructured.Unstructured {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		panic(fmt.Sprintf("convert %T: %v", object, err))
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
+	return &unstructured.Unstructured{Object: content}
+}

@@ -1,0 +1,175 @@
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const image = "theseus.dev/agent:test"
+
+func task(t *testing.T) unstructured.Unstructured {
+	t.Helper()
+	object, err := Task("wave-1-join", "node-1", "join", json.RawMessage(`{"old":["10.0.0.0/16"],"new":["10.1.0.0/16"]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *object
+}
+
+// everything is every object that this package makes, by golden file.
+func everything(t *testing.T) map[string][]unstructured.Unstructured {
+	return map[string][]unstructured.Unstructured{
+		"namespace": {*Namespace()},
+		"crds":      CRDs(),
+		"agent":     Agent(image),
+		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *ProbePolicy()},
+			ProbeServices()...),
+		"task": {task(t)},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	for name, objects := range everything(t) {
+		var got bytes.Buffer
+		for _, object := range objects {
+			text, err := yaml.Marshal(object.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.WriteString("---\n")
+			got.Write(text)
+		}
+		path := filepath.Join("testdata", name+".yaml")
+		if *update {
+			if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("%s (-want +got; -update rewrites it):\n%s", path, diff)
+		}
+	}
+}
+
+// TestShape decodes every object strictly into its own type, and checks what all must carry.
+func TestShape(t *testing.T) {
+	types := map[string]func() any{
+		"Namespace": func() any { return new(corev1.Namespace) }, "ServiceAccount": func() any { return new(corev1.ServiceAccount) },
+		"Role": func() any { return new(rbacv1.Role) }, "RoleBinding": func() any { return new(rbacv1.RoleBinding) },
+		"ClusterRole": func() any { return new(rbacv1.ClusterRole) }, "ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
+		"DaemonSet": func() any { return new(appsv1.DaemonSet) }, "Pod": func() any { return new(corev1.Pod) },
+		"Service": func() any { return new(corev1.Service) }, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
+		"NodeTask": func() any { return new(v1alpha1.NodeTask) },
+	}
+	for _, objects := range everything(t) {
+		for _, object := range objects {
+			name := object.GetKind() + "/" + object.GetName()
+			if object.GetLabels()[v1alpha1.LabelManaged] != "true" {
+				t.Errorf("%s does not carry %s", name, v1alpha1.LabelManaged)
+			}
+			if _, has := object.Object["status"]; has {
+				t.Errorf("%s carries a status", name)
+			}
+			if object.GetKind() == "CustomResourceDefinition" {
+				continue
+			}
+			make, known := types[object.GetKind()]
+			if !known {
+				t.Errorf("%s: no type to check it against", name)
+				continue
+			}
+			text, err := object.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.UnmarshalStrict(text, make()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// TestStructural holds the rules by which the API server accepts a schema, on every node of it.
+func TestStructural(t *testing.T) {
+	for _, crd := range CRDs() {
+		versions, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		if err != nil || len(versions) != 1 {
+			t.Fatalf("%s: versions %v: %v", crd.GetName(), versions, err)
+		}
+		root, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+		walk(t, crd.GetName(), root)
+	}
+}
+
+func walk(t *testing.T, path string, schema map[string]any) {
+	_, typed := schema["type"]
+	free := schema["x-kubernetes-preserve-unknown-fields"] == true
+	if !typed && !free {
+		t.Errorf("%s has no type", path)
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, property := range properties {
+		if name == "" {
+			t.Errorf("%s has a property without a name", path)
+		}
+		walk(t, path+"."+name, property.(map[string]any))
+	}
+	if schema["type"] == "array" {
+		items, has := schema["items"].(map[string]any)
+		if !has {
+			t.Fatalf("%s has no items", path)
+		}
+		walk(t, path+"[]", items)
+	}
+}
+
+func TestTaskRefusesWhatIsNotJSON(t *testing.T) {
+	if _, err := Task("a", "node-1", "join", json.RawMessage(`{`)); err == nil {
+		t.Error("half an object was accepted")
+	}
+	object, err := Task("a", "node-1", "facts", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, has, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "args"); has {
+		t.Error("a task without arguments carries args")
+	}
+}
+
+func TestNodeValue(t *testing.T) {
+	long := strings.Repeat("node.", 40) + "example"
+	other := long + "2"
+	for _, node := range []string{"node-1", "a.b.example", long, other} {
+		if problems := validation.IsValidLabelValue(NodeValue(node)); len(problems) > 0 {
+			t.Errorf("NodeValue(%q) = %q: %v", node, NodeValue(node), problems)
+		}
+	}
+	if NodeValue("node-1") != "node-1" {
+		t.Error("a short name must stay itself")
+	}
+	if NodeValue(long) == NodeValue(other) {
+		t.Error("two long names have one value")
+	}
+}

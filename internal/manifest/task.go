@@ -1,0 +1,39 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// maxLabel is the longest value that a label can have.
+const maxLabel = 63
+
+// Task asks the agent of a node for a verb. The error says that the arguments are not JSON.
+func Task(name, node, verb string, args json.RawMessage) (*unstructured.Unstructured, error) {
+	if len(args) > 0 && !json.Valid(args) {
+		return nil, fmt.Errorf("the arguments of task %s (%s) are not JSON", name, verb)
+	}
+	return convert(&v1alpha1.NodeTask{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask"},
+		ObjectMeta: meta(name, LabelNode, NodeValue(node)),
+		Spec:       v1alpha1.NodeTaskSpec{Node: node, Verb: verb, Args: args},
+	}), nil
+}
+
+// NodeValue is a node's name as the value of LabelNode: names that are too long for a label are cut and
+// end in a hash.
+func NodeValue(node string) string {
+	if len(node) <= maxLabel {
+		return node
+	}
+	sum := sha256.Sum256([]byte(node))
+	suffix := "-" + hex.EncodeToString(sum[:8])
+	return node[:maxLabel-len(suffix)] + suffix
+}
