@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+// networkGroups are the API groups of networks that are read whole.
+func networkGroups() []string {
+	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io"}
+}
+
+// onePerPod are resources of those groups that are as many as pods and that nothing here asks for.
+func onePerPod() []string {
+	return []string{"ipamhandles", "workloadendpoints", "ciliumendpoints", "ciliumendpointslices", "ciliumidentities"}
+}
+
+type keepFunc func([]unstructured.Unstructured)
+
+// registrationTasks read what makes the API server call others: definitions, webhooks, aggregated APIs.
+func (r reader) registrationTasks(keep keepFunc) []task {
+	return []task{
+		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, func(found []unstructured.Unstructured) {
+			keep(networkDefinitions(found))
+		}),
+		r.other("validatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}, keep),
+		r.other("mutatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, keep),
+		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, keep),
+	}
+}
+
+// networkDefinitions keeps the definitions of network groups, without their schemas, which are long.
+func networkDefinitions(all []unstructured.Unstructured) []unstructured.Unstructured {
+	var kept []unstructured.Unstructured
+	for _, definition := range all {
+		group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+		if !slices.Contains(networkGroups(), group) {
+			continue
+		}
+		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+		for i := range versions {
+			if version, ok := versions[i].(map[string]any); ok {
+				delete(version, "schema")
+			}
+		}
+		_ = unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions")
+		kept = append(kept, definition)
+	}
+	return kept
+}
+
+// networkTasks asks discovery which resources the network groups have, be they from definitions or from an
+// aggregated API, and makes a task for each. The sources say per group whether discovery answered.
+func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
+	var tasks []task
+	var sources []cluster.Source
+	served, err := r.client.Discovery.ServerGroups()
+	for _, group := range networkGroups() {
+		if err != nil {
+			sources = append(sources, cluster.Source{Resource: group, Missing: reason(err)})
+			continue
+		}
+		resources, err := r.resourcesOf(served, group)
+		if err != nil {
+			sources = append(sources, cluster.Source{Resource: group, Missing: reason(err)})
+			continue
+		}
+		sources = append(sources, cluster.Source{Resource: group, From: FromLive})
+		for _, resource := range resources {
+			name := resource.Resource + "." + resource.Group
+			if slices.Contains(onePerPod(), resource.Resource) {
+				sources = append(sources, cluster.Source{Resource: name, Missing: "not read: there is one for each pod"})
+				continue
+			}
+			tasks = append(tasks, r.other(name, resource, keep))
+		}
+	}
+	return tasks, sources
+}
+
+// resourcesOf returns what can be listed in a group, in its preferred version; none when it is not served.
+func (r reader) resourcesOf(served *metav1.APIGroupList, group string) ([]schema.GroupVersionResource, error) {
+	at := slices.IndexFunc(served.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
+	if at < 0 {
+		return nil, nil
+	}
+	preferred := served.Groups[at].PreferredVersion
+	list, err := r.client.Discovery.ServerResourcesForGroupVersion(preferred.GroupVersion)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []schema.GroupVersionResource
+	for _, resource := range list.APIResources {
+		if strings.Contains(resource.Name, "/") || !slices.Contains(resource.Verbs, "list") {
+			continue
+		}
+		found = append(found, schema.GroupVersionResource{Group: group, Version: preferred.Version, Resource: resource.Name})
+	}
+	return found, nil
+}
+
+// other is the task that lists any resource as it is.
+func (r reader) other(name string, resource schema.GroupVersionResource, keep keepFunc) task {
+	return func(ctx context.Context) cluster.Source {
+		found, version, err := pages(ctx, r.client, r.client.Dynamic.Resource(resource).List,
+			func(l *unstructured.UnstructuredList) []unstructured.Unstructured { return l.Items })
+		if err != nil {
+			return cluster.Source{Resource: name, Missing: reason(err)}
+		}
+		keep(found)
+		return cluster.Source{Resource: name, From: FromLive, ResourceVersion: version}
+	}
+}

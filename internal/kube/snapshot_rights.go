@@ -1,0 +1,94 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+// need is what a change does with one resource.
+type need struct {
+	group     string
+	resource  string // "pods/eviction" names a subresource
+	namespace string // empty: in all of them
+	verbs     string // separated by spaces
+}
+
+// needs are the rights that applying a change takes.
+func needs() []need {
+	return []need{
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get list create patch delete"},
+		{"", "namespaces", "", "get create patch delete"},
+		{"", "nodes", "", "get list watch patch"},
+		{"", "pods", "", "get list watch create delete"},
+		{"", "pods/eviction", "", "create"},
+		{"", "configmaps", "kube-system", "get create patch delete"},
+		{"", "serviceaccounts", "kube-system", "get create patch delete"},
+		{"", "services", "", "get list create patch delete"},
+		{"apps", "daemonsets", "kube-system", "get list watch create patch delete"},
+		{"apps", "deployments", "kube-system", "get list watch create patch delete"},
+		{"apps", "replicasets", "", "list"},
+		{"apps", "statefulsets", "", "list"},
+		{"policy", "poddisruptionbudgets", "", "list"},
+		{"networking.k8s.io", "networkpolicies", "", "list create patch delete"},
+		{"rbac.authorization.k8s.io", "clusterroles", "", "get create patch delete"},
+		{"rbac.authorization.k8s.io", "clusterrolebindings", "", "get create patch delete"},
+		{"coordination.k8s.io", "leases", "theseus-system", "get create update delete"},
+		{"theseus.dev", "migrations", "theseus-system", "get list create patch"},
+		{"theseus.dev", "journalpages", "theseus-system", "get list create patch"},
+		{"theseus.dev", "nodetasks", "theseus-system", "get list watch create delete"},
+		{"theseus.dev", "probeplans", "theseus-system", "get create patch delete"},
+		{"theseus.dev", "probereports", "theseus-system", "get list watch delete"},
+	}
+}
+
+// rights asks the API server about each. It says yes or no for all of them, or fails.
+func (r reader) rights(ctx context.Context) ([]cluster.Right, error) {
+	var reviews []authorizationv1.ResourceAttributes
+	for _, n := range needs() {
+		resource, sub, _ := strings.Cut(n.resource, "/")
+		for _, verb := range strings.Fields(n.verbs) {
+			reviews = append(reviews, authorizationv1.ResourceAttributes{
+				Namespace: n.namespace, Verb: verb, Group: n.group, Resource: resource, Subresource: sub,
+			})
+		}
+	}
+	answers := make([]cluster.Right, len(reviews))
+	failures := make([]error, len(reviews))
+	tasks := make([]task, len(reviews))
+	for i := range reviews {
+		tasks[i] = func(ctx context.Context) cluster.Source {
+			answers[i], failures[i] = r.mayI(ctx, reviews[i])
+			return cluster.Source{}
+		}
+	}
+	if _, err := runTasks(ctx, tasks); err != nil {
+		return nil, err
+	}
+	return answers, errors.Join(failures...)
+}
+
+func (r reader) mayI(ctx context.Context, attributes authorizationv1.ResourceAttributes) (cluster.Right, error) {
+	ctx, cancel := r.client.Call(ctx)
+	defer cancel()
+	review := &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
+	}
+	answer, err := r.client.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return cluster.Right{}, err
+	}
+	resource := attributes.Resource
+	if attributes.Subresource != "" {
+		resource += "/" + attributes.Subresource
+	}
+	return cluster.Right{
+		Verb: attributes.Verb, Group: attributes.Group, Resource: resource,
+		Allowed: answer.Status.Allowed, Reason: answer.Status.Reason,
+	}, nil
+}
