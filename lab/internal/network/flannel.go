@@ -1,0 +1,37 @@
+package network
+
+import "fmt"
+
+// flannelWithPolicy is flannel and, since flannel enforces no NetworkPolicy, kube-router's policy
+// controller beside it.
+func flannelWithPolicy(params Params) ([]byte, error) {
+	network, err := flannel(params)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := kubeRouter(params)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(network, "\n---\n"...), policy...), nil
+}
+
+// flannel is upstream's manifest with the cluster's pod CIDR, and with the last CNI plugin for
+// flannel that can be had as source.
+func flannel(params Params) ([]byte, error) {
+	if !params.PodCIDR.IsValid() {
+		return nil, fmt.Errorf("flannel needs a pod CIDR")
+	}
+	return upstream(params, "flannel", "github.com/flannel-io/flannel", "Documentation/kube-flannel.yml", []edit{
+		{`"Network": "10.244.0.0/16"`, fmt.Sprintf(`"Network": %q`, params.PodCIDR)},
+		{"flannel-cni-plugin:v1.9.1-flannel1", "flannel-cni-plugin:v0.9.1"},
+	})
+}
+
+// kubeRouter is kube-router as the enforcer of policies and nothing else.
+func kubeRouter(params Params) ([]byte, error) {
+	if !params.ServiceCIDR.IsValid() {
+		return nil, fmt.Errorf("kube-router needs the CIDR of Services")
+	}
+	return own("kube-router.yaml", "SERVICE_CIDR", params.ServiceCIDR.String())
+}

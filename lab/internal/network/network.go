@@ -1,0 +1,63 @@
+package network
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"net/netip"
+)
+
+//go:embed manifests/*.yaml
+var manifests embed.FS
+
+// Params are the facts about a cluster that manifests depend on.
+type Params struct {
+	PodCIDR     netip.Prefix // addresses of the network's pods
+	NodePodCIDR netip.Prefix // the part of them that one node hands out; NodeFiles only
+	ServiceCIDR netip.Prefix // cluster addresses of Services
+	DNS         netip.Addr   // cluster address of the DNS Service
+
+	// Modules returns the directory that holds the source of a Go module, at the version that a
+	// component pins: build.Cache.ModuleDir does.
+	Modules func(component, module string) (dir string, err error)
+}
+
+// File is a file of a node's disk.
+type File struct {
+	Path    string // absolute
+	Mode    fs.FileMode
+	Content []byte
+}
+
+// Names lists the networks that a cluster can start on.
+func Names() []string { return []string{"flannel", "calico", "bridge", "none"} }
+
+// Manifest returns the documents to apply for a network, or for one of the parts "coredns" and
+// "kube-router". It is empty for networks that live on the nodes' disks alone.
+func Manifest(network string, params Params) ([]byte, error) {
+	switch network {
+	case "flannel":
+		return flannelWithPolicy(params)
+	case "calico":
+		return calico(params)
+	case "coredns":
+		return coreDNS(params)
+	case "kube-router":
+		return kubeRouter(params)
+	case "bridge", "none":
+		return nil, nil
+	}
+	return nil, unknown(network)
+}
+
+// NodeFiles returns the files that a node's disk holds before its kubelet starts.
+func NodeFiles(network string, params Params) []File {
+	if network == "bridge" {
+		return bridge(params)
+	}
+	return nil
+}
+
+func unknown(network string) error {
+	return fmt.Errorf("no network is called %q", network)
+}
