@@ -1,0 +1,255 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// FieldManager is the name under which Theseus owns fields.
+const FieldManager = "theseus"
+
+// poll is how often a condition is looked at again.
+const poll = 250 * time.Millisecond
+
+// Actor carries out actions through the Kubernetes API. Everything that it does on a node, it asks the
+// agent there to do.
+type Actor struct {
+	Typed   kubernetes.Interface
+	Dynamic dynamic.Interface
+	Mapper  meta.ResettableRESTMapper
+	Clock   engine.Clock
+	// Migration is the name of the running migration; node tasks are named after it.
+	Migration string
+	// Note is told, in one line, what a long action is waiting for. It may be nil.
+	Note func(string)
+}
+
+// Observe implements engine.Actor.
+func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observation, error) {
+	var seen engine.Observation
+	var err error
+	switch action.Op {
+	case step.Apply:
+		seen, err = a.observeApply(ctx, action)
+	case step.Delete:
+		seen, err = a.observeDelete(ctx, action)
+	case step.Patch:
+		seen, err = a.observePatch(ctx, action)
+	case step.Evict:
+		var pods int
+		pods, err = a.countPods(ctx, *action.Pods)
+		seen = engine.Observation{Done: pods == 0 && err == nil, Before: jsonOf(map[string]int{"pods": pods})}
+	case step.Node:
+		seen, err = a.observeTask(ctx, action)
+	case step.Wait:
+		seen.Done, _, err = a.Holds(ctx, *action.Condition)
+	case step.Taint, step.Untaint:
+		seen, err = a.observeTaint(ctx, action)
+	case step.Probe:
+		seen.Done = false // paths follow from pods; making the plan again is cheap and idempotent
+	default:
+		err = fmt.Errorf("action %s: unknown operation %q", action.ID, action.Op)
+	}
+	return seen, classify(err)
+}
+
+// Do implements engine.Actor.
+func (a *Actor) Do(ctx context.Context, action step.Action) (json.RawMessage, error) {
+	var answer json.RawMessage
+	var err error
+	switch action.Op {
+	case step.Apply:
+		_, err = a.apply(ctx, action.Object, false)
+	case step.Delete:
+		err = a.remove(ctx, *action.Ref)
+	case step.Patch:
+		err = a.patch(ctx, action)
+	case step.Evict:
+		answer, err = a.evict(ctx, *action.Pods)
+	case step.Node:
+		answer, err = a.runTask(ctx, action)
+	case step.Wait:
+		err = a.await(ctx, *action.Condition)
+	case step.Taint, step.Untaint:
+		err = a.taint(ctx, action)
+	case step.Probe:
+		answer, err = a.setPaths(ctx, *action.Paths)
+	default:
+		err = fmt.Errorf("unknown operation %q", action.Op)
+	}
+	if err != nil {
+		return answer, classify(fmt.Errorf("%s: %w", action.Title, err))
+	}
+	return answer, nil
+}
+
+// resource finds the client for an object's kind. Kinds that were defined a moment ago are looked up anew.
+func (a *Actor) resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := a.Mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version)
+	if meta.IsNoMatchError(err) {
+		a.Mapper.Reset()
+		mapping, err = a.Mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return a.Dynamic.Resource(mapping.Resource).Namespace(namespace), nil
+	}
+	return a.Dynamic.Resource(mapping.Resource), nil
+}
+
+// get reads an object; nil when it, or its kind, does not exist.
+func (a *Actor) get(ctx context.Context, ref step.Ref) (*unstructured.Unstructured, error) {
+	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	object, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Observation, error) {
+	ref := step.RefOf(action.Object)
+	present, err := a.get(ctx, ref)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	if present == nil {
+		return engine.Observation{Inverse: inverse(action, step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})}, nil
+	}
+	wanted, err := a.apply(ctx, action.Object, true)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	before := stripped(present)
+	return engine.Observation{
+		Done:    jsonpatch.Equal(jsonOf(before), jsonOf(stripped(wanted))),
+		Before:  jsonOf(before),
+		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + ref.String()}),
+	}, nil
+}
+
+func (a *Actor) apply(ctx context.Context, object *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+	client, err := a.resource(object.GetAPIVersion(), object.GetKind(), object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+	if dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return client.Apply(ctx, object.GetName(), object, options)
+}
+
+func (a *Actor) observeDelete(ctx context.Context, action step.Action) (engine.Observation, error) {
+	present, err := a.get(ctx, *action.Ref)
+	if err != nil || present == nil {
+		return engine.Observation{Done: err == nil}, err
+	}
+	before := stripped(present)
+	return engine.Observation{
+		Before:  jsonOf(before),
+		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + action.Ref.String()}),
+	}, nil
+}
+
+// remove deletes and waits until the object, and what it owns, is gone.
+func (a *Actor) remove(ctx context.Context, ref step.Ref) error {
+	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	policy := metav1.DeletePropagationForeground
+	err = client.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return a.await(ctx, step.Condition{Kind: step.Gone, Ref: &ref})
+}
+
+func (a *Actor) observePatch(ctx context.Context, action step.Action) (engine.Observation, error) {
+	present, err := a.get(ctx, *action.Ref)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	if present == nil {
+		return engine.Observation{}, fmt.Errorf("%s does not exist", action.Ref)
+	}
+	now := jsonOf(present)
+	after, err := jsonpatch.MergePatch(now, action.Patch)
+	if err != nil {
+		return engine.Observation{}, fmt.Errorf("patch of %s: %w", action.Ref, err)
+	}
+	back, err := jsonpatch.CreateMergePatch(after, now)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	return engine.Observation{
+		Done:    jsonpatch.Equal(now, after),
+		Before:  back,
+		Inverse: inverse(action, step.Action{Op: step.Patch, Ref: action.Ref, Patch: back, Title: "restore " + action.Ref.String()}),
+	}, nil
+}
+
+func (a *Actor) patch(ctx context.Context, action step.Action) error {
+	client, err := a.resource(action.Ref.APIVersion, action.Ref.Kind, action.Ref.Namespace)
+	if err != nil {
+		return err
+	}
+	_, err = client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch, metav1.PatchOptions{FieldManager: FieldManager})
+	return err
+}
+
+// inverse names an action that takes another one back.
+func inverse(of, back step.Action) *step.Action {
+	back.ID = of.ID + "/back"
+	return &back
+}
+
+// stripped is an object without what the server adds, so that it can be compared and applied again.
+func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
+	bare := object.DeepCopy()
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
+		unstructured.RemoveNestedField(bare.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(bare.Object, "status")
+	return bare
+}
+
+// jsonOf encodes plain data, which cannot fail.
+func jsonOf(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encoding plain data: %v", err))
+	}
+	return data
+}

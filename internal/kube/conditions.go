@@ -1,0 +1,189 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Holds implements engine.Actor.
+func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
+	holds, missing, err := a.holds(ctx, c)
+	return holds, missing, classify(err)
+}
+
+func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, error) {
+	switch c.Kind {
+	case step.Gone:
+		object, err := a.get(ctx, *c.Ref)
+		return object == nil && err == nil, c.Ref.String() + " still exists", err
+	case step.Established:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		return conditionTrue(object, "Established"), c.Ref.String() + " is not established", nil
+	case step.Rolled:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		missing := unrolled(object)
+		return missing == "", c.Ref.String() + ": " + missing, nil
+	case step.PodReady:
+		return a.podsReady(ctx, c)
+	case step.NodeReady:
+		node, err := a.Typed.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
+		if err != nil {
+			return false, "", err
+		}
+		return nodeReady(node), "node " + c.Node + " is not Ready", nil
+	case step.PodGone:
+		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+		return len(pods) == 0 && err == nil, fmt.Sprintf("%d pods of %s are still there", len(pods), c.Selector), err
+	case step.NoPods:
+		return a.noPods(ctx, c)
+	}
+	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
+}
+
+// await polls a condition until it holds or the context ends; then the error says what was missing.
+func (a *Actor) await(ctx context.Context, c step.Condition) error {
+	said := ""
+	for {
+		holds, missing, err := a.Holds(ctx, c)
+		if err == nil && holds {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if missing != said && a.Note != nil {
+			a.Note("waiting: " + missing)
+			said = missing
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("%s (%w)", missing, err)
+		}
+	}
+}
+
+func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, error) {
+	pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+	if err != nil {
+		return false, "", err
+	}
+	where := c.Selector + " on " + c.Node
+	if len(pods) == 0 {
+		return false, "no pod of " + where, nil
+	}
+	for i := range pods {
+		if pods[i].DeletionTimestamp != nil || !podReady(&pods[i]) {
+			return false, fmt.Sprintf("pod %s/%s on %s is not Ready", pods[i].Namespace, pods[i].Name, c.Node), nil
+		}
+	}
+	return true, "", nil
+}
+
+func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, error) {
+	pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+	if err != nil {
+		return false, "", err
+	}
+	left, err := inNetworks(pods, c.CIDRs)
+	if err != nil || len(left) == 0 {
+		return err == nil, "", err
+	}
+	return false, fmt.Sprintf("%d pods still have an address in %s, such as %s/%s", len(left),
+		strings.Join(c.CIDRs, ", "), left[0].Namespace, left[0].Name), nil
+}
+
+func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([]corev1.Pod, error) {
+	options := metav1.ListOptions{LabelSelector: selector}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}
+	list, err := a.Typed.CoreV1().Pods(namespace).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// inNetworks keeps the pods that have an address of their own in one of the ranges. Finished pods have
+// given theirs back, pods of the host network and Theseus' own are not counted.
+func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
+	prefixes := make([]netip.Prefix, 0, len(cidrs))
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	var found []corev1.Pod
+	for _, pod := range pods {
+		if pod.Spec.HostNetwork || pod.Namespace == v1alpha1.Namespace ||
+			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if err == nil && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) }) {
+			found = append(found, pod)
+		}
+	}
+	return found, nil
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func nodeReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func conditionTrue(object *unstructured.Unstructured, kind string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == kind && condition["status"] == "True"
+	})
+}
+
+// unrolled says what a DaemonSet, Deployment or StatefulSet still lacks; empty when it is whole.
+func unrolled(object *unstructured.Unstructured) string {
+	number := func(fields ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(object.Object, fields...)
+		return n
+	}
+	if number("status", "observedGeneration") < object.GetGeneration() {
+		return "its controller has not seen the last change"
+	}
+	wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "readyReplicas")
+	if object.GetKind() == "DaemonSet" {
+		wanted = number("status", "desiredNumberScheduled")
+		updated, ready = number("status", "updatedNumberScheduled"), number("status", "numberReady")
+	}
+	if updated < wanted {
+		return fmt.Sprintf("%d of %d pods are updated", updated, wanted)
+	}
+	if ready < wanted {
+		return fmt.Sprintf("%d of %d pods are ready", ready, wanted)
+	}
+	return ""
+}

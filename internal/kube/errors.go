@@ -1,0 +1,33 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// unavailable marks an error that says nothing about the action, only that the API server could not be
+// asked: the engine waits such errors out.
+type unavailable struct{ error }
+
+func (u unavailable) Unwrap() error   { return u.error }
+func (u unavailable) Temporary() bool { return true }
+
+// classify marks the errors that pass by themselves.
+func classify(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	var network net.Error
+	passing := apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
+	if passing {
+		return unavailable{err}
+	}
+	return err
+}

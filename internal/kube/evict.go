@@ -1,0 +1,257 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Evicted is what an eviction did, for the journal.
+type Evicted struct {
+	Pods []EvictedPod `json:"pods"`
+}
+
+// EvictedPod names a pod that was moved, its workload, and how long the budget held it back.
+type EvictedPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Workload  string `json:"workload"`
+	// HeldMillis is how long the eviction API refused, in ms.
+	HeldMillis int64 `json:"heldMillis,omitempty"`
+	// WholeMillis is how long it took from eviction until the workload was whole again, in ms.
+	WholeMillis int64 `json:"wholeMillis"`
+}
+
+func (a *Actor) countPods(ctx context.Context, set step.PodSet) (int, error) {
+	pods, err := a.podsOf(ctx, set)
+	return len(pods), err
+}
+
+func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, error) {
+	pods, err := a.podsOn(ctx, set.Node, set.Namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	return inNetworks(pods, set.CIDRs)
+}
+
+// evict moves pods through the eviction API: workloads side by side, the pods of one workload one after
+// another, each only when the workload is whole again. Replacements that land on the old network of this
+// node, which cannot be once its configuration is switched, would be moved again.
+func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, error) {
+	pods, err := a.podsOf(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	groups := map[workload][]corev1.Pod{}
+	for _, pod := range pods {
+		owner, err := a.workloadOf(ctx, &pod)
+		if err != nil {
+			return nil, err
+		}
+		groups[owner] = append(groups[owner], pod)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var lock sync.Mutex
+	var done Evicted
+	var failed []error
+	var all sync.WaitGroup
+	for owner, members := range groups {
+		all.Go(func() {
+			moved, err := a.moveAll(ctx, owner, members)
+			lock.Lock()
+			defer lock.Unlock()
+			done.Pods = append(done.Pods, moved...)
+			if err != nil {
+				failed = append(failed, err)
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	slices.SortFunc(done.Pods, func(x, y EvictedPod) int { return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name) })
+	return jsonOf(done), errors.Join(failed...)
+}
+
+// moveAll moves the pods of one workload one by one, and reports those that it moved even when it fails.
+func (a *Actor) moveAll(ctx context.Context, owner workload, pods []corev1.Pod) ([]EvictedPod, error) {
+	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
+	before, _, err := a.ready(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	var moved []EvictedPod
+	for i := range pods {
+		one, err := a.move(ctx, owner, before, &pods[i])
+		if one != nil {
+			moved = append(moved, *one)
+		}
+		if err != nil {
+			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
+		}
+	}
+	return moved, nil
+}
+
+func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
+	if owner.kind == "Pod" {
+		return nil, errors.New("nothing would create it again: it is not part of a workload")
+	}
+	began := a.Clock.Now()
+	if err := a.askToGo(ctx, pod); err != nil {
+		return nil, err
+	}
+	evicted := a.Clock.Now()
+	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String(), HeldMillis: evicted.Sub(began).Milliseconds()}
+	if err := a.awaitGone(ctx, pod); err != nil {
+		return moved, err
+	}
+	err := a.awaitWhole(ctx, owner, before)
+	moved.WholeMillis = a.Clock.Now().Sub(evicted).Milliseconds()
+	return moved, err
+}
+
+// askToGo posts the eviction until the budget allows it.
+func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	}
+	for said := false; ; said = true {
+		err := a.Typed.CoreV1().Pods(pod.Namespace).EvictV1(ctx, eviction)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil // gone, or another pod of the same name is there already
+		}
+		if !apierrors.IsTooManyRequests(err) {
+			return err
+		}
+		if !said && a.Note != nil {
+			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s", pod.Namespace, pod.Name))
+		}
+		if wait := a.Clock.Sleep(ctx, poll); wait != nil {
+			return fmt.Errorf("held by its disruption budget: %w", err)
+		}
+	}
+}
+
+func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
+	for {
+		now, err := a.Typed.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("it does not end: %w", err)
+		}
+	}
+}
+
+// workload is the controller that will create a pod again.
+type workload struct {
+	apiVersion, kind, namespace, name string
+	uid                               types.UID
+}
+
+func (w workload) String() string { return w.kind + "/" + w.namespace + "/" + w.name }
+
+func (w workload) ref() step.Ref {
+	return step.Ref{APIVersion: w.apiVersion, Kind: w.kind, Namespace: w.namespace, Name: w.name}
+}
+
+// workloadOf follows controller references up to the top.
+func (a *Actor) workloadOf(ctx context.Context, pod *corev1.Pod) (workload, error) {
+	found := workload{"v1", "Pod", pod.Namespace, pod.Name, pod.UID}
+	refs := pod.OwnerReferences
+	for {
+		owner := controllerOf(refs)
+		if owner == nil {
+			return found, nil
+		}
+		found = workload{owner.APIVersion, owner.Kind, pod.Namespace, owner.Name, owner.UID}
+		object, err := a.get(ctx, found.ref())
+		if err != nil {
+			return found, err
+		}
+		if object == nil {
+			return found, nil
+		}
+		refs = object.GetOwnerReferences()
+	}
+}
+
+func controllerOf(refs []metav1.OwnerReference) *metav1.OwnerReference {
+	for i := range refs {
+		if refs[i].Controller != nil && *refs[i].Controller {
+			return &refs[i]
+		}
+	}
+	return nil
+}
+
+// ready counts the pods of a workload that are Ready and not on their way out, itself and not by its
+// status, which lags behind. ok is false for kinds that have no such notion.
+func (a *Actor) ready(ctx context.Context, owner workload) (n int, ok bool, err error) {
+	switch owner.kind {
+	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
+	default:
+		return 0, false, nil
+	}
+	object, err := a.get(ctx, owner.ref())
+	if err != nil || object == nil {
+		return 0, false, err
+	}
+	fields, _, err := unstructured.NestedMap(object.Object, "spec", "selector")
+	if err != nil {
+		return 0, false, err
+	}
+	var wanted metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &wanted); err != nil {
+		return 0, false, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&wanted)
+	if err != nil {
+		return 0, false, err
+	}
+	pods, err := a.podsOn(ctx, "", owner.namespace, selector.String())
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) {
+			n++
+		}
+	}
+	return n, true, err
+}
+
+// awaitWhole waits until a workload has as many ready pods as it had before.
+func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
+	for said := -1; ; {
+		now, ok, err := a.ready(ctx, owner)
+		if err != nil || !ok || now >= before {
+			return err
+		}
+		if now != said && a.Note != nil {
+			a.Note(fmt.Sprintf("waiting: %s has %d of %d pods ready", owner, now, before))
+			said = now
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("%s has %d of %d pods ready (%w)", owner, now, before, err)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// inverseVerbs are the verbs that take another one back with the same arguments.
+var inverseVerbs = map[string]string{
+	step.VerbActivate:   step.VerbDeactivate,
+	step.VerbDeactivate: step.VerbActivate,
+	step.VerbJoin:       step.VerbPart,
+	step.VerbPart:       step.VerbJoin,
+}
+
+// taskName is unique for an action of a migration, so that a resumed run finds the task it began.
+func (a *Actor) taskName(action step.Action) string {
+	sum := sha256.Sum256([]byte(a.Migration + "\x00" + action.ID))
+	return action.Verb + "-" + hex.EncodeToString(sum[:8])
+}
+
+func (a *Actor) tasks() (dynamic.ResourceInterface, error) {
+	return a.resource(v1alpha1.APIVersion, "NodeTask", v1alpha1.Namespace)
+}
+
+// observeTask never calls a verb done: the agent itself observes first, and doing it again is free.
+func (a *Actor) observeTask(_ context.Context, action step.Action) (engine.Observation, error) {
+	return engine.Observation{Inverse: inverseOf(action)}, nil
+}
+
+// inverseOf is the action that takes a verb back, or nil.
+func inverseOf(action step.Action) *step.Action {
+	verb, ok := inverseVerbs[action.Verb]
+	if !ok {
+		return nil
+	}
+	return inverse(action, step.Action{Op: step.Node, NodeName: action.NodeName, Verb: verb, Args: action.Args,
+		Title: fmt.Sprintf("%s on %s", verb, action.NodeName)})
+}
+
+// runTask asks a node's agent for a verb and waits for the answer. A task that failed is asked again anew.
+func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessage, error) {
+	client, err := a.tasks()
+	if err != nil {
+		return nil, err
+	}
+	name := a.taskName(action)
+	task, err := a.readTask(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	if task != nil && slices.Contains([]v1alpha1.TaskPhase{v1alpha1.TaskDone, v1alpha1.TaskFailed}, task.Status.Phase) {
+		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		task = nil
+	}
+	if task == nil {
+		object, err := manifest.Task(name, action.NodeName, action.Verb, action.Args)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, err
+		}
+	}
+	return a.awaitTask(ctx, client, name, action.NodeName)
+}
+
+func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name, node string) (json.RawMessage, error) {
+	for {
+		task, err := a.readTask(ctx, client, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case task == nil:
+			return nil, fmt.Errorf("task %s was deleted while the agent of %s worked on it", name, node)
+		case task.Status.Phase == v1alpha1.TaskDone:
+			return task.Status.Result, nil
+		case task.Status.Phase == v1alpha1.TaskFailed:
+			return nil, fmt.Errorf("the agent of %s says: %s", node, task.Status.Message)
+		}
+		if err := a.Clock.Sleep(ctx, poll/2); err != nil {
+			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w", node, name, task.Status.Phase, err)
+		}
+	}
+}
+
+func (a *Actor) readTask(ctx context.Context, client dynamic.ResourceInterface, name string) (*v1alpha1.NodeTask, error) {
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var task v1alpha1.NodeTask
+	if err := decode(object.Object, &task); err != nil {
+		return nil, fmt.Errorf("task %s: %w", name, err)
+	}
+	return &task, nil
+}
+
+// decode goes through JSON, which keeps raw messages as they are.
+func decode(object map[string]any, into any) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// encode is the way back.
+func encode(from any) (map[string]any, error) {
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(from)
+}
