@@ -1,0 +1,42 @@
+# The two commands: `make demo` and `make test`. Each sets up what it needs and says what it does.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := bin
+LAB := $(BIN)/theseus-lab
+export GOFLAGS := -buildvcs=false
+
+.PHONY: help demo test unit lab-test bench-loss build setup clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: setup build ## a real cluster moved from flannel to Calico under traffic, and the report
+	$(LAB) demo --report $(BIN)/report.html
+
+test: setup build unit lab-test ## all tests, those in the lab included
+
+unit: ## the tests that need no cluster
+	@echo "== unit tests"
+	go vet ./...
+	go test -timeout 10m ./...
+	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
+
+lab-test: setup build ## the tests on real clusters
+	@echo "== lab tests"
+	cd lab && go test -timeout 40m -count 1 -v ./test/...
+
+bench-loss: setup build ## the usual swap, the drain procedure and Theseus, side by side
+	$(LAB) bench-loss
+
+build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
+	@echo "== building theseus"
+	CGO_ENABLED=0 go build -trimpath -o $(BIN)/ ./cmd/...
+	cd lab && CGO_ENABLED=0 go build -trimpath -o ../$(BIN)/ ./cmd/theseus-lab
+
+setup: ## Debian packages that the lab's nodes run
+	@./lab/install.sh
+
+clean: ## remove what was built here (not the caches)
+	rm -rf $(BIN)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the lab's nodes run: the container runtime, the plain CNI plugins,
+# and the user land of netfilter. Does nothing when all are there.
+set -euo pipefail
+packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
+	ethtool libseccomp2 gcc libc6-dev)
+missing=()
+for package in "${packages[@]}"; do
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+echo "== installing ${missing[*]}"
+[ "$(id -u)" = 0 ] || { echo "error: the lab needs root: it makes namespaces" >&2; echo "hint: sudo make $*" >&2; exit 1; }
+apt-get update -qq
+# No service of these packages is to start: the lab runs its own, in its own namespaces.
+DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
