@@ -9,7 +9,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Actor changes the world, and looks before it does.
+// Actor changes the world, and looks before it does. An error that only says that the world cannot be
+// reached just now is, or wraps, ErrUnavailable (or has a method Temporary that says true): it is waited
+// out. Every other error of Do means that the action failed.
 type Actor interface {
 	// Observe says whether the action's effect is already there, what is there instead, and what would take
 	// it back.
@@ -32,7 +34,9 @@ type Gate interface {
 	Ask(context.Context, step.Gate) (Verdict, error)
 }
 
-// Journal keeps records. Append returns only when the record is durable.
+// Journal keeps records. Append returns only when the record is durable. Appending once more the record
+// that is already the last one is no error and changes nothing: that is how an append whose answer was
+// lost is retried. A different record under a Seq that is taken is an error.
 type Journal interface {
 	Append(context.Context, Record) error
 	Records(context.Context) ([]Record, error)

@@ -24,9 +24,21 @@ const (
 	StepDone    Event = "step-done"
 	Paused      Event = "paused"
 	Resumed     Event = "resumed"
-	RollingBack Event = "rolling-back" // Error says why
+	RollingBack Event = "rolling-back" // Error says why; Result is "asked" or "failed"
 	StepUndone  Event = "step-undone"
 	Finished    Event = "finished" // Result "done", "rolled-back" or "needs-person"
+)
+
+// What the Result of a record says.
+const (
+	ResultDone    = "done"
+	ResultAlready = "already" // nothing to do
+	ResultFailed  = "failed"
+	// ResultAsked marks a rollback that the operator asked for.
+	ResultAsked = "asked"
+	// ResultRolledBack and ResultNeedsPerson are ends of a run, beside ResultDone.
+	ResultRolledBack  = "rolled-back"
+	ResultNeedsPerson = "needs-person"
 )
 
 // Record is one line of the journal. It is never changed once written.
@@ -55,6 +67,8 @@ type Start struct {
 	Plan    string            `json:"plan"` // hash
 	Theseus string            `json:"theseus"`
 	Flags   map[string]string `json:"flags,omitempty"`
+	// Steps is how many steps the plan has, so that a journal alone tells how far it is.
+	Steps int `json:"steps,omitempty"`
 }
 
 // Verdict is a gate's answer. No evidence is a failure, never a pass.

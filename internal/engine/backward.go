@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// backward takes back the steps that have begun, the last one first.
+func (m *machine) backward(ctx context.Context) error {
+	for i := len(m.plan.Steps) - 1; i >= 0; i-- {
+		st := m.plan.Steps[i]
+		if known := m.state.Find(st.ID); known == nil || known.Undone {
+			continue
+		}
+		for _, action := range undoOf(st, m.state.Find(st.ID)) {
+			if m.state.Find(st.ID).action(action.ID, true).settled() {
+				continue
+			}
+			if err := m.heed(ctx); err != nil {
+				return err
+			}
+			if err := m.act(ctx, st, action, true); err != nil {
+				return err
+			}
+		}
+		if err := m.append(ctx, Record{Event: StepUndone, Step: st.ID}); err != nil {
+			return err
+		}
+	}
+	return m.append(ctx, Record{Event: Finished, Result: ResultRolledBack, Error: m.state.Cause})
+}
+
+// undoOf is what takes a step back: its own undo, or the inverses of everything that was intended, done or
+// not, backwards. A step of which nothing was intended has changed nothing.
+func undoOf(st step.Step, known *StepState) []step.Action {
+	if len(known.Actions) == 0 {
+		return nil
+	}
+	if len(st.Undo) > 0 {
+		return st.Undo
+	}
+	var undo []step.Action
+	for i := len(known.Actions) - 1; i >= 0; i-- {
+		if inverse := known.Actions[i].Inverse; inverse != nil {
+			undo = append(undo, *inverse)
+		}
+	}
+	return undo
+}

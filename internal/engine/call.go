@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// The pauses between two tries during an outage: short at first, since most are short.
+const (
+	firstPause = 250 * time.Millisecond
+	lastPause  = 5 * time.Second
+	// longCall is a call that outlived an outage: one that fails after it begins a new one.
+	longCall = time.Minute
+)
+
+// patiently calls until the world answers, or the patience ends. Errors that are no outage pass through.
+func (m *machine) patiently(ctx context.Context, what string, call func(context.Context) error) error {
+	var since time.Time
+	pause := firstPause
+	for {
+		begun := m.deps.Clock.Now()
+		err := call(ctx)
+		now := m.deps.Clock.Now()
+		switch {
+		case err == nil:
+			if !since.IsZero() {
+				m.away += begun.Sub(since)
+				m.say("")
+			}
+			return nil
+		case ctx.Err() != nil:
+			return errInterrupted
+		case !transient(err):
+			return err
+		case since.IsZero() || now.Sub(begun) > longCall:
+			since, pause = now, firstPause
+		case now.Sub(since) >= m.deps.Patience:
+			return &gaveUp{what, now.Sub(since), err}
+		}
+		m.say(fmt.Sprintf("%s: %v; trying again", what, err))
+		if err := m.deps.Clock.Sleep(ctx, pause); err != nil {
+			return errInterrupted
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// append makes a record durable, then true. The end of the context does not cut it off: an append under
+// way is finished, so that what was done is not forgotten.
+func (m *machine) append(ctx context.Context, r Record) error {
+	r.Seq = m.state.Seq + 1
+	r.At = m.deps.Clock.Now().UTC().Round(0)
+	durable := context.WithoutCancel(ctx)
+	err := m.patiently(ctx, "writing the journal", func(context.Context) error {
+		return m.deps.Journal.Append(durable, r)
+	})
+	if err != nil {
+		if errors.Is(err, errInterrupted) {
+			return err
+		}
+		return fmt.Errorf("writing record %d (%s) to the journal: %w", r.Seq, r.Event, err)
+	}
+	if err := m.state.apply(r); err != nil {
+		return err
+	}
+	if m.deps.Notify != nil {
+		m.deps.Notify(r)
+	}
+	return nil
+}
+
+// say tells people what is being waited for, once per text; "" forgets the last one.
+func (m *machine) say(text string) {
+	if text == m.note {
+		return
+	}
+	m.note = text
+	if text != "" && m.deps.Note != nil {
+		m.deps.Note(text)
+	}
+}
+
+// desire reads what the operator asks for.
+func (m *machine) desire(ctx context.Context) (v1alpha1.Desire, error) {
+	var desire v1alpha1.Desire
+	err := m.patiently(ctx, "reading what is asked of the migration", func(ctx context.Context) (err error) {
+		desire, err = m.deps.Control.Desire(ctx)
+		return err
+	})
+	return desire, err
+}
+
+// heed does what the operator asks for: nothing, a pause, or the way back.
+func (m *machine) heed(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	desire, err := m.desire(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case desire == v1alpha1.DesireRun:
+		return nil
+	case desire == v1alpha1.DesirePause:
+		return m.pause(ctx, "")
+	case desire != v1alpha1.DesireRollback:
+		return WithHint(fmt.Errorf("the migration is asked for %q, which is unknown", desire),
+			"use `theseus pause`, `theseus resume` or `theseus rollback`")
+	case m.state.Undoing:
+		return nil
+	case m.state.PastReturn(m.plan.Steps):
+		return m.pause(ctx, "a rollback was asked for after the point of no return: there is no way back")
+	}
+	if err := m.append(ctx, Record{Event: RollingBack, Result: ResultAsked, Error: "the operator asked for it",
+		By: m.deps.By}); err != nil {
+		return err
+	}
+	return errTurn
+}
+
+func (m *machine) pause(ctx context.Context, cause string) error {
+	if err := m.append(ctx, Record{Event: Paused, Error: cause, By: m.deps.By}); err != nil {
+		return err
+	}
+	return errPaused
+}

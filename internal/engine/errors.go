@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrUnavailable says that the cluster, or the journal, cannot be reached just now. Whatever failed with
+// it is tried again for as long as the run has patience.
+var ErrUnavailable = errors.New("unavailable")
+
+// WithHint gives an error the line that tells a person what to do about it. HintOf finds it again.
+func WithHint(err error, hint string) error { return &hinted{err, hint} }
+
+// HintOf is the outermost hint of an error, or "".
+func HintOf(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) {
+		return h.Hint()
+	}
+	return ""
+}
+
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+func (h *hinted) Unwrap() error { return h.err }
+func (h *hinted) Hint() string  { return h.hint }
+
+// failure is a step that cannot go on: the policy decides between undoing it and asking a person.
+type failure struct {
+	step  string
+	cause string
+}
+
+func (f *failure) Error() string { return f.cause }
+
+// gaveUp is an outage that lasted longer than the run's patience.
+type gaveUp struct {
+	what   string
+	waited time.Duration
+	err    error
+}
+
+func (g *gaveUp) Error() string {
+	return fmt.Sprintf("%s: gave up after %s: %v", g.what, g.waited.Round(time.Second), g.err)
+}
+func (g *gaveUp) Unwrap() error { return g.err }
+
+// errInterrupted, errPaused and errTurn end a walk for reasons that are not faults: the context ended, a
+// pause was written, the direction changed.
+var (
+	errInterrupted = errors.New("interrupted")
+	errPaused      = errors.New("paused")
+	errTurn        = errors.New("turned")
+)
+
+// transient says whether an error may go away by itself.
+func transient(err error) bool {
+	if errors.Is(err, ErrUnavailable) {
+		return true
+	}
+	if errors.Is(err, context.Canceled) {
+		return false
+	}
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}

@@ -1,0 +1,89 @@
+package engine
+
+// End is how a run ended.
+type End string
+
+// The ends of a run.
+const (
+	// EndDone: every step is done.
+	EndDone End = "done"
+	// EndRolledBack: a gate or an action failed before the point of no return, and everything was taken back.
+	EndRolledBack End = "rolled-back"
+	// EndStopped: the operator asked for a rollback, and everything was taken back.
+	EndStopped End = "stopped"
+	// EndPaused: the operator asked for a pause.
+	EndPaused End = "paused"
+	// EndNeedsPerson: it failed where it cannot, or must not, go back by itself. It can be resumed.
+	EndNeedsPerson End = "needs-person"
+	// EndInterrupted: the context ended. It can be resumed.
+	EndInterrupted End = "interrupted"
+)
+
+// Outcome says how a run ended and what is left to do.
+type Outcome struct {
+	End End
+	// Already is true when the migration was over before this run, which then did nothing.
+	Already bool
+	// Step is where it ended; Cause says why, in plain words; Hint what a person may do next.
+	Step  string
+	Cause string
+	Hint  string
+	// PastReturn is true when the point of no return is behind.
+	PastReturn bool
+	State      State
+}
+
+// ExitCode is the exit code that the command line promises for this end: 0 done; 4 a failure was rolled
+// back; 5 stopped before the point of no return, by a rollback or a pause that was asked for; 6 needs a
+// person, as does a pause after the point of no return; 130 interrupted.
+func (o Outcome) ExitCode() int {
+	switch o.End {
+	case EndDone:
+		return 0
+	case EndRolledBack:
+		return 4
+	case EndStopped:
+		return 5
+	case EndPaused:
+		if o.PastReturn {
+			return 6
+		}
+		return 5
+	case EndInterrupted:
+		return 130
+	}
+	return 6
+}
+
+func (m *machine) outcome(end End, cause string) Outcome {
+	past := m.state.PastReturn(m.plan.Steps)
+	return Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, past, m.state),
+		PastReturn: past, State: m.state}
+}
+
+// over is the outcome of a migration that has come to its end.
+func (m *machine) over() Outcome {
+	switch {
+	case m.state.Phase == PhaseDone:
+		return m.outcome(EndDone, "")
+	case m.state.Asked:
+		return m.outcome(EndStopped, m.state.Cause)
+	}
+	return m.outcome(EndRolledBack, m.state.Cause)
+}
+
+func hintFor(end End, past bool, s State) string {
+	switch {
+	case end == EndDone:
+		return ""
+	case end == EndRolledBack:
+		return "remove the cause, make a new plan, and apply it; `theseus report` shows what was measured"
+	case end == EndStopped:
+		return "make a new plan to start again"
+	case s.Undoing:
+		return "`theseus resume` goes on with the rollback"
+	case past:
+		return "the point of no return is behind: `theseus resume` goes on; there is no rollback"
+	}
+	return "`theseus resume` goes on, `theseus rollback` takes everything back"
+}

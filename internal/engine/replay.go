@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Replay reads a journal from its beginning. It fails on a journal that no run can have written: a hole,
+// an event it does not know, or an order that makes no sense.
+func Replay(records []Record) (State, error) {
+	state := State{Phase: PhaseNew}
+	for _, record := range records {
+		if err := state.apply(record); err != nil {
+			return State{}, err
+		}
+	}
+	return state, nil
+}
+
+// apply takes the next record in.
+func (s *State) apply(r Record) error {
+	if err := s.admits(r); err != nil {
+		return err
+	}
+	if err := s.take(r); err != nil {
+		return WithHint(fmt.Errorf("journal: record %d (%s): %w", r.Seq, r.Event, err),
+			"the journal is damaged or was edited: compare the copy in the cluster with the local file")
+	}
+	s.Seq, s.At = r.Seq, r.At
+	if r.By != "" {
+		s.By = r.By
+	}
+	if r.Step != "" {
+		s.Step, s.Action = r.Step, r.Action
+	}
+	return nil
+}
+
+// admits checks what holds for every record, whatever it tells.
+func (s *State) admits(r Record) error {
+	if r.Seq != s.Seq+1 {
+		return WithHint(fmt.Errorf("journal: record %d follows record %d", r.Seq, s.Seq),
+			"records are missing: take the other copy of the journal (the cluster's, or the local file)")
+	}
+	var err error
+	switch {
+	case (r.Event == Started) != (s.Phase == PhaseNew):
+		err = fmt.Errorf("a journal has exactly one record %q, its first", Started)
+	case s.Over():
+		err = fmt.Errorf("the run is over (%s)", s.Phase)
+	case (s.Phase == PhasePaused || s.Phase == PhaseNeedsPerson) && r.Event != Resumed:
+		err = fmt.Errorf("the run stands still (%s)", s.Phase)
+	default:
+		return nil
+	}
+	return WithHint(fmt.Errorf("journal: record %d (%s): %w", r.Seq, r.Event, err),
+		"the journal is damaged, or two engines wrote it: compare the copy in the cluster with the local file")
+}
+
+func (s *State) take(r Record) error {
+	switch r.Event {
+	case Started:
+		s.Phase, s.StartedAt = PhaseRunning, r.At
+		if err := json.Unmarshal(r.Data, &s.Start); err != nil {
+			return fmt.Errorf("reading its data: %w", err)
+		}
+		return nil
+	case Paused:
+		s.Phase, s.Cause = PhasePaused, r.Error
+		return nil
+	case Resumed:
+		s.Phase = PhaseRunning
+		if s.Undoing {
+			s.Phase = PhaseRollingBack
+		}
+		return nil
+	case RollingBack:
+		if s.Undoing {
+			return fmt.Errorf("it rolls back already")
+		}
+		s.Undoing, s.Phase, s.Cause, s.Asked = true, PhaseRollingBack, r.Error, r.Result == ResultAsked
+		return nil
+	case Finished:
+		return s.finish(r)
+	case StepBegan:
+		return s.begin(r)
+	case Intended, Acted, GateAsked, GateAnswer, StepDone, StepUndone:
+		return s.within(r)
+	}
+	return fmt.Errorf("unknown event; a newer Theseus may have written it")
+}
+
+func (s *State) finish(r Record) error {
+	switch r.Result {
+	case ResultDone:
+		s.Phase, s.Cause = PhaseDone, ""
+	case ResultRolledBack:
+		s.Phase = PhaseRolledBack
+	case ResultNeedsPerson:
+		s.Phase, s.Cause = PhaseNeedsPerson, r.Error
+	default:
+		return fmt.Errorf("unknown result %q", r.Result)
+	}
+	return nil
+}
+
+func (s *State) begin(r Record) error {
+	if s.Undoing {
+		return fmt.Errorf("step %q begins during a rollback", r.Step)
+	}
+	if n := len(s.Steps); n > 0 && !s.Steps[n-1].Done {
+		return fmt.Errorf("step %q begins before %q is done", r.Step, s.Steps[n-1].ID)
+	}
+	if s.Find(r.Step) != nil {
+		return fmt.Errorf("step %q begins twice", r.Step)
+	}
+	s.Steps = append(s.Steps, StepState{ID: r.Step, BeganAt: r.At})
+	return nil
+}
+
+// within takes a record about a step that has begun.
+func (s *State) within(r Record) error {
+	st := s.Find(r.Step)
+	if st == nil {
+		return fmt.Errorf("step %q never began", r.Step)
+	}
+	back := r.Undo || r.Event == StepUndone
+	switch {
+	case back != s.Undoing:
+		return fmt.Errorf("step %q: direction does not fit the run's", r.Step)
+	case !back && st.Done:
+		return fmt.Errorf("step %q is done", r.Step)
+	case st.Undone:
+		return fmt.Errorf("step %q is undone", r.Step)
+	}
+	switch r.Event {
+	case Intended:
+		return st.intend(r)
+	case Acted:
+		return st.act(r)
+	case GateAsked:
+		st.GateAsked, st.Verdict = true, nil
+	case GateAnswer:
+		if !st.GateAsked || r.Verdict == nil {
+			return fmt.Errorf("step %q: an answer without a question, or without a verdict", r.Step)
+		}
+		st.Verdict = r.Verdict
+	case StepDone:
+		st.Done, st.EndedAt = true, r.At
+	case StepUndone:
+		st.Undone, st.EndedAt = true, r.At
+	}
+	return nil
+}
+
+func (s *StepState) intend(r Record) error {
+	known := s.action(r.Action, r.Undo)
+	switch {
+	case known == nil && r.Undo:
+		s.Undo = append(s.Undo, ActionState{ID: r.Action})
+	case known == nil:
+		s.Actions = append(s.Actions, ActionState{ID: r.Action, Inverse: r.Inverse})
+	case known.Result == ResultFailed:
+		known.Result, known.Error = "", "" // tried again; the first inverse stays
+	default:
+		return fmt.Errorf("action %q is intended twice", r.Action)
+	}
+	return nil
+}
+
+func (s *StepState) act(r Record) error {
+	known := s.action(r.Action, r.Undo)
+	if !known.open() {
+		return fmt.Errorf("action %q has an outcome without an intent", r.Action)
+	}
+	switch r.Result {
+	case ResultDone, ResultAlready, ResultFailed:
+		known.Result, known.Error = r.Result, r.Error
+		return nil
+	}
+	return fmt.Errorf("unknown result %q", r.Result)
+}

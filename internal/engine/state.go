@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Phase is where a run stands.
+type Phase string
+
+// The phases of a run. Done and rolled back are final; from the others a run goes on.
+const (
+	PhaseNew         Phase = "new" // no record yet
+	PhaseRunning     Phase = "running"
+	PhaseRollingBack Phase = "rolling-back"
+	PhasePaused      Phase = "paused"
+	PhaseNeedsPerson Phase = "needs-person"
+	PhaseDone        Phase = "done"
+	PhaseRolledBack  Phase = "rolled-back"
+)
+
+// State is what a journal says: everything that the engine needs in order to go on, and status to show.
+type State struct {
+	// Seq is that of the last record; 0 is an empty journal.
+	Seq   int
+	Start Start
+	Phase Phase
+	// Undoing is true from the record RollingBack on, also while paused or in need of a person.
+	Undoing bool
+	// Asked is true when the operator asked for the rollback, false when a failure caused it.
+	Asked bool
+	// Cause says why it rolls back, or why it stands still.
+	Cause string
+	// Step and Action are the ones that the last record with a step was about.
+	Step   string
+	Action string
+	// Steps are those begun, in the order in which they began.
+	Steps []StepState
+	// StartedAt and At are the times of the first and the last record.
+	StartedAt time.Time
+	At        time.Time
+	// By is who ran the engine last.
+	By string
+}
+
+// StepState is what was journaled about one step.
+type StepState struct {
+	ID        string
+	BeganAt   time.Time
+	EndedAt   time.Time // of StepDone, or of StepUndone
+	Done      bool
+	Undone    bool
+	Actions   []ActionState // forward, in the order intended
+	Undo      []ActionState // of the rollback
+	GateAsked bool
+	// Verdict is the gate's last answer.
+	Verdict *Verdict
+}
+
+// ActionState is what was journaled about one action.
+type ActionState struct {
+	ID string
+	// Inverse is from the first intent, before anything was done; later looks at the world do not change it.
+	Inverse *step.Action
+	// Result is "" while the outcome is not known: between the intent and its outcome.
+	Result string
+	Error  string
+}
+
+// Over is true when nothing is left to do.
+func (s State) Over() bool { return s.Phase == PhaseDone || s.Phase == PhaseRolledBack }
+
+// DoneSteps counts the steps that are done and not undone.
+func (s State) DoneSteps() int {
+	n := 0
+	for _, st := range s.Steps {
+		if st.Done && !st.Undone {
+			n++
+		}
+	}
+	return n
+}
+
+// Find is what is known about a step, or nil when it never began.
+func (s *State) Find(id string) *StepState {
+	for i := len(s.Steps) - 1; i >= 0; i-- {
+		if s.Steps[i].ID == id {
+			return &s.Steps[i]
+		}
+	}
+	return nil
+}
+
+// PastReturn is true when the point of no return is behind: an action of a step marked NoReturn, or of a
+// later one, was intended. A step that has begun and only waited has changed nothing, so from there the way back is open.
+func (s State) PastReturn(steps []step.Step) bool {
+	marked := false
+	for _, st := range steps {
+		marked = marked || st.NoReturn
+		if !marked {
+			continue
+		}
+		if known := s.Find(st.ID); known != nil && len(known.Actions) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// settled is true when the action needs nothing more.
+func (a *ActionState) settled() bool {
+	return a != nil && (a.Result == ResultDone || a.Result == ResultAlready)
+}
+
+// open is true between an intent and its outcome.
+func (a *ActionState) open() bool { return a != nil && a.Result == "" }
+
+func (s *StepState) action(id string, undo bool) *ActionState {
+	list := s.Actions
+	if undo {
+		list = s.Undo
+	}
+	for i := range list {
+		if list[i].ID == id {
+			return &list[i]
+		}
+	}
+	return nil
+}
