@@ -6,6 +6,7 @@ import (
 	"net"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
@@ -28,6 +29,14 @@ func classify(err error) error {
 		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
 	if passing {
 		return unavailable{err}
+	}
+	return err
+}
+
+// ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it has left, there is none.
+func ignoreNoKind(err error) error {
+	if meta.IsNoMatchError(err) {
+		return nil
 	}
 	return err
 }

@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Evidence gathers what the probes saw over a whole run. Reports in the cluster count from the moment a path
+// was first sent, and end with the agent that kept them; evidence outlives both.
+type Evidence struct {
+	lock    sync.Mutex
+	paths   map[string]v1alpha1.Path
+	results map[counter]v1alpha1.PathResult
+}
+
+// counter is one run of counting on one path: an agent that restarts begins another.
+type counter struct {
+	path  string
+	since int64 // Unix time in ns
+}
+
+// Collected is evidence as a document: every path that was ever measured, and the last state of every counter.
+type Collected struct {
+	Paths   []v1alpha1.Path       `json:"paths"`
+	Results []v1alpha1.PathResult `json:"results"`
+}
+
+// NewEvidence goes on from what was collected before, which may be nothing.
+func NewEvidence(before Collected) *Evidence {
+	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}}
+	for _, path := range before.Paths {
+		e.paths[path.ID] = path
+	}
+	for _, result := range before.Results {
+		e.add(result)
+	}
+	return e
+}
+
+// Collect reads the plan of paths and every report, and adds what is new. It is cheap enough for once a second.
+func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
+	plan, err := a.probePlan(ctx)
+	if err != nil {
+		return err
+	}
+	reports, err := a.probeReports(ctx)
+	if err != nil {
+		return err
+	}
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	if plan != nil {
+		for _, path := range plan.Spec.Paths {
+			e.paths[path.ID] = path
+		}
+	}
+	for _, report := range reports {
+		for _, result := range report.Status.Paths {
+			e.add(result)
+		}
+	}
+	return nil
+}
+
+// add takes over a result, unless what is known of the same counter is newer.
+func (e *Evidence) add(result v1alpha1.PathResult) {
+	key := counter{result.ID, result.Since.UnixNano()}
+	if before, ok := e.results[key]; !ok || result.Sent >= before.Sent {
+		e.results[key] = result
+	}
+}
+
+// Document is everything collected so far, in the order of the paths' ids and of time.
+func (e *Evidence) Document() Collected {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	document := Collected{
+		Paths:   slices.Collect(maps.Values(e.paths)),
+		Results: slices.Collect(maps.Values(e.results)),
+	}
+	slices.SortFunc(document.Paths, func(a, b v1alpha1.Path) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(document.Results, func(a, b v1alpha1.PathResult) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
+	})
+	return document
+}
+
+// probePlan reads the plan of paths; nil when there is none.
+func (a *Actor) probePlan(ctx context.Context) (*v1alpha1.ProbePlan, error) {
+	client, err := a.resource(v1alpha1.APIVersion, "ProbePlan", v1alpha1.Namespace)
+	if err != nil {
+		return nil, ignoreNoKind(err)
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) == 0 {
+		return nil, err
+	}
+	var plan v1alpha1.ProbePlan
+	return &plan, decode(list.Items[0].Object, &plan)
+}
+
+// probeReports reads the reports of all nodes.
+func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
+	client, err := a.resource(v1alpha1.APIVersion, "ProbeReport", v1alpha1.Namespace)
+	if err != nil {
+		return nil, ignoreNoKind(err)
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	reports := make([]v1alpha1.ProbeReport, len(list.Items))
+	for i := range list.Items {
+		if err := decode(list.Items[i].Object, &reports[i]); err != nil {
+			return nil, err
+		}
+	}
+	return reports, nil
+}
