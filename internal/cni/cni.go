@@ -123,3 +123,13 @@ func (r Registry) Detect(snapshot *cluster.Snapshot) []*Installation {
 	}
 	return found
 }
+
+// Refusal is a driver's answer to a manifest that it does not understand: nothing has changed yet.
+type Refusal struct {
+	Message string
+	// Hint is what the user can do about it.
+	Hint string
+}
+
+// Error is the message alone; the hint is printed on a line of its own.
+func (r *Refusal) Error() string { return r.Message }

@@ -1,0 +1,86 @@
+// Package calico knows Calico as its own manifests deploy it (calico.yaml, calico-vxlan.yaml,
+// calico-typha.yaml), with the Kubernetes datastore: the DaemonSet calico-node, the ConfigMap calico-config
+// and pools of addresses as custom resources. What an operator, etcd or the BPF data plane deploys is
+// found, named and refused.
+package calico
+
+import (
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Names of Calico's parts.
+const (
+	group       = "crd.projectcalico.org"
+	agentName   = "calico-node"
+	configName  = "calico-config"
+	defaultConf = "10-calico.conflist"
+	// stagedSuffix makes a name that no container runtime reads: they take .conf, .conflist and .json.
+	stagedSuffix = ".theseus"
+	poolCIDR     = "CALICO_IPV4POOL_CIDR"
+	confNameVar  = "CNI_CONF_NAME"
+)
+
+// Driver implements cni.Driver.
+type Driver struct{}
+
+var _ cni.Driver = Driver{}
+
+// Name implements cni.Driver.
+func (Driver) Name() string { return "calico" }
+
+// Detect implements cni.Driver.
+func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
+	if agent := agentIn(snapshot); agent != nil {
+		return describe(snapshot, agent)
+	}
+	if pools := snapshot.OtherOf(group, "IPPool"); len(pools) > 0 {
+		found := &cni.Installation{
+			CNI:          "calico",
+			Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: agentName},
+			Selector:     "k8s-app=" + agentName,
+			Capabilities: capabilities(defaultConf),
+			Problems: []string{"IPPool " + pools[0].GetName() + " is there, but no DaemonSet " + agentName +
+				": Calico was removed, or only half installed"},
+		}
+		for _, p := range readPools(snapshot) {
+			found.PodCIDRs = append(found.PodCIDRs, p.cidr)
+		}
+		return found
+	}
+	return nil
+}
+
+// capabilities of Calico over VXLAN with its defaults: VNI 4096 on UDP port 4789.
+func capabilities(confName string) cni.Capabilities {
+	return cni.Capabilities{
+		CIDRSource:        "pool",
+		Encapsulation:     "vxlan",
+		VNI:               4096,
+		Port:              4789,
+		Overhead:          50,
+		HostLinks:         []string{"vxlan.calico", "cali*"},
+		ConfName:          confName,
+		Policy:            cni.PolicyCalico,
+		CanRequestAddress: true,
+		SwitchedPerNode:   true,
+	}
+}
+
+// Residue implements cni.Driver.
+func (Driver) Residue(found *cni.Installation) step.Residue {
+	conf := found.Capabilities.ConfName
+	return step.Residue{
+		Links:        []string{"cali*", "vxlan.calico"},
+		Chains:       []string{"cali-*"},
+		RuleComments: []string{"cali:*"},
+		NFTables:     []string{"ip calico", "ip6 calico"},
+		IPSets:       []string{"cali40*", "cali60*"},
+		Routes:       found.PodCIDRs,
+		ConfFiles:    []string{conf, conf + stagedSuffix, "calico-kubeconfig", "calico-tls"},
+		Binaries:     []string{"calico", "calico-ipam"},
+		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico"},
+		Annotations:  []string{"projectcalico.org/*"},
+	}
+}

@@ -1,0 +1,183 @@
+package calico
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
+	for _, namespace := range []string{"kube-system", "calico-system"} {
+		if set := snapshot.DaemonSet(namespace, agentName); set != nil {
+			return set
+		}
+	}
+	for i := range snapshot.DaemonSets {
+		if snapshot.DaemonSets[i].Name == agentName {
+			return &snapshot.DaemonSets[i]
+		}
+	}
+	return nil
+}
+
+func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
+	template := agent.Spec.Template.Spec
+	conf := valueOf(template.InitContainers, confNameVar)
+	found := &cni.Installation{
+		CNI:          "calico",
+		Version:      versionOf(template.Containers),
+		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name},
+		Selector:     selectorText(agent.Spec.Selector.MatchLabels),
+		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, stagedSuffix), defaultConf)),
+		Problems:     notReady(agent),
+	}
+	if template.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(conf, stagedSuffix) {
+		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
+			" is in the form that a migration gives it: one was begun here and is not finished")
+	}
+	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
+		found.Problems = append(found.Problems, "Calico only enforces policy here, beside another network")
+	}
+	applyPools(found, readPools(snapshot))
+	applyFelix(&found.Capabilities, snapshot.OtherOf(group, "FelixConfiguration"))
+	found.Parts = partsIn(snapshot, agent)
+	return found
+}
+
+// pool is an IPPool as far as it matters here.
+type pool struct {
+	name, cidr, vxlan, ipip string
+	disabled                bool
+}
+
+func readPools(snapshot *cluster.Snapshot) []pool {
+	var pools []pool
+	for _, object := range snapshot.OtherOf(group, "IPPool") {
+		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+		text := func(field string) string { value, _ := spec[field].(string); return value }
+		disabled, _ := spec["disabled"].(bool)
+		pools = append(pools, pool{object.GetName(), text("cidr"), text("vxlanMode"), text("ipipMode"), disabled})
+	}
+	slices.SortFunc(pools, func(a, b pool) int { return strings.Compare(a.name, b.name) })
+	return pools
+}
+
+// applyPools takes ranges and encapsulation from the pools that hand out addresses.
+func applyPools(found *cni.Installation, pools []pool) {
+	caps := &found.Capabilities
+	for _, p := range pools {
+		if p.disabled {
+			continue
+		}
+		found.PodCIDRs = append(found.PodCIDRs, p.cidr)
+		switch {
+		case p.vxlan != "" && p.vxlan != "Never":
+		case p.ipip != "" && p.ipip != "Never":
+			caps.Encapsulation, caps.VNI, caps.Port, caps.Overhead = "ipip", 0, 0, 20
+			caps.HostLinks = []string{"tunl0", "cali*"}
+		default:
+			caps.Encapsulation, caps.VNI, caps.Port, caps.Overhead = "none", 0, 0, 0
+			caps.HostLinks = []string{"cali*"}
+		}
+	}
+	if len(found.PodCIDRs) == 0 {
+		found.Problems = append(found.Problems, "no enabled IPPool is known, so Calico's pod addresses are not known either")
+	}
+}
+
+// applyFelix takes VNI and port from FelixConfigurations, where one sets them.
+func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructured) {
+	if caps.Encapsulation != "vxlan" {
+		return
+	}
+	for _, configuration := range configurations {
+		if vni, ok, _ := unstructured.NestedInt64(configuration.Object, "spec", "vxlanVNI"); ok && vni != 0 {
+			caps.VNI = int(vni)
+		}
+		if port, ok, _ := unstructured.NestedInt64(configuration.Object, "spec", "vxlanPort"); ok && port != 0 {
+			caps.Port = int(port)
+		}
+	}
+}
+
+func valueOf(containers []corev1.Container, name string) string {
+	for _, container := range containers {
+		for _, variable := range container.Env {
+			if variable.Name == name {
+				return variable.Value
+			}
+		}
+	}
+	return ""
+}
+
+func versionOf(containers []corev1.Container) string {
+	for _, container := range containers {
+		if container.Name == agentName {
+			return tagOf(container.Image)
+		}
+	}
+	return ""
+}
+
+func tagOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[colon+1:]
+	}
+	return ""
+}
+
+func selectorText(labels map[string]string) string {
+	var pairs []string
+	for key, value := range labels {
+		pairs = append(pairs, key+"="+value)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+func orDefault(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+func notReady(set *appsv1.DaemonSet) []string {
+	if set.Status.NumberReady >= set.Status.DesiredNumberScheduled {
+		return nil
+	}
+	return []string{fmt.Sprintf("DaemonSet %s/%s is ready on %d of %d nodes", set.Namespace, set.Name,
+		set.Status.NumberReady, set.Status.DesiredNumberScheduled)}
+}
+
+// partsIn lists what a snapshot shows of Calico, in the order in which it can be deleted. The definitions
+// go last and take every custom resource with them.
+func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
+	var all []step.Ref
+	for _, d := range snapshot.Deployments {
+		if d.Namespace == agent.Namespace && (d.Name == "calico-kube-controllers" || d.Name == "calico-typha") {
+			all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
+		}
+	}
+	all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name})
+	if config := snapshot.ConfigMap(agent.Namespace, configName); config != nil {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: config.Namespace, Name: config.Name})
+	}
+	for _, crd := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
+		if strings.HasSuffix(crd.GetName(), "."+group) {
+			all = append(all, step.RefOf(&crd))
+		}
+	}
+	return all
+}

@@ -1,0 +1,208 @@
+package calico
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Install implements cni.Driver. Two forms of the user's manifest are made. The joint form runs calico-node
+// only on labelled nodes and writes its CNI configuration under a name that no runtime reads. The final
+// form is the user's own, with what makes the two networks fit (range of addresses, VXLAN) kept.
+func (d Driver) Install(request cni.Request) (*cni.Target, error) {
+	if prefix, err := netip.ParsePrefix(request.PodCIDR); err != nil || !prefix.Addr().Is4() {
+		return nil, refuse(fmt.Sprintf("the range for Calico's pods, %q, is no IPv4 CIDR", request.PodCIDR),
+			"set --pod-cidr to a free range, such as 10.96.0.0/16")
+	}
+	final, err := understand(request.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	final.fit(request)
+	joint, err := understand(append(final.definitions, final.objects...))
+	if err != nil {
+		return nil, err
+	}
+	conf := confArgs(final, request.Source)
+	joint.stage(request, conf)
+	label(joint.definitions)
+	label(joint.objects)
+	label(final.objects)
+
+	target := &cni.Target{
+		Installation: final.installation(request),
+		Definitions:  joint.definitions,
+		Objects:      joint.objects,
+		Extras:       oldPools(request.Source),
+		Final:        finish(joint, final),
+		Conf:         conf,
+	}
+	return target, nil
+}
+
+// fit keeps two networks out of each other's way, for good.
+func (m *manifest) fit(request cni.Request) {
+	agent := findContainer(m.agent, "containers", agentName)
+	setEnv(agent, poolCIDR, request.PodCIDR)
+	setEnv(agent, "CALICO_IPV4POOL_VXLAN", "Always")
+	setEnv(agent, "CALICO_IPV4POOL_IPIP", "Never")
+	if m.hasSetting("calico_backend") {
+		m.set("calico_backend", "vxlan")
+	} else {
+		setEnv(agent, "CALICO_NETWORKING_BACKEND", "vxlan")
+	}
+	// The first interface found may be the other network's; the node's own address in the API cannot be.
+	if method := m.env(agent, "IP_AUTODETECTION_METHOD"); method == "" || method == "first-found" {
+		setEnv(agent, "IP_AUTODETECTION_METHOD", "kubernetes-internal-ip")
+	}
+	// Without BGP there is no BIRD to be alive or ready.
+	for _, probe := range []string{"livenessProbe", "readinessProbe"} {
+		command, ok, _ := unstructured.NestedStringSlice(agent, probe, "exec", "command")
+		if !ok {
+			continue
+		}
+		command = slices.DeleteFunc(command, func(word string) bool { return word == "-bird-live" || word == "-bird-ready" })
+		_ = unstructured.SetNestedStringSlice(agent, command, probe, "exec", "command")
+	}
+}
+
+// stage turns the manifest into its joint form.
+func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
+	spec := []string{"spec", "template", "spec"}
+	set := func(value any, fields ...string) {
+		// The path is through maps, as understand has seen.
+		_ = unstructured.SetNestedField(m.agent.Object, value, fields...)
+	}
+	set("true", append(slices.Clone(spec), "nodeSelector", request.NodeLabel)...)
+	set(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}, "spec", "updateStrategy")
+	// A rollback takes the agent off a node and then cleans that node, so its process must have ended by
+	// the time its pod is gone; and its farewell would mark the node's network as unavailable.
+	set(int64(10), append(slices.Clone(spec), "terminationGracePeriodSeconds")...)
+	agent := findContainer(m.agent, "containers", agentName)
+	unstructured.RemoveNestedField(agent, "lifecycle", "preStop")
+	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
+		delete(agent, "lifecycle")
+	}
+	setEnv(m.installer(), confNameVar, conf.Staged)
+	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {
+		m.setMTU(agent, strconv.Itoa(mtu))
+	}
+}
+
+func (m *manifest) setMTU(agent map[string]any, mtu string) {
+	if m.hasSetting("veth_mtu") {
+		m.set("veth_mtu", mtu)
+		return
+	}
+	setEnv(agent, "FELIX_VXLANMTU", mtu)
+	setEnv(m.installer(), "CNI_MTU", mtu)
+}
+
+// jointMTU is the smaller of the two networks' MTUs, so that no packet of one is too long for the other; 0
+// leaves it to Calico, which takes 50 from the node's own.
+func jointMTU(source *cni.Installation, own string) int {
+	wanted, _ := strconv.Atoi(own)
+	if source == nil || source.Capabilities.MTU == 0 {
+		return wanted
+	}
+	path := source.Capabilities.MTU + source.Capabilities.Overhead
+	smallest := min(source.Capabilities.MTU, path-50)
+	if wanted > 0 {
+		smallest = min(smallest, wanted)
+	}
+	return smallest
+}
+
+// confArgs names the configuration: the user's own name where it sorts before the source's.
+func confArgs(m *manifest, source *cni.Installation) step.ConfArgs {
+	name := orDefault(m.env(m.installer(), confNameVar), defaultConf)
+	active := name
+	if source != nil && source.Capabilities.ConfName != "" && active >= source.Capabilities.ConfName {
+		active = "00-calico.conflist"
+	}
+	return step.ConfArgs{Staged: active + stagedSuffix, Active: active}
+}
+
+// oldPools tell Calico that the old addresses are pods too, so that it does not masquerade traffic to
+// them. Disabled pools hand out no address.
+func oldPools(source *cni.Installation) []unstructured.Unstructured {
+	if source == nil {
+		return nil
+	}
+	var pools []unstructured.Unstructured
+	for i, cidr := range source.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() {
+			continue
+		}
+		pools = append(pools, unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": group + "/v1",
+			"kind":       "IPPool",
+			"metadata":   map[string]any{"name": fmt.Sprintf("theseus-old-%d", i)},
+			"spec": map[string]any{
+				"cidr": cidr, "blockSize": int64(26), "disabled": true, "natOutgoing": false,
+				"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": "!all()",
+			},
+		}})
+	}
+	label(pools)
+	return pools
+}
+
+func label(objects []unstructured.Unstructured) {
+	for i := range objects {
+		labels := objects[i].GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[v1alpha1.LabelManaged] = "true"
+		objects[i].SetLabels(labels)
+	}
+}
+
+func (m *manifest) installation(request cni.Request) cni.Installation {
+	agent := findContainer(m.agent, "containers", agentName)
+	image, _ := agent["image"].(string)
+	labels, _, _ := unstructured.NestedStringMap(m.agent.Object, "spec", "selector", "matchLabels")
+	caps := capabilities(orDefault(m.env(m.installer(), confNameVar), defaultConf))
+	var felix []unstructured.Unstructured
+	for _, object := range m.objects {
+		if object.GetKind() == "FelixConfiguration" {
+			felix = append(felix, object)
+		}
+	}
+	applyFelix(&caps, felix)
+	if vni, err := strconv.Atoi(m.env(agent, "FELIX_VXLANVNI")); err == nil {
+		caps.VNI = vni
+	}
+	if port, err := strconv.Atoi(m.env(agent, "FELIX_VXLANPORT")); err == nil {
+		caps.Port = port
+	}
+	caps.MTU = jointMTU(request.Source, m.setting("veth_mtu"))
+	return cni.Installation{
+		CNI:          "calico",
+		Version:      tagOf(image),
+		Agent:        step.RefOf(m.agent),
+		Selector:     selectorText(labels),
+		PodCIDRs:     []string{request.PodCIDR},
+		Capabilities: caps,
+		Parts:        m.parts(),
+	}
+}
+
+// parts are the objects in the order of deletion, which is that of application backwards.
+func (m *manifest) parts() []step.Ref {
+	var all []step.Ref
+	for _, list := range [][]unstructured.Unstructured{m.objects, m.definitions} {
+		for i := len(list) - 1; i >= 0; i-- {
+			all = append(all, step.RefOf(&list[i]))
+		}
+	}
+	return all
+}

@@ -1,0 +1,94 @@
+// Package flannel knows flannel as its own manifest deploys it: one DaemonSet that reads its network from
+// the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, and beside it, often, a
+// kube-router that does nothing but enforce NetworkPolicy. It is known as a network to leave; Install
+// refuses.
+package flannel
+
+import (
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Names by which flannel's parts are found.
+const (
+	annotations = "flannel.alpha.coreos.com/"
+	configMap   = "kube-flannel-cfg"
+	ownSpace    = "kube-flannel"
+	confName    = "10-flannel.conflist"
+	bridge      = "cni0"
+)
+
+// Driver implements cni.Driver.
+type Driver struct{}
+
+var _ cni.Driver = Driver{}
+
+// Name implements cni.Driver.
+func (Driver) Name() string { return "flannel" }
+
+// Install implements cni.Driver: flannel as a target is not supported.
+func (Driver) Install(cni.Request) (*cni.Target, error) {
+	return nil, &cni.Refusal{
+		Message: "flannel is not supported as a target",
+		Hint:    "Theseus moves clusters away from flannel; choose another target, such as --to calico",
+	}
+}
+
+// Detect implements cni.Driver.
+func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
+	agents := agentsOf(snapshot)
+	if len(agents) > 0 {
+		return describe(snapshot, agents)
+	}
+	if config := configOf(snapshot, ownSpace, "kube-system"); config != nil {
+		return leftover(config.Namespace, "ConfigMap "+config.Namespace+"/"+config.Name+
+			" is there, but no DaemonSet runs flannel: it was removed, or only half installed")
+	}
+	if node := embeddedOn(snapshot); node != "" {
+		return leftover("", "flannel runs inside the kubelet's own binary on node "+node+
+			" (k3s), where nothing in the cluster can take it away")
+	}
+	return nil
+}
+
+func leftover(namespace, problem string) *cni.Installation {
+	return &cni.Installation{
+		CNI:          "flannel",
+		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: namespace, Name: "kube-flannel-ds"},
+		Capabilities: capabilities(netConf{Backend: backend{Type: "vxlan"}}, confName),
+		Problems:     []string{problem},
+	}
+}
+
+// Residue implements cni.Driver.
+func (Driver) Residue(found *cni.Installation) step.Residue {
+	residue := step.Residue{
+		Links:        append([]string{bridge}, vxlanLink(found)...),
+		Chains:       []string{"FLANNEL-*"},
+		RuleComments: []string{"flanneld masq", "flanneld forward"},
+		NFTables:     []string{"ip flannel-ipv4", "ip6 flannel-ipv6"},
+		Routes:       found.PodCIDRs,
+		ConfFiles:    []string{"10-flannel.conf", found.Capabilities.ConfName},
+		Binaries:     []string{"flannel"},
+		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel", "/var/lib/cni/networks/cbr0"},
+		Annotations:  []string{annotations + "*"},
+	}
+	if found.PolicyAgent != nil {
+		residue.Chains = append(residue.Chains, "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*")
+		residue.IPSets = append(residue.IPSets, "KUBE-SRC-*", "KUBE-DST-*", "kube-router-*", "inet6:KUBE-SRC-*", "inet6:KUBE-DST-*")
+	}
+	return residue
+}
+
+func vxlanLink(found *cni.Installation) []string {
+	var links []string
+	for _, link := range found.Capabilities.HostLinks {
+		if strings.HasPrefix(link, "flannel") {
+			links = append(links, link)
+		}
+	}
+	return links
+}

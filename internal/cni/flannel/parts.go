@@ -1,0 +1,97 @@
+package flannel
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const rbac = "rbac.authorization.k8s.io/v1"
+
+// parts lists everything that flannel consists of in the order in which it can be deleted. Roles are not
+// in a snapshot; their names are upstream's, and deleting what is not there does nothing.
+func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv1.DaemonSet) []step.Ref {
+	var all []step.Ref
+	if router != nil {
+		all = append(all, daemonSetRef(router))
+	}
+	for _, agent := range agents {
+		all = append(all, daemonSetRef(agent))
+	}
+	namespace := agents[0].Namespace
+	if config := configOf(snapshot, namespace); config != nil {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: config.Name})
+	}
+	all = append(all, rights(agents[0], "flannel")...)
+	if router != nil {
+		all = append(all, rights(router, "kube-router")...)
+	}
+	if onlyFlannel(snapshot, namespace, all) {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "Namespace", Name: namespace})
+	}
+	return all
+}
+
+func rights(set *appsv1.DaemonSet, role string) []step.Ref {
+	refs := []step.Ref{
+		{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: role},
+		{APIVersion: rbac, Kind: "ClusterRole", Name: role},
+	}
+	if account := set.Spec.Template.Spec.ServiceAccountName; account != "" && account != "default" {
+		refs = append(refs, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: set.Namespace, Name: account})
+	}
+	return refs
+}
+
+// onlyFlannel reports whether the namespace is flannel's own and holds nothing of anybody else. What a
+// snapshot does not hold (Secrets, say) cannot be seen, which is why only flannel's own namespace counts.
+func onlyFlannel(snapshot *cluster.Snapshot, namespace string, own []step.Ref) bool {
+	if namespace != ownSpace {
+		return false
+	}
+	foreign := func(kind, in, name string) bool {
+		return in == namespace && !slices.ContainsFunc(own, func(r step.Ref) bool {
+			return r.Kind == kind && r.Namespace == namespace && r.Name == name
+		})
+	}
+	for i := range snapshot.Pods {
+		owner := snapshot.OwnerOf(&snapshot.Pods[i])
+		if foreign(owner.Kind, owner.Namespace, owner.Name) {
+			return false
+		}
+	}
+	for _, set := range snapshot.DaemonSets {
+		if foreign("DaemonSet", set.Namespace, set.Name) {
+			return false
+		}
+	}
+	for _, config := range snapshot.ConfigMaps {
+		if config.Name != "kube-root-ca.crt" && foreign("ConfigMap", config.Namespace, config.Name) {
+			return false
+		}
+	}
+	for _, d := range snapshot.Deployments {
+		if d.Namespace == namespace {
+			return false
+		}
+	}
+	for _, s := range snapshot.StatefulSets {
+		if s.Namespace == namespace {
+			return false
+		}
+	}
+	for _, s := range snapshot.Services {
+		if s.Namespace == namespace {
+			return false
+		}
+	}
+	for _, j := range snapshot.Jobs {
+		if j.Namespace == namespace {
+			return false
+		}
+	}
+	return true
+}
