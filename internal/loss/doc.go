@@ -1,0 +1,11 @@
+// Package loss turns single probes into evidence: a Tracker makes the counts, gaps and round-trip
+// quantiles of one path out of sends and answers, and Judge says whether reports made of those hold
+// what a gate demands. Nothing here sends, waits or looks at a clock; every time comes from the caller.
+//
+// A probe counts from when it was sent. It is answered when its answer is there within the timeout, and
+// lost otherwise; probes are decided in the order in which they were sent, so a probe that is still open
+// holds back those after it for the timeout at most, and a result never contradicts itself.
+//
+// A gap runs from the send time of the first wrong probe to that of the first right one after it. Wrong
+// is lost, and on a path that must stay shut it is answered: a leak.
+package loss

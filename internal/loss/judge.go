@@ -1,0 +1,345 @@
+package loss
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// maxBad bounds the paths that a verdict names.
+const maxBad = 10
+
+// Limits is what a gate lets pass. The zero value lets nothing pass: not one probe may be lost or leak.
+type Limits struct {
+	// MaxLost is how many probes may be lost over all paths. Leaks are never allowed.
+	MaxLost int64
+	// MaxGap is the longest gap allowed on any path within MaxLost; 0 means that length does not matter.
+	// It excuses no loss: probes lost in a short gap count against MaxLost too.
+	MaxGap time.Duration
+	// Bake is how long every source must have measured since the gate was asked, on its own clock.
+	Bake time.Duration
+	// Timeout is the probes' timeout; evidence about denied paths is that much older than its report.
+	// 0 means DefaultTimeout.
+	Timeout time.Duration
+}
+
+// Evidence is what a gate is judged on.
+type Evidence struct {
+	// Generation is the plan's; Paths are its paths.
+	Generation int64
+	Paths      []v1alpha1.Path
+	// Since are the reports from which losses count, such as those at the end of the previous gate; nil
+	// means Asked. Asked are the reports at hand when the gate was asked: only what is newer is fresh.
+	Since, Asked []v1alpha1.ProbeReport
+	// Now are the latest reports.
+	Now []v1alpha1.ProbeReport
+}
+
+// Verdict is what the evidence says.
+type Verdict struct {
+	Pass bool
+	// Waiting is true when there is not enough fresh evidence yet and nothing else is wrong: asking again
+	// later may pass. A gate that runs out of time while waiting has failed.
+	Waiting bool
+	// Reason is one sentence in plain words, with the figures.
+	Reason string
+	// Paths and Sent count what was judged; Lost and Leaked what went wrong; LongestGap the worst of it.
+	Paths        int
+	Sent         int64
+	Lost, Leaked int64
+	LongestGap   time.Duration
+	// Bad names the worst paths, at most ten, with their figures.
+	Bad []string
+}
+
+// delta is what one path did since a report.
+type delta struct {
+	path         v1alpha1.Path
+	sent, wrong  int64
+	longest      float64 // ms
+	unknown      string  // why the evidence cannot be trusted; empty when it can
+	missing      string  // what is not there yet; empty when all is
+	wrongAreLeak bool
+}
+
+// Judge says whether the evidence holds the limits. It demands, from every node that is a source of a
+// path, a report of the plan's generation with at least two publications since the gate was asked, and
+// on every path enough new probes; a path that should answer must have answered. No data is no pass.
+func Judge(limits Limits, evidence Evidence) Verdict {
+	if limits.Timeout <= 0 {
+		limits.Timeout = DefaultTimeout
+	}
+	if evidence.Since == nil {
+		evidence.Since = evidence.Asked
+	}
+	verdict := Verdict{Paths: len(evidence.Paths)}
+	if len(evidence.Paths) == 0 {
+		verdict.Waiting, verdict.Reason = true, "no paths are measured: no data is no pass"
+		return verdict
+	}
+	stale := staleNodes(limits, evidence)
+	deltas := compare(limits, evidence)
+	sum(&verdict, deltas)
+	if failure := failure(limits, &verdict, deltas); failure != "" {
+		verdict.Reason = failure
+		return verdict
+	}
+	if missing := missing(stale, deltas); missing != "" {
+		verdict.Waiting, verdict.Reason = true, missing
+		return verdict
+	}
+	verdict.Pass = true
+	verdict.Reason = pass(verdict)
+	return verdict
+}
+
+// staleNodes says for which nodes there is no fresh report, and why.
+func staleNodes(limits Limits, evidence Evidence) []string {
+	asked, now := byNode(evidence.Asked), byNode(evidence.Now)
+	var stale []string
+	for _, node := range Sources(evidence.Paths) {
+		report, ok := now[node]
+		before, had := asked[node]
+		watched := report.At.Sub(before.At)
+		switch {
+		case !ok:
+			stale = append(stale, node+" has not reported")
+		case report.Generation != evidence.Generation:
+			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d", node, report.Generation, evidence.Generation))
+		case report.Seq-before.Seq < 2:
+			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports", node, max(report.Seq-before.Seq, 0)))
+		case had && watched < max(limits.Bake, 2*limits.Timeout):
+			stale = append(stale, fmt.Sprintf("%s has measured for %s of %s", node, watched.Round(100*time.Millisecond), max(limits.Bake, 2*limits.Timeout)))
+		}
+	}
+	return stale
+}
+
+// Sources are the nodes that send on any of the paths, sorted.
+func Sources(paths []v1alpha1.Path) []string {
+	seen := map[string]bool{}
+	var nodes []string
+	for _, path := range paths {
+		if !seen[path.Source.Node] {
+			seen[path.Source.Node] = true
+			nodes = append(nodes, path.Source.Node)
+		}
+	}
+	sort.Strings(nodes)
+	return nodes
+}
+
+// compare works out what each path did: losses since Since, freshness since Asked.
+func compare(limits Limits, evidence Evidence) []delta {
+	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
+	deltas := make([]delta, 0, len(evidence.Paths))
+	for _, path := range evidence.Paths {
+		after, ok := now[path.ID]
+		d := delta{path: path, wrongAreLeak: path.Denied}
+		if !ok {
+			d.missing = path.ID + " has no result"
+			deltas = append(deltas, d)
+			continue
+		}
+		d.missing = wanting(limits, path, asked[path.ID], after)
+		d.losses(since[path.ID], after)
+		deltas = append(deltas, d)
+	}
+	return deltas
+}
+
+// wanting says what evidence a path lacks since the gate was asked; empty when it has enough.
+func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult) string {
+	if restarted(asked, after) {
+		asked = v1alpha1.PathResult{}
+	}
+	sent, need := after.Sent-asked.Sent, int64(1)
+	if path.IntervalMillis > 0 {
+		need = max(need, limits.Bake.Milliseconds()/int64(2*path.IntervalMillis))
+	}
+	if sent < need {
+		return fmt.Sprintf("%s sent %d of at least %d new probes", path.ID, sent, need)
+	}
+	if !path.Denied && after.Answered == asked.Answered {
+		return path.ID + " has no answer at all"
+	}
+	return ""
+}
+
+// losses counts what went wrong between two results of the path.
+func (d *delta) losses(before, after v1alpha1.PathResult) {
+	if restarted(before, after) {
+		d.unknown = d.path.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
+		before = v1alpha1.PathResult{}
+	}
+	if after.Dropped > before.Dropped {
+		d.unknown = fmt.Sprintf("%s had %d more gaps than its report holds", d.path.ID, after.Dropped-before.Dropped)
+	}
+	d.sent = after.Sent - before.Sent
+	answered := after.Answered - before.Answered
+	d.wrong = d.sent - answered
+	if d.path.Denied {
+		d.wrong = answered
+	}
+	from := before.Last
+	if before.Open != nil {
+		from = before.Open.From.Add(-1)
+	}
+	for _, gap := range after.Gaps {
+		if gap.From.After(from) {
+			d.longest = max(d.longest, gap.Millis)
+		}
+	}
+	if after.Open != nil && d.wrong > 0 {
+		d.longest = max(d.longest, after.Open.Millis)
+	}
+}
+
+// restarted says whether a result was begun anew, by a source that lost its counts.
+func restarted(before, after v1alpha1.PathResult) bool {
+	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
+}
+
+// sum adds the paths up and names the worst.
+func sum(verdict *Verdict, deltas []delta) {
+	var bad []delta
+	longest := 0.0
+	for _, d := range deltas {
+		verdict.Sent += d.sent
+		longest = max(longest, d.longest)
+		if d.wrongAreLeak {
+			verdict.Leaked += d.wrong
+		} else {
+			verdict.Lost += d.wrong
+		}
+		if d.wrong > 0 {
+			bad = append(bad, d)
+		}
+	}
+	verdict.LongestGap = time.Duration(longest * float64(time.Millisecond))
+	sort.SliceStable(bad, func(i, j int) bool {
+		if bad[i].wrongAreLeak != bad[j].wrongAreLeak {
+			return bad[i].wrongAreLeak
+		}
+		return bad[i].wrong > bad[j].wrong
+	})
+	for _, d := range bad[:min(len(bad), maxBad)] {
+		verdict.Bad = append(verdict.Bad, d.String())
+	}
+}
+
+func (d delta) String() string {
+	what := "lost"
+	if d.wrongAreLeak {
+		what = "leaked"
+	}
+	return fmt.Sprintf("%s: %s of %s %s, longest gap %s", d.path.ID, count(d.wrong), count(d.sent), what, ms(d.longest))
+}
+
+// failure is why the evidence at hand fails already, whatever comes later; empty when it does not.
+func failure(limits Limits, verdict *Verdict, deltas []delta) string {
+	var reasons []string
+	if verdict.Leaked > 0 {
+		reasons = append(reasons, wrongs(deltas, true))
+	}
+	tooLong := limits.MaxGap > 0 && verdict.Lost > 0 && longestLoss(deltas) > limits.MaxGap
+	if verdict.Lost > limits.MaxLost || tooLong {
+		reason := wrongs(deltas, false)
+		if verdict.Lost <= limits.MaxLost {
+			reason += fmt.Sprintf("; at most %s is allowed", ms(float64(limits.MaxGap)/float64(time.Millisecond)))
+		} else if limits.MaxLost > 0 {
+			reason += "; at most " + count(limits.MaxLost) + " may be lost"
+		}
+		reasons = append(reasons, reason)
+	}
+	for _, d := range deltas {
+		if d.unknown != "" {
+			reasons = append(reasons, d.unknown)
+			verdict.Bad = append(verdict.Bad, d.unknown)
+			break
+		}
+	}
+	verdict.Bad = verdict.Bad[:min(len(verdict.Bad), maxBad)]
+	return strings.Join(reasons, "; ")
+}
+
+func longestLoss(deltas []delta) time.Duration {
+	longest := 0.0
+	for _, d := range deltas {
+		if !d.wrongAreLeak {
+			longest = max(longest, d.longest)
+		}
+	}
+	return time.Duration(longest * float64(time.Millisecond))
+}
+
+// wrongs is the sentence about the probes that were lost, or that leaked.
+func wrongs(deltas []delta, leaks bool) string {
+	var sent, wrong int64
+	var worst delta
+	paths := 0
+	for _, d := range deltas {
+		if d.wrongAreLeak != leaks {
+			continue
+		}
+		sent += d.sent
+		wrong += d.wrong
+		if d.wrong > 0 {
+			paths++
+		}
+		if d.longest > worst.longest || worst.path.ID == "" && d.wrong > 0 {
+			worst = d
+		}
+	}
+	text := "%s of %s probes lost on %s, longest gap %s on %s"
+	if leaks {
+		text = "%s of %s probes got through on %s that must stay shut, longest for %s on %s"
+	}
+	return fmt.Sprintf(text, count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.path.ID)
+}
+
+// missing is what evidence is not there yet; empty when all is.
+func missing(stale []string, deltas []delta) string {
+	if len(stale) > 0 {
+		return "no fresh evidence: " + stale[0] + more(len(stale)-1, "node")
+	}
+	var paths []string
+	for _, d := range deltas {
+		if d.missing != "" {
+			paths = append(paths, d.missing)
+		}
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	return "not enough evidence: " + paths[0] + more(len(paths)-1, "path")
+}
+
+func pass(verdict Verdict) string {
+	text := fmt.Sprintf("%s probes on %s, ", count(verdict.Sent), plural(verdict.Paths, "path"))
+	if verdict.Lost == 0 {
+		return text + "none lost"
+	}
+	return text + fmt.Sprintf("%s lost within what is allowed, longest gap %s", count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
+}
+
+func byNode(reports []v1alpha1.ProbeReport) map[string]v1alpha1.ProbeReportStatus {
+	nodes := make(map[string]v1alpha1.ProbeReportStatus, len(reports))
+	for _, report := range reports {
+		nodes[report.Name] = report.Status
+	}
+	return nodes
+}
+
+func byPath(reports []v1alpha1.ProbeReport) map[string]v1alpha1.PathResult {
+	paths := map[string]v1alpha1.PathResult{}
+	for _, report := range reports {
+		for _, result := range report.Status.Paths {
+			paths[result.ID] = result
+		}
+	}
+	return paths
+}

@@ -1,0 +1,244 @@
+package loss
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// DefaultTimeout is how long an answer may take before its probe is lost.
+const DefaultTimeout = time.Second
+
+// DefaultMaxGaps is how many gaps, and how many stalls, a path's result keeps.
+const DefaultMaxGaps = 32
+
+// Config says what a Tracker tracks. Zero values of Timeout and MaxGaps mean the defaults.
+type Config struct {
+	ID string
+	// Interval is the time between two sends; a send more than two intervals late is a stall.
+	Interval time.Duration
+	// Timeout is how long after its send an answer still counts.
+	Timeout time.Duration
+	// Denied is true when an answer is what must not happen.
+	Denied bool
+	// MaxGaps bounds the gaps kept, and the stalls kept.
+	MaxGaps int
+}
+
+// Tracker follows one path. Its memory is bounded by the probes sent within one timeout and by MaxGaps.
+// It is not safe for concurrent use.
+type Tracker struct {
+	config Config
+	// pending holds the probes first..next-1 that are not settled, as a ring indexed by seq.
+	pending     []probe
+	first, next uint64
+
+	sent, answered int64
+	since, last    time.Time
+	rtt            histogram
+	gaps, stalls   []v1alpha1.Gap
+	dropped        int64
+	open           *openGap
+}
+
+// probe is one send that waits to be settled in its turn.
+type probe struct {
+	at    time.Time
+	rtt   time.Duration
+	state state
+}
+
+type state uint8
+
+const (
+	waiting state = iota
+	answered
+	lost
+)
+
+// openGap is a gap whose end is not known yet.
+type openGap struct {
+	from   time.Time
+	probes int64
+}
+
+// New makes a Tracker that has seen nothing.
+func New(config Config) *Tracker {
+	if config.Timeout <= 0 {
+		config.Timeout = DefaultTimeout
+	}
+	if config.MaxGaps <= 0 {
+		config.MaxGaps = DefaultMaxGaps
+	}
+	return &Tracker{config: config, pending: make([]probe, 16)}
+}
+
+// Send notes a probe sent at the time at that was due at due (the same when there is no schedule), and
+// returns its number, from 0. Send times must not go backwards. A probe more than two intervals late
+// is noted as a stall from due to at.
+func (t *Tracker) Send(due, at time.Time) uint64 {
+	t.Expire(at)
+	if late := at.Sub(due); t.config.Interval > 0 && late > 2*t.config.Interval {
+		t.stall(due, late)
+	}
+	if t.next-t.first == uint64(len(t.pending)) {
+		t.grow()
+	}
+	seq := t.next
+	*t.slot(seq) = probe{at: at}
+	t.next++
+	return seq
+}
+
+// Answer notes the answer to probe seq, seen at the time at. Answers past the timeout lose their probe;
+// answers to probes that are settled or were never sent change nothing. It says whether the answer counts.
+func (t *Tracker) Answer(seq uint64, at time.Time) bool {
+	p := t.waiting(seq)
+	if p == nil {
+		return false
+	}
+	p.rtt = at.Sub(p.at)
+	p.state = answered
+	if p.rtt > t.config.Timeout {
+		p.state = lost
+	}
+	inTime := p.state == answered
+	t.settle()
+	return inTime
+}
+
+// Fail notes that probe seq is lost for sure, ahead of its timeout: it could not be sent, or was refused.
+func (t *Tracker) Fail(seq uint64) {
+	p := t.waiting(seq)
+	if p == nil {
+		return
+	}
+	p.state = lost
+	t.settle()
+}
+
+// Expire loses the probes whose timeout has passed at now.
+func (t *Tracker) Expire(now time.Time) {
+	for seq := t.first; seq < t.next; seq++ {
+		p := t.slot(seq)
+		if now.Sub(p.at) <= t.config.Timeout {
+			break
+		}
+		if p.state == waiting {
+			p.state = lost
+		}
+	}
+	t.settle()
+}
+
+// Pending is how many probes are sent and not settled.
+func (t *Tracker) Pending() int { return int(t.next - t.first) }
+
+// First is the number of the oldest probe that is not settled: what shortened numbers count from.
+func (t *Tracker) First() uint64 { return t.first }
+
+// Result is what is settled so far. It shares nothing with the Tracker.
+func (t *Tracker) Result() v1alpha1.PathResult {
+	result := v1alpha1.PathResult{
+		ID: t.config.ID, Sent: t.sent, Answered: t.answered, Since: t.since, Last: t.last,
+		RTTMicros: [3]int64{t.rtt.quantile(0.5), t.rtt.quantile(0.99), t.rtt.max},
+		Gaps:      append([]v1alpha1.Gap(nil), t.gaps...),
+		Dropped:   t.dropped,
+		Stalls:    append([]v1alpha1.Gap(nil), t.stalls...),
+	}
+	if t.open != nil {
+		gap := t.open.until(t.last)
+		result.Open = &gap
+	}
+	return result
+}
+
+// settle takes decided probes from the front, in the order of their sends.
+func (t *Tracker) settle() {
+	for t.first < t.next {
+		p := t.slot(t.first)
+		if p.state == waiting {
+			return
+		}
+		t.count(p)
+		t.first++
+	}
+}
+
+// count adds one decided probe to the result.
+func (t *Tracker) count(p *probe) {
+	if t.sent == 0 {
+		t.since = p.at
+	}
+	t.sent++
+	t.last = p.at
+	if p.state == answered {
+		t.answered++
+		t.rtt.add(p.rtt.Microseconds())
+	}
+	if wrong := (p.state == answered) == t.config.Denied; wrong {
+		if t.open == nil {
+			t.open = &openGap{from: p.at}
+		}
+		t.open.probes++
+		return
+	}
+	if t.open != nil {
+		var fit bool
+		t.gaps, fit = keep(t.gaps, t.open.until(p.at), t.config.MaxGaps)
+		if !fit {
+			t.dropped++
+		}
+		t.open = nil
+	}
+}
+
+// stall notes that the sender itself was late.
+func (t *Tracker) stall(due time.Time, late time.Duration) {
+	skipped := int64(late / t.config.Interval)
+	t.stalls, _ = keep(t.stalls, v1alpha1.Gap{From: due, Millis: millis(late), Probes: skipped}, t.config.MaxGaps)
+}
+
+func (t *Tracker) slot(seq uint64) *probe { return &t.pending[seq%uint64(len(t.pending))] }
+
+// waiting is the slot of a probe that is not decided, or nil.
+func (t *Tracker) waiting(seq uint64) *probe {
+	if seq < t.first || seq >= t.next {
+		return nil
+	}
+	if p := t.slot(seq); p.state == waiting {
+		return p
+	}
+	return nil
+}
+
+// grow doubles the ring; the sends within one timeout bound it.
+func (t *Tracker) grow() {
+	old := t.pending
+	t.pending = make([]probe, 2*len(old))
+	for seq := t.first; seq < t.next; seq++ {
+		*t.slot(seq) = old[seq%uint64(len(old))]
+	}
+}
+
+func (g openGap) until(end time.Time) v1alpha1.Gap {
+	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes}
+}
+
+// keep appends a gap; when that is one too many, the shortest goes (the oldest of equals), so that the
+// longest are never lost. It says whether all fit.
+func keep(gaps []v1alpha1.Gap, gap v1alpha1.Gap, limit int) ([]v1alpha1.Gap, bool) {
+	gaps = append(gaps, gap)
+	if len(gaps) <= limit {
+		return gaps, true
+	}
+	shortest := 0
+	for i := range gaps {
+		if gaps[i].Millis < gaps[shortest].Millis {
+			shortest = i
+		}
+	}
+	return append(gaps[:shortest], gaps[shortest+1:]...), false
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
