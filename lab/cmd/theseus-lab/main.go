@@ -1,0 +1,46 @@
+// Command theseus-lab runs real Kubernetes clusters in namespaces of one machine.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/theseus-cni/theseus/lab/internal/cli"
+	"github.com/theseus-cni/theseus/lab/internal/controlplane"
+	"github.com/theseus-cni/theseus/lab/internal/machine"
+	"github.com/theseus-cni/theseus/lab/internal/outer"
+)
+
+func main() {
+	if run := stage(os.Args); run != nil {
+		// The first process of a namespace: it does not return unless something is wrong.
+		err := run()
+		fmt.Fprintln(os.Stderr, os.Args[1], "ended:", err)
+		os.Exit(1)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := cli.Run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// stage is what the program is when it was started by itself; nil when a person started it.
+func stage(args []string) func() error {
+	if len(args) != 2 {
+		return nil
+	}
+	switch args[1] {
+	case outer.Stage:
+		return outer.Run
+	case controlplane.Stage:
+		return controlplane.Run
+	case machine.StageBoot:
+		return machine.Boot
+	case machine.StageInit:
+		return machine.Init
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/lab/internal/control"
+	"github.com/theseus-cni/theseus/lab/internal/fabric"
+)
+
+func (a *app) node() *cobra.Command {
+	cmd := &cobra.Command{Use: "node", Short: "Run something on a node, or harm it"}
+	cmd.AddCommand(a.nodeExec(), a.nodeKill(), a.nodeStart(), a.nodePartition(), a.nodeHeal(), a.nodeFillDisk())
+	return cmd
+}
+
+func (a *app) nodeExec() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "exec NODE -- COMMAND [ARG...]",
+		Short:   "Run a command on a node, as root in all of its namespaces",
+		Example: "  theseus-lab node exec a-node-1 -- ip route",
+		Args:    atLeast(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[1] == "--" {
+				args = append(args[:1:1], args[2:]...)
+			}
+			return a.onNode(cmd.Context(), args[0], a.in, args[1:]...)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (a *app) nodeKill() *cobra.Command {
+	var component string
+	cmd := &cobra.Command{
+		Use:   "kill NODE",
+		Short: "Cut the power of a node, or kill one of its components",
+		Long:  "Cut the power of a node: every process ends at once, its disk is left. With --component, only that program is killed (SIGKILL) and the node starts it again.",
+		Args:  exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, client, n, err := a.nodeArg(args[0])
+			if err != nil {
+				return err
+			}
+			switch component {
+			case "":
+				return client.Kill(cmd.Context(), n)
+			case "containerd", "kubelet", "kube-proxy":
+				return a.onNode(cmd.Context(), args[0], nil, "sh", "-c", "kill -9 $(cat /run/theseus-lab/"+component+".pid)")
+			}
+			return usage(fmt.Errorf("component %q is not containerd, kubelet or kube-proxy", component))
+		},
+	}
+	cmd.Flags().StringVar(&component, "component", "", "containerd, kubelet or kube-proxy")
+	return cmd
+}
+
+func (a *app) nodeStart() *cobra.Command {
+	return &cobra.Command{
+		Use:   "start NODE",
+		Short: "Give a node its power back",
+		Args:  exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, client, n, err := a.nodeArg(args[0])
+			if err != nil {
+				return err
+			}
+			return client.Start(cmd.Context(), n)
+		},
+	}
+}
+
+func (a *app) nodePartition() *cobra.Command {
+	return a.partition("partition NODE", "Let nothing through a node's link, silently", true)
+}
+
+func (a *app) nodeHeal() *cobra.Command {
+	return a.partition("heal NODE", "Undo partition", false)
+}
+
+func (a *app) partition(use, short string, on bool) *cobra.Command {
+	return &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, client, n, err := a.nodeArg(args[0])
+			if err != nil {
+				return err
+			}
+			_, err = client.SetLink(cmd.Context(), control.Link{Node: n, Partition: &on})
+			return err
+		},
+	}
+}
+
+func (a *app) nodeFillDisk() *cobra.Command {
+	var free bool
+	cmd := &cobra.Command{
+		Use:   "fill-disk NODE",
+		Short: "Fill a node's root to the last byte, or free it again",
+		Args:  exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			// fallocate alone fails without taking anything when the size is too large; dd takes what there is.
+			script := "dd if=/dev/zero of=/var/log/fill bs=1M 2>/dev/null; dd if=/dev/zero of=/var/log/fill.rest bs=512 2>/dev/null; ! echo x >/var/log/fill.proof 2>/dev/null"
+			if free {
+				script = "rm -f /var/log/fill /var/log/fill.rest /var/log/fill.proof"
+			}
+			return a.onNode(cmd.Context(), args[0], nil, "sh", "-c", script)
+		},
+	}
+	cmd.Flags().BoolVar(&free, "free", false, "remove what filled it")
+	return cmd
+}
+
+func (a *app) link() *cobra.Command {
+	var loss string
+	var drops []string
+	var clear bool
+	cmd := &cobra.Command{
+		Use:     "link NODE [--loss 1%] [--drop PROTO:PORT] [--clear]",
+		Short:   "Lose packets on a node's link, in both directions",
+		Example: "  theseus-lab link a-node-2 --loss 1% --drop udp:8472\n  theseus-lab link a-node-2 --clear",
+		Args:    exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change := control.Link{Clear: clear}
+			if loss != "" {
+				share, err := fabric.ParseLoss(loss)
+				if err != nil {
+					return usage(err)
+				}
+				change.Loss = &share
+			}
+			for _, text := range drops {
+				drop, err := fabric.ParseDrop(text)
+				if err != nil {
+					return usage(err)
+				}
+				change.Drops = append(change.Drops, drop)
+			}
+			if loss == "" && len(drops) == 0 && !clear {
+				return usage(errors.New("nothing to do: give --loss, --drop or --clear"))
+			}
+			_, client, n, err := a.nodeArg(args[0])
+			if err != nil {
+				return err
+			}
+			change.Node = n
+			now, err := client.SetLink(cmd.Context(), change)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(a.out, "link of %s: %s\n", args[0], now)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&loss, "loss", "", "share of the frames that is lost, such as 1%")
+	cmd.Flags().StringArrayVar(&drops, "drop", nil, "what is lost entirely, by destination port, such as udp:8472")
+	cmd.Flags().BoolVar(&clear, "clear", false, "forget loss and drops, then apply what else is given")
+	return cmd
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/lab/internal/launch"
+	"github.com/theseus-cni/theseus/lab/internal/state"
+)
+
+// onNode runs a program inside a node.
+func (a *app) onNode(ctx context.Context, node string, in io.Reader, argv ...string) error {
+	lab, client, n, err := a.nodeArg(node)
+	if err != nil {
+		return err
+	}
+	nodes, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	if !nodes[n-1].Running {
+		return hint(fmt.Errorf("%s has no power", nodes[n-1].Name), "theseus-lab node start %s", nodes[n-1].Name)
+	}
+	pid, err := lab.HostPid(nodes[n-1].Pid)
+	if err != nil {
+		return err
+	}
+	enter := []string{"--target", strconv.Itoa(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--"}
+	return a.run(ctx, in, "nsenter", append(enter, argv...)...)
+}
+
+func (a *app) run(ctx context.Context, in io.Reader, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, a.out, a.err
+	return cmd.Run()
+}
+
+func (a *app) exec() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "exec -- COMMAND [ARG...]",
+		Short:   "Run a command on the fabric: the network namespace that all nodes are plugged into",
+		Example: "  theseus-lab exec -- ping -c1 198.18.0.11",
+		Args:    atLeast(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := a.lab()
+			if err != nil {
+				return err
+			}
+			dir, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			// The pid namespace too: what is started here ends with the lab.
+			enter := []string{"--target", strconv.Itoa(lab.Pid), "--mount", "--net", "--pid", "--wdns", dir, "--"}
+			return a.run(cmd.Context(), a.in, "nsenter", append(enter, args...)...)
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (a *app) kubectl() *cobra.Command {
+	return &cobra.Command{
+		Use:                "kubectl [ARG...]",
+		Short:              "Run kubectl against the lab",
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args = a.ownFlags(args)
+			lab, err := a.lab()
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), a.in, lab.Spec.KubeBinary,
+				append([]string{"kubectl", "--kubeconfig", launch.Kubeconfig(lab.Spec)}, args...)...)
+		},
+	}
+}
+
+// ownFlags takes the flags of theseus-lab itself from the front of kubectl's arguments.
+func (a *app) ownFlags(args []string) []string {
+	for len(args) > 0 {
+		key, value, joined := strings.Cut(args[0], "=")
+		var into *string
+		switch key {
+		case "--name":
+			into = &a.name
+		case "--state":
+			into = &a.dir
+		default:
+			return args
+		}
+		if joined {
+			*into, args = value, args[1:]
+			continue
+		}
+		if len(args) == 1 {
+			return args
+		}
+		*into, args = args[1], args[2:]
+	}
+	return args
+}
+
+func (a *app) image() *cobra.Command {
+	cmd := &cobra.Command{Use: "image", Short: "Images of the nodes"}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "load TAR...",
+		Short: "Give every node that has power the images of an archive",
+		Args:  atLeast(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := a.lab()
+			if err != nil {
+				return err
+			}
+			var failed []error
+			for _, tar := range args {
+				failed = append(failed, a.loadImage(cmd.Context(), lab, tar))
+			}
+			return errors.Join(failed...)
+		},
+	})
+	return cmd
+}
+
+func (a *app) loadImage(ctx context.Context, lab state.Lab, tar string) error {
+	for n := 1; n <= lab.Spec.Nodes; n++ {
+		f, err := os.Open(tar)
+		if err != nil {
+			return err
+		}
+		err = a.onNode(ctx, lab.Spec.NodeName(n), f, "ctr", "-n", "k8s.io", "images", "import", "-")
+		f.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/launch"
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+	"github.com/theseus-cni/theseus/lab/internal/state"
+)
+
+func (a *app) up() *cobra.Command {
+	var s spec.Lab
+	var source, cache string
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring a lab up and wait until it is ready",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.Name = a.name
+			if err := supported(s); err != nil {
+				return err
+			}
+			source, err := findSource(source)
+			if err != nil {
+				return err
+			}
+			store, err := state.Open(a.dir)
+			if err != nil {
+				return err
+			}
+			return launch.Up(cmd.Context(), launch.Options{
+				Spec: s, Cache: build.New(source, cache, a.out), Store: store, Out: a.out, Limit: limit,
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&s.Nodes, "nodes", 3, "number of nodes, 1 to 16")
+	f.StringVar(&s.Network, "network", "flannel", "network of the pods: flannel, calico, bridge, or none")
+	f.StringVar(&s.Policy, "policy", "", "policy agent beside the network: kube-router")
+	f.StringVar(&s.Kubernetes, "kubernetes", "v1.36.3", "version of Kubernetes")
+	f.StringVar(&s.ProxyMode, "proxy-mode", "iptables", "mode of kube-proxy: iptables or nftables")
+	f.IntVar(&s.DiskMiB, "disk", 1024, "size of each node's root in MiB")
+	f.StringVar(&source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
+	f.StringVar(&cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
+	f.DurationVar(&limit, "timeout", 3*time.Minute, "how long the cluster may take to become ready")
+	return cmd
+}
+
+// supported refuses what is not built in, before anything happens.
+func supported(s spec.Lab) error {
+	switch s.Network {
+	case "flannel", "calico", "bridge", "none":
+	case "weave":
+		return hint(errors.New("network weave is not built in yet"), "use --network flannel, calico, bridge or none")
+	default:
+		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network flannel, calico, bridge or none")
+	}
+	if s.Kubernetes != "v1.36.3" {
+		return hint(fmt.Errorf("Kubernetes %s is not built in yet", s.Kubernetes), "use --kubernetes v1.36.3")
+	}
+	if s.Policy != "" && s.Policy != "kube-router" {
+		return hint(fmt.Errorf("no policy agent is called %q", s.Policy), "use --policy kube-router, or leave it out")
+	}
+	if err := s.Validate(); err != nil {
+		return hint(err, "theseus-lab up --help lists what is possible")
+	}
+	return nil
+}
+
+// findSource looks for the repository: the directory that holds lab/components.
+func findSource(given string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	var starts []string
+	if dir, err := os.Getwd(); err == nil {
+		starts = append(starts, dir)
+	}
+	if program, err := os.Executable(); err == nil {
+		starts = append(starts, filepath.Dir(program))
+	}
+	for _, dir := range starts {
+		for ; ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(filepath.Join(dir, "lab", "components")); err == nil {
+				return dir, nil
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	return "", hint(errors.New("the repository with lab/components was not found"), "run it inside the repository, or give --source DIR")
+}
+
+func defaultCache() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		dir = "/var/cache"
+	}
+	return filepath.Join(dir, "theseus-lab")
+}
+
+func (a *app) down() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "End a lab and remove everything of it",
+		Args:  exactly(0),
+		RunE: func(*cobra.Command, []string) error {
+			store, err := state.Open(a.dir)
+			if err != nil {
+				return err
+			}
+			names := []string{a.name}
+			if all {
+				if names, err = store.Names(); err != nil {
+					return err
+				}
+			}
+			for _, name := range names {
+				start := time.Now()
+				if err := launch.Down(store, name); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "%6.1fs  lab %s is gone\n", time.Since(start).Seconds(), name)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every lab of the state directory")
+	return cmd
+}

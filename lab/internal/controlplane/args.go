@@ -1,0 +1,74 @@
+package controlplane
+
+import "path/filepath"
+
+// Components lists the names of what runs here, which are the names of their logs too.
+func Components() []string {
+	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+}
+
+func (c Config) pki(name string) string { return filepath.Join(c.PKI, name) }
+
+func (c Config) etcd() []string {
+	return []string{
+		"etcd", "--name=lab", "--data-dir=" + filepath.Join(c.Data, "etcd"),
+		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
+		"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380",
+		"--initial-cluster=lab=http://127.0.0.1:2380",
+		// A lab that loses its power is made anew, so nothing has to reach the platter.
+		"--unsafe-no-fsync", "--log-level=warn",
+	}
+}
+
+func (c Config) apiserver() []string {
+	return []string{
+		"kube-apiserver",
+		"--etcd-servers=http://127.0.0.1:2379",
+		"--advertise-address=" + c.Lab.ControlPlaneIP().String(),
+		"--bind-address=0.0.0.0", "--secure-port=6443",
+		"--service-cluster-ip-range=" + c.Lab.ServiceCIDR().String(),
+		"--allow-privileged=true",
+		"--authorization-mode=Node,RBAC",
+		"--client-ca-file=" + c.pki("ca.crt"),
+		"--tls-cert-file=" + c.pki("apiserver.crt"), "--tls-private-key-file=" + c.pki("apiserver.key"),
+		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"), "--kubelet-client-key=" + c.pki("kubelet-client.key"),
+		"--kubelet-certificate-authority=" + c.pki("ca.crt"),
+		"--kubelet-preferred-address-types=InternalIP",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.pki("sa.pub"), "--service-account-signing-key-file=" + c.pki("sa.key"),
+		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + c.pki("front-proxy-client.crt"), "--proxy-client-key-file=" + c.pki("front-proxy-client.key"),
+		"--enable-aggregator-routing=true",
+		"--profiling=false",
+	}
+}
+
+func (c Config) controllerManager() []string {
+	kubeconfig := c.pki("controller-manager.conf")
+	return []string{
+		"kube-controller-manager",
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false", "--use-service-account-credentials=true",
+		"--root-ca-file=" + c.pki("ca.crt"), "--service-account-private-key-file=" + c.pki("sa.key"),
+		"--cluster-signing-cert-file=" + c.pki("ca.crt"), "--cluster-signing-key-file=" + c.pki("ca.key"),
+		"--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
+		"--allocate-node-cidrs=true", "--cluster-cidr=" + c.Lab.PodCIDR().String(), "--node-cidr-mask-size=24",
+		"--service-cluster-ip-range=" + c.Lab.ServiceCIDR().String(),
+		// The defaults of 20 and 30 delay the first service accounts by about 5 s.
+		"--kube-api-qps=500", "--kube-api-burst=1000",
+		"--profiling=false",
+	}
+}
+
+func (c Config) scheduler() []string {
+	kubeconfig := c.pki("scheduler.conf")
+	return []string{
+		"kube-scheduler",
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--profiling=false",
+	}
+}

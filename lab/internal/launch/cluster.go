@@ -1,0 +1,178 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/theseus-cni/theseus/lab/internal/kubeapi"
+	"github.com/theseus-cni/theseus/lab/internal/machine"
+	"github.com/theseus-cni/theseus/lab/internal/network"
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+)
+
+// step is a part of the way to a ready cluster.
+type step struct {
+	done string // what to say when it is over
+	run  func(context.Context) error
+}
+
+func (l *launch) waitReady(ctx context.Context) error {
+	defer l.api.Close()
+	steps := []step{
+		{"API server is ready", l.api.Ready},
+		{"nodes are known", l.createNodes},
+		{"manifests applied", l.applyManifests},
+		{"kubelets registered", l.waitRegistered},
+	}
+	if l.lab.Spec.Network != "none" { // without a network no node gets ready and no pod runs
+		steps = append(steps,
+			step{"nodes are Ready", l.waitNodes},
+			step{"DaemonSets are available", l.waitDaemonSets},
+			step{"CoreDNS is available", l.waitDNS})
+	}
+	for _, s := range steps {
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+		l.say("%s", s.done)
+	}
+	return nil
+}
+
+// createNodes makes the Node objects before the kubelets come, so that node n has the n-th range of
+// the pod network whichever kubelet is first, and the label of a worker, which no kubelet may set itself.
+func (l *launch) createNodes(ctx context.Context) error {
+	for n := 1; n <= l.lab.Spec.Nodes; n++ {
+		name, cidr := l.lab.Spec.NodeName(n), l.lab.Spec.NodePodCIDR(n).String()
+		node := map[string]any{
+			"apiVersion": "v1", "kind": "Node",
+			"metadata": map[string]any{
+				"name":   name,
+				"labels": map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
+			},
+			"spec": map[string]any{"podCIDR": cidr, "podCIDRs": []string{cidr}},
+		}
+		if err := l.api.Create(ctx, "/api/v1/nodes", node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *launch) applyManifests(ctx context.Context) error {
+	s := l.lab.Spec
+	params := network.Params{
+		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(),
+		Modules: func(component, module string) (string, error) { return l.Cache.ModuleDir(ctx, component, module) },
+	}
+	parts := []string{s.Network, "coredns"}
+	if s.Policy != "" {
+		parts = append(parts, s.Policy)
+	}
+	all := ClusterConfig(s)
+	for _, part := range parts {
+		text, err := network.Manifest(part, params)
+		if err != nil {
+			return fmt.Errorf("manifest of %s: %w", part, err)
+		}
+		all = append(append(all, "\n---\n"...), text...)
+	}
+	cmd := exec.CommandContext(ctx, s.KubeBinary, "kubectl", "--kubeconfig", Kubeconfig(s),
+		"apply", "--server-side", "--validate=false", "-f", "-")
+	cmd.Stdin = bytes.NewReader(all)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("kubectl apply: %w: %s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// ClusterConfig renders the ConfigMaps in which kubeadm leaves what a cluster is, and where tools
+// look for it: the mode of kube-proxy and the ranges of addresses.
+func ClusterConfig(s spec.Lab) []byte {
+	indent := func(b []byte) string {
+		return "    " + strings.ReplaceAll(strings.TrimSpace(string(b)), "\n", "\n    ")
+	}
+	proxy := machine.ProxyConfig(s, "/var/lib/kube-proxy/kubeconfig.conf")
+	return fmt.Appendf(nil, `apiVersion: v1
+kind: ConfigMap
+metadata: {name: kube-proxy, namespace: kube-system, labels: {app: kube-proxy}}
+data:
+  config.conf: |
+%s
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: kubeadm-config, namespace: kube-system}
+data:
+  ClusterConfiguration: |
+    apiVersion: kubeadm.k8s.io/v1beta4
+    kind: ClusterConfiguration
+    clusterName: theseus-lab-%s
+    kubernetesVersion: %s
+    controlPlaneEndpoint: %s:6443
+    networking:
+      dnsDomain: cluster.local
+      podSubnet: %s
+      serviceSubnet: %s
+`, indent(proxy), s.Name, s.Kubernetes, s.ControlPlaneIP(), s.PodCIDR(), s.ServiceCIDR())
+}
+
+// waitAll waits until every one of the names has been seen in the state that holds wants.
+func (l *launch) waitAll(ctx context.Context, collection string, names []string, holds func(kubeapi.Object) bool) error {
+	missing := map[string]bool{}
+	for _, n := range names {
+		missing[n] = true
+	}
+	err := l.api.Watch(ctx, collection, func(o kubeapi.Object) bool {
+		if holds(o) {
+			delete(missing, o.Metadata.Name)
+		}
+		return len(missing) == 0
+	})
+	if err != nil {
+		return fmt.Errorf("still waiting for %d of %d: %w", len(missing), len(names), err)
+	}
+	return nil
+}
+
+func (l *launch) nodeNames() []string {
+	var names []string
+	for n := 1; n <= l.lab.Spec.Nodes; n++ {
+		names = append(names, l.lab.Spec.NodeName(n))
+	}
+	return names
+}
+
+func (l *launch) waitRegistered(ctx context.Context) error {
+	return l.waitAll(ctx, "/api/v1/nodes", l.nodeNames(), func(o kubeapi.Object) bool {
+		return len(o.Status.Conditions) > 0
+	})
+}
+
+func (l *launch) waitNodes(ctx context.Context) error {
+	return l.waitAll(ctx, "/api/v1/nodes", l.nodeNames(), func(o kubeapi.Object) bool { return o.True("Ready") })
+}
+
+func (l *launch) waitDNS(ctx context.Context) error {
+	return l.waitAll(ctx, "/apis/apps/v1/namespaces/kube-system/deployments", []string{"coredns"}, func(o kubeapi.Object) bool {
+		return o.Status.ObservedGeneration >= o.Metadata.Generation &&
+			o.Status.AvailableReplicas > 0 && o.Status.AvailableReplicas == o.Status.Replicas
+	})
+}
+
+// waitDaemonSets waits for every DaemonSet that the manifests brought.
+func (l *launch) waitDaemonSets(ctx context.Context) error {
+	const collection = "/apis/apps/v1/daemonsets"
+	names, err := l.api.List(ctx, collection)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	return l.waitAll(ctx, collection, names, func(o kubeapi.Object) bool {
+		s := o.Status
+		return s.ObservedGeneration >= o.Metadata.Generation &&
+			s.DesiredNumberScheduled == l.lab.Spec.Nodes && s.NumberAvailable == s.DesiredNumberScheduled
+	})
+}

@@ -1,0 +1,126 @@
+package launch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/theseus-cni/theseus/lab/internal/fabric"
+	"github.com/theseus-cni/theseus/lab/internal/image"
+	"github.com/theseus-cni/theseus/lab/internal/outer"
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+	"github.com/theseus-cni/theseus/lab/internal/state"
+)
+
+// prepare builds or finds the programs and images.
+func (l *launch) prepare(ctx context.Context) error {
+	l.lab.Spec = l.Spec
+	s := &l.lab.Spec
+	var err error
+	if s.LabBinary, err = os.Executable(); err != nil {
+		return err
+	}
+	if s.KubeBinary, err = l.Cache.Binary(ctx, "kube"); err != nil {
+		return err
+	}
+	images, err := image.All(ctx, l.Cache, s.Network)
+	if err != nil {
+		return err
+	}
+	for _, i := range images {
+		s.Images = append(s.Images, spec.Image{Name: i.Name, Tar: i.Tar})
+	}
+	l.say("programs and %d images are there", len(images))
+	return nil
+}
+
+// startOuter starts the outer process and waits until it says that the fabric, the control plane
+// and the nodes have been started.
+func (l *launch) startOuter(ctx context.Context) error {
+	relay, err := l.listener.File()
+	if err != nil {
+		return err
+	}
+	defer relay.Close()
+	defer l.listener.Close()
+	configR, configW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer configR.Close()
+	defer configW.Close()
+	readyR, readyW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer readyR.Close()
+	defer readyW.Close()
+	if err := os.MkdirAll(filepath.Join(l.lab.Spec.Dir, "logs"), 0o755); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(l.lab.Spec.Dir, "logs", "outer.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	// Not CommandContext: the lab outlives the command that made it.
+	cmd := exec.Command(l.lab.Spec.LabBinary, outer.Stage)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.ExtraFiles = []*os.File{configR, relay, readyW}
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: outer.CloneFlags, Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start the lab (it needs root): %w", err)
+	}
+	l.lab.Pid, l.lab.Born = cmd.Process.Pid, state.Born(cmd.Process.Pid)
+	go func() { _ = cmd.Wait() }() // so that it is no zombie while this command still runs
+	if err := l.Store.Save(l.lab); err != nil {
+		return err
+	}
+	readyW.Close()
+	configR.Close()
+	config := outer.Config{Lab: l.lab.Spec, Secrets: l.secrets, Hierarchies: l.lab.Hierarchies}
+	if err := json.NewEncoder(configW).Encode(config); err != nil {
+		return fmt.Errorf("configure the lab: %w", err)
+	}
+	return l.awaitOuter(ctx, readyR)
+}
+
+func (l *launch) awaitOuter(ctx context.Context, ready *os.File) error {
+	stop := context.AfterFunc(ctx, func() { ready.Close() })
+	defer stop()
+	answer, err := bufio.NewReader(ready).ReadString('\n')
+	switch answer = strings.TrimSpace(answer); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case answer == "ok":
+		l.say("fabric, control plane and %d nodes started", l.lab.Spec.Nodes)
+		return nil
+	case answer != "":
+		return fmt.Errorf("start the lab: %s", answer)
+	default:
+		return fmt.Errorf("the lab ended while it started: %w", err)
+	}
+}
+
+// join connects the new lab's bridge to that of every other lab.
+func (l *launch) join(others []state.Lab) error {
+	for _, o := range others {
+		err := fabric.Join(
+			fabric.End{Pid: l.lab.Pid, Port: "to-" + o.Spec.Name},
+			fabric.End{Pid: o.Pid, Port: "to-" + l.lab.Spec.Name},
+		)
+		if err != nil {
+			return err
+		}
+		l.say("joined with lab %s", o.Spec.Name)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+// Package spec is the description of one lab: which slot of the fabric it has, how many nodes,
+// which networks and binaries. It is plain data, written once by `up` and read by every process of
+// the lab, and it owns the plan of addresses, so that nobody else computes one.
+package spec
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+)
+
+// MaxLabs is how many labs can live side by side on one fabric.
+const MaxLabs = 8
+
+// MaxNodes is how many nodes a lab can have: the pod range is a /20 and a node takes a /24.
+const MaxNodes = 16
+
+// Lab describes one lab. All paths are absolute paths of the host.
+type Lab struct {
+	Name       string  // at most six letters and digits: it is part of interface names
+	Index      int     // slot on the fabric, 0 to MaxLabs-1
+	Nodes      int     // number of nodes, 1 to MaxNodes
+	Network    string  // the CNI of the pods: flannel, calico, bridge, none
+	Policy     string  // an extra policy agent, or empty
+	Kubernetes string  // version, v1.36.3
+	ProxyMode  string  // kube-proxy's mode: iptables or nftables
+	DiskMiB    int     // size of each node's root in MiB
+	Dir        string  // state directory of this lab
+	LabBinary  string  // this program
+	KubeBinary string  // Kubernetes and etcd as one binary
+	Images     []Image // what every node's containerd holds from the start
+	RelayPort  int     // port on the host's loopback that reaches the API server
+}
+
+// Image is an image archive on the host.
+type Image struct {
+	Name string // reference as manifests have it
+	Tar  string // path of a docker or OCI archive
+}
+
+// File is a file placed in a node's root before anything runs there.
+type File struct {
+	Path    string
+	Mode    uint32
+	Content []byte
+}
+
+var namePattern = regexp.MustCompile(`^[a-z][a-z0-9]{0,5}$`)
+
+// Validate reports the first thing that cannot be built as described.
+func (l Lab) Validate() error {
+	switch {
+	case !namePattern.MatchString(l.Name):
+		return fmt.Errorf("lab name %q is not 1 to 6 lower-case letters and digits", l.Name)
+	case l.Index < 0 || l.Index >= MaxLabs:
+		return fmt.Errorf("lab index %d is not 0 to %d", l.Index, MaxLabs-1)
+	case l.Nodes < 1 || l.Nodes > MaxNodes:
+		return fmt.Errorf("%d nodes: a lab has 1 to %d", l.Nodes, MaxNodes)
+	case l.ProxyMode != "iptables" && l.ProxyMode != "nftables":
+		return fmt.Errorf("proxy mode %q is neither iptables nor nftables", l.ProxyMode)
+	}
+	return nil
+}
+
+// NodeName is the name of node n, which counts from 1.
+func (l Lab) NodeName(n int) string { return fmt.Sprintf("%s-node-%d", l.Name, n) }
+
+// NodeNumber is the inverse of NodeName; it also takes the bare number. It reports whether the lab has such a node.
+func (l Lab) NodeNumber(name string) (int, bool) {
+	for n := 1; n <= l.Nodes; n++ {
+		if name == l.NodeName(n) || name == fmt.Sprint(n) || name == fmt.Sprintf("node-%d", n) {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// NodeIP is the address of node n on the fabric.
+func (l Lab) NodeIP(n int) netip.Addr { return addr(18, 8*l.Index, 10+n) }
+
+// ControlPlaneIP is the address of the API server on the fabric.
+func (l Lab) ControlPlaneIP() netip.Addr { return addr(18, 8*l.Index, 10) }
+
+// GatewayIP is the fabric bridge's own address: the default route of this lab's nodes. It forwards nothing.
+func (l Lab) GatewayIP() netip.Addr { return addr(18, 8*l.Index, 1) }
+
+// FabricBits is the prefix length of the fabric, the same for all labs so that they reach one another.
+const FabricBits = 18
+
+// ServiceCIDR is the range of cluster IPs.
+func (l Lab) ServiceCIDR() netip.Prefix { return netip.PrefixFrom(addr(18, 64+8*l.Index, 0), 21) }
+
+// KubernetesServiceIP is the cluster IP of the API server: the first of the range.
+func (l Lab) KubernetesServiceIP() netip.Addr { return addr(18, 64+8*l.Index, 1) }
+
+// DNSIP is the cluster IP of CoreDNS.
+func (l Lab) DNSIP() netip.Addr { return addr(18, 64+8*l.Index, 10) }
+
+// PodCIDR is the range of the first pod network; node n owns its n-th /24.
+func (l Lab) PodCIDR() netip.Prefix { return netip.PrefixFrom(addr(19, 32*l.Index, 0), 20) }
+
+// NewPodCIDR is the room left for a second pod network.
+func (l Lab) NewPodCIDR() netip.Prefix { return netip.PrefixFrom(addr(19, 32*l.Index+16, 0), 20) }
+
+// AllPods covers both pod networks: what kube-proxy takes for inside.
+func (l Lab) AllPods() netip.Prefix { return netip.PrefixFrom(addr(19, 32*l.Index, 0), 19) }
+
+// NodePodCIDR is the pod range of node n in the first network.
+func (l Lab) NodePodCIDR(n int) netip.Prefix {
+	return netip.PrefixFrom(addr(19, 32*l.Index+n-1, 0), 24)
+}
+
+// APIServer is the URL of the API server inside the fabric.
+func (l Lab) APIServer() string { return fmt.Sprintf("https://%s:6443", l.ControlPlaneIP()) }
+
+// HostAPIServer is the URL of the API server for programs on the host.
+func (l Lab) HostAPIServer() string { return fmt.Sprintf("https://127.0.0.1:%d", l.RelayPort) }
+
+func addr(b, c, d int) netip.Addr { return netip.AddrFrom4([4]byte{198, byte(b), byte(c), byte(d)}) }
