@@ -1,0 +1,196 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// measured is everything known about one path over the whole run.
+type measured struct {
+	v1alpha1.Path
+	sent, answered int64
+	// rtt is the p50 of the largest accumulation (most probes), the worst p99 and the maximum, in microseconds.
+	rtt  [3]int64
+	most int64
+
+	spans  []Span
+	gaps   []Gap
+	stalls []v1alpha1.Gap
+	// hidden counts gaps that no report kept.
+	hidden int64
+}
+
+// lost is how many probes went unanswered that should have been answered.
+func (m *measured) lost() int64 {
+	if m.Denied {
+		return 0
+	}
+	return m.sent - m.answered
+}
+
+// leaked is how many probes were answered that policy must deny.
+func (m *measured) leaked() int64 {
+	if !m.Denied {
+		return 0
+	}
+	return m.answered
+}
+
+// count names one accumulation: a prober that restarts begins another one of the same path.
+type count struct {
+	path  string
+	since int64
+}
+
+// merge turns reports, in any order and with repetitions, into one result per path, sorted by id.
+func merge(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport) []*measured {
+	series := map[count][]v1alpha1.PathResult{}
+	for _, report := range reports {
+		for _, result := range report.Status.Paths {
+			if result.Sent == 0 && result.Open == nil {
+				continue
+			}
+			key := count{result.ID, result.Since.UnixNano()}
+			series[key] = append(series[key], result)
+		}
+	}
+	known := map[string]v1alpha1.Path{}
+	for _, path := range paths {
+		known[path.ID] = path
+	}
+	byID := map[string]*measured{}
+	keys := slices.SortedFunc(maps.Keys(series), func(a, b count) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.since, b.since))
+	})
+	for _, key := range keys {
+		m := byID[key.path]
+		if m == nil {
+			m = &measured{Path: describe(known, key.path)}
+			byID[key.path] = m
+		}
+		m.add(series[key])
+	}
+	all := make([]*measured, 0, len(byID))
+	for _, m := range byID {
+		m.settle()
+		all = append(all, m)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
+	return all
+}
+
+// describe finds a path's description, or reads what it can from an id such as "a/old>b/new/udp".
+func describe(known map[string]v1alpha1.Path, id string) v1alpha1.Path {
+	if path, ok := known[id]; ok {
+		return path
+	}
+	path := v1alpha1.Path{ID: id, Class: "undescribed"}
+	source, target, found := strings.Cut(id, ">")
+	if !found {
+		return path
+	}
+	path.Source.Node, path.Source.Network, _ = strings.Cut(source, "/")
+	parts := strings.Split(target, "/")
+	path.Target.Node = parts[0]
+	if len(parts) > 1 {
+		path.Target.Network = parts[1]
+	}
+	return path
+}
+
+// add takes the results of one accumulation, of which the newest holds the counts and all hold gaps.
+func (m *measured) add(results []v1alpha1.PathResult) {
+	sort.Slice(results, func(i, j int) bool {
+		if results[i].Sent != results[j].Sent {
+			return results[i].Sent < results[j].Sent
+		}
+		return results[i].Last.Before(results[j].Last)
+	})
+	last := results[len(results)-1]
+	m.sent += last.Sent
+	m.answered += last.Answered
+	if last.Sent > m.most {
+		m.most, m.rtt[0] = last.Sent, last.RTTMicros[0]
+	}
+	m.rtt[1] = max(m.rtt[1], last.RTTMicros[1])
+	m.rtt[2] = max(m.rtt[2], last.RTTMicros[2])
+	m.spans = append(m.spans, Span{last.Since, last.Last})
+
+	gaps, stalls := map[int64]v1alpha1.Gap{}, map[int64]v1alpha1.Gap{}
+	for _, result := range results {
+		keepLongest(gaps, result.Gaps)
+		keepLongest(stalls, result.Stalls)
+	}
+	m.hidden += max(0, int64(len(last.Gaps))+last.Dropped-int64(len(gaps)))
+	for _, gap := range gaps {
+		m.gaps = append(m.gaps, m.gap(gap, false))
+	}
+	for _, stall := range stalls {
+		m.stalls = append(m.stalls, stall)
+	}
+	if last.Open != nil {
+		open := *last.Open
+		open.Millis = max(open.Millis, millis(last.Last.Sub(open.From)))
+		m.gaps = append(m.gaps, m.gap(open, true))
+	}
+}
+
+// keepLongest unites gaps by their beginning: a gap that was still growing in one report is longer in the next.
+func keepLongest(into map[int64]v1alpha1.Gap, gaps []v1alpha1.Gap) {
+	for _, gap := range gaps {
+		key := gap.From.UnixNano()
+		if old, ok := into[key]; !ok || gap.Millis > old.Millis {
+			into[key] = gap
+		}
+	}
+}
+
+func (m *measured) gap(gap v1alpha1.Gap, open bool) Gap {
+	return Gap{Path: m.ID, Class: m.Class, Source: endName(m.Source), Target: endName(m.Target), From: gap.From,
+		Millis: gap.Millis, Probes: gap.Probes, Denied: m.Denied, Open: open}
+}
+
+// settle puts what came from maps into order.
+func (m *measured) settle() {
+	sort.Slice(m.gaps, func(i, j int) bool { return m.gaps[i].From.Before(m.gaps[j].From) })
+	sort.Slice(m.stalls, func(i, j int) bool { return m.stalls[i].From.Before(m.stalls[j].From) })
+	sort.Slice(m.spans, func(i, j int) bool { return m.spans[i].From.Before(m.spans[j].From) })
+}
+
+// endName is how people name an end of a path.
+func endName(end v1alpha1.Endpoint) string {
+	switch {
+	case end.Node == "" && end.Network == "":
+		return end.Address
+	case end.Node == "":
+		return end.Network
+	case end.Network == "":
+		return end.Node
+	}
+	return end.Node + "/" + end.Network
+}
+
+// unite joins spans that touch or overlap.
+func unite(spans []Span) []Span {
+	sort.Slice(spans, func(i, j int) bool { return spans[i].From.Before(spans[j].From) })
+	var joined []Span
+	for _, span := range spans {
+		last := len(joined) - 1
+		if last >= 0 && !span.From.After(joined[last].To.Add(time.Second)) {
+			if span.To.After(joined[last].To) {
+				joined[last].To = span.To
+			}
+			continue
+		}
+		joined = append(joined, span)
+	}
+	return joined
+}
+
+func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

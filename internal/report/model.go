@@ -1,0 +1,334 @@
+package report
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Kind is the kind of a serialised report.
+const Kind = "Report"
+
+// Level is how good or bad a verdict is.
+type Level string
+
+// The levels of a verdict, best first.
+const (
+	// Good: done, measured, and nothing lost, answered against policy or left behind.
+	Good Level = "good"
+	// Fair: done, and something was lost, but every gap stayed within the limit of the gates.
+	Fair Level = "fair"
+	// Stopped: paused or still running or rolled back, with nothing lost beyond the limit.
+	Stopped Level = "stopped"
+	// Unknown: done, but something was not measured.
+	Unknown Level = "unknown"
+	// Bad: requests failed, a gap exceeded the limit, denied traffic got through, or a person is needed.
+	Bad Level = "bad"
+)
+
+// Outcome is how the run ended.
+type Outcome string
+
+// The outcomes.
+const (
+	NotStarted  Outcome = "not-started"
+	Running     Outcome = "running"
+	Paused      Outcome = "paused"
+	RollingBack Outcome = "rolling-back"
+	RolledBack  Outcome = "rolled-back"
+	NeedsPerson Outcome = "needs-person"
+	Done        Outcome = "done"
+)
+
+// Model is the report as data: everything computed, nothing left to the page.
+type Model struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	MadeAt     time.Time `json:"madeAt,omitzero"`
+	Change     Change    `json:"change"`
+	Verdict    Verdict   `json:"verdict"`
+	Run        Run       `json:"run"`
+	Totals     Totals    `json:"totals"`
+	// Limit is the longest gap in ms that the gates allowed; 0 when none is known, so every gap exceeds it.
+	Limit     float64           `json:"limitMillis"`
+	Groups    []Group           `json:"groups"`
+	Steps     []Step            `json:"steps"`
+	Gaps      []Gap             `json:"gaps"`
+	Incidents []Incident        `json:"incidents"`
+	Cells     []Cell            `json:"cells"`
+	Classes   []Class           `json:"classes"`
+	Nodes     []Node            `json:"nodes"`
+	Workloads []WorkloadOutcome `json:"workloads"`
+	Traffic   []Traffic         `json:"traffic"`
+	Gates     []Gate            `json:"gates"`
+	Residue   Residue           `json:"residue"`
+	Journal   []Entry           `json:"journal"`
+}
+
+// Change says what was to be done, where, by which plan.
+type Change struct {
+	Name       string `json:"name,omitempty"`
+	Source     string `json:"source,omitempty"`
+	Target     string `json:"target,omitempty"`
+	Strategy   string `json:"strategy,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	Cluster    string `json:"cluster,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	PlanHash   string `json:"planHash,omitempty"`
+	Theseus    string `json:"theseus,omitempty"`
+	// By lists everybody who ran the engine.
+	By []string `json:"by,omitempty"`
+	// Accepted are the findings that were accepted although they warn or block.
+	Accepted []Accepted `json:"accepted,omitempty"`
+}
+
+// Accepted is a finding with the user's reason.
+type Accepted struct {
+	ID      string `json:"id"`
+	Message string `json:"message"`
+	Reason  string `json:"reason"`
+}
+
+// Verdict is the report in one line.
+type Verdict struct {
+	Level Level `json:"level"`
+	// Title is a few words, Line the whole sentence with the figures.
+	Title string `json:"title"`
+	Line  string `json:"line"`
+	// Why says what stopped the run, where something did.
+	Why string `json:"why,omitempty"`
+	// Missing lists what was not measured, one sentence each.
+	Missing []string `json:"missing,omitempty"`
+	// Notes are what a reader should know besides.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Span is an interval of time.
+type Span struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Run is the journal summed up.
+type Run struct {
+	Outcome Outcome   `json:"outcome"`
+	Begin   time.Time `json:"begin,omitzero"`
+	End     time.Time `json:"end,omitzero"`
+	// Millis is how long it took, pauses included; EstimateMillis what the plan said.
+	Millis         int64 `json:"millis"`
+	EstimateMillis int64 `json:"estimateMillis,omitempty"`
+	StepsDone      int   `json:"stepsDone"`
+	StepsTotal     int   `json:"stepsTotal"`
+	// Pauses are the times in which the engine was asked to wait; Rollback is the way back, when taken.
+	Pauses   []Span `json:"pauses,omitempty"`
+	Rollback *Span  `json:"rollback,omitempty"`
+	// NoReturn is when the first step without a way back began.
+	NoReturn time.Time `json:"noReturn,omitzero"`
+	// Measured are the times in which at least one path was probed.
+	Measured []Span `json:"measured,omitempty"`
+}
+
+// Totals are the figures of the verdict.
+type Totals struct {
+	Nodes         int   `json:"nodes"`
+	NodesSwitched int   `json:"nodesSwitched"`
+	Pods          int   `json:"pods"`
+	Evicted       int   `json:"evicted"`
+	Restarts      int   `json:"restarts"`
+	Requests      int64 `json:"requests"`
+	Failed        int64 `json:"failed"`
+	// Paths counts what was measured, Unmeasured what was planned and has no result.
+	Paths      int   `json:"paths"`
+	Unmeasured int   `json:"unmeasured"`
+	Sent       int64 `json:"sent"`
+	Lost       int64 `json:"lost"`
+	// Denied counts paths that policy must keep shut, DeniedSent their probes; Leaked is the answers, to
+	// probes and to traffic.
+	Denied     int   `json:"denied"`
+	DeniedSent int64 `json:"deniedSent"`
+	Leaked     int64 `json:"leaked"`
+	Gaps       int   `json:"gaps"`
+	// LongestGapMillis is over paths and traffic; ProbeGapMillis over paths alone.
+	LongestGapMillis float64 `json:"longestGapMillis"`
+	ProbeGapMillis   float64 `json:"probeGapMillis"`
+}
+
+// Group is a row of the timeline: a phase or a wave.
+type Group struct {
+	Name  string    `json:"name"`
+	Nodes int       `json:"nodes"`
+	Begin time.Time `json:"begin,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	State State     `json:"state"`
+	// Steps are indexes into Model.Steps.
+	Steps []int `json:"steps"`
+}
+
+// State is how far a step got.
+type State string
+
+// The states of a step.
+const (
+	StepNotReached State = "not reached"
+	StepRunning    State = "running"
+	StepFailed     State = "failed"
+	StepDone       State = "done"
+	StepUndone     State = "undone"
+)
+
+// Step is one step of the plan and what became of it.
+type Step struct {
+	ID       string    `json:"id"`
+	Title    string    `json:"title"`
+	Why      string    `json:"why,omitempty"`
+	Group    string    `json:"group"`
+	Node     string    `json:"node,omitempty"`
+	State    State     `json:"state"`
+	Begin    time.Time `json:"begin,omitzero"`
+	End      time.Time `json:"end,omitzero"`
+	Undone   time.Time `json:"undone,omitzero"`
+	Actions  []Action  `json:"actions,omitempty"`
+	Gate     string    `json:"gate,omitempty"`
+	Undo     []string  `json:"undo,omitempty"`
+	NoReturn bool      `json:"noReturn,omitempty"`
+	Gaps     int       `json:"gaps,omitempty"`
+}
+
+// Action is one action of a step and its result: "done", "already", "failed", or empty.
+type Action struct {
+	Title  string `json:"title"`
+	Result string `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Gap is an interval in which one path did not do what was expected, placed in the run.
+type Gap struct {
+	Path   string    `json:"path"`
+	Class  string    `json:"class"`
+	Source string    `json:"source"`
+	Target string    `json:"target"`
+	From   time.Time `json:"from"`
+	Millis float64   `json:"millis"`
+	Probes int64     `json:"probes"`
+	// Denied is true when it is an answer to what policy must deny.
+	Denied bool `json:"denied,omitempty"`
+	// Open is true when it had not ended in the last report.
+	Open bool `json:"open,omitempty"`
+	// Step is where in the run it began: a step's id, or "before the run", "between steps", "after the run".
+	Step string `json:"step"`
+}
+
+// Incident is all gaps of one step together.
+type Incident struct {
+	Step   string    `json:"step"`
+	First  time.Time `json:"first"`
+	Gaps   int       `json:"gaps"`
+	Paths  int       `json:"paths"`
+	Lost   int64     `json:"lost"`
+	Leaked int64     `json:"leaked"`
+	// LongestMillis is of paths that should answer; LongestLeakMillis of those that should not.
+	LongestMillis     float64 `json:"longestMillis"`
+	LongestLeakMillis float64 `json:"longestLeakMillis,omitempty"`
+}
+
+// Tally sums up paths.
+type Tally struct {
+	Paths  int     `json:"paths"`
+	Sent   int64   `json:"sent"`
+	Lost   int64   `json:"lost"`
+	Leaked int64   `json:"leaked"`
+	Gaps   int     `json:"gaps"`
+	Worst  float64 `json:"longestGapMillis"`
+}
+
+// Cell is one square of the path matrix: all paths between two ends, in one direction.
+type Cell struct {
+	Source v1alpha1.Endpoint `json:"source"`
+	Target v1alpha1.Endpoint `json:"target"`
+	Tally
+}
+
+// Class sums up paths of one class and expectation.
+type Class struct {
+	Name   string `json:"name"`
+	Denied bool   `json:"denied,omitempty"`
+	Tally
+	P99 float64 `json:"p99GapMillis"`
+	// RTTMicros are round trips in microseconds: the median path's p50, the worst path's p99, the maximum.
+	RTTMicros [3]int64 `json:"rttMicros"`
+}
+
+// Node sums up one node; its tally is over paths that begin or end on it.
+type Node struct {
+	Name string `json:"name"`
+	Wave string `json:"wave,omitempty"`
+	// State is what became of the node's steps; Begin and End bound them.
+	State State     `json:"state"`
+	Begin time.Time `json:"begin,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	// Reported is true when at least one probe report came from it.
+	Reported bool `json:"reported"`
+	Tally
+	// Stalls counts the times in which its prober did not run, and so measured nothing.
+	Stalls             int     `json:"stalls"`
+	LongestStallMillis float64 `json:"longestStallMillis"`
+	ResidueBefore      int     `json:"residueBefore"`
+	ResidueAfter       int     `json:"residueAfter"`
+	// Inventoried is true when there is an inventory after the clean-up.
+	Inventoried bool `json:"inventoried"`
+}
+
+// Gate is one question to the measurements and its answer.
+type Gate struct {
+	Step   string    `json:"step"`
+	Asked  time.Time `json:"asked,omitzero"`
+	Answer time.Time `json:"answered,omitzero"`
+	// Pending is true when there is no answer in the journal.
+	Pending bool     `json:"pending,omitempty"`
+	Pass    bool     `json:"pass"`
+	Reason  string   `json:"reason"`
+	Paths   int      `json:"paths"`
+	Sent    int64    `json:"sent"`
+	Lost    int64    `json:"lost"`
+	Leaked  int64    `json:"leaked"`
+	Worst   float64  `json:"longestGapMillis"`
+	Bad     []string `json:"bad,omitempty"`
+}
+
+// Residue is what the source left, before and after cleaning.
+type Residue struct {
+	Before int `json:"before"`
+	After  int `json:"after"`
+	// NodesBefore and NodesAfter count inventories; NodesWithout lists nodes lacking the second one.
+	NodesBefore  int           `json:"nodesBefore"`
+	NodesAfter   int           `json:"nodesAfter"`
+	NodesWithout []string      `json:"nodesWithout,omitempty"`
+	Items        []ResidueItem `json:"items"`
+}
+
+// ResidueItem is one thing and the nodes that have it.
+type ResidueItem struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Before and After count the nodes it is on; Left names those where it still is.
+	Before int      `json:"before"`
+	After  int      `json:"after"`
+	Left   []string `json:"left,omitempty"`
+}
+
+// Entry is one line of the journal, without the states of objects, which may hold what is not for readers.
+type Entry struct {
+	Seq    int       `json:"seq"`
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Step   string    `json:"step,omitempty"`
+	Action string    `json:"action,omitempty"`
+	// Text is the action's title, the gate's reason or what else there is to say.
+	Text   string `json:"text,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	Result string `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Bad marks lines that a reader looks for: failures, pauses, rollbacks, gates that did not pass.
+	Bad bool `json:"bad,omitempty"`
+}

@@ -1,0 +1,155 @@
+package report
+
+import (
+	"sort"
+	"time"
+)
+
+// Names for moments that lie in no step.
+const (
+	beforeRun  = "before the run"
+	afterRun   = "after the run"
+	betweenRun = "between steps"
+)
+
+// groups makes rows of consecutive steps with the same first part of their ids, and one for a rollback.
+func (h *history) groups() []Group {
+	var rows []Group
+	for i, s := range h.steps {
+		if n := len(rows); n == 0 || rows[n-1].Name != s.Group {
+			rows = append(rows, Group{Name: s.Group})
+		}
+		row := &rows[len(rows)-1]
+		row.Steps = append(row.Steps, i)
+	}
+	for i := range rows {
+		h.sum(&rows[i])
+	}
+	return rows
+}
+
+// sum derives a row's interval and state from its steps: the worst fate wins.
+func (h *history) sum(row *Group) {
+	nodes, states := map[string]bool{}, map[State]int{}
+	for _, i := range row.Steps {
+		s := &h.steps[i]
+		if s.Node != "" {
+			nodes[s.Node] = true
+		}
+		states[s.State]++
+		if s.Begin.IsZero() {
+			continue
+		}
+		if row.Begin.IsZero() || s.Begin.Before(row.Begin) {
+			row.Begin = s.Begin
+		}
+		if end := h.endOf(s); end.After(row.End) {
+			row.End = end
+		}
+	}
+	row.Nodes = len(nodes)
+	switch {
+	case states[StepFailed] > 0:
+		row.State = StepFailed
+	case states[StepUndone] > 0:
+		row.State = StepUndone
+	case states[StepRunning] > 0:
+		row.State = StepRunning
+	case states[StepNotReached] == len(row.Steps):
+		row.State = StepNotReached
+	case states[StepNotReached] > 0:
+		row.State = StepRunning
+	default:
+		row.State = StepDone
+	}
+}
+
+// endOf is when a step ended; one that has not ended lasts to the end of the journal or to the rollback.
+func (h *history) endOf(s *Step) time.Time {
+	switch {
+	case !s.End.IsZero():
+		return s.End
+	case h.run.Rollback != nil:
+		return h.run.Rollback.From
+	}
+	return h.run.End
+}
+
+// place says in which step a moment lies. The sender's clock and the engine's may differ by what NTP leaves.
+func (h *history) place(at time.Time, order []int) string {
+	switch {
+	case h.run.Begin.IsZero() || at.Before(h.run.Begin):
+		return beforeRun
+	case at.After(h.run.End):
+		return afterRun
+	}
+	for _, u := range h.undone {
+		if !at.Before(u.span.From) && at.Before(u.span.To) {
+			return "rollback of " + u.step
+		}
+	}
+	// The last step that began at or before the moment.
+	i := sort.Search(len(order), func(i int) bool { return h.steps[order[i]].Begin.After(at) })
+	if i == 0 {
+		return betweenRun
+	}
+	if s := &h.steps[order[i-1]]; at.Before(h.endOf(s)) {
+		return s.ID
+	}
+	return betweenRun
+}
+
+// begun lists the steps that began, by time.
+func (h *history) begun() []int {
+	var order []int
+	for i := range h.steps {
+		if !h.steps[i].Begin.IsZero() {
+			order = append(order, i)
+		}
+	}
+	sort.SliceStable(order, func(i, j int) bool { return h.steps[order[i]].Begin.Before(h.steps[order[j]].Begin) })
+	return order
+}
+
+// gaps places every gap in the run, oldest first, and counts them on their steps.
+func (h *history) gaps(all []*measured) []Gap {
+	order := h.begun()
+	var gaps []Gap
+	for _, m := range all {
+		for _, gap := range m.gaps {
+			gap.Step = h.place(gap.From, order)
+			if i, ok := h.index[gap.Step]; ok {
+				h.steps[i].Gaps++
+			}
+			gaps = append(gaps, gap)
+		}
+	}
+	sort.SliceStable(gaps, func(i, j int) bool { return gaps[i].From.Before(gaps[j].From) })
+	return gaps
+}
+
+// incidents sums the gaps up by the step in which they began, in order of time.
+func incidents(gaps []Gap) []Incident {
+	var all []Incident
+	index, paths := map[string]int{}, map[string]map[string]bool{}
+	for _, gap := range gaps {
+		i, ok := index[gap.Step]
+		if !ok {
+			i = len(all)
+			index[gap.Step], paths[gap.Step] = i, map[string]bool{}
+			all = append(all, Incident{Step: gap.Step, First: gap.From})
+		}
+		in := &all[i]
+		in.Gaps++
+		paths[gap.Step][gap.Path] = true
+		in.Paths = len(paths[gap.Step])
+		if gap.Denied {
+			in.Leaked += gap.Probes
+			in.LongestLeakMillis = max(in.LongestLeakMillis, gap.Millis)
+			continue
+		}
+		in.Lost += gap.Probes
+		in.LongestMillis = max(in.LongestMillis, gap.Millis)
+	}
+	return all
+}

@@ -1,0 +1,246 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// judge says in one line what happened, and lists what is not known.
+func judge(in Input, m *Model, all []*measured, why string) Verdict {
+	v := Verdict{Why: why, Missing: missing(in, m), Notes: notes(m, all)}
+	v.Level = level(m, len(v.Missing) > 0)
+	v.Title = title(m, v.Level)
+	v.Line = line(m)
+	return v
+}
+
+// level goes from the worst to the best: what was lost weighs more than how the run ended.
+func level(m *Model, missing bool) Level {
+	t := m.Totals
+	over := t.ProbeGapMillis > m.Limit
+	switch {
+	case m.Run.Outcome == NeedsPerson, t.Failed > 0, t.Leaked > 0, t.Lost > 0 && over, t.Restarts > 0 && m.Run.Outcome == Done:
+		return Bad
+	case m.Run.Outcome == NotStarted:
+		return Unknown
+	case m.Run.Outcome != Done:
+		return Stopped
+	case missing:
+		return Unknown
+	case t.Lost > 0, m.Residue.After > 0:
+		return Fair
+	}
+	return Good
+}
+
+// title is the verdict in a few words: how the run ended, then what it cost.
+func title(m *Model, l Level) string {
+	cost := costs(m)
+	switch m.Run.Outcome {
+	case NotStarted:
+		return "Nothing was run"
+	case NeedsPerson:
+		return "It stopped half way and needs a person; " + cost
+	case RolledBack:
+		return "Rolled back; " + cost
+	case RollingBack:
+		return "On the way back; " + cost
+	case Paused:
+		return "Paused; " + cost
+	case Running:
+		return "Not finished; " + cost
+	}
+	switch {
+	case l == Unknown && m.Totals.Sent == 0:
+		return "Done, but nothing was measured"
+	case l == Unknown:
+		return "Done, but not everything was measured"
+	}
+	return strings.ToUpper(cost[:1]) + cost[1:]
+}
+
+// costs names what was lost in the order in which it hurts.
+func costs(m *Model) string {
+	t := m.Totals
+	var parts []string
+	if t.Failed > 0 {
+		parts = append(parts, countOf(t.Failed, "request")+" failed")
+	}
+	if t.Leaked > 0 {
+		parts = append(parts, countOf(t.Leaked, "denied probe")+" answered")
+	}
+	if t.Lost > 0 {
+		parts = append(parts, countOf(t.Lost, "probe")+" lost")
+	}
+	if t.Restarts > 0 {
+		parts = append(parts, countOf(int64(t.Restarts), "restart"))
+	}
+	switch {
+	case len(parts) > 0:
+		return strings.Join(parts, ", ")
+	case t.Sent == 0 && t.Requests == 0:
+		return "nothing was measured"
+	case m.Residue.After > 0:
+		return "nothing was lost, but residue is left"
+	}
+	return "nothing was lost"
+}
+
+// line is the sentence with every figure, and with "not measured" where there is none.
+func line(m *Model) string {
+	t := m.Totals
+	parts := []string{nodesText(m)}
+	if len(m.Workloads) == 0 {
+		parts = append(parts, "pods not counted")
+	} else {
+		parts = append(parts, countOf(int64(t.Pods), "pod"), countOf(int64(t.Restarts), "restart"))
+	}
+	if len(m.Traffic) > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s", countOf(t.Failed, "failed request"), number(t.Requests)))
+	}
+	if t.Sent > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %s", countOf(t.Lost, "lost probe"), number(t.Sent)))
+	} else {
+		parts = append(parts, "no path measured")
+	}
+	if t.DeniedSent > 0 || t.Leaked > 0 {
+		parts = append(parts, number(t.Leaked)+" denied answered")
+	} else {
+		parts = append(parts, "denied paths not measured")
+	}
+	return strings.Join(append(parts, longest(m)), ", ")
+}
+
+func nodesText(m *Model) string {
+	t := m.Totals
+	if m.Run.Outcome == Done || m.Run.Outcome == NotStarted {
+		return countOf(int64(t.Nodes), "node")
+	}
+	return fmt.Sprintf("%d of %s switched", t.NodesSwitched, countOf(int64(t.Nodes), "node"))
+}
+
+func longest(m *Model) string {
+	t := m.Totals
+	switch {
+	case t.Sent == 0 && len(m.Traffic) == 0:
+		return "gaps not measured"
+	case t.LongestGapMillis == 0:
+		return "no gap"
+	}
+	return "longest gap " + duration(t.LongestGapMillis)
+}
+
+// missing lists what should have been measured and was not.
+func missing(in Input, m *Model) []string {
+	var list []string
+	say := func(when bool, format string, args ...any) {
+		if when {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	t := m.Totals
+	say(len(in.Records) == 0, "There is no journal, so nothing is known about the run.")
+	say(t.Sent == 0, "No path was measured, so nothing is known about what was lost.")
+	if t.Sent > 0 {
+		say(t.Unmeasured > 0, "%s have no result.", countOf(int64(t.Unmeasured), "planned path"))
+		say(t.DeniedSent == 0, "No path that policy denies was measured.")
+		silent := silentNodes(m)
+		say(len(silent) > 0, "No probe report came from %s: %s.", countOf(int64(len(silent)), "node"), some(silent))
+	}
+	say(len(in.Workloads) == 0, "The pods were not counted: restarts and evictions are unknown.")
+	pending := 0
+	for _, gate := range m.Gates {
+		if gate.Pending {
+			pending++
+		}
+	}
+	say(pending > 0, "%s not answered.", countOf(int64(pending), "gate"))
+	if m.Run.Outcome == Done {
+		say(m.Residue.NodesBefore == 0, "What the old network left behind was not inventoried.")
+		say(len(m.Residue.NodesWithout) > 0, "No inventory after the clean-up from: %s.", some(m.Residue.NodesWithout))
+	}
+	return list
+}
+
+func silentNodes(m *Model) []string {
+	var silent []string
+	for _, node := range m.Nodes {
+		if !node.Reported {
+			silent = append(silent, node.Name)
+		}
+	}
+	return silent
+}
+
+// notes are what a careful reader would ask about.
+func notes(m *Model, all []*measured) []string {
+	var list []string
+	say := func(when bool, format string, args ...any) {
+		if when {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	var hidden, early, open int64
+	undescribed := 0
+	for _, path := range all {
+		hidden += path.hidden
+		if path.Class == "undescribed" {
+			undescribed++
+		}
+	}
+	for _, gap := range m.Gaps {
+		if gap.Open {
+			open++
+		}
+		if gap.Step == beforeRun {
+			early++
+		}
+	}
+	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
+	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
+	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
+	say(undescribed > 0, "%s have no description and count as expected to answer.", countOf(int64(undescribed), "measured path"))
+	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
+	notes := append(list, stallNote(m)...)
+	return append(notes, windowNote(m)...)
+}
+
+func stallNote(m *Model) []string {
+	stalls, longest, node := 0, 0.0, ""
+	for _, n := range m.Nodes {
+		stalls += n.Stalls
+		if n.LongestStallMillis > longest {
+			longest, node = n.LongestStallMillis, n.Name
+		}
+	}
+	if stalls == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Probers did not run %s; the longest stall was %s on %s. Nothing was sent in it, and nothing is known of it.",
+		timesText(stalls), duration(longest), node)}
+}
+
+// windowNote tells when measuring did not span the run.
+func windowNote(m *Model) []string {
+	spans := m.Run.Measured
+	if len(spans) == 0 || m.Run.Begin.IsZero() {
+		return nil
+	}
+	head := spans[0].From.Sub(m.Run.Begin)
+	tail := m.Run.End.Sub(spans[len(spans)-1].To)
+	var parts []string
+	if head > time.Second {
+		parts = append(parts, "began "+duration(millis(head))+" after the run")
+	}
+	if tail > time.Second {
+		parts = append(parts, "ended "+duration(millis(tail))+" before it")
+	}
+	if len(spans) > 1 {
+		parts = append(parts, "was interrupted "+timesText(len(spans)-1))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{"Measuring " + strings.Join(parts, ", ") + "."}
+}
