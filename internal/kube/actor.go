@@ -35,6 +35,8 @@ type Actor struct {
 	Clock   engine.Clock
 	// Migration is the name of the running migration; node tasks are named after it.
 	Migration string
+	// Measured is what the choice of paths depends on.
+	Measured Measured
 	// Note is told, in one line, what a long action is waiting for. It may be nil.
 	Note func(string)
 }

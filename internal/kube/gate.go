@@ -1,0 +1,80 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/loss"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// gatePatience is how long, beyond its bake, a gate waits for evidence. Silence longer than that is a failure.
+const gatePatience = 90 * time.Second
+
+// Gate judges what the probes report. It implements engine.Gate.
+type Gate struct {
+	Actor *Actor
+	// Since are the reports from which losses count: those of the gate before. Empty counts from the first
+	// answer of each path on; nil from the moment of the question, for a run that goes on after losses that
+	// a person has seen.
+	Since []v1alpha1.ProbeReport
+}
+
+// Ask waits for fresh evidence, at least for the bake, and judges it. It fails at once on a loss or a leak.
+func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) {
+	plan, asked, err := g.read(ctx)
+	if err != nil {
+		return engine.Verdict{}, classify(err)
+	}
+	if plan == nil {
+		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
+	}
+	limits := loss.Limits{MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake)}
+	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
+	for said := ""; ; {
+		_, now, err := g.read(ctx)
+		if err != nil {
+			return engine.Verdict{}, classify(err)
+		}
+		verdict := loss.Judge(limits, loss.Evidence{
+			Generation: plan.Spec.Generation, Paths: plan.Spec.Paths, Since: g.since(asked), Asked: asked, Now: now,
+		})
+		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
+			g.Since = now
+			return convert(verdict), nil
+		}
+		if verdict.Reason != said && g.Actor.Note != nil {
+			said = verdict.Reason
+			g.Actor.Note("gate: " + said)
+		}
+		if err := g.Actor.Clock.Sleep(ctx, 2*poll); err != nil {
+			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
+		}
+	}
+}
+
+func (g *Gate) since(asked []v1alpha1.ProbeReport) []v1alpha1.ProbeReport {
+	if g.Since == nil {
+		return asked
+	}
+	return g.Since
+}
+
+func (g *Gate) read(ctx context.Context) (*v1alpha1.ProbePlan, []v1alpha1.ProbeReport, error) {
+	plan, err := g.Actor.probePlan(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	reports, err := g.Actor.probeReports(ctx)
+	return plan, reports, err
+}
+
+func convert(v loss.Verdict) engine.Verdict {
+	return engine.Verdict{
+		Pass: v.Pass, Reason: v.Reason, Paths: v.Paths, Sent: v.Sent, Lost: v.Lost, Leaked: v.Leaked,
+		LongestGapMillis: float64(v.LongestGap) / float64(time.Millisecond), Bad: v.Bad,
+	}
+}

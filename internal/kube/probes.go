@@ -1,0 +1,210 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"reflect"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// ProbePlanName is the name of the one plan of paths.
+const ProbePlanName = "current"
+
+// Measured is what a plan knows about its networks that the choice of paths depends on.
+type Measured struct {
+	// FullSize is the payload in bytes that fills the pods' MTU; 0 measures none.
+	FullSize int
+	// Denied names the networks ("old", "new") on which NetworkPolicy is enforced.
+	Denied map[string]bool
+}
+
+// setPaths makes the plan of paths match the probe pods that there are, and waits until every path is
+// established: its source reports on this plan, and has had an answer where one is expected.
+func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage, error) {
+	topology, err := a.topology(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := a.writePaths(ctx, path.Build(topology))
+	if err != nil {
+		return nil, err
+	}
+	answer := jsonOf(map[string]int64{"generation": plan.Generation, "paths": int64(len(plan.Paths))})
+	for said := ""; ; {
+		reports, err := a.probeReports(ctx)
+		if err != nil {
+			return nil, err
+		}
+		missing := unestablished(plan, reports)
+		if missing == "" {
+			return answer, nil
+		}
+		if missing != said && a.Note != nil {
+			a.Note("waiting: " + missing)
+			said = missing
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return nil, fmt.Errorf("%s (%w)", missing, err)
+		}
+	}
+}
+
+// unestablished says which path has no count yet; empty when all have.
+func unestablished(plan *v1alpha1.ProbePlanSpec, reports []v1alpha1.ProbeReport) string {
+	counted := map[string]bool{}
+	for _, report := range reports {
+		if report.Status.Generation != plan.Generation {
+			continue
+		}
+		for _, result := range report.Status.Paths {
+			counted[result.ID] = result.Sent > 0
+		}
+	}
+	missing, example := 0, ""
+	for _, one := range plan.Paths {
+		if !counted[one.ID] {
+			missing++
+			example = one.ID
+		}
+	}
+	if missing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s", missing, len(plan.Paths), example)
+}
+
+// writePaths stores the paths under a new generation, unless they are the ones already stored.
+func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) (*v1alpha1.ProbePlanSpec, error) {
+	present, err := a.probePlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := v1alpha1.ProbePlanSpec{Generation: 1, Paths: paths}
+	if present != nil {
+		if reflect.DeepEqual(present.Spec.Paths, paths) {
+			return &present.Spec, nil
+		}
+		spec.Generation = present.Spec.Generation + 1
+	}
+	content, err := encode(&v1alpha1.ProbePlan{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
+		ObjectMeta: metav1.ObjectMeta{Name: ProbePlanName, Namespace: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		Spec:       spec,
+	})
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	if _, err := a.apply(ctx, object, false); err != nil {
+		return nil, err
+	}
+	return &spec, nil
+}
+
+// topology reads what there is to measure between.
+func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
+	t := path.Topology{
+		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
+		FullSize: a.Measured.FullSize, Denied: a.Measured.Denied,
+		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset},
+	}
+	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return t, err
+	}
+	for i := range nodes.Items {
+		t.Nodes = append(t.Nodes, path.Node{Name: nodes.Items[i].Name, Address: internalIP(&nodes.Items[i])})
+	}
+	if err := a.probePods(ctx, set, &t); err != nil {
+		return t, err
+	}
+	for network, pods := range map[string]map[string]string{path.Old: t.Old, path.New: t.New} {
+		if len(pods) == 0 {
+			continue
+		}
+		if err := a.probeService(ctx, network, &t); err != nil {
+			return t, err
+		}
+	}
+	dns, err := a.Typed.CoreV1().Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{})
+	if err == nil && dns.Spec.ClusterIP != "" {
+		t.DNS, t.Query = net.JoinHostPort(dns.Spec.ClusterIP, "53"), "kubernetes.default.svc.cluster.local."
+	}
+	if apierrors.IsNotFound(err) {
+		err = nil // a cluster without it has no such path
+	}
+	return t, err
+}
+
+// probePods fills in the addresses of the probe pods that a set names.
+func (a *Actor) probePods(ctx context.Context, set step.PathSet, t *path.Topology) error {
+	pods, err := a.podsOn(ctx, "", v1alpha1.Namespace, v1alpha1.LabelProbe)
+	if err != nil {
+		return err
+	}
+	addresses := map[string]map[string]string{path.Old: {}, path.New: {}}
+	ready := map[string][]string{}
+	for i := range pods {
+		network := pods[i].Labels[v1alpha1.LabelProbe]
+		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) && addresses[network] != nil {
+			addresses[network][pods[i].Spec.NodeName] = pods[i].Status.PodIP
+			ready[network] = append(ready[network], pods[i].Spec.NodeName)
+		}
+	}
+	oldNodes, newNodes := set.Resolve(ready[path.Old], ready[path.New])
+	for _, side := range []struct {
+		network string
+		nodes   []string
+		into    map[string]string
+	}{{path.Old, oldNodes, t.Old}, {path.New, newNodes, t.New}} {
+		slices.Sort(side.nodes)
+		for _, node := range side.nodes {
+			address, ok := addresses[side.network][node]
+			if !ok {
+				return fmt.Errorf("node %s has no ready probe pod on the %s network", node, side.network)
+			}
+			side.into[node] = address
+		}
+	}
+	return nil
+}
+
+// probeService fills in a network's Service and its TCP node port.
+func (a *Actor) probeService(ctx context.Context, network string, t *path.Topology) error {
+	service, err := a.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx, manifest.ProbeServiceName(network), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	t.Services[network] = service.Spec.ClusterIP
+	for _, port := range service.Spec.Ports {
+		if port.Protocol == corev1.ProtocolTCP && port.NodePort > 0 && port.Port == manifest.PortTCP {
+			t.NodePorts[network] = int(port.NodePort)
+		}
+	}
+	return nil
+}
+
+func internalIP(node *corev1.Node) string {
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return address.Address
+		}
+	}
+	return ""
+}
