@@ -33,9 +33,11 @@ var layers = []struct {
 	{"internal/path", 1, true},
 	{"internal/step", 1, true},
 	{"internal/manifest", 1, true},
+	{"internal/document", 1, true},
 	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests
 	{"internal/cni/", 3, true},
 	{"internal/cni", 2, true},
+	{"internal/check/checktest", 5, false}, // runs inside tests
 	{"internal/check/", 4, true},
 	{"internal/check", 3, true},
 	{"internal/preflight", 5, true},

@@ -68,7 +68,7 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	finish(s)
+	cluster.Trim(s)
 	return s, nil
 }
 
@@ -118,7 +118,7 @@ func (r reader) configMaps(into *[]corev1.ConfigMap) task {
 	return func(ctx context.Context) cluster.Source {
 		var found []corev1.ConfigMap
 		var version string
-		for _, namespace := range systemNamespaces() {
+		for _, namespace := range cluster.SystemNamespaces() {
 			items, v, err := pages(ctx, r.client, r.client.Typed.CoreV1().ConfigMaps(namespace).List,
 				func(l *corev1.ConfigMapList) []corev1.ConfigMap { return l.Items })
 			if err != nil {

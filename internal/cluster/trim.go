@@ -1,4 +1,4 @@
-package kube
+package cluster
 
 import (
 	"cmp"
@@ -9,21 +9,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// systemNamespaces are those whose ConfigMaps are read and whose environment variables are kept.
-func systemNamespaces() []string {
+// SystemNamespaces are those that networks live in: their ConfigMaps are read, and the values of
+// environment variables kept.
+func SystemNamespaces() []string {
 	return []string{"kube-system", "kube-flannel", "calico-system", "tigera-operator", "kube-public"}
 }
+
+// IsSystemNamespace reports whether a namespace is one of SystemNamespaces.
+func IsSystemNamespace(name string) bool { return slices.Contains(SystemNamespaces(), name) }
 
 // lastApplied repeats the whole object, environment variables included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// finish drops what nobody needs and what a file that goes around should not hold (values of environment
-// variables outside of the system's namespaces), finds the cluster's UID, and brings all into a stable order.
-func finish(s *cluster.Snapshot) {
+// Trim ends the making of a snapshot: it drops what nobody needs and what a file that goes around should
+// not hold (values of environment variables outside of the system's namespaces), finds the cluster's UID,
+// and brings Other into a stable order.
+func Trim(s *Snapshot) {
 	trim(s.Nodes, nil)
 	trim(s.Namespaces, nil)
 	trim(s.Services, nil)
@@ -44,7 +47,7 @@ func finish(s *cluster.Snapshot) {
 			cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
 	for i := range s.Namespaces {
-		if s.Namespaces[i].Name == metav1.NamespaceSystem {
+		if s.Namespaces[i].Name == metav1.NamespaceSystem && s.Namespaces[i].UID != "" {
 			s.UID = string(s.Namespaces[i].UID)
 		}
 	}
@@ -61,7 +64,7 @@ func trim[T any, P object[T]](objects []T, spec func(P) *corev1.PodSpec) {
 	for i := range objects {
 		o := P(&objects[i])
 		trimMeta(o)
-		if spec != nil && !slices.Contains(systemNamespaces(), o.GetNamespace()) {
+		if spec != nil && !IsSystemNamespace(o.GetNamespace()) {
 			dropValues(spec(o).InitContainers)
 			dropValues(spec(o).Containers)
 		}

@@ -1,0 +1,200 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+const podList = `apiVersion: v1
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: a
+    namespace: shop
+  spec:
+    containers:
+    - name: c
+      env:
+      - name: PASSWORD
+        value: secret
+      args:
+      - |
+        - not an item
+        kind: nothing
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: b
+    namespace: shop
+kind: List
+metadata:
+  resourceVersion: ""
+`
+
+func read(t *testing.T, inputs ...string) (*cluster.Snapshot, []string) {
+	t.Helper()
+	b := New("test")
+	for i := 0; i+1 < len(inputs); i += 2 {
+		if err := b.Add(inputs[i], strings.NewReader(inputs[i+1]), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Snapshot()
+}
+
+// names is every object of a snapshot as kind/name, in order.
+func names(s *cluster.Snapshot) string {
+	var found []string
+	for _, o := range s.Nodes {
+		found = append(found, "node/"+o.Name)
+	}
+	for _, o := range s.Pods {
+		found = append(found, "pod/"+o.Name)
+	}
+	for _, o := range s.ConfigMaps {
+		found = append(found, "configmap/"+o.Name)
+	}
+	for _, o := range s.Budgets {
+		found = append(found, "budget/"+o.Name)
+	}
+	for _, o := range s.Other {
+		found = append(found, o.GetKind()+"/"+o.GetName())
+	}
+	return strings.Join(found, " ")
+}
+
+func TestForms(t *testing.T) {
+	pod := func(name string) string {
+		return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `"}}`
+	}
+	node := "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+	for name, test := range map[string]struct{ input, want string }{
+		"yaml list":              {podList, "pod/a pod/b"},
+		"one object":             {node, "node/n1"},
+		"comments and markers":   {"# c\n---\n# c\n---\n" + node + "---\n\n...\n---\n" + podList, "node/n1 pod/a pod/b"},
+		"windows line ends, bom": {"\ufeff" + strings.ReplaceAll(podList, "\n", "\r\n"), "pod/a pod/b"},
+		"indented items":         {"kind: List\napiVersion: v1\nitems:\n  - apiVersion: v1\n    kind: Node\n    metadata:\n      name: n1\n\n  # c\n  - apiVersion: v1\n    kind: Node\n    metadata:\n      name: m\n", "node/n1 node/m"},
+		"flow items":             {"kind: List\napiVersion: v1\nitems: [" + pod("a") + ", " + pod("b") + "]\n", "pod/a pod/b"},
+		"typed list, kind last":  {"apiVersion: v1\nitems:\n- metadata: {name: a}\n- metadata: {name: b}\nkind: PodList\n", "pod/a pod/b"},
+		"list in a list":         {`{"kind":"List","apiVersion":"v1","items":[{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}]}`, "pod/a"},
+		"json list":              {`{"apiVersion":"v1","items":[` + pod("a") + `,` + pod("b") + `],"kind":"List"}`, "pod/a pod/b"},
+		"json objects in a row":  {pod("a") + pod("b") + "\n" + pod("c"), "pod/a pod/b pod/c"},
+		"json array":             {"[" + pod("a") + "," + pod("b") + "]", "pod/a pod/b"},
+		"null items":             {`{"apiVersion":"v1","items":null,"kind":"PodList"}`, ""},
+		"unknown kinds":          {"apiVersion: x.io/v9\nkind: Odd\nmetadata: {name: o}\n", "Odd/o"},
+		"old budget":             {"apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: o}\n", "budget/o"},
+		"secrets are left out":   {"apiVersion: v1\nkind: Secret\nmetadata: {name: o}\n", ""},
+		"others' config maps":    {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o, namespace: shop}\n", ""},
+		"the system's":           {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: o, namespace: kube-system}\n", "configmap/o"},
+		"empty":                  {"", ""},
+		"only comments":          {"# nothing\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := read(t, "in", test.input)
+			if diff := cmp.Diff(test.want, names(s)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 20000)
+	for name, test := range map[string]struct{ input, want string }{
+		"truncated json":     {"{\"apiVersion\": \"v1\",\n\"items\": [\n{\"kind\":", "in:3: bad JSON: it ends in the middle"},
+		"broken json":        {"{\"apiVersion\": \"v1\",\n\"kind\" \"Pod\"}", "in:2: bad JSON: expected colon"},
+		"deep json":          {deep, "bad JSON"},
+		"bad item":           {strings.Replace(podList, "    name: b", "    name: b: c", 1), "in:21: bad YAML: mapping values"},
+		"tab":                {"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: x\n", "in:4: bad YAML: found character"},
+		"no object":          {"hello: world\n", "in:1: not a Kubernetes object"},
+		"text":               {"hello\n", "in:1: "},
+		"list without kind":  {"items:\n- {a: b}\n", "in:1: not a Kubernetes object"},
+		"items not a list":   {"kind: List\napiVersion: v1\nitems:\n  a: b\n", "in:4: items must be a list"},
+		"items elsewhere":    {"kind: Odd\napiVersion: v1\nitems:\n- {a: b}\n", "in:1: a Odd with items"},
+		"wrong type":         {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n", "in:1: Pod: spec.containers: a number where a"},
+		"no name":            {"---\napiVersion: v1\nkind: Pod\n", "in:2: Pod without metadata.name"},
+		"newer snapshot":     {`{"apiVersion":"theseus.dev/v1beta1","kind":"Snapshot","pods":"in a way of its own"}`, "in:1: a snapshot of version theseus.dev/v1beta1: this theseus reads theseus.dev/v1alpha1"},
+		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`, "in:1: a list is expected here"},
+		"number":             {`["a"]`, "in:1: "},
+		"binary":             {"\x00\x01\x02", "in: not text"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := New("test").Add("in", strings.NewReader(test.input), false)
+			var placed *Error
+			if !errors.As(err, &placed) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func TestLastWins(t *testing.T) {
+	node := "apiVersion: v1\nkind: Node\nmetadata: {name: n1, resourceVersion: \"%d\"}\n"
+	s, notes := read(t, "one.yaml", fmt.Sprintf(node, 1), "two.yaml", "---\n"+fmt.Sprintf(node, 2))
+	if len(s.Nodes) != 1 || s.Nodes[0].ResourceVersion != "2" {
+		t.Errorf("got %v", s.Nodes)
+	}
+	if diff := cmp.Diff([]string{"two.yaml:2: Node n1 again: this one counts"}, notes); diff != "" {
+		t.Error(diff)
+	}
+	if s.Sources[0].From != "one.yaml, two.yaml" {
+		t.Errorf("source: %v", s.Sources[0])
+	}
+}
+
+func TestSourcesNameWhatIsMissing(t *testing.T) {
+	s, _ := read(t, "a/pods.yaml", podList, "a/networkpolicies.yaml", "apiVersion: v1\nitems: []\nkind: List\n",
+		"a/x.json", `{"apiVersion":"v1","kind":"ServiceList","items":[]}`)
+	for resource, want := range map[string]string{
+		"pods": "", "networkpolicies": "", "services": "", "nodes": "not in the input", "odd": "not in the input",
+	} {
+		if _, missing := s.Has(resource); missing != want {
+			t.Errorf("%s: missing %q, want %q", resource, missing, want)
+		}
+	}
+	if value := s.Pods[0].Spec.Containers[0].Env[0].Value; value != "" {
+		t.Errorf("a value outside of the system's namespaces was kept: %q", value)
+	}
+}
+
+func TestManyDuplicatesMakeFewNotes(t *testing.T) {
+	_, notes := read(t, "in", strings.Repeat("---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\n", 3000))
+	if len(notes) != 51 {
+		t.Errorf("%d notes", len(notes))
+	}
+}
+
+func TestLenientSkipsWhatIsNoObject(t *testing.T) {
+	b := New("test")
+	if err := b.Add("in", strings.NewReader("replicas: 3\n---\n"+podList), true); err != nil {
+		t.Fatal(err)
+	}
+	if s, notes := b.Snapshot(); names(s) != "pod/a pod/b" || len(notes) != 1 {
+		t.Errorf("got %s, %q", names(s), notes)
+	}
+}
+
+// FuzzAdd holds that no input makes the reader panic, and that errors say where.
+func FuzzAdd(f *testing.F) {
+	f.Add(podList)
+	f.Add(`{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}]}`)
+	f.Add(`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":[{"metadata":{"name":"a"}}],"sources":[]}`)
+	f.Add("apiVersion: theseus.dev/v1alpha1\nkind: Snapshot\npods:\n- metadata: {name: a}\n")
+	f.Add("items:\n- - a\n -\n  - b\nkind: List")
+	f.Fuzz(func(t *testing.T, input string) {
+		b := New("test")
+		err := b.Add("in", strings.NewReader(input), len(input)%2 == 0)
+		var placed *Error
+		if err != nil && !errors.As(err, &placed) {
+			t.Errorf("an error without a place: %v", err)
+		}
+		b.Snapshot()
+	})
+}

@@ -1,0 +1,142 @@
+package document
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// list is a List being read, item by item. Its kind may come after its items.
+type list struct {
+	builder *Builder
+	file    string
+	items   bool // there is a list of items, maybe an empty one
+	count   int
+	// pending are items without a kind of their own, as typed lists (PodList) have them.
+	pending []pendingItem
+}
+
+type pendingItem struct {
+	raw []byte
+	at  place
+}
+
+func (l *list) add(raw []byte, at place) error {
+	l.count++
+	var head header
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return at.fail("", plainJSON(err))
+	}
+	if head.Kind == "" && head.APIVersion == "" {
+		l.pending = append(l.pending, pendingItem{raw, at})
+		return nil
+	}
+	return l.builder.addObject(raw, at)
+}
+
+// end is called with the rest of the document.
+func (l *list) end(raw []byte, at place) error {
+	var head header
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return at.fail("", plainJSON(err))
+	}
+	kind, isList := strings.CutSuffix(head.Kind, "List")
+	if !isList {
+		return l.builder.noObject(head, at)
+	}
+	if l.count == 0 {
+		l.builder.empty(head.APIVersion, kind, l.file)
+		return nil
+	}
+	for _, item := range l.pending {
+		if kind == "" {
+			return l.builder.noObject(header{}, item.at)
+		}
+		typed, err := withKind(item.raw, head.APIVersion, kind)
+		if err != nil {
+			return item.at.fail("", plainJSON(err))
+		}
+		if err := l.builder.addObject(typed, item.at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addItems takes a List that is at hand as a whole.
+func (b *Builder) addItems(head header, at place) error {
+	l := list{builder: b, file: at.file, items: true}
+	for _, raw := range head.Items {
+		if err := l.add(raw, at); err != nil {
+			return err
+		}
+	}
+	head.Items = nil
+	raw, err := json.Marshal(map[string]string{"apiVersion": head.APIVersion, "kind": head.Kind})
+	if err != nil {
+		return at.fail("", err)
+	}
+	return l.end(raw, at)
+}
+
+// empty notes that a resource was looked at and there is none of it: an empty PodList says so itself; of an
+// empty List, which is what kubectl prints, only the file's name can tell (networkpolicies.yaml).
+func (b *Builder) empty(apiVersion, kind, file string) {
+	if kind != "" {
+		if s := b.sinkFor(apiVersion, kind); s.resource != "" {
+			b.origin(s.resource, place{file: file})
+		}
+		return
+	}
+	base := path.Base(strings.ReplaceAll(file, `\`, "/"))
+	stem, _, _ := strings.Cut(base, ".")
+	for _, s := range b.sinks {
+		if s.resource != "" && strings.EqualFold(stem, s.resource) {
+			b.origin(s.resource, place{file: file})
+			return
+		}
+	}
+	b.note("%s: an empty List does not say of what; name the file after the resource, as in networkpolicies.yaml", file)
+}
+
+func withKind(raw []byte, apiVersion, kind string) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil {
+		return nil, err
+	}
+	if fields == nil {
+		return nil, errNoObject
+	}
+	fields["apiVersion"], _ = json.Marshal(apiVersion)
+	fields["kind"], _ = json.Marshal(kind)
+	return json.Marshal(fields)
+}
+
+// noObject deals with a document that is no Kubernetes object.
+func (b *Builder) noObject(head header, at place) error {
+	switch {
+	case head.ServerVersion.GitVersion != "":
+		b.snapshot.Kubernetes = head.ServerVersion.GitVersion
+		return nil
+	case b.lenient:
+		b.note("%s:%d: skipped: %v", at.file, at.line, errNoObject)
+		return nil
+	case head.Kind != "" && head.APIVersion != "":
+		return at.fail("", fmt.Errorf("a %s with items: only Lists have items", head.Kind))
+	}
+	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", errNoObject)
+}
+
+// plainJSON says what is wrong with JSON without Go's names around it.
+func plainJSON(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("%s: a %s where a %s is expected", wrong.Field, wrong.Value, wrong.Type)
+	}
+	message := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "cannot unmarshal: ")
+	return errors.New(message)
+}

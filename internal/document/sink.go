@@ -1,0 +1,185 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+// place is where a document was found.
+type place struct {
+	file string
+	line int
+	// silent objects are those of a snapshot, which says itself where they came from.
+	silent bool
+}
+
+func (p place) fail(hint string, err error) error {
+	return &Error{File: p.file, Line: p.line, Err: err, Hint: hint}
+}
+
+// sink takes the objects of one kind.
+type sink struct {
+	resource string
+	kind     string
+	versions []string // group/version, all of one shape
+	add      func(raw []byte, at place) error
+}
+
+// makeSinks lists the kinds that a snapshot has fields for.
+func (b *Builder) makeSinks() []sink {
+	s := b.snapshot
+	return []sink{
+		into(b, "nodes", "Node", &s.Nodes, "v1"),
+		into(b, "namespaces", "Namespace", &s.Namespaces, "v1"),
+		into(b, "pods", "Pod", &s.Pods, "v1"),
+		into(b, "services", "Service", &s.Services, "v1"),
+		into(b, "configmaps", "ConfigMap", &s.ConfigMaps, "v1"),
+		into(b, "daemonsets", "DaemonSet", &s.DaemonSets, "apps/v1"),
+		into(b, "deployments", "Deployment", &s.Deployments, "apps/v1"),
+		into(b, "replicasets", "ReplicaSet", &s.ReplicaSets, "apps/v1"),
+		into(b, "statefulsets", "StatefulSet", &s.StatefulSets, "apps/v1"),
+		into(b, "jobs", "Job", &s.Jobs, "batch/v1"),
+		into(b, "poddisruptionbudgets", "PodDisruptionBudget", &s.Budgets, "policy/v1", "policy/v1beta1"),
+		into(b, "networkpolicies", "NetworkPolicy", &s.NetworkPolicies, "networking.k8s.io/v1", "extensions/v1beta1"),
+		b.otherSink(),
+	}
+}
+
+// object is the pointer to a T that is an API object.
+type object[T any] interface {
+	*T
+	metav1.Object
+}
+
+// into is the sink of one field of the snapshot. Of two objects with one name the later wins.
+func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, versions ...string) sink {
+	at := map[string]int{}
+	add := func(raw []byte, where place) error {
+		var decoded T
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &decoded); err != nil {
+			return where.fail("compare it with: kubectl explain "+resource, fmt.Errorf("%s: %w", kind, plainJSON(err)))
+		}
+		o := P(&decoded)
+		if o.GetName() == "" {
+			return where.fail("", fmt.Errorf("%s without metadata.name", kind))
+		}
+		b.origin(resource, where)
+		if kind == "ConfigMap" && !cluster.IsSystemNamespace(o.GetNamespace()) {
+			b.ignored["ConfigMaps of other namespaces"]++
+			return nil
+		}
+		key := o.GetNamespace() + "/" + o.GetName()
+		if i, twice := at[key]; twice {
+			b.note("%s:%d: %s %s again: this one counts", where.file, where.line, kind, strings.TrimPrefix(key, "/"))
+			(*field)[i] = decoded
+			return nil
+		}
+		at[key] = len(*field)
+		*field = append(*field, decoded)
+		return nil
+	}
+	return sink{resource: resource, kind: kind, versions: versions, add: add}
+}
+
+// otherSink takes everything else, by group, kind, namespace and name.
+func (b *Builder) otherSink() sink {
+	at := map[string]int{}
+	return sink{add: func(raw []byte, where place) error {
+		var decoded unstructured.Unstructured
+		if err := decoded.UnmarshalJSON(raw); err != nil {
+			return where.fail("", plainJSON(err))
+		}
+		kind := decoded.GroupVersionKind()
+		if kind.Kind == "Secret" && kind.Group == "" {
+			b.ignored["Secrets"]++
+			return nil
+		}
+		b.origin(resourceName(kind), where)
+		key := strings.Join([]string{kind.Group, kind.Kind, decoded.GetNamespace(), decoded.GetName()}, "/")
+		if i, twice := at[key]; twice {
+			b.note("%s:%d: %s %s again: this one counts", where.file, where.line, kind.Kind, decoded.GetName())
+			b.snapshot.Other[i] = decoded
+			return nil
+		}
+		at[key] = len(b.snapshot.Other)
+		b.snapshot.Other = append(b.snapshot.Other, decoded)
+		return nil
+	}}
+}
+
+// resourceName guesses the plural of a kind as Kubernetes does by default. Well-known registrations go by
+// their bare name, as in a live snapshot.
+func resourceName(kind schema.GroupVersionKind) string {
+	plural := strings.ToLower(kind.Kind)
+	switch {
+	case strings.HasSuffix(plural, "s"), strings.HasSuffix(plural, "x"):
+		plural += "es"
+	case strings.HasSuffix(plural, "y"):
+		plural = strings.TrimSuffix(plural, "y") + "ies"
+	default:
+		plural += "s"
+	}
+	switch kind.Group {
+	case "", "apiextensions.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io":
+		return plural
+	}
+	return plural + "." + kind.Group
+}
+
+// addObject gives one object to the sink of its kind. An object inside of a typed list (PodList) carries no
+// kind of its own: it gets the list's.
+func (b *Builder) addObject(raw []byte, at place) error {
+	var head header
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+		return at.fail("", plainJSON(err))
+	}
+	switch {
+	case head.Kind == "" || head.APIVersion == "":
+		return b.noObject(head, at)
+	case strings.HasSuffix(head.Kind, "List") && head.Items != nil:
+		return b.addItems(head, at)
+	}
+	if err := checkOwn(head, at); err != nil {
+		return err
+	}
+	if head.Kind == cluster.Kind && head.APIVersion == v1alpha1.APIVersion {
+		return b.addSnapshot(raw, at)
+	}
+	return b.sinkFor(head.APIVersion, head.Kind).add(raw, at)
+}
+
+func (b *Builder) sinkFor(apiVersion, kind string) sink {
+	for _, s := range b.sinks {
+		if s.kind != kind {
+			continue
+		}
+		for _, version := range s.versions {
+			if version == apiVersion {
+				return s
+			}
+		}
+	}
+	return b.sinks[len(b.sinks)-1]
+}
+
+// header is what tells documents apart.
+type header struct {
+	APIVersion string      `json:"apiVersion"`
+	Kind       string      `json:"kind"`
+	Items      []rawObject `json:"items"`
+	// ServerVersion is in what `kubectl version -o yaml` prints.
+	ServerVersion struct {
+		GitVersion string `json:"gitVersion"`
+	} `json:"serverVersion"`
+}
+
+var errNoObject = errors.New("not a Kubernetes object: apiVersion and kind are missing")

@@ -1,0 +1,121 @@
+package kube
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/document"
+)
+
+// Stdin is the path that stands for standard input.
+const Stdin = "-"
+
+// ReadFiles makes a snapshot of files: a Theseus snapshot, or plain Kubernetes YAML or JSON. A path is a
+// file, a folder (every .yaml, .yml and .json below it), or Stdin. The notes are for people, one line each.
+// What is wrong with a file's content is a *document.Error, which has the line and a hint.
+func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snapshot, []string, error) {
+	if len(paths) == 0 {
+		return nil, nil, errors.New("no file to read")
+	}
+	builder := document.New(version)
+	for _, path := range paths {
+		if err := readPath(builder, stdin, path); err != nil {
+			return nil, nil, err
+		}
+	}
+	snapshot, notes := builder.Snapshot()
+	return snapshot, notes, nil
+}
+
+func readPath(builder *document.Builder, stdin io.Reader, path string) error {
+	if path == Stdin {
+		return builder.Add("stdin", stdin, false)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return readFile(builder, path, false)
+	}
+	found := 0
+	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || !isDocument(file) {
+			return err
+		}
+		found++
+		return readFile(builder, file, true)
+	})
+	if err == nil && found == 0 {
+		return &document.Error{File: path, Err: errors.New("no .yaml, .yml or .json file in this folder"),
+			Hint: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + filepath.Join(path, "cluster.yaml")}
+	}
+	return err
+}
+
+func isDocument(file string) bool {
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+func readFile(builder *document.Builder, path string, lenient bool) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return builder.Add(path, file, lenient)
+}
+
+// WriteSnapshot writes a snapshot as JSON with one object on a line, which ReadFiles reads back as it was
+// and other tools can search line by line.
+func WriteSnapshot(output io.Writer, snapshot *cluster.Snapshot) error {
+	raw, err := json.Marshal(snapshot)
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	buffered := bufio.NewWriter(output)
+	if err := breakLines(buffered, raw); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	if err := buffered.Flush(); err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
+
+// breakLines writes JSON with a line end after each field of the top level and each element of its lists.
+func breakLines(output *bufio.Writer, raw []byte) error {
+	depth, quoted, escaped := 0, false, false
+	for _, c := range raw {
+		if err := output.WriteByte(c); err != nil {
+			return err
+		}
+		switch {
+		case escaped:
+			escaped = false
+		case quoted:
+			escaped, quoted = c == '\\', c != '"'
+		case c == '"':
+			quoted = true
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth <= 2:
+			_ = output.WriteByte('\n') // an error sticks and shows at the next byte
+		}
+	}
+	return output.WriteByte('\n')
+}
