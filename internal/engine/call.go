@@ -64,7 +64,7 @@ func (m *machine) append(ctx context.Context, r Record) error {
 		}
 		return fmt.Errorf("writing record %d (%s) to the journal: %w", r.Seq, r.Event, err)
 	}
-	if err := m.state.apply(r); err != nil {
+	if err := m.state.Add(r); err != nil {
 		return err
 	}
 	if m.deps.Notify != nil {

@@ -10,15 +10,15 @@ import (
 func Replay(records []Record) (State, error) {
 	state := State{Phase: PhaseNew}
 	for _, record := range records {
-		if err := state.apply(record); err != nil {
+		if err := state.Add(record); err != nil {
 			return State{}, err
 		}
 	}
 	return state, nil
 }
 
-// apply takes the next record in.
-func (s *State) apply(r Record) error {
+// Add takes the next record in.
+func (s *State) Add(r Record) error {
 	if err := s.admits(r); err != nil {
 		return err
 	}

@@ -1,0 +1,242 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
+)
+
+// The bounds of a page: whichever is reached first. The API server takes objects of up to 1.5 MiB, and a
+// page is rewritten with every record.
+const (
+	pageRecords = 200
+	pageBytes   = 256 << 10
+	recordBytes = 1 << 20
+)
+
+// Cluster is the journal of a Migration, in JournalPages. A page is only written over the version that was
+// read, so of two engines one fails before it acts. It is for one goroutine at a time.
+type Cluster struct {
+	client dynamic.Interface
+	name   string
+	fresh  bool // what follows is what the cluster has
+	uid    types.UID
+	pages  int
+	page   *v1alpha1.JournalPage // the last one
+	last   engine.Record
+	state  engine.State
+	status v1alpha1.MigrationStatus
+}
+
+// NewCluster is the journal of the Migration with this name, which must exist when it is first used.
+func NewCluster(client dynamic.Interface, name string) *Cluster {
+	return &Cluster{client: client, name: name}
+}
+
+// Records implements engine.Journal: all records, as the cluster has them now.
+func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
+	c.fresh = false
+	migration, err := get(ctx, c.client, c.name)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, err := join(c.name, pages, migration.Status.Pages)
+	if err != nil {
+		return nil, err
+	}
+	// A journal that makes no sense is the engine's to refuse; here it only has no summary.
+	c.state, err = engine.Replay(records)
+	if err != nil {
+		return records, nil
+	}
+	c.uid, c.status, c.pages = migration.UID, migration.Status, len(pages)
+	c.page, c.last = nil, engine.Record{}
+	if len(pages) > 0 {
+		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
+	}
+	c.fresh = true
+	return records, nil
+}
+
+// list reads the pages, in order.
+func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
+	var pages []v1alpha1.JournalPage
+	options := metav1.ListOptions{LabelSelector: labelMigration + "=" + c.name, Limit: 20}
+	for {
+		list, err := call(ctx, "reading the journal of "+c.name, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+			return c.client.Resource(pageResource).Namespace(v1alpha1.Namespace).List(ctx, options)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range list.Items {
+			var page v1alpha1.JournalPage
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &page); err != nil {
+				return nil, fmt.Errorf("journal page %s: %w", item.GetName(), err)
+			}
+			pages = append(pages, page)
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
+			return pages, nil
+		}
+	}
+}
+
+// join puts the pages' records into one list. A page that is missing is an error, and never a shorter journal.
+func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
+	const hint = "do not go on with this journal: put the page back, or take the records from the local file"
+	if len(pages) < atLeast {
+		return nil, engine.WithHint(fmt.Errorf("the journal of %s had %d pages, and %d are left", name, atLeast, len(pages)), hint)
+	}
+	var records []engine.Record
+	for i, page := range pages {
+		if page.Page != i+1 {
+			return nil, engine.WithHint(fmt.Errorf("page %d of the journal of %s is missing", i+1, name), hint)
+		}
+		for _, raw := range page.Records {
+			var r engine.Record
+			if err := json.Unmarshal(raw, &r); err != nil {
+				return nil, fmt.Errorf("journal page %s: record %d: %w", page.Name, len(records)+1, err)
+			}
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+// Append implements engine.Journal. It returns nil when the record is in the cluster and the Migration's
+// status tells of it.
+func (c *Cluster) Append(ctx context.Context, r engine.Record) error {
+	raw, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", r.Seq, err)
+	}
+	if len(raw) > recordBytes {
+		return fmt.Errorf("record %d of action %s has %d bytes; at most %d fit", r.Seq, r.Action, len(raw), recordBytes)
+	}
+	for range 3 { // a conflict may come from somebody who only touched a label
+		err = c.append(ctx, r, raw)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.summarise(ctx)
+}
+
+func (c *Cluster) append(ctx context.Context, r engine.Record, raw json.RawMessage) error {
+	if !c.fresh {
+		if _, err := c.Records(ctx); err != nil {
+			return err
+		}
+		if !c.fresh {
+			return fmt.Errorf("the journal of %s cannot be read as a whole", c.name)
+		}
+	}
+	wanted, err := admit(r, c.state.Seq, c.last)
+	if err != nil || !wanted {
+		return err
+	}
+	c.fresh = false // until the answer is known
+	page, err := c.write(ctx, raw)
+	if err != nil {
+		return err
+	}
+	if err := c.state.Add(r); err != nil {
+		return err
+	}
+	c.page, c.pages, c.last, c.fresh = page, page.Page, r, true
+	return nil
+}
+
+// write puts a record on the last page, or on a new one.
+func (c *Cluster) write(ctx context.Context, raw json.RawMessage) (*v1alpha1.JournalPage, error) {
+	pages := c.client.Resource(pageResource).Namespace(v1alpha1.Namespace)
+	what := "writing the journal of " + c.name
+	if c.page == nil || len(c.page.Records) >= pageRecords || size(c.page)+len(raw) > pageBytes {
+		object, err := toUnstructured(c.newPage(raw))
+		if err != nil {
+			return nil, err
+		}
+		return asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+			return pages.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		}))
+	}
+	page := *c.page
+	page.Records = append(slices.Clone(page.Records), raw)
+	object, err := toUnstructured(&page)
+	if err != nil {
+		return nil, err
+	}
+	return asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return pages.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	}))
+}
+
+func (c *Cluster) newPage(raw json.RawMessage) *v1alpha1.JournalPage {
+	number := c.pages + 1
+	return &v1alpha1.JournalPage{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "JournalPage"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%04d", c.name, number), Namespace: v1alpha1.Namespace,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true", labelMigration: c.name},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
+				Name: c.name, UID: c.uid}},
+		},
+		Migration: c.name, Page: number, Records: []json.RawMessage{raw},
+	}
+}
+
+// summarise makes the Migration's status say what the journal says, when it does not yet.
+func (c *Cluster) summarise(ctx context.Context) error {
+	status := v1alpha1.MigrationStatus{Phase: string(c.state.Phase), Step: c.state.Step,
+		Done: c.state.DoneSteps(), Total: c.state.Start.Steps, Pages: c.pages}
+	if status == c.status {
+		return nil
+	}
+	if err := patch(ctx, c.client, c.name, map[string]any{"status": map[string]any{"phase": status.Phase,
+		"step": status.Step, "done": status.Done, "total": status.Total, "pages": status.Pages}}); err != nil {
+		return err
+	}
+	c.status = status
+	return nil
+}
+
+func size(page *v1alpha1.JournalPage) int {
+	n := 0
+	for _, raw := range page.Records {
+		n += len(raw)
+	}
+	return n
+}
+
+func asPage(object *unstructured.Unstructured, err error) (*v1alpha1.JournalPage, error) {
+	if err != nil {
+		return nil, err
+	}
+	var page v1alpha1.JournalPage
+	return &page, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &page)
+}
+
+func toUnstructured(object any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return &unstructured.Unstructured{Object: fields}, err
+}

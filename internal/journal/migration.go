@@ -1,0 +1,203 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/plan"
+)
+
+const (
+	fieldManager   = "theseus"
+	labelMigration = "theseus.dev/migration"
+	// A plan of maxGzip bytes still fits into one object; maxPlan bounds what unpacking may yield.
+	maxGzip = 1 << 20
+	maxPlan = 256 << 20
+)
+
+var (
+	migrationResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+	pageResource      = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "journalpages"}
+)
+
+// Create puts a plan into the cluster as a Migration of its name. One that is there already with the same
+// plan is left as it is.
+func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
+	packed, err := pack(p)
+	if err != nil {
+		return err
+	}
+	object, err := toUnstructured(&v1alpha1.Migration{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		Spec: v1alpha1.MigrationSpec{PlanGzip: packed, PlanHash: p.Hash},
+	})
+	if err != nil {
+		return fmt.Errorf("migration %s: %w", p.Name, err)
+	}
+	_, err = call(ctx, "creating migration "+p.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(ctx, object,
+			metav1.CreateOptions{FieldManager: fieldManager})
+	})
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	known, err := get(ctx, client, p.Name)
+	if err != nil {
+		return err
+	}
+	if known.Spec.PlanHash != p.Hash {
+		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
+			p.Name, known.Spec.PlanHash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
+	}
+	return nil
+}
+
+// Load reads a Migration and its plan from the cluster: all that is needed to take over.
+func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Plan, *v1alpha1.Migration, error) {
+	migration, err := get(ctx, client, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := unpack(migration.Spec.PlanGzip)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the plan of migration %s: %w", name, err)
+	}
+	if p.Hash != migration.Spec.PlanHash {
+		return nil, nil, engine.WithHint(fmt.Errorf("migration %s: its plan has hash %s, and %s was recorded",
+			name, p.Hash, migration.Spec.PlanHash), "the Migration was edited: put its spec back")
+	}
+	return p, migration, nil
+}
+
+// List reads all Migrations, the newest first. A cluster in which Theseus was never set up has none.
+func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, error) {
+	list, err := call(ctx, "listing migrations", func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).List(ctx, metav1.ListOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []v1alpha1.Migration
+	for _, item := range list.Items {
+		var one v1alpha1.Migration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &one); err != nil {
+			return nil, fmt.Errorf("migration %s: %w", item.GetName(), err)
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.Migration) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// SetDesire asks something of a running migration. It changes nothing else of it.
+func SetDesire(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
+	return patch(ctx, client, name, map[string]any{"spec": map[string]any{"desire": string(desire)}})
+}
+
+// Control reads what operators ask of a migration.
+type Control struct {
+	client dynamic.Interface
+	name   string
+}
+
+// NewControl is for the Migration with this name.
+func NewControl(client dynamic.Interface, name string) *Control { return &Control{client, name} }
+
+// Desire implements engine.Control.
+func (c *Control) Desire(ctx context.Context) (v1alpha1.Desire, error) {
+	migration, err := get(ctx, c.client, c.name)
+	if err != nil {
+		return "", err
+	}
+	return migration.Spec.Desire, nil
+}
+
+func get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.Migration, error) {
+	object, err := call(ctx, "reading migration "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, engine.WithHint(fmt.Errorf("there is no migration %s in this cluster: %w", name, err),
+			"`theseus status` lists those that there are; check the kubeconfig's context")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var migration v1alpha1.Migration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &migration); err != nil {
+		return nil, fmt.Errorf("migration %s: %w", name, err)
+	}
+	return &migration, nil
+}
+
+func patch(ctx context.Context, client dynamic.Interface, name string, change map[string]any) error {
+	data, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, "updating migration "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Patch(ctx, name, types.MergePatchType,
+			data, metav1.PatchOptions{FieldManager: fieldManager})
+	})
+	return err
+}
+
+func pack(p *plan.Plan) ([]byte, error) {
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+	}
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	if _, err := zip.Write(text); err != nil {
+		return nil, err
+	}
+	if err := zip.Close(); err != nil {
+		return nil, err
+	}
+	if packed.Len() > maxGzip {
+		return nil, engine.WithHint(fmt.Errorf("plan %s has %d bytes packed; at most %d fit into the cluster",
+			p.Name, packed.Len(), maxGzip), "change the cluster in parts")
+	}
+	return packed.Bytes(), nil
+}
+
+func unpack(packed []byte) (*plan.Plan, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(zip, maxPlan))
+	if err != nil {
+		return nil, err
+	}
+	var p plan.Plan
+	if err := yaml.UnmarshalStrict(text, &p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
