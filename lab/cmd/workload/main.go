@@ -1,0 +1,124 @@
+// Command workload is what runs in a lab's cluster: well-behaved servers, and clients that count
+// every request that fails.
+//
+//	workload serve   [flags]   HTTP, TCP stream and UDP servers
+//	workload drive   [flags]   clients of all of them
+//	workload intrude [flags]   a client that a NetworkPolicy shuts out
+//	workload sum     [FILE...] add up what clients recorded (or standard input) and print it
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/workload/drive"
+	"github.com/theseus-cni/theseus/lab/internal/workload/serve"
+	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
+)
+
+const resolvConf = "/etc/resolv.conf"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return errors.New("name what to do: serve, drive, intrude or sum")
+	}
+	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
+	switch args[0] {
+	case "serve":
+		return runServe(ctx, flags, args[1:])
+	case "drive":
+		rate := flags.Float64("rate", 300, "requests per second in all")
+		record := recorder(flags)
+		_ = flags.Parse(args[1:]) // exits on error
+		d, err := drive.Shop(ctx, resolvConf, *rate)
+		if err != nil {
+			return err
+		}
+		return record.Drive(ctx, d)
+	case "intrude":
+		record := recorder(flags)
+		_ = flags.Parse(args[1:])
+		d, err := drive.Intruder(ctx, resolvConf)
+		if err != nil {
+			return err
+		}
+		return record.Drive(ctx, d)
+	case "sum":
+		_ = flags.Parse(args[1:])
+		return sum(flags.Args(), os.Stdin, os.Stdout)
+	}
+	return fmt.Errorf("there is no %q: serve, drive, intrude or sum", args[0])
+}
+
+func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
+	config := serve.Config{Name: os.Getenv("POD_NAME"), Log: os.Stdout}
+	flags.StringVar(&config.HTTP, "http", "", "address of the HTTP server")
+	flags.StringVar(&config.Stream, "stream", "", "address of the stream server")
+	flags.StringVar(&config.UDP, "udp", "", "address of the UDP echo server")
+	flags.StringVar(&config.Health, "health", ":8081", "address that answers /ready")
+	flags.DurationVar(&config.Grace, "grace", 5*time.Second, "how long to serve on after SIGTERM")
+	_ = flags.Parse(args)
+	return serve.Run(ctx, config)
+}
+
+// recorder declares the flags that say where a client records.
+func recorder(flags *flag.FlagSet) *drive.Recorder {
+	r := &drive.Recorder{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME"), Log: os.Stdout}
+	flags.StringVar(&r.Dir, "record", "/record", "directory to record in")
+	flags.StringVar(&r.Listen, "listen", ":8090", "address that answers /stats and /ready")
+	return r
+}
+
+// sum prints the total of summaries, which may follow one another in one file.
+func sum(files []string, stdin io.Reader, out io.Writer) error {
+	var all []tally.Summary
+	read := func(r io.Reader) error {
+		decoder := json.NewDecoder(r)
+		for {
+			var s tally.Summary
+			err := decoder.Decode(&s)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("read a summary: %w", err)
+			}
+			all = append(all, s)
+		}
+	}
+	if len(files) == 0 {
+		if err := read(stdin); err != nil {
+			return err
+		}
+	}
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		err = read(f)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return tally.Sum(all).Print(out)
+}

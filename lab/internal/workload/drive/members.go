@@ -1,0 +1,82 @@
+package drive
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// members asks the members of a set by their own names, in turn. No load balancer routes around a
+// member that is replaced, so its clients do, as a database's clients do: a member that says it is
+// leaving is not asked again until it answers under its name and no longer says so.
+type members struct {
+	clients []client
+
+	mu   sync.Mutex
+	away []bool
+	turn int
+}
+
+// recheck is how often a member that left is looked for.
+const recheck = 200 * time.Millisecond
+
+func newMembers(clients []client) *members {
+	return &members{clients: clients, away: make([]bool, len(clients))}
+}
+
+// ask is the request of this kind.
+func (m *members) ask(ctx context.Context) (string, error) {
+	i, ok := m.pick()
+	if !ok {
+		return "the set", errors.New("every member is away")
+	}
+	r, target, err := m.clients[i].fresh(ctx)
+	if r.leaving {
+		m.mark(i, true)
+	}
+	return m.clients[i].host + " at " + target, err
+}
+
+// pick returns the next member that is there.
+func (m *members) pick() (int, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for range m.clients {
+		m.turn = (m.turn + 1) % len(m.clients)
+		if !m.away[m.turn] {
+			return m.turn, true
+		}
+	}
+	return 0, false
+}
+
+func (m *members) mark(i int, away bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.away[i] = away
+}
+
+func (m *members) isAway(i int) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.away[i]
+}
+
+// watch looks for members that left, until ctx ends. What it asks is not counted: the member said that
+// it would not be there.
+func (m *members) watch(ctx context.Context) {
+	for wait(ctx, recheck) {
+		for i, c := range m.clients {
+			if !m.isAway(i) {
+				continue
+			}
+			attempt, cancel := context.WithTimeout(ctx, patience)
+			r, _, err := c.fresh(attempt)
+			cancel()
+			if err == nil && !r.leaving {
+				m.mark(i, false)
+			}
+		}
+	}
+}

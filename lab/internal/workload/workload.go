@@ -1,0 +1,21 @@
+// Package workload is the application that runs in a lab's cluster while its network is changed: an
+// HTTP service, a replicated set with names of its own, TCP streams, UDP, DNS, an allowed and a denied
+// path, and the clients that use all of it and count what fails.
+package workload
+
+import _ "embed"
+
+// manifest is deployed as it is.
+//
+//go:embed workload.yaml
+var manifest []byte
+
+// Namespace is where the workload runs.
+const Namespace = "shop"
+
+// RecordDir is the directory of every node in which the clients record: a file per client pod that
+// ever ran there, each with one tally.Summary. Their sum is what the whole run sent and lost.
+const RecordDir = "/var/lib/theseus-workload"
+
+// Manifest returns the documents that deploy the workload.
+func Manifest() []byte { return append([]byte(nil), manifest...) }
