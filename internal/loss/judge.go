@@ -145,7 +145,11 @@ func compare(limits Limits, evidence Evidence) []delta {
 			continue
 		}
 		d.missing = wanting(limits, path, asked[path.ID], after)
-		d.losses(since[path.ID], after)
+		before, had := since[path.ID]
+		if !had {
+			before = asked[path.ID] // a path begun in between counts from the asking, not its warming up
+		}
+		d.losses(before, after)
 		deltas = append(deltas, d)
 	}
 	return deltas

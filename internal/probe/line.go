@@ -1,0 +1,59 @@
+package probe
+
+import (
+	"sync"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/loss"
+)
+
+// wire carries the probes of one path. send must not block for longer than a moment; what becomes of
+// the probe is told to the line.
+type wire interface {
+	send(seq uint64, at time.Time)
+	close()
+}
+
+// line is one path being measured, or measured until it was removed.
+type line struct {
+	mu      sync.Mutex
+	path    v1alpha1.Path
+	tracker *loss.Tracker
+
+	// The rest belongs to the runner: wire is nil when the path was removed.
+	wire     wire
+	ready    bool // the schedule runs
+	schedule schedule
+	retired  time.Time
+}
+
+// sent notes a send and gives the probe its number.
+func (l *line) sent(due, at time.Time) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tracker.Send(due, at)
+}
+
+// answered notes an answer seen now.
+func (l *line) answered(seq uint64) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tracker.Answer(seq, now)
+}
+
+// failed notes a probe that will not be answered.
+func (l *line) failed(seq uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tracker.Fail(seq)
+}
+
+// result is what is known at now.
+func (l *line) result(now time.Time) v1alpha1.PathResult {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tracker.Expire(now)
+	return l.tracker.Result()
+}

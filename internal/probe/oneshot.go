@@ -1,0 +1,120 @@
+package probe
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/miekg/dns"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// exchange is a whole probe on a socket of its own; it returns when it is answered, or why it is not.
+type exchange func(ctx context.Context, seq uint64, at time.Time) error
+
+// oneShot runs an exchange for each probe, each in its own goroutine, which its deadline ends.
+type oneShot struct {
+	runner   *Runner
+	line     *line
+	exchange exchange
+}
+
+func (w *oneShot) send(seq uint64, at time.Time) {
+	w.runner.tasks.Go(func() {
+		ctx, cancel := context.WithDeadline(w.runner.ctx, at.Add(w.runner.options.Timeout))
+		defer cancel()
+		err := w.exchange(ctx, seq, at)
+		switch {
+		case err == nil:
+			w.line.answered(seq)
+		case w.runner.ctx.Err() == nil: // otherwise it was cut off by us, and is not decided
+			w.line.failed(seq)
+		}
+	})
+}
+
+// close leaves the probes under way to their deadlines.
+func (w *oneShot) close() {}
+
+// dialDeadline dials, and puts the context's deadline on the connection.
+func dialDeadline(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{KeepAlive: -1}
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	return conn, conn.SetDeadline(deadline)
+}
+
+// tcpExchange connects, sends a payload and reads it back. The connection is reset in the end, as tens of
+// them a second would otherwise wait out their minute.
+func tcpExchange(address string, p *payload) exchange {
+	return func(ctx context.Context, seq uint64, at time.Time) error {
+		conn, err := dialDeadline(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		own := payload{data: slices.Clone(p.data), run: p.run, base: p.base}
+		if _, err := conn.Write(own.fill(seq, at)); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(conn, own.data); err != nil {
+			return err
+		}
+		if got, ok := own.seq(own.data); !ok || got != seq {
+			return errors.New("the answer is not what was sent")
+		}
+		return conn.(*net.TCPConn).SetLinger(0)
+	}
+}
+
+// dnsExchange looks the path's query up once: an A record must be there.
+func dnsExchange(path v1alpha1.Path) exchange {
+	message := new(dns.Msg).SetQuestion(dns.Fqdn(path.Query), dns.TypeA)
+	packed, packErr := message.Pack()
+	return func(ctx context.Context, seq uint64, _ time.Time) error {
+		if packErr != nil {
+			return fmt.Errorf("query %q: %w", path.Query, packErr)
+		}
+		conn, err := dialDeadline(ctx, "udp", path.Target.Address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		query := slices.Clone(packed)
+		binary.BigEndian.PutUint16(query, uint16(seq))
+		if _, err := conn.Write(query); err != nil {
+			return err
+		}
+		return readDNS(conn, uint16(seq))
+	}
+}
+
+// readDNS reads until the answer with the given id is there, and says whether it holds records.
+func readDNS(conn net.Conn, id uint16) error {
+	buffer := make([]byte, 1232)
+	for {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return err
+		}
+		if n < 12 || binary.BigEndian.Uint16(buffer) != id || buffer[2]&0x80 == 0 {
+			continue
+		}
+		if code := int(buffer[3] & 0x0f); code != dns.RcodeSuccess {
+			return fmt.Errorf("the server answers %s", dns.RcodeToString[code])
+		}
+		if binary.BigEndian.Uint16(buffer[6:]) == 0 {
+			return errors.New("the answer is empty")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,60 @@
+package probe
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// A payload is 24 bytes and padding: a mark that tells questions from answers, the run and path it belongs
+// to, its number, and its send time on the sender's monotonic clock in nanoseconds since the run began.
+const (
+	headerSize = 24
+	question   = "TSQ1"
+	answer     = "TSA1"
+)
+
+// minSize and maxSize bound payloads in bytes.
+const (
+	minSize = headerSize
+	maxSize = 65507
+)
+
+// payload is one path's buffer, filled anew for each probe.
+type payload struct {
+	data []byte
+	run  uint32
+	base time.Time
+}
+
+// newPayload makes a buffer of size bytes (at least a header).
+func newPayload(size int, run uint32, base time.Time) *payload {
+	p := &payload{data: make([]byte, min(max(size, minSize), maxSize)), run: run, base: base}
+	copy(p.data, question)
+	binary.BigEndian.PutUint32(p.data[4:], run)
+	return p
+}
+
+// fill writes the number and stamp of a probe and returns the bytes to send.
+func (p *payload) fill(seq uint64, at time.Time) []byte {
+	binary.BigEndian.PutUint64(p.data[8:], seq)
+	binary.BigEndian.PutUint64(p.data[16:], uint64(at.Sub(p.base)))
+	return p.data
+}
+
+// seq reads the number of a probe from its answer; plain echo servers leave the mark as it was. Answers
+// of another run or length are not this path's.
+func (p *payload) seq(data []byte) (uint64, bool) {
+	if len(data) != len(p.data) || binary.BigEndian.Uint32(data[4:]) != p.run {
+		return 0, false
+	}
+	if mark := string(data[:4]); mark != answer && mark != question {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(data[8:]), true
+}
+
+// isQuestion says whether a datagram is a probe. Servers answer nothing else, so that two of them can
+// never be made to talk to each other for ever.
+func isQuestion(data []byte) bool {
+	return len(data) >= headerSize && string(data[:4]) == question
+}

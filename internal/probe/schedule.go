@@ -1,0 +1,27 @@
+package probe
+
+import "time"
+
+// schedule is the absolute times at which a path's probes are due. Multiples of the interval since a
+// common base make the paths of a runner due together, so that one wake-up serves them all.
+type schedule struct {
+	interval time.Duration
+	due      time.Time
+}
+
+// newSchedule begins at the first multiple of the interval since base that is after now.
+func newSchedule(base, now time.Time, interval time.Duration) schedule {
+	passed := now.Sub(base) / interval
+	return schedule{interval, base.Add((passed + 1) * interval)}
+}
+
+// advance moves on from a probe that was due and sent at the given time. When that was more than two
+// intervals late, the sends missed meanwhile are given up (the tracker records the stall).
+func (s *schedule) advance(sent time.Time) {
+	late := sent.Sub(s.due)
+	if late > 2*s.interval {
+		s.due = s.due.Add((late/s.interval + 1) * s.interval)
+		return
+	}
+	s.due = s.due.Add(s.interval)
+}

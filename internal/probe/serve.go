@@ -1,0 +1,163 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	receiveBuffer  = 4 << 20 // what the kernel may hold for a server that is not scheduled; it may grant less
+	maxConnections = 4096
+	idleTimeout    = 2 * time.Minute
+)
+
+// Serve answers probes on the given address (empty for all) until the context ends, which is no error.
+// It fails at once when a port cannot be had. A host with several addresses should name the one that is
+// probed, as answers must come from it.
+func Serve(ctx context.Context, address string, ports Ports) error {
+	var servers []func() error
+	var closers []io.Closer
+	defer func() {
+		for _, closer := range closers {
+			closer.Close()
+		}
+	}()
+	for _, port := range []int{ports.UDP, ports.Denied} {
+		if port == 0 {
+			continue
+		}
+		conn, err := listenUDP(address, port)
+		if err != nil {
+			return err
+		}
+		closers = append(closers, conn)
+		servers = append(servers, func() error { return echoUDP(conn) })
+	}
+	for _, port := range []int{ports.TCP, ports.Denied} {
+		if port == 0 {
+			continue
+		}
+		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if err != nil {
+			return fmt.Errorf("serve probes: %w", err)
+		}
+		closers = append(closers, listener)
+		servers = append(servers, func() error { return echoTCP(ctx, listener) })
+	}
+	return serveAll(ctx, servers, closers)
+}
+
+// serveAll runs the servers until the context ends or one of them fails, and waits for all.
+func serveAll(ctx context.Context, servers []func() error, closers []io.Closer) error {
+	failed := make(chan error, len(servers))
+	var running sync.WaitGroup
+	for _, serve := range servers {
+		running.Go(func() { failed <- serve() })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	for _, closer := range closers {
+		closer.Close()
+	}
+	running.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func listenUDP(address string, port int) (*net.UDPConn, error) {
+	packet, err := net.ListenPacket("udp", net.JoinHostPort(address, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("serve probes: %w", err)
+	}
+	conn := packet.(*net.UDPConn)
+	conn.SetReadBuffer(receiveBuffer) // as much as the system grants
+	return conn, nil
+}
+
+// echoUDP answers each probe with itself, marked as an answer, until the socket is closed.
+func echoUDP(conn *net.UDPConn) error {
+	buffer := make([]byte, maxSize+1)
+	for {
+		n, from, err := conn.ReadFromUDPAddrPort(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil || !isQuestion(buffer[:n]) {
+			continue
+		}
+		reply(conn, buffer[:n], from)
+	}
+}
+
+// reply sends an answer. One that cannot be sent is a probe lost, which its sender notices.
+func reply(conn *net.UDPConn, data []byte, to netip.AddrPort) {
+	copy(data, answer)
+	conn.WriteToUDPAddrPort(data, to)
+}
+
+// echoTCP echoes on every connection until the listener is closed.
+func echoTCP(ctx context.Context, listener net.Listener) error {
+	slots := make(chan struct{}, maxConnections)
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		conn, err := listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil { // such as too many open files: the connection is lost, the server is not
+			pause(ctx, 10*time.Millisecond)
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		default:
+			conn.Close()
+			continue
+		}
+		running.Go(func() {
+			defer func() { <-slots }()
+			echoStream(ctx, conn)
+		})
+	}
+}
+
+// echoStream echoes one connection until it ends, idles for too long, or the context ends.
+func echoStream(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	buffer := make([]byte, 2048)
+	for {
+		conn.SetReadDeadline(time.Now().Add(idleTimeout))
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return
+		}
+		if _, err := conn.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// pause waits, or returns early when the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

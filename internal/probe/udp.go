@@ -1,0 +1,97 @@
+package probe
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// fullSize is the payload in bytes from which a UDP path must not be fragmented, so that it shows
+// whether packets of its size pass.
+const fullSize = 1200
+
+// udpWire is a connected socket, kept for the life of the path.
+type udpWire struct {
+	runner  *Runner
+	line    *line
+	payload *payload
+
+	mu     sync.Mutex
+	conn   *net.UDPConn // nil while it cannot be had, as when there is no route
+	closed bool
+}
+
+func (r *Runner) newUDP(l *line, p *payload) *udpWire {
+	w := &udpWire{runner: r, line: l, payload: p}
+	w.dial()
+	return w
+}
+
+// dial connects the socket, which sends nothing, and starts its receiver.
+func (w *udpWire) dial() *net.UDPConn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn != nil || w.closed {
+		return w.conn
+	}
+	address, err := net.ResolveUDPAddr("udp", w.line.path.Target.Address)
+	if err != nil {
+		return nil
+	}
+	conn, err := net.DialUDP("udp", nil, address)
+	if err != nil {
+		return nil
+	}
+	if len(w.payload.data) >= fullSize {
+		neverFragment(conn)
+	}
+	w.conn = conn
+	w.runner.tasks.Go(func() { w.receive(conn) })
+	return conn
+}
+
+func (w *udpWire) send(seq uint64, at time.Time) {
+	conn := w.dial()
+	if conn == nil {
+		w.line.failed(seq)
+		return
+	}
+	data := w.payload.fill(seq, at)
+	_, err := conn.Write(data)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		// The error is of an earlier probe, whose ICMP answer has come; this one was not sent yet.
+		_, err = conn.Write(data)
+	}
+	if err != nil {
+		w.line.failed(seq)
+	}
+}
+
+// receive takes answers until the socket is closed. Errors are ICMP's about some probe, which is lost
+// by its timeout.
+func (w *udpWire) receive(conn *net.UDPConn) {
+	buffer := make([]byte, len(w.payload.data)+1)
+	for {
+		n, err := conn.Read(buffer)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		if seq, ok := w.payload.seq(buffer[:n]); ok {
+			w.line.answered(seq)
+		}
+	}
+}
+
+func (w *udpWire) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	if w.conn != nil {
+		w.conn.Close()
+	}
+}
