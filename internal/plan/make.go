@@ -1,0 +1,217 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+)
+
+// Options are what a plan depends on beside the snapshot and the change.
+type Options struct {
+	// Manifest is the target's manifests as the user gave them, decoded.
+	Manifest []unstructured.Unstructured
+	// Version is the version of this tool.
+	Version string
+	Now     time.Time
+	// Name of the migration; empty makes one of the networks' names and the plan's hash.
+	Name string
+}
+
+// Refusal says why no plan is made, and what the user can do about it.
+type Refusal struct {
+	Message string
+	Hint    string
+}
+
+// Error is the message alone; the hint is printed on a line of its own.
+func (r *Refusal) Error() string { return r.Message }
+
+func refuse(hint, format string, args ...any) error {
+	return &Refusal{Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
+// stop the change is decided before a plan is asked for.
+func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	source, target, err := networks(snapshot, change, drivers, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := nodesReady(snapshot, source); err != nil {
+		return nil, err
+	}
+	waves, err := recreate.Waves(snapshot, change.Waves)
+	if err != nil {
+		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+	}
+	workloads, pods, strangers := recreate.Survey(snapshot, source.PodCIDRs, waves)
+	if err := movable(workloads, strangers, source); err != nil {
+		return nil, err
+	}
+	from, _ := drivers.Get(source.CNI)
+	to, _ := drivers.Get(change.To)
+	steps := recreate.Steps(recreate.Input{
+		Snapshot: snapshot, Source: source, Target: target, Change: change, Waves: waves,
+		SourceResidue: from.Residue(source), TargetResidue: to.Residue(&target.Installation), OldPods: pods,
+	})
+	p := &Plan{
+		APIVersion: v1alpha1.APIVersion, Kind: Kind,
+		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
+		Cluster: describe(snapshot), Change: change,
+		Strategy: recreate.Name, Reason: reason(source, target),
+		Source: *source, Target: target.Installation,
+		Waves: wavesOf(waves), Steps: steps, Workloads: workloadsOf(workloads), Findings: findings,
+	}
+	for _, s := range steps {
+		p.Estimate += s.Estimate
+	}
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, change.To, Hash(p)[:6])
+	}
+	p.Hash = Hash(p)
+	if err := Verify(p); err != nil {
+		return nil, fmt.Errorf("the plan that was made breaks a rule, which is a bug of Theseus: %w", err)
+	}
+	return p, nil
+}
+
+func describe(snapshot *cluster.Snapshot) Cluster {
+	c := Cluster{UID: snapshot.UID, Kubernetes: snapshot.Kubernetes, Fingerprint: Fingerprint(snapshot), TakenAt: snapshot.TakenAt}
+	for i := range snapshot.Nodes {
+		c.Nodes = append(c.Nodes, snapshot.Nodes[i].Name)
+	}
+	return c
+}
+
+func reason(source *cni.Installation, target *cni.Target) string {
+	return fmt.Sprintf("%s and %s have ranges, interfaces and tunnels of their own, so both can run on every node while pods move from one to the other",
+		source.CNI, target.Installation.CNI)
+}
+
+// networks finds the network in place and prepares the one to come.
+func networks(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (*cni.Installation, *cni.Target, error) {
+	driver, err := wanted(change, drivers, manifest)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := inPlace(snapshot, change, drivers)
+	if err != nil {
+		return nil, nil, err
+	}
+	target, err := driver.Install(cni.Request{
+		Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget,
+	})
+	var refused *cni.Refusal
+	if errors.As(err, &refused) {
+		return nil, nil, &Refusal{Message: refused.Message, Hint: refused.Hint}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("install %s: %w", driver.Name(), err)
+	}
+	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
+		return nil, nil, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
+	}
+	for _, clash := range recreate.Clashes(*source, target.Installation) {
+		return nil, nil, refuse(clash.Hint, "%s", clash.Message)
+	}
+	if target.Conf.Active >= source.Capabilities.ConfName {
+		return nil, nil, refuse("rename the source's file so that it sorts later",
+			"the target's CNI configuration %s would not be read before the source's %s", target.Conf.Active, source.Capabilities.ConfName)
+	}
+	return source, target, nil
+}
+
+func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (cni.Driver, error) {
+	known := make([]string, 0, len(drivers))
+	for _, driver := range drivers {
+		known = append(known, driver.Name())
+	}
+	if change.To == "" {
+		return nil, refuse("say --to, one of: "+strings.Join(known, ", "), "no target network is given")
+	}
+	driver, ok := drivers.Get(change.To)
+	switch {
+	case !ok:
+		return nil, refuse("known are: "+strings.Join(known, ", "), "the network %q is not known", change.To)
+	case change.Strategy != "" && change.Strategy != recreate.Name:
+		return nil, refuse("use --strategy recreate, or leave it out", "the strategy %q is not available for this change", change.Strategy)
+	case len(manifest) == 0:
+		return nil, refuse("say --manifest with the file that installs it, as for a new cluster", "no manifest of %s is given", change.To)
+	case change.PodCIDR == "":
+		return nil, refuse("say --pod-cidr with a free range, such as 10.96.0.0/16", "no range for the pods of %s is given", change.To)
+	case change.AgentImage == "":
+		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	}
+	return driver, nil
+}
+
+func wavesOf(waves []recreate.Wave) []Wave {
+	all := make([]Wave, 0, len(waves))
+	for _, w := range waves {
+		all = append(all, Wave(w))
+	}
+	return all
+}
+
+func workloadsOf(workloads []recreate.Workload) []Workload {
+	all := make([]Workload, 0, len(workloads))
+	for _, w := range workloads {
+		all = append(all, Workload{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Pods: w.Pods,
+			Treatment: w.Treatment, Budget: w.Budget, Note: w.Note})
+	}
+	return all
+}
+
+// Hash is over the whole plan but the hash itself, in hex. Name and meaning survive writing and reading:
+// arguments and patches are compared by content, whatever the order of their keys.
+func Hash(p *Plan) string {
+	bare := *p
+	bare.Hash = ""
+	bare.Steps = make([]step.Step, len(p.Steps))
+	for i, s := range p.Steps {
+		s.Actions, s.Undo = canonical(s.Actions), canonical(s.Undo)
+		bare.Steps[i] = s
+	}
+	sum := sha256.New()
+	if err := json.NewEncoder(sum).Encode(bare); err != nil {
+		return "unhashable: " + err.Error()
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+func canonical(actions []step.Action) []step.Action {
+	if len(actions) == 0 {
+		return nil
+	}
+	all := make([]step.Action, len(actions))
+	for i, a := range actions {
+		a.Patch, a.Args = sorted(a.Patch), sorted(a.Args)
+		all[i] = a
+	}
+	return all
+}
+
+func sorted(data json.RawMessage) json.RawMessage {
+	var tree any
+	if len(data) == 0 || json.Unmarshal(data, &tree) != nil {
+		return data
+	}
+	if again, err := json.Marshal(tree); err == nil {
+		return again
+	}
+	return data
+}

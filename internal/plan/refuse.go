@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+)
+
+// inPlace finds the one network that the cluster runs on.
+func inPlace(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry) (*cni.Installation, error) {
+	if trace := halfMigrated(snapshot); trace != "" {
+		return nil, refuse("finish or roll back that migration first: theseus status, theseus rollback",
+			"this cluster is in the middle of a migration: %s", trace)
+	}
+	found := drivers.Detect(snapshot)
+	switch {
+	case len(found) == 0:
+		return nil, refuse("the snapshot must hold DaemonSets and ConfigMaps of the system's namespaces; known networks are flannel and calico",
+			"no network that Theseus knows was found in this cluster")
+	case len(found) > 1:
+		return nil, refuse("remove the rest of the network that is not used any more",
+			"two networks were found: %s", strings.Join(namesOf(found), " and "))
+	}
+	source := found[0]
+	if source.CNI == change.To {
+		return nil, refuse("choose another target", "this cluster is on %s already", change.To)
+	}
+	if len(source.Problems) > 0 {
+		return nil, refuse("repair it first; a migration starts from a network that works",
+			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))
+	}
+	return source, nil
+}
+
+func namesOf(found []*cni.Installation) []string {
+	var names []string
+	for _, installation := range found {
+		name := installation.CNI
+		if len(installation.Problems) > 0 {
+			name += " (" + installation.Problems[0] + ")"
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// halfMigrated names a trace of a migration by this or another tool; empty when there is none.
+func halfMigrated(snapshot *cluster.Snapshot) string {
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		for _, label := range []string{
+			v1alpha1.LabelTarget,
+			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress",
+		} {
+			if value, ok := node.Labels[label]; ok {
+				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value)
+			}
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == v1alpha1.TaintPending {
+				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key)
+			}
+		}
+	}
+	for i := range snapshot.Pods {
+		pod := &snapshot.Pods[i]
+		if pod.Namespace == v1alpha1.Namespace && pod.Labels[v1alpha1.LabelProbe] == "new" {
+			return fmt.Sprintf("pod %s/%s measures a new network", pod.Namespace, pod.Name)
+		}
+	}
+	return ""
+}
+
+// nodesReady refuses clusters with nodes that could not take part.
+func nodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
+	if len(snapshot.Nodes) == 0 {
+		return refuse("take the snapshot with the right to list nodes", "the snapshot holds no nodes")
+	}
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		if os := node.Labels["kubernetes.io/os"]; os != "" && os != "linux" {
+			return refuse("this cluster cannot be changed by this version", "node %s runs %s, not Linux", node.Name, os)
+		}
+		if !ready(node) {
+			return refuse("bring the node back, or remove it from the cluster: kubectl delete node "+node.Name,
+				"node %s is not Ready, so nothing can be done or measured there", node.Name)
+		}
+	}
+	if len(source.PodCIDRs) == 0 {
+		return refuse("the snapshot must hold the network's own configuration", "the address range of %s is not known", source.CNI)
+	}
+	return nil
+}
+
+func ready(node *corev1.Node) bool {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// movable refuses pods that would be lost, and pods on a network that nobody knows of.
+func movable(workloads []recreate.Workload, strangers []string, source *cni.Installation) error {
+	var lost []string
+	for _, w := range workloads {
+		if w.Treatment == recreate.Refuse {
+			lost = append(lost, fmt.Sprintf("%s/%s %s", w.Namespace, w.Name, w.Note))
+		}
+	}
+	if len(lost) > 0 {
+		return refuse("give them a Deployment, or delete those that are not needed",
+			"%d pods cannot be moved: %s", len(lost), some(lost))
+	}
+	if len(strangers) > 0 {
+		return refuse("find out which network these pods are on; Theseus moves only what it understands",
+			"%d pods have addresses outside of %s's range %s: %s", len(strangers), source.CNI,
+			strings.Join(source.PodCIDRs, ", "), some(strangers))
+	}
+	return nil
+}
+
+func some(items []string) string {
+	if len(items) > 3 {
+		return strings.Join(items[:3], "; ") + fmt.Sprintf("; and %d more", len(items)-3)
+	}
+	return strings.Join(items, "; ")
+}

