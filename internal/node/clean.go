@@ -1,0 +1,130 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// scrubTries is how often the tables are read anew when somebody changes them while they are scrubbed.
+const scrubTries = 3
+
+// clean removes a residue and answers with what is left of it, which should be nothing. It goes on after a
+// failure, so that one thing that resists does not keep the rest.
+func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) {
+	before, err := n.find(ctx, residue)
+	if err != nil {
+		return Answer{}, err
+	}
+	if before.Count() == 0 {
+		return answer(false, "clean already", step.Inventory{Node: n.Name})
+	}
+	failed := n.removeAll(ctx, residue, before)
+	left, err := n.find(ctx, residue)
+	if err != nil {
+		return Answer{}, errors.Join(failed, err)
+	}
+	message := fmt.Sprintf("%d removed, %d left", before.Count()-left.Count(), left.Count())
+	done, err := answer(true, message, step.Inventory{Node: n.Name, Found: left})
+	if left.Count() > 0 && failed == nil {
+		failed = fmt.Errorf("something puts it back: %d left", left.Count())
+	}
+	if left.Count() == 0 {
+		failed = nil // whatever failed on the way is gone all the same
+	}
+	return done, errors.Join(err, failed)
+}
+
+// removeAll removes in an order in which nothing is in use any more when its turn comes: configuration
+// first, so that no new pod gets the network; rules before the sets that they match on; links before
+// routes, of which most go with them.
+func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error {
+	within, err := prefixes(residue.Routes)
+	if err != nil {
+		return err
+	}
+	errs := []error{n.removeConf(found.ConfFiles)}
+	for _, b := range backends() {
+		errs = append(errs, n.scrub(ctx, b, residue))
+	}
+	for _, name := range found.NFTables {
+		kind, table, _ := strings.Cut(name, " ")
+		_, err := n.Commands.run(ctx, "", "nft", "delete", "table", kind, table)
+		errs = append(errs, err)
+	}
+	for _, name := range found.IPSets {
+		_, err := n.Commands.run(ctx, "", "ipset", "destroy", name)
+		errs = append(errs, err)
+	}
+	for _, name := range found.Links {
+		errs = append(errs, removeLink(ctx, name))
+	}
+	errs = append(errs, removeRoutes(within))
+	var files []string
+	for _, name := range found.Binaries {
+		files = append(files, path.Join("/", binaryDir, name))
+	}
+	errs = append(errs, n.remove(append(files, found.Paths...)))
+	keys := Keys{found.Annotations, found.NodeLabels, found.Taints}
+	if len(keys.Annotations)+len(keys.Labels)+len(keys.Taints) > 0 {
+		errs = append(errs, n.Object.Remove(ctx, keys))
+	}
+	return errors.Join(errs...)
+}
+
+// removeConf removes network configurations, but never the last that the runtime could pick.
+func (n *Node) removeConf(doomed []string) error {
+	if len(doomed) == 0 {
+		return nil
+	}
+	serving, err := n.confFiles()
+	if err != nil {
+		return err
+	}
+	if len(serving) > 0 && len(pick(doomed, serving)) == len(serving) {
+		return fmt.Errorf("%s is all the network configuration that the node has", strings.Join(serving, ", "))
+	}
+	var files []string
+	for _, name := range doomed {
+		files = append(files, path.Join("/", confDir, name))
+	}
+	if err := n.remove(files); err != nil {
+		return err
+	}
+	return syncDir(filepath.Join(n.Root, confDir))
+}
+
+// scrub takes the residue out of one backend. Another writer may change a rule between reading and writing;
+// the kernel then refuses the whole table, and it is read again.
+func (n *Node) scrub(ctx context.Context, b backend, residue step.Residue) error {
+	var refused error
+	for range scrubTries {
+		tables, err := n.save(ctx, b)
+		if err != nil {
+			return err
+		}
+		script := scrub(tables, residue)
+		if script == "" {
+			return nil
+		}
+		if refused = n.restore(ctx, b, script); refused == nil {
+			return nil
+		}
+	}
+	return refused
+}
+
+// kernel is the running kernel's release.
+func (n *Node) kernel() (string, error) {
+	text, err := os.ReadFile(filepath.Join(n.Sys, "kernel/osrelease"))
+	if err != nil {
+		return "", fmt.Errorf("read the kernel's release: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

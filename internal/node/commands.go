@@ -1,0 +1,61 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Commands runs programs, at most a few at a time and each with a limit of time.
+type Commands struct {
+	slots   chan struct{}
+	timeout time.Duration
+}
+
+// NewCommands runs at most limit programs at a time, each for at most timeout.
+func NewCommands(limit int, timeout time.Duration) *Commands {
+	return &Commands{slots: make(chan struct{}, limit), timeout: timeout}
+}
+
+// errAbsent says that a program is not in the image.
+var errAbsent = errors.New("not in the agent's image")
+
+// run gives input to a program and returns what it printed. The error ends in what it said on stderr.
+func (c *Commands) run(ctx context.Context, input, name string, args ...string) (string, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
+	cmd.WaitDelay = time.Second // a grandchild that keeps the pipes open does not keep us
+	err := cmd.Run()
+	switch {
+	case err == nil:
+		return out.String(), nil
+	case errors.Is(err, exec.ErrNotFound):
+		return "", fmt.Errorf("%s: %w", name, errAbsent)
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("%s %s: %w after %s", name, strings.Join(args, " "), ctx.Err(), c.timeout)
+	}
+	return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, oneLine(errs.String()))
+}
+
+// oneLine makes what a program said fit in a message.
+func oneLine(text string) string {
+	const limit = 500
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > limit {
+		text = text[:limit] + "..."
+	}
+	return text
+}

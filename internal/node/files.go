@@ -1,0 +1,113 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Folders of the container runtime, below Root.
+const (
+	confDir   = "etc/cni/net.d"
+	binaryDir = "opt/cni/bin"
+)
+
+// writeDurably replaces a file such that after a crash it is either the old one or the new one.
+func writeDurably(name string, content []byte) error {
+	temporary := name + ".tmp"
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return renameDurably(temporary, name)
+}
+
+// renameDurably renames within a folder and makes that last.
+func renameDurably(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// names lists a folder, sorted; one that does not exist is empty.
+func names(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list a folder: %w", err)
+	}
+	var all []string
+	for _, entry := range entries {
+		all = append(all, entry.Name())
+	}
+	return all, nil
+}
+
+// confFiles are the files that the container runtime picks from, in its order: the first one serves.
+func (n *Node) confFiles() ([]string, error) {
+	all, err := names(filepath.Join(n.Root, confDir))
+	return slices.DeleteFunc(all, func(name string) bool {
+		return !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(name))
+	}), err
+}
+
+// checkPath refuses what no network can have left: relative paths, and whole folders of the top level.
+func checkPath(name string) error {
+	if !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 {
+		return fmt.Errorf("%s is no path of a network's own", name)
+	}
+	return nil
+}
+
+// existing resolves the paths of a residue to those that are there.
+func (n *Node) existing(patterns []string) ([]string, error) {
+	var found []string
+	for _, pattern := range patterns {
+		if err := checkPath(pattern); err != nil {
+			return nil, err
+		}
+		dir := path.Dir(pattern)
+		all, err := names(filepath.Join(n.Root, dir))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range pick([]string{path.Base(pattern)}, all) {
+			found = append(found, path.Join(dir, name))
+		}
+	}
+	return found, nil
+}
+
+// remove removes files and folders of the node, given below its root. It goes through no symbolic link
+// that leads out of the root.
+func (n *Node) remove(names []string) error {
+	root, err := os.OpenRoot(n.Root)
+	if err != nil {
+		return fmt.Errorf("open the node's root: %w", err)
+	}
+	defer root.Close()
+	var errs []error
+	for _, name := range names {
+		if err := root.RemoveAll(strings.TrimPrefix(name, "/")); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

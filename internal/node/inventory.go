@@ -1,0 +1,176 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func (n *Node) facts(ctx context.Context) (Answer, error) {
+	facts := cluster.NodeFacts{Node: n.Name}
+	var err error
+	if facts.Links, err = links(); err != nil {
+		return Answer{}, err
+	}
+	if facts.RPFilter, err = n.rpFilter(); err != nil {
+		return Answer{}, err
+	}
+	if facts.ConfFiles, err = n.confFiles(); err != nil {
+		return Answer{}, err
+	}
+	if facts.Kernel, err = n.kernel(); err != nil {
+		return Answer{}, err
+	}
+	for _, b := range []backend{{ip4, "nft"}, {ip4, "legacy"}} {
+		tables, err := n.save(ctx, b)
+		if err != nil {
+			return Answer{}, err
+		}
+		if policy := forwardPolicy(tables); facts.ForwardPolicy != "DROP" && policy != "" {
+			facts.ForwardPolicy = policy
+		}
+	}
+	return answer(false, fmt.Sprintf("%d interfaces, kernel %s", len(facts.Links), facts.Kernel), facts)
+}
+
+// forwardPolicy is the policy of the chain FORWARD, or empty when there is none.
+func forwardPolicy(tables []table) string {
+	for _, t := range tables {
+		for _, c := range t.chains {
+			if t.name == "filter" && c.name == "FORWARD" {
+				return c.policy
+			}
+		}
+	}
+	return ""
+}
+
+func (n *Node) inventory(ctx context.Context, residue step.Residue) (Answer, error) {
+	found, err := n.find(ctx, residue)
+	if err != nil {
+		return Answer{}, err
+	}
+	return answer(false, fmt.Sprintf("%d found", found.Count()), step.Inventory{Node: n.Name, Found: found})
+}
+
+// find looks for a residue.
+func (n *Node) find(ctx context.Context, residue step.Residue) (step.Residue, error) {
+	w, err := n.world(ctx, residue)
+	if err != nil {
+		return step.Residue{}, err
+	}
+	return find(residue, w)
+}
+
+// world reads all that a residue could name. What cannot be read is an error: nothing counts as clean
+// because nobody could look.
+func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
+	var w world
+	present, err := links()
+	if err != nil {
+		return w, err
+	}
+	for _, link := range present {
+		w.links = append(w.links, link.Name)
+	}
+	for _, b := range backends() {
+		tables, err := n.save(ctx, b)
+		if err != nil {
+			return w, err
+		}
+		w.tables = append(w.tables, tables...)
+	}
+	if w.routes, err = destinations(); err != nil {
+		return w, err
+	}
+	if w.nftables, err = n.nftables(ctx, len(residue.NFTables) > 0); err != nil {
+		return w, err
+	}
+	if w.ipsets, err = n.ipsets(ctx, len(residue.IPSets) > 0); err != nil {
+		return w, err
+	}
+	if w.confFiles, err = names(filepath.Join(n.Root, confDir)); err != nil {
+		return w, err
+	}
+	if w.binaries, err = names(filepath.Join(n.Root, binaryDir)); err != nil {
+		return w, err
+	}
+	if w.paths, err = n.existing(residue.Paths); err != nil {
+		return w, err
+	}
+	w.keys, err = n.keys(ctx, residue)
+	return w, err
+}
+
+func destinations() ([]netip.Prefix, error) {
+	all, err := routes()
+	if err != nil {
+		return nil, err
+	}
+	var to []netip.Prefix
+	for _, route := range all {
+		if prefix, ok := destination(route); ok {
+			to = append(to, prefix)
+		}
+	}
+	return to, nil
+}
+
+// nftables lists the tables as "family name". It is asked only when a residue names some.
+func (n *Node) nftables(ctx context.Context, wanted bool) ([]string, error) {
+	if !wanted {
+		return nil, nil
+	}
+	text, err := n.Commands.run(ctx, "", "nft", "-j", "list", "tables")
+	if err != nil {
+		return nil, err
+	}
+	return parseNFTables(text)
+}
+
+func parseNFTables(text string) ([]string, error) {
+	var ruleset struct {
+		NFTables []struct {
+			Table *struct{ Family, Name string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &ruleset); err != nil {
+		return nil, fmt.Errorf("read the nft tables: %w", err)
+	}
+	var all []string
+	for _, item := range ruleset.NFTables {
+		if item.Table != nil {
+			all = append(all, item.Table.Family+" "+item.Table.Name)
+		}
+	}
+	return all, nil
+}
+
+func (n *Node) ipsets(ctx context.Context, wanted bool) ([]string, error) {
+	if !wanted {
+		return nil, nil
+	}
+	text, err := n.Commands.run(ctx, "", "ipset", "list", "-name")
+	if err != nil {
+		return nil, err
+	}
+	return strings.Fields(text), nil
+}
+
+// keys reads the Node object's keys, when the residue names any.
+func (n *Node) keys(ctx context.Context, residue step.Residue) (Keys, error) {
+	if len(residue.Annotations)+len(residue.NodeLabels)+len(residue.Taints) == 0 {
+		return Keys{}, nil
+	}
+	if n.Object == nil {
+		return Keys{}, errors.New("there is no API to read the Node's annotations from")
+	}
+	return n.Object.Keys(ctx)
+}

@@ -1,0 +1,433 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// childMark marks the child process that runs one test in a network namespace of its own.
+const childMark = "THESEUS_TEST_NETNS"
+
+// alone runs the calling test again in a child process with a new network namespace, and reports true in
+// that child. A namespace belongs to a thread, and Go moves goroutines between threads whenever it likes:
+// locking one thread would still let a command or a netlink socket start from another one and reach the
+// machine's own network. A process that is born in the namespace has no thread outside it.
+func alone(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(childMark) != "" {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	child := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
+	child.Env = append(os.Environ(), childMark+"=1")
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	out, err := child.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("in a network namespace of its own (this needs root): %v\n%s", err, out)
+	}
+	return false
+}
+
+func newNode(t *testing.T) *Node {
+	t.Helper()
+	return &Node{Name: "node-1", Root: t.TempDir(), Sys: "/proc/sys", Commands: NewCommands(4, 20*time.Second)}
+}
+
+// do runs a verb that must succeed.
+func do(t *testing.T, n *Node, verb string, argument any) Answer {
+	t.Helper()
+	got, err := n.Do(t.Context(), verb, args(t, argument))
+	if err != nil {
+		t.Fatalf("%s: %v", verb, err)
+	}
+	return got
+}
+
+// sh runs a program that must succeed, with input.
+func sh(t *testing.T, input string, command ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin = strings.NewReader(input)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, errs.String())
+	}
+	return string(out)
+}
+
+func addLink(t *testing.T, link netlink.Link) {
+	t.Helper()
+	if err := netlink.LinkAdd(link); err != nil {
+		t.Fatalf("add %s: %v", link.Attrs().Name, err)
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		t.Fatalf("up %s: %v", link.Attrs().Name, err)
+	}
+}
+
+func named(name string) netlink.LinkAttrs {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name = name
+	return attrs
+}
+
+// flannelNode makes the kernel and the files look as on a node of flannel with kube-router.
+func flannelNode(t *testing.T, n *Node) {
+	t.Helper()
+	addLink(t, &netlink.Bridge{LinkAttrs: named("eth0")}) // stands for the node's own interface
+	addLink(t, &netlink.Bridge{LinkAttrs: named("cni0")})
+	addLink(t, &netlink.Vxlan{LinkAttrs: named("flannel.1"), VxlanId: 1, Port: 8472, Learning: false})
+	addLink(t, &netlink.Vxlan{LinkAttrs: named("vxlan.calico"), VxlanId: 4096, Port: 4789, Learning: false})
+	for _, command := range []string{
+		"ip address add 198.18.0.11/18 dev eth0",
+		"ip address add 198.19.0.1/24 dev cni0",
+		"ip address add 198.19.0.0/32 dev flannel.1",
+		"ip route add 198.19.1.0/24 via 198.19.1.0 dev flannel.1 onlink",
+		"ip route add 198.19.16.64/26 dev vxlan.calico",
+		"ip route add default via 198.18.0.1",
+		"ip route add blackhole 198.19.2.0/24",
+		"ip route add blackhole 198.19.16.0/26",
+		"ip route add unreachable 198.19.3.0/24 table 77",
+		"ipset create KUBE-DST-3YNVZWWGX3UQQ4VQ hash:ip",
+		"ipset create mine hash:ip",
+		"nft add table ip flannel-ipv4",
+		"nft add table inet mine",
+	} {
+		sh(t, "", strings.Fields(command)...)
+	}
+	for _, kind := range []string{"nft", "legacy"} {
+		sh(t, load(t, "flannel.save"), "iptables-"+kind+"-restore")
+	}
+	write(t, n.Root, map[string]string{
+		filepath.Join(confDir, active): conf, filepath.Join(confDir, flannels): conf,
+		"opt/cni/bin/flannel": "x", "opt/cni/bin/portmap": "x",
+		"run/flannel/subnet.env": "x", "var/lib/cni/flannel/id": "x", "var/lib/cni/networks/cbr0/198.19.0.2": "x",
+	})
+}
+
+func residue(t *testing.T, a Answer) step.Residue {
+	t.Helper()
+	var found step.Inventory
+	if err := json.Unmarshal(a.Result, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found.Found
+}
+
+func TestKernelClean(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	flannelNode(t, n)
+	object := &fakeObject{Keys{Annotations: []string{"flannel.alpha.coreos.com/backend-type", "mine"}, Taints: []string{"mine"}}}
+	n.Object = object
+	wanted := flannelResidue
+	wanted.NFTables = []string{"ip flannel-ipv4"}
+	wanted.Annotations = []string{"flannel.alpha.coreos.com/*"}
+
+	want := step.Residue{
+		Links: []string{"cni0", "flannel.1"},
+		Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG", "KUBE-NWPLCY-DEFAULT", "KUBE-POD-FW-Q7BYLJWXJKZ2ITRW",
+			"KUBE-ROUTER-FORWARD", "KUBE-ROUTER-INPUT", "KUBE-ROUTER-OUTPUT"},
+		RuleComments: []string{"old single rule"},
+		NFTables:     []string{"ip flannel-ipv4"},
+		IPSets:       []string{"KUBE-DST-3YNVZWWGX3UQQ4VQ"},
+		Routes:       []string{"198.19.0.0/24", "198.19.1.0/24", "198.19.2.0/24", "198.19.3.0/24"},
+		ConfFiles:    []string{flannels},
+		Binaries:     []string{"flannel"},
+		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel"},
+		Annotations:  []string{"flannel.alpha.coreos.com/backend-type"},
+	}
+	if diff := cmp.Diff(want, residue(t, do(t, n, step.VerbInventory, wanted))); diff != "" {
+		t.Fatalf("inventory (-want +got):\n%s", diff)
+	}
+	foreign := foreignRules(t, n)
+
+	got := do(t, n, step.VerbClean, wanted)
+	if !got.Changed || residue(t, got).Count() != 0 {
+		t.Errorf("clean: %+v", got)
+	}
+	if diff := cmp.Diff(foreign, foreignRules(t, n)); diff != "" {
+		t.Errorf("rules of others (-before +after):\n%s", diff)
+	}
+	links := sh(t, "", "ip", "-o", "link")
+	routes := sh(t, "", "ip", "route", "show", "table", "all")
+	for _, kept := range []string{"eth0", "vxlan.calico"} {
+		if !strings.Contains(links, kept) {
+			t.Errorf("%s is gone:\n%s", kept, links)
+		}
+	}
+	for _, kept := range []string{"default via 198.18.0.1", "198.19.16.64/26", "blackhole 198.19.16.0/26"} {
+		if !strings.Contains(routes, kept) {
+			t.Errorf("the route %s is gone:\n%s", kept, routes)
+		}
+	}
+	if diff := cmp.Diff("mine\n", sh(t, "", "ipset", "list", "-name")); diff != "" {
+		t.Errorf("ipsets (-want +got):\n%s", diff)
+	}
+	if tables := sh(t, "", "nft", "list", "tables"); !strings.Contains(tables, "inet mine") || strings.Contains(tables, "flannel") {
+		t.Errorf("nft tables:\n%s", tables)
+	}
+	if diff := cmp.Diff(Keys{Annotations: []string{"mine"}, Taints: []string{"mine"}}, object.keys); diff != "" {
+		t.Errorf("keys (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{active: conf}, readAll(t, filepath.Join(n.Root, confDir))); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	if again := do(t, n, step.VerbClean, wanted); again.Changed {
+		t.Errorf("clean again changed something: %s", again.Message)
+	}
+}
+
+// foreignRules are the rules that the residue does not mean, of all backends, as the kernel has them.
+func foreignRules(t *testing.T, n *Node) []string {
+	t.Helper()
+	var rules []string
+	for _, b := range backends() {
+		tables, err := n.save(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range tables {
+			left := map[string]bool{}
+			for _, name := range table.leftChains(flannelResidue.Chains) {
+				left[name] = true
+			}
+			doomed := map[string]bool{}
+			for _, r := range table.leftRules(flannelResidue) {
+				doomed[r.chain+r.spec] = true
+			}
+			for _, r := range table.rules {
+				if !left[r.chain] && !doomed[r.chain+r.spec] {
+					rules = append(rules, b.program(" ")+table.name+" "+r.chain+" "+r.spec)
+				}
+			}
+		}
+	}
+	if len(rules) < 20 {
+		t.Fatalf("only %d rules of others: the test would show nothing", len(rules))
+	}
+	return rules
+}
+
+func TestKernelCleanSparesABridgeInUse(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	bridge := &netlink.Bridge{LinkAttrs: named("cni0")}
+	addLink(t, bridge)
+	pod := &netlink.Veth{LinkAttrs: named("vethpod"), PeerName: "vethpeer"}
+	addLink(t, pod)
+	if err := netlink.LinkSetMaster(pod, bridge); err != nil {
+		t.Fatal(err)
+	}
+	// A context that is over stands for the wait that is over.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := removeLink(ctx, "cni0"); err == nil || !strings.Contains(err.Error(), "vethpod") {
+		t.Fatalf("error %v, want one that names vethpod", err)
+	}
+	if err := netlink.LinkDel(pod); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := removeLink(t.Context(), "cni0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestKernelJoin(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	flannelNode(t, n)
+	for name, value := range map[string]string{"all": "0", "default": "1", "eth0": "1", "cni0": "0", "flannel.1": "1", "vxlan.calico": "2"} {
+		if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+name+"/rp_filter", []byte(value), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, rules := filters(t, n), allRules(t, n)
+
+	if got := do(t, n, step.VerbJoin, networks); !got.Changed {
+		t.Errorf("join changed nothing: %s", got.Message)
+	}
+	wantFirst(t, "nft")
+	wantFirst(t, "legacy")
+	want := map[string]int{"all": 0, "default": 2, "eth0": 2, "cni0": 0, "flannel.1": 2, "vxlan.calico": 2}
+	if diff := cmp.Diff(want, pickFilters(filters(t, n), want)); diff != "" {
+		t.Errorf("rp_filter (-want +got):\n%s", diff)
+	}
+	if got := do(t, n, step.VerbJoin, networks); got.Changed {
+		t.Errorf("join again changed something: %s", got.Message)
+	}
+
+	// Others push in front, and an interface comes up strict: a restarted agent puts it right.
+	sh(t, "", "iptables-nft", "-w", "-t", "nat", "-I", "POSTROUTING", "1", "-s", "198.19.0.0/20", "-j", "MASQUERADE")
+	addLink(t, &netlink.Bridge{LinkAttrs: named("late")})
+	sh(t, "1", "tee", "/proc/sys/net/ipv4/conf/late/rp_filter")
+	restarted := &Node{Name: n.Name, Root: n.Root, Sys: n.Sys, Commands: n.Commands}
+	mended, err := restarted.Keep(t.Context())
+	if err != nil || !strings.Contains(mended, "iptables-nft") || !strings.Contains(mended, "rp_filter late=2") {
+		t.Errorf("keep: %q, %v", mended, err)
+	}
+	wantFirst(t, "nft")
+	if mended, err = restarted.Keep(t.Context()); err != nil || mended != "" {
+		t.Errorf("keep again: %q, %v", mended, err)
+	}
+	sh(t, "", "iptables-nft", "-w", "-t", "nat", "-D", "POSTROUTING", "-s", "198.19.0.0/20", "-j", "MASQUERADE")
+	if err := netlink.LinkDel(&netlink.Bridge{LinkAttrs: named("late")}); err != nil {
+		t.Fatal(err)
+	}
+
+	if got := do(t, restarted, step.VerbPart, networks); !got.Changed {
+		t.Errorf("part changed nothing: %s", got.Message)
+	}
+	if diff := cmp.Diff(before, filters(t, n)); diff != "" {
+		t.Errorf("rp_filter before and after (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(rules, allRules(t, n)); diff != "" {
+		t.Errorf("rules before and after (-want +got):\n%s", diff)
+	}
+	if left, err := names(filepath.Join(n.Root, "var/lib/theseus")); err != nil || len(left) > 0 {
+		t.Errorf("left in the state folder: %v, %v", left, err)
+	}
+	if got := do(t, restarted, step.VerbPart, networks); got.Changed {
+		t.Errorf("part again changed something: %s", got.Message)
+	}
+	if mended, err := restarted.Keep(t.Context()); err != nil || mended != "" {
+		t.Errorf("keep after part: %q, %v", mended, err)
+	}
+}
+
+// TestKernelJoinFollowsKubeProxy: with no rule in POSTROUTING anywhere, the backend of the KUBE chains is
+// taken, and no other gets a table.
+func TestKernelJoinFollowsKubeProxy(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	sh(t, "", "iptables-legacy", "-w", "-t", "mangle", "-N", "KUBE-KUBELET-CANARY")
+	do(t, n, step.VerbJoin, networks)
+	wantFirst(t, "legacy")
+	if tables := sh(t, "", "nft", "list", "tables"); tables != "" {
+		t.Errorf("the other backend got tables:\n%s", tables)
+	}
+	do(t, n, step.VerbPart, networks)
+}
+
+func wantFirst(t *testing.T, kind string) {
+	t.Helper()
+	lines := strings.Split(sh(t, "", "iptables-"+kind, "-w", "-t", "nat", "-S", "POSTROUTING"), "\n")
+	for _, line := range lines[1:3] {
+		if !strings.Contains(line, jointComment) {
+			t.Errorf("%s: the exemptions are not first:\n%s", kind, strings.Join(lines, "\n"))
+			return
+		}
+	}
+}
+
+func filters(t *testing.T, n *Node) map[string]int {
+	t.Helper()
+	values, err := n.rpFilter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func pickFilters(values, like map[string]int) map[string]int {
+	picked := map[string]int{}
+	for name := range like {
+		picked[name] = values[name]
+	}
+	return picked
+}
+
+func allRules(t *testing.T, n *Node) []string {
+	t.Helper()
+	var rules []string
+	for _, b := range backends() {
+		tables, err := n.save(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range tables {
+			for _, r := range table.rules {
+				rules = append(rules, b.program(" ")+table.name+" "+r.chain+" "+r.spec)
+			}
+		}
+	}
+	return rules
+}
+
+func TestKernelFacts(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	flannelNode(t, n)
+	sh(t, "", "iptables-nft", "-w", "-P", "FORWARD", "DROP")
+	var got cluster.NodeFacts
+	if err := json.Unmarshal(do(t, n, step.VerbFacts, struct{}{}).Result, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Node != "node-1" || got.Kernel == "" || got.ForwardPolicy != "DROP" {
+		t.Errorf("facts: %+v", got)
+	}
+	if diff := cmp.Diff([]string{active, flannels}, got.ConfFiles); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+	byName := map[string]cluster.Link{}
+	for _, link := range got.Links {
+		byName[link.Name] = link
+	}
+	if vxlan := byName["flannel.1"]; vxlan.Type != "vxlan" || vxlan.VNI != 1 || vxlan.Port != 8472 {
+		t.Errorf("flannel.1: %+v", vxlan)
+	}
+	if eth := byName["eth0"]; len(eth.Addresses) == 0 || eth.Addresses[0] != "198.18.0.11/18" {
+		t.Errorf("eth0: %+v", eth)
+	}
+	if _, has := got.RPFilter["all"]; !has {
+		t.Errorf("rp_filter: %v", got.RPFilter)
+	}
+}
+
+// fakeObject is a Node object without an API.
+type fakeObject struct{ keys Keys }
+
+func (f *fakeObject) Keys(context.Context) (Keys, error) { return f.keys, nil }
+
+func (f *fakeObject) Remove(_ context.Context, gone Keys) error {
+	without := func(list, gone []string) []string {
+		var kept []string
+		for _, name := range list {
+			if !matches(gone, name) {
+				kept = append(kept, name)
+			}
+		}
+		return kept
+	}
+	f.keys = Keys{without(f.keys.Annotations, gone.Annotations), without(f.keys.Labels, gone.Labels), without(f.keys.Taints, gone.Taints)}
+	return nil
+}

@@ -1,0 +1,105 @@
+// Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
+// deactivate, join and part. Every verb looks first and changes only what is not yet as asked, so each can
+// be run again after any crash. What is to be done is decided by pure functions over what was read
+// (tables.go, scrub.go, joint.go, match.go); the rest reads and writes.
+//
+// The process must be in the node's own network namespace, as a hostNetwork pod is. Links and routes go
+// through netlink; iptables, nft and ipset are programs of the agent's own image, because only they write
+// what other users of the same tables understand.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Node is where the verbs act. Its methods may be called at the same time; they take turns.
+type Node struct {
+	// Name is the node's name in the cluster.
+	Name string
+	// Root is the folder under which the node's own files are, such as "/host".
+	Root string
+	// Sys is where the kernel's parameters are: "/proc/sys".
+	Sys string
+	// Commands runs the programs.
+	Commands *Commands
+	// Object is the Node object; nil when there is no API, and then residues may not name its keys.
+	Object Object
+
+	mu    sync.Mutex
+	joint joint // what Keep remembers between two calls
+}
+
+// Object reads and removes keys on a Node object.
+type Object interface {
+	Keys(context.Context) (Keys, error)
+	Remove(context.Context, Keys) error
+}
+
+// Keys are names on a Node object.
+type Keys struct {
+	Annotations, Labels, Taints []string
+}
+
+// Answer is what a verb says when it is done.
+type Answer struct {
+	// Changed is false when everything was already as asked.
+	Changed bool
+	// Message is one line for a person.
+	Message string
+	// Result is the verb's own answer as JSON; it is set for some failures too, such as a clean that left
+	// something.
+	Result json.RawMessage
+}
+
+// ErrUnknownVerb is returned for a verb that this agent does not have.
+var ErrUnknownVerb = errors.New("unknown verb")
+
+// Do runs one verb to its end.
+func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answer, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch verb {
+	case step.VerbFacts:
+		return n.facts(ctx)
+	case step.VerbInventory:
+		return with(args, func(r step.Residue) (Answer, error) { return n.inventory(ctx, r) })
+	case step.VerbClean:
+		return with(args, func(r step.Residue) (Answer, error) { return n.clean(ctx, r) })
+	case step.VerbActivate:
+		return with(args, n.activate)
+	case step.VerbDeactivate:
+		return with(args, n.deactivate)
+	case step.VerbJoin:
+		return with(args, func(a step.JoinArgs) (Answer, error) { return n.join(ctx, a) })
+	case step.VerbPart:
+		return with(args, func(step.JoinArgs) (Answer, error) { return n.part(ctx) })
+	}
+	return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)
+}
+
+// with decodes the arguments of a verb; a verb that takes some refuses to run without.
+func with[T any](args json.RawMessage, verb func(T) (Answer, error)) (Answer, error) {
+	var decoded T
+	if len(args) == 0 {
+		return Answer{}, errors.New("the arguments are missing")
+	}
+	if err := json.Unmarshal(args, &decoded); err != nil {
+		return Answer{}, fmt.Errorf("read the arguments: %w", err)
+	}
+	return verb(decoded)
+}
+
+// answer packs a result.
+func answer(changed bool, message string, result any) (Answer, error) {
+	encoded, err := json.Marshal(result)
+	if err != nil {
+		return Answer{}, fmt.Errorf("write the result: %w", err)
+	}
+	return Answer{Changed: changed, Message: message, Result: encoded}, nil
+}
