@@ -21,6 +21,8 @@ type Check struct {
 	// Needs are the resources of the snapshot without which the check cannot answer, as Snapshot.Has
 	// names them; "source", "target", "facts" and "rights" stand for what a pass may lack.
 	Needs []string
+	// Lacks says what else is missing for an answer, beyond Needs; empty when nothing is. It may be nil.
+	Lacks func(*Pass) string
 	// Run looks at the evidence. It never does IO, and returns findings without URL, which the runner adds.
 	Run func(*Pass) []finding.Finding
 }

@@ -1,0 +1,53 @@
+package check
+
+// Missing says why a check cannot answer on this pass; empty when it can.
+func (c Check) Missing(pass *Pass) string {
+	for _, need := range c.Needs {
+		if why := pass.missing(need); why != "" {
+			return why
+		}
+	}
+	if c.Lacks != nil {
+		return c.Lacks(pass)
+	}
+	return ""
+}
+
+func (p *Pass) missing(need string) string {
+	switch need {
+	case "source":
+		if p.Source == nil {
+			return "no network that Theseus knows was found in the cluster"
+		}
+		return ""
+	case "target":
+		if p.Target == nil {
+			return "no target network is named (--to)"
+		}
+		return ""
+	case "facts":
+		return p.missingFacts()
+	case "rights":
+		if len(p.Snapshot.Rights) == 0 {
+			return "the input does not say what this user may do"
+		}
+		return ""
+	}
+	if ok, why := p.Snapshot.Has(need); !ok {
+		return need + ": " + why
+	}
+	return ""
+}
+
+// missingFacts demands facts of every node: a node that nobody looked at is no evidence.
+func (p *Pass) missingFacts() string {
+	if len(p.Snapshot.Facts) == 0 {
+		return "the nodes were not looked at: facts come from the agent, once it runs (theseus apply looks again then)"
+	}
+	for i := range p.Snapshot.Nodes {
+		if p.FactsOf(p.Snapshot.Nodes[i].Name) == nil {
+			return "no facts of node " + p.Snapshot.Nodes[i].Name
+		}
+	}
+	return ""
+}

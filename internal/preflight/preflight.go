@@ -1,0 +1,137 @@
+// Package preflight runs checks on a pass and says what they found, as text, JSON, SARIF or JUnit.
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+// Options choose checks. An entry is an id ("workload/bare-pod") or a topic ("workload").
+type Options struct {
+	// Only runs these and no others, where it is not empty.
+	Only []string
+	// Skip leaves these out, each with a reason that goes into the result.
+	Skip map[string]string
+	// Accept marks findings of these as accepted, each with a reason: they no longer block.
+	Accept map[string]string
+}
+
+// Validate finds entries that name no check, and those without a reason.
+func (o Options) Validate(checks []check.Check) error {
+	entries := slices.Clone(o.Only)
+	for _, reasons := range []map[string]string{o.Skip, o.Accept} {
+		for _, entry := range sortedKeys(reasons) {
+			if strings.TrimSpace(reasons[entry]) == "" {
+				return fmt.Errorf("%s: a reason is needed, as in %s=\"known, ticket 123\"", entry, entry)
+			}
+			entries = append(entries, entry)
+		}
+	}
+	for _, entry := range entries {
+		if !slices.ContainsFunc(checks, func(c check.Check) bool { return names(entry, c.ID) }) {
+			return fmt.Errorf("there is no check %q: theseus check --list names them", entry)
+		}
+	}
+	return nil
+}
+
+// Run runs the checks. The result is in a stable order: blockers first, then by id and subject. A check that
+// lacks evidence, that was skipped, or that failed is among NotChecked, and never passes.
+func Run(checks []check.Check, pass *check.Pass, options Options) finding.Result {
+	findings := []finding.Finding{} // JSON has a list, even when nothing was found
+	var notChecked []finding.NotChecked
+	for _, c := range checks {
+		if len(options.Only) > 0 && !slices.ContainsFunc(options.Only, func(entry string) bool { return names(entry, c.ID) }) {
+			continue
+		}
+		if why, skipped := lookup(options.Skip, c.ID); skipped {
+			notChecked = append(notChecked, finding.NotChecked{ID: c.ID, Why: "skipped: " + why})
+			continue
+		}
+		found, why := runOne(c, pass)
+		if why != "" {
+			notChecked = append(notChecked, finding.NotChecked{ID: c.ID, Why: why})
+			continue
+		}
+		findings = append(findings, found...)
+	}
+	for i := range findings {
+		findings[i].URL = URL(findings[i].ID)
+		findings[i].Accepted, _ = lookup(options.Accept, findings[i].ID)
+	}
+	slices.SortStableFunc(findings, compare)
+	slices.SortStableFunc(notChecked, func(a, b finding.NotChecked) int { return cmp.Compare(a.ID, b.ID) })
+	return finding.NewResult(findings, notChecked)
+}
+
+// runOne runs one check. A check that panics has not checked anything, and takes no other with it.
+func runOne(c check.Check, pass *check.Pass) (found []finding.Finding, why string) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			found, why = nil, fmt.Sprintf("the check failed, which is a mistake in Theseus: %v", failure)
+		}
+	}()
+	if why := c.Missing(pass); why != "" {
+		return nil, why
+	}
+	return c.Run(pass), ""
+}
+
+// URL is where the page of a check stands.
+func URL(id string) string {
+	return "https://github.com/theseus-cni/theseus/blob/main/docs/checks/" + PageName(id)
+}
+
+// PageName is the file of a check's page in docs/checks.
+func PageName(id string) string { return strings.ReplaceAll(id, "/", "-") + ".md" }
+
+// Page is the page of a check, which is also what `theseus explain` prints (Markdown).
+func Page(c check.Check) string {
+	needs := ""
+	if len(c.Needs) > 0 {
+		needs = "\nIt needs: " + strings.Join(c.Needs, ", ") + ". Without them it says \"not checked\", and why.\n"
+	}
+	return fmt.Sprintf("# %s\n\n%s\n\n%s\n%s", c.ID, c.Title, strings.TrimSpace(c.Doc), needs)
+}
+
+func compare(a, b finding.Finding) int {
+	return cmp.Or(
+		cmp.Compare(rank(a.Severity), rank(b.Severity)), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Subject.Kind, b.Subject.Kind),
+		cmp.Compare(a.Subject.Namespace, b.Subject.Namespace), cmp.Compare(a.Subject.Name, b.Subject.Name), cmp.Compare(a.Message, b.Message))
+}
+
+func rank(s finding.Severity) int {
+	return slices.Index([]finding.Severity{finding.Block, finding.Warn, finding.Info}, s)
+}
+
+// names reports whether an entry, an id or a topic, stands for an id.
+func names(entry, id string) bool {
+	return entry == id || strings.HasPrefix(id, strings.TrimSuffix(entry, "/")+"/")
+}
+
+// lookup finds the reason given for an id, or else for its topic.
+func lookup(reasons map[string]string, id string) (string, bool) {
+	if reason, ok := reasons[id]; ok {
+		return reason, true
+	}
+	for _, entry := range sortedKeys(reasons) {
+		if names(entry, id) {
+			return reasons[entry], true
+		}
+	}
+	return "", false
+}
+
+func sortedKeys(m map[string]string) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
