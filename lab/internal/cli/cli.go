@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +43,11 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	return a.report(root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if err != nil && strings.HasPrefix(err.Error(), "unknown command") {
+		err = usage(err)
+	}
+	return a.report(err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -84,8 +90,8 @@ func (a *app) report(err error) int {
 		return 0
 	}
 	var program *exec.ExitError
-	if errors.As(err, &program) && program.ExitCode() > 0 {
-		return program.ExitCode() // it has said itself what is wrong
+	if errors.As(err, &program) {
+		return exitCode(program) // it has said itself what is wrong
 	}
 	var f *failure
 	if !errors.As(err, &f) {
@@ -95,12 +101,22 @@ func (a *app) report(err error) int {
 	return f.code
 }
 
+// exitCode is a shell's: 128 and the signal for a program that a signal ended.
+func exitCode(program *exec.ExitError) int {
+	if status, ok := program.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return program.ExitCode()
+}
+
 func (a *app) guess(err error) string {
 	switch {
 	case errors.Is(err, state.ErrNoLab):
 		return "theseus-lab status lists the labs; theseus-lab up --name " + a.name + " makes one"
 	case errors.Is(err, launch.ErrRunning):
 		return "theseus-lab down --name " + a.name + " ends it"
+	case errors.Is(err, control.ErrRefused):
+		return "theseus-lab status shows the nodes and their links"
 	case errors.Is(err, os.ErrPermission):
 		return "the lab makes namespaces and mounts: run it as root"
 	case errors.Is(err, context.Canceled):

@@ -59,7 +59,7 @@ func (a *app) exec() *cobra.Command {
 				return err
 			}
 			// The pid namespace too: what is started here ends with the lab.
-			enter := []string{"--target", strconv.Itoa(lab.Pid), "--mount", "--net", "--pid", "--wdns", dir, "--"}
+			enter := []string{"--target", strconv.Itoa(lab.Pid), "--mount", "--net", "--pid", "--wdns=" + dir, "--"}
 			return a.run(cmd.Context(), a.in, "nsenter", append(enter, args...)...)
 		},
 	}

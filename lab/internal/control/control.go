@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -32,6 +33,9 @@ type Link struct {
 	Drops     []fabric.Drop // added to those that are there
 	Clear     bool          // first forget loss and drops
 }
+
+// ErrRefused says that the lab understood and cannot do what was asked.
+var ErrRefused = errors.New("the lab refused")
 
 // Client talks to one lab.
 type Client struct{ http *http.Client }
@@ -82,7 +86,7 @@ func (c *Client) call(ctx context.Context, path string, in, out any) error {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(resp.Body)
-		return fmt.Errorf("the lab refused: %s", strings.TrimSpace(string(text)))
+		return fmt.Errorf("%w: %s", ErrRefused, strings.TrimSpace(string(text)))
 	}
 	if out == nil {
 		return nil

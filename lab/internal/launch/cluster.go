@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
+	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/control"
 	"github.com/theseus-cni/theseus/lab/internal/kubeapi"
 	"github.com/theseus-cni/theseus/lab/internal/machine"
 	"github.com/theseus-cni/theseus/lab/internal/network"
@@ -24,13 +27,18 @@ func (l *launch) waitReady(ctx context.Context) error {
 	steps := []step{
 		{"API server is ready", l.api.Ready},
 		{"nodes are known", l.createNodes},
-		{"manifests applied", l.applyManifests},
+		{"network applied", l.applyNetwork},
 		{"kubelets registered", l.waitRegistered},
 	}
-	if l.lab.Spec.Network != "none" { // without a network no node gets ready and no pod runs
+	if l.lab.Spec.Network == "none" { // without a network no node gets ready and no pod runs
+		steps = append(steps, step{"CoreDNS applied", l.applyDNS})
+	} else {
 		steps = append(steps,
 			step{"nodes are Ready", l.waitNodes},
 			step{"DaemonSets are available", l.waitDaemonSets},
+			step{"every node has its subnet", l.waitSubnets},
+			// Not before: a pod whose network is not quite there yet waits for more than 10 s to try again.
+			step{"CoreDNS applied", l.applyDNS},
 			step{"CoreDNS is available", l.waitDNS})
 	}
 	for _, s := range steps {
@@ -62,17 +70,23 @@ func (l *launch) createNodes(ctx context.Context) error {
 	return nil
 }
 
-func (l *launch) applyManifests(ctx context.Context) error {
+func (l *launch) applyNetwork(ctx context.Context) error {
+	parts := []string{l.lab.Spec.Network}
+	if l.lab.Spec.Policy != "" && l.lab.Spec.Network != "flannel" { // flannel's has it already
+		parts = append(parts, l.lab.Spec.Policy)
+	}
+	return l.apply(ctx, ClusterConfig(l.lab.Spec), parts...)
+}
+
+func (l *launch) applyDNS(ctx context.Context) error { return l.apply(ctx, nil, "coredns") }
+
+// apply applies documents and the manifests of parts in one go.
+func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 	s := l.lab.Spec
 	params := network.Params{
 		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(),
 		Modules: func(component, module string) (string, error) { return l.Cache.ModuleDir(ctx, component, module) },
 	}
-	parts := []string{s.Network, "coredns"}
-	if s.Policy != "" {
-		parts = append(parts, s.Policy)
-	}
-	all := ClusterConfig(s)
 	for _, part := range parts {
 		text, err := network.Manifest(part, params)
 		if err != nil {
@@ -175,4 +189,41 @@ func (l *launch) waitDaemonSets(ctx context.Context) error {
 		return s.ObservedGeneration >= o.Metadata.Generation &&
 			s.DesiredNumberScheduled == l.lab.Spec.Nodes && s.NumberAvailable == s.DesiredNumberScheduled
 	})
+}
+
+// waitSubnets waits until flannel's plugin can work. Its conflist, and with it the node's Ready, and
+// its DaemonSet's pod come a moment before the file that the plugin reads.
+func (l *launch) waitSubnets(ctx context.Context) error {
+	if l.lab.Spec.Network != "flannel" {
+		return nil
+	}
+	nodes, err := control.Dial(ControlSocket(l.lab.Spec)).Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		pid, err := l.lab.HostPid(n.Pid)
+		if err != nil {
+			return err
+		}
+		if err := awaitFile(ctx, fmt.Sprintf("/proc/%d/root/run/flannel/subnet.env", pid)); err != nil {
+			return fmt.Errorf("flannel on %s: %w", n.Name, err)
+		}
+	}
+	return nil
+}
+
+func awaitFile(ctx context.Context, path string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not appear: %w", path, ctx.Err())
+		}
+	}
 }

@@ -45,6 +45,9 @@ type launch struct {
 // Up brings a lab up. When it fails, nothing of the lab runs, and its logs are left in its state directory.
 func Up(ctx context.Context, o Options) error {
 	l := &launch{Options: o, start: time.Now()}
+	if old, err := o.Store.Load(o.Spec.Name); err == nil && old.Running() {
+		return fmt.Errorf("%w: %s", ErrRunning, o.Spec.Name) // before a build of minutes
+	}
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
@@ -139,6 +142,9 @@ func (l *launch) describe() error {
 		return err
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := l.keepSelf(); err != nil {
 		return err
 	}
 	var err error

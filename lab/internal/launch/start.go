@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/fabric"
 	"github.com/theseus-cni/theseus/lab/internal/image"
 	"github.com/theseus-cni/theseus/lab/internal/outer"
+	"github.com/theseus-cni/theseus/lab/internal/preload"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 	"github.com/theseus-cni/theseus/lab/internal/state"
 )
@@ -23,9 +24,6 @@ func (l *launch) prepare(ctx context.Context) error {
 	l.lab.Spec = l.Spec
 	s := &l.lab.Spec
 	var err error
-	if s.LabBinary, err = os.Executable(); err != nil {
-		return err
-	}
 	if s.KubeBinary, err = l.Cache.Binary(ctx, "kube"); err != nil {
 		return err
 	}
@@ -33,8 +31,17 @@ func (l *launch) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var fixed []spec.Image
 	for _, i := range images {
-		s.Images = append(s.Images, spec.Image{Name: i.Name, Tar: i.Tar})
+		img := spec.Image{Name: i.Name, Tar: i.Tar}
+		if strings.HasPrefix(i.Name, "theseus.dev/") {
+			s.Images = append(s.Images, img) // these change with every build
+		} else {
+			fixed = append(fixed, img)
+		}
+	}
+	if s.Template, err = preload.Template(ctx, l.Cache.Dir(), fixed, l.Out); err != nil {
+		return fmt.Errorf("unpack the images: %w", err)
 	}
 	l.say("programs and %d images are there", len(images))
 	return nil
@@ -108,6 +115,17 @@ func (l *launch) awaitOuter(ctx context.Context, ready *os.File) error {
 	default:
 		return fmt.Errorf("the lab ended while it started: %w", err)
 	}
+}
+
+// keepSelf copies this program into the lab's directory: the lab goes on with it when the original
+// is built anew.
+func (l *launch) keepSelf() error {
+	raw, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	l.lab.Spec.LabBinary = filepath.Join(l.lab.Spec.Dir, "theseus-lab")
+	return os.WriteFile(l.lab.Spec.LabBinary, raw, 0o755)
 }
 
 // join connects the new lab's bridge to that of every other lab.

@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/control"
 	"github.com/theseus-cni/theseus/lab/internal/fabric"
 	"github.com/theseus-cni/theseus/lab/internal/machine"
+	"github.com/theseus-cni/theseus/lab/internal/preload"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
@@ -41,7 +42,7 @@ func (n *node) running() bool {
 	}
 }
 
-func (o *outer) cgroupOf(n *node) string { return Cgroup(o.Lab.Name) + "/" + n.name }
+func (o *outer) cgroupOf(n *node) string { return o.Lab.Cgroup() + "/" + n.name }
 
 func (o *outer) powerOn(n *node) error {
 	c, err := o.prepare(n)
@@ -79,7 +80,7 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 		Images: o.Lab.Images, Files: machine.Files(o.Lab, o.Secrets, n.number),
 		First: !n.started, APIServer: o.Lab.APIServer(),
 	}
-	for _, d := range []string{c.Root, c.Disk, c.Containerd, c.Logs} {
+	for _, d := range []string{c.Root, c.Disk, c.Logs} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return c, err
 		}
@@ -88,6 +89,9 @@ func (o *outer) prepare(n *node) (machine.Config, error) {
 		size := fmt.Sprintf("mode=755,size=%dm", o.Lab.DiskMiB)
 		if err := unix.Mount("disk", c.Disk, "tmpfs", unix.MS_NODEV, size); err != nil {
 			return c, fmt.Errorf("mount the disk: %w", err)
+		}
+		if err := preload.Clone(o.Lab.Template, c.Containerd); err != nil {
+			return c, fmt.Errorf("images: %w", err)
 		}
 	}
 	return c, nil

@@ -48,9 +48,6 @@ type Config struct {
 // CloneFlags are the namespaces that the outer process starts in.
 const CloneFlags = unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
-// Cgroup is the lab's cgroup, relative to its caller's.
-func Cgroup(lab string) string { return "theseus-lab-" + lab }
-
 type outer struct {
 	Config
 	super *supervise.Supervisor

@@ -28,7 +28,8 @@ type Lab struct {
 	Dir        string  // state directory of this lab
 	LabBinary  string  // this program
 	KubeBinary string  // Kubernetes and etcd as one binary
-	Images     []Image // what every node's containerd holds from the start
+	Template   string  // containerd's directory as every node has it from the start
+	Images     []Image // what every node imports at its first start beyond the template
 	RelayPort  int     // port on the host's loopback that reaches the API server
 }
 
@@ -61,6 +62,9 @@ func (l Lab) Validate() error {
 	}
 	return nil
 }
+
+// Cgroup is the lab's cgroup in every hierarchy, relative to that of the process that made the lab.
+func (l Lab) Cgroup() string { return "theseus-lab-" + l.Name }
 
 // NodeName is the name of node n, which counts from 1.
 func (l Lab) NodeName(n int) string { return fmt.Sprintf("%s-node-%d", l.Name, n) }

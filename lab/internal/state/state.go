@@ -159,7 +159,7 @@ func (l Lab) Stop(timeout time.Duration) error {
 			return fmt.Errorf("stop lab %s: %w", l.Spec.Name, err)
 		}
 	}
-	return cgroup.Remove(l.Hierarchies, "theseus-lab-"+l.Spec.Name, timeout)
+	return cgroup.Remove(l.Hierarchies, l.Spec.Cgroup(), timeout)
 }
 
 // killAndWait waits by the process's descriptor, which becomes readable when the process, and with
