@@ -122,6 +122,8 @@ type Run struct {
 	// Pauses are the times in which the engine was asked to wait; Rollback is the way back, when taken.
 	Pauses   []Span `json:"pauses,omitempty"`
 	Rollback *Span  `json:"rollback,omitempty"`
+	// Resumed is how often the engine was started again, after a pause, a crash or by somebody else.
+	Resumed int `json:"resumed,omitempty"`
 	// NoReturn is when the first step without a way back began.
 	NoReturn time.Time `json:"noReturn,omitzero"`
 	// Measured are the times in which at least one path was probed.
@@ -192,6 +194,8 @@ type Step struct {
 	Undo     []string  `json:"undo,omitempty"`
 	NoReturn bool      `json:"noReturn,omitempty"`
 	Gaps     int       `json:"gaps,omitempty"`
+	// Failure says what went wrong in it, also when it was taken back afterwards.
+	Failure string `json:"failure,omitempty"`
 }
 
 // Action is one action of a step and its result: "done", "already", "failed", or empty.

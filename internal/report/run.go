@@ -135,7 +135,7 @@ func (h *history) moved(r *engine.Record) {
 			h.run.NoReturn = r.At
 		}
 	case engine.StepDone:
-		s.State, s.End = StepDone, r.At
+		s.State, s.End, s.Failure = StepDone, r.At, ""
 	case engine.StepUndone:
 		s.State, s.Undone = StepUndone, r.At
 		if s.End.IsZero() && !h.undoing.From.IsZero() {
@@ -153,7 +153,7 @@ func (h *history) acted(r *engine.Record) {
 	}
 	s := h.at(r.Step)
 	if r.Result == "failed" {
-		s.State, s.End = StepFailed, r.At
+		s.State, s.End, s.Failure = StepFailed, r.At, r.Error
 	}
 	title := h.titles[r.Action]
 	for i := range s.Actions {
@@ -184,7 +184,7 @@ func (h *history) gate(r *engine.Record, entry *Entry) {
 	entry.Text, entry.Bad = v.Reason, !v.Pass
 	if !v.Pass {
 		s := h.at(r.Step)
-		s.State, s.End = StepFailed, r.At
+		s.State, s.End, s.Failure = StepFailed, r.At, v.Reason
 	}
 }
 
@@ -200,6 +200,7 @@ func (h *history) turned(r *engine.Record, entry *Entry) {
 		h.run.Outcome, h.why, entry.Bad = Paused, r.Error, true
 	case engine.Resumed:
 		h.run.Outcome, h.why = Running, ""
+		h.run.Resumed++
 		if !h.undoing.From.IsZero() {
 			h.run.Outcome = RollingBack
 		}

@@ -197,6 +197,7 @@ func notes(m *Model, all []*measured) []string {
 			early++
 		}
 	}
+	say(m.Run.Resumed > 0, "The engine was started again %s.", timesText(m.Run.Resumed))
 	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
 	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
 	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))

@@ -1,0 +1,99 @@
+package report
+
+import "fmt"
+
+// figure is one large number under the verdict. Tone is "ok", "warn", "bad" or "none" for no data.
+type figure struct {
+	Label, Value, Note, Tone string
+}
+
+// noData is shown where a number would be.
+const noData = "no data"
+
+func figures(m Model) []figure {
+	return []figure{requestsFigure(m), probesFigure(m), deniedFigure(m), gapFigure(m), restartsFigure(m), tookFigure(m), residueFigure(m)}
+}
+
+func toneOf(bad bool) string {
+	if bad {
+		return "bad"
+	}
+	return "ok"
+}
+
+func requestsFigure(m Model) figure {
+	if len(m.Traffic) == 0 {
+		return figure{"Failed requests", noData, "no client of your own was counted", "none"}
+	}
+	return figure{"Failed requests", number(m.Totals.Failed), "of " + number(m.Totals.Requests), toneOf(m.Totals.Failed > 0)}
+}
+
+func probesFigure(m Model) figure {
+	t := m.Totals
+	if t.Sent == 0 {
+		return figure{"Lost probes", noData, "no path was measured", "none"}
+	}
+	tone := "ok"
+	if t.Lost > 0 {
+		tone = gapTone(m.Limit, max(t.ProbeGapMillis, 0.001))
+	}
+	return figure{"Lost probes", number(t.Lost), fmt.Sprintf("of %s on %s", number(t.Sent), countOf(int64(t.Paths), "path")), tone}
+}
+
+func deniedFigure(m Model) figure {
+	t := m.Totals
+	if t.DeniedSent == 0 && t.Leaked == 0 {
+		return figure{"Denied answered", noData, "no denied path was measured", "none"}
+	}
+	return figure{"Denied answered", number(t.Leaked), fmt.Sprintf("of %s on %s", number(t.DeniedSent), countOf(int64(t.Denied), "path")), toneOf(t.Leaked > 0)}
+}
+
+func gapFigure(m Model) figure {
+	t := m.Totals
+	if t.Sent == 0 && len(m.Traffic) == 0 {
+		return figure{"Longest gap", noData, "gaps were not measured", "none"}
+	}
+	note := "the gates allowed " + duration(m.Limit)
+	if m.Limit == 0 {
+		note = "no gate names a limit"
+	}
+	if t.LongestGapMillis > t.ProbeGapMillis {
+		note = "between two answers to a client"
+	}
+	tone := gapTone(m.Limit, t.LongestGapMillis)
+	if t.Lost == 0 && t.LongestGapMillis <= m.Limit {
+		tone = "ok"
+	}
+	return figure{"Longest gap", duration(t.LongestGapMillis), note, tone}
+}
+
+func restartsFigure(m Model) figure {
+	t := m.Totals
+	if len(m.Workloads) == 0 {
+		return figure{"Restarts", noData, "pods were not counted", "none"}
+	}
+	return figure{"Restarts", number(int64(t.Restarts)), fmt.Sprintf("%s, %s made anew", countOf(int64(t.Pods), "pod"), number(int64(t.Evicted))), toneOf(t.Restarts > 0)}
+}
+
+func tookFigure(m Model) figure {
+	if m.Run.Begin.IsZero() {
+		return figure{"Time taken", noData, "there is no journal", "none"}
+	}
+	note := fmt.Sprintf("%d of %s done", m.Run.StepsDone, countOf(int64(m.Run.StepsTotal), "step"))
+	if m.Run.EstimateMillis > 0 {
+		note = "estimated " + duration(float64(m.Run.EstimateMillis))
+	}
+	return figure{"Time taken", duration(float64(m.Run.Millis)), note, "plain"}
+}
+
+func residueFigure(m Model) figure {
+	r := m.Residue
+	if r.NodesAfter == 0 {
+		return figure{"Residue left", noData, "not inventoried after the run", "none"}
+	}
+	tone := "ok"
+	if r.After > 0 {
+		tone = "warn"
+	}
+	return figure{"Residue left", number(int64(r.After)), "of " + countOf(int64(r.Before), "thing"), tone}
+}

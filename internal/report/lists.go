@@ -1,0 +1,98 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// How much of each list the page shows; the JSON report holds everything.
+const (
+	maxGapRows     = 100
+	maxResidueRows = 150
+	maxLines       = 1200
+	// edgeLines of a longer journal are shown from each end, and notableLines of what went wrong between.
+	edgeLines    = 200
+	notableLines = 400
+	// maxFullSteps is up to how many steps the runbook shows with all their actions.
+	maxFullSteps = 120
+)
+
+// worstGaps are the longest, answers to denied probes first.
+func worstGaps(m Model) ([]Gap, string) {
+	list := slices.Clone(m.Gaps)
+	slices.SortStableFunc(list, func(a, b Gap) int {
+		if a.Denied != b.Denied {
+			return boolRank(a.Denied) - boolRank(b.Denied)
+		}
+		return cmp.Compare(b.Millis, a.Millis)
+	})
+	if len(list) <= maxGapRows {
+		return list, ""
+	}
+	return list[:maxGapRows], fmt.Sprintf("The longest %d of %s gaps.", maxGapRows, number(int64(len(list))))
+}
+
+// residueRows are the things that differ most for a reader: what is left comes first.
+func residueRows(m Model) ([]ResidueItem, string) {
+	list := m.Residue.Items
+	if len(list) <= maxResidueRows {
+		return list, ""
+	}
+	return list[:maxResidueRows], fmt.Sprintf("%d of %s things; what is left comes first.", maxResidueRows, number(int64(len(list))))
+}
+
+// journalLines are all lines, or of a long journal both ends and what went wrong between.
+func journalLines(m Model) ([]Entry, string) {
+	list := m.Journal
+	if len(list) <= maxLines {
+		return list, ""
+	}
+	shown := slices.Clone(list[:edgeLines])
+	notable := 0
+	for _, entry := range list[edgeLines : len(list)-edgeLines] {
+		if (entry.Bad || entry.Event == "paused" || entry.Event == "resumed") && notable < notableLines {
+			shown = append(shown, entry)
+			notable++
+		}
+	}
+	shown = append(shown, list[len(list)-edgeLines:]...)
+	return shown, fmt.Sprintf("The first and the last %d of %s lines, and what went wrong between them.", edgeLines, number(int64(len(list))))
+}
+
+// chapter is a group of the runbook.
+type chapter struct {
+	Group
+	Steps []runbookStep
+	Same  string
+}
+
+// runbookStep is a step, with or without its actions.
+type runbookStep struct {
+	Step
+	Short bool
+}
+
+// chapters lays out the plan. Of a long one, only the first node of each wave is shown in full, and the
+// steps that did not go as planned.
+func chapters(m Model) []chapter {
+	var list []chapter
+	for _, g := range m.Groups {
+		c := chapter{Group: g}
+		first := ""
+		for _, i := range g.Steps {
+			s := runbookStep{Step: m.Steps[i]}
+			if first == "" {
+				first = s.Node
+			}
+			plain := s.State == StepDone || s.State == StepNotReached
+			s.Short = len(m.Steps) > maxFullSteps && s.Node != first && plain && s.Failure == ""
+			if s.Short {
+				c.Same = "The steps of " + first + " are shown in full; those of the other nodes do the same."
+			}
+			c.Steps = append(c.Steps, s)
+		}
+		list = append(list, c)
+	}
+	return list
+}

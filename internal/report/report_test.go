@@ -1,0 +1,207 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with a file of testdata, or rewrites it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; rewrite with -update):\n%s", file, diff)
+	}
+}
+
+func TestText(t *testing.T) {
+	for name, s := range samples() {
+		t.Run(name, func(t *testing.T) {
+			text := Text(Build(s.input()))
+			golden(t, name+".txt", []byte(text))
+			if lines := strings.Count(text, "\n"); lines > 24 {
+				t.Errorf("%d lines are too many for a summary", lines)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for _, name := range []string{"gaps", "rolled-back", "no-data"} {
+		t.Run(name, func(t *testing.T) {
+			data, err := JSON(Build(samples()[name].input()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".json", data)
+			if bytes.Contains(data, []byte("not for readers")) {
+				t.Error("states of objects must not reach the report")
+			}
+		})
+	}
+}
+
+func TestBuildIsDeterministic(t *testing.T) {
+	in := samples()["gaps"].input()
+	first, _ := JSON(Build(in))
+	for range 5 {
+		if again, _ := JSON(Build(in)); !bytes.Equal(first, again) {
+			t.Fatal("two builds from one input differ")
+		}
+	}
+}
+
+func TestLevels(t *testing.T) {
+	want := map[string]Level{"good": Good, "gaps": Bad, "small-gaps": Fair, "rolled-back": Bad, "no-data": Unknown,
+		"large": Bad, "large-good": Good}
+	for name, s := range samples() {
+		if got := Build(s.input()).Verdict.Level; got != want[name] {
+			t.Errorf("%s: level %s, want %s", name, got, want[name])
+		}
+	}
+}
+
+// An empty input is no pass: every output works and says that nothing is known.
+func TestEmpty(t *testing.T) {
+	m := Build(Input{})
+	if m.Verdict.Level != Unknown || len(m.Verdict.Missing) < 3 {
+		t.Errorf("verdict %+v", m.Verdict)
+	}
+	if _, err := JSON(m); err != nil {
+		t.Error(err)
+	}
+	if _, err := HTML(m); err != nil {
+		t.Error(err)
+	}
+	golden(t, "empty.txt", []byte(Text(m)))
+}
+
+// One thing that is not measured must keep a good run from being called good.
+func TestNoDataIsNoPass(t *testing.T) {
+	tests := map[string]func(*Input){
+		"no reports":            func(in *Input) { in.Reports = nil },
+		"one node silent":       func(in *Input) { in.Reports = in.Reports[1:] },
+		"a path without result": func(in *Input) { in.Paths = append(in.Paths, v1alpha1.Path{ID: "x>y/udp", Class: "pod-pod"}) },
+		"no workloads":          func(in *Input) { in.Workloads = nil },
+		"no inventory":          func(in *Input) { in.InventoriesBefore, in.InventoriesAfter = nil, nil },
+		"one inventory missing": func(in *Input) { delete(in.InventoriesAfter, "a-node-2") },
+		"no denied path": func(in *Input) {
+			for i := range in.Paths {
+				if in.Paths[i].Denied {
+					in.Paths[i].Denied = false
+					dropPath(in, in.Paths[i].ID)
+				}
+			}
+		},
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := samples()["good"].input()
+			spoil(&in)
+			v := Build(in).Verdict
+			if v.Level != Unknown || len(v.Missing) == 0 {
+				t.Errorf("level %s, missing %q", v.Level, v.Missing)
+			}
+		})
+	}
+}
+
+func dropPath(in *Input, id string) {
+	for i := range in.Reports {
+		kept := in.Reports[i].Status.Paths[:0]
+		for _, result := range in.Reports[i].Status.Paths {
+			if result.ID != id {
+				kept = append(kept, result)
+			}
+		}
+		in.Reports[i].Status.Paths = kept
+	}
+}
+
+// A series of reports of one growing count is that count once; a restarted prober's count is added to it.
+func TestMergeSeries(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	report := func(results ...v1alpha1.PathResult) v1alpha1.ProbeReport {
+		return v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Paths: results}}
+	}
+	early := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 100, Answered: 98, Since: at(0), Last: at(1000),
+		Gaps: []v1alpha1.Gap{{From: at(300), Millis: 10, Probes: 1}}, Open: &v1alpha1.Gap{From: at(990), Millis: 10, Probes: 1}}
+	late := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 200, Answered: 196, Since: at(0), Last: at(2000), Dropped: 2,
+		Gaps: []v1alpha1.Gap{{From: at(990), Millis: 30, Probes: 3}}}
+	restarted := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 50, Answered: 49, Since: at(3000), Last: at(3500),
+		Open: &v1alpha1.Gap{From: at(3400), Probes: 1}}
+	for _, reports := range [][]v1alpha1.ProbeReport{
+		{report(early), report(late), report(restarted)},
+		{report(restarted), report(late), report(early), report(late)},
+	} {
+		all := merge(nil, reports)
+		if len(all) != 1 {
+			t.Fatalf("%d paths", len(all))
+		}
+		m := all[0]
+		if m.sent != 250 || m.lost() != 5 || len(m.gaps) != 3 || m.hidden != 1 || len(m.spans) != 2 {
+			t.Errorf("sent %d, lost %d, gaps %+v, hidden %d, spans %v", m.sent, m.lost(), m.gaps, m.hidden, m.spans)
+		}
+		if last := m.gaps[2]; !last.Open || last.Millis != 100 {
+			t.Errorf("the open gap lasts to the last probe: %+v", last)
+		}
+		if m.Source.Node != "a" || m.Target.Network != "new" {
+			t.Errorf("ends are read from the id: %+v", m.Path)
+		}
+	}
+}
+
+// Every gap is placed in exactly one step, or said to be outside.
+func TestGapsArePlaced(t *testing.T) {
+	in := samples()["good"].input()
+	last := in.Records[len(in.Records)-1].At
+	gap := func(at time.Time) v1alpha1.Gap { return v1alpha1.Gap{From: at, Millis: 20, Probes: 2} }
+	begins := map[string]time.Time{}
+	for _, r := range in.Records {
+		if r.Event == "step-began" {
+			begins[r.Step] = r.At
+		}
+	}
+	in.Reports[0].Status.Paths[0].Gaps = []v1alpha1.Gap{gap(epoch.Add(-time.Second)), gap(begins["wave-1/a-node-1/move"].Add(time.Second)), gap(last.Add(time.Second))}
+	var steps []string
+	for _, g := range Build(in).Gaps {
+		steps = append(steps, g.Step)
+	}
+	if diff := cmp.Diff([]string{beforeRun, "wave-1/a-node-1/move", afterRun}, steps); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWords(t *testing.T) {
+	for ms, want := range map[float64]string{0: "0 ms", 0.44: "0.4 ms", 6: "6 ms", 380: "380 ms", 999.7: "1 s", 1254: "1.25 s", 200_000: "3 min 20 s", 7_500_000: "2 h 5 min"} {
+		if got := duration(ms); got != want {
+			t.Errorf("duration(%v) = %q, want %q", ms, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 481203: "481,203", -1234567: "-1,234,567"} {
+		if got := number(n); got != want {
+			t.Errorf("number(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
