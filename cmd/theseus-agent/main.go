@@ -1,0 +1,118 @@
+// Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a
+// node; `probe` is what a probe pod runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/theseus-cni/theseus/internal/agent"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/node"
+	"github.com/theseus-cni/theseus/internal/probe"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := start(ctx, log, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\nhint: %s\n", err, hint(err))
+		os.Exit(1)
+	}
+}
+
+// usage says that the command line is wrong.
+type usage struct{ error }
+
+func hint(err error) string {
+	if _, wrong := errors.AsType[usage](err); wrong {
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe --network old|new"
+	}
+	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
+}
+
+func start(ctx context.Context, log *slog.Logger, args []string) error {
+	command := "run"
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case "run":
+		return runAgent(ctx, log, args)
+	case "probe":
+		return runProbe(ctx, log, args)
+	}
+	return usage{fmt.Errorf("unknown command %q", command)}
+}
+
+func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "how to reach the API; empty is from inside the cluster")
+	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
+	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address")
+	root := flags.String("root", manifest.HostRoot, "where the node's root is mounted")
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	if *name == "" || *address == "" {
+		return usage{errors.New("the node's name and address are needed (NODE_NAME, HOST_IP)")}
+	}
+	client, err := connect(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	log.Info("agent starts", "node", *name, "address", *address)
+	a := &agent.Agent{
+		Node: &node.Node{
+			Name: *name, Root: *root, Sys: "/proc/sys",
+			Commands: node.NewCommands(4, 30*time.Second),
+			Object:   agent.Object{Name: *name, Client: client},
+		},
+		Client: client, Log: log, Address: *address, ProbeDir: manifest.ProbeDir, Ports: probe.HostPorts(),
+	}
+	return a.Run(ctx)
+}
+
+func connect(kubeconfig string) (dynamic.Interface, error) {
+	config, err := rest.InClusterConfig()
+	if kubeconfig != "" {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reach the API: %w", err)
+	}
+	config.UserAgent = "theseus-agent"
+	config.QPS, config.Burst = 50, 100
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("reach the API: %w", err)
+	}
+	return client, nil
+}
+
+func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
+	flags := flag.NewFlagSet("probe", flag.ContinueOnError)
+	network := flags.String("network", "", "the network of this pod: old or new")
+	dir := flags.String("dir", manifest.ProbeDir, "the folder shared with the node's agent")
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	if *network != "old" && *network != "new" {
+		return usage{fmt.Errorf("the network is old or new, not %q", *network)}
+	}
+	log.Info("probe starts", "network", *network)
+	warn := func(err error) { log.Warn("probing goes on", "error", err) }
+	return probe.RunPod(ctx, probe.Pod{Dir: *dir, Network: *network, Ports: probe.PodPorts(), Warn: warn})
+}

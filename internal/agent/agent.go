@@ -1,0 +1,95 @@
+// Package agent is the part of Theseus that runs on every node: it does the tasks that the API asks of its
+// node, keeps a joint phase in force, serves and sends probes on the node's own address, and publishes
+// what it and the probe pods of its node have measured.
+//
+// Everything goes on while the API server is away: probing, the joint phase, and the task at hand. What
+// could not be published then is published when the API is back.
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/node"
+	"github.com/theseus-cni/theseus/internal/probe"
+)
+
+// Times that the agent works by.
+const (
+	keepInterval    = time.Second      // between two checks of a joint phase
+	publishInterval = time.Second      // between two publications of a report
+	retryInterval   = time.Second      // after the API could not be reached
+	callTimeout     = 10 * time.Second // for one request
+	watchTimeout    = 60 * time.Second // for one watch, so that a dead connection is noticed
+	verbTimeout     = 3 * time.Minute  // for one task
+)
+
+// Agent works for one node.
+type Agent struct {
+	Node   *node.Node
+	Client dynamic.Interface
+	Log    *slog.Logger
+	// Address is the node's own, on which probes are served; ProbeDir is shared with the probe pods.
+	Address, ProbeDir string
+	Ports             probe.Ports
+}
+
+// Run works until the context ends, which is no error. It fails only when it cannot serve probes.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var working sync.WaitGroup
+	defer working.Wait()
+	defer cancel() // ends the three below, also when serving fails
+	working.Go(func() { a.keep(ctx) })
+	working.Go(func() { a.tasks(ctx) })
+	working.Go(func() { a.measure(ctx) })
+	return probe.Serve(ctx, a.Address, a.Ports)
+}
+
+// keep checks the joint phase every second.
+func (a *Agent) keep(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		mended, err := a.Node.Keep(ctx)
+		if mended != "" {
+			a.Log.Warn("the joint phase was disturbed and is mended", "mended", mended)
+		}
+		if problem := text(err); problem != said && ctx.Err() == nil {
+			if said = problem; problem != "" {
+				a.Log.Error("the joint phase cannot be kept", "error", problem)
+			}
+		}
+		pause(ctx, keepInterval)
+	}
+}
+
+// resource is the client of one of Theseus' kinds.
+func (a *Agent) resource(kind string) dynamic.ResourceInterface {
+	gvr := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
+	return a.Client.Resource(gvr).Namespace(v1alpha1.Namespace)
+}
+
+// pause waits, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// text is an error's message, or empty.
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// follow calls changed with all objects that the options select, at first and whenever one of them has
+// changed, until the context ends. It lists anew after any failure, a second later at most, so that a task
+// does not wait for a back-off that an outage has grown.
+func (a *Agent) follow(ctx context.Context, what string, client dynamic.ResourceInterface, options metav1.ListOptions,
+	changed func(map[string]*unstructured.Unstructured)) {
+	said := ""
+	for ctx.Err() == nil {
+		err := followOnce(ctx, client, options, changed)
+		if problem := text(err); problem != said && ctx.Err() == nil {
+			if said = problem; problem != "" {
+				a.Log.Warn("cannot follow the API, trying again", "what", what, "error", problem)
+			}
+		}
+		if err != nil {
+			pause(ctx, retryInterval)
+		}
+	}
+}
+
+// followOnce lists and watches until the watch ends, which is no error.
+func followOnce(ctx context.Context, client dynamic.ResourceInterface, options metav1.ListOptions,
+	changed func(map[string]*unstructured.Unstructured)) error {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	list, err := client.List(call, options)
+	cancel()
+	if err != nil {
+		return err
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	for i := range list.Items {
+		objects[list.Items[i].GetName()] = &list.Items[i]
+	}
+	changed(objects)
+
+	options.ResourceVersion = list.GetResourceVersion()
+	options.TimeoutSeconds = new(int64(watchTimeout / time.Second))
+	ctx, cancel = context.WithTimeout(ctx, watchTimeout+callTimeout)
+	defer cancel()
+	events, err := client.Watch(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if event.Type == watch.Error {
+			return apierrors.FromObject(event.Object)
+		}
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if !ok {
+			continue
+		}
+		if objects[object.GetName()] = object; event.Type == watch.Deleted {
+			delete(objects, object.GetName())
+		}
+		changed(objects)
+	}
+	return nil
+}
+
+// decode reads an object into its type, by way of JSON, which keeps raw JSON as it is.
+func decode(object *unstructured.Unstructured, into any) error {
+	encoded, err := object.MarshalJSON()
+	if err != nil {
+		return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	if err := json.Unmarshal(encoded, into); err != nil {
+		return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/probe"
+)
+
+// planName is the one ProbePlan that is followed.
+const planName = "current"
+
+// measure follows the plan of paths and publishes what this node's sources see.
+func (a *Agent) measure(ctx context.Context) {
+	runner := probe.NewRunner(probe.Options{})
+	defer runner.Close()
+	plans := make(chan v1alpha1.ProbePlanSpec, 1)
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + planName}
+	go func() { // ends with the context
+		defer close(plans)
+		a.follow(ctx, "the probe plan", a.resource("ProbePlan"), options, func(objects map[string]*unstructured.Unstructured) {
+			plan, err := current(objects)
+			if err != nil {
+				a.Log.Error("the probe plan cannot be read", "error", err)
+				return
+			}
+			select { // only the latest plan counts
+			case <-plans:
+			default:
+			}
+			plans <- plan
+		})
+	}()
+	out := publisher{agent: a}
+	wanted := map[string][]v1alpha1.Path{}
+	var plan v1alpha1.ProbePlanSpec
+	ticker := time.NewTicker(publishInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case next, more := <-plans:
+			if !more {
+				return
+			}
+			plan, wanted = next, split(next.Paths, a.Node.Name)
+			a.order(runner, plan.Generation, wanted)
+		case <-ticker.C:
+			status := combine(plan.Generation, wanted, runner.Results(), a.podResults())
+			out.publish(ctx, status)
+		}
+	}
+}
+
+// current is the plan among the objects; without one there are no paths.
+func current(objects map[string]*unstructured.Unstructured) (v1alpha1.ProbePlanSpec, error) {
+	object, has := objects[planName]
+	if !has {
+		return v1alpha1.ProbePlanSpec{}, nil
+	}
+	var plan v1alpha1.ProbePlan
+	err := decode(object, &plan)
+	return plan.Spec, err
+}
+
+// order hands the paths to those who measure them.
+func (a *Agent) order(runner *probe.Runner, generation int64, wanted map[string][]v1alpha1.Path) {
+	a.Log.Info("paths to measure", "generation", generation,
+		hostNetwork, len(wanted[hostNetwork]), "old", len(wanted["old"]), "new", len(wanted["new"]))
+	runner.SetPaths(wanted[hostNetwork])
+	if err := os.MkdirAll(a.ProbeDir, 0o755); err != nil {
+		a.Log.Error("cannot make the folder of the probe pods", "error", err)
+	}
+	for _, network := range podNetworks() {
+		file := probe.PathsFile{Generation: generation, Paths: wanted[network]}
+		if err := probe.WritePaths(probe.PathsPath(a.ProbeDir, network), file); err != nil {
+			a.Log.Error("cannot hand paths to a probe pod", "network", network, "error", err)
+		}
+	}
+}
+
+// podResults reads what the probe pods have seen. A pod that has gone leaves its last results.
+func (a *Agent) podResults() map[string]probe.ResultsFile {
+	results := map[string]probe.ResultsFile{}
+	for _, network := range podNetworks() {
+		file, err := probe.ReadResults(probe.ResultsPath(a.ProbeDir, network))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			a.Log.Error("cannot read the results of a probe pod", "network", network, "error", err)
+			continue
+		}
+		results[network] = file
+	}
+	return results
+}

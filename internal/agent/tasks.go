@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/manifest"
+)
+
+// maxMessage bounds the message of a task, in bytes.
+const maxMessage = 2000
+
+// tasks does the node's tasks, one after the other in the order in which they were made. Tasks that a
+// former agent left running are run again: verbs are idempotent.
+func (a *Agent) tasks(ctx context.Context) {
+	latest := make(chan []v1alpha1.NodeTask, 1)
+	options := metav1.ListOptions{LabelSelector: manifest.LabelNode + "=" + manifest.NodeValue(a.Node.Name)}
+	go func() { // ends with the context
+		defer close(latest)
+		a.follow(ctx, "tasks", a.resource("NodeTask"), options, func(objects map[string]*unstructured.Unstructured) {
+			open := a.open(objects)
+			select { // only the latest list counts
+			case <-latest:
+			default:
+			}
+			latest <- open
+		})
+	}()
+	answered := map[types.UID]bool{}
+	for open := range latest {
+		for _, task := range open {
+			if ctx.Err() == nil && !answered[task.UID] {
+				a.run(ctx, task)
+				answered[task.UID] = true
+			}
+		}
+	}
+}
+
+// open are the tasks that this node has still to do, oldest first.
+func (a *Agent) open(objects map[string]*unstructured.Unstructured) []v1alpha1.NodeTask {
+	var open []v1alpha1.NodeTask
+	for _, object := range objects {
+		var task v1alpha1.NodeTask
+		if err := decode(object, &task); err != nil {
+			a.Log.Error("a task cannot be read", "task", object.GetName(), "error", err)
+			continue
+		}
+		phase := task.Status.Phase
+		if task.Spec.Node == a.Node.Name && task.DeletionTimestamp == nil &&
+			phase != v1alpha1.TaskDone && phase != v1alpha1.TaskFailed {
+			open = append(open, task)
+		}
+	}
+	slices.SortFunc(open, func(x, y v1alpha1.NodeTask) int {
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	return open
+}
+
+// run does one task and publishes its answer.
+func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
+	log := a.Log.With("task", task.Name, "verb", task.Spec.Verb)
+	if err := a.answer(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskRunning}); err != nil {
+		log.Warn("cannot say that the task is running", "error", err) // it runs all the same
+	}
+	bounded, cancel := context.WithTimeout(ctx, verbTimeout)
+	got, err := a.Node.Do(bounded, task.Spec.Verb, task.Spec.Args)
+	cancel()
+	if ctx.Err() != nil {
+		return // the agent ends; the next one runs the task again
+	}
+	now := metav1.Now()
+	status := v1alpha1.NodeTaskStatus{
+		Phase: v1alpha1.TaskDone, Changed: got.Changed, Message: got.Message, Result: got.Result, FinishedAt: &now,
+	}
+	if err != nil {
+		status.Phase, status.Message = v1alpha1.TaskFailed, err.Error()
+		log.Error("task failed", "error", err)
+	} else {
+		log.Info("task done", "changed", got.Changed, "message", got.Message)
+	}
+	if len(status.Message) > maxMessage {
+		status.Message = status.Message[:maxMessage] + "..."
+	}
+	a.answerAtLast(ctx, task, status)
+}
+
+// answerAtLast publishes until it works or nobody asks any more.
+func (a *Agent) answerAtLast(ctx context.Context, task v1alpha1.NodeTask, status v1alpha1.NodeTaskStatus) {
+	for since, said := time.Now(), false; ctx.Err() == nil; pause(ctx, retryInterval) {
+		err := a.answer(ctx, task, status)
+		switch {
+		case err == nil:
+			if said {
+				a.Log.Info("the answer is published", "task", task.Name, "after", time.Since(since))
+			}
+			return
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			a.Log.Warn("the task is gone", "task", task.Name)
+			return
+		case apierrors.IsInvalid(err): // another task of this name has another UID; nothing else is invalid
+			a.Log.Error("the answer is refused", "task", task.Name, "error", err)
+			return
+		case !said:
+			a.Log.Warn("cannot publish the answer, trying again", "task", task.Name, "error", err)
+			said = true
+		}
+	}
+}
+
+// answer writes a task's status. The UID in the patch makes it fail on another task of the same name.
+func (a *Agent) answer(ctx context.Context, task v1alpha1.NodeTask, status v1alpha1.NodeTaskStatus) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": task.UID}, "status": status})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = a.resource("NodeTask").Patch(ctx, task.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
+	return err
+}
