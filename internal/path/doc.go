@@ -30,8 +30,7 @@
 //	                                                                                   sum  52
 //
 // so 52 N paths: 11,024 at 212 nodes, 260,000 at 5,000. At 3 nodes the third ring only repeats edges of
-// the first two and is left out: 48 each, 144 in all. With one network a node has 20 (no pair, half of
-// the rest).
+// the first two and is left out: 48 each, 144 in all. While there is one network a node has 16.
 //
 // # How often
 //
@@ -43,6 +42,6 @@
 //
 //	4/10ms + 26/50ms + 18/100ms + 4/1s = 400 + 520 + 180 + 4 = 1,104 probes a second and node
 //
-// (1,024 at 3 nodes, 3,072 in all), each answered by one datagram or segment, and 380 with one network.
-// It depends on the degree and not on N.
+// (1,024 at 3 nodes, 3,072 in all), each answered by one datagram or segment; and 321 while there is
+// one network. It depends on the degree and not on N. Intervals.Fast scales all of it.
 package path

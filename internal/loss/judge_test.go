@@ -1,0 +1,156 @@
+package loss
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// world is two nodes that measure one another, and a path that must stay shut.
+type world struct{ evidence Evidence }
+
+func report(node string, seq int64, at int, paths ...v1alpha1.PathResult) v1alpha1.ProbeReport {
+	return v1alpha1.ProbeReport{
+		ObjectMeta: metav1.ObjectMeta{Name: node},
+		Status:     v1alpha1.ProbeReportStatus{Generation: 3, Seq: seq, At: after(at), Paths: paths},
+	}
+}
+
+func result(id string, sent, answered int64, last int) v1alpha1.PathResult {
+	return v1alpha1.PathResult{ID: id, Sent: sent, Answered: answered, Since: start, Last: after(last)}
+}
+
+// healthy is a gate asked at 10 s and looked at at 15 s, with nothing wrong.
+func healthy() *world {
+	path := func(id, node string, denied bool) v1alpha1.Path {
+		return v1alpha1.Path{ID: id, Source: v1alpha1.Endpoint{Node: node}, IntervalMillis: 10, Denied: denied}
+	}
+	return &world{Evidence{
+		Generation: 3,
+		Paths:      []v1alpha1.Path{path("a>b", "a", false), path("b>a", "b", false), path("a>b/denied", "a", true)},
+		Asked: []v1alpha1.ProbeReport{
+			report("a", 10, 10000, result("a>b", 1000, 1000, 10000), result("a>b/denied", 900, 0, 9000)),
+			report("b", 20, 10000, result("b>a", 1000, 1000, 10000))},
+		Now: []v1alpha1.ProbeReport{
+			report("a", 15, 15000, result("a>b", 1500, 1500, 15000), result("a>b/denied", 1400, 0, 14000)),
+			report("b", 25, 15000, result("b>a", 1500, 1500, 15000))},
+	}}
+}
+
+func (w *world) now(node, path int) *v1alpha1.PathResult {
+	return &w.evidence.Now[node].Status.Paths[path]
+}
+
+func TestJudge(t *testing.T) {
+	gap := func(from int, millis float64, probes int64) v1alpha1.Gap {
+		return v1alpha1.Gap{From: after(from), Millis: millis, Probes: probes}
+	}
+	bake := Limits{Bake: 4 * time.Second}
+	for _, test := range []struct {
+		name    string
+		limits  Limits
+		change  func(*world)
+		pass    bool
+		waiting bool
+		reason  string
+	}{
+		{name: "all is well", limits: bake, change: func(*world) {}, pass: true, reason: "1,500 probes on 3 paths, none lost"},
+		{name: "no paths", change: func(w *world) { w.evidence.Paths = nil }, waiting: true, reason: "no paths are measured: no data is no pass"},
+		{name: "no reports", change: func(w *world) { w.evidence.Now = nil }, waiting: true, reason: "no fresh evidence: a has not reported (and 1 node more)"},
+		{name: "one node is silent", change: func(w *world) { w.evidence.Now = w.evidence.Now[:1] }, waiting: true, reason: "no fresh evidence: b has not reported"},
+		{name: "another plan", change: func(w *world) { w.evidence.Generation = 4 }, waiting: true, reason: "no fresh evidence: a reports on plan 3 instead of 4 (and 1 node more)"},
+		{name: "one publication is not enough", change: func(w *world) { w.evidence.Now[1].Status.Seq = 21 }, waiting: true, reason: "no fresh evidence: b has published 1 of 2 fresh reports"},
+		{name: "an old report again", change: func(w *world) { w.evidence.Now[1].Status.Seq = 19 }, waiting: true, reason: "b has published 0 of 2"},
+		{name: "not baked yet", limits: Limits{Bake: 10 * time.Second}, change: func(*world) {}, waiting: true, reason: "no fresh evidence: a has measured for 5s of 10s (and 1 node more)"},
+		{name: "a path without a result", change: func(w *world) { w.now(1, 0).ID = "other" }, waiting: true, reason: "not enough evidence: b>a has no result"},
+		{name: "a path that hardly sends", limits: bake, change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1010, 1010 }, waiting: true, reason: "not enough evidence: b>a sent 10 of at least 200 new probes"},
+		{name: "a path that stopped", change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1000, 1000 }, waiting: true, reason: "not enough evidence: b>a sent 0 of at least 1 new probes"},
+		{
+			name:   "no answer is no pass even where loss is allowed",
+			limits: Limits{MaxLost: 1000}, change: func(w *world) { w.now(1, 0).Answered = 1000 }, waiting: true, reason: "not enough evidence: b>a has no answer at all",
+		}, {
+			name: "loss", change: func(w *world) {
+				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1488, []v1alpha1.Gap{gap(12000, 120, 12)}
+				w.now(1, 0).Answered, w.now(1, 0).Gaps = 1499, []v1alpha1.Gap{gap(12000, 10, 1)}
+			}, reason: "13 of 1,000 probes lost on 2 paths, longest gap 120 ms on a>b",
+		}, {
+			name: "loss tells before the evidence is whole", limits: Limits{Bake: time.Hour},
+			change: func(w *world) { w.now(0, 0).Answered-- }, reason: "1 of 1,000 probes lost on 1 path, longest gap 0 ms on a>b",
+		}, {
+			name: "loss that is going on", change: func(w *world) {
+				w.now(0, 0).Answered, w.now(0, 0).Open = 1400, &v1alpha1.Gap{From: after(14000), Millis: 990, Probes: 100}
+			}, reason: "100 of 1,000 probes lost on 1 path, longest gap 990 ms on a>b",
+		}, {
+			name: "old gaps do not count again", change: func(w *world) {
+				w.now(0, 0).Gaps = []v1alpha1.Gap{gap(5000, 4000, 400)}
+			}, pass: true, reason: "none lost",
+		}, {
+			name: "a gap that was open when asked counts whole", change: func(w *world) {
+				w.evidence.Asked[0].Status.Paths[0].Open = &v1alpha1.Gap{From: after(9000), Probes: 100}
+				w.now(0, 0).Answered = 1450
+				w.now(0, 0).Gaps = []v1alpha1.Gap{gap(9000, 1500, 150)}
+			}, reason: "50 of 1,000 probes lost on 1 path, longest gap 1.5 s on a>b",
+		}, {
+			name: "within what is allowed", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
+				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1498, []v1alpha1.Gap{gap(12000, 20, 2)}
+			}, pass: true, reason: "1,500 probes on 3 paths, 2 lost within what is allowed, longest gap 20 ms",
+		}, {
+			name: "few lost in too long a gap", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
+				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1498, []v1alpha1.Gap{gap(12000, 60, 2)}
+			}, reason: "2 of 1,000 probes lost on 1 path, longest gap 60 ms on a>b; at most 50 ms is allowed",
+		}, {
+			name: "a short gap excuses no loss", limits: Limits{MaxGap: time.Hour}, change: func(w *world) { w.now(0, 0).Answered-- },
+			reason: "1 of 1,000 probes lost",
+		}, {
+			name: "a leak", limits: Limits{MaxLost: 1000}, change: func(w *world) {
+				w.now(0, 1).Answered, w.now(0, 1).Open = 7, &v1alpha1.Gap{From: after(13930), Millis: 70, Probes: 7}
+			}, reason: "7 of 500 probes got through on 1 path that must stay shut, longest for 70 ms on a>b/denied",
+		}, {
+			name: "counts begun anew", change: func(w *world) {
+				w.now(0, 0).Since, w.now(0, 0).Sent, w.now(0, 0).Answered = after(12000), 300, 300
+			}, reason: "a>b was measured anew from 03:04:17 on: what happened before is unknown",
+		}, {
+			name: "more gaps than the report holds", change: func(w *world) { w.now(0, 0).Dropped = 2 },
+			reason: "a>b had 2 more gaps than its report holds",
+		}, {
+			name: "losses count since the gate before", change: func(w *world) {
+				w.evidence.Since = []v1alpha1.ProbeReport{report("a", 1, 5000, result("a>b", 500, 500, 5000), result("a>b/denied", 0, 0, 0)), report("b", 1, 5000, result("b>a", 500, 500, 5000))}
+				w.evidence.Asked[0].Status.Paths[0].Answered = 990
+				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1490, []v1alpha1.Gap{gap(7000, 100, 10)}
+			}, reason: "10 of 2,000 probes lost on 1 path, longest gap 100 ms on a>b",
+		}, {
+			name: "a path begun since then counts from the asking", change: func(w *world) {
+				w.evidence.Since = []v1alpha1.ProbeReport{report("b", 1, 5000, result("b>a", 500, 500, 5000))}
+				w.evidence.Asked[0].Status.Paths[0].Answered = 990
+				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1490, []v1alpha1.Gap{gap(7000, 100, 10)}
+			}, pass: true, reason: "none lost",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := healthy()
+			test.change(w)
+			verdict := Judge(test.limits, w.evidence)
+			if verdict.Pass != test.pass || verdict.Waiting != test.waiting || !strings.Contains(verdict.Reason, test.reason) {
+				t.Errorf("got pass %v, waiting %v: %s\nwant pass %v, waiting %v: ...%s", verdict.Pass, verdict.Waiting, verdict.Reason, test.pass, test.waiting, test.reason)
+			}
+			if verdict.Pass && verdict.Waiting {
+				t.Error("passes while it waits")
+			}
+			if (verdict.Lost > 0 || verdict.Leaked > 0) != (len(verdict.Bad) > 0) && !strings.Contains(test.name, "anew") && !strings.Contains(test.name, "holds") {
+				t.Errorf("%d lost, %d leaked, bad paths %q", verdict.Lost, verdict.Leaked, verdict.Bad)
+			}
+		})
+	}
+}
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 41200: "41,200", 1234567: "1,234,567", -1000: "-1,000"} {
+		if got := count(n); got != want {
+			t.Errorf("count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
