@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -122,12 +123,16 @@ func jointMTU(source *cni.Installation, own string) int {
 
 // confArgs names the configuration: the user's own name where it sorts before the source's.
 func confArgs(m *manifest, source *cni.Installation) step.ConfArgs {
-	name := orDefault(m.env(m.installer(), confNameVar), defaultConf)
-	active := name
+	active := m.confName()
 	if source != nil && source.Capabilities.ConfName != "" && active >= source.Capabilities.ConfName {
 		active = "00-calico.conflist"
 	}
 	return step.ConfArgs{Staged: active + stagedSuffix, Active: active}
+}
+
+// confName is the user's own name of the configuration, also where it is staged already.
+func (m *manifest) confName() string {
+	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), stagedSuffix)
 }
 
 // oldPools tell Calico that the old addresses are pods too, so that it does not masquerade traffic to
@@ -170,7 +175,7 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 	agent := findContainer(m.agent, "containers", agentName)
 	image, _ := agent["image"].(string)
 	labels, _, _ := unstructured.NestedStringMap(m.agent.Object, "spec", "selector", "matchLabels")
-	caps := capabilities(orDefault(m.env(m.installer(), confNameVar), defaultConf))
+	caps := capabilities(m.confName())
 	var felix []unstructured.Unstructured
 	for _, object := range m.objects {
 		if object.GetKind() == "FelixConfiguration" {

@@ -1,0 +1,133 @@
+package flannel_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func present(t *testing.T) *cluster.Snapshot {
+	return cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+}
+
+func TestAcceptance(t *testing.T) {
+	cnitest.Run(t, cnitest.Case{
+		Driver:  flannel.Driver{},
+		Present: present(t),
+		Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+	})
+}
+
+func TestDetect(t *testing.T) {
+	found := flannel.Driver{}.Detect(present(t))
+	if got, want := found.PodCIDRs, []string{"10.244.0.0/16"}; !slices.Equal(got, want) {
+		t.Errorf("pod CIDRs are %q, not %q", got, want)
+	}
+	if found.Version != "v0.28.4" || found.Selector != "app=flannel" {
+		t.Errorf("version %q, selector %q", found.Version, found.Selector)
+	}
+	caps := found.Capabilities
+	if caps.VNI != 1 || caps.Port != 8472 || caps.Policy != cni.PolicyKubernetes || caps.ConfName != "10-flannel.conflist" {
+		t.Errorf("capabilities: %+v", caps)
+	}
+	if found.PolicyAgent == nil || found.PolicyAgent.Name != "kube-router" {
+		t.Errorf("the policy agent is %v", found.PolicyAgent)
+	}
+	var order []string
+	for _, part := range found.Parts {
+		order = append(order, part.String())
+	}
+	want := []string{
+		"DaemonSet/kube-system/kube-router", "DaemonSet/kube-flannel/kube-flannel-ds", "ConfigMap/kube-flannel/kube-flannel-cfg",
+		"ClusterRoleBinding/flannel", "ClusterRole/flannel", "ServiceAccount/kube-flannel/flannel",
+		"ClusterRoleBinding/kube-router", "ClusterRole/kube-router", "ServiceAccount/kube-system/kube-router", "Namespace/kube-flannel",
+	}
+	if !slices.Equal(order, want) {
+		t.Errorf("parts are\n%s\nnot\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestDetectOddities(t *testing.T) {
+	config := func(s *cluster.Snapshot, json string) { s.ConfigMaps[0].Data["net-conf.json"] = json }
+	for _, test := range []struct {
+		name    string
+		change  func(*cluster.Snapshot)
+		problem string // part of one; empty when there must be none
+		check   func(*cni.Installation) bool
+	}{
+		{"own VNI, port and MTU", func(s *cluster.Snapshot) {
+			config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"vxlan","VNI":7,"Port":4790,"MTU":1400}}`)
+		}, "", func(i *cni.Installation) bool {
+			c := i.Capabilities
+			return c.VNI == 7 && c.Port == 4790 && c.MTU == 1350 && slices.Contains(c.HostLinks, "flannel.7")
+		}},
+		{"host-gw", func(s *cluster.Snapshot) { config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"host-gw"}}`) }, "",
+			func(i *cni.Installation) bool { return i.Capabilities.Encapsulation == "none" }},
+		{"mtu as measured", func(s *cluster.Snapshot) {
+			s.Facts = []cluster.NodeFacts{{Node: "node-1", Links: []cluster.Link{{Name: "cni0", MTU: 1450}}}, {Node: "node-2", Links: []cluster.Link{{Name: "cni0", MTU: 1400}}}}
+		}, "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 1400 }},
+		{"dual stack", func(s *cluster.Snapshot) {
+			config(s, `{"Network":"10.1.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`)
+		}, "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
+		{"backend that is not understood", func(s *cluster.Snapshot) { config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"udp"}}`) }, `backend "udp"`, nil},
+		{"broken configuration", func(s *cluster.Snapshot) { config(s, `{`) }, "cannot be read", nil},
+		{"no network", func(s *cluster.Snapshot) { config(s, `{}`) }, "names no network", nil},
+		{"no configuration", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "not there", nil},
+		{"not ready", func(s *cluster.Snapshot) {
+			s.DaemonSets[0].Status.NumberReady = 2
+			s.Pods[0].Status.Conditions = nil
+		}, "ready on 2 of 3 nodes (not on node-1)", nil},
+		{"agent removed", func(s *cluster.Snapshot) { s.DaemonSets = nil }, "no DaemonSet runs flannel", nil},
+		{"canal", func(s *cluster.Snapshot) {
+			spec := &s.DaemonSets[0].Spec.Template.Spec
+			spec.Containers = append(spec.Containers, spec.Containers[0])
+			spec.Containers[1].Image = "quay.io/calico/node:v3.31.0"
+		}, "Canal", nil},
+		{"k3s", func(s *cluster.Snapshot) {
+			s.DaemonSets, s.ConfigMaps = nil, nil
+			s.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1"
+		}, "k3s", nil},
+		{"kube-router that routes is no policy agent", func(s *cluster.Snapshot) {
+			s.DaemonSets[1].Spec.Template.Spec.Containers[0].Args = []string{"--run-firewall=true"}
+		}, "", func(i *cni.Installation) bool { return i.PolicyAgent == nil && i.Capabilities.Policy == cni.PolicyNone }},
+		{"namespace shared with others", func(s *cluster.Snapshot) {
+			s.Deployments = append(s.Deployments, appsv1.Deployment{})
+			s.Deployments[0].Name, s.Deployments[0].Namespace = "mine", "kube-flannel"
+		}, "", func(i *cni.Installation) bool {
+			return !slices.ContainsFunc(i.Parts, func(r step.Ref) bool { return r.Kind == "Namespace" })
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			snapshot := present(t)
+			test.change(snapshot)
+			found := flannel.Driver{}.Detect(snapshot)
+			if found == nil {
+				t.Fatal("not found")
+			}
+			problems := strings.Join(found.Problems, "\n")
+			if test.problem == "" && problems != "" || !strings.Contains(problems, test.problem) {
+				t.Errorf("problems are %q, not %q", problems, test.problem)
+			}
+			if test.check != nil && !test.check(found) {
+				t.Errorf("not as expected: %+v", found)
+			}
+		})
+	}
+}
+
+// TestStaleAnnotations: annotations outlive flannel, and alone are no network.
+func TestStaleAnnotations(t *testing.T) {
+	snapshot := present(t)
+	snapshot.DaemonSets, snapshot.ConfigMaps = nil, nil
+	if found := (flannel.Driver{}).Detect(snapshot); found != nil {
+		t.Errorf("found: %v", found.Problems)
+	}
+}
