@@ -16,8 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// patience is when an answer that has not come is given up.
-const patience = 2 * time.Second
+// patience is when an answer that has not come is given up: long enough that a machine that is merely
+// busy loses nothing. What comes late before that is counted as late.
+const patience = 5 * time.Second
 
 // request sends one request and returns whom it asked, and an error unless all was as expected. It
 // returns when ctx ends at the latest.
@@ -28,6 +29,7 @@ type kind struct {
 	name     string
 	rate     float64 // per second
 	patience time.Duration
+	denied   bool // an answer is the failure, so the time without one says nothing
 	// steady is how many requests in a row must be fine before counting starts.
 	steady int
 	send   request
@@ -42,12 +44,26 @@ type kind struct {
 type Driver struct {
 	kinds   []*kind
 	started time.Time
+	stalls  stalls
 	close   func()
 }
 
-func (d *Driver) add(name string, rate float64, steady int, patience time.Duration, send request) {
+// expect adds a kind of requests that are to be answered.
+func (d *Driver) expect(name string, rate float64, send request) {
+	const steady = 3
 	d.kinds = append(d.kinds, &kind{
 		name: name, rate: rate, steady: steady, patience: patience, send: send, tally: tally.New(),
+	})
+}
+
+// deny adds a kind of requests that are not to be answered.
+func (d *Driver) deny(name string, rate float64, send request) {
+	const (
+		steady  = 10
+		silence = 500 * time.Millisecond // allowed answers take a few
+	)
+	d.kinds = append(d.kinds, &kind{
+		name: name, rate: rate, steady: steady, patience: silence, denied: true, send: send, tally: tally.New(),
 	})
 }
 
@@ -55,6 +71,7 @@ func (d *Driver) add(name string, rate float64, steady int, patience time.Durati
 func (d *Driver) Run(ctx context.Context) {
 	d.started = time.Now()
 	var group sync.WaitGroup
+	group.Go(func() { d.stalls.watch(ctx) })
 	for _, k := range d.kinds {
 		group.Go(func() { k.run(ctx) })
 	}
@@ -79,7 +96,7 @@ func (d *Driver) Warm() bool {
 
 // Summary is what was counted so far.
 func (d *Driver) Summary(now time.Time) tally.Summary {
-	s := tally.Summary{Started: d.started, Updated: now, Kinds: map[string]tally.Count{}}
+	s := tally.Summary{Started: d.started, Updated: now, Stalls: d.stalls.read(), Kinds: map[string]tally.Count{}}
 	for _, k := range d.kinds {
 		c := k.tally.Count(now)
 		k.mu.Lock()
@@ -88,7 +105,6 @@ func (d *Driver) Summary(now time.Time) tally.Summary {
 			c.WarmUp = tally.Millis(now.Sub(d.started))
 		}
 		k.mu.Unlock()
-		c.P50, c.P99 = c.Latency.Quantile(0.5), c.Latency.Quantile(0.99)
 		s.Kinds[k.name] = c
 	}
 	return s
@@ -120,7 +136,11 @@ func (k *kind) one() {
 	ctx, cancel := context.WithTimeout(context.Background(), k.patience)
 	defer cancel()
 	target, err := k.send(ctx)
-	k.tally.Done(n, tally.Outcome{Sent: sent, Took: time.Since(sent), Err: err, Target: target})
+	took := time.Since(sent)
+	if k.denied {
+		took = 0
+	}
+	k.tally.Done(n, tally.Outcome{Sent: sent, Took: took, Err: err, Target: target})
 }
 
 // warmed sends uncounted requests until enough in a row were fine.

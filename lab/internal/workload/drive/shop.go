@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 )
 
 // zone is the end of the names of the workload's Services.
@@ -44,17 +43,17 @@ func Shop(ctx context.Context, resolvConf string, rate float64) (*Driver, error)
 		stream.close()
 	}}
 	share := func(percent float64) float64 { return rate * percent / 100 }
-	d.add("http-new", share(16), 3, patience, to("web", httpPort).newConnection)
-	d.add("http-reused", share(32), 3, patience, web.reused)
-	d.add("set-member", share(12), 3, patience, db.ask)
-	d.add("tcp-stream", share(14), 3, patience, stream.message)
-	d.add("udp", share(12), 3, patience, to("udp", udpPort).datagram)
-	d.add("dns", share(8), 3, patience, func(ctx context.Context) (string, error) {
+	d.expect("http-new", share(16), to("web", httpPort).newConnection)
+	d.expect("http-reused", share(32), web.reused)
+	d.expect("set-member", share(12), db.ask)
+	d.expect("tcp-stream", share(14), stream.message)
+	d.expect("udp", share(12), to("udp", udpPort).datagram)
+	d.expect("dns", share(8), func(ctx context.Context) (string, error) {
 		_, err := names.lookup(ctx, "web"+zone)
 		return names.server, err
 	})
-	d.add("allowed-tcp", share(3), 3, patience, to("vault", httpPort).newConnection)
-	d.add("allowed-udp", share(3), 3, patience, to("vault", udpPort).datagram)
+	d.expect("allowed-tcp", share(3), to("vault", httpPort).newConnection)
+	d.expect("allowed-udp", share(3), to("vault", udpPort).datagram)
 	go db.watch(ctx)
 	return d, nil
 }
@@ -66,10 +65,6 @@ func Intruder(ctx context.Context, resolvConf string) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	const (
-		silence = 500 * time.Millisecond // allowed answers take a few
-		steady  = 10
-	)
 	host := "vault" + zone
 	addr, err := eventually(ctx, names, host)
 	if err != nil {
@@ -80,9 +75,9 @@ func Intruder(ctx context.Context, resolvConf string) (*Driver, error) {
 		udp: net.JoinHostPort(addr.String(), udpPort),
 	}
 	d := &Driver{close: victim.close}
-	d.add("denied-tcp", 20, steady, silence, victim.connect)
-	d.add("denied-udp", 20, steady, silence, victim.datagram)
-	d.add("denied-udp-flow", 2, steady, silence, victim.again)
+	d.deny("denied-tcp", 20, victim.connect)
+	d.deny("denied-udp", 20, victim.datagram)
+	d.deny("denied-udp-flow", 2, victim.again)
 	return d, nil
 }
 

@@ -68,6 +68,12 @@ func (h Histogram) Quantile(q float64) float64 {
 	return 0
 }
 
+// quantiles fills in what is derived from the histogram.
+func (c *Count) quantiles() {
+	c.P50 = min(c.Latency.Quantile(0.5), c.Slowest)
+	c.P99 = min(c.Latency.Quantile(0.99), c.Slowest)
+}
+
 // Merge is the sum of two counts of one kind.
 func Merge(a, b Count) Count {
 	sum := a
@@ -88,7 +94,7 @@ func Merge(a, b Count) Count {
 	for bucket, n := range b.Latency {
 		sum.Latency[bucket] += n
 	}
-	sum.P50, sum.P99 = sum.Latency.Quantile(0.5), sum.Latency.Quantile(0.99)
+	sum.quantiles()
 	sum.Errors = append(append([]Error(nil), a.Errors...), b.Errors...)
 	sort.SliceStable(sum.Errors, func(i, j int) bool { return sum.Errors[i].At.Before(sum.Errors[j].At) })
 	if len(sum.Errors) > maxErrors {

@@ -15,7 +15,25 @@ type Summary struct {
 	Started time.Time        `json:"started"`
 	Updated time.Time        `json:"updated"`
 	Final   bool             `json:"final"` // nothing more will be counted
+	Stalls  Stalls           `json:"stalls"`
 	Kinds   map[string]Count `json:"kinds"`
+}
+
+// Stalls are the times in which a driver did not run although it wanted to: the machine was too busy.
+// What it sent before and received after one says little about the network.
+type Stalls struct {
+	Number    int       `json:"number"`
+	Total     millis    `json:"totalMs"`
+	Longest   millis    `json:"longestMs"`
+	LongestAt time.Time `json:"longestAt,omitzero"`
+}
+
+func (s *Stalls) add(o Stalls) {
+	s.Number += o.Number
+	s.Total += o.Total
+	if o.Longest > s.Longest {
+		s.Longest, s.LongestAt = o.Longest, o.LongestAt
+	}
 }
 
 // Sum adds up what several drivers counted. It is final if all are.
@@ -29,6 +47,7 @@ func Sum(all []Summary) Summary {
 			sum.Updated = s.Updated
 		}
 		sum.Final = sum.Final && s.Final
+		sum.Stalls.add(s.Stalls)
 		for kind, count := range s.Kinds {
 			sum.Kinds[kind] = Merge(sum.Kinds[kind], count)
 		}
@@ -67,6 +86,9 @@ func (s Summary) Print(w io.Writer) error {
 	}
 	if err := table.Flush(); err != nil {
 		return err
+	}
+	if s.Stalls.Number > 0 {
+		fmt.Fprintf(w, "the clients themselves were held up %d times, %.0f ms in all, %.0f ms at most\n", s.Stalls.Number, s.Stalls.Total, s.Stalls.Longest)
 	}
 	for _, kind := range kinds {
 		for _, e := range s.Kinds[kind].Errors {

@@ -98,6 +98,7 @@ func (t *Tally) Count(now time.Time) Count {
 	c.Errors = append([]Error(nil), c.Errors...)
 	c.Latency = c.Latency.clone()
 	c.widen(t.badFrom, now)
+	c.quantiles()
 	return c
 }
 
