@@ -1,0 +1,96 @@
+package plan_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/theseus-cni/theseus/internal/plan"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s differs; if that is meant, run the test with -update:\n%s", path, diff)
+	}
+}
+
+func TestGolden(t *testing.T) {
+	p := mustMake(t, flannelToCalico(t))
+	text, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "plan.yaml", text)
+	golden(t, "runbook.txt", []byte(plan.Runbook(p)))
+}
+
+func TestRoundTrip(t *testing.T) {
+	p := mustMake(t, flannelToCalico(t))
+	text, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := plan.Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewritten, err := plan.Write(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text, rewritten) {
+		t.Errorf("reading and writing changes the plan:\n%s", cmp.Diff(string(text), string(rewritten)))
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	text, err := plan.Write(mustMake(t, flannelToCalico(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, from, to, words string }{
+		{"edited title", "title: Remove flannel", "title: Keep flannel", "was edited"},
+		{"edited argument", `- 10.96.0.0/16`, `- 10.97.0.0/16`, "was edited"},
+		{"unknown field", "strategy: recreate", "strategy: recreate\nspeed: fast", "no plan"},
+		{"other kind", "kind: Plan\n", "kind: Snapshot\n", "no plan, but theseus.dev/v1alpha1 Snapshot"},
+		{"not YAML", "apiVersion:", "\t", "no plan"},
+		{"empty", string(text), "", "no plan, but nothing nothing"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			edited := strings.Replace(string(text), test.from, test.to, 1)
+			if edited == string(text) {
+				t.Fatal("the edit changes nothing")
+			}
+			_, err := plan.Read([]byte(edited))
+			var refused *plan.Refusal
+			if !errors.As(err, &refused) {
+				t.Fatalf("not refused: %v", err)
+			}
+			if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
+				t.Errorf("the refusal does not say %q: %q", test.words, refused.Message)
+			}
+		})
+	}
+}

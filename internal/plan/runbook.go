@@ -1,0 +1,220 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Runbook is the plan as text for people: what moves, in which order, what is done in every step, and how
+// each is taken back.
+func Runbook(p *Plan) string {
+	b := &strings.Builder{}
+	summary(b, p)
+	nodeWaves(b, p)
+	workloads(b, p)
+	for _, f := range p.Findings {
+		if f.Severity != finding.Info {
+			fmt.Fprintf(b, "Note (%s): %s\n", f.ID, f.Message)
+		}
+	}
+	chapter := ""
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		if s.NoReturn {
+			b.WriteString("\n======== POINT OF NO RETURN: until here everything can be taken back, from here on nothing can ========\n")
+		}
+		if now := chapterOf(s); now != chapter {
+			fmt.Fprintf(b, "\n== %s ==\n", now)
+			chapter = now
+		}
+		describeStep(b, i+1, s)
+	}
+	return b.String()
+}
+
+func summary(b *strings.Builder, p *Plan) {
+	fmt.Fprintf(b, "Plan %s\n", p.Name)
+	fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
+		network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
+	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
+		len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+}
+
+func network(name, version string, cidrs []string) string {
+	return strings.TrimSpace(name+" "+version) + " (" + strings.Join(cidrs, ", ") + ")"
+}
+
+func nodeWaves(b *strings.Builder, p *Plan) {
+	b.WriteString("\nWaves, one node after another:\n")
+	for i, wave := range p.Waves {
+		note := ""
+		if i == 0 {
+			note = " (canary)"
+		}
+		fmt.Fprintf(b, "  %s%s: %s\n", wave.Name, note, shortList(wave.Nodes))
+	}
+}
+
+func workloads(b *strings.Builder, p *Plan) {
+	b.WriteString("\nWhat happens to every workload:\n")
+	for _, w := range p.Workloads {
+		fmt.Fprintf(b, "  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
+		if w.Treatment != "move" {
+			fmt.Fprintf(b, "stays as it is, %s\n", w.Note)
+			continue
+		}
+		var moves []string
+		for _, wave := range p.Waves {
+			if pods := w.Pods[wave.Name]; len(pods) > 0 {
+				moves = append(moves, wave.Name+": "+shortList(pods))
+			}
+		}
+		fmt.Fprintf(b, "moves (%s)", strings.Join(moves, "; "))
+		if w.Budget != "" {
+			fmt.Fprintf(b, ", within budget %s", w.Budget)
+		}
+		fmt.Fprintf(b, "; %s\n", w.Note)
+	}
+}
+
+func chapterOf(s *step.Step) string {
+	head, _, _ := strings.Cut(s.ID, "/")
+	switch head {
+	case "prepare":
+		return "Prepare"
+	case "joint":
+		return "Both networks on every node"
+	case "switch", "verify":
+		return "Move"
+	case "remove":
+		return "Remove the source"
+	case "finish":
+		return "Finish"
+	}
+	return "Move: " + head
+}
+
+func describeStep(b *strings.Builder, n int, s *step.Step) {
+	fmt.Fprintf(b, "\n%d. %s [%s, about %s]\n", n, s.Title, s.ID, round(s.Estimate))
+	if s.Why != "" {
+		fmt.Fprintf(b, "   Why: %s\n", s.Why)
+	}
+	for _, condition := range phrases(s.Before) {
+		fmt.Fprintf(b, "   Before: %s\n", condition)
+	}
+	for _, line := range folded(s.Actions) {
+		fmt.Fprintf(b, "   - %s\n", line)
+	}
+	for _, condition := range phrases(s.After) {
+		fmt.Fprintf(b, "   After: %s\n", condition)
+	}
+	if s.Gate != nil {
+		watch := "on two fresh reports of every node"
+		if s.Gate.Bake > 0 {
+			watch = "watched for " + round(s.Gate.Bake)
+		}
+		fmt.Fprintf(b, "   Gate: %s; no gap above %s, %s\n", s.Gate.Title, time.Duration(s.Gate.MaxGap), watch)
+	}
+	for _, line := range folded(s.Undo) {
+		fmt.Fprintf(b, "   Undo: %s\n", line)
+	}
+}
+
+// folded shortens runs of actions that do the same to one object after another: the first, and how many more.
+func folded(actions []step.Action) []string {
+	var lines []string
+	for i := 0; i < len(actions); {
+		run := 1
+		for i+run < len(actions) && alike(&actions[i], &actions[i+run]) {
+			run++
+		}
+		if run <= 3 {
+			for _, action := range actions[i : i+run] {
+				lines = append(lines, action.Title)
+			}
+		} else {
+			lines = append(lines, fmt.Sprintf("%s, and %d more like it", actions[i].Title, run-1))
+		}
+		i += run
+	}
+	return lines
+}
+
+func alike(a, b *step.Action) bool {
+	if a.Op != b.Op || a.Verb != b.Verb {
+		return false
+	}
+	switch a.Op {
+	case step.Apply:
+		return a.Object.GetKind() == b.Object.GetKind()
+	case step.Delete, step.Patch:
+		return a.Ref.Kind == b.Ref.Kind
+	case step.Wait:
+		return a.Condition.Kind == b.Condition.Kind
+	}
+	return true
+}
+
+// phrases says conditions in words; of many alike, the first and how many more.
+func phrases(conditions []step.Condition) []string {
+	var lines []string
+	for i := 0; i < len(conditions); {
+		run := 1
+		for i+run < len(conditions) && conditions[i+run].Kind == conditions[i].Kind && conditions[i].Kind != step.PodReady {
+			run++
+		}
+		line := phrase(conditions[i])
+		if run > 1 {
+			line += fmt.Sprintf(", and %d more like it", run-1)
+		}
+		lines = append(lines, line)
+		i += run
+	}
+	return lines
+}
+
+func phrase(c step.Condition) string {
+	switch c.Kind {
+	case step.Established:
+		return c.Ref.Name + " serves"
+	case step.Rolled:
+		return c.Ref.String() + " is ready everywhere"
+	case step.PodReady:
+		return "the pod of " + c.Selector + " on " + c.Node + " is ready"
+	case step.NodeReady:
+		return "node " + c.Node + " is Ready"
+	case step.NoPods:
+		if c.Node == "" {
+			return "no pod of the cluster has an address in " + strings.Join(c.CIDRs, ", ")
+		}
+		return "no pod of " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
+	case step.PodGone:
+		return "no pod of " + c.Selector + " is left"
+	case step.Gone:
+		return c.Ref.String() + " is gone"
+	}
+	return string(c.Kind)
+}
+
+func shortList(items []string) string {
+	if len(items) > 8 {
+		return strings.Join(items[:6], ", ") + fmt.Sprintf(" and %d more", len(items)-6)
+	}
+	return strings.Join(items, ", ")
+}
+
+// round is a duration without the fractions of a second that an estimate does not have.
+func round(d step.Duration) string {
+	text := time.Duration(d).Round(time.Second).String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
