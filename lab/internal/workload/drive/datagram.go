@@ -7,14 +7,13 @@ import (
 	"net"
 )
 
-// datagram sends one datagram from a new port and waits for it to come back.
+// datagram sends one datagram from a port of its own and waits for it to come back.
 func (c client) datagram(ctx context.Context) (string, error) {
-	addr, err := c.resolver.lookup(ctx, c.host)
+	addr, err := c.address(ctx)
 	if err != nil {
 		return c.host, err
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp4", net.JoinHostPort(addr.String(), c.port))
+	conn, err := c.resolver.ports.dial(ctx, net.JoinHostPort(addr.String(), c.port))
 	if err != nil {
 		return c.host, err
 	}

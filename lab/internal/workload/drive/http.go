@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/workload/wire"
@@ -18,6 +20,7 @@ type client struct {
 	resolver resolver
 	host     string
 	port     string
+	memory   *memory // of the host's address; nil to look it up for every connection
 }
 
 // link is a connection with what was read ahead of it.
@@ -26,9 +29,40 @@ type link struct {
 	reader *bufio.Reader
 }
 
+// memory is an address as a resolver's cache holds it.
+type memory struct {
+	mu    sync.Mutex
+	addr  netip.Addr
+	until time.Time
+}
+
+// remembered is how long an address is used before it is looked up again: as long as the answers say.
+const remembered = 30 * time.Second
+
+// address looks the host up, unless its address is remembered.
+func (c client) address(ctx context.Context) (netip.Addr, error) {
+	if c.memory == nil {
+		return c.resolver.lookup(ctx, c.host)
+	}
+	c.memory.mu.Lock()
+	addr, fresh := c.memory.addr, time.Now().Before(c.memory.until)
+	c.memory.mu.Unlock()
+	if fresh {
+		return addr, nil
+	}
+	addr, err := c.resolver.lookup(ctx, c.host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
+	c.memory.addr, c.memory.until = addr, time.Now().Add(remembered)
+	return addr, nil
+}
+
 // dial looks the host up and connects, once each.
 func (c client) dial(ctx context.Context) (link, error) {
-	addr, err := c.resolver.lookup(ctx, c.host)
+	addr, err := c.address(ctx)
 	if err != nil {
 		return link{}, err
 	}

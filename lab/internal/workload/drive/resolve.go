@@ -12,9 +12,11 @@ import (
 	"strings"
 )
 
-// resolver asks a name server for addresses: one question in one datagram from a new port, and no
-// second attempt.
-type resolver struct{ server string }
+// resolver asks a name server for addresses: one question in one datagram, and no second attempt.
+type resolver struct {
+	server string
+	ports  *ports
+}
 
 // systemResolver uses the first name server of resolv.conf.
 func systemResolver(path string) (resolver, error) {
@@ -25,7 +27,7 @@ func systemResolver(path string) (resolver, error) {
 	for line := range strings.Lines(string(text)) {
 		fields := strings.Fields(line)
 		if len(fields) == 2 && fields[0] == "nameserver" {
-			return resolver{server: net.JoinHostPort(fields[1], "53")}, nil
+			return resolver{server: net.JoinHostPort(fields[1], "53"), ports: &ports{}}, nil
 		}
 	}
 	return resolver{}, fmt.Errorf("%s names no name server", path)
@@ -34,8 +36,7 @@ func systemResolver(path string) (resolver, error) {
 // lookup returns the first IPv4 address of a fully qualified name.
 func (r resolver) lookup(ctx context.Context, name string) (netip.Addr, error) {
 	id := uint16(rand.Uint32())
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "udp4", r.server)
+	conn, err := r.ports.dial(ctx, r.server)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("look up %s: %w", name, err)
 	}

@@ -28,13 +28,17 @@ func Shop(ctx context.Context, resolvConf string, rate float64) (*Driver, error)
 	if err != nil {
 		return nil, err
 	}
-	to := func(host, port string) client { return client{resolver: names, host: host + zone, port: port} }
+	to := func(host, port string) client {
+		return client{resolver: names, host: host + zone, port: port, memory: &memory{}}
+	}
 
 	web := newPool(to("web", httpPort), 12)
 	stream := newStreams(to("stream", streamPort), 4)
 	var set []client
 	for i := range Members {
-		set = append(set, to(fmt.Sprintf("db-%d.db", i), httpPort))
+		member := to(fmt.Sprintf("db-%d.db", i), httpPort)
+		member.memory = nil // another address whenever the member is replaced
+		set = append(set, member)
 	}
 	db := newMembers(set)
 
