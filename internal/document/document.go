@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
@@ -29,8 +31,8 @@ type Error struct {
 	// Line counts from 1; 0 when it is not known.
 	Line int
 	Err  error
-	// Hint is what to try, where there is something.
-	Hint string
+	// Advice is what to try, where there is something.
+	Advice string
 }
 
 func (e *Error) Error() string {
@@ -41,6 +43,9 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Hint says what to try; empty when nothing comes to mind.
+func (e *Error) Hint() string { return e.Advice }
 
 // Builder collects objects into a snapshot. The zero value is not ready: use New.
 type Builder struct {
@@ -66,6 +71,22 @@ func New(version string) *Builder {
 	return b
 }
 
+// Objects reads manifests: every object as it is, in its order.
+func Objects(name string, input io.Reader) ([]unstructured.Unstructured, error) {
+	var found []unstructured.Unstructured
+	b := &Builder{snapshot: &cluster.Snapshot{}, origins: map[string][]string{}, ignored: map[string]int{}}
+	b.sinks = []sink{{add: func(raw []byte, where place) error {
+		var decoded unstructured.Unstructured
+		if err := decoded.UnmarshalJSON(raw); err != nil {
+			return where.fail("", plainJSON(err))
+		}
+		found = append(found, decoded)
+		return nil
+	}}}
+	err := b.Add(name, input, false)
+	return found, err
+}
+
 // Add reads one input to its end. The name goes into errors and sources. A lenient read skips documents
 // that are no Kubernetes objects (a folder may hold such), any other calls them an error. Errors are *Error.
 func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
@@ -80,7 +101,7 @@ func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
 		b.note("%s: empty", name)
 		return nil
 	case 0, 0x1f, 0xff, 0xfe:
-		return &Error{File: name, Err: errors.New("not text"), Hint: "unpack it, or write it again as UTF-8"}
+		return &Error{File: name, Err: errors.New("not text"), Advice: "unpack it, or write it again as UTF-8"}
 	case '{', '[':
 		return b.addJSON(name, lines)
 	default:

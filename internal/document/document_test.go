@@ -181,6 +181,17 @@ func TestLenientSkipsWhatIsNoObject(t *testing.T) {
 	}
 }
 
+func TestObjectsKeepsAllInOrder(t *testing.T) {
+	objects, err := Objects("in", strings.NewReader("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n---\n"+podList))
+	var got []string
+	for _, o := range objects {
+		got = append(got, o.GetKind()+"/"+o.GetName())
+	}
+	if diff := cmp.Diff([]string{"Secret/s", "Pod/a", "Pod/b"}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
 // FuzzAdd holds that no input makes the reader panic, and that errors say where.
 func FuzzAdd(f *testing.F) {
 	f.Add(podList)

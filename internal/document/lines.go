@@ -93,5 +93,5 @@ func (l *lines) fail(err error) error {
 	if errors.Is(err, errTooLarge) {
 		hint = "give the resources as several files, or take a snapshot with: theseus snapshot -o FILE"
 	}
-	return &Error{File: l.file, Line: l.number, Err: err, Hint: hint}
+	return &Error{File: l.file, Line: l.number, Err: err, Advice: hint}
 }

@@ -23,7 +23,7 @@ type place struct {
 }
 
 func (p place) fail(hint string, err error) error {
-	return &Error{File: p.file, Line: p.line, Err: err, Hint: hint}
+	return &Error{File: p.file, Line: p.line, Err: err, Advice: hint}
 }
 
 // sink takes the objects of one kind.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/document"
 )
@@ -56,7 +58,7 @@ func readPath(builder *document.Builder, stdin io.Reader, path string) error {
 	})
 	if err == nil && found == 0 {
 		return &document.Error{File: path, Err: errors.New("no .yaml, .yml or .json file in this folder"),
-			Hint: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + filepath.Join(path, "cluster.yaml")}
+			Advice: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + filepath.Join(path, "cluster.yaml")}
 	}
 	return err
 }
@@ -76,6 +78,20 @@ func readFile(builder *document.Builder, path string, lenient bool) error {
 	}
 	defer file.Close()
 	return builder.Add(path, file, lenient)
+}
+
+// ReadObjects reads manifests from a file: every object as it is, in its order.
+func ReadObjects(path string) ([]unstructured.Unstructured, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	objects, err := document.Objects(path, file)
+	if err == nil && len(objects) == 0 {
+		err = &document.Error{File: path, Err: errors.New("no Kubernetes object in it")}
+	}
+	return objects, err
 }
 
 // WriteSnapshot writes a snapshot as JSON with one object on a line, which ReadFiles reads back as it was
