@@ -58,7 +58,7 @@ func newNetworks(m Model) *matrix {
 	if len(m.Cells) == 0 {
 		return nil
 	}
-	out := layOut(m.Limit, folded(m.Cells, func(string) string { return "pods and hosts" }))
+	out := layOut(m.Limit, folded(m.Cells, func(string) string { return "all nodes" }))
 	out.Small = true
 	return out
 }

@@ -34,7 +34,9 @@ type timeline struct {
 	Rows        []row
 	Pauses      []box
 	NoReturn    float64
-	Top, Bottom float64
+	// NoReturnText is where its label is centred, within the drawing.
+	NoReturnText float64
+	Top, Bottom  float64
 	// Gathered is true when each mark stands for all gaps of a moment.
 	Gathered bool
 	NoGaps   string
@@ -100,6 +102,7 @@ func newTimeline(m Model) *timeline {
 	}
 	if !m.Run.NoReturn.IsZero() {
 		t.NoReturn = s.x(m.Run.NoReturn)
+		t.NoReturnText = min(t.NoReturn, drawWidth-50)
 	}
 	return t
 }

@@ -88,10 +88,16 @@ func tookFigure(m Model) figure {
 
 func residueFigure(m Model) figure {
 	r := m.Residue
+	if r.NodesAfter == 0 && m.Run.Outcome != Done && m.Run.Outcome != NotStarted {
+		return figure{"Residue", "–", "the run did not get that far", "none"}
+	}
 	if r.NodesAfter == 0 {
 		return figure{"Residue left", noData, "not inventoried after the run", "none"}
 	}
 	tone := "ok"
+	if m.Run.Outcome != Done {
+		return figure{"Residue", number(int64(r.After)), "not cleaned: the run did not get there", "plain"}
+	}
 	if r.After > 0 {
 		tone = "warn"
 	}

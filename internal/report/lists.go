@@ -8,9 +8,10 @@ import (
 
 // How much of each list the page shows; the JSON report holds everything.
 const (
-	maxGapRows     = 100
-	maxResidueRows = 150
-	maxLines       = 1200
+	maxGapRows      = 100
+	maxIncidentRows = 30
+	maxResidueRows  = 150
+	maxLines        = 1200
 	// edgeLines of a longer journal are shown from each end, and notableLines of what went wrong between.
 	edgeLines    = 200
 	notableLines = 400
@@ -65,6 +66,8 @@ type chapter struct {
 	Group
 	Steps []runbookStep
 	Same  string
+	// Open is true when something in it did not go as planned, so that it is shown unfolded.
+	Open bool
 }
 
 // runbookStep is a step, with or without its actions.
@@ -90,9 +93,24 @@ func chapters(m Model) []chapter {
 			if s.Short {
 				c.Same = "The steps of " + first + " are shown in full; those of the other nodes do the same."
 			}
+			c.Open = c.Open || s.Failure != "" || s.State == StepRunning
 			c.Steps = append(c.Steps, s)
 		}
 		list = append(list, c)
 	}
 	return list
+}
+
+// worstIncidents are the steps with the longest gaps, in the order of time, and what was left out.
+func worstIncidents(all []Incident, limit int) ([]Incident, string) {
+	if len(all) <= limit {
+		return all, ""
+	}
+	few := slices.Clone(all)
+	slices.SortStableFunc(few, func(a, b Incident) int {
+		return cmp.Or(boolRank(a.Leaked > 0)-boolRank(b.Leaked > 0), cmp.Compare(worstOf(b), worstOf(a)))
+	})
+	few = few[:limit]
+	slices.SortStableFunc(few, func(a, b Incident) int { return a.First.Compare(b.First) })
+	return few, fmt.Sprintf("The %d steps with the longest gaps, of %s in which a gap began.", limit, countOf(int64(len(all)), "step"))
 }

@@ -218,7 +218,8 @@ type Gap struct {
 	Denied bool `json:"denied,omitempty"`
 	// Open is true when it had not ended in the last report.
 	Open bool `json:"open,omitempty"`
-	// Step is where in the run it began: a step's id, or "before the run", "between steps", "after the run".
+	// Step is where in the run it began: a step's id, or "rollback of" it, "before the run",
+	// "between steps", "while paused", "after the run".
 	Step string `json:"step"`
 }
 

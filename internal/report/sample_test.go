@@ -326,7 +326,9 @@ func (s sample) input() Input {
 	in.Paths = s.paths()
 	in.Reports = s.reports(in.Paths, epoch.Add(24*time.Second), records[len(records)-1].At.Add(-16*time.Second))
 	in.Workloads = s.workloads()
-	in.InventoriesBefore, in.InventoriesAfter = s.inventories()
+	if s.failAt == "" {
+		in.InventoriesBefore, in.InventoriesAfter = s.inventories()
+	}
 	in.Traffic = []Traffic{
 		{Name: "http to shop/web", Requests: 421_880, LongestGapMillis: 6.2, P99GapMillis: 3.1},
 		{Name: "tcp stream to shop/ledger", Requests: 59_323, LongestGapMillis: 4.8, P99GapMillis: 2.4},

@@ -1,9 +1,7 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +31,8 @@ func Text(m Model) string {
 	say("pods", podsText(m))
 	say("gates", gatesText(m))
 	say("residue", residueText(m))
-	for _, in := range firstIncidents(m.Incidents) {
+	worst, _ := worstIncidents(m.Incidents, maxListed)
+	for _, in := range worst {
 		say("gaps", incidentText(in))
 	}
 	listed(say, "missing", m.Verdict.Missing)
@@ -174,15 +173,7 @@ func residueText(m Model) string {
 		countOf(int64(r.NodesBefore), "node"), number(int64(r.After)), r.NodesAfter)
 }
 
-// firstIncidents are the worst few, in the order of time.
-func firstIncidents(all []Incident) []Incident {
-	few := slices.Clone(all)
-	slices.SortStableFunc(few, func(a, b Incident) int { return cmp.Compare(worstOf(b), worstOf(a)) })
-	few = few[:min(len(few), maxListed)]
-	slices.SortStableFunc(few, func(a, b Incident) int { return a.First.Compare(b.First) })
-	return few
-}
-
+// worstOf is the longest gap of any kind in a step.
 func worstOf(in Incident) float64 { return max(in.LongestMillis, in.LongestLeakMillis) }
 
 func incidentText(in Incident) string {

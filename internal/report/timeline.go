@@ -10,6 +10,7 @@ const (
 	beforeRun  = "before the run"
 	afterRun   = "after the run"
 	betweenRun = "between steps"
+	whilePause = "while paused"
 )
 
 // groups makes rows of consecutive steps with the same first part of their ids, and one for a rollback.
@@ -86,6 +87,11 @@ func (h *history) place(at time.Time, order []int) string {
 	for _, u := range h.undone {
 		if !at.Before(u.span.From) && at.Before(u.span.To) {
 			return "rollback of " + u.step
+		}
+	}
+	for _, p := range h.run.Pauses {
+		if !at.Before(p.From) && at.Before(p.To) {
+			return whilePause
 		}
 	}
 	// The last step that began at or before the moment.

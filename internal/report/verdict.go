@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -203,8 +205,23 @@ func notes(m *Model, all []*measured) []string {
 	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
 	say(undescribed > 0, "%s have no description and count as expected to answer.", countOf(int64(undescribed), "measured path"))
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
-	notes := append(list, stallNote(m)...)
-	return append(notes, windowNote(m)...)
+	list = append(list, shortNote(m)...)
+	list = append(list, stallNote(m)...)
+	return append(list, windowNote(m)...)
+}
+
+// shortNote names the workloads that had too few ready pods for a time, longest first.
+func shortNote(m *Model) []string {
+	short := slices.DeleteFunc(slices.Clone(m.Workloads), func(w WorkloadOutcome) bool { return w.NotReadyMillis == 0 })
+	if len(short) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(short, func(a, b WorkloadOutcome) int { return cmp.Compare(b.NotReadyMillis, a.NotReadyMillis) })
+	var names []string
+	for _, w := range short {
+		names = append(names, fmt.Sprintf("%s/%s (%s)", w.Namespace, w.Name, duration(float64(w.NotReadyMillis))))
+	}
+	return []string{"Short of ready pods for a time: " + some(names) + "."}
 }
 
 func stallNote(m *Model) []string {
@@ -232,10 +249,10 @@ func windowNote(m *Model) []string {
 	tail := m.Run.End.Sub(spans[len(spans)-1].To)
 	var parts []string
 	if head > time.Second {
-		parts = append(parts, "began "+duration(millis(head))+" after the run")
+		parts = append(parts, "began "+duration(millis(head))+" after the run began")
 	}
 	if tail > time.Second {
-		parts = append(parts, "ended "+duration(millis(tail))+" before it")
+		parts = append(parts, "ended "+duration(millis(tail))+" before the run ended")
 	}
 	if len(spans) > 1 {
 		parts = append(parts, "was interrupted "+timesText(len(spans)-1))
