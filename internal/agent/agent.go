@@ -55,17 +55,13 @@ func (a *Agent) Run(ctx context.Context) error {
 
 // keep checks the joint phase every second.
 func (a *Agent) keep(ctx context.Context) {
-	said := ""
+	trouble := trouble{log: a.Log, what: "the joint phase cannot be kept"}
 	for ctx.Err() == nil {
 		mended, err := a.Node.Keep(ctx)
 		if mended != "" {
 			a.Log.Warn("the joint phase was disturbed and is mended", "mended", mended)
 		}
-		if problem := text(err); problem != said && ctx.Err() == nil {
-			if said = problem; problem != "" {
-				a.Log.Error("the joint phase cannot be kept", "error", problem)
-			}
-		}
+		trouble.note(ctx, err)
 		pause(ctx, keepInterval)
 	}
 }
@@ -86,10 +82,25 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// text is an error's message, or empty.
-func text(err error) string {
-	if err == nil {
-		return ""
+// trouble logs something that is tried again and again: once when it begins to fail, or fails otherwise,
+// and once when it works again.
+type trouble struct {
+	log  *slog.Logger
+	what string
+	said string
+}
+
+func (t *trouble) note(ctx context.Context, err error) {
+	now := ""
+	if err != nil {
+		now = err.Error()
 	}
-	return err.Error()
+	if now == t.said || ctx.Err() != nil {
+		return
+	}
+	if t.said = now; now == "" {
+		t.log.Info("works again", "after", t.what)
+		return
+	}
+	t.log.Warn(t.what, "error", now)
 }

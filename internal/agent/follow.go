@@ -18,14 +18,10 @@ import (
 // does not wait for a back-off that an outage has grown.
 func (a *Agent) follow(ctx context.Context, what string, client dynamic.ResourceInterface, options metav1.ListOptions,
 	changed func(map[string]*unstructured.Unstructured)) {
-	said := ""
+	trouble := trouble{log: a.Log, what: "cannot follow " + what}
 	for ctx.Err() == nil {
 		err := followOnce(ctx, client, options, changed)
-		if problem := text(err); problem != said && ctx.Err() == nil {
-			if said = problem; problem != "" {
-				a.Log.Warn("cannot follow the API, trying again", "what", what, "error", problem)
-			}
-		}
+		trouble.note(ctx, err)
 		if err != nil {
 			pause(ctx, retryInterval)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +39,10 @@ func (a *Agent) measure(ctx context.Context) {
 			plans <- plan
 		})
 	}()
-	out := publisher{agent: a}
+	out := publisher{agent: a, trouble: trouble{log: a.Log, what: "cannot publish the report"}}
 	wanted := map[string][]v1alpha1.Path{}
 	var plan v1alpha1.ProbePlanSpec
+	ordered := false
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
 	for {
@@ -49,7 +51,10 @@ func (a *Agent) measure(ctx context.Context) {
 			if !more {
 				return
 			}
-			plan, wanted = next, split(next.Paths, a.Node.Name)
+			if ordered && reflect.DeepEqual(plan, next) {
+				continue // a watch has begun anew
+			}
+			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
 			a.order(runner, plan.Generation, wanted)
 		case <-ticker.C:
 			status := combine(plan.Generation, wanted, runner.Results(), a.podResults())

@@ -18,11 +18,11 @@ import (
 
 // publisher writes the node's report.
 type publisher struct {
-	agent *Agent
-	seq   int64
-	known bool // whether seq follows the report that is in the cluster
-	last  v1alpha1.ProbeReportStatus
-	said  string
+	agent   *Agent
+	seq     int64
+	known   bool // whether seq follows the report that is in the cluster
+	last    v1alpha1.ProbeReportStatus
+	trouble trouble
 }
 
 // publish writes a status when it is new. A failure is logged once and otherwise forgotten: results
@@ -35,11 +35,7 @@ func (p *publisher) publish(ctx context.Context, status v1alpha1.ProbeReportStat
 	if err == nil {
 		p.last = status
 	}
-	if problem := text(err); problem != p.said && ctx.Err() == nil {
-		if p.said = problem; problem != "" {
-			p.agent.Log.Warn("cannot publish the report, trying again", "error", problem)
-		}
-	}
+	p.trouble.note(ctx, err)
 }
 
 func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) error {

@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,7 +84,7 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 		Phase: v1alpha1.TaskDone, Changed: got.Changed, Message: got.Message, Result: got.Result, FinishedAt: &now,
 	}
 	if err != nil {
-		status.Phase, status.Message = v1alpha1.TaskFailed, err.Error()
+		status.Phase, status.Message = v1alpha1.TaskFailed, strings.ReplaceAll(err.Error(), "\n", "; ")
 		log.Error("task failed", "error", err)
 	} else {
 		log.Info("task done", "changed", got.Changed, "message", got.Message)
@@ -97,23 +97,13 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 
 // answerAtLast publishes until it works or nobody asks any more.
 func (a *Agent) answerAtLast(ctx context.Context, task v1alpha1.NodeTask, status v1alpha1.NodeTaskStatus) {
-	for since, said := time.Now(), false; ctx.Err() == nil; pause(ctx, retryInterval) {
+	trouble := trouble{log: a.Log.With("task", task.Name), what: "cannot publish the answer"}
+	for ; ctx.Err() == nil; pause(ctx, retryInterval) {
 		err := a.answer(ctx, task, status)
-		switch {
-		case err == nil:
-			if said {
-				a.Log.Info("the answer is published", "task", task.Name, "after", time.Since(since))
-			}
+		trouble.note(ctx, err)
+		// A task that was made anew under the name has another UID, which is an invalid change.
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 			return
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-			a.Log.Warn("the task is gone", "task", task.Name)
-			return
-		case apierrors.IsInvalid(err): // another task of this name has another UID; nothing else is invalid
-			a.Log.Error("the answer is refused", "task", task.Name, "error", err)
-			return
-		case !said:
-			a.Log.Warn("cannot publish the answer, trying again", "task", task.Name, "error", err)
-			said = true
 		}
 	}
 }

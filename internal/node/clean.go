@@ -15,8 +15,9 @@ import (
 // scrubTries is how often the tables are read anew when somebody changes them while they are scrubbed.
 const scrubTries = 3
 
-// clean removes a residue and answers with what is left of it, which should be nothing. It goes on after a
-// failure, so that one thing that resists does not keep the rest.
+// clean removes a residue and answers with what is left of it, which should be nothing. While the network is
+// in use it removes nothing at all. Once begun it goes on after a failure, so that one thing that resists
+// does not keep the rest.
 func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) {
 	before, err := n.find(ctx, residue)
 	if err != nil {
@@ -24,6 +25,10 @@ func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) 
 	}
 	if before.Count() == 0 {
 		return answer(false, "clean already", step.Inventory{Node: n.Name})
+	}
+	if err := n.unused(ctx, before); err != nil {
+		refused, encoding := answer(false, "", step.Inventory{Node: n.Name, Found: before})
+		return refused, errors.Join(err, encoding)
 	}
 	failed := n.removeAll(ctx, residue, before)
 	left, err := n.find(ctx, residue)
@@ -63,7 +68,7 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 		errs = append(errs, err)
 	}
 	for _, name := range found.Links {
-		errs = append(errs, removeLink(ctx, name))
+		errs = append(errs, removeLink(name))
 	}
 	errs = append(errs, removeRoutes(within))
 	var files []string
@@ -78,20 +83,30 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 	return errors.Join(errs...)
 }
 
-// removeConf removes network configurations, but never the last that the runtime could pick.
-func (n *Node) removeConf(doomed []string) error {
-	if len(doomed) == 0 {
-		return nil
-	}
+// unused makes sure that no pod hangs on a bridge that is to go, and that the runtime keeps a network
+// configuration to serve from.
+func (n *Node) unused(ctx context.Context, found step.Residue) error {
 	serving, err := n.confFiles()
 	if err != nil {
 		return err
 	}
-	if len(serving) > 0 && len(pick(doomed, serving)) == len(serving) {
+	if len(serving) > 0 && len(pick(found.ConfFiles, serving)) == len(serving) {
 		return fmt.Errorf("%s is all the network configuration that the node has", strings.Join(serving, ", "))
 	}
+	for _, name := range found.Links {
+		if err := waitUnused(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) removeConf(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	var files []string
-	for _, name := range doomed {
+	for _, name := range names {
 		files = append(files, path.Join("/", confDir, name))
 	}
 	if err := n.remove(files); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -34,20 +35,46 @@ func (c *Commands) run(ctx context.Context, input, name string, args ...string) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	for {
+		out, err := once(ctx, input, name, args)
+		if !errors.Is(err, syscall.EAGAIN) || ctx.Err() != nil {
+			return out, err
+		}
+		pause(ctx, startAgain)
+	}
+}
+
+// startAgain is how long a program waits that the node had no process left for.
+const startAgain = 200 * time.Millisecond
+
+func once(ctx context.Context, input, name string, args []string) (string, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
 	cmd.WaitDelay = time.Second // a grandchild that keeps the pipes open does not keep us
 	err := cmd.Run()
+	said := oneLine(errs.String())
 	switch {
 	case err == nil:
 		return out.String(), nil
 	case errors.Is(err, exec.ErrNotFound):
 		return "", fmt.Errorf("%s: %w", name, errAbsent)
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s %s: %w after %s", name, strings.Join(args, " "), ctx.Err(), c.timeout)
+		return "", fmt.Errorf("%s %s did not end in time: %w", name, strings.Join(args, " "), ctx.Err())
+	case said == "":
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}
-	return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, oneLine(errs.String()))
+	return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
+}
+
+// pause waits, or until the context ends.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // oneLine makes what a program said fit in a message.

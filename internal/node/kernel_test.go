@@ -229,31 +229,47 @@ func foreignRules(t *testing.T, n *Node) []string {
 	return rules
 }
 
-func TestKernelCleanSparesABridgeInUse(t *testing.T) {
+// TestKernelCleanRefusesInUse: while a pod hangs on the network, or it is the only one that the runtime
+// could serve from, nothing of it is touched.
+func TestKernelCleanRefusesInUse(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	bridge := &netlink.Bridge{LinkAttrs: named("cni0")}
-	addLink(t, bridge)
+	n := newNode(t)
+	flannelNode(t, n)
 	pod := &netlink.Veth{LinkAttrs: named("vethpod"), PeerName: "vethpeer"}
 	addLink(t, pod)
+	bridge, err := netlink.LinkByName("cni0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := netlink.LinkSetMaster(pod, bridge); err != nil {
 		t.Fatal(err)
 	}
-	// A context that is over stands for the wait that is over.
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := removeLink(ctx, "cni0"); err == nil || !strings.Contains(err.Error(), "vethpod") {
-		t.Fatalf("error %v, want one that names vethpod", err)
+	refuses := func(says string) {
+		t.Helper()
+		before, rules := residue(t, do(t, n, step.VerbInventory, flannelResidue)), allRules(t, n)
+		got, err := n.Do(t.Context(), step.VerbClean, args(t, flannelResidue))
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Fatalf("error %v, want one that says %q", err, says)
+		}
+		if diff := cmp.Diff(before, residue(t, got)); diff != "" || got.Changed {
+			t.Errorf("changed %t, what is left (-before +answer):\n%s", got.Changed, diff)
+		}
+		if diff := cmp.Diff(rules, allRules(t, n)); diff != "" {
+			t.Errorf("rules (-before +after):\n%s", diff)
+		}
 	}
+	refuses("vethpod")
 	if err := netlink.LinkDel(pod); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		if err := removeLink(t.Context(), "cni0"); err != nil {
-			t.Fatal(err)
-		}
+	if err := os.Remove(filepath.Join(n.Root, confDir, active)); err != nil {
+		t.Fatal(err)
 	}
+	refuses("all the network configuration")
+	write(t, n.Root, map[string]string{filepath.Join(confDir, active): conf})
+	do(t, n, step.VerbClean, flannelResidue)
 }
 
 func TestKernelJoin(t *testing.T) {

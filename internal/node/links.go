@@ -58,20 +58,23 @@ func links() ([]cluster.Link, error) {
 	return all, nil
 }
 
-// removeLink removes an interface; one that is not there is removed already. A bridge with ports has pods
-// on it: it gets a while to lose them, and is then left alone.
-func removeLink(ctx context.Context, name string) error {
+// linkOf finds an interface; nil when there is none of that name.
+func linkOf(name string) (netlink.Link, error) {
 	link, err := netlink.LinkByName(name)
 	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); gone {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("find the interface %s: %w", name, err)
+		return nil, fmt.Errorf("find the interface %s: %w", name, err)
 	}
-	if link.Type() == "bridge" {
-		if err := waitEmpty(ctx, link); err != nil {
-			return err
-		}
+	return link, nil
+}
+
+// removeLink removes an interface; one that is not there is removed already.
+func removeLink(name string) error {
+	link, err := linkOf(name)
+	if err != nil || link == nil {
+		return err
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove the interface %s: %w", name, err)
@@ -79,21 +82,24 @@ func removeLink(ctx context.Context, name string) error {
 	return nil
 }
 
-func waitEmpty(ctx context.Context, bridge netlink.Link) error {
+// waitUnused waits until a bridge has no ports. A port is a pod's, and a pod that was deleted a moment ago
+// may still be on its way out; one that stays is in use.
+func waitUnused(ctx context.Context, name string) error {
+	link, err := linkOf(name)
+	if err != nil || link == nil || link.Type() != "bridge" {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, portsWait)
 	defer cancel()
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
 	for {
-		ports, err := portsOf(bridge)
+		ports, err := portsOf(link)
 		if err != nil || len(ports) == 0 {
 			return err
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return fmt.Errorf("the bridge %s still has %s: pods hang on it", bridge.Attrs().Name, strings.Join(ports, ", "))
+		if ctx.Err() != nil {
+			return fmt.Errorf("the bridge %s still has %s: pods hang on it", name, strings.Join(ports, ", "))
 		}
+		pause(ctx, poll)
 	}
 }
 
