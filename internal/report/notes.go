@@ -1,0 +1,97 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// notes are what a careful reader would ask about.
+func notes(m *Model, all []*measured) []string {
+	var list []string
+	say := func(when bool, format string, args ...any) {
+		if when {
+			list = append(list, fmt.Sprintf(format, args...))
+		}
+	}
+	var hidden, early, open int64
+	undescribed := 0
+	for _, path := range all {
+		hidden += path.hidden
+		if path.Class == "undescribed" {
+			undescribed++
+		}
+	}
+	for _, gap := range m.Gaps {
+		if gap.Open {
+			open++
+		}
+		if gap.Step == beforeRun {
+			early++
+		}
+	}
+	say(m.Run.Resumed > 0, "The engine was started again %s.", timesText(m.Run.Resumed))
+	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
+	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
+	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
+	say(undescribed > 0, "%s have no description and count as expected to answer.", countOf(int64(undescribed), "measured path"))
+	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
+	list = append(list, shortNote(m)...)
+	list = append(list, stallNote(m)...)
+	return append(list, windowNote(m)...)
+}
+
+// shortNote names the workloads that had too few ready pods for a time, longest first.
+func shortNote(m *Model) []string {
+	short := slices.DeleteFunc(slices.Clone(m.Workloads), func(w WorkloadOutcome) bool { return w.NotReadyMillis == 0 })
+	if len(short) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(short, func(a, b WorkloadOutcome) int { return cmp.Compare(b.NotReadyMillis, a.NotReadyMillis) })
+	var names []string
+	for _, w := range short {
+		names = append(names, fmt.Sprintf("%s/%s (%s)", w.Namespace, w.Name, duration(float64(w.NotReadyMillis))))
+	}
+	return []string{"Short of ready pods for a time: " + some(names) + "."}
+}
+
+func stallNote(m *Model) []string {
+	stalls, longest, node := 0, 0.0, ""
+	for _, n := range m.Nodes {
+		stalls += n.Stalls
+		if n.LongestStallMillis > longest {
+			longest, node = n.LongestStallMillis, n.Name
+		}
+	}
+	if stalls == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Probers did not run %s; the longest stall was %s on %s. Nothing was sent in it, and nothing is known of it.",
+		timesText(stalls), duration(longest), node)}
+}
+
+// windowNote tells when measuring did not span the run.
+func windowNote(m *Model) []string {
+	spans := m.Run.Measured
+	if len(spans) == 0 || m.Run.Begin.IsZero() {
+		return nil
+	}
+	head := spans[0].From.Sub(m.Run.Begin)
+	tail := m.Run.End.Sub(spans[len(spans)-1].To)
+	var parts []string
+	if head > time.Second {
+		parts = append(parts, "began "+duration(millis(head))+" after the run began")
+	}
+	if tail > time.Second {
+		parts = append(parts, "ended "+duration(millis(tail))+" before the run ended")
+	}
+	if len(spans) > 1 {
+		parts = append(parts, "was interrupted "+timesText(len(spans)-1))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{"Measuring " + strings.Join(parts, ", ") + "."}
+}

@@ -1,0 +1,140 @@
+package report
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Gap is an interval in which one path did not do what was expected, placed in the run.
+type Gap struct {
+	Path   string    `json:"path"`
+	Class  string    `json:"class"`
+	Source string    `json:"source"`
+	Target string    `json:"target"`
+	From   time.Time `json:"from"`
+	Millis float64   `json:"millis"`
+	Probes int64     `json:"probes"`
+	// Denied is true when it is an answer to what policy must deny.
+	Denied bool `json:"denied,omitempty"`
+	// Open is true when it had not ended in the last report.
+	Open bool `json:"open,omitempty"`
+	// Step is where in the run it began: a step's id, or "rollback of" it, "before the run",
+	// "between steps", "while paused", "after the run".
+	Step string `json:"step"`
+}
+
+// Incident is all gaps of one step together.
+type Incident struct {
+	Step   string    `json:"step"`
+	First  time.Time `json:"first"`
+	Gaps   int       `json:"gaps"`
+	Paths  int       `json:"paths"`
+	Lost   int64     `json:"lost"`
+	Leaked int64     `json:"leaked"`
+	// LongestMillis is of paths that should answer; LongestLeakMillis of those that should not.
+	LongestMillis     float64 `json:"longestMillis"`
+	LongestLeakMillis float64 `json:"longestLeakMillis,omitempty"`
+}
+
+// Tally sums up paths.
+type Tally struct {
+	Paths  int     `json:"paths"`
+	Sent   int64   `json:"sent"`
+	Lost   int64   `json:"lost"`
+	Leaked int64   `json:"leaked"`
+	Gaps   int     `json:"gaps"`
+	Worst  float64 `json:"longestGapMillis"`
+}
+
+// Cell is one square of the path matrix: all paths between two ends, in one direction.
+type Cell struct {
+	Source v1alpha1.Endpoint `json:"source"`
+	Target v1alpha1.Endpoint `json:"target"`
+	Tally
+}
+
+// Class sums up paths of one class and expectation.
+type Class struct {
+	Name   string `json:"name"`
+	Denied bool   `json:"denied,omitempty"`
+	Tally
+	P99 float64 `json:"p99GapMillis"`
+	// RTTMicros are round trips in microseconds: the median path's p50, the worst path's p99, the maximum.
+	RTTMicros [3]int64 `json:"rttMicros"`
+}
+
+// Node sums up one node; its tally is over paths that begin or end on it.
+type Node struct {
+	Name string `json:"name"`
+	Wave string `json:"wave,omitempty"`
+	// State is what became of the node's steps; Begin and End bound them.
+	State State     `json:"state"`
+	Begin time.Time `json:"begin,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	// Reported is true when at least one probe report came from it.
+	Reported bool `json:"reported"`
+	Tally
+	// Stalls counts the times in which its prober did not run, and so measured nothing.
+	Stalls             int     `json:"stalls"`
+	LongestStallMillis float64 `json:"longestStallMillis"`
+	ResidueBefore      int     `json:"residueBefore"`
+	ResidueAfter       int     `json:"residueAfter"`
+	// Inventoried is true when there is an inventory after the clean-up.
+	Inventoried bool `json:"inventoried"`
+}
+
+// Gate is one question to the measurements and its answer.
+type Gate struct {
+	Step   string    `json:"step"`
+	Asked  time.Time `json:"asked,omitzero"`
+	Answer time.Time `json:"answered,omitzero"`
+	// Pending is true when there is no answer in the journal.
+	Pending bool     `json:"pending,omitempty"`
+	Pass    bool     `json:"pass"`
+	Reason  string   `json:"reason"`
+	Paths   int      `json:"paths"`
+	Sent    int64    `json:"sent"`
+	Lost    int64    `json:"lost"`
+	Leaked  int64    `json:"leaked"`
+	Worst   float64  `json:"longestGapMillis"`
+	Bad     []string `json:"bad,omitempty"`
+}
+
+// Residue is what the source left, before and after cleaning.
+type Residue struct {
+	Before int `json:"before"`
+	After  int `json:"after"`
+	// NodesBefore and NodesAfter count inventories; NodesWithout lists nodes lacking the second one.
+	NodesBefore  int           `json:"nodesBefore"`
+	NodesAfter   int           `json:"nodesAfter"`
+	NodesWithout []string      `json:"nodesWithout,omitempty"`
+	Items        []ResidueItem `json:"items"`
+}
+
+// ResidueItem is one thing and the nodes that have it.
+type ResidueItem struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Before and After count the nodes it is on; Left names those where it still is.
+	Before int      `json:"before"`
+	After  int      `json:"after"`
+	Left   []string `json:"left,omitempty"`
+}
+
+// Entry is one line of the journal, without the states of objects, which may hold what is not for readers.
+type Entry struct {
+	Seq    int       `json:"seq"`
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Step   string    `json:"step,omitempty"`
+	Action string    `json:"action,omitempty"`
+	// Text is the action's title, the gate's reason or what else there is to say.
+	Text   string `json:"text,omitempty"`
+	Undo   bool   `json:"undo,omitempty"`
+	Result string `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+	By     string `json:"by,omitempty"`
+	// Bad marks lines that a reader looks for: failures, pauses, rollbacks, gates that did not pass.
+	Bad bool `json:"bad,omitempty"`
+}
