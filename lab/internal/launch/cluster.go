@@ -36,7 +36,7 @@ func (l *launch) waitReady(ctx context.Context) error {
 		steps = append(steps,
 			step{"nodes are Ready", l.waitNodes},
 			step{"DaemonSets are available", l.waitDaemonSets},
-			step{"every node has its subnet", l.waitSubnets},
+			step{"the CNI plugins can work", l.waitSubnets},
 			// Not before: a pod whose network is not quite there yet waits for more than 10 s to try again.
 			step{"CoreDNS applied", l.applyDNS},
 			step{"CoreDNS is available", l.waitDNS})

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Every refusal is one error line, one hint line and its code, and changes nothing.
+func TestRefusals(t *testing.T) {
+	tests := []struct {
+		args string
+		code int
+		want string
+	}{
+		{"frob", 2, "error: unknown command \"frob\" for \"theseus-lab\"\n"},
+		{"up --frob", 2, "error: unknown flag: --frob\n"},
+		{"up now", 2, "error: accepts 0 arg(s), received 1\n"},
+		{"up --network weave", 1, "error: network weave is not built in yet\nhint: use --network flannel, calico, bridge or none\n"},
+		{"up --network frob", 1, "error: no network is called \"frob\"\n"},
+		{"up --kubernetes v1.34.4", 1, "error: Kubernetes v1.34.4 is not built in yet\nhint: use --kubernetes v1.36.3\n"},
+		{"up --policy frob", 1, "error: no policy agent is called \"frob\"\n"},
+		{"up --nodes 17", 1, "error: 17 nodes: a lab has 1 to 16\n"},
+		{"up --name Too-Long", 1, "error: lab name \"Too-Long\" is not 1 to 6 lower-case letters and digits\n"},
+		{"down", 1, "error: no such lab: a\nhint: theseus-lab status lists the labs; theseus-lab up --name a makes one\n"},
+		{"--name b kubeconfig", 1, "error: no such lab: b\n"},
+		{"kubectl --name c get pods", 1, "error: no such lab: c\n"},
+		{"node kill 1", 1, "error: no such lab: a\n"},
+		{"node exec 1", 2, "error: requires at least 2 arg(s), only received 1\n"},
+		{"link 1", 2, "error: nothing to do: give --loss, --drop or --clear\n"},
+		{"link 1 --loss much", 2, "error: \"much\" is not a share of packets, such as 1%\n"},
+		{"link 1 --drop 8472", 2, "error: \"8472\" is not PROTO:PORT, such as udp:8472\n"},
+		{"status -o yaml", 2, "error: output \"yaml\" is neither text nor json\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			args := append([]string{"--state", t.TempDir()}, strings.Fields(tt.args)...)
+			if i := strings.Index(tt.args, "kubectl"); i == 0 {
+				args = append([]string{"kubectl", "--state", t.TempDir()}, strings.Fields(tt.args)[1:]...)
+			}
+			code := Run(t.Context(), args, strings.NewReader(""), &out, &errOut)
+			if code != tt.code {
+				t.Errorf("code %d, want %d", code, tt.code)
+			}
+			if !strings.HasPrefix(errOut.String(), tt.want) {
+				t.Errorf("got  %q\nwant %q", errOut.String(), tt.want)
+			}
+			if lines := strings.Split(errOut.String(), "\n"); len(lines) != 3 || !strings.HasPrefix(lines[1], "hint: ") {
+				t.Errorf("not one error line and one hint line: %q", errOut.String())
+			}
+			if out.Len() > 0 {
+				t.Errorf("standard output: %q", out.String())
+			}
+		})
+	}
+}
+
+func TestStatusWithoutLabs(t *testing.T) {
+	for format, want := range map[string]string{"text": "LAB  NETWORK  NODE  ADDRESS  POWER  LINK\n", "json": "[]\n"} {
+		var out, errOut bytes.Buffer
+		code := Run(t.Context(), []string{"--state", t.TempDir(), "status", "-o", format}, nil, &out, &errOut)
+		if code != 0 || out.String() != want {
+			t.Errorf("%s: code %d, %q, %q", format, code, out.String(), errOut.String())
+		}
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	for script, want := range map[string]int{"exit 7": 7, "kill -15 $$": 143} {
+		err := exec.Command("sh", "-c", script).Run()
+		if got := (&app{}).report(err); got != want {
+			t.Errorf("%s: got %d, want %d", script, got, want)
+		}
+	}
+}
+
+func TestOwnFlags(t *testing.T) {
+	a := &app{name: "a"}
+	rest := a.ownFlags([]string{"--name", "b", "--state=/x", "get", "pods", "--name", "c"})
+	if a.name != "b" || a.dir != "/x" || strings.Join(rest, " ") != "get pods --name c" {
+		t.Errorf("got lab %q in %q, kubectl %q", a.name, a.dir, rest)
+	}
+}
