@@ -1,0 +1,47 @@
+// Package agent checks what Theseus itself needs on nodes.
+package agent
+
+import (
+	_ "embed"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed image.md
+var imageDoc string
+
+// Image finds out whether the image of the agent is named.
+func Image() check.Check {
+	return check.Check{
+		ID:    "agent/image",
+		Title: "No image for Theseus' agent",
+		Doc:   imageDoc,
+		Lacks: func(pass *check.Pass) string {
+			if pass.Change.To == "" {
+				return "no target network is named (--to)"
+			}
+			return ""
+		},
+		Run: image,
+	}
+}
+
+func image(pass *check.Pass) []finding.Finding {
+	f := finding.Finding{
+		ID: "agent/image", Severity: finding.Block,
+		Subject: finding.Subject{Kind: "Change", Name: pass.Change.To},
+		Fix:     "name an image that every node can get: --agent-image IMAGE, or THESEUS_AGENT_IMAGE=IMAGE",
+	}
+	name := pass.Change.AgentImage
+	switch {
+	case name == "":
+		f.Message = "no image of theseus-agent is named: nothing could be changed or measured on any node"
+	case strings.ContainsAny(name, " \t\n") || strings.HasSuffix(name, ":") || strings.HasSuffix(name, "/"):
+		f.Message = "\"" + name + "\" is no name of an image: the agent could not start on any node"
+	default:
+		return nil
+	}
+	return []finding.Finding{f}
+}

@@ -1,0 +1,58 @@
+// Package api checks what the API server lets this user do.
+package api
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed rights.md
+var rightsDoc string
+
+// Rights finds what this user may not do and a change needs.
+func Rights() check.Check {
+	return check.Check{
+		ID:    "api/rights",
+		Title: "This user may not do what the change needs",
+		Doc:   rightsDoc,
+		Needs: []string{"rights"},
+		Run:   rights,
+	}
+}
+
+func rights(pass *check.Pass) []finding.Finding {
+	var order []string
+	denied := map[string][]string{}
+	for _, right := range pass.Snapshot.Rights {
+		if right.Allowed {
+			continue
+		}
+		name := right.Resource
+		if right.Group != "" {
+			resource, sub, _ := strings.Cut(right.Resource, "/")
+			if name = resource + "." + right.Group; sub != "" {
+				name += "/" + sub
+			}
+		}
+		if denied[name] == nil {
+			order = append(order, name)
+		}
+		denied[name] = append(denied[name], right.Verb)
+	}
+	var found []finding.Finding
+	for _, name := range order {
+		verbs := denied[name]
+		found = append(found, finding.Finding{
+			ID: "api/rights", Severity: finding.Block,
+			Subject:  finding.Subject{Kind: "Resource", Name: name},
+			Message:  fmt.Sprintf("this user may not %s %s: the change would stop half way", strings.Join(verbs, ", "), name),
+			Evidence: map[string]any{"verbs": verbs},
+			Fix:      "ask for the rights, or use another context; check with: kubectl auth can-i " + verbs[0] + " " + name,
+		})
+	}
+	return found
+}

@@ -1,0 +1,142 @@
+// Package cni checks which networks are in a cluster, and what they left there.
+package cni
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed leftover.md
+var leftoverDoc string
+
+// Leftover finds networks that are there beside the one to be replaced, whole or in part.
+func Leftover() check.Check {
+	return check.Check{
+		ID:    "cni/leftover",
+		Title: "Another network is in the cluster already, whole or in part",
+		Doc:   leftoverDoc,
+		Needs: []string{"nodes", "daemonsets", "source"},
+		Run:   leftovers,
+	}
+}
+
+func leftovers(pass *check.Pass) []finding.Finding {
+	var found []finding.Finding
+	for _, network := range pass.Found {
+		found = append(found, problems(pass, network)...)
+		if network.CNI != pass.Source.CNI {
+			found = append(found, second(pass, network))
+		}
+	}
+	present := func(name string) bool {
+		return slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.CNI == name }) || pass.Source.CNI == name
+	}
+	for _, trace := range traces() {
+		if !present(trace.cni) {
+			found = append(found, trace.find(pass)...)
+		}
+	}
+	return found
+}
+
+func problems(pass *check.Pass, network *cni.Installation) []finding.Finding {
+	var found []finding.Finding
+	for _, problem := range network.Problems {
+		found = append(found, finding.Finding{
+			ID: "cni/leftover", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
+			Message: network.CNI + " is not whole: " + problem + "; what it does now cannot be told, so it cannot be replaced safely",
+			Fix:     "repair it, or remove what is left of it, then take the snapshot again",
+		})
+	}
+	return found
+}
+
+func second(pass *check.Pass, network *cni.Installation) finding.Finding {
+	f := finding.Finding{
+		ID: "cni/leftover", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
+		Evidence: map[string]any{"agent": network.Agent.String(), "source": pass.Source.CNI},
+	}
+	if network.CNI == pass.Change.To {
+		f.Message = fmt.Sprintf("%s is installed beside %s already: a change was begun and not finished", network.CNI, pass.Source.CNI)
+		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, remove " + network.CNI + " first"
+		return f
+	}
+	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which of them serves a pod depends on the node", pass.Source.CNI, network.CNI)
+	f.Fix = "find out which one serves (ls /etc/cni/net.d on each node) and remove the other: kubectl -n " +
+		network.Agent.Namespace + " delete daemonset " + network.Agent.Name
+	return f
+}
+
+// trace is what a network that is no longer there leaves in the API.
+type trace struct {
+	cni        string
+	group      string // of its objects
+	annotation string // a prefix, on nodes
+}
+
+func traces() []trace {
+	return []trace{
+		{"calico", "crd.projectcalico.org", "projectcalico.org/"},
+		{"flannel", "", "flannel.alpha.coreos.com/"},
+		{"cilium", "cilium.io", "network.cilium.io/"},
+		{"kube-router", "", "kube-router.io/"},
+	}
+}
+
+func (tr trace) find(pass *check.Pass) []finding.Finding {
+	var found []finding.Finding
+	if kinds := tr.kinds(pass); len(kinds) > 0 {
+		f := finding.Finding{
+			ID: "cni/leftover", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
+			Message:  fmt.Sprintf("%s does not run, but objects of it are left (%s)", tr.cni, strings.Join(kinds, ", ")),
+			Evidence: map[string]any{"kinds": kinds},
+			Fix:      "kubectl get crd -o name | grep " + tr.group + ": look at the objects, and delete the definitions if nobody needs them",
+		}
+		if tr.cni == pass.Change.To {
+			f.Message += ": its new installation would take them for its own settings"
+		}
+		found = append(found, f)
+	}
+	if nodes := tr.nodes(pass.Snapshot.Nodes); len(nodes) > 0 {
+		found = append(found, finding.Finding{
+			ID: "cni/leftover", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
+			Message:  fmt.Sprintf("%s does not run, but %d nodes carry its annotations (%s*): links and rules of it may be left there too", tr.cni, len(nodes), tr.annotation),
+			Evidence: map[string]any{"nodes": nodes},
+			Fix:      "restart these nodes one by one if they were never restarted since " + tr.cni + " was removed",
+		})
+	}
+	return found
+}
+
+// kinds are those of which objects are left, each once.
+func (tr trace) kinds(pass *check.Pass) []string {
+	var kinds []string
+	for _, object := range pass.Snapshot.Other {
+		if tr.group != "" && object.GroupVersionKind().Group == tr.group && !slices.Contains(kinds, object.GetKind()) {
+			kinds = append(kinds, object.GetKind())
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+func (tr trace) nodes(nodes []corev1.Node) []string {
+	var names []string
+	for i := range nodes {
+		for key := range nodes[i].Annotations {
+			if strings.HasPrefix(key, tr.annotation) {
+				names = append(names, nodes[i].Name)
+				break
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,145 @@
+package cni
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+// method is how calico-node finds the node's address (IP_AUTODETECTION_METHOD).
+type method struct {
+	text    string // as written, "first-found" when nothing is
+	subject finding.Subject
+}
+
+// methodOf finds the method in the DaemonSet calico-node of a manifest.
+func methodOf(manifest []unstructured.Unstructured) (method, bool) {
+	for i := range manifest {
+		object := &manifest[i]
+		if object.GetKind() != "DaemonSet" || object.GetName() != "calico-node" {
+			continue
+		}
+		m := method{text: "first-found", subject: finding.Subject{Kind: "DaemonSet", Namespace: object.GetNamespace(), Name: object.GetName()}}
+		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+		for _, container := range containers {
+			fields, _ := container.(map[string]any)
+			variables, _, _ := unstructured.NestedSlice(fields, "env")
+			for _, variable := range variables {
+				pair, _ := variable.(map[string]any)
+				if value, _ := pair["value"].(string); pair["name"] == "IP_AUTODETECTION_METHOD" && value != "" {
+					m.text = value
+				}
+			}
+		}
+		return m, true
+	}
+	return method{}, false
+}
+
+// excluded are the links that first-found passes over, as Calico has them (node/pkg/lifecycle/startup/autodetection).
+var excluded = regexp.MustCompile(`^(docker.*|cbr.*|dummy.*|virbr.*|lxcbr.*|veth.*|lo|cali.*|tunl.*|flannel.*|kube-ipvs.*|cni.*|vxlan.calico.*|vxlan-v6.calico.*|wireguard.cali.*|wg-v6.cali.*|nodelocaldns.*|podman.*)$`)
+
+func (m method) split() (name, value string) {
+	name, value, _ = strings.Cut(m.text, "=")
+	return name, value
+}
+
+// severity is lower for the default: Theseus replaces it by the node's internal address for the time of the change.
+func (m method) severity() finding.Severity {
+	if m.text == "first-found" {
+		return finding.Warn
+	}
+	return finding.Block
+}
+
+func (m method) byAddress() bool {
+	name, _ := m.split()
+	return name == "kubernetes-internal-ip" || name == "can-reach" || name == "cidr"
+}
+
+// check says what is wrong with the method as written.
+func (m method) check() error {
+	_, value := m.split()
+	if m.byAddress() || m.text == "first-found" {
+		return nil
+	}
+	for _, expression := range strings.Split(value, ",") {
+		if _, err := regexp.Compile(expression); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takes reports whether a method that goes by names would take a link.
+func (m method) takes(link string) bool {
+	name, value := m.split()
+	matches := func() bool {
+		for _, expression := range strings.Split(value, ",") {
+			if found, err := regexp.MatchString(expression, link); err == nil && found {
+				return true
+			}
+		}
+		return false
+	}
+	switch name {
+	case "interface":
+		return matches()
+	case "skip-interface":
+		return !excluded.MatchString(link) && !matches()
+	default:
+		return !excluded.MatchString(link)
+	}
+}
+
+// pick finds the link and the address that the method comes to on a node; no link when it finds none.
+// can-reach depends on routes, which facts do not have: the node's own address is assumed.
+func (m method) pick(links []cluster.Link, node *corev1.Node) (string, netip.Addr) {
+	name, value := m.split()
+	for _, link := range links {
+		for _, prefix := range check.Prefixes(plain(link.Addresses)...) {
+			address := prefix.Addr()
+			if !address.Is4() || address.IsLoopback() || address.IsLinkLocalUnicast() {
+				continue
+			}
+			taken := false
+			switch name {
+			case "kubernetes-internal-ip", "can-reach":
+				taken = isInternal(node, address)
+			case "cidr":
+				taken = within(address, check.Prefixes(strings.Split(value, ",")...))
+			default:
+				taken = m.takes(link.Name)
+			}
+			if taken {
+				return link.Name, address
+			}
+		}
+	}
+	return "", netip.Addr{}
+}
+
+// plain drops the prefix lengths: the address itself is asked for.
+func plain(addresses []string) []string {
+	texts := make([]string, len(addresses))
+	for i, address := range addresses {
+		texts[i], _, _ = strings.Cut(address, "/")
+	}
+	return texts
+}
+
+func within(address netip.Addr, ranges []netip.Prefix) bool {
+	for _, r := range ranges {
+		if r.Contains(address) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,115 @@
+// Package mtu checks packet sizes.
+package mtu
+
+import (
+	_ "embed"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed too_big.md
+var tooBigDoc string
+
+// TooBig finds pods whose packets would not fit.
+func TooBig() check.Check {
+	return check.Check{
+		ID:    "mtu/too-big",
+		Title: "The pods' packets do not fit into the nodes' links, or differ between the two networks",
+		Doc:   tooBigDoc,
+		Needs: []string{"source", "target", "nodes"},
+		Lacks: func(pass *check.Pass) string {
+			if pass.Target.Capabilities.MTU == 0 && len(pass.Snapshot.Facts) == 0 {
+				return "the target takes its MTU from the nodes' links, and the nodes were not looked at yet"
+			}
+			return ""
+		},
+		Run: tooBig,
+	}
+}
+
+func tooBig(pass *check.Pass) []finding.Finding {
+	var found []finding.Finding
+	for i := range pass.Snapshot.Nodes {
+		found = append(found, node(pass, &pass.Snapshot.Nodes[i])...)
+	}
+	if len(pass.Snapshot.Facts) == 0 {
+		subject := finding.Subject{Kind: "Network", Name: pass.Target.CNI}
+		found = append(found, differ(pass, subject, pass.Source.Capabilities.MTU, pass.Target.Capabilities.MTU)...)
+	}
+	return found
+}
+
+// node compares the MTU of one node's link with what the pods of both networks want of it.
+func node(pass *check.Pass, node *corev1.Node) []finding.Finding {
+	link := uplink(pass.FactsOf(node.Name), node)
+	if link == nil {
+		return nil
+	}
+	source, target := pass.Source.Capabilities, pass.Target.Capabilities
+	subject := finding.Subject{Kind: "Node", Name: node.Name}
+	if most := link.MTU - target.Overhead; target.MTU > most {
+		return []finding.Finding{{
+			ID: "mtu/too-big", Severity: finding.Block, Subject: subject,
+			Message: fmt.Sprintf("the target's pods send packets of %d bytes, with encapsulation %d, and the link %s takes %d: "+
+				"small requests work and large answers hang", target.MTU, target.MTU+target.Overhead, link.Name, link.MTU),
+			Evidence: map[string]any{"link": link.Name, "linkMTU": link.MTU, "podMTU": target.MTU, "overhead": target.Overhead},
+			Fix:      fmt.Sprintf("set the target's MTU to %d or less in its manifest (Calico: veth_mtu in the ConfigMap calico-config)", most),
+		}}
+	}
+	return differ(pass, subject, fixedOr(source.MTU, link.MTU-source.Overhead), fixedOr(target.MTU, link.MTU-target.Overhead))
+}
+
+func fixedOr(mtu, otherwise int) int {
+	if mtu > 0 {
+		return mtu
+	}
+	return otherwise
+}
+
+// differ compares the MTU of pods on the two networks.
+func differ(pass *check.Pass, subject finding.Subject, source, target int) []finding.Finding {
+	if source <= 0 || target <= 0 || source == target {
+		return nil
+	}
+	f := finding.Finding{
+		ID: "mtu/too-big", Severity: finding.Warn, Subject: subject,
+		Evidence: map[string]any{"source": source, "target": target},
+	}
+	if target < source {
+		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: large UDP packets that fit today will be fragmented or lost",
+			source, pass.Source.CNI, target, pass.Target.CNI)
+		f.Fix = "make sure that no workload sends UDP packets larger than the new MTU; TCP adapts by itself"
+	} else {
+		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: while both are there, large UDP packets from new pods to old ones do not fit",
+			source, pass.Source.CNI, target, pass.Target.CNI)
+		f.Fix = fmt.Sprintf("set the target's MTU to %d for the time of the change", source)
+	}
+	return []finding.Finding{f}
+}
+
+// uplink finds the link that carries the node's own address.
+func uplink(facts *cluster.NodeFacts, node *corev1.Node) *cluster.Link {
+	if facts == nil {
+		return nil
+	}
+	for _, address := range node.Status.Addresses {
+		ip, err := netip.ParseAddr(address.Address)
+		if err != nil || address.Type != corev1.NodeInternalIP {
+			continue
+		}
+		for i := range facts.Links {
+			for _, on := range facts.Links[i].Addresses {
+				if prefix, err := netip.ParsePrefix(on); err == nil && prefix.Addr() == ip || on == ip.String() {
+					return &facts.Links[i]
+				}
+			}
+		}
+	}
+	return nil
+}

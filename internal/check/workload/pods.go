@@ -1,0 +1,46 @@
+// Package workload checks what happens to workloads whose pods are re-created.
+package workload
+
+import (
+	_ "embed"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed bare_pod.md
+var barePodDoc string
+
+// BarePod finds pods that nothing would create again.
+func BarePod() check.Check {
+	return check.Check{
+		ID:    "workload/bare-pod",
+		Title: "A pod that nothing creates again",
+		Doc:   barePodDoc,
+		Needs: []string{"pods"},
+		Run:   barePods,
+	}
+}
+
+func barePods(pass *check.Pass) []finding.Finding {
+	var found []finding.Finding
+	for i := range pass.Snapshot.Pods {
+		pod := &pass.Snapshot.Pods[i]
+		if !check.Moves(pod) || metav1.GetControllerOf(pod) != nil || pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+			continue
+		}
+		found = append(found, finding.Finding{
+			ID: "workload/bare-pod", Severity: finding.Block,
+			Subject:  finding.Subject{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
+			Message:  "the pod has no controller: once evicted it is gone, and nothing creates it again",
+			Evidence: map[string]any{"node": pod.Spec.NodeName},
+			Fix: fmt.Sprintf("make it part of a Deployment, or, if nobody needs it: kubectl -n %s delete pod %s",
+				pod.Namespace, pod.Name),
+		})
+	}
+	return found
+}

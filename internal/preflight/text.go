@@ -1,0 +1,89 @@
+package preflight
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+// Style is how text is made up.
+type Style struct {
+	// Color uses ANSI colours.
+	Color bool
+}
+
+func (s Style) paint(code, text string) string {
+	if !s.Color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Text writes a result for people, grouped by severity.
+func Text(output io.Writer, result finding.Result, style Style) error {
+	w := bufio.NewWriter(output)
+	for _, severity := range []finding.Severity{finding.Block, finding.Warn, finding.Info} {
+		for _, f := range result.Findings {
+			if f.Severity == severity {
+				writeFinding(w, f, style)
+			}
+		}
+	}
+	for _, n := range result.NotChecked {
+		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"), n.ID, n.Why)
+	}
+	if len(result.Findings)+len(result.NotChecked) > 0 {
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintln(w, style.paint("1", verdict(result)))
+	return w.Flush()
+}
+
+func writeFinding(w io.Writer, f finding.Finding, style Style) {
+	label := string(f.Severity)
+	if f.Accepted != "" {
+		label += " (accepted)"
+	}
+	color := map[finding.Severity]string{finding.Block: "1;31", finding.Warn: "1;33", finding.Info: "1;36"}[f.Severity]
+	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID), SubjectName(f.Subject), f.Message)
+	if f.Accepted != "" {
+		fmt.Fprintf(w, "    accepted: %s\n", f.Accepted)
+	}
+	if f.Fix != "" {
+		fmt.Fprintf(w, "    fix: %s\n", f.Fix)
+	}
+}
+
+// verdict is the last line.
+func verdict(result finding.Result) string {
+	s := result.Summary
+	counts := fmt.Sprintf("%d to block, %d to read, %d to know, %d not checked", s.Block, s.Warn, s.Info, s.NotChecked)
+	if result.Blocks() {
+		return "This change is blocked: " + counts + "."
+	}
+	return "Nothing blocks: " + counts + "."
+}
+
+// SubjectName is how people name a subject: kind/namespace/name.
+func SubjectName(s finding.Subject) string {
+	if s.Namespace == "" {
+		return s.Kind + "/" + s.Name
+	}
+	return s.Kind + "/" + s.Namespace + "/" + s.Name
+}
+
+// List writes the catalogue, one line for each check.
+func List(output io.Writer, checks []check.Check) error {
+	w := bufio.NewWriter(output)
+	width := 0
+	for _, c := range checks {
+		width = max(width, len(c.ID))
+	}
+	for _, c := range checks {
+		fmt.Fprintf(w, "%-*s  %s\n", width, c.ID, c.Title)
+	}
+	return w.Flush()
+}
