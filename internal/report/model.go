@@ -2,8 +2,6 @@ package report
 
 import (
 	"time"
-
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
 // Kind is the kind of a serialised report.
