@@ -34,7 +34,8 @@ type Runner struct {
 
 	mu     sync.Mutex
 	lines  map[string]*line // by path ID, the removed ones too
-	active []*line          // replaced, never changed, so that the pump may walk it unlocked
+	active []*line
+	ended  time.Time // when it was closed; probes that were open then stay undecided
 
 	wake   chan struct{}
 	cancel context.CancelFunc
@@ -60,10 +61,14 @@ func NewRunner(options Options) *Runner {
 func (r *Runner) Close() {
 	r.cancel()
 	r.mu.Lock()
+	if !r.ended.IsZero() {
+		r.mu.Unlock()
+		return
+	}
 	for _, l := range r.active {
 		l.wire.close()
 	}
-	r.active = nil
+	r.active, r.ended = nil, time.Now()
 	r.mu.Unlock()
 	r.tasks.Wait()
 }
@@ -116,8 +121,11 @@ func (r *Runner) Results() []v1alpha1.PathResult {
 	for _, l := range r.lines {
 		lines = append(lines, l)
 	}
+	now := r.ended
 	r.mu.Unlock()
-	now := time.Now()
+	if now.IsZero() {
+		now = time.Now()
+	}
 	results := make([]v1alpha1.PathResult, 0, len(lines))
 	for _, l := range lines {
 		results = append(results, l.result(now))
@@ -155,7 +163,7 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 
 // open makes the wire of a line's protocol. The lock is held.
 func (r *Runner) open(l *line) wire {
-	payload := newPayload(l.path.Size, r.run^uint32(len(r.lines))<<16, r.base)
+	payload := newPayload(l.path.Size, r.run, r.base)
 	switch l.path.Protocol {
 	case v1alpha1.TCP:
 		return r.newTCP(l, payload)

@@ -18,6 +18,7 @@ const writeTimeout = 50 * time.Millisecond
 type tcpWire struct {
 	runner  *Runner
 	line    *line
+	target  string
 	payload *payload
 
 	mu      sync.Mutex
@@ -30,7 +31,7 @@ type tcpWire struct {
 
 // newTCP connects in the background; the line's schedule starts when that has come out either way.
 func (r *Runner) newTCP(l *line, p *payload) *tcpWire {
-	w := &tcpWire{runner: r, line: l, payload: p}
+	w := &tcpWire{runner: r, line: l, target: l.path.Target.Address, payload: p}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.redial()
@@ -66,7 +67,7 @@ func (w *tcpWire) redial() {
 	w.dialing = true
 	w.runner.tasks.Go(func() {
 		dialer := net.Dialer{Timeout: w.runner.options.Timeout}
-		conn, err := dialer.DialContext(w.runner.ctx, "tcp", w.line.path.Target.Address)
+		conn, err := dialer.DialContext(w.runner.ctx, "tcp", w.target)
 		w.connected(conn, err)
 		w.runner.start(w.line, w)
 	})

@@ -16,6 +16,7 @@ const fullSize = 1200
 type udpWire struct {
 	runner  *Runner
 	line    *line
+	target  string
 	payload *payload
 
 	mu     sync.Mutex
@@ -24,7 +25,7 @@ type udpWire struct {
 }
 
 func (r *Runner) newUDP(l *line, p *payload) *udpWire {
-	w := &udpWire{runner: r, line: l, payload: p}
+	w := &udpWire{runner: r, line: l, target: l.path.Target.Address, payload: p}
 	w.dial()
 	return w
 }
@@ -36,7 +37,7 @@ func (w *udpWire) dial() *net.UDPConn {
 	if w.conn != nil || w.closed {
 		return w.conn
 	}
-	address, err := net.ResolveUDPAddr("udp", w.line.path.Target.Address)
+	address, err := net.ResolveUDPAddr("udp", w.target)
 	if err != nil {
 		return nil
 	}

@@ -1,0 +1,79 @@
+package probe
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/loss"
+)
+
+// BenchmarkUDP is one probe there and back through everything that a path adds (number, stamp, tracker,
+// histogram), beside the same socket and server with nothing added, in one run.
+func BenchmarkUDP(b *testing.B) {
+	conn, err := listenUDP("127.0.0.1", 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { echoUDP(conn) })
+	defer func() { conn.Close(); running.Wait() }()
+	client, err := net.Dial("udp", conn.LocalAddr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	p := newPayload(64, 1, time.Now())
+	buffer := make([]byte, 65)
+
+	b.Run("bare", func(b *testing.B) {
+		b.ReportAllocs()
+		data := p.fill(0, time.Now())
+		for b.Loop() {
+			if _, err := client.Write(data); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := client.Read(buffer); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("probe", func(b *testing.B) {
+		b.ReportAllocs()
+		l := &line{tracker: loss.New(loss.Config{Interval: time.Hour})}
+		w := &udpWire{line: l, payload: p, conn: client.(*net.UDPConn)}
+		for b.Loop() {
+			at := time.Now()
+			w.send(l.sent(at, at), at)
+			n, err := client.Read(buffer)
+			if err != nil {
+				b.Fatal(err)
+			}
+			seq, ok := p.seq(buffer[:n])
+			if !ok {
+				b.Fatal("not an answer")
+			}
+			l.answered(seq)
+		}
+		if result := l.tracker.Result(); result.Sent != result.Answered || result.Sent == 0 {
+			b.Fatalf("%+v", result)
+		}
+	})
+}
+
+// BenchmarkResults is what a report of a node's paths costs.
+func BenchmarkResults(b *testing.B) {
+	r := NewRunner(Options{})
+	defer r.Close()
+	var paths []v1alpha1.Path
+	for i := range 52 {
+		paths = append(paths, v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.TCPNew, IntervalMillis: 3600000, Target: v1alpha1.Endpoint{Address: "127.0.0.1:1"}})
+	}
+	r.SetPaths(paths)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Results()
+	}
+}

@@ -1,0 +1,139 @@
+package probe
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Parse reads measurements: a Document, a ProbeReport as the cluster keeps it, or a List of those.
+func Parse(data []byte) ([]Document, error) {
+	var list struct {
+		Kind  string     `json:"kind"`
+		Items []Document `json:"items"`
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, fmt.Errorf("read measurement: %w", err)
+	}
+	if list.Kind == "List" || list.Kind == "ProbeReportList" {
+		return list.Items, nil
+	}
+	if list.Kind != "ProbeReport" {
+		return nil, fmt.Errorf("read measurement: kind %q is not ProbeReport", list.Kind)
+	}
+	var document Document
+	if err := json.Unmarshal(data, &document); err != nil {
+		return nil, fmt.Errorf("read measurement: %w", err)
+	}
+	return []Document{document}, nil
+}
+
+// Summary adds measurements up: probes sent, lost and leaked, and the longest gap in ms.
+type Summary struct {
+	Paths              int
+	Sent, Lost, Leaked int64
+	LongestGapMillis   float64
+	// Unanswered are the paths that should answer and never did.
+	Unanswered []string
+}
+
+// Summarise adds measurements up.
+func Summarise(documents []Document) Summary {
+	var sum Summary
+	for _, document := range documents {
+		denied := deniedIn(document)
+		for _, result := range document.Status.Paths {
+			sum.Paths++
+			sum.Sent += result.Sent
+			if denied[result.ID] {
+				sum.Leaked += result.Answered
+			} else {
+				sum.Lost += result.Sent - result.Answered
+			}
+			if !denied[result.ID] && result.Answered == 0 {
+				sum.Unanswered = append(sum.Unanswered, result.ID)
+			}
+			sum.LongestGapMillis = max(sum.LongestGapMillis, longest(result))
+		}
+	}
+	return sum
+}
+
+// WriteTable writes one line per path, and what they add up to.
+func WriteTable(w io.Writer, documents []Document) error {
+	if len(documents) == 0 {
+		return errors.New("no measurement to show")
+	}
+	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "PATH\tSENT\tLOST\tGAPS\tLONGEST\tP50\tP99\tMAX\tSTALLS\t")
+	for _, document := range documents {
+		denied := deniedIn(document)
+		for _, result := range document.Status.Paths {
+			writeRow(table, result, denied[result.ID])
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	sum := Summarise(documents)
+	_, err := fmt.Fprintf(w, "\n%d paths, %d probes, %d lost, %d leaked, longest gap %s\n", sum.Paths, sum.Sent, sum.Lost, sum.Leaked, millis(sum.LongestGapMillis))
+	return err
+}
+
+func writeRow(w io.Writer, result v1alpha1.PathResult, denied bool) {
+	wrong := fmt.Sprint(result.Sent - result.Answered)
+	if denied {
+		wrong = fmt.Sprintf("%d leaked", result.Answered)
+	}
+	gaps := int64(len(result.Gaps)) + result.Dropped
+	open := ""
+	if result.Open != nil {
+		gaps++
+		open = "+" // it goes on
+	}
+	micros := func(i int) string {
+		if result.Answered == 0 {
+			return "-"
+		}
+		return millis(float64(result.RTTMicros[i]) / 1000)
+	}
+	fmt.Fprintf(w, "%s\t%d\t%s\t%d%s\t%s\t%s\t%s\t%s\t%d\t\n", result.ID, result.Sent, wrong, gaps, open,
+		millis(longest(result)), micros(0), micros(1), micros(2), len(result.Stalls))
+}
+
+// deniedIn are the paths of a document that must stay shut.
+func deniedIn(document Document) map[string]bool {
+	denied := map[string]bool{}
+	for _, path := range document.Spec.Paths {
+		denied[path.ID] = path.Denied
+	}
+	return denied
+}
+
+func longest(result v1alpha1.PathResult) float64 {
+	length := 0.0
+	for _, gap := range result.Gaps {
+		length = max(length, gap.Millis)
+	}
+	if result.Open != nil {
+		length = max(length, result.Open.Millis)
+	}
+	return length
+}
+
+// millis writes milliseconds with as many digits as say something.
+func millis(value float64) string {
+	switch {
+	case value == 0:
+		return "0"
+	case value < 10:
+		return fmt.Sprintf("%.2fms", value)
+	case value < 10000:
+		return fmt.Sprintf("%.0fms", value)
+	}
+	return fmt.Sprintf("%.1fs", value/1000)
+}
