@@ -1,0 +1,289 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const agentName = manifest.AgentName
+
+func hasSuffix(text, suffix string) bool { return strings.HasSuffix(text, suffix) }
+
+func agentRef() step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: agentName}
+}
+
+// act does one action on the model, or says why it must not be done now.
+func (m *machine) act(a *step.Action) error {
+	switch a.Op {
+	case step.Apply:
+		return m.apply(a.Object)
+	case step.Delete:
+		return m.remove(*a.Ref)
+	case step.Patch:
+		return m.patch(a)
+	case step.Taint, step.Untaint:
+		return m.taint(a)
+	case step.Evict:
+		return m.evict(a.Pods)
+	case step.Node:
+		return m.onNode(a)
+	case step.Wait:
+		return m.reach(*a.Condition)
+	case step.Probe:
+		return m.probe(a.Paths)
+	}
+	return fmt.Errorf("the operation %q is not known", a.Op)
+}
+
+func (m *machine) node(name string) (int, error) {
+	i, ok := m.index[name]
+	if !ok {
+		return 0, fmt.Errorf("node %q is in no wave", name)
+	}
+	return i, nil
+}
+
+func (m *machine) apply(object *unstructured.Unstructured) error {
+	ref := step.RefOf(object)
+	if err := m.appliable(ref, object); err != nil {
+		return err
+	}
+	m.set(exists(ref), true)
+	m.set(rolledOut(ref), false)
+	if ref.Kind == "CustomResourceDefinition" {
+		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
+		m.kinds[group+"/"+kind] = ref
+	}
+	if network := object.GetLabels()[v1alpha1.LabelProbe]; network != "" && ref.Kind == "Pod" {
+		return m.makeProbe(object, network)
+	}
+	if ref == m.plan.Target.Agent {
+		return m.applyAgent(object)
+	}
+	return nil
+}
+
+func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) error {
+	if ref.Namespace == v1alpha1.Namespace && !m.facts[exists(step.Ref{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace})] {
+		return errors.New("the namespace " + v1alpha1.Namespace + " is not there yet")
+	}
+	gvk := object.GroupVersionKind()
+	if definition, ok := m.kinds[gvk.Group+"/"+gvk.Kind]; ok && !m.facts[serves(definition)] {
+		return fmt.Errorf("%s is not known to serve", definition)
+	}
+	if ours(ref) {
+		return nil
+	}
+	if !m.facts["baseline"] {
+		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
+	}
+	if !m.noReturn && m.tally.joined < len(m.nodes) {
+		return errors.New("the networks must be joined on every node before anything of the target comes")
+	}
+	return nil
+}
+
+func (m *machine) applyAgent(object *unstructured.Unstructured) error {
+	selector, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "spec", "nodeSelector")
+	gated := selector[v1alpha1.LabelTarget] == "true"
+	m.set("gated", gated)
+	if gated {
+		return nil
+	}
+	if !m.noReturn || m.tally.sourceResidue > 0 {
+		return errors.New("the target may run without the label only when nothing of the source is left")
+	}
+	return nil
+}
+
+func (m *machine) makeProbe(object *unstructured.Unstructured, network string) error {
+	name, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
+	i, err := m.node(name)
+	if err != nil {
+		return err
+	}
+	if want := map[string]Side{"old": Source, "new": Target}[network]; m.nodes[i].Active != want {
+		return fmt.Errorf("a pod made on %s now is on the %s, not on the %s network", name, m.nodes[i].Active, network)
+	}
+	if !m.facts[rolledOut(agentRef())] {
+		return errors.New("the agents are not ready, without which probe pods know no paths")
+	}
+	m.edit(i, func(n *NodeModel) {
+		if network == "old" {
+			n.ProbeOld = true
+			return
+		}
+		n.ProbeNew = true
+	})
+	return nil
+}
+
+func (m *machine) remove(ref step.Ref) error {
+	if !m.facts[exists(ref)] {
+		return fmt.Errorf("%s is not there", ref)
+	}
+	if m.parts[ref] {
+		if !m.noReturn {
+			return fmt.Errorf("%s belongs to the source, which stays until the point of no return", ref)
+		}
+		if m.tally.podsOld > 0 {
+			return fmt.Errorf("%s belongs to the source, and there may be pods on it", ref)
+		}
+	}
+	m.set(exists(ref), false)
+	m.set(rolledOut(ref), false)
+	m.set(serves(ref), false)
+	switch ref {
+	case m.plan.Source.Agent:
+		m.everywhere(func(n *NodeModel) { n.SourceAgent = false })
+	case m.plan.Target.Agent:
+		m.everywhere(func(n *NodeModel) { n.TargetAgent = false })
+	case agentRef():
+		if m.tally.probes > 0 {
+			return errors.New("there are probe pods, which need the agents")
+		}
+	}
+	return m.removeProbe(ref)
+}
+
+func (m *machine) everywhere(change func(*NodeModel)) {
+	for i := range m.nodes {
+		m.edit(i, change)
+	}
+}
+
+func (m *machine) removeProbe(ref step.Ref) error {
+	if ref.Kind != "Pod" || ref.Namespace != v1alpha1.Namespace {
+		return nil
+	}
+	for _, network := range []string{"old", "new"} {
+		prefix := manifest.ProbePodName("", network)
+		i, ok := m.index[strings.TrimPrefix(ref.Name, prefix)]
+		if !ok || !strings.HasPrefix(ref.Name, prefix) {
+			continue
+		}
+		n := m.nodes[i]
+		if network == "old" && n.MeasuredOld || network == "new" && n.MeasuredNew {
+			return fmt.Errorf("%s is measured, and its end would count as loss", ref)
+		}
+		m.edit(i, func(n *NodeModel) {
+			if network == "old" {
+				n.ProbeOld, n.ReadyOld = false, false
+				return
+			}
+			n.ProbeNew, n.ReadyNew = false, false
+		})
+	}
+	return nil
+}
+
+// patch follows the target's label on nodes; patches of objects only need their object.
+func (m *machine) patch(a *step.Action) error {
+	if a.Ref.Kind != "Node" {
+		if !m.facts[exists(*a.Ref)] {
+			return fmt.Errorf("%s is not there", a.Ref)
+		}
+		return nil
+	}
+	i, err := m.node(a.Ref.Name)
+	if err != nil {
+		return err
+	}
+	var patch struct {
+		Metadata struct{ Labels map[string]*string }
+	}
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	value, ok := patch.Metadata.Labels[v1alpha1.LabelTarget]
+	if !ok {
+		return errors.New("only the label " + v1alpha1.LabelTarget + " of a node may be patched")
+	}
+	if value == nil {
+		m.edit(i, func(n *NodeModel) {
+			n.Labelled = false
+			n.TargetAgent = n.TargetAgent && !m.facts["gated"]
+		})
+		return nil
+	}
+	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
+		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it", a.Ref.Name)
+	}
+	m.note("label", a.Ref.Name)
+	m.set(rolledOut(m.plan.Target.Agent), false)
+	m.edit(i, func(n *NodeModel) { n.Labelled, n.TargetResidue, n.Staged = true, true, true })
+	return nil
+}
+
+// note keeps the order in which nodes are changed, which must be that of the waves.
+func (m *machine) note(what, node string) {
+	if !m.undoing {
+		m.order[what] = append(m.order[what], node)
+	}
+}
+
+func (m *machine) taint(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	if err != nil {
+		return err
+	}
+	if a.Op == step.Untaint && !m.nodes[i].Pending && !m.undoing {
+		return fmt.Errorf("node %s has no taint", a.NodeName)
+	}
+	m.edit(i, func(n *NodeModel) { n.Pending = a.Op == step.Taint })
+	return nil
+}
+
+func (m *machine) evict(set *step.PodSet) error {
+	i, err := m.node(set.Node)
+	if err != nil {
+		return err
+	}
+	switch {
+	case slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs):
+		if m.nodes[i].Active != Target {
+			return fmt.Errorf("pods evicted from %s now would come back on the source", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew = false, true })
+	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs):
+		if m.nodes[i].Active != Source {
+			return fmt.Errorf("pods evicted from %s now would come back on the target", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew = true, false })
+	default:
+		return fmt.Errorf("the ranges %v are neither network's", set.CIDRs)
+	}
+	return nil
+}
+
+func (m *machine) probe(set *step.PathSet) error {
+	count := 0
+	m.everywhere(func(n *NodeModel) {
+		n.MeasuredOld = n.ReadyOld && includes(set.Old, n.Name)
+		n.MeasuredNew = n.ReadyNew && includes(set.New, n.Name) && !slices.Contains(set.WithoutNew, n.Name)
+		if n.MeasuredOld || n.MeasuredNew {
+			count++
+		}
+	})
+	wanted := len(set.Old)+len(set.New) > 0
+	m.set(exists(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan", Namespace: v1alpha1.Namespace, Name: "current"}), true)
+	if wanted && count == 0 {
+		return errors.New("no probe pod is ready, so nothing would be measured")
+	}
+	return nil
+}
+
+func includes(set []string, name string) bool {
+	return slices.Contains(set, step.EveryNode) || slices.Contains(set, name)
+}

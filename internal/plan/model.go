@@ -1,0 +1,207 @@
+package plan
+
+import (
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Model is what is known of a cluster after a prefix of a plan.
+type Model struct {
+	// After is the ID of the last step that was done; empty before the first.
+	After string `json:"after"`
+	// Nodes are in the order of the waves.
+	Nodes []NodeModel `json:"nodes"`
+	// Present are the objects that the plan makes or deletes and that exist now, as step.Ref prints them.
+	Present map[string]bool `json:"present"`
+}
+
+// Side is one of the two networks.
+type Side string
+
+// The two networks.
+const (
+	Source Side = "source"
+	Target Side = "target"
+)
+
+// NodeModel is what is known of one node.
+type NodeModel struct {
+	Name string `json:"name"`
+	// Active is the network whose CNI configuration the runtime reads: always exactly one.
+	Active Side `json:"active"`
+	// SourceAgent and TargetAgent run here, so that traffic to their networks is carried.
+	SourceAgent bool `json:"sourceAgent"`
+	TargetAgent bool `json:"targetAgent"`
+	// PodsOld and PodsNew: there may be pods of users on the source, on the target.
+	PodsOld bool `json:"podsOld"`
+	PodsNew bool `json:"podsNew"`
+	// Joined: the rules that join both networks are in force.
+	Joined bool `json:"joined"`
+	// Labelled and Pending: the target's label, the soft taint.
+	Labelled bool `json:"labelled"`
+	Pending  bool `json:"pending"`
+	// ProbeOld and ProbeNew: a probe pod is there; ReadyOld and ReadyNew: it is known to be ready;
+	// MeasuredOld and MeasuredNew: its paths are measured.
+	ProbeOld    bool `json:"probeOld"`
+	ProbeNew    bool `json:"probeNew"`
+	ReadyOld    bool `json:"readyOld"`
+	ReadyNew    bool `json:"readyNew"`
+	MeasuredOld bool `json:"measuredOld"`
+	MeasuredNew bool `json:"measuredNew"`
+	// SourceResidue and TargetResidue: what a network leaves is (or may be) on the node; Staged: a
+	// configuration under its staged name may be there.
+	SourceResidue bool `json:"sourceResidue"`
+	TargetResidue bool `json:"targetResidue"`
+	Staged        bool `json:"staged"`
+	// Emptied: it was observed that no pod is left on the source here.
+	Emptied bool `json:"emptied"`
+	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
+	Counted   bool `json:"counted"`
+	Recounted bool `json:"recounted"`
+}
+
+// tally counts the nodes of which something holds, so that rules need not look at each.
+type tally struct {
+	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending     int
+	probes, measured, onTarget, half, emptied, sourceResidue, staged, recounted int
+}
+
+func (t *tally) count(n *NodeModel, by int) {
+	for _, c := range []struct {
+		holds bool
+		in    *int
+	}{
+		{n.SourceAgent, &t.sourceAgents}, {n.TargetAgent, &t.targetAgents}, {n.PodsOld, &t.podsOld}, {n.PodsNew, &t.podsNew},
+		{n.Joined, &t.joined}, {n.Labelled, &t.labelled}, {n.Pending, &t.pending}, {n.ProbeOld || n.ProbeNew, &t.probes},
+		{n.MeasuredOld || n.MeasuredNew, &t.measured}, {n.Active == Target, &t.onTarget}, {n.Active == Target && n.PodsOld, &t.half}, {n.Emptied, &t.emptied},
+		{n.SourceResidue, &t.sourceResidue}, {n.Staged, &t.staged}, {n.Recounted, &t.recounted},
+	} {
+		if c.holds {
+			*c.in += by
+		}
+	}
+}
+
+// machine carries a model through actions, and keeps a log by which it can be taken back.
+type machine struct {
+	plan  *Plan
+	nodes []NodeModel
+	index map[string]int
+	tally tally
+	facts map[string]bool
+	log   []change
+	// kinds maps "group/Kind" to the definition that the plan makes for it.
+	kinds map[string]step.Ref
+	// extras are objects that the plan makes for the time of both networks only.
+	extras []step.Ref
+	// source parts by reference.
+	parts map[step.Ref]bool
+	// undoing is true while a step is taken back, gone once the point of no return is passed.
+	undoing, noReturn bool
+	order             map[string][]string
+}
+
+// change is one entry of the log: a node or a fact as it was.
+type change struct {
+	node   int // -1 for a fact
+	before NodeModel
+	fact   string
+	held   bool
+}
+
+func newMachine(p *Plan) *machine {
+	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
+		parts: map[step.Ref]bool{}, order: map[string][]string{}}
+	for _, wave := range p.Waves {
+		for _, name := range wave.Nodes {
+			n := NodeModel{Name: name, Active: Source, SourceAgent: true, PodsOld: true, SourceResidue: true}
+			m.index[name] = len(m.nodes)
+			m.nodes = append(m.nodes, n)
+			m.tally.count(&n, 1)
+		}
+	}
+	for _, part := range p.Source.Parts {
+		m.parts[part] = true
+		m.facts[exists(part)] = true
+	}
+	m.extras = extrasOf(p)
+	return m
+}
+
+func exists(ref step.Ref) string { return "exists " + ref.String() }
+
+func rolledOut(ref step.Ref) string { return "known rolled " + ref.String() }
+
+func serves(ref step.Ref) string { return "known serving " + ref.String() }
+
+// extrasOf finds the objects that a plan makes and that belong neither to the target nor to Theseus: they
+// are there for the joint phase only.
+func extrasOf(p *Plan) []step.Ref {
+	known := map[step.Ref]bool{}
+	for _, part := range p.Target.Parts {
+		known[part] = true
+	}
+	var found []step.Ref
+	for i := range p.Steps {
+		for j := range p.Steps[i].Actions {
+			action := &p.Steps[i].Actions[j]
+			if action.Op != step.Apply {
+				continue
+			}
+			if ref := step.RefOf(action.Object); !known[ref] && !ours(ref) {
+				known[ref] = true
+				found = append(found, ref)
+			}
+		}
+	}
+	return found
+}
+
+// ours reports whether an object is part of Theseus itself.
+func ours(ref step.Ref) bool {
+	switch {
+	case ref.Namespace == v1alpha1.Namespace:
+		return true
+	case ref.Kind == "Namespace":
+		return ref.Name == v1alpha1.Namespace
+	case ref.Kind == "CustomResourceDefinition":
+		return hasSuffix(ref.Name, "."+v1alpha1.Group)
+	}
+	return ref.Name == agentName && (ref.Kind == "ClusterRole" || ref.Kind == "ClusterRoleBinding")
+}
+
+func (m *machine) edit(node int, apply func(*NodeModel)) {
+	before := m.nodes[node]
+	after := before
+	apply(&after)
+	if after == before {
+		return
+	}
+	m.log = append(m.log, change{node: node, before: before})
+	m.tally.count(&before, -1)
+	m.tally.count(&after, 1)
+	m.nodes[node] = after
+}
+
+func (m *machine) set(fact string, holds bool) {
+	if m.facts[fact] == holds {
+		return
+	}
+	m.log = append(m.log, change{node: -1, fact: fact, held: !holds})
+	m.facts[fact] = holds
+}
+
+// rewind takes the log back to a length that it had.
+func (m *machine) rewind(length int) {
+	for i := len(m.log) - 1; i >= length; i-- {
+		entry := m.log[i]
+		if entry.node < 0 {
+			m.facts[entry.fact] = entry.held
+			continue
+		}
+		m.tally.count(&m.nodes[entry.node], -1)
+		m.tally.count(&entry.before, 1)
+		m.nodes[entry.node] = entry.before
+	}
+	m.log = m.log[:length]
+}

@@ -1,0 +1,222 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func (m *machine) onNode(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	if err != nil {
+		return err
+	}
+	if !m.facts[rolledOut(agentRef())] {
+		return fmt.Errorf("the agent of %s is not known to be ready", a.NodeName)
+	}
+	switch a.Verb {
+	case step.VerbJoin, step.VerbPart:
+		return m.join(i, a)
+	case step.VerbActivate:
+		return m.activate(i)
+	case step.VerbDeactivate:
+		m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Emptied = Source, true, false })
+	case step.VerbInventory:
+		m.edit(i, func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue })
+	case step.VerbClean:
+		return m.clean(i, a)
+	case step.VerbFacts:
+	default:
+		return fmt.Errorf("the verb %q is not known", a.Verb)
+	}
+	return nil
+}
+
+func (m *machine) join(i int, a *step.Action) error {
+	var args step.JoinArgs
+	if err := json.Unmarshal(a.Args, &args); err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
+		return fmt.Errorf("joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
+	}
+	if a.Verb == step.VerbJoin && !m.facts["baseline"] {
+		return fmt.Errorf("no node may be changed before measuring is proven")
+	}
+	m.edit(i, func(n *NodeModel) { n.Joined = a.Verb == step.VerbJoin })
+	return nil
+}
+
+// activate is where the first pod can come up on the target: all that joins the networks must be there.
+func (m *machine) activate(i int) error {
+	all := len(m.nodes)
+	switch {
+	case m.nodes[i].Active == Target:
+		return fmt.Errorf("%s is switched already", m.nodes[i].Name)
+	case m.tally.joined < all:
+		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
+	case m.tally.targetAgents < all:
+		return fmt.Errorf("the target's agent is known to run on %d of %d nodes", m.tally.targetAgents, all)
+	case m.tally.half > 0:
+		return fmt.Errorf("another node is switched, but may still have pods on the source")
+	case m.tally.measured < all:
+		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
+	}
+	m.note("switch", m.nodes[i].Name)
+	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, true })
+	return nil
+}
+
+// clean tells whose residue it is by the names of the configuration files.
+func (m *machine) clean(i int, a *step.Action) error {
+	var residue step.Residue
+	if err := json.Unmarshal(a.Args, &residue); err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	name := m.nodes[i].Name
+	switch {
+	case slices.Contains(residue.ConfFiles, m.plan.Source.Capabilities.ConfName):
+		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || !m.nodes[i].Counted {
+			return fmt.Errorf("%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
+		}
+		m.note("clean", name)
+		m.edit(i, func(n *NodeModel) { n.SourceResidue = false })
+	case len(residue.Links) > 0:
+		if m.nodes[i].Active == Target || m.nodes[i].TargetAgent {
+			return fmt.Errorf("%s may be cleaned of the target only when that is gone from it", name)
+		}
+		m.edit(i, func(n *NodeModel) { n.TargetResidue, n.Staged = false, false })
+	default:
+		m.edit(i, func(n *NodeModel) { n.Staged = m.facts["gated"] })
+	}
+	return nil
+}
+
+// reach is what waiting for a condition brings; waiting for what cannot come is an error.
+func (m *machine) reach(c step.Condition) error {
+	never := fmt.Errorf("waits for what cannot come: %s", phrase(c))
+	switch c.Kind {
+	case step.Established:
+		if !m.facts[exists(*c.Ref)] {
+			return never
+		}
+		m.set(serves(*c.Ref), true)
+	case step.Rolled:
+		return m.reachRolled(*c.Ref, never)
+	case step.PodReady:
+		i, err := m.node(c.Node)
+		if err != nil {
+			return err
+		}
+		return m.reachPod(i, c, never)
+	case step.PodGone:
+		if c.Selector == m.plan.Target.Selector && c.Node != "" {
+			if i, err := m.node(c.Node); err != nil || m.nodes[i].Labelled || m.nodes[i].TargetAgent {
+				return never
+			}
+		}
+		if c.Selector == m.plan.Source.Selector && m.tally.sourceAgents > 0 {
+			return never
+		}
+	case step.NoPods:
+		return m.reachEmpty(c, never)
+	default:
+		if !m.holds(c) {
+			return never
+		}
+	}
+	return nil
+}
+
+func (m *machine) reachRolled(ref step.Ref, never error) error {
+	if !m.facts[exists(ref)] {
+		return never
+	}
+	if ref == m.plan.Target.Agent {
+		if !m.facts["gated"] {
+			m.everywhere(func(n *NodeModel) { n.TargetAgent = true })
+		} else if m.tally.targetAgents < len(m.nodes) { // on some nodes only, it is no place to move to
+			return never
+		}
+	}
+	m.set(rolledOut(ref), true)
+	return nil
+}
+
+func (m *machine) reachPod(i int, c step.Condition, never error) error {
+	switch {
+	case m.isTarget(c):
+		if !m.nodes[i].Labelled || !m.facts[exists(m.plan.Target.Agent)] {
+			return never
+		}
+		m.edit(i, func(n *NodeModel) { n.TargetAgent = true })
+	case m.isProbe(c, "old") && m.nodes[i].ProbeOld:
+		m.edit(i, func(n *NodeModel) { n.ReadyOld = true })
+	case m.isProbe(c, "new") && m.nodes[i].ProbeNew:
+		m.edit(i, func(n *NodeModel) { n.ReadyNew = true })
+	default:
+		return never
+	}
+	return nil
+}
+
+func (m *machine) reachEmpty(c step.Condition, never error) error {
+	if !slices.Equal(c.CIDRs, m.plan.Source.PodCIDRs) {
+		return never
+	}
+	if c.Node != "" {
+		i, err := m.node(c.Node)
+		if err != nil || m.nodes[i].PodsOld {
+			return never
+		}
+		m.edit(i, func(n *NodeModel) { n.Emptied = true })
+		return nil
+	}
+	if m.tally.podsOld > 0 || m.tally.onTarget < len(m.nodes) || m.tally.emptied < len(m.nodes) {
+		return never
+	}
+	m.set("known empty", true)
+	return nil
+}
+
+func (m *machine) isTarget(c step.Condition) bool {
+	return c.Selector == m.plan.Target.Selector && c.Namespace == m.plan.Target.Agent.Namespace
+}
+
+func (m *machine) isProbe(c step.Condition, network string) bool {
+	return c.Namespace == v1alpha1.Namespace && strings.HasPrefix(c.Selector, v1alpha1.LabelProbe+"="+network+",") &&
+		strings.HasSuffix(c.Selector, manifest.LabelNode+"="+manifest.NodeValue(c.Node))
+}
+
+// holds reports whether a condition is known to hold.
+func (m *machine) holds(c step.Condition) bool {
+	i, known := m.index[c.Node]
+	switch c.Kind {
+	case step.Established:
+		return m.facts[serves(*c.Ref)]
+	case step.Rolled:
+		return m.facts[rolledOut(*c.Ref)]
+	case step.NodeReady:
+		return known
+	case step.Gone:
+		return !m.facts[exists(*c.Ref)]
+	case step.NoPods:
+		return c.Node == "" && m.facts["known empty"] || known && !m.nodes[i].PodsOld
+	case step.PodReady:
+		switch {
+		case !known:
+			return false
+		case m.isTarget(c):
+			return m.nodes[i].TargetAgent
+		case c.Selector == m.plan.Source.Selector:
+			return m.nodes[i].SourceAgent
+		}
+		return m.isProbe(c, "old") && m.nodes[i].ReadyOld || m.isProbe(c, "new") && m.nodes[i].ReadyNew
+	}
+	return false
+}
