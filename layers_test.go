@@ -31,6 +31,7 @@ var layers = []struct {
 	{"internal/flag", 1, true},
 	{"internal/loss", 1, true},
 	{"internal/path", 1, true},
+	{"internal/document", 1, true},
 	{"internal/step", 1, true},
 	{"internal/manifest", 1, true},
 	{"internal/document", 1, true},

@@ -255,3 +255,9 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 		}
 	}
 }
+
+// Workload names the workload that a pod belongs to in the end, as Kind/namespace/name.
+func (a *Actor) Workload(ctx context.Context, pod *corev1.Pod) (string, error) {
+	owner, err := a.workloadOf(ctx, pod)
+	return owner.String(), err
+}

@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/journal"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func (a *app) applyCommand() *cobra.Command {
+	var yes, dry bool
+	command := &cobra.Command{
+		Use:   "apply PLAN",
+		Short: "Carry a plan out, measured and journaled, stoppable at any moment",
+		Long: "Carries a plan out step by step. Every act is written to the journal in the cluster before it is\n" +
+			"done; a gate on measured connectivity follows every change; a gate that fails takes everything back.\n" +
+			"Interrupt it at any moment: `theseus resume` goes on, here or on another machine.",
+		Args: exactly(1, "one plan file"),
+		RunE: func(command *cobra.Command, args []string) error {
+			return a.apply(command.Context(), args[0], yes, dry)
+		},
+	}
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask (needed when the input is no terminal)")
+	command.Flags().BoolVar(&dry, "dry-run", false, "check everything, print what would be done, and change nothing")
+	return command
+}
+
+func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
+	p, err := readPlan(file)
+	if err != nil {
+		return err
+	}
+	if err := plan.Verify(p); err != nil {
+		return fail(exitFailed, "make the plan anew with `theseus plan`", "the plan does not hold: %w", err)
+	}
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	if err := a.admit(ctx, client, p); err != nil {
+		return err
+	}
+	if dry {
+		fmt.Fprint(a.Out, plan.Runbook(p))
+		return nil
+	}
+	if err := a.confirm(p, yes); err != nil {
+		return err
+	}
+	if err := a.prepareJournal(ctx, client, p); err != nil {
+		return err
+	}
+	return a.carryOut(ctx, &run{app: a, client: client, plan: p})
+}
+
+func readPlan(file string) (*plan.Plan, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fail(exitUsage, "make a plan: theseus plan --to calico ... -o plan.yaml", "%w", err)
+	}
+	return plan.Read(data)
+}
+
+// admit refuses a plan that was made for another cluster, or for this one as it was.
+func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) error {
+	snapshot, err := kube.Snapshot(ctx, client, a.version, time.Now())
+	if err != nil {
+		return err
+	}
+	if snapshot.UID != p.Cluster.UID {
+		return fail(exitFailed, "choose the cluster with --context, or plan anew for this one",
+			"the plan was made for another cluster (%s, this is %s)", p.Cluster.UID, snapshot.UID)
+	}
+	running, err := journal.List(ctx, client.Dynamic)
+	if err != nil {
+		return err
+	}
+	for _, migration := range running {
+		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
+		if migration.Name == p.Name && !over {
+			return fail(exitFailed, "`theseus resume` goes on with it", "migration %s has begun already", p.Name)
+		}
+		if !over {
+			return fail(exitFailed, "`theseus status` shows it; finish it with `theseus resume` or `theseus rollback`",
+				"another migration is under way: %s", migration.Name)
+		}
+		if migration.Name == p.Name {
+			return fail(exitFailed, "make a new plan", "migration %s is over already (%s)", p.Name, migration.Status.Phase)
+		}
+	}
+	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
+		return fail(exitFailed, "make the plan anew with `theseus plan`", "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
+	}
+	return nil
+}
+
+// confirm asks once, on a terminal, after saying what is about to happen.
+func (a *app) confirm(p *plan.Plan, yes bool) error {
+	if yes {
+		return nil
+	}
+	in, ok := a.In.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return fail(exitUsage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is no terminal")
+	}
+	fmt.Fprintf(a.Err, "%s: %s %s -> %s, %d nodes in %d waves, %d steps, about %s.\nType %q to go on: ",
+		p.Name, p.Strategy, p.Source.CNI, p.Target.CNI, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), time.Duration(p.Estimate).Round(time.Second), p.Target.CNI)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil || strings.TrimSpace(answer) != p.Target.CNI {
+		return fail(exitStopped, "nothing was changed", "not confirmed")
+	}
+	return nil
+}
+
+// prepareJournal makes the place where the journal lives: it must be there before anything is done.
+func (a *app) prepareJournal(ctx context.Context, client *kube.Client, p *plan.Plan) error {
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{}}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	objects := append(manifest.CRDs(), *manifest.Namespace())
+	for i := range objects {
+		action := step.Action{Op: step.Apply, Object: &objects[i], Title: "create " + step.RefOf(&objects[i]).String()}
+		if _, err := actor.Do(ctx, action); err != nil {
+			return err
+		}
+	}
+	for i := range objects[:len(objects)-1] {
+		ref := step.RefOf(&objects[i])
+		wait := step.Action{Op: step.Wait, Condition: &step.Condition{Kind: step.Established, Ref: &ref}, Title: "wait for " + ref.String()}
+		if _, err := actor.Do(ctx, wait); err != nil {
+			return err
+		}
+	}
+	return journal.Create(ctx, client.Dynamic, p)
+}
+
+// carryOut runs the engine, says how it ended, and turns that into the exit code.
+func (a *app) carryOut(ctx context.Context, r *run) error {
+	r.view = a.newView(r.plan)
+	outcome, err := r.execute(ctx)
+	r.view.Close()
+	if err != nil {
+		return err
+	}
+	if a.output != "json" {
+		if err := a.printSummary(context.WithoutCancel(ctx), r.client, r.plan); err != nil {
+			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
+		}
+	}
+	if outcome.End == engine.EndDone {
+		return nil
+	}
+	cause := outcome.Cause
+	if cause == "" {
+		cause = "as asked"
+	}
+	return fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, cause)
+}

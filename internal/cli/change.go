@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// changeFlags are the flags that say what is wanted; --change gives the same as a document.
+type changeFlags struct {
+	file   string
+	spec   v1alpha1.ChangeSpec
+	maxGap time.Duration
+	bake   time.Duration
+	accept []string
+}
+
+func (c *changeFlags) register(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&c.file, "change", "", "the whole change as a Change document; flags given beside it win")
+	flags.StringVar(&c.spec.To, "to", "", "the network to come, such as calico")
+	flags.StringVar(&c.spec.CNIVersion, "cni-version", "", "its version; empty means what the manifest installs")
+	flags.StringVar(&c.spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
+	flags.StringVar(&c.spec.PodCIDR, "pod-cidr", "", "range of its pods, apart from that of the present network")
+	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (the only one built so far); empty lets the planner choose")
+	flags.IntSliceVar(&c.spec.Waves, "waves", nil, "nodes per wave, such as 1,5,0; 0 means all that remain")
+	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
+	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each node")
+	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
+	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
+}
+
+// resolve merges the document and the flags that were given.
+func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
+	spec := c.spec
+	if c.file != "" {
+		document, err := readChange(c.file)
+		if err != nil {
+			return spec, err
+		}
+		spec = c.over(command, document.Spec)
+	}
+	if c.maxGap > 0 {
+		spec.MaxGapMillis = int(c.maxGap.Milliseconds())
+	}
+	if c.bake > 0 {
+		spec.BakeSeconds = int(c.bake.Seconds())
+	}
+	accepted, err := reasons("accept", c.accept)
+	if err != nil {
+		return spec, err
+	}
+	if spec.Accept == nil {
+		spec.Accept = map[string]string{}
+	}
+	maps.Copy(spec.Accept, accepted)
+	return spec, nil
+}
+
+// over lays the flags that were given over a document.
+func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alpha1.ChangeSpec {
+	given := func(flag string) bool { return command.Flags().Changed(flag) }
+	texts := map[string][2]*string{
+		"to":          {&document.To, &c.spec.To},
+		"cni-version": {&document.CNIVersion, &c.spec.CNIVersion},
+		"manifest":    {&document.Manifest, &c.spec.Manifest},
+		"pod-cidr":    {&document.PodCIDR, &c.spec.PodCIDR},
+		"strategy":    {&document.Strategy, &c.spec.Strategy},
+		"agent-image": {&document.AgentImage, &c.spec.AgentImage},
+	}
+	for flag, pair := range texts {
+		if given(flag) || *pair[0] == "" {
+			*pair[0] = *pair[1]
+		}
+	}
+	if given("waves") {
+		document.Waves = c.spec.Waves
+	}
+	return document
+}
+
+func readChange(file string) (*v1alpha1.Change, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fail(exitUsage, "name a file that holds a Change document", "%v", err)
+	}
+	var change v1alpha1.Change
+	if err := yaml.UnmarshalStrict(data, &change); err != nil {
+		return nil, fail(exitUsage, "see `theseus plan --help` for the fields", "%s: %v", file, err)
+	}
+	if change.APIVersion != v1alpha1.APIVersion || change.Kind != "Change" {
+		return nil, fail(exitUsage, fmt.Sprintf("it must begin with apiVersion: %s and kind: Change", v1alpha1.APIVersion),
+			"%s is a %s %s, not a Change", file, change.APIVersion, change.Kind)
+	}
+	return &change, nil
+}

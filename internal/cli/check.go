@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/preflight"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	var from, only, skip []string
+	var list bool
+	var change changeFlags
+	command := &cobra.Command{
+		Use:   "check",
+		Short: "Find what a change would break, before it is made",
+		Long: "Runs the checks on the cluster, or on --from files. A check that lacks its evidence says so and\n" +
+			"never passes. -o text, json, sarif or junit.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if list {
+				return a.listChecks()
+			}
+			spec, err := change.resolve(command)
+			if err != nil {
+				return err
+			}
+			skipped, err := reasons("skip", skip)
+			if err != nil {
+				return err
+			}
+			return a.check(command.Context(), from, spec, preflight.Options{Only: only, Skip: skipped, Accept: spec.Accept})
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	flags.StringSliceVar(&only, "only", nil, "run these checks alone: ids or topics")
+	flags.StringArrayVar(&skip, "skip", nil, "ID=REASON: leave a check out, and record why (repeatable)")
+	flags.BoolVar(&list, "list", false, "list the checks")
+	change.register(command)
+	return command
+}
+
+func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
+	if err := options.Validate(preflight.All()); err != nil {
+		return fail(exitUsage, "theseus check --list", "%w", err)
+	}
+	snapshot, err := a.see(ctx, from)
+	if err != nil {
+		return err
+	}
+	objects, err := readManifest(change.Manifest)
+	if err != nil {
+		return err
+	}
+	result := preflight.Run(preflight.All(), passOf(snapshot, change, objects), options)
+	if err := a.printFindings(result); err != nil {
+		return err
+	}
+	if result.Blocks() {
+		return quietExit(exitBlocked)
+	}
+	return nil
+}
+
+func (a *app) printFindings(result finding.Result) error {
+	switch a.output {
+	case "", "text":
+		return preflight.Text(a.Out, result, preflight.Style{Colour: isTerminal(a.Out) && os.Getenv("NO_COLOR") == ""})
+	case "json":
+		return preflight.JSON(a.Out, result)
+	case "sarif":
+		return preflight.SARIF(a.Out, result, preflight.All(), a.version)
+	case "junit":
+		return preflight.JUnit(a.Out, result, preflight.All())
+	}
+	return fail(exitUsage, "-o text, json, sarif or junit", "findings cannot be written as %q", a.output)
+}
+
+func (a *app) listChecks() error {
+	for _, c := range preflight.All() {
+		if _, err := fmt.Fprintf(a.Out, "%-28s %s\n", c.ID, c.Title); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) explainCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "explain ID",
+		Short: "Say what a check looks at, and how to fix what it finds",
+		Args:  exactly(1, "the id of a check"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, c := range preflight.All() {
+				if c.ID == args[0] {
+					_, err := fmt.Fprint(a.Out, preflight.Page(c))
+					return err
+				}
+			}
+			return fail(exitUsage, "theseus check --list", "there is no check %q", args[0])
+		},
+	}
+}
+
+// reasons reads ID=REASON flags.
+func reasons(flag string, given []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, one := range given {
+		id, reason, ok := strings.Cut(one, "=")
+		if !ok || strings.TrimSpace(reason) == "" {
+			return nil, fail(exitUsage, fmt.Sprintf("write --%s %s='why'", flag, id), "--%s %s gives no reason", flag, one)
+		}
+		all[id] = reason
+	}
+	return all, nil
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}

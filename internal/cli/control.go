@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/journal"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/plan"
+)
+
+// migrationCommand is a command about one migration: the one named, or the latest.
+func (a *app) migrationCommand(use, short, long string, do func(context.Context, *kube.Client, string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " [MIGRATION]", Short: short, Long: long,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			client, err := a.client()
+			if err != nil {
+				return err
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			} else if name, err = latest(command.Context(), client); err != nil {
+				return err
+			}
+			return do(command.Context(), client, name)
+		},
+	}
+}
+
+// latest is the migration that was created last.
+func latest(ctx context.Context, client *kube.Client) (string, error) {
+	all, err := journal.List(ctx, client.Dynamic)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", fail(exitFailed, "theseus plan, then theseus apply", "no migration was ever begun in this cluster")
+	}
+	newest := slices.MaxFunc(all, func(x, y v1alpha1.Migration) int {
+		return x.CreationTimestamp.Compare(y.CreationTimestamp.Time)
+	})
+	return newest.Name, nil
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	return a.migrationCommand("status", "Say where a migration stands",
+		"Reads the journal in the cluster and says where the migration stands and what can be done next.",
+		a.status)
+}
+
+func (a *app) status(ctx context.Context, client *kube.Client, name string) error {
+	p, migration, err := journal.Load(ctx, client.Dynamic, name)
+	if err != nil {
+		return err
+	}
+	records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
+	if err != nil {
+		return err
+	}
+	state, err := engine.Replay(records)
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return json.NewEncoder(a.Out).Encode(map[string]any{"name": name, "phase": state.Phase, "step": state.Step,
+			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause})
+	}
+	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.Source.CNI, p.Target.CNI, state.Phase)
+	script := newScript(p)
+	if current := script.steps[state.Step]; current != nil && !state.Over() {
+		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.index[state.Step], script.total, current.Title)
+	}
+	if state.Cause != "" {
+		fmt.Fprintf(a.Out, "because: %s\n", state.Cause)
+	}
+	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
+		fmt.Fprintf(a.Out, "asked to: %s\n", migration.Spec.Desire)
+	}
+	holder, err := journal.HeldBy(ctx, a.leases(client))
+	if err != nil {
+		return err
+	}
+	if holder != nil {
+		fmt.Fprintln(a.Out, holder)
+	} else if !state.Over() {
+		fmt.Fprintln(a.Out, "nobody runs it: `theseus resume` goes on, `theseus rollback` takes it back")
+	}
+	return nil
+}
+
+func (a *app) pauseCommand() *cobra.Command {
+	return a.migrationCommand("pause", "Ask a running migration to stop after the action at hand",
+		"Asks a running migration to stop between two actions. Everything works as it stands then.",
+		func(ctx context.Context, client *kube.Client, name string) error {
+			if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "asked %s to pause; `theseus status` shows when it has\n", name)
+			return nil
+		})
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return a.migrationCommand("resume", "Go on with a migration, from any machine",
+		"Goes on where the journal in the cluster ends. The cluster's copy is all that is needed.",
+		func(ctx context.Context, client *kube.Client, name string) error {
+			return a.takeOver(ctx, client, name, v1alpha1.DesireRun)
+		})
+}
+
+func (a *app) rollbackCommand() *cobra.Command {
+	return a.migrationCommand("rollback", "Take a migration back, before its point of no return",
+		"Walks the undo of every step that was done, newest first. When another operator runs the migration,\n"+
+			"it is asked to roll back; when nobody does, this command does it.",
+		func(ctx context.Context, client *kube.Client, name string) error {
+			return a.takeOver(ctx, client, name, v1alpha1.DesireRollback)
+		})
+}
+
+// takeOver runs the engine here with the plan of the cluster. A rollback of a migration that somebody
+// else is running is only asked for.
+func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, desire v1alpha1.Desire) error {
+	p, _, err := journal.Load(ctx, client.Dynamic, name)
+	if err != nil {
+		return err
+	}
+	failed, err := a.beforeTakeOver(ctx, client, p, desire)
+	if err != nil {
+		return err
+	}
+	err = a.carryOut(ctx, &run{app: a, client: client, plan: p, desire: desire, fresh: failed})
+	var held *journal.HeldError
+	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) {
+		return err
+	}
+	if err := journal.SetDesire(ctx, client.Dynamic, name, desire); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "asked %s, who runs %s, to roll back; `theseus status` shows how far it is\n", held.Holder, name)
+	return nil
+}
+
+// beforeTakeOver refuses what cannot be, and says whether a person has seen a failure of this run.
+func (a *app) beforeTakeOver(ctx context.Context, client *kube.Client, p *plan.Plan, desire v1alpha1.Desire) (failed bool, err error) {
+	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
+	if err != nil {
+		return false, err
+	}
+	state, err := engine.Replay(records)
+	if err != nil {
+		return false, err
+	}
+	if state.Over() {
+		return false, fail(exitFailed, "`theseus report` shows what happened", "migration %s is over: %s", p.Name, state.Phase)
+	}
+	if desire == v1alpha1.DesireRollback && state.PastReturn(p.Steps) {
+		return false, fail(exitNeedsPerson, "`theseus resume` finishes it; to go back, plan the change the other way",
+			"the point of no return of %s is behind", p.Name)
+	}
+	for i := len(records) - 1; i >= 0 && !failed; i-- {
+		failed = records[i].Event == engine.Finished && records[i].Result == engine.ResultNeedsPerson
+	}
+	return failed, nil
+}

@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// The exit codes, the same in every command and printed in every help text.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitBlocked     = 3
+	exitRolledBack  = 4
+	exitStopped     = 5
+	exitNeedsPerson = 6
+	exitInterrupted = 130
+)
+
+const exitHelp = `Exit codes:
+  0  done
+  1  error
+  2  usage
+  3  findings block
+  4  a gate failed and the change was rolled back
+  5  stopped before the point of no return
+  6  needs a person
+  130  interrupted
+`
+
+// exitError is an error with an exit code, and a hint for the person who reads it.
+type exitError struct {
+	code int
+	err  error
+	hint string
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+func (e *exitError) Hint() string  { return e.hint }
+
+// fail makes an error with a code and a hint.
+func fail(code int, hint, format string, args ...any) error {
+	return &exitError{code: code, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// hinted is what errors of other packages offer.
+type hinted interface{ Hint() string }
+
+// exitCode prints an error and its hint, and returns the exit code: the only place that does.
+func exitCode(w io.Writer, err error) int {
+	if err == nil {
+		return exitDone
+	}
+	var quiet quietExit
+	if errors.As(err, &quiet) {
+		return int(quiet)
+	}
+	fmt.Fprintf(w, "error: %s\n", oneLine(err.Error()))
+	var h hinted
+	if errors.As(err, &h) && h.Hint() != "" {
+		fmt.Fprintf(w, "hint: %s\n", oneLine(h.Hint()))
+	}
+	var coded *exitError
+	switch {
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// quietExit ends the program with a code when everything was said already.
+type quietExit int
+
+func (q quietExit) Error() string { return fmt.Sprintf("exit %d", int(q)) }
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,137 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/preflight"
+)
+
+// drivers are the networks that this build knows.
+func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}} }
+
+func (a *app) planCommand() *cobra.Command {
+	var from []string
+	var change changeFlags
+	command := &cobra.Command{
+		Use:   "plan",
+		Short: "Make a plan that reads like a runbook",
+		Long: "Reads the cluster (or --from a snapshot), runs the checks, and makes the plan: waves, steps, what\n" +
+			"happens to every workload, the point of no return. Printed it is a runbook; with -o FILE it is also\n" +
+			"written as YAML, complete, for `theseus apply`. Nothing is changed.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			spec, err := change.resolve(command)
+			if err != nil {
+				return err
+			}
+			return a.plan(command.Context(), from, spec)
+		},
+	}
+	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	change.register(command)
+	return command
+}
+
+func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec) error {
+	snapshot, err := a.see(ctx, from)
+	if err != nil {
+		return err
+	}
+	objects, err := readManifest(change.Manifest)
+	if err != nil {
+		return err
+	}
+	result := preflight.Run(preflight.All(), passOf(snapshot, change, objects), preflight.Options{Accept: change.Accept})
+	if result.Blocks() {
+		if err := preflight.Text(a.Err, result, preflight.Style{}); err != nil {
+			return err
+		}
+		return fail(exitBlocked, "fix what blocks, or accept what you have read: --accept ID=REASON", "%d findings block this change", result.Summary.Block)
+	}
+	p, err := plan.Make(snapshot, change, drivers(), result.Findings, plan.Options{Manifest: objects, Version: a.version, Now: time.Now()})
+	if err != nil {
+		return err
+	}
+	return a.writePlan(p)
+}
+
+// writePlan prints the runbook, or the YAML with -o yaml, and writes the file that -o names.
+func (a *app) writePlan(p *plan.Plan) error {
+	data, err := plan.Write(p)
+	if err != nil {
+		return err
+	}
+	switch a.output {
+	case "", "text":
+		_, err = fmt.Fprint(a.Out, plan.Runbook(p))
+	case "yaml":
+		_, err = a.Out.Write(data)
+	default:
+		if err = os.WriteFile(a.output, data, 0o600); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(a.Out, "%s\nwritten to %s; read it, then: theseus apply %s\n", plan.Runbook(p), a.output, a.output)
+	}
+	return err
+}
+
+// see takes a snapshot of the cluster, or reads one.
+func (a *app) see(ctx context.Context, from []string) (*cluster.Snapshot, error) {
+	if len(from) > 0 {
+		snapshot, notes, err := kube.ReadFiles(a.version, a.In, from...)
+		for _, note := range notes {
+			fmt.Fprintln(a.Err, "note:", note)
+		}
+		return snapshot, err
+	}
+	client, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	return kube.Snapshot(ctx, client, a.version, time.Now())
+}
+
+// passOf is the evidence for checks: the snapshot, and the two networks as far as they can be told.
+func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) *check.Pass {
+	pass := &check.Pass{Snapshot: snapshot, Change: change, Found: drivers().Detect(snapshot), Manifest: manifest}
+	if len(pass.Found) > 0 {
+		pass.Source = pass.Found[0]
+	}
+	driver, ok := drivers().Get(change.To)
+	if !ok || len(manifest) == 0 || pass.Source == nil {
+		return pass
+	}
+	// What the driver refuses is said by the planner, with its reason; checks do without a target then.
+	if target, err := driver.Install(cni.Request{
+		Manifest: manifest, PodCIDR: change.PodCIDR, Source: pass.Source, NodeLabel: v1alpha1.LabelTarget,
+	}); err == nil {
+		pass.Target = &target.Installation
+	}
+	return pass
+}
+
+// readManifest decodes the target's manifests; none when no file is named.
+func readManifest(file string) ([]unstructured.Unstructured, error) {
+	if file == "" {
+		return nil, nil
+	}
+	objects, err := kube.ReadObjects(file)
+	if err != nil {
+		return nil, fail(exitUsage, "name the file that installs the network on a new cluster", "the manifest: %w", err)
+	}
+	return objects, nil
+}

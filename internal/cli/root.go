@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/kube"
+)
+
+// Version is set when a release is linked.
+var Version = "dev"
+
+// Streams are the three standard streams.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// app is what every command shares.
+type app struct {
+	Streams
+	kubeconfig *genericclioptions.ConfigFlags
+	output     string
+	version    string
+}
+
+// Main runs the command line and returns the exit code. An interrupt ends the context once; a second one
+// ends the program at once, which is safe at any moment: the journal is ahead of every act.
+func Main(ctx context.Context, args []string, streams Streams) int {
+	ctx, stop := interrupted(ctx, streams.Err)
+	defer stop()
+	root := newRoot(streams, filepath.Base(args[0]))
+	root.SetArgs(args[1:])
+	return exitCode(streams.Err, root.ExecuteContext(ctx))
+}
+
+func interrupted(ctx context.Context, w io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // ends with the program, or when stop closes the channel
+		if _, ok := <-signals; !ok {
+			return
+		}
+		fmt.Fprintln(w, "interrupted: finishing the record at hand; once more to stop at once")
+		cancel()
+		if _, ok := <-signals; ok {
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); close(signals); cancel() }
+}
+
+func newRoot(streams Streams, name string) *cobra.Command {
+	a := &app{Streams: streams, kubeconfig: genericclioptions.NewConfigFlags(true), version: version()}
+	use := "theseus"
+	if strings.HasPrefix(name, "kubectl-") {
+		use = "kubectl theseus"
+	}
+	root := &cobra.Command{
+		Use:   use,
+		Short: "Replace the network of a live cluster, and prove that nothing noticed",
+		Long: "Theseus replaces or upgrades the pod network (CNI) of a live Kubernetes cluster and proves, by\n" +
+			"measurement, that nothing that ran on it noticed.\n\n" +
+			"    snapshot -> check -> plan -> apply -> report\n\n" + exitHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Version:       a.version,
+		Args:          cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return command.Help()
+		},
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.Err)
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return fail(exitUsage, command.CommandPath()+" --help", "%v", err)
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(a.kubeconfig.KubeConfig, "kubeconfig", os.Getenv("THESEUS_KUBECONFIG"), "kubeconfig file (else KUBECONFIG, else ~/.kube/config)")
+	flags.StringVar(a.kubeconfig.Context, "context", os.Getenv("THESEUS_CONTEXT"), "context of the kubeconfig")
+	flags.StringVarP(&a.output, "output", "o", "", "output: text, json, or what the command names; a file where it makes one")
+	root.AddCommand(a.commands()...)
+	for _, command := range root.Commands() {
+		command.Long = strings.TrimRight(command.Long, "\n") + "\n\n" + exitHelp
+	}
+	return root
+}
+
+// commands are the verbs, in the order of the pipeline.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.snapshotCommand(),
+		a.checkCommand(),
+		a.explainCommand(),
+		a.planCommand(),
+		a.applyCommand(),
+		a.statusCommand(),
+		a.pauseCommand(),
+		a.resumeCommand(),
+		a.rollbackCommand(),
+		a.reportCommand(),
+		a.probeCommand(),
+	}
+}
+
+// client connects to the cluster of the current kubeconfig. No request is sent yet.
+func (a *app) client() (*kube.Client, error) {
+	config, err := a.kubeconfig.ToRESTConfig()
+	if err != nil {
+		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig, or a snapshot with --from", "no cluster: %v", err)
+	}
+	return kube.New(config, a.version)
+}
+
+// leases is where the lock on a cluster lives.
+func (a *app) leases(client *kube.Client) coordination.LeaseInterface {
+	return client.Typed.CoordinationV1().Leases(v1alpha1.Namespace)
+}
+
+// version is the linked one, or what the build knows.
+func version() string {
+	if Version != "dev" {
+		return Version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return Version
+}
+
+// exactly demands n arguments, and says which when they are missing.
+func exactly(n int, names string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fail(exitUsage, command.CommandPath()+" --help", "%s takes %s", command.CommandPath(), names)
+		}
+		return nil
+	}
+}

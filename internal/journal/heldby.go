@@ -1,0 +1,17 @@
+package journal
+
+import (
+	"context"
+
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// HeldBy says who holds the lock, without touching it; nil when nobody does. A holder on another machine
+// that ended without giving it back is still named: only watching would tell.
+func HeldBy(ctx context.Context, leases coordination.LeaseInterface) (*HeldError, error) {
+	seen, err := (&Lease{leases: leases}).look(ctx)
+	if err != nil || seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) {
+		return nil, err
+	}
+	return held(seen), nil
+}
