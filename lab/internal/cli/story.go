@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// codeLoss is the exit code of a story in which something was lost or let through.
+const codeLoss = 4
+
+// rig is a lab with the programs beside this one.
+func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	product := filepath.Join(filepath.Dir(self), "theseus")
+	if _, err := os.Stat(product); err != nil {
+		return nil, hint(errors.New("theseus is not beside theseus-lab"), "make build makes both")
+	}
+	return &scenario.Rig{Name: a.name, Nodes: nodes, Lab: self, Theseus: product, Dir: dir, Out: a.out}, nil
+}
+
+// demo is the main job from end to end.
+func (a *app) demo() *cobra.Command {
+	var nodes int
+	var dir string
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Move a cluster from flannel to Calico under traffic, and show what it cost",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("name") {
+				a.name = "demo"
+			}
+			rig, err := a.rig(dir, nodes)
+			if err != nil {
+				return err
+			}
+			if !keep {
+				defer rig.Down() //nolint:errcheck // the story's own error counts
+			}
+			return lossCode(scenario.Demo(cmd.Context(), rig))
+		},
+	}
+	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of nodes")
+	cmd.Flags().StringVar(&dir, "dir", "demo", "folder for the plan, the journal and the report")
+	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab up")
+	return cmd
+}
+
+// lossCode gives the exit code of a loss to a story that saw one.
+func lossCode(err error) error {
+	var loss *scenario.LossError
+	if errors.As(err, &loss) {
+		return &failure{err: err, hint: "the report shows where and when", code: codeLoss}
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
+)
+
+// LossError says that clients lost requests, or that a denied path let some through.
+type LossError struct {
+	Failed, Leaked uint64
+}
+
+func (e *LossError) Error() string {
+	return fmt.Sprintf("%d requests failed and %d denied ones got through", e.Failed, e.Leaked)
+}
+
+// deniedPrefix begins the kinds of requests that policy denies.
+const deniedPrefix = "denied"
+
+// Demo moves a cluster from flannel to Calico with Theseus while clients use it.
+func Demo(ctx context.Context, r *Rig) error {
+	r.Say("a cluster of %d nodes on flannel, with kube-router for NetworkPolicy", r.Nodes)
+	if err := r.Up(ctx, "flannel"); err != nil {
+		return err
+	}
+	r.Say("an application on it, and clients that use all of it")
+	if err := r.Traffic(ctx); err != nil {
+		return err
+	}
+	r.Say("Theseus: look, plan, apply")
+	if err := r.Migrate(ctx); err != nil {
+		return err
+	}
+	cost, err := r.Steady(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.Report(ctx, cost); err != nil {
+		return err
+	}
+	r.Say("what the clients saw")
+	if err := cost.Print(r.Out); err != nil {
+		return err
+	}
+	return Loss(cost)
+}
+
+// Traffic deploys the workload and waits until its clients run. A failure before anything was changed says
+// that the story would tell nothing.
+func (r *Rig) Traffic(ctx context.Context) error {
+	if err := r.Deploy(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	before, err := r.Steady(ctx)
+	if err != nil {
+		return err
+	}
+	if before.Failed() > 0 {
+		before.Print(r.Out) //nolint:errcheck // for the reader only
+		return fmt.Errorf("%d requests failed before anything was changed", before.Failed())
+	}
+	return nil
+}
+
+// Migrate plans and applies flannel -> Calico.
+func (r *Rig) Migrate(ctx context.Context) error {
+	plan, err := r.Plan(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = r.Run(ctx, "apply", plan, "--yes")
+	return err
+}
+
+// Plan checks, plans, and returns the plan's file.
+func (r *Rig) Plan(ctx context.Context) (string, error) {
+	change, err := r.ChangeFlags(ctx)
+	if err != nil {
+		return "", err
+	}
+	if _, err := r.Run(ctx, append([]string{"check"}, change...)...); err != nil {
+		return "", err
+	}
+	plan := filepath.Join(r.Dir, "plan.yaml")
+	_, err = r.Run(ctx, append([]string{"plan", "-o", plan}, change...)...)
+	return plan, err
+}
+
+// ChangeFlags write the manifest of Calico, and return the flags that ask for the change to it.
+func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
+	manifest, err := r.run(ctx, nil, nil, r.Lab, "manifest", "calico", "--name", r.Name)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.Dir, "calico.yaml")
+	if err := os.WriteFile(file, []byte(manifest), 0o644); err != nil {
+		return nil, err
+	}
+	lab, err := r.spec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"--to", "calico", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(), "--agent-image", AgentImage}, nil
+}
+
+// AgentImage is the name under which the lab's nodes hold the agent.
+const AgentImage = "theseus.dev/agent:dev"
+
+// spec tells the addresses of the running lab.
+func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
+	text, err := r.run(ctx, nil, nil, r.Lab, "status", "-o", "json")
+	if err != nil {
+		return spec.Lab{}, err
+	}
+	var labs []spec.Lab
+	if err := json.Unmarshal([]byte(text), &labs); err != nil {
+		return spec.Lab{}, err
+	}
+	i := slices.IndexFunc(labs, func(l spec.Lab) bool { return l.Name == r.Name })
+	if i < 0 {
+		return spec.Lab{}, fmt.Errorf("lab %s is not up", r.Name)
+	}
+	return labs[i], nil
+}
+
+// Report writes the report with what the clients saw.
+func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
+	type traffic struct {
+		Name             string  `json:"name"`
+		Requests         uint64  `json:"requests"`
+		Failed           uint64  `json:"failed"`
+		LongestGapMillis float64 `json:"longestGapMillis"`
+		Leaked           uint64  `json:"leaked"`
+	}
+	var kinds []traffic
+	for kind, count := range cost.Kinds {
+		one := traffic{Name: kind, Requests: count.Sent, Failed: count.Failed, LongestGapMillis: count.LongestGap}
+		if strings.HasPrefix(kind, deniedPrefix) {
+			one.Failed, one.Leaked = 0, count.Failed
+		}
+		kinds = append(kinds, one)
+	}
+	slices.SortFunc(kinds, func(a, b traffic) int { return strings.Compare(a.Name, b.Name) })
+	data, err := json.Marshal(kinds)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(r.Dir, "traffic.json")
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		return err
+	}
+	_, err = r.Run(ctx, "report", "--traffic", file, "-o", filepath.Join(r.Dir, "report.html"))
+	return err
+}
+
+// Loss is the error of a cost that is not nothing.
+func Loss(cost tally.Summary) error {
+	loss := &LossError{}
+	for kind, count := range cost.Kinds {
+		if strings.HasPrefix(kind, deniedPrefix) {
+			loss.Leaked += count.Failed
+		} else {
+			loss.Failed += count.Failed
+		}
+	}
+	if loss.Failed == 0 && loss.Leaked == 0 {
+		return nil
+	}
+	return loss
+}

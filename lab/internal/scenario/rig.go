@@ -1,0 +1,168 @@
+// Package scenario plays whole stories in a lab with the built programs, as a user would type them: a
+// cluster with real traffic whose network is replaced, and what that cost. The demo, the tests and the
+// comparison all play the same story with another middle.
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/workload"
+	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
+)
+
+// Rig is a lab with the programs that act on it.
+type Rig struct {
+	Name    string    // of the lab
+	Nodes   int       // number of nodes
+	Lab     string    // path of theseus-lab
+	Theseus string    // path of theseus
+	Dir     string    // folder for what the story writes
+	Out     io.Writer // what a reader follows
+}
+
+// NodeNames are the names of the lab's nodes.
+func (r *Rig) NodeNames() []string {
+	names := make([]string, r.Nodes)
+	for i := range names {
+		names[i] = fmt.Sprintf("%s-node-%d", r.Name, i+1)
+	}
+	return names
+}
+
+// Say prints a headline.
+func (r *Rig) Say(format string, args ...any) {
+	fmt.Fprintf(r.Out, "\n== %s\n", fmt.Sprintf(format, args...))
+}
+
+// run runs a program and returns its standard output. All that it prints goes to out as well; where nobody
+// follows (out is nil), standard error is part of the error.
+func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program string, args ...string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	command := exec.CommandContext(ctx, program, args...)
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = 30 * time.Second
+	command.Stdin, command.Stdout, command.Stderr = stdin, &stdout, &stderr
+	if out != nil {
+		command.Stdout, command.Stderr = io.MultiWriter(out, &stdout), out
+	}
+	command.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+r.kubeconfig(), "THESEUS_STATE_DIR="+filepath.Join(r.Dir, "state"))
+	if err := command.Run(); err != nil {
+		return stdout.String(), fmt.Errorf("%s %s: %w %s", filepath.Base(program), strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+func (r *Rig) kubeconfig() string { return filepath.Join(r.Dir, "kubeconfig") }
+
+// Up brings the lab up on a network.
+func (r *Rig) Up(ctx context.Context, network string) error {
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return err
+	}
+	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network}
+	if network == "flannel" {
+		args = append(args, "--policy", "kube-router")
+	}
+	if _, err := r.run(ctx, nil, r.Out, r.Lab, args...); err != nil {
+		return err
+	}
+	path, err := r.run(ctx, nil, nil, r.Lab, "kubeconfig", "--name", r.Name)
+	if err != nil {
+		return err
+	}
+	config, err := os.ReadFile(strings.TrimSpace(path))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.kubeconfig(), config, 0o600)
+}
+
+// Down ends the lab.
+func (r *Rig) Down() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_, err := r.run(ctx, nil, nil, r.Lab, "down", "--name", r.Name)
+	return err
+}
+
+// Kubectl runs kubectl and returns what it printed.
+func (r *Rig) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
+	return r.run(ctx, stdin, nil, r.Lab, append([]string{"kubectl", "--name", r.Name}, args...)...)
+}
+
+// OnNode runs a command in a node's namespaces and returns what it printed.
+func (r *Rig) OnNode(ctx context.Context, node string, command ...string) (string, error) {
+	args := append([]string{"node", "exec", "--name", r.Name, node, "--"}, command...)
+	return r.run(ctx, nil, nil, r.Lab, args...)
+}
+
+// Run runs theseus in view of the reader.
+func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
+	fmt.Fprintf(r.Out, "$ theseus %s\n", strings.Join(args, " "))
+	return r.run(ctx, nil, r.Out, r.Theseus, args...)
+}
+
+// Deploy starts the workload and its clients and waits until all of it is ready.
+func (r *Rig) Deploy(ctx context.Context) error {
+	if _, err := r.Kubectl(ctx, bytes.NewReader(workload.Manifest()), "apply", "-f", "-"); err != nil {
+		return err
+	}
+	_, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
+	return err
+}
+
+// Steady waits until the clients have sent for a while without a new failure, and returns what they had
+// counted then: what happened before, while the cluster came up, is not part of the story.
+func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
+	before, err := r.Count(ctx)
+	if err != nil {
+		return before, err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return before, fmt.Errorf("the traffic never became steady: %w", ctx.Err())
+		case <-time.After(5 * time.Second):
+		}
+		now, err := r.Count(ctx)
+		if err != nil {
+			return now, err
+		}
+		if now.Failed() == before.Failed() && now.Sent() > before.Sent()+1000 {
+			return now, nil
+		}
+		before = now
+	}
+}
+
+// Count adds up what the clients have recorded on all nodes.
+func (r *Rig) Count(ctx context.Context) (tally.Summary, error) {
+	var all []tally.Summary
+	for _, node := range r.NodeNames() {
+		text, err := r.OnNode(ctx, node, "sh", "-c", "cat "+workload.RecordDir+"/*.json 2>/dev/null || true")
+		if err != nil {
+			return tally.Summary{}, err
+		}
+		decoder := json.NewDecoder(strings.NewReader(text))
+		for {
+			var one tally.Summary
+			if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return tally.Summary{}, fmt.Errorf("what clients recorded on %s: %w", node, err)
+			}
+			all = append(all, one)
+		}
+	}
+	return tally.Sum(all), nil
+}
