@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
@@ -171,7 +170,14 @@ func columnName(end v1alpha1.Endpoint) (name, sub string) {
 	if end.Node != "" {
 		return end.Node, end.Network
 	}
-	return "not on a node", strings.TrimPrefix(strings.TrimPrefix(end.Address, "pod-")+" "+end.Network, " ")
+	return "not on a node", offNode(end.Address, end.Network)
+}
+
+func cellTarget(end v1alpha1.Endpoint) string {
+	if end.Node != "" {
+		return endName(end)
+	}
+	return offNode(end.Address, end.Network)
 }
 
 func newSquare(limit float64, cell Cell, measured bool) square {
@@ -185,7 +191,7 @@ func newSquare(limit float64, cell Cell, measured bool) square {
 	if cell.Leaked > 0 {
 		s.Tone, s.Text = "leak", number(cell.Leaked)+" answered"
 	}
-	s.Title = fmt.Sprintf("%s to %s: %s, %s, %s lost", endName(cell.Source), endName(cell.Target), countOf(int64(cell.Paths), "path"), countOf(cell.Sent, "probe"), number(cell.Lost))
+	s.Title = fmt.Sprintf("%s to %s: %s, %s, %s lost", endName(cell.Source), cellTarget(cell.Target), countOf(int64(cell.Paths), "path"), countOf(cell.Sent, "probe"), number(cell.Lost))
 	if cell.Worst > 0 {
 		s.Title += ", longest gap " + duration(cell.Worst)
 	}

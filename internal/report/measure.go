@@ -96,8 +96,11 @@ func describe(known map[string]v1alpha1.Path, id string) v1alpha1.Path {
 		return path
 	}
 	path.Source.Node, path.Source.Network, _ = strings.Cut(source, "/")
+	path.Denied = strings.HasSuffix(target, "/denied")
 	parts := strings.Split(target, "/")
-	path.Target.Node = parts[0]
+	if parts[0] != "service" && parts[0] != "dns" {
+		path.Target.Node = parts[0]
+	}
 	if len(parts) > 1 {
 		path.Target.Network = parts[1]
 	}
@@ -152,8 +155,25 @@ func keepLongest(into map[int64]v1alpha1.Gap, gaps []v1alpha1.Gap) {
 }
 
 func (m *measured) gap(gap v1alpha1.Gap, open bool) Gap {
-	return Gap{Path: m.ID, Class: m.Class, Source: endName(m.Source), Target: endName(m.Target), From: gap.From,
+	return Gap{Path: m.ID, Class: m.Class, Source: endName(m.Source), Target: m.targetName(), From: gap.From,
 		Millis: gap.Millis, Probes: gap.Probes, Denied: m.Denied, Open: open}
+}
+
+// targetName is the target's node and network, or what it is where it is on no node: "service new".
+func (m *measured) targetName() string {
+	if m.Target.Node != "" {
+		return endName(m.Target)
+	}
+	return offNode(m.Class, m.Target.Network)
+}
+
+// offNode names a target that is on no node by its class and, where it has one, its network.
+func offNode(class, network string) string {
+	kind := strings.TrimPrefix(class, "pod-")
+	if network == "" {
+		return kind
+	}
+	return kind + " " + network
 }
 
 // settle puts what came from maps into order.

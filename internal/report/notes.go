@@ -36,7 +36,7 @@ func notes(m *Model, all []*measured) []string {
 	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
 	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
 	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
-	say(undescribed > 0, "%s have no description and count as expected to answer.", countOf(int64(undescribed), "measured path"))
+	say(undescribed > 0, "%s have no description and are read from their ids.", countOf(int64(undescribed), "measured path"))
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
 	list = append(list, shortNote(m)...)
 	list = append(list, stallNote(m)...)

@@ -172,6 +172,23 @@ func TestMergeSeries(t *testing.T) {
 	}
 }
 
+// What a missing description would have said is read from the id, so that a denied path is not taken for a lost one.
+func TestDescribeFromID(t *testing.T) {
+	tests := map[string]v1alpha1.Path{
+		"a/old>b/new/udp":         {Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Node: "b", Network: "new"}},
+		"a/old>b/old/udp/denied":  {Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Node: "b", Network: "old"}, Denied: true},
+		"a/host>service/new/tcp":  {Source: v1alpha1.Endpoint{Node: "a", Network: "host"}, Target: v1alpha1.Endpoint{Network: "new"}},
+		"a/new>dns":               {Source: v1alpha1.Endpoint{Node: "a", Network: "new"}},
+		"made by somebody else\n": {},
+	}
+	for id, want := range tests {
+		want.ID, want.Class = id, "undescribed"
+		if diff := cmp.Diff(want, describe(nil, id)); diff != "" {
+			t.Errorf("%q:\n%s", id, diff)
+		}
+	}
+}
+
 // Every gap is placed in exactly one step, or said to be outside.
 func TestGapsArePlaced(t *testing.T) {
 	in := samples()["good"].input()

@@ -209,8 +209,13 @@ func (s sample) paths() []v1alpha1.Path {
 	names := s.names()
 	add := func(class string, source, target v1alpha1.Endpoint, protocol v1alpha1.Protocol, denied bool) {
 		id := fmt.Sprintf("%s>%s/%s", endName(source), endName(target), protocol)
-		if denied {
+		switch class {
+		case "denied":
 			id += "/denied"
+		case "pod-service":
+			id = fmt.Sprintf("%s>service/%s/%s", endName(source), target.Network, protocol)
+		case "dns":
+			id = endName(source) + ">dns"
 		}
 		paths = append(paths, v1alpha1.Path{ID: id, Class: class, Source: source, Target: target, Protocol: protocol, Size: 64, IntervalMillis: 10, Denied: denied})
 	}
@@ -226,9 +231,9 @@ func (s sample) paths() []v1alpha1.Path {
 			add("pod-host", end(name, "new"), end(other, "host"), v1alpha1.TCP, false)
 		}
 		for _, network := range []string{"old", "new"} {
-			add("pod-service", end(name, network), v1alpha1.Endpoint{Address: "service-" + network + ":7002"}, v1alpha1.TCPNew, false)
-			add("dns", end(name, network), v1alpha1.Endpoint{Address: "dns:53"}, v1alpha1.DNS, false)
-			add("pod-pod", end(name, network), end(names[(i+1)%len(names)], network), v1alpha1.UDP, true)
+			add("pod-service", end(name, network), v1alpha1.Endpoint{Network: network, Address: "198.19.128.7:7002"}, v1alpha1.TCPNew, false)
+			add("dns", end(name, network), v1alpha1.Endpoint{Address: "198.19.128.10:53"}, v1alpha1.DNS, false)
+			add("denied", end(name, network), end(names[(i+1)%len(names)], network), v1alpha1.UDP, true)
 		}
 	}
 	return paths
