@@ -94,10 +94,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action) (json.RawMessage, er
 	default:
 		err = fmt.Errorf("unknown operation %q", action.Op)
 	}
-	if err != nil {
-		return answer, classify(fmt.Errorf("%s: %w", action.Title, err))
-	}
-	return answer, nil
+	return answer, classify(err)
 }
 
 // resource finds the client for an object's kind. Kinds that were defined a moment ago are looked up anew.

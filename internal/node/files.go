@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Folders of the container runtime, below Root.
@@ -89,10 +91,24 @@ func (n *Node) existing(patterns []string) ([]string, error) {
 			return nil, err
 		}
 		for _, name := range pick([]string{path.Base(pattern)}, all) {
-			found = append(found, path.Join(dir, name))
+			if name = path.Join(dir, name); !n.emptyMount(name) {
+				found = append(found, name)
+			}
 		}
 	}
 	return found, nil
+}
+
+// emptyMount says whether a path is a file system of its own with nothing on it: the administrator mounted
+// it there, so it is no residue, and it cannot be removed either.
+func (n *Node) emptyMount(name string) bool {
+	full := filepath.Join(n.Root, name)
+	var here, above unix.Stat_t
+	if unix.Lstat(full, &here) != nil || unix.Lstat(filepath.Dir(full), &above) != nil || here.Dev == above.Dev {
+		return false
+	}
+	inside, err := names(full)
+	return err == nil && len(inside) == 0
 }
 
 // remove removes files and folders of the node, given below its root. It goes through no symbolic link
@@ -105,7 +121,8 @@ func (n *Node) remove(names []string) error {
 	defer root.Close()
 	var errs []error
 	for _, name := range names {
-		if err := root.RemoveAll(strings.TrimPrefix(name, "/")); err != nil {
+		err := root.RemoveAll(strings.TrimPrefix(name, "/"))
+		if err != nil && !n.emptyMount(name) {
 			errs = append(errs, fmt.Errorf("remove %s: %w", name, err))
 		}
 	}
