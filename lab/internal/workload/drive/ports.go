@@ -2,8 +2,10 @@ package drive
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
+	"syscall"
 )
 
 // ports gives every datagram socket the next source port of a long row. A random one would now and then
@@ -17,9 +19,15 @@ const (
 	lastPort  = 32767 // where the ports begin that the kernel hands out
 )
 
-// dial opens a UDP socket that is connected to the address.
+// dial opens a UDP socket that is connected to the address. Ports that are in use are passed over.
 func (p *ports) dial(ctx context.Context, address string) (net.Conn, error) {
-	n := p.used.Add(1) % (lastPort - firstPort + 1)
-	d := net.Dialer{LocalAddr: &net.UDPAddr{Port: firstPort + int(n)}}
-	return d.DialContext(ctx, "udp4", address)
+	for {
+		n := p.used.Add(1) % (lastPort - firstPort + 1)
+		d := net.Dialer{LocalAddr: &net.UDPAddr{Port: firstPort + int(n)}}
+		conn, err := d.DialContext(ctx, "udp4", address)
+		if errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil {
+			continue
+		}
+		return conn, err
+	}
 }
