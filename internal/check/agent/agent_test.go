@@ -1,0 +1,9 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestImage(t *testing.T) { checktest.Run(t, Image()) }

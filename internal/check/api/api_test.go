@@ -1,0 +1,9 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestRights(t *testing.T) { checktest.Run(t, Rights()) }

@@ -1,0 +1,9 @@
+package cidr
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestOverlap(t *testing.T) { checktest.Run(t, Overlap()) }

@@ -1,0 +1,13 @@
+package cni
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestAutodetection(t *testing.T) { checktest.Run(t, Autodetection()) }
+
+func TestConfPresent(t *testing.T) { checktest.Run(t, ConfPresent()) }
+
+func TestLeftover(t *testing.T) { checktest.Run(t, Leftover()) }

@@ -1,0 +1,9 @@
+package mtu
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestTooBig(t *testing.T) { checktest.Run(t, TooBig()) }

@@ -1,0 +1,9 @@
+package policy
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestVerdictChanges(t *testing.T) { checktest.Run(t, VerdictChanges()) }

@@ -1,0 +1,9 @@
+package vxlan
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestClash(t *testing.T) { checktest.Run(t, Clash()) }
