@@ -85,18 +85,15 @@ func daemons(getenv func(string) string) []string {
 	return list
 }
 
-// keep runs a daemon again whenever it fails or asks for it. One that ends well has no more to do.
+// keep runs a daemon again whenever it ends, as runit does: at once if it asked for it.
 func keep(ctx context.Context, flag string) {
 	for ctx.Err() == nil {
 		err := start(ctx, flag).Run()
-		if err == nil {
-			return
-		}
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == restartRequest {
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "calico-node %s: %v\n", flag, err)
+		fmt.Fprintf(os.Stderr, "calico-node %s ended: %v\n", flag, err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

@@ -1,0 +1,193 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// listing prints a tar as one line per entry.
+func listing(t *testing.T, r io.Reader) string {
+	t.Helper()
+	var out strings.Builder
+	for entries := tar.NewReader(r); ; {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return out.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&out, "%c %04o %d %s", h.Typeflag, h.Mode, h.Uid, h.Name)
+		if h.Linkname != "" {
+			fmt.Fprintf(&out, " > %s", h.Linkname)
+		}
+		fmt.Fprintln(&out)
+	}
+}
+
+func TestLayer(t *testing.T) {
+	source := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(source, []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := []file{
+		{path: "/opt/bin/alias", mode: 0o755, hard: "/opt/bin/real"},
+		program("/opt/bin/real", source),
+		symlink("/bin", "usr/bin"),
+		directory("/tmp", 0o777|os.ModeSticky),
+		{path: "/status/status.json", mode: 0o644, owner: 999},
+	}
+	const want = `2 0777 0 bin > usr/bin
+5 0755 0 opt/
+5 0755 0 opt/bin/
+0 0755 0 opt/bin/real
+5 0755 0 status/
+0 0644 999 status/status.json
+5 1777 0 tmp/
+1 0755 0 opt/bin/alias > opt/bin/real
+`
+	var first, second bytes.Buffer
+	if err := writeLayer(&first, files); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeLayer(&second, files); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("the same files make two different layers")
+	}
+	if got := listing(t, &first); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestImage follows every reference of an image, as an importer does.
+func TestImage(t *testing.T) {
+	dir := t.TempDir()
+	one, err := saveLayer(filepath.Join(dir, "one"), []file{directory("/one", 0o755)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := saveLayer(filepath.Join(dir, "two"), []file{directory("/two", 0o755)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := openLayer(one.path); err != nil || again != one {
+		t.Errorf("the layer reads back as %v, %v; want %v", again, err, one)
+	}
+	var image bytes.Buffer
+	if err := writeImage(&image, "example.test/x:1", settings{Entrypoint: []string{"/x"}, User: "999"}, []layer{one, two}); err != nil {
+		t.Fatal(err)
+	}
+	blobs := map[string][]byte{}
+	for entries := tar.NewReader(&image); ; {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if blobs[h.Name], err = io.ReadAll(entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(d descriptor, into any) {
+		t.Helper()
+		content, ok := blobs[strings.TrimPrefix(blob(d.Digest), "/")]
+		sum := sha256.Sum256(content)
+		if !ok || "sha256:"+hex.EncodeToString(sum[:]) != d.Digest || int64(len(content)) != d.Size {
+			t.Fatalf("blob %s is missing or another one", d.Digest)
+		}
+		if into == nil {
+			return
+		}
+		if err := json.Unmarshal(content, into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var index struct{ Manifests []descriptor }
+	if err := json.Unmarshal(blobs["index.json"], &index); err != nil {
+		t.Fatal(err)
+	}
+	if name := index.Manifests[0].Annotations["io.containerd.image.name"]; name != "example.test/x:1" {
+		t.Errorf("the image is called %q", name)
+	}
+	var manifest struct {
+		Config descriptor
+		Layers []descriptor
+	}
+	read(index.Manifests[0], &manifest)
+	var config struct {
+		Config struct {
+			Entrypoint []string
+			User       string
+		}
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	read(manifest.Config, &config)
+	if config.Config.User != "999" || len(config.Config.Entrypoint) != 1 {
+		t.Errorf("containers get %+v", config.Config)
+	}
+	for i, l := range manifest.Layers {
+		read(l, nil)
+		if config.RootFS.DiffIDs[i] != l.Digest {
+			t.Errorf("layer %d is %s, but the config says %s", i, l.Digest, config.RootFS.DiffIDs[i])
+		}
+	}
+}
+
+// TestToolsRun unpacks the shared layer and runs every tool in it: whatever is missing, the loader says.
+func TestToolsRun(t *testing.T) {
+	files, _, err := userland()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	layer := filepath.Join(dir, "layer.tar")
+	if _, err := saveLayer(layer, files); err != nil {
+		t.Fatal(err)
+	}
+	root := filepath.Join(dir, "root")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
+		t.Fatalf("unpack: %v\n%s", err, out)
+	}
+	for _, command := range []string{
+		"iptables -V", "iptables-save -V", "iptables-nft-restore -V", "ip6tables-legacy -V",
+		"iptables -m set --help", "iptables -m conntrack --help", "iptables -j REJECT --help",
+		"ipset -v", "nft -v", "conntrack -V", "ip -V", "ethtool --version",
+		"cp /bin/cat /tmp/cat", "ls /", "sleep 0",
+	} {
+		if out, err := exec.Command("chroot", root, "/bin/sh", "-c", command).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+}
+
+func TestRecipes(t *testing.T) {
+	for network, want := range map[string]int{"none": 3, "bridge": 3, "calico": 6, "flannel": 9} {
+		list, err := recipes(network, t.TempDir())
+		if err != nil || len(list) != want {
+			t.Errorf("%s: %d images, %v; want %d", network, len(list), err, want)
+		}
+	}
+	if _, err := recipes("weve", t.TempDir()); err == nil {
+		t.Error("there are images for a network that does not exist")
+	}
+}

@@ -1,0 +1,153 @@
+package network
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func params(modules func(component, module string) (string, error)) Params {
+	return Params{
+		PodCIDR:     netip.MustParsePrefix("198.19.16.0/20"),
+		NodePodCIDR: netip.MustParsePrefix("198.19.17.0/24"),
+		ServiceCIDR: netip.MustParsePrefix("198.18.64.0/21"),
+		DNS:         netip.MustParseAddr("198.18.64.10"),
+		Modules:     modules,
+	}
+}
+
+// source is a module directory with one file.
+func source(t *testing.T, name, content string) func(string, string) (string, error) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return func(string, string) (string, error) { return dir, nil }
+}
+
+const calicoExcerpt = `
+            # - name: CALICO_IPV4POOL_CIDR
+            #   value: "192.168.0.0/16"
+            - name: CALICO_IPV4POOL_VXLAN
+              value: "CrossSubnet"
+            - name: CALICO_IPV6POOL_VXLAN
+              value: "CrossSubnet"
+            - name: FELIX_HEALTHENABLED
+              value: "true"
+`
+
+const calicoAdapted = `
+            - name: CALICO_IPV4POOL_CIDR
+              value: "198.19.16.0/20"
+            - name: CALICO_IPV4POOL_VXLAN
+              value: "Always"
+            - name: CALICO_IPV6POOL_VXLAN
+              value: "CrossSubnet"
+            - name: FELIX_DebugSkipCTLBCleanup
+              value: "true"
+            - name: FELIX_HEALTHENABLED
+              value: "true"
+`
+
+func TestCalicoIsAdapted(t *testing.T) {
+	got, err := Manifest("calico", params(source(t, "manifests/calico-vxlan.yaml", calicoExcerpt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != calicoAdapted {
+		t.Errorf("got:\n%s\nwant:\n%s", got, calicoAdapted)
+	}
+}
+
+func TestFlannelIsAdaptedAndGetsAPolicyController(t *testing.T) {
+	const excerpt = `"Network": "10.244.0.0/16",
+image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
+`
+	got, err := Manifest("flannel", params(source(t, "Documentation/kube-flannel.yml", excerpt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"Network": "198.19.16.0/20",`,
+		"flannel-cni-plugin:v0.9.1\n",
+		"--service-cluster-ip-range=198.18.64.0/21\n",
+	} {
+		if strings.Count(string(got), want) != 1 {
+			t.Errorf("want %q once in:\n%s", want, got)
+		}
+	}
+}
+
+func TestOwnManifestsAreWhole(t *testing.T) {
+	for _, part := range []string{"coredns", "kube-router"} {
+		got, err := Manifest(part, params(nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, left := range []string{"SERVICE_CIDR", "DNS_ADDRESS"} {
+			if strings.Contains(string(got), left) {
+				t.Errorf("%s: %s was not filled in", part, left)
+			}
+		}
+		for _, document := range strings.Split(string(got), "\n---\n") {
+			if strings.Count(document, "\nkind: ") != 1 || !strings.Contains(document, "\n  name: ") {
+				t.Errorf("%s: a document without kind or name:\n%s", part, document)
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeDeployed(t *testing.T) {
+	away := func(string, string) (string, error) { return "", errors.New("no proxy") }
+	for _, test := range []struct {
+		name, network string
+		params        Params
+		want          string
+	}{
+		{"unknown", "weve", params(nil), `no network is called "weve"`},
+		{"no source", "calico", params(nil), "no source was given"},
+		{"source out of reach", "calico", params(away), "no proxy"},
+		{"phrase gone", "calico", params(source(t, "manifests/calico-vxlan.yaml", "kind: DaemonSet")), "CALICO_IPV4POOL_CIDR"},
+		{"phrase twice", "calico", params(source(t, "manifests/calico-vxlan.yaml", calicoExcerpt+calicoExcerpt)), "2 times"},
+		{"no pod CIDR", "flannel", Params{}, "pod CIDR"},
+		{"no DNS address", "coredns", Params{}, "address"},
+		{"no Service CIDR", "kube-router", Params{}, "CIDR of Services"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := Manifest(test.network, test.params)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %d bytes and the error %v; want one that says %q", len(got), err, test.want)
+			}
+		})
+	}
+}
+
+func TestBridgeConf(t *testing.T) {
+	files := NodeFiles("bridge", params(nil))
+	if len(files) != 1 {
+		t.Fatalf("got %d files, want 1", len(files))
+	}
+	var conf struct {
+		Plugins []struct {
+			Type string
+			IPAM struct{ Ranges [][]struct{ Subnet string } }
+		}
+	}
+	if err := json.Unmarshal(files[0].Content, &conf); err != nil {
+		t.Fatal(err)
+	}
+	if got := conf.Plugins[0].IPAM.Ranges[0][0].Subnet; got != "198.19.17.0/24" {
+		t.Errorf("the node hands out %s; want its own part", got)
+	}
+	if files := NodeFiles("flannel", params(nil)); files != nil {
+		t.Errorf("flannel wants %v on the nodes beforehand; it brings its files itself", files)
+	}
+}
