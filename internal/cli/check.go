@@ -74,7 +74,7 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 func (a *app) printFindings(result finding.Result) error {
 	switch a.output {
 	case "", "text":
-		return preflight.Text(a.Out, result, preflight.Style{Colour: isTerminal(a.Out) && os.Getenv("NO_COLOR") == ""})
+		return preflight.Text(a.Out, result, preflight.Style{Color: isTerminal(a.Out) && os.Getenv("NO_COLOR") == ""})
 	case "json":
 		return preflight.JSON(a.Out, result)
 	case "sarif":

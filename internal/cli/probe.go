@@ -12,6 +12,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/probe"
 )
 
+func (a *app) probeCommand() *cobra.Command {
+	return newProbeCommand(a.Streams, func() string { return a.output })
+}
+
 // newProbeCommand measures without a migration, and shows what was measured. output is the value of -o
 // when the command runs: empty or "text" for a table, or "json".
 func newProbeCommand(streams Streams, output func() string) *cobra.Command {
