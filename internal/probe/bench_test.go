@@ -3,6 +3,7 @@ package probe
 import (
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,4 +77,47 @@ func BenchmarkResults(b *testing.B) {
 	for b.Loop() {
 		r.Results()
 	}
+}
+
+// BenchmarkNode is a probe pod with both networks up at the default intervals (4 paths at 10 ms, 12 at 50, 8
+// at 100) against a server in the same process, for two seconds: the processor time of senders, receivers
+// and server per probe, and in all.
+func BenchmarkNode(b *testing.B) {
+	conn, err := listenUDP("127.0.0.1", 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() { echoUDP(conn) })
+	defer func() { conn.Close(); running.Wait() }()
+	for b.Loop() {
+		r := NewRunner(Options{})
+		var paths []v1alpha1.Path
+		for i := range 24 {
+			path := v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.UDP, Size: 64, Target: v1alpha1.Endpoint{Address: conn.LocalAddr().String()}}
+			path.IntervalMillis = []int{10, 50, 50, 50, 100, 100}[i/4]
+			paths = append(paths, path)
+		}
+		before, from := processorTime(b), time.Now()
+		r.SetPaths(paths)
+		time.Sleep(2 * time.Second)
+		used, took := processorTime(b)-before, time.Since(from)
+		r.Close()
+		sent := int64(0)
+		for _, result := range r.Results() {
+			sent += result.Sent
+		}
+		b.ReportMetric(float64(used.Microseconds())/float64(sent), "cpu-us/probe")
+		b.ReportMetric(100*float64(used)/float64(took), "cpu-%")
+		b.ReportMetric(float64(sent)/took.Seconds(), "probes/s")
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

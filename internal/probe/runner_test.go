@@ -134,7 +134,7 @@ func TestEveryProtocolAnswers(t *testing.T) {
 	good, bad := pathTo("dns", v1alpha1.DNS, server), pathTo("dns-bad", v1alpha1.DNS, server)
 	good.Query, bad.Query = "there.example", "absent.example"
 	large := pathTo("large", v1alpha1.UDP, udp)
-	large.Size = 8000
+	large.Size, large.IntervalMillis = 8000, 20
 	r := newTestRunner(t, 2*time.Second, pathTo("udp", v1alpha1.UDP, udp), pathTo("tcp", v1alpha1.TCP, tcp),
 		pathTo("tcp-new", v1alpha1.TCPNew, tcp), large, good, bad)
 	for _, id := range []string{"udp", "tcp", "tcp-new", "large", "dns"} {

@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	receiveBuffer  = 4 << 20 // what the kernel may hold for a server that is not scheduled; it may grant less
 	maxConnections = 4096
 	idleTimeout    = 2 * time.Minute
 )
@@ -82,7 +81,7 @@ func listenUDP(address string, port int) (*net.UDPConn, error) {
 		return nil, fmt.Errorf("serve probes: %w", err)
 	}
 	conn := packet.(*net.UDPConn)
-	conn.SetReadBuffer(receiveBuffer) // as much as the system grants
+	holdMore(conn)
 	return conn, nil
 }
 

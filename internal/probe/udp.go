@@ -12,6 +12,10 @@ import (
 // whether packets of its size pass.
 const fullSize = 1200
 
+// receiveBuffer is what the kernel is asked to hold, in bytes, for a socket whose process is not
+// scheduled: a busy machine must not look like a network that loses.
+const receiveBuffer = 4 << 20
+
 // udpWire is a connected socket, kept for the life of the path.
 type udpWire struct {
 	runner  *Runner
@@ -48,6 +52,7 @@ func (w *udpWire) dial() *net.UDPConn {
 	if len(w.payload.data) >= fullSize {
 		neverFragment(conn)
 	}
+	holdMore(conn)
 	w.conn = conn
 	w.runner.tasks.Go(func() { w.receive(conn) })
 	return conn

@@ -5,6 +5,22 @@ import (
 	"syscall"
 )
 
+// holdMore enlarges the receive buffer: past the system's limit where the process may (CAP_NET_ADMIN), and
+// up to it otherwise.
+func holdMore(conn *net.UDPConn) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	forced := false
+	raw.Control(func(fd uintptr) {
+		forced = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, receiveBuffer) == nil
+	})
+	if !forced {
+		conn.SetReadBuffer(receiveBuffer)
+	}
+}
+
 // neverFragment sets the don't-fragment bit and ignores what the kernel has learnt about the path, so
 // that every probe shows anew whether its size passes.
 func neverFragment(conn *net.UDPConn) {

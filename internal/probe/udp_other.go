@@ -4,5 +4,8 @@ package probe
 
 import "net"
 
+// holdMore enlarges the receive buffer as far as the system grants.
+func holdMore(conn *net.UDPConn) { conn.SetReadBuffer(receiveBuffer) }
+
 // neverFragment is the system's default elsewhere.
 func neverFragment(*net.UDPConn) {}
