@@ -1,0 +1,219 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+// apiServer answers from a table: paths to JSON, or to a status code.
+type apiServer struct {
+	answers map[string]string
+	codes   map[string]int
+	mu      sync.Mutex
+	agents  map[string]bool
+	asked   map[string]int
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	s.agents[r.UserAgent()] = true
+	key := r.URL.Path
+	if next := r.URL.Query().Get("continue"); next != "" {
+		key += "?" + next
+	}
+	if r.URL.Query().Get("limit") == "" {
+		key += s.whole(key)
+	}
+	s.asked[key]++
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	if code := s.codes[key]; code != 0 {
+		w.WriteHeader(code)
+		reason := map[int]string{403: "Forbidden", 404: "NotFound", 410: "Expired", 401: "Unauthorized", 500: "InternalError"}[code]
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"no"}`, reason, code)
+		return
+	}
+	if r.Method == http.MethodPost { // an access review: everything but eviction is allowed
+		var review map[string]any
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		attributes := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
+		review["status"] = map[string]any{"allowed": attributes["subresource"] != "eviction", "reason": "said so"}
+		_ = json.NewEncoder(w).Encode(review)
+		return
+	}
+	if answer, ok := s.answers[key]; ok {
+		fmt.Fprint(w, answer)
+		return
+	}
+	fmt.Fprint(w, `{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`)
+}
+
+// whole marks a question without a limit, where the table tells it apart.
+func (s *apiServer) whole(key string) string {
+	if _, ok := s.answers[key+"#whole"]; ok {
+		return "#whole"
+	}
+	return ""
+}
+
+func serve(t *testing.T, answers map[string]string, codes map[string]int) (*apiServer, *Client) {
+	t.Helper()
+	s := &apiServer{answers: answers, codes: codes, agents: map[string]bool{}, asked: map[string]int{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	client, err := New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "v9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, client
+}
+
+// listOf is a page of objects named name...; each is JSON without its braces.
+func listOf(kind, next string, items ...string) string {
+	return fmt.Sprintf(`{"kind":%q,"apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`, kind, next, strings.Join(items, ","))
+}
+
+func named(name, more string) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","managedFields":[{"manager":"x"}],"annotations":{%q:"{}","keep":"1"}}%s}`, name, "kubectl.kubernetes.io/last-applied-configuration", more)
+}
+
+func aCluster() (map[string]string, map[string]int) {
+	secret := `,"spec":{"containers":[{"name":"c","env":[{"name":"PASSWORD","value":"x"}]}]}`
+	answers := map[string]string{
+		"/version":           `{"major":"1","minor":"36","gitVersion":"v1.36.3"}`,
+		"/api":               `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis":              `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"crd.projectcalico.org","versions":[{"groupVersion":"crd.projectcalico.org/v1","version":"v1"}],"preferredVersion":{"groupVersion":"crd.projectcalico.org/v1","version":"v1"}}]}`,
+		"/api/v1":            `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`,
+		"/api/v1/namespaces": listOf("NamespaceList", "", `{"metadata":{"name":"kube-system","uid":"uid-1"}}`),
+		"/api/v1/nodes":      listOf("NodeList", "", named("n", "")),
+		"/api/v1/pods":       listOf("PodList", "p2", named("a", secret)),
+		"/api/v1/pods?p2":    listOf("PodList", "p3", named("b", "")),
+		"/api/v1/pods?p3":    listOf("PodList", "", named("c", "")),
+		// This list is compacted away between its pages.
+		"/api/v1/services":                          listOf("ServiceList", "s2", named("old", "")),
+		"/api/v1/services#whole":                    listOf("ServiceList", "", named("x", ""), named("y", "")),
+		"/api/v1/namespaces/kube-system/configmaps": listOf("ConfigMapList", "", named("kube-proxy", "")),
+		"/apis/crd.projectcalico.org/v1": `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"crd.projectcalico.org/v1","resources":[
+			{"name":"ippools","kind":"IPPool","verbs":["list"]},{"name":"ippools/status","kind":"IPPool","verbs":["get"]},
+			{"name":"ipamhandles","kind":"IPAMHandle","verbs":["list"]},{"name":"ipamblocks","kind":"IPAMBlock","verbs":["list"]}]}`,
+		"/apis/crd.projectcalico.org/v1/ippools": `{"kind":"IPPoolList","apiVersion":"crd.projectcalico.org/v1","metadata":{"resourceVersion":"7"},"items":[
+			{"apiVersion":"crd.projectcalico.org/v1","kind":"IPPool","metadata":{"name":"pool"}}]}`,
+		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": `{"kind":"CustomResourceDefinitionList","apiVersion":"apiextensions.k8s.io/v1","metadata":{},"items":[
+			{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ippools.crd.projectcalico.org"},"spec":{"group":"crd.projectcalico.org","versions":[{"name":"v1","schema":{"long":"text"}}]}},
+			{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"odd.example.org"},"spec":{"group":"example.org"}}]}`,
+	}
+	codes := map[string]int{
+		"/api/v1/services?s2":                       410,
+		"/apis/policy/v1/poddisruptionbudgets":      403,
+		"/apis/batch/v1/jobs":                       404,
+		"/apis/crd.projectcalico.org/v1/ipamblocks": 403,
+	}
+	return answers, codes
+}
+
+func TestSnapshot(t *testing.T) {
+	server, client := serve(t, nil, nil)
+	server.answers, server.codes = aCluster()
+	s, err := Snapshot(context.Background(), client, "v9", time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pods, services []string
+	for _, o := range s.Pods {
+		pods = append(pods, o.Name)
+	}
+	for _, o := range s.Services {
+		services = append(services, o.Name)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, pods); diff != "" {
+		t.Error("pages:", diff)
+	}
+	if diff := cmp.Diff([]string{"x", "y"}, services); diff != "" {
+		t.Error("a list that was compacted away:", diff)
+	}
+	if s.UID != "uid-1" || s.Kubernetes != "v1.36.3" || s.Theseus != "v9" || !server.agents["theseus/v9"] || len(server.agents) != 1 {
+		t.Errorf("uid %q, kubernetes %q, theseus %q, agents %v", s.UID, s.Kubernetes, s.Theseus, server.agents)
+	}
+	if o := s.Pods[0]; o.ManagedFields != nil || len(o.Annotations) != 1 || o.Spec.Containers[0].Env[0].Value != "" {
+		t.Errorf("not trimmed: %+v", o)
+	}
+	if len(s.Other) != 2 || s.Other[0].GetName() != "ippools.crd.projectcalico.org" || s.Other[1].GetName() != "pool" {
+		t.Errorf("other: %v", s.Other)
+	}
+	if text := fmt.Sprint(s.Other[0].Object); strings.Contains(text, "schema") {
+		t.Errorf("the definition kept its schema: %s", text)
+	}
+}
+
+func TestSnapshotSaysWhatIsMissing(t *testing.T) {
+	server, client := serve(t, nil, nil)
+	server.answers, server.codes = aCluster()
+	server.codes["/api/v1/namespaces/kube-flannel/configmaps"] = 403
+	server.codes["/apis/apps/v1/statefulsets"] = 500
+	s, err := Snapshot(context.Background(), client, "v9", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for resource, want := range map[string]string{
+		"pods":                              "",
+		"ippools.crd.projectcalico.org":     "",
+		"crd.projectcalico.org":             "",
+		"rights":                            "",
+		"poddisruptionbudgets":              "forbidden",
+		"jobs":                              "not served by this API server",
+		"configmaps":                        "namespace kube-flannel: forbidden",
+		"ipamblocks.crd.projectcalico.org":  "forbidden",
+		"ipamhandles.crd.projectcalico.org": "not read: there is one for each pod",
+		"statefulsets":                      "error: ",
+	} {
+		if _, why := s.Has(resource); why != want && (want != "error: " || !strings.HasPrefix(why, want)) {
+			t.Errorf("%s: missing %q, want %q", resource, why, want)
+		}
+	}
+	var denied []cluster.Right
+	for _, right := range s.Rights {
+		if !right.Allowed {
+			denied = append(denied, right)
+		}
+	}
+	if diff := cmp.Diff([]cluster.Right{{Verb: "create", Resource: "pods/eviction", Reason: "said so"}}, denied); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSnapshotOfNothing(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	client, err := New(&rest.Config{Host: gone.URL}, "v9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unreachable *UnreachableError
+	if _, err := Snapshot(context.Background(), client, "v9", time.Time{}); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "cannot be reached") || unreachable.Hint() == "" {
+		t.Errorf("got %v", err)
+	}
+	_, client = serve(t, nil, map[string]int{"/version": 401})
+	if _, err := Snapshot(context.Background(), client, "v9", time.Time{}); !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "credentials") {
+		t.Errorf("got %v", err)
+	}
+	answers, codes := aCluster()
+	_, client = serve(t, answers, codes)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Snapshot(ctx, client, "v9", time.Time{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
