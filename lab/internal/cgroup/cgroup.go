@@ -81,16 +81,27 @@ func Read() ([]Hierarchy, error) {
 	return Hierarchies(string(mounts), string(own))
 }
 
+// weight is the CPU share of a lab. A group weighs as much as one process of its parent (1024)
+// unless told otherwise, and one compiler beside it would then take half of the machine from a
+// whole cluster, whose timeouts would expire.
+const weight = "16384"
+
 // Make makes the cgroup rel in every hierarchy and moves the process there. In cpuset a child
 // starts without a single CPU, so the parent's are copied at each level.
 func Make(hs []Hierarchy, rel string, pid int) error {
 	for _, h := range hs {
 		dir := h.Own
+		first := filepath.Join(dir, strings.SplitN(rel, "/", 2)[0])
 		for part := range strings.SplitSeq(rel, "/") {
 			parent := dir
 			dir = filepath.Join(dir, part)
 			if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("make cgroup: %w", err)
+			}
+			if dir == first && hasOptions(h.Options, "cpu") {
+				if err := os.WriteFile(filepath.Join(dir, "cpu.shares"), []byte(weight), 0o644); err != nil {
+					return fmt.Errorf("weigh cgroup: %w", err)
+				}
 			}
 			if h.Options == "cpuset" {
 				if err := copyCPUs(parent, dir); err != nil {
