@@ -268,22 +268,26 @@ func (m *machine) evict(set *step.PodSet) error {
 }
 
 func (m *machine) probe(set *step.PathSet) error {
+	everyOld, everyNew := slices.Contains(set.Old, step.EveryNode), slices.Contains(set.New, step.EveryNode)
 	count := 0
-	m.everywhere(func(n *NodeModel) {
-		n.MeasuredOld = n.ReadyOld && includes(set.Old, n.Name)
-		n.MeasuredNew = n.ReadyNew && includes(set.New, n.Name) && !slices.Contains(set.WithoutNew, n.Name)
-		if n.MeasuredOld || n.MeasuredNew {
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		measuredOld := n.ReadyOld && (everyOld || slices.Contains(set.Old, n.Name))
+		measuredNew := n.ReadyNew && (everyNew || slices.Contains(set.New, n.Name)) && !slices.Contains(set.WithoutNew, n.Name)
+		if measuredOld != n.MeasuredOld || measuredNew != n.MeasuredNew {
+			m.edit(i, func(n *NodeModel) { n.MeasuredOld, n.MeasuredNew = measuredOld, measuredNew })
+		}
+		if measuredOld || measuredNew {
 			count++
 		}
-	})
-	wanted := len(set.Old)+len(set.New) > 0
-	m.set(exists(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan", Namespace: v1alpha1.Namespace, Name: "current"}), true)
-	if wanted && count == 0 {
+	}
+	m.set(exists(probePlan()), true)
+	if len(set.Old)+len(set.New) > 0 && count == 0 {
 		return errors.New("no probe pod is ready, so nothing would be measured")
 	}
 	return nil
 }
 
-func includes(set []string, name string) bool {
-	return slices.Contains(set, step.EveryNode) || slices.Contains(set, name)
+func probePlan() step.Ref {
+	return step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan", Namespace: v1alpha1.Namespace, Name: "current"}
 }

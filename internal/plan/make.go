@@ -80,13 +80,19 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		p.Estimate += s.Estimate
 	}
 	if p.Name == "" {
-		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, change.To, Hash(p)[:6])
+		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, change.To, suffix(p))
 	}
 	p.Hash = Hash(p)
 	if err := Verify(p); err != nil {
 		return nil, fmt.Errorf("the plan that was made breaks a rule, which is a bug of Theseus: %w", err)
 	}
 	return p, nil
+}
+
+// suffix tells migrations of one cluster apart.
+func suffix(p *Plan) string {
+	sum := sha256.Sum256([]byte(p.Cluster.UID + p.Cluster.Fingerprint + p.Change.To + p.Change.PodCIDR + p.MadeAt.Format(time.RFC3339)))
+	return hex.EncodeToString(sum[:3])
 }
 
 func describe(snapshot *cluster.Snapshot) Cluster {

@@ -67,19 +67,26 @@ type tally struct {
 }
 
 func (t *tally) count(n *NodeModel, by int) {
-	for _, c := range []struct {
-		holds bool
-		in    *int
-	}{
-		{n.SourceAgent, &t.sourceAgents}, {n.TargetAgent, &t.targetAgents}, {n.PodsOld, &t.podsOld}, {n.PodsNew, &t.podsNew},
-		{n.Joined, &t.joined}, {n.Labelled, &t.labelled}, {n.Pending, &t.pending}, {n.ProbeOld || n.ProbeNew, &t.probes},
-		{n.MeasuredOld || n.MeasuredNew, &t.measured}, {n.Active == Target, &t.onTarget}, {n.Active == Target && n.PodsOld, &t.half}, {n.Emptied, &t.emptied},
-		{n.SourceResidue, &t.sourceResidue}, {n.Staged, &t.staged}, {n.Recounted, &t.recounted},
-	} {
-		if c.holds {
-			*c.in += by
+	add := func(in *int, holds bool) {
+		if holds {
+			*in += by
 		}
 	}
+	add(&t.sourceAgents, n.SourceAgent)
+	add(&t.targetAgents, n.TargetAgent)
+	add(&t.podsOld, n.PodsOld)
+	add(&t.podsNew, n.PodsNew)
+	add(&t.joined, n.Joined)
+	add(&t.labelled, n.Labelled)
+	add(&t.pending, n.Pending)
+	add(&t.probes, n.ProbeOld || n.ProbeNew)
+	add(&t.measured, n.MeasuredOld || n.MeasuredNew)
+	add(&t.onTarget, n.Active == Target)
+	add(&t.half, n.Active == Target && n.PodsOld)
+	add(&t.emptied, n.Emptied)
+	add(&t.sourceResidue, n.SourceResidue)
+	add(&t.staged, n.Staged)
+	add(&t.recounted, n.Recounted)
 }
 
 // machine carries a model through actions, and keeps a log by which it can be taken back.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,10 @@ func Runbook(p *Plan) string {
 		}
 	}
 	chapter := ""
+	past := false
 	for i := range p.Steps {
 		s := &p.Steps[i]
+		past = past || s.NoReturn
 		if s.NoReturn {
 			b.WriteString("\n======== POINT OF NO RETURN: until here everything can be taken back, from here on nothing can ========\n")
 		}
@@ -32,6 +35,7 @@ func Runbook(p *Plan) string {
 			chapter = now
 		}
 		describeStep(b, i+1, s)
+		describeUndo(b, s, past)
 	}
 	return b.String()
 }
@@ -119,8 +123,21 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 		}
 		fmt.Fprintf(b, "   Gate: %s; no gap above %s, %s\n", s.Gate.Title, time.Duration(s.Gate.MaxGap), watch)
 	}
+}
+
+func describeUndo(b *strings.Builder, s *step.Step, past bool) {
 	for _, line := range folded(s.Undo) {
 		fmt.Fprintf(b, "   Undo: %s\n", line)
+	}
+	if past || len(s.Undo) > 0 {
+		return
+	}
+	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Apply }) {
+		b.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")
+		return
+	}
+	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }) {
+		b.WriteString("   Undo: nothing of its own; pods move back when their node is switched back\n")
 	}
 }
 

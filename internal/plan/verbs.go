@@ -97,9 +97,14 @@ func (m *machine) clean(i int, a *step.Action) error {
 	return nil
 }
 
+// neverError says that a plan waits for ever.
+type neverError struct{ condition step.Condition }
+
+func (e *neverError) Error() string { return "waits for what cannot come: " + phrase(e.condition) }
+
 // reach is what waiting for a condition brings; waiting for what cannot come is an error.
 func (m *machine) reach(c step.Condition) error {
-	never := fmt.Errorf("waits for what cannot come: %s", phrase(c))
+	never := &neverError{c}
 	switch c.Kind {
 	case step.Established:
 		if !m.facts[exists(*c.Ref)] {
@@ -133,7 +138,7 @@ func (m *machine) reach(c step.Condition) error {
 	return nil
 }
 
-func (m *machine) reachRolled(ref step.Ref, never error) error {
+func (m *machine) reachRolled(ref step.Ref, never *neverError) error {
 	if !m.facts[exists(ref)] {
 		return never
 	}
@@ -148,7 +153,7 @@ func (m *machine) reachRolled(ref step.Ref, never error) error {
 	return nil
 }
 
-func (m *machine) reachPod(i int, c step.Condition, never error) error {
+func (m *machine) reachPod(i int, c step.Condition, never *neverError) error {
 	switch {
 	case m.isTarget(c):
 		if !m.nodes[i].Labelled || !m.facts[exists(m.plan.Target.Agent)] {
@@ -165,7 +170,7 @@ func (m *machine) reachPod(i int, c step.Condition, never error) error {
 	return nil
 }
 
-func (m *machine) reachEmpty(c step.Condition, never error) error {
+func (m *machine) reachEmpty(c step.Condition, never *neverError) error {
 	if !slices.Equal(c.CIDRs, m.plan.Source.PodCIDRs) {
 		return never
 	}

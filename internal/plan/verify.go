@@ -271,7 +271,7 @@ func (m *machine) mayDiffer(fact string) bool {
 func kept() []step.Ref {
 	refs := []step.Ref{
 		{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace},
-		{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan", Namespace: v1alpha1.Namespace, Name: "current"},
+		probePlan(),
 	}
 	for _, kind := range []string{"Migration", "JournalPage"} {
 		refs = append(refs, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",

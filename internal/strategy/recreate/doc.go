@@ -42,6 +42,9 @@ const (
 // Steps makes the whole procedure.
 func Steps(in Input) []step.Step {
 	b := &builder{Input: in, join: JoinArgs(*in.Source, in.Target.Installation)}
+	for _, wave := range in.Waves {
+		b.all = append(b.all, wave.Nodes...)
+	}
 	b.prepare()
 	b.joint()
 	b.switchNodes()
@@ -54,6 +57,7 @@ func Steps(in Input) []step.Step {
 type builder struct {
 	Input
 	join  step.JoinArgs
+	all   []string
 	steps []step.Step
 }
 
@@ -64,13 +68,7 @@ func (b *builder) add(s step.Step) {
 }
 
 // nodes are all nodes in the order of the waves.
-func (b *builder) nodes() []string {
-	var all []string
-	for _, wave := range b.Waves {
-		all = append(all, wave.Nodes...)
-	}
-	return all
-}
+func (b *builder) nodes() []string { return b.all }
 
 // gate demands that no path had a gap; baked gates watch for as long as the change says.
 func (b *builder) gate(title string, baked bool) *step.Gate {

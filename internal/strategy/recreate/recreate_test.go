@@ -1,0 +1,142 @@
+package recreate_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+)
+
+func nodes(workers, control int) *cluster.Snapshot {
+	s := &cluster.Snapshot{}
+	add := func(name string, labels map[string]string) {
+		var n corev1.Node
+		n.Name, n.Labels = name, labels
+		s.Nodes = append(s.Nodes, n)
+	}
+	for i := range control {
+		add(fmt.Sprintf("c%d", i+1), map[string]string{"node-role.kubernetes.io/control-plane": ""})
+	}
+	for i := range workers {
+		add(fmt.Sprintf("n%d", workers-i), nil)
+	}
+	return s
+}
+
+func TestWaves(t *testing.T) {
+	for _, test := range []struct {
+		workers, control int
+		counts           []int
+		want             string
+	}{
+		{3, 0, nil, "n1 | n2 n3"},
+		{1, 0, nil, "n1"},
+		{0, 1, nil, "c1"},
+		{12, 0, nil, "n1 | n2 n3 | n4 n5 n6 n7 | n8 n9 n10 n11 n12"},
+		{3, 3, nil, "n1 | n2 n3 | c1 c2 c3"},
+		{2, 1, []int{1, 0}, "n1 | n2 c1"},
+		{4, 0, []int{2, 2}, "n1 n2 | n3 n4"},
+		{2, 0, []int{5, 5}, "n1 n2"},
+		{3, 0, []int{1, 1}, "error: the waves leave out 1 nodes, such as n3"},
+		{3, 0, []int{-1}, "error: a wave of -1 nodes makes no sense"},
+	} {
+		t.Run(fmt.Sprint(test.workers, test.control, test.counts), func(t *testing.T) {
+			waves, err := recreate.Waves(nodes(test.workers, test.control), test.counts)
+			var got []string
+			for i, wave := range waves {
+				got = append(got, strings.Join(wave.Nodes, " "))
+				if want := fmt.Sprintf("wave-%d", i+1); wave.Name != want {
+					t.Errorf("wave %d is called %s", i+1, wave.Name)
+				}
+			}
+			text := strings.Join(got, " | ")
+			if err != nil {
+				text = "error: " + err.Error()
+			}
+			if text != test.want {
+				t.Errorf("got  %s\nwant %s", text, test.want)
+			}
+		})
+	}
+}
+
+func network(change func(*cni.Installation)) cni.Installation {
+	n := cni.Installation{CNI: "a", PodCIDRs: []string{"10.1.0.0/16"}, Capabilities: cni.Capabilities{
+		Encapsulation: "vxlan", VNI: 1, Port: 8472, HostLinks: []string{"a.1", "abr0"}, ConfName: "20-a.conf", SwitchedPerNode: true}}
+	change(&n)
+	return n
+}
+
+func TestClashes(t *testing.T) {
+	other := func(change func(*cni.Installation)) cni.Installation {
+		return network(func(n *cni.Installation) {
+			n.CNI, n.PodCIDRs = "b", []string{"10.2.0.0/16"}
+			n.Capabilities.VNI, n.Capabilities.HostLinks, n.Capabilities.ConfName = 2, []string{"b*"}, "10-b.conf"
+			change(n)
+		})
+	}
+	same := func(*cni.Installation) {}
+	for _, test := range []struct {
+		name           string
+		source, target cni.Installation
+		want           string
+	}{
+		{"fits", network(same), other(same), ""},
+		{"same range", network(same), other(func(n *cni.Installation) { n.PodCIDRs = []string{"10.1.128.0/17"} }), "overlap"},
+		{"same tunnel", network(same), other(func(n *cni.Installation) { n.Capabilities.VNI = 1 }), "vxlan"},
+		{"same port, other VNI", network(same), other(func(n *cni.Installation) { n.Capabilities.VNI = 3 }), ""},
+		{"same VNI without VXLAN", network(func(n *cni.Installation) { n.Capabilities.Encapsulation = "none" }),
+			other(func(n *cni.Installation) { n.Capabilities.VNI = 1 }), ""},
+		{"same link", network(same), other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"abr0"} }), "links"},
+		{"link in a pattern", network(same), other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"a*"} }), "links"},
+		{"no name of the configuration", network(same), other(func(n *cni.Installation) { n.Capabilities.ConfName = "" }), "conf"},
+		{"not switched per node", network(func(n *cni.Installation) { n.Capabilities.SwitchedPerNode = false }), other(same), "not-switched"},
+		{"IPv6", network(func(n *cni.Installation) { n.PodCIDRs = append(n.PodCIDRs, "fd00::/48") }), other(same), "family"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var got []string
+			for _, clash := range recreate.Clashes(test.source, test.target) {
+				got = append(got, clash.ID)
+				if clash.Message == "" || clash.Hint == "" {
+					t.Errorf("%s says nothing: %+v", clash.ID, clash)
+				}
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestSurvey(t *testing.T) {
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	waves, err := recreate.Waves(snapshot, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workloads, perNode, strangers := recreate.Survey(snapshot, []string{"10.244.0.0/16"}, waves)
+	if len(strangers) > 0 {
+		t.Errorf("strangers: %q", strangers)
+	}
+	if perNode["node-1"] != 2 || perNode["node-2"] != 2 || perNode["control-1"] != 1 {
+		t.Errorf("pods to move: %v", perNode)
+	}
+	var got []string
+	for _, w := range workloads {
+		got = append(got, fmt.Sprintf("%s %s/%s %s %s", w.Kind, w.Namespace, w.Name, w.Treatment, w.Budget))
+	}
+	want := []string{
+		"DaemonSet kube-flannel/kube-flannel-ds stay ", "DaemonSet shop/log move ", "Deployment shop/web move web",
+		"Job shop/report move ", "StatefulSet shop/db move ",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
