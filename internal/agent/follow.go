@@ -52,20 +52,35 @@ func followOnce(ctx context.Context, client dynamic.ResourceInterface, options m
 		return err
 	}
 	defer events.Stop()
-	for event := range events.ResultChan() {
-		if event.Type == watch.Error {
-			return apierrors.FromObject(event.Object)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, more := <-events.ResultChan():
+			if !more {
+				return nil
+			}
+			if event.Type == watch.Error {
+				return apierrors.FromObject(event.Object)
+			}
+			apply(objects, event)
+			changed(objects)
 		}
-		object, ok := event.Object.(*unstructured.Unstructured)
-		if !ok {
-			continue
-		}
-		if objects[object.GetName()] = object; event.Type == watch.Deleted {
-			delete(objects, object.GetName())
-		}
-		changed(objects)
 	}
-	return nil
+}
+
+// apply takes an event over into the objects.
+func apply(objects map[string]*unstructured.Unstructured, event watch.Event) {
+	object, ok := event.Object.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		objects[object.GetName()] = object
+	case watch.Deleted:
+		delete(objects, object.GetName())
+	}
 }
 
 // decode reads an object into its type, by way of JSON, which keeps raw JSON as it is.

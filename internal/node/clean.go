@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (n *Node) unused(ctx context.Context, found step.Residue) error {
 		return fmt.Errorf("%s is all the network configuration that the node has", strings.Join(serving, ", "))
 	}
 	for _, name := range found.Links {
-		if err := waitUnused(ctx, name); err != nil {
+		if err := waitUnused(ctx, name, cmp.Or(n.patience, portsWait)); err != nil {
 			return err
 		}
 	}

@@ -236,6 +236,7 @@ func TestKernelCleanRefusesInUse(t *testing.T) {
 		return
 	}
 	n := newNode(t)
+	n.patience = time.Millisecond
 	flannelNode(t, n)
 	pod := &netlink.Veth{LinkAttrs: named("vethpod"), PeerName: "vethpeer"}
 	addLink(t, pod)

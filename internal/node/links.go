@@ -84,12 +84,12 @@ func removeLink(name string) error {
 
 // waitUnused waits until a bridge has no ports. A port is a pod's, and a pod that was deleted a moment ago
 // may still be on its way out; one that stays is in use.
-func waitUnused(ctx context.Context, name string) error {
+func waitUnused(ctx context.Context, name string, patience time.Duration) error {
 	link, err := linkOf(name)
 	if err != nil || link == nil || link.Type() != "bridge" {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, portsWait)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		ports, err := portsOf(link)

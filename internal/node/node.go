@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -30,6 +31,9 @@ type Node struct {
 	Commands *Commands
 	// Object is the Node object; nil when there is no API, and then residues may not name its keys.
 	Object Object
+
+	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
+	patience time.Duration
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/probe"
+)
+
+func path(id, node, network string) v1alpha1.Path {
+	return v1alpha1.Path{ID: id, Source: v1alpha1.Endpoint{Node: node, Network: network}}
+}
+
+func TestSplit(t *testing.T) {
+	paths := []v1alpha1.Path{path("a", "n1", "old"), path("b", "n2", "old"), path("c", "n1", "host"), path("d", "n1", "new"), path("e", "n1", "old")}
+	got := map[string][]string{}
+	for network, list := range split(paths, "n1") {
+		for _, p := range list {
+			got[network] = append(got[network], p.ID)
+		}
+	}
+	want := map[string][]string{"old": {"a", "e"}, "host": {"c"}, "new": {"d"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestCombine(t *testing.T) {
+	result := func(id string) v1alpha1.PathResult { return v1alpha1.PathResult{ID: id, Sent: 1} }
+	old := []v1alpha1.Path{path("b", "n1", "old")}
+	both := map[string][]v1alpha1.Path{"old": old, "new": {path("c", "n1", "new")}}
+	for _, c := range []struct {
+		name       string
+		wanted     map[string][]v1alpha1.Path
+		pods       map[string]probe.ResultsFile
+		generation int64
+		ids        []string
+	}{
+		{"only the host has paths", nil, nil, 7, []string{"a"}},
+		{"a pod that is up to date", map[string][]v1alpha1.Path{"old": old},
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"a", "b"}},
+		{"a pod that is behind", both,
+			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("c")}}}, 6, []string{"a", "c"}},
+		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, []string{"a"}},
+		{"a pod that has gone leaves its last results", nil,
+			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"a", "b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := combine(7, c.wanted, []v1alpha1.PathResult{result("a")}, c.pods)
+			var ids []string
+			for _, r := range got.Paths {
+				ids = append(ids, r.ID)
+			}
+			if got.Generation != c.generation {
+				t.Errorf("generation %d, want %d", got.Generation, c.generation)
+			}
+			if diff := cmp.Diff(c.ids, ids); diff != "" {
+				t.Errorf("paths (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
