@@ -35,7 +35,7 @@ func large(t testing.TB, n int) *request {
 // TestLargeClusters: rules hold whatever the size, and a plan grows with the nodes, not with their square.
 func TestLargeClusters(t *testing.T) {
 	sizes := map[int]int{}
-	for _, n := range []int{1, 2, 7, 100, 200} {
+	for _, n := range []int{1, 2, 7, 30, 60} {
 		p := mustMake(t, large(t, n))
 		text, err := plan.Write(p)
 		if err != nil {
@@ -50,8 +50,8 @@ func TestLargeClusters(t *testing.T) {
 			t.Errorf("%d nodes: the hash changes on reading", n)
 		}
 	}
-	if sizes[200] > sizes[100]*21/10 {
-		t.Errorf("200 nodes take %d bytes, 100 take %d", sizes[200], sizes[100])
+	if sizes[60] > sizes[30]*21/10 {
+		t.Errorf("60 nodes take %d bytes, 30 take %d", sizes[60], sizes[30])
 	}
 }
 
