@@ -8,13 +8,21 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // scrubTries is how often the tables are read anew when somebody changes them while they are scrubbed.
 const scrubTries = 3
+
+// What resists is tried again every cleanPause, for cleanWait.
+const (
+	cleanPause = 300 * time.Millisecond
+	cleanWait  = 20 * time.Second
+)
 
 // clean removes a residue and answers with what is left of it, which should be nothing. While the network is
 // in use it removes nothing at all. Once begun it goes on after a failure, so that one thing that resists
@@ -31,20 +39,41 @@ func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) 
 		refused, encoding := answer(false, "", step.Inventory{Node: n.Name, Found: before})
 		return refused, errors.Join(err, encoding)
 	}
-	failed := n.removeAll(ctx, residue, before)
-	left, err := n.find(ctx, residue)
+	left, failed, err := n.removeUntilGone(ctx, residue, before)
 	if err != nil {
 		return Answer{}, errors.Join(failed, err)
 	}
 	message := fmt.Sprintf("%d removed, %d left", before.Count()-left.Count(), left.Count())
 	done, err := answer(true, message, step.Inventory{Node: n.Name, Found: left})
 	if left.Count() > 0 && failed == nil {
-		failed = fmt.Errorf("something puts it back: %d left", left.Count())
+		failed = fmt.Errorf("something puts it back: %s", named(left))
 	}
 	if left.Count() == 0 {
 		failed = nil // whatever failed on the way is gone all the same
 	}
 	return done, errors.Join(err, failed)
+}
+
+// removeUntilGone removes until nothing is found any more, or cleanWait is over: the kernel lets go of a set or
+// a link some time after the last rule that used it is gone, and an agent that is ending may write once more.
+func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue) (left step.Residue, failed, err error) {
+	for deadline := time.Now().Add(cmp.Or(n.patience, cleanWait)); ; {
+		failed = n.removeAll(ctx, residue, found)
+		if found, err = n.find(ctx, residue); err != nil || found.Count() == 0 || time.Now().After(deadline) {
+			return found, failed, err
+		}
+		select {
+		case <-ctx.Done():
+			return found, failed, ctx.Err()
+		case <-time.After(cleanPause):
+		}
+	}
+}
+
+// named lists what is in a residue.
+func named(r step.Residue) string {
+	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.NFTables, r.IPSets, r.Routes, r.ConfFiles,
+		r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints), ", ")
 }
 
 // removeAll removes in an order in which nothing is in use any more when its turn comes: configuration
