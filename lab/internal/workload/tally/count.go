@@ -36,6 +36,7 @@ type Count struct {
 // Error is one request that failed.
 type Error struct {
 	At      time.Time `json:"at"`
+	After   millis    `json:"afterMs"` // when it was known
 	Target  string    `json:"target"`
 	Message string    `json:"message"`
 }

@@ -92,7 +92,7 @@ func (s Summary) Print(w io.Writer) error {
 	}
 	for _, kind := range kinds {
 		for _, e := range s.Kinds[kind].Errors {
-			if _, err := fmt.Fprintf(w, "%s %s %s: %s\n", e.At.Format("15:04:05.000"), kind, e.Target, e.Message); err != nil {
+			if _, err := fmt.Fprintf(w, "%s %s %s: after %.0f ms: %s\n", e.At.Format("15:04:05.000"), kind, e.Target, e.After, e.Message); err != nil {
 				return err
 			}
 		}
