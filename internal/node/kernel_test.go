@@ -83,7 +83,7 @@ func addLink(t *testing.T, link netlink.Link) {
 	}
 }
 
-func named(name string) netlink.LinkAttrs {
+func linkAttrs(name string) netlink.LinkAttrs {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
 	return attrs
@@ -92,10 +92,10 @@ func named(name string) netlink.LinkAttrs {
 // flannelNode makes the kernel and the files look as on a node of flannel with kube-router.
 func flannelNode(t *testing.T, n *Node) {
 	t.Helper()
-	addLink(t, &netlink.Bridge{LinkAttrs: named("eth0")}) // stands for the node's own interface
-	addLink(t, &netlink.Bridge{LinkAttrs: named("cni0")})
-	addLink(t, &netlink.Vxlan{LinkAttrs: named("flannel.1"), VxlanId: 1, Port: 8472, Learning: false})
-	addLink(t, &netlink.Vxlan{LinkAttrs: named("vxlan.calico"), VxlanId: 4096, Port: 4789, Learning: false})
+	addLink(t, &netlink.Bridge{LinkAttrs: linkAttrs("eth0")}) // stands for the node's own interface
+	addLink(t, &netlink.Bridge{LinkAttrs: linkAttrs("cni0")})
+	addLink(t, &netlink.Vxlan{LinkAttrs: linkAttrs("flannel.1"), VxlanId: 1, Port: 8472, Learning: false})
+	addLink(t, &netlink.Vxlan{LinkAttrs: linkAttrs("vxlan.calico"), VxlanId: 4096, Port: 4789, Learning: false})
 	for _, command := range []string{
 		"ip address add 198.18.0.11/18 dev eth0",
 		"ip address add 198.19.0.1/24 dev cni0",
@@ -238,7 +238,7 @@ func TestKernelCleanRefusesInUse(t *testing.T) {
 	n := newNode(t)
 	n.patience = time.Millisecond
 	flannelNode(t, n)
-	pod := &netlink.Veth{LinkAttrs: named("vethpod"), PeerName: "vethpeer"}
+	pod := &netlink.Veth{LinkAttrs: linkAttrs("vethpod"), PeerName: "vethpeer"}
 	addLink(t, pod)
 	bridge, err := netlink.LinkByName("cni0")
 	if err != nil {
@@ -301,7 +301,7 @@ func TestKernelJoin(t *testing.T) {
 
 	// Others push in front, and an interface comes up strict: a restarted agent puts it right.
 	sh(t, "", "iptables-nft", "-w", "-t", "nat", "-I", "POSTROUTING", "1", "-s", "198.19.0.0/20", "-j", "MASQUERADE")
-	addLink(t, &netlink.Bridge{LinkAttrs: named("late")})
+	addLink(t, &netlink.Bridge{LinkAttrs: linkAttrs("late")})
 	sh(t, "1", "tee", "/proc/sys/net/ipv4/conf/late/rp_filter")
 	restarted := &Node{Name: n.Name, Root: n.Root, Sys: n.Sys, Commands: n.Commands}
 	mended, err := restarted.Keep(t.Context())
@@ -313,7 +313,7 @@ func TestKernelJoin(t *testing.T) {
 		t.Errorf("keep again: %q, %v", mended, err)
 	}
 	sh(t, "", "iptables-nft", "-w", "-t", "nat", "-D", "POSTROUTING", "-s", "198.19.0.0/20", "-j", "MASQUERADE")
-	if err := netlink.LinkDel(&netlink.Bridge{LinkAttrs: named("late")}); err != nil {
+	if err := netlink.LinkDel(&netlink.Bridge{LinkAttrs: linkAttrs("late")}); err != nil {
 		t.Fatal(err)
 	}
 
