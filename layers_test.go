@@ -23,6 +23,7 @@ var layers = []struct {
 }{
 	{"api/v1alpha1", 0, true},
 	{"internal/cluster", 0, true},
+	{"internal/cluster/clustertest", 1, true}, // runs inside tests
 	{"internal/finding", 0, true},
 	{"internal/selector", 1, true},
 	{"internal/bgp", 1, true},

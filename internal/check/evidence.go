@@ -10,14 +10,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// FactsOf finds the facts of a node, or nil.
-func (p *Pass) FactsOf(node string) *cluster.NodeFacts {
+// Facts are the facts of the nodes by their names; nil for a node that nobody looked at.
+func (p *Pass) Facts() map[string]*cluster.NodeFacts {
+	facts := make(map[string]*cluster.NodeFacts, len(p.Snapshot.Facts))
 	for i := range p.Snapshot.Facts {
-		if p.Snapshot.Facts[i].Node == node {
-			return &p.Snapshot.Facts[i]
-		}
+		facts[p.Snapshot.Facts[i].Node] = &p.Snapshot.Facts[i]
 	}
-	return nil
+	return facts
 }
 
 // Moves reports whether a pod sits on the pod network and so has to be re-created by a change: pods of the

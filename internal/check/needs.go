@@ -44,8 +44,9 @@ func (p *Pass) missingFacts() string {
 	if len(p.Snapshot.Facts) == 0 {
 		return "the nodes were not looked at: facts come from the agent, once it runs (theseus apply looks again then)"
 	}
+	facts := p.Facts()
 	for i := range p.Snapshot.Nodes {
-		if p.FactsOf(p.Snapshot.Nodes[i].Name) == nil {
+		if facts[p.Snapshot.Nodes[i].Name] == nil {
 			return "no facts of node " + p.Snapshot.Nodes[i].Name
 		}
 	}

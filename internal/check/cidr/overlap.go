@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -46,15 +47,18 @@ func overlap(pass *check.Pass) []finding.Finding {
 		return nil // the target takes over the range on purpose
 	}
 	var found []finding.Finding
-	seen := map[string]bool{} // a subject is named once for each of the target's ranges
+	type pair struct {
+		target  netip.Prefix
+		subject finding.Subject
+	}
+	seen := map[pair]bool{} // a subject is named once for each of the target's ranges
 	uses := uses(pass)
 	for _, target := range check.Prefixes(pass.Target.PodCIDRs...) {
 		for _, u := range uses {
-			key := fmt.Sprint(target, u.subject)
-			if !target.Overlaps(u.prefix) || seen[key] {
+			if !target.Overlaps(u.prefix) || seen[pair{target, u.subject}] {
 				continue
 			}
-			seen[key] = true
+			seen[pair{target, u.subject}] = true
 			found = append(found, finding.Finding{
 				ID: "cidr/overlap", Severity: finding.Block, Subject: u.subject,
 				Message: fmt.Sprintf("the target's pods would get addresses of %s, which holds %s %s: "+
@@ -84,8 +88,10 @@ func uses(pass *check.Pass) []use {
 	if pass.Source != nil {
 		add(finding.Subject{Kind: "Network", Name: pass.Source.CNI}, "the pods of the present network", pass.Source.PodCIDRs...)
 	}
+	facts := pass.Facts()
 	for i := range pass.Snapshot.Nodes {
-		nodeUses(pass, &pass.Snapshot.Nodes[i], add)
+		node := &pass.Snapshot.Nodes[i]
+		nodeUses(pass, node, facts[node.Name], add)
 	}
 	for _, text := range serviceRanges(pass) {
 		add(finding.Subject{Kind: "ServiceRange", Name: text}, "the cluster's Services", text)
@@ -102,7 +108,7 @@ func uses(pass *check.Pass) []use {
 	return all
 }
 
-func nodeUses(pass *check.Pass, node *corev1.Node, add func(finding.Subject, string, ...string)) {
+func nodeUses(pass *check.Pass, node *corev1.Node, facts *cluster.NodeFacts, add func(finding.Subject, string, ...string)) {
 	subject := finding.Subject{Kind: "Node", Name: node.Name}
 	for _, address := range node.Status.Addresses {
 		add(subject, "the node's address", address.Address)
@@ -110,7 +116,6 @@ func nodeUses(pass *check.Pass, node *corev1.Node, add func(finding.Subject, str
 	if pass.Target.Capabilities.CIDRSource != "node" {
 		add(subject, "the node's pod range", append([]string{node.Spec.PodCIDR}, node.Spec.PodCIDRs...)...)
 	}
-	facts := pass.FactsOf(node.Name)
 	if facts == nil {
 		return
 	}

@@ -49,10 +49,11 @@ func autodetection(pass *check.Pass) []finding.Finding {
 		return byName(pass, m)
 	}
 	var found []finding.Finding
+	facts := pass.Facts()
 	for i := range pass.Snapshot.Nodes {
 		node := &pass.Snapshot.Nodes[i]
-		if facts := pass.FactsOf(node.Name); facts != nil {
-			found = append(found, onNode(pass, m, node, facts)...)
+		if seen := facts[node.Name]; seen != nil {
+			found = append(found, onNode(pass, m, node, seen)...)
 		}
 	}
 	return found

@@ -35,8 +35,10 @@ func TooBig() check.Check {
 
 func tooBig(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
+	facts := pass.Facts()
 	for i := range pass.Snapshot.Nodes {
-		found = append(found, node(pass, &pass.Snapshot.Nodes[i])...)
+		n := &pass.Snapshot.Nodes[i]
+		found = append(found, node(pass, n, uplink(facts[n.Name], n))...)
 	}
 	if len(pass.Snapshot.Facts) == 0 {
 		subject := finding.Subject{Kind: "Network", Name: pass.Target.CNI}
@@ -46,8 +48,7 @@ func tooBig(pass *check.Pass) []finding.Finding {
 }
 
 // node compares the MTU of one node's link with what the pods of both networks want of it.
-func node(pass *check.Pass, node *corev1.Node) []finding.Finding {
-	link := uplink(pass.FactsOf(node.Name), node)
+func node(pass *check.Pass, node *corev1.Node, link *cluster.Link) []finding.Finding {
 	if link == nil {
 		return nil
 	}

@@ -1,0 +1,42 @@
+package preflight
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
+	"github.com/theseus-cni/theseus/internal/cni"
+)
+
+// BenchmarkAll runs the whole catalogue on clusters of 20 pods a node: 5,000 nodes are 100,000 pods,
+// 5,000 policies, 5,000 budgets.
+func BenchmarkAll(b *testing.B) {
+	for _, nodes := range []int{500, 5000} {
+		pass := &check.Pass{
+			Snapshot: clustertest.Cluster(nodes),
+			Change:   v1alpha1.ChangeSpec{To: "calico", AgentImage: "agent:v1"},
+			Source: &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.128.0.0/9"}, Capabilities: cni.Capabilities{
+				CIDRSource: "node", Encapsulation: "vxlan", VNI: 1, Port: 8472, Overhead: 50,
+				HostLinks: []string{"flannel.1", "cni0"}, ConfName: "10-flannel.conflist", Policy: cni.PolicyKubernetes}},
+			Target: &cni.Installation{CNI: "calico", PodCIDRs: []string{"192.168.0.0/16"}, Capabilities: cni.Capabilities{
+				CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50,
+				HostLinks: []string{"vxlan.calico", "cali*"}, ConfName: "10-calico.conflist", Policy: cni.PolicyCalico}},
+		}
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			for b.Loop() {
+				if result := Run(All(), pass, Options{}); result.Blocks() {
+					b.Fatalf("the generated cluster is to be fine, not: %+v", result.Findings[0])
+				}
+			}
+		})
+		for _, c := range All() {
+			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, c.ID), func(b *testing.B) {
+				for b.Loop() {
+					Run([]check.Check{c}, pass, Options{})
+				}
+			})
+		}
+	}
+}
