@@ -21,10 +21,15 @@ func (p *Pass) missing(need string) string {
 		}
 		return ""
 	case "target":
-		if p.Target == nil {
+		switch {
+		case p.Target != nil:
+			return ""
+		case p.Change.To == "":
 			return "no target network is named (--to)"
+		case len(p.Manifest) == 0:
+			return "how " + p.Change.To + " will be installed is not known: name its manifests (--manifest)"
 		}
-		return ""
+		return "what " + p.Change.To + " would be here cannot be told from its manifests: theseus plan says why"
 	case "facts":
 		return p.missingFacts()
 	case "rights":
@@ -42,7 +47,7 @@ func (p *Pass) missing(need string) string {
 // missingFacts demands facts of every node: a node that nobody looked at is no evidence.
 func (p *Pass) missingFacts() string {
 	if len(p.Snapshot.Facts) == 0 {
-		return "the nodes were not looked at: facts come from the agent, once it runs (theseus apply looks again then)"
+		return "the nodes were not looked at: that takes the agent, which is not there yet"
 	}
 	facts := p.Facts()
 	for i := range p.Snapshot.Nodes {

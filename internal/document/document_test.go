@@ -114,7 +114,7 @@ func TestErrors(t *testing.T) {
 		"bad item":           {strings.Replace(podList, "    name: b", "    name: b: c", 1), "in:21: bad YAML: mapping values"},
 		"tab":                {"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: x\n", "in:4: bad YAML: found character"},
 		"no object":          {"hello: world\n", "in:1: not a Kubernetes object"},
-		"text":               {"hello\n", "in:1: "},
+		"text":               {"hello\n", "in:1: not a Kubernetes object"},
 		"list without kind":  {"items:\n- {a: b}\n", "in:1: not a Kubernetes object"},
 		"items not a list":   {"kind: List\napiVersion: v1\nitems:\n  a: b\n", "in:4: items must be a list"},
 		"items elsewhere":    {"kind: Odd\napiVersion: v1\nitems:\n- {a: b}\n", "in:1: a Odd with items"},
@@ -122,7 +122,7 @@ func TestErrors(t *testing.T) {
 		"no name":            {"---\napiVersion: v1\nkind: Pod\n", "in:2: Pod without metadata.name"},
 		"newer snapshot":     {`{"apiVersion":"theseus.dev/v1beta1","kind":"Snapshot","pods":"in a way of its own"}`, "in:1: a snapshot of version theseus.dev/v1beta1: this theseus reads theseus.dev/v1alpha1"},
 		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`, "in:1: a list is expected here"},
-		"number":             {`["a"]`, "in:1: "},
+		"number":             {`["a"]`, "in:1: not a Kubernetes object"},
 		"binary":             {"\x00\x01\x02", "in: not text"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,9 @@ type pendingItem struct {
 func (l *list) add(raw []byte, at place) error {
 	l.count++
 	var head header
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		return l.builder.noObject(head, at)
+	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}

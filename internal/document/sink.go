@@ -1,6 +1,7 @@
 package document
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -128,6 +129,9 @@ func resourceName(kind schema.GroupVersionKind) string {
 	default:
 		plural += "s"
 	}
+	if kind.Kind == "ServiceCIDR" {
+		return plural
+	}
 	switch kind.Group {
 	case "", "apiextensions.k8s.io", "admissionregistration.k8s.io", "apiregistration.k8s.io":
 		return plural
@@ -139,6 +143,9 @@ func resourceName(kind schema.GroupVersionKind) string {
 // kind of its own: it gets the list's.
 func (b *Builder) addObject(raw []byte, at place) error {
 	var head header
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
+		return b.noObject(head, at)
+	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}

@@ -25,7 +25,8 @@ func onePerPod() []string {
 
 type keepFunc func([]unstructured.Unstructured)
 
-// registrationTasks read what makes the API server call others: definitions, webhooks, aggregated APIs.
+// registrationTasks read what makes the API server call others (definitions, webhooks, aggregated APIs), and
+// the ranges of Services.
 func (r reader) registrationTasks(keep keepFunc) []task {
 	return []task{
 		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, func(found []unstructured.Unstructured) {
@@ -33,7 +34,10 @@ func (r reader) registrationTasks(keep keepFunc) []task {
 		}),
 		r.other("validatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}, keep),
 		r.other("mutatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, keep),
-		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, keep),
+		r.other("servicecidrs", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}, keep),
+		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, func(found []unstructured.Unstructured) {
+			keep(aggregated(found))
+		}),
 	}
 }
 
@@ -55,6 +59,14 @@ func networkDefinitions(all []unstructured.Unstructured) []unstructured.Unstruct
 		kept = append(kept, definition)
 	}
 	return kept
+}
+
+// aggregated keeps the APIs that a Service of the cluster serves; all others are the API server's own.
+func aggregated(all []unstructured.Unstructured) []unstructured.Unstructured {
+	return slices.DeleteFunc(all, func(service unstructured.Unstructured) bool {
+		_, found, err := unstructured.NestedMap(service.Object, "spec", "service")
+		return !found || err != nil
+	})
 }
 
 // networkTasks asks discovery which resources the network groups have, be they from definitions or from an

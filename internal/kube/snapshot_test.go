@@ -115,6 +115,9 @@ func aCluster() (map[string]string, map[string]int) {
 			{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"ippools.crd.projectcalico.org"},"spec":{"group":"crd.projectcalico.org","versions":[{"name":"v1","schema":{"long":"text"}}]}},
 			{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"odd.example.org"},"spec":{"group":"example.org"}}]}`,
 	}
+	answers["/apis/apiregistration.k8s.io/v1/apiservices"] = `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1","metadata":{},"items":[
+		{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.apps"},"spec":{"service":null}},
+		{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.metrics"},"spec":{"service":{"name":"metrics"}}}]}`
 	codes := map[string]int{
 		"/api/v1/services?s2":                       410,
 		"/apis/policy/v1/poddisruptionbudgets":      403,
@@ -150,8 +153,12 @@ func TestSnapshot(t *testing.T) {
 	if o := s.Pods[0]; o.ManagedFields != nil || len(o.Annotations) != 1 || o.Spec.Containers[0].Env[0].Value != "" {
 		t.Errorf("not trimmed: %+v", o)
 	}
-	if len(s.Other) != 2 || s.Other[0].GetName() != "ippools.crd.projectcalico.org" || s.Other[1].GetName() != "pool" {
-		t.Errorf("other: %v", s.Other)
+	var others []string
+	for _, o := range s.Other {
+		others = append(others, o.GetName())
+	}
+	if diff := cmp.Diff([]string{"ippools.crd.projectcalico.org", "v1.metrics", "pool"}, others); diff != "" {
+		t.Error("other:", diff)
 	}
 	if text := fmt.Sprint(s.Other[0].Object); strings.Contains(text, "schema") {
 		t.Errorf("the definition kept its schema: %s", text)
