@@ -114,5 +114,6 @@ func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
 	}
 	log.Info("probe starts", "network", *network)
 	warn := func(err error) { log.Warn("probing goes on", "error", err) }
-	return probe.RunPod(ctx, probe.Pod{Dir: *dir, Network: *network, Ports: probe.PodPorts(), Warn: warn})
+	return probe.RunPod(ctx, probe.Pod{Dir: *dir, Network: *network, Ports: probe.PodPorts(), Warn: warn,
+		Options: probe.Options{WarmUp: probe.WarmUp}})
 }

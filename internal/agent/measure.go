@@ -20,7 +20,7 @@ const planName = "current"
 
 // measure follows the plan of paths and publishes what this node's sources see.
 func (a *Agent) measure(ctx context.Context) {
-	runner := probe.NewRunner(probe.Options{})
+	runner := probe.NewRunner(probe.Options{WarmUp: probe.WarmUp})
 	defer runner.Close()
 	plans := make(chan v1alpha1.ProbePlanSpec, 1)
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + planName}

@@ -34,8 +34,9 @@ func classify(err error) error {
 }
 
 // ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it has left, there is none.
+// A kind that went away while its mapping was remembered answers like an object that is not there.
 func ignoreNoKind(err error) error {
-	if meta.IsNoMatchError(err) {
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err

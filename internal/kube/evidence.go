@@ -100,7 +100,7 @@ func (a *Actor) probePlan(ctx context.Context) (*v1alpha1.ProbePlan, error) {
 	}
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) == 0 {
-		return nil, err
+		return nil, ignoreNoKind(err)
 	}
 	var plan v1alpha1.ProbePlan
 	return &plan, decode(list.Items[0].Object, &plan)
@@ -114,7 +114,7 @@ func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error
 	}
 	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return nil, ignoreNoKind(err)
 	}
 	reports := make([]v1alpha1.ProbeReport, len(list.Items))
 	for i := range list.Items {

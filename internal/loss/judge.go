@@ -26,6 +26,10 @@ type Limits struct {
 	Timeout time.Duration
 }
 
+// watch is how long a source must have measured: as long as asked, and until every probe that was under way
+// when the gate was asked is decided.
+func (l Limits) watch() time.Duration { return max(l.Bake, l.Timeout+l.Timeout/4) }
+
 // Evidence is what a gate is judged on.
 type Evidence struct {
 	// Generation is the plan's; Paths are its paths.
@@ -111,8 +115,8 @@ func staleNodes(limits Limits, evidence Evidence) []string {
 			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d", node, report.Generation, evidence.Generation))
 		case report.Seq-before.Seq < 2:
 			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports", node, max(report.Seq-before.Seq, 0)))
-		case had && watched < max(limits.Bake, 2*limits.Timeout):
-			stale = append(stale, fmt.Sprintf("%s has measured for %s of %s", node, watched.Round(100*time.Millisecond), max(limits.Bake, 2*limits.Timeout)))
+		case had && watched < limits.watch():
+			stale = append(stale, fmt.Sprintf("%s has measured for %s of %s", node, watched.Round(100*time.Millisecond), limits.watch()))
 		}
 	}
 	return stale
@@ -145,11 +149,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 			continue
 		}
 		d.missing = wanting(limits, path, asked[path.ID], after)
-		before, had := since[path.ID]
-		if !had {
-			before = asked[path.ID] // a path begun in between counts from the asking, not its warming up
-		}
-		d.losses(before, after)
+		d.losses(since[path.ID], after)
 		deltas = append(deltas, d)
 	}
 	return deltas

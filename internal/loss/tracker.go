@@ -7,7 +7,9 @@ import (
 )
 
 // DefaultTimeout is how long an answer may take before its probe is lost.
-const DefaultTimeout = time.Second
+// On UDP a lost datagram is never answered, however long it is; what is late but answered (a retransmitted
+// SYN, a sender that did not run) shows in the round-trip times.
+const DefaultTimeout = 2 * time.Second
 
 // DefaultMaxGaps is how many gaps, and how many stalls, a path's result keeps.
 const DefaultMaxGaps = 32
@@ -21,6 +23,10 @@ type Config struct {
 	Timeout time.Duration
 	// Denied is true when an answer is what must not happen.
 	Denied bool
+	// WarmUp is how many probes in a row must do what is expected before counting begins: until then the
+	// path is being set up and its result is empty, which no gate takes for a pass. An answer on a denied
+	// path counts at once. 0 counts from the first probe.
+	WarmUp int
 	// MaxGaps bounds the gaps kept, and the stalls kept.
 	MaxGaps int
 }
@@ -33,6 +39,7 @@ type Tracker struct {
 	pending     []probe
 	first, next uint64
 
+	streak         int // right probes in a row before counting began
 	sent, answered int64
 	since, last    time.Time
 	rtt            histogram
@@ -167,6 +174,13 @@ func (t *Tracker) settle() {
 
 // count adds one decided probe to the result.
 func (t *Tracker) count(p *probe) {
+	wrong := (p.state == answered) == t.config.Denied
+	if t.sent == 0 && t.streak < t.config.WarmUp && !(wrong && t.config.Denied) {
+		if t.streak++; wrong {
+			t.streak = 0
+		}
+		return
+	}
 	if t.sent == 0 {
 		t.since = p.at
 	}
@@ -176,7 +190,7 @@ func (t *Tracker) count(p *probe) {
 		t.answered++
 		t.rtt.add(p.rtt.Microseconds())
 	}
-	if wrong := (p.state == answered) == t.config.Denied; wrong {
+	if wrong {
 		if t.open == nil {
 			t.open = &openGap{from: p.at}
 		}

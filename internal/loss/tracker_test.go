@@ -309,3 +309,38 @@ func TestHistogram(t *testing.T) {
 		}
 	})
 }
+
+// TestTrackerWarmUp counts nothing until a path is established, and a leak at once.
+func TestTrackerWarmUp(t *testing.T) {
+	for _, test := range []struct {
+		name           string
+		denied         bool
+		answers        string // one probe each: a answered, - lost
+		sent, answered int64
+		since          int // ms
+	}{
+		{name: "never", answers: "aa-aa-aa-", sent: 0},
+		{name: "established", answers: "a--aaaa-a", sent: 3, answered: 2, since: 60},
+		{name: "denied counts its silence once established", denied: true, answers: "----", sent: 1, since: 30},
+		{name: "denied counts a leak at once", denied: true, answers: "-a---", sent: 4, answered: 1, since: 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tracker := New(Config{Denied: test.denied, WarmUp: 3})
+			for i, c := range test.answers {
+				seq := tracker.Send(after(10*i), after(10*i))
+				if c == 'a' {
+					tracker.Answer(seq, after(10*i+1))
+				} else {
+					tracker.Fail(seq)
+				}
+			}
+			result := tracker.Result()
+			if result.Sent != test.sent || result.Answered != test.answered {
+				t.Errorf("sent %d, answered %d; want %d, %d", result.Sent, result.Answered, test.sent, test.answered)
+			}
+			if test.sent > 0 && !result.Since.Equal(after(test.since)) {
+				t.Errorf("counts since %v, want %d ms", result.Since.Sub(start), test.since)
+			}
+		})
+	}
+}

@@ -24,7 +24,13 @@ type Options struct {
 	Timeout time.Duration
 	// MaxGaps bounds the gaps kept per path; 0 means loss.DefaultMaxGaps.
 	MaxGaps int
+	// WarmUp is how many probes in a row must go right before a path that should answer counts.
+	WarmUp int
 }
+
+// WarmUp is what agents and probe pods use: a path through a Service or a policy that was made a moment ago
+// answers now and then before it answers for good.
+const WarmUp = 10
 
 // Runner measures a set of paths. Its methods may be called concurrently.
 type Runner struct {
@@ -154,7 +160,11 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 		r.retire(old)
 	}
 	if l.tracker == nil {
-		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Denied: path.Denied, MaxGaps: r.options.MaxGaps})
+		warmUp := r.options.WarmUp
+		if path.Denied {
+			warmUp = 0
+		}
+		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: warmUp})
 	}
 	r.lines[path.ID] = l
 	l.wire = r.open(l)
