@@ -30,6 +30,7 @@ const (
 type Cluster struct {
 	client dynamic.Interface
 	name   string
+	bound  int  // records per page
 	fresh  bool // what follows is what the cluster has
 	uid    types.UID
 	pages  int
@@ -41,7 +42,7 @@ type Cluster struct {
 
 // NewCluster is the journal of the Migration with this name, which must exist when it is first used.
 func NewCluster(client dynamic.Interface, name string) *Cluster {
-	return &Cluster{client: client, name: name}
+	return &Cluster{client: client, name: name, bound: pageRecords}
 }
 
 // Records implements engine.Journal: all records, as the cluster has them now.
@@ -171,7 +172,7 @@ func (c *Cluster) append(ctx context.Context, r engine.Record, raw json.RawMessa
 func (c *Cluster) write(ctx context.Context, raw json.RawMessage) (*v1alpha1.JournalPage, error) {
 	pages := c.client.Resource(pageResource).Namespace(v1alpha1.Namespace)
 	what := "writing the journal of " + c.name
-	if c.page == nil || len(c.page.Records) >= pageRecords || size(c.page)+len(raw) > pageBytes {
+	if c.page == nil || len(c.page.Records) >= c.bound || size(c.page)+len(raw) > pageBytes {
 		object, err := toUnstructured(c.newPage(raw))
 		if err != nil {
 			return nil, err
