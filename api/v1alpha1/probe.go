@@ -103,4 +103,6 @@ type Gap struct {
 	Millis float64 `json:"millis"`
 	// Probes is how many probes went wrong in it: lost, or for a denied path answered.
 	Probes int64 `json:"probes"`
+	// Cause is what the first wrong probe met, such as "connection refused"; empty when it met nothing but silence.
+	Cause string `json:"cause,omitempty"`
 }

@@ -53,6 +53,7 @@ type probe struct {
 	at    time.Time
 	rtt   time.Duration
 	state state
+	cause string
 }
 
 type state uint8
@@ -66,6 +67,7 @@ const (
 // openGap is a gap whose end is not known yet.
 type openGap struct {
 	from   time.Time
+	cause  string
 	probes int64
 }
 
@@ -114,13 +116,13 @@ func (t *Tracker) Answer(seq uint64, at time.Time) bool {
 	return inTime
 }
 
-// Fail notes that probe seq is lost for sure, ahead of its timeout: it could not be sent, or was refused.
-func (t *Tracker) Fail(seq uint64) {
+// Fail notes that probe seq is lost for sure, ahead of its timeout, and why: it could not be sent, or was refused.
+func (t *Tracker) Fail(seq uint64, cause string) {
 	p := t.waiting(seq)
 	if p == nil {
 		return
 	}
-	p.state = lost
+	p.state, p.cause = lost, cause
 	t.settle()
 }
 
@@ -192,7 +194,7 @@ func (t *Tracker) count(p *probe) {
 	}
 	if wrong {
 		if t.open == nil {
-			t.open = &openGap{from: p.at}
+			t.open = &openGap{from: p.at, cause: p.cause}
 		}
 		t.open.probes++
 		return
@@ -236,7 +238,7 @@ func (t *Tracker) grow() {
 }
 
 func (g openGap) until(end time.Time) v1alpha1.Gap {
-	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes}
+	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes, Cause: g.cause}
 }
 
 // keep appends a gap; when that is one too many, the shortest goes (the oldest of equals), so that the

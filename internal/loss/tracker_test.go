@@ -32,7 +32,7 @@ func play(config Config, events []event, now int) v1alpha1.PathResult {
 		case "answer":
 			tracker.Answer(e.seq, after(e.at))
 		case "fail":
-			tracker.Fail(e.seq)
+			tracker.Fail(e.seq, "")
 		}
 	}
 	tracker.Expire(after(now))
@@ -253,7 +253,7 @@ func TestTrackerIsBounded(t *testing.T) {
 	for i := range 10000 {
 		seq := tracker.Send(after(10*i), after(10*i))
 		if i%2 == 0 || i > 500 && i < 520 {
-			tracker.Fail(seq)
+			tracker.Fail(seq, "")
 		} else {
 			tracker.Answer(seq, after(10*i+1))
 		}
@@ -331,7 +331,7 @@ func TestTrackerWarmUp(t *testing.T) {
 				if c == 'a' {
 					tracker.Answer(seq, after(10*i+1))
 				} else {
-					tracker.Fail(seq)
+					tracker.Fail(seq, "")
 				}
 			}
 			result := tracker.Result()

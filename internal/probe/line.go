@@ -43,11 +43,11 @@ func (l *line) answered(seq uint64) {
 	l.tracker.Answer(seq, now)
 }
 
-// failed notes a probe that will not be answered.
-func (l *line) failed(seq uint64) {
+// failed notes a probe that will not be answered, and why.
+func (l *line) failed(seq uint64, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.tracker.Fail(seq)
+	l.tracker.Fail(seq, cause.Error())
 }
 
 // result is what is known at now.

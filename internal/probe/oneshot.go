@@ -34,7 +34,7 @@ func (w *oneShot) send(seq uint64, at time.Time) {
 		case err == nil:
 			w.line.answered(seq)
 		case w.runner.ctx.Err() == nil: // otherwise it was cut off by us, and is not decided
-			w.line.failed(seq)
+			w.line.failed(seq, err)
 		}
 	})
 }
@@ -70,7 +70,7 @@ func tcpExchange(address string, p *payload) exchange {
 			return err
 		}
 		if got, ok := own.seq(own.data); !ok || got != seq {
-			return errors.New("the answer is not what was sent")
+			return errGarbled
 		}
 		return conn.(*net.TCPConn).SetLinger(0)
 	}

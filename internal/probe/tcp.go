@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -10,8 +11,15 @@ import (
 // silence is how long a kept connection may go without any answer before it is given up for a new one.
 const silence = 10 * time.Second
 
-// writeTimeout bounds a write into a connection whose buffers are full.
-const writeTimeout = 50 * time.Millisecond
+// writeTimeout bounds a write into a connection whose buffers are full, which silence makes impossible in practice.
+const writeTimeout = time.Second
+
+// Why a kept connection is given up, beside what the kernel says.
+var (
+	errSilent     = errors.New("no answer for " + silence.String())
+	errGarbled    = errors.New("the answer is not what was sent")
+	errConnecting = errors.New("not connected yet")
+)
 
 // tcpWire is a kept connection, made anew when it breaks. Probes between a break and the new connection
 // are lost, and always at least one.
@@ -24,14 +32,15 @@ type tcpWire struct {
 	mu      sync.Mutex
 	conn    net.Conn
 	dialing bool
-	broken  bool // no probe was lost for the last break yet
+	broken  bool  // no probe was lost for the last break yet
+	cause   error // of the last break, or of the last attempt to connect
 	closed  bool
 	heard   time.Time
 }
 
 // newTCP connects in the background; the line's schedule starts when that has come out either way.
 func (r *Runner) newTCP(l *line, p *payload) *tcpWire {
-	w := &tcpWire{runner: r, line: l, target: l.path.Target.Address, payload: p}
+	w := &tcpWire{runner: r, line: l, target: l.path.Target.Address, payload: p, cause: errConnecting}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.redial()
@@ -42,18 +51,18 @@ func (w *tcpWire) send(seq uint64, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.conn != nil && at.Sub(w.heard) > silence {
-		w.drop(w.conn)
+		w.drop(w.conn, errSilent)
 	}
 	if w.conn == nil || w.broken {
 		w.broken = w.broken && w.conn == nil
-		w.line.failed(seq)
+		w.line.failed(seq, w.cause)
 		w.redial()
 		return
 	}
-	w.conn.SetWriteDeadline(at.Add(writeTimeout))
+	w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // not from at: this process may not have run since
 	if _, err := w.conn.Write(w.payload.fill(seq, at)); err != nil {
-		w.line.failed(seq)
-		w.drop(w.conn)
+		w.line.failed(seq, err)
+		w.drop(w.conn, err)
 		w.broken = false
 		w.redial()
 	}
@@ -79,6 +88,7 @@ func (w *tcpWire) connected(conn net.Conn, err error) {
 	defer w.mu.Unlock()
 	w.dialing = false
 	if err != nil {
+		w.cause = err
 		return
 	}
 	if w.closed {
@@ -92,12 +102,14 @@ func (w *tcpWire) connected(conn net.Conn, err error) {
 // receive takes answers until the connection breaks.
 func (w *tcpWire) receive(conn net.Conn) {
 	buffer := make([]byte, len(w.payload.data))
+	var cause error
 	for {
-		if _, err := io.ReadFull(conn, buffer); err != nil {
+		if _, cause = io.ReadFull(conn, buffer); cause != nil {
 			break
 		}
 		seq, ok := w.payload.seq(buffer)
 		if !ok {
+			cause = errGarbled
 			break
 		}
 		w.line.answered(seq)
@@ -107,15 +119,15 @@ func (w *tcpWire) receive(conn net.Conn) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drop(conn)
+	w.drop(conn, cause)
 	w.redial()
 }
 
-// drop gives up a connection. The lock is held.
-func (w *tcpWire) drop(conn net.Conn) {
+// drop gives up a connection, and remembers why. The lock is held.
+func (w *tcpWire) drop(conn net.Conn, cause error) {
 	conn.Close()
 	if w.conn == conn {
-		w.conn, w.broken = nil, true
+		w.conn, w.broken, w.cause = nil, true, cause
 	}
 }
 

@@ -30,24 +30,27 @@ type udpWire struct {
 
 func (r *Runner) newUDP(l *line, p *payload) *udpWire {
 	w := &udpWire{runner: r, line: l, target: l.path.Target.Address, payload: p}
-	w.dial()
+	w.dial() //nolint:errcheck // the first send tries again, and says why
 	return w
 }
 
 // dial connects the socket, which sends nothing, and starts its receiver.
-func (w *udpWire) dial() *net.UDPConn {
+func (w *udpWire) dial() (*net.UDPConn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.conn != nil || w.closed {
-		return w.conn
+	if w.closed {
+		return nil, net.ErrClosed
+	}
+	if w.conn != nil {
+		return w.conn, nil
 	}
 	address, err := net.ResolveUDPAddr("udp", w.target)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	conn, err := net.DialUDP("udp", nil, address)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	if len(w.payload.data) >= fullSize {
 		neverFragment(conn)
@@ -55,23 +58,23 @@ func (w *udpWire) dial() *net.UDPConn {
 	holdMore(conn)
 	w.conn = conn
 	w.runner.tasks.Go(func() { w.receive(conn) })
-	return conn
+	return conn, nil
 }
 
 func (w *udpWire) send(seq uint64, at time.Time) {
-	conn := w.dial()
-	if conn == nil {
-		w.line.failed(seq)
+	conn, err := w.dial()
+	if err != nil {
+		w.line.failed(seq, err)
 		return
 	}
 	data := w.payload.fill(seq, at)
-	_, err := conn.Write(data)
+	_, err = conn.Write(data)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		// The error is of an earlier probe, whose ICMP answer has come; this one was not sent yet.
 		_, err = conn.Write(data)
 	}
 	if err != nil {
-		w.line.failed(seq)
+		w.line.failed(seq, err)
 	}
 }
 
