@@ -20,6 +20,11 @@ func (m *machine) forward(ctx context.Context) error {
 			return err
 		}
 	}
+	if !m.state.PastReturn(m.plan.Steps) { // the last moment to be asked back
+		if err := m.heed(ctx); err != nil {
+			return err
+		}
+	}
 	return m.append(ctx, Record{Event: Finished, Result: ResultDone})
 }
 

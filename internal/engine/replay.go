@@ -69,7 +69,7 @@ func (s *State) take(r Record) error {
 		s.Phase, s.Cause = PhasePaused, r.Error
 		return nil
 	case Resumed:
-		s.Phase = PhaseRunning
+		s.Phase, s.Cause = PhaseRunning, s.rollback
 		if s.Undoing {
 			s.Phase = PhaseRollingBack
 		}
@@ -78,7 +78,8 @@ func (s *State) take(r Record) error {
 		if s.Undoing {
 			return fmt.Errorf("it rolls back already")
 		}
-		s.Undoing, s.Phase, s.Cause, s.Asked = true, PhaseRollingBack, r.Error, r.Result == ResultAsked
+		s.Undoing, s.Phase, s.Asked = true, PhaseRollingBack, r.Result == ResultAsked
+		s.Cause, s.rollback = r.Error, r.Error
 		return nil
 	case Finished:
 		return s.finish(r)

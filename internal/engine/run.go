@@ -179,5 +179,7 @@ func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 	case errors.As(err, &tired):
 		return m.outcome(EndNeedsPerson, tired.Error()), nil
 	}
-	return m.outcome(EndNeedsPerson, err.Error()), err
+	outcome := m.outcome(EndNeedsPerson, err.Error())
+	outcome.Hint = HintOf(err)
+	return outcome, err
 }

@@ -30,8 +30,10 @@ type State struct {
 	Undoing bool
 	// Asked is true when the operator asked for the rollback, false when a failure caused it.
 	Asked bool
-	// Cause says why it rolls back, or why it stands still.
+	// Cause says why it stands still, or else why it rolls back.
 	Cause string
+	// rollback is why it rolls back, whatever held it up meanwhile.
+	rollback string
 	// Step and Action are the ones that the last record with a step was about.
 	Step   string
 	Action string

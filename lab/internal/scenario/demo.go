@@ -123,15 +123,19 @@ func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
 	if err != nil {
 		return spec.Lab{}, err
 	}
-	var labs []spec.Lab
+	var labs []struct {
+		Name  string `json:"name"`
+		Index int    `json:"index"`
+	}
 	if err := json.Unmarshal([]byte(text), &labs); err != nil {
 		return spec.Lab{}, err
 	}
-	i := slices.IndexFunc(labs, func(l spec.Lab) bool { return l.Name == r.Name })
-	if i < 0 {
-		return spec.Lab{}, fmt.Errorf("lab %s is not up", r.Name)
+	for _, lab := range labs {
+		if lab.Name == r.Name {
+			return spec.Lab{Name: lab.Name, Index: lab.Index}, nil
+		}
 	}
-	return labs[i], nil
+	return spec.Lab{}, fmt.Errorf("lab %s is not up", r.Name)
 }
 
 // Report writes the report with what the clients saw.
