@@ -25,6 +25,9 @@ type ChangeSpec struct {
 	MaxGapMillis int `json:"maxGapMillis,omitempty"`
 	// BakeSeconds is how long a wave is watched before the next one.
 	BakeSeconds int `json:"bakeSeconds,omitempty"`
+	// ProbeIntervalMillis is the time, in ms, between two probes on the fastest paths; 0 means 10. Slower
+	// paths keep their ratio to it.
+	ProbeIntervalMillis int `json:"probeIntervalMillis,omitempty"`
 	// AgentImage is the image of theseus-agent.
 	AgentImage string `json:"agentImage,omitempty"`
 	// Accept lists finding ids that the user has read and accepts, with the reason.

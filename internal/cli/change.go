@@ -18,6 +18,7 @@ type changeFlags struct {
 	spec   v1alpha1.ChangeSpec
 	maxGap time.Duration
 	bake   time.Duration
+	probe  time.Duration
 	accept []string
 }
 
@@ -32,6 +33,7 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.IntSliceVar(&c.spec.Waves, "waves", nil, "nodes per wave, such as 1,5,0; 0 means all that remain")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
 	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each node")
+	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
 	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
 }
@@ -48,6 +50,9 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	}
 	if c.maxGap > 0 {
 		spec.MaxGapMillis = int(c.maxGap.Milliseconds())
+	}
+	if c.probe > 0 {
+		spec.ProbeIntervalMillis = int(c.probe.Milliseconds())
 	}
 	if c.bake > 0 {
 		spec.BakeSeconds = int(c.bake.Seconds())

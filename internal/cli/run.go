@@ -91,7 +91,8 @@ func measured(p *plan.Plan) kube.Measured {
 	enforced := func(i cni.Installation) bool {
 		return i.Capabilities.Policy != cni.PolicyNone && i.Capabilities.Policy != "" || i.PolicyAgent != nil
 	}
-	m := kube.Measured{Denied: map[string]bool{path.Old: enforced(p.Source), path.New: enforced(p.Target)}}
+	m := kube.Measured{Denied: map[string]bool{path.Old: enforced(p.Source), path.New: enforced(p.Target)},
+		Interval: time.Duration(p.Change.ProbeIntervalMillis) * time.Millisecond}
 	for _, mtu := range []int{p.Source.Capabilities.MTU, p.Target.Capabilities.MTU} {
 		if mtu > 0 && (m.FullSize == 0 || mtu-headers < m.FullSize) {
 			m.FullSize = mtu - headers

@@ -7,6 +7,7 @@ import (
 	"net"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,8 @@ type Measured struct {
 	FullSize int
 	// Denied names the networks ("old", "new") on which NetworkPolicy is enforced.
 	Denied map[string]bool
+	// Interval is the time between two probes on the fastest paths; 0 means the default.
+	Interval time.Duration
 }
 
 // setPaths makes the plan of paths match the probe pods that there are, and waits until every path is
@@ -118,7 +121,7 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) (*v1alpha
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
 	t := path.Topology{
 		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
-		FullSize: a.Measured.FullSize, Denied: a.Measured.Denied,
+		FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, Intervals: path.Intervals{Fast: a.Measured.Interval},
 		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset},
 	}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

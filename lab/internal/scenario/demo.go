@@ -111,7 +111,8 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{"--to", "calico", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(), "--agent-image", AgentImage}, nil
+	return []string{"--to", "calico", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(), "--agent-image", AgentImage,
+		"--probe-interval", "20ms"}, nil
 }
 
 // AgentImage is the name under which the lab's nodes hold the agent.
