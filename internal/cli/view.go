@@ -60,8 +60,12 @@ func newScript(p *plan.Plan) *script {
 	return s
 }
 
-// describe puts a record into words; empty for records that say nothing to people.
+// describe puts a record into words; empty for records that say nothing to people. It learns the inverse of an
+// action when that is intended, so as to name it in a rollback.
 func (s *script) describe(r engine.Record) string {
+	if r.Inverse != nil {
+		s.actions[r.Inverse.ID] = r.Inverse
+	}
 	title := r.Step
 	if one := s.steps[r.Step]; one != nil {
 		title = one.Title

@@ -49,7 +49,11 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 	return inNetworks(pods, set.CIDRs)
 }
 
-// evict moves pods through the eviction API: workloads side by side, the pods of one workload one after
+// sideBySide is how many workloads are moved at once: enough that one slow start does not hold up a node, and
+// few enough that starting pods leave the others on the node their time.
+const sideBySide = 3
+
+// evict moves pods through the eviction API: a few workloads side by side, the pods of one workload one after
 // another, each only when the workload is whole again. Replacements that land on the old network of this
 // node, which cannot be once its configuration is switched, would be moved again.
 func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, error) {
@@ -71,8 +75,11 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 	var done Evicted
 	var failed []error
 	var all sync.WaitGroup
+	slots := make(chan struct{}, sideBySide)
 	for owner, members := range groups {
 		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			moved, err := a.moveAll(ctx, owner, members)
 			lock.Lock()
 			defer lock.Unlock()

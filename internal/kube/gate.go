@@ -34,7 +34,10 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) 
 	}
 	limits := loss.Limits{MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake)}
 	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
-	for said := ""; ; {
+	if g.Actor.Note != nil {
+		g.Actor.Note("measuring: " + gate.Title)
+	}
+	for {
 		_, now, err := g.read(ctx)
 		if err != nil {
 			return engine.Verdict{}, classify(err)
@@ -45,10 +48,6 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) 
 		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
 			g.Since = now
 			return convert(verdict), nil
-		}
-		if verdict.Reason != said && g.Actor.Note != nil {
-			said = verdict.Reason
-			g.Actor.Note("gate: " + said)
 		}
 		if err := g.Actor.Clock.Sleep(ctx, 2*poll); err != nil {
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
