@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -111,11 +113,31 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 		return report.Input{}, err
 	}
 	document := evidence.Document()
-	input := report.Input{Plan: p, Records: records, Paths: document.Paths, At: time.Now(),
-		Reports: []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: document.Results}}}}
+	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: reportsOf(document), At: time.Now()}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
 	input.Workloads, err = outcomes(ctx, client, p, records)
 	return input, err
+}
+
+// reportsOf gives evidence the form of one report per sending node.
+func reportsOf(document kube.Collected) []v1alpha1.ProbeReport {
+	node := map[string]string{}
+	for _, path := range document.Paths {
+		node[path.ID] = path.Source.Node
+	}
+	byNode := map[string]*v1alpha1.ProbeReport{}
+	for _, result := range document.Results {
+		name := node[result.ID]
+		if byNode[name] == nil {
+			byNode[name] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		}
+		byNode[name].Status.Paths = append(byNode[name].Status.Paths, result)
+	}
+	var reports []v1alpha1.ProbeReport
+	for _, name := range slices.Sorted(maps.Keys(byNode)) {
+		reports = append(reports, *byNode[name])
+	}
+	return reports
 }
 
 // inventories finds the first and the last stock-taking of every node in the journal.

@@ -74,7 +74,7 @@ func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&config.Stream, "stream", "", "address of the stream server")
 	flags.StringVar(&config.UDP, "udp", "", "address of the UDP echo server")
 	flags.StringVar(&config.Health, "health", ":8081", "address that answers /ready")
-	flags.DurationVar(&config.Grace, "grace", 5*time.Second, "how long to serve on after SIGTERM")
+	flags.DurationVar(&config.Grace, "grace", 10*time.Second, "how long to serve on after SIGTERM")
 	_ = flags.Parse(args)
 	return serve.Run(ctx, config)
 }

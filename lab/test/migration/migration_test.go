@@ -1,0 +1,186 @@
+package migration
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// What flannel and its policy agent leave on a node, and what Calico does.
+const (
+	flannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
+		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
+	calicoTraces = `ip -o link show | grep -E 'cali|vxlan.calico'; iptables-save | grep -E 'cali-|theseus';
+		ls /etc/cni/net.d | grep -E 'calico|theseus'; ipset list -n | grep cali; true`
+)
+
+// kills are ten moments, in order, at which the tool is killed: each is a line that it prints just then.
+var kills = []string{
+	"Install Theseus' agent on every node",
+	"measure the paths between all nodes over flannel",
+	"join the networks on",
+	"Install calico on no node yet",
+	"Start calico beside flannel",
+	"make 10-calico.conflist the CNI configuration of",
+	"Move the pods of",
+	"ready", // in the middle of an eviction: a workload is waited for
+	"Remove flannel",
+	"clean ",
+}
+
+// TestKilledAndResumed moves a cluster under traffic with a tool that is killed ten times, each time
+// resumed on another machine, once while the API server is away for 30 s. Nothing may be lost.
+func TestKilledAndResumed(t *testing.T) {
+	rig := newRig(t, "mig", 3)
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range kills {
+		machine := "machine-" + strconv.Itoa(i)
+		args := []string{"resume"}
+		if i == 0 {
+			args = []string{"apply", plan, "--yes"}
+		}
+		killAt(t, rig, machine, text, syscall.SIGKILL, args...)
+		if i == 4 {
+			pauseAPIServer(t, rig, 30*time.Second, func() {
+				killAt(t, rig, "machine-away", "waiting", syscall.SIGKILL, "resume")
+			})
+		}
+	}
+	code, out := theseus(t, rig, "machine-last", "resume")
+	if code != 0 {
+		t.Fatalf("the last resume ended with %d:\n%s", code, out)
+	}
+	mustLoseNothing(t, rig, "after the migration")
+	nothingOnNodes(t, rig, "flannel", flannelTraces)
+	mustServeCalico(t, rig)
+
+	code, out = theseus(t, rig, "machine-last", "apply", plan, "--yes")
+	if code != 1 || !strings.Contains(out, "hint:") {
+		t.Errorf("a plan that is done was applied again: exit %d\n%s", code, out)
+	}
+	code, out = theseus(t, rig, "machine-last", "rollback")
+	if code == 0 {
+		t.Errorf("a migration that is over was rolled back:\n%s", out)
+	}
+}
+
+// mustServeCalico demands that Calico is as its user's manifest has it, and that no pod is on the old range.
+func mustServeCalico(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	out, err := rig.Kubectl(t.Context(), nil, "-n", "kube-system", "get", "daemonset", "calico-node", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out, "theseus.dev/target") || strings.Contains(out, ".theseus") {
+		t.Errorf("calico-node still has its joint form:\n%s", out)
+	}
+	out, err = rig.Kubectl(t.Context(), nil, "get", "nodes", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"theseus.dev/", "flannel.alpha.coreos.com"} {
+		if strings.Contains(out, key) {
+			t.Errorf("nodes still carry %s", key)
+		}
+	}
+	code, report := theseus(t, rig, "machine-last", "report", "-o", "json")
+	var model struct {
+		Verdict struct{ Level, Line string }
+	}
+	if err := json.Unmarshal([]byte(report), &model); code != 0 || err != nil {
+		t.Fatalf("report: exit %d, %v", code, err)
+	}
+	t.Logf("verdict: %+v", model.Verdict)
+}
+
+// stops are the moments at which the tool is stopped and taken back.
+var stops = []string{
+	"Measure the network as it is",
+	"Install calico on no node yet",
+	"Check that both networks carry traffic",
+	"measure the paths of",
+	"Move the pods of rb-node-2",
+}
+
+// TestRollback takes a migration back from five steps, by a kill and then `theseus rollback` elsewhere. The
+// cluster is as before each time, and the clients notice nothing.
+func TestRollback(t *testing.T) {
+	rig := newRig(t, "rb", 2)
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range stops {
+		plan, err := rig.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		killAt(t, rig, "here", text, syscall.SIGKILL, "apply", plan, "--yes")
+		code, out := theseus(t, rig, "there-"+strconv.Itoa(i), "rollback")
+		if code != 5 {
+			t.Fatalf("rollback from %q ended with %d:\n%s", text, code, out)
+		}
+		mustLoseNothing(t, rig, "after the rollback from "+text)
+		nothingOnNodes(t, rig, "Calico", calicoTraces)
+	}
+}
+
+// pauseAPIServer stops the API server's process of the rig's lab for a time, while f runs.
+func pauseAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration, f func()) {
+	t.Helper()
+	pids := apiServers(t, rig)
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back := time.AfterFunc(away, func() {
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // seen by what follows
+		}
+	})
+	defer func() {
+		if back.Stop() {
+			t.Errorf("what ran meanwhile ended within %s", away)
+		}
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // again, in case f failed
+		}
+	}()
+	f()
+}
+
+// apiServers finds the API server among the processes of this lab.
+func apiServers(t *testing.T, rig *scenario.Rig) []int {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-f", "kube-apiserver.*labs/"+rig.Name+"/").Output()
+	if err != nil {
+		t.Fatalf("no API server of lab %s: %v", rig.Name, err)
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(out)) {
+		pid, err := strconv.Atoi(field)
+		name, _ := os.ReadFile(filepath.Join("/proc", field, "cmdline"))
+		if err == nil && slices.Contains(strings.Split(string(name), "\x00"), "kube-apiserver") {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("no API server found")
+	}
+	return pids
+}

@@ -1,0 +1,167 @@
+// Package migration tests Theseus on real clusters: what it promises when it is killed, stopped, taken back,
+// cut off from the API server, or given something that it must refuse.
+package migration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// bin holds the built programs: `make build` makes them, and these tests are of no other.
+const bin = "../../../bin"
+
+// newRig brings a lab up for one test; its failure and its end take it down.
+func newRig(t *testing.T, name string, nodes int) *scenario.Rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("the lab makes namespaces: run the tests as root")
+	}
+	dir, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig := &scenario.Rig{
+		Name: name, Nodes: nodes, Dir: t.TempDir(), Out: &testWriter{t: t},
+		Lab: filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus"),
+	}
+	for _, program := range []string{rig.Lab, rig.Theseus} {
+		if _, err := os.Stat(program); err != nil {
+			t.Fatalf("%v: run `make build` first", err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := rig.Down(); err != nil {
+			t.Errorf("the lab does not go: %v", err)
+		}
+	})
+	if err := rig.Up(t.Context(), "flannel"); err != nil {
+		t.Fatal(err)
+	}
+	return rig
+}
+
+// testWriter shows what happens as it happens, so that a test of minutes says where it is.
+type testWriter struct {
+	t    *testing.T
+	lock sync.Mutex
+}
+
+func (w *testWriter) Write(p []byte) (int, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for line := range strings.Lines(string(p)) {
+		fmt.Printf("    %s: %s\n", w.t.Name(), strings.TrimRight(line, "\n"))
+	}
+	return len(p), nil
+}
+
+// command prepares theseus against the rig's cluster, with a state folder of the given name: another name
+// is another operator's machine.
+func command(ctx context.Context, rig *scenario.Rig, machine string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, rig.Theseus, args...)
+	c.Env = append(os.Environ(),
+		"THESEUS_KUBECONFIG="+filepath.Join(rig.Dir, "kubeconfig"),
+		"THESEUS_STATE_DIR="+filepath.Join(rig.Dir, machine))
+	return c
+}
+
+// theseus runs to the end and returns the exit code with all that was printed.
+func theseus(t *testing.T, rig *scenario.Rig, machine string, args ...string) (int, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	var output bytes.Buffer
+	c := command(ctx, rig, machine, args...)
+	c.Stdout, c.Stderr = &output, &output
+	err := c.Run()
+	if c.ProcessState == nil {
+		t.Fatalf("theseus %s: %v", strings.Join(args, " "), err)
+	}
+	return c.ProcessState.ExitCode(), output.String()
+}
+
+// killAt runs theseus and ends it with a signal as soon as it prints text. It returns what was printed.
+func killAt(t *testing.T, rig *scenario.Rig, machine, text string, with os.Signal, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	c := command(ctx, rig, machine, args...)
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = c.Stdout
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var seen strings.Builder
+	reached := false
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		fmt.Fprintln(rig.Out, lines.Text())
+		fmt.Fprintln(&seen, lines.Text())
+		if !reached && strings.Contains(lines.Text(), text) {
+			reached = true
+			if err := c.Process.Signal(with); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.Wait() //nolint:errcheck // it was killed
+	if !reached {
+		t.Fatalf("theseus ended before it said %q:\n%s", text, seen.String())
+	}
+	if with == syscall.SIGKILL {
+		fmt.Fprintf(rig.Out, "-- killed at %q\n", text)
+	}
+	return seen.String()
+}
+
+// mustLoseNothing waits for the clients to be steady and demands that nothing failed or got through.
+func mustLoseNothing(t *testing.T, rig *scenario.Rig, when string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cost, err := rig.Steady(ctx)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if err := scenario.Loss(cost); err != nil {
+		cost.Print(rig.Out) //nolint:errcheck // for the reader
+		t.Fatalf("%s: %v", when, err)
+	}
+}
+
+// onNodes demands that a command prints nothing on any node.
+func nothingOnNodes(t *testing.T, rig *scenario.Rig, what, script string) {
+	t.Helper()
+	for _, node := range rig.NodeNames() {
+		out, err := rig.OnNode(t.Context(), node, "sh", "-c", script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(out) != "" {
+			t.Errorf("%s is left on %s:\n%s", what, node, out)
+		}
+	}
+}
+
+func mustContain(t *testing.T, text string, all ...string) {
+	t.Helper()
+	for _, want := range all {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+}
