@@ -23,6 +23,9 @@ type ChangeSpec struct {
 	Waves []int `json:"waves,omitempty"`
 	// MaxGapMillis is the longest gap, in ms, that a gate lets pass on any path. 0 means the default.
 	MaxGapMillis int `json:"maxGapMillis,omitempty"`
+	// MaxLost is how many probes a gate lets pass as lost, over all paths since the gate before; 0 is none.
+	// A network that loses probes before anything is changed needs some.
+	MaxLost int64 `json:"maxLost,omitempty"`
 	// BakeSeconds is how long a wave is watched before the next one.
 	BakeSeconds int `json:"bakeSeconds,omitempty"`
 	// ProbeIntervalMillis is the time, in ms, between two probes on the fastest paths; 0 means 10. Slower

@@ -32,6 +32,7 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (the only one built so far); empty lets the planner choose")
 	flags.IntSliceVar(&c.spec.Waves, "waves", nil, "nodes per wave, such as 1,5,0; 0 means all that remain")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
+	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before")
 	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each node")
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
 	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
@@ -83,6 +84,9 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 		if given(flag) || *pair[0] == "" {
 			*pair[0] = *pair[1]
 		}
+	}
+	if given("max-lost") {
+		document.MaxLost = c.spec.MaxLost
 	}
 	if given("waves") {
 		document.Waves = c.spec.Waves

@@ -32,7 +32,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) 
 	if plan == nil {
 		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
 	}
-	limits := loss.Limits{MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake)}
+	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake)}
 	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
 	if g.Actor.Note != nil {
 		g.Actor.Note("measuring: " + gate.Title)

@@ -121,7 +121,11 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 		if s.Gate.Bake > 0 {
 			watch = "watched for " + round(s.Gate.Bake)
 		}
-		fmt.Fprintf(b, "   Gate: %s; no gap above %s, %s\n", s.Gate.Title, time.Duration(s.Gate.MaxGap), watch)
+		lost := "no probe lost"
+		if s.Gate.MaxLost > 0 {
+			lost = fmt.Sprintf("at most %d probes lost, no gap above %s", s.Gate.MaxLost, time.Duration(s.Gate.MaxGap))
+		}
+		fmt.Fprintf(b, "   Gate: %s; %s, %s\n", s.Gate.Title, lost, watch)
 	}
 }
 

@@ -154,6 +154,9 @@ type Gate struct {
 	Title string `json:"title"`
 	// MaxGap is the longest gap allowed on any path that is expected to answer.
 	MaxGap Duration `json:"maxGap"`
+	// MaxLost is how many probes may be lost over all paths since the gate before; 0 is none. What policy
+	// denies is never allowed through.
+	MaxLost int64 `json:"maxLost,omitempty"`
 	// Bake is how long the paths are watched. At least two fresh reports per node are demanded in any case.
 	Bake Duration `json:"bake"`
 	// Baseline is true for the gate that only makes sure that measuring works before anything changes.

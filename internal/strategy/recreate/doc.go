@@ -72,7 +72,7 @@ func (b *builder) nodes() []string { return b.all }
 
 // gate demands that no path had a gap; baked gates watch for as long as the change says.
 func (b *builder) gate(title string, baked bool) *step.Gate {
-	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap)}
+	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost}
 	if b.Change.MaxGapMillis > 0 {
 		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
 	}
