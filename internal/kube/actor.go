@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -39,6 +40,10 @@ type Actor struct {
 	Measured Measured
 	// Note is told, in one line, what a long action is waiting for. It may be nil.
 	Note func(string)
+
+	lock sync.Mutex
+	// whole remembers workloads whose pods are being moved, and how many were ready before.
+	whole map[workload]int
 }
 
 // Observe implements engine.Actor.

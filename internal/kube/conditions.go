@@ -121,7 +121,8 @@ func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([
 }
 
 // inNetworks keeps the pods that have an address of their own in one of the ranges. Finished pods have
-// given theirs back, pods of the host network and Theseus' own are not counted.
+// given theirs back; pods of the host network, Theseus' own and mirror pods, which no API can move, are not
+// counted.
 func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
 	prefixes := make([]netip.Prefix, 0, len(cidrs))
 	for _, cidr := range cidrs {
@@ -133,7 +134,8 @@ func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
 	}
 	var found []corev1.Pod
 	for _, pod := range pods {
-		if pod.Spec.HostNetwork || pod.Namespace == v1alpha1.Namespace ||
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		if mirror || pod.Spec.HostNetwork || pod.Namespace == v1alpha1.Namespace ||
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
@@ -181,6 +183,10 @@ func unrolled(object *unstructured.Unstructured) string {
 	}
 	if updated < wanted {
 		return fmt.Sprintf("%d of %d pods are updated", updated, wanted)
+	}
+	// A Deployment counts its old pods among the ready ones.
+	if old := number("status", "replicas") - updated; object.GetKind() == "Deployment" && old > 0 {
+		return fmt.Sprintf("%d old pods are still there", old)
 	}
 	if ready < wanted {
 		return fmt.Sprintf("%d of %d pods are ready", ready, wanted)

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -61,14 +62,11 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	groups := map[workload][]corev1.Pod{}
-	for _, pod := range pods {
-		owner, err := a.workloadOf(ctx, &pod)
-		if err != nil {
-			return nil, err
-		}
-		groups[owner] = append(groups[owner], pod)
+	groups, err := a.byWorkload(ctx, pods)
+	if err != nil {
+		return nil, err
 	}
+	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lock sync.Mutex
@@ -84,10 +82,11 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
-			if err != nil {
-				failed = append(failed, err)
-				cancel()
+			if err == nil || len(failed) > 0 && outer.Err() == nil && errors.Is(err, context.Canceled) {
+				return // that another workload failed is no failure of this one, and would hide what the other's was
 			}
+			failed = append(failed, err)
+			cancel()
 		})
 	}
 	all.Wait()
@@ -95,13 +94,31 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 	return jsonOf(done), errors.Join(failed...)
 }
 
+// byWorkload groups pods by what will create them again. A pod that nothing would create again is refused
+// before any other is moved, unless it is ending already.
+func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload][]corev1.Pod, error) {
+	groups := map[workload][]corev1.Pod{}
+	for i := range pods {
+		owner, err := a.workloadOf(ctx, &pods[i])
+		if err != nil {
+			return nil, err
+		}
+		if owner.kind == "Pod" && pods[i].DeletionTimestamp == nil {
+			return nil, fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload", pods[i].Namespace, pods[i].Name)
+		}
+		groups[owner] = append(groups[owner], pods[i])
+	}
+	return groups, nil
+}
+
 // moveAll moves the pods of one workload one by one, and reports those that it moved even when it fails.
 func (a *Actor) moveAll(ctx context.Context, owner workload, pods []corev1.Pod) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
-	before, _, err := a.ready(ctx, owner)
+	now, err := a.count(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
+	before := a.expect(owner, now.ready)
 	var moved []EvictedPod
 	for i := range pods {
 		one, err := a.move(ctx, owner, before, &pods[i])
@@ -112,13 +129,29 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, pods []corev1.Pod) 
 			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
 		}
 	}
+	a.forget(owner)
 	return moved, nil
 }
 
-func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
-	if owner.kind == "Pod" {
-		return nil, errors.New("nothing would create it again: it is not part of a workload")
+// expect is how many pods of a workload must be ready after each move: as many as before the first one, also
+// when an outage cut the moving short in between and it is tried again.
+func (a *Actor) expect(owner workload, ready int) int {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	if a.whole == nil {
+		a.whole = map[workload]int{}
 	}
+	a.whole[owner] = max(a.whole[owner], ready)
+	return a.whole[owner]
+}
+
+func (a *Actor) forget(owner workload) {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	delete(a.whole, owner)
+}
+
+func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
 	began := a.Clock.Now()
 	if err := a.askToGo(ctx, pod); err != nil {
 		return nil, err
@@ -183,25 +216,25 @@ func (w workload) ref() step.Ref {
 	return step.Ref{APIVersion: w.apiVersion, Kind: w.kind, Namespace: w.namespace, Name: w.name}
 }
 
-// workloadOf follows controller references up to the top.
+// workloadOf is a pod's controller, or that of its ReplicaSet. What is above, such as an operator's own kind,
+// says nothing of when the pods are whole; the plan names workloads in the same way (cluster.OwnerOf).
 func (a *Actor) workloadOf(ctx context.Context, pod *corev1.Pod) (workload, error) {
-	found := workload{"v1", "Pod", pod.Namespace, pod.Name, pod.UID}
-	refs := pod.OwnerReferences
-	for {
-		owner := controllerOf(refs)
-		if owner == nil {
-			return found, nil
-		}
-		found = workload{owner.APIVersion, owner.Kind, pod.Namespace, owner.Name, owner.UID}
-		object, err := a.get(ctx, found.ref())
-		if err != nil {
-			return found, err
-		}
-		if object == nil {
-			return found, nil
-		}
-		refs = object.GetOwnerReferences()
+	owner := controllerOf(pod.OwnerReferences)
+	if owner == nil {
+		return workload{"v1", "Pod", pod.Namespace, pod.Name, pod.UID}, nil
 	}
+	found := workload{owner.APIVersion, owner.Kind, pod.Namespace, owner.Name, owner.UID}
+	if found.kind != "ReplicaSet" {
+		return found, nil
+	}
+	set, err := a.get(ctx, found.ref())
+	if err != nil || set == nil {
+		return found, err
+	}
+	if above := controllerOf(set.GetOwnerReferences()); above != nil {
+		found = workload{above.APIVersion, above.Kind, pod.Namespace, above.Name, above.UID}
+	}
+	return found, nil
 }
 
 func controllerOf(refs []metav1.OwnerReference) *metav1.OwnerReference {
@@ -213,52 +246,78 @@ func controllerOf(refs []metav1.OwnerReference) *metav1.OwnerReference {
 	return nil
 }
 
-// ready counts the pods of a workload that are Ready and not on their way out, itself and not by its
-// status, which lags behind. ok is false for kinds that have no such notion.
-func (a *Actor) ready(ctx context.Context, owner workload) (n int, ok bool, err error) {
-	switch owner.kind {
-	case "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet":
-	default:
-		return 0, false, nil
+// tally is how whole a workload is.
+type tally struct {
+	// known is false for workloads that have no such notion, such as Jobs.
+	known bool
+	// ready counts the pods that are Ready and not on their way out.
+	ready int
+	// wanted is how many pods the workload is to have now; -1 when it does not say.
+	wanted int
+}
+
+// count looks at a workload's pods themselves and not at its status, which lags behind.
+func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
+	if owner.kind == "Pod" || owner.kind == "Job" {
+		return tally{}, nil
 	}
 	object, err := a.get(ctx, owner.ref())
 	if err != nil || object == nil {
-		return 0, false, err
+		return tally{}, err
 	}
-	fields, _, err := unstructured.NestedMap(object.Object, "spec", "selector")
+	selector, err := selectorOf(object)
+	if err != nil || selector == nil {
+		return tally{}, err
+	}
+	pods, err := a.podsOn(ctx, "", owner.namespace, selector.String())
 	if err != nil {
-		return 0, false, err
+		return tally{}, err
+	}
+	now := tally{known: true, wanted: wantedPods(object)}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) {
+			now.ready++
+		}
+	}
+	return now, nil
+}
+
+// selectorOf is the selector of Deployments and of everything made like them; nil for other kinds.
+func selectorOf(object *unstructured.Unstructured) (labels.Selector, error) {
+	fields, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	if fields["matchLabels"] == nil && fields["matchExpressions"] == nil {
+		return nil, nil
 	}
 	var wanted metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &wanted); err != nil {
-		return 0, false, err
+		return nil, fmt.Errorf("selector of %s: %w", step.RefOf(object), err)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(&wanted)
-	if err != nil {
-		return 0, false, err
-	}
-	pods, err := a.podsOn(ctx, "", owner.namespace, selector.String())
-	for i := range pods {
-		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) {
-			n++
-		}
-	}
-	return n, true, err
+	return metav1.LabelSelectorAsSelector(&wanted)
 }
 
-// awaitWhole waits until a workload has as many ready pods as it had before.
+func wantedPods(object *unstructured.Unstructured) int {
+	for _, field := range [][]string{{"spec", "replicas"}, {"status", "desiredNumberScheduled"}} {
+		if n, found, err := unstructured.NestedInt64(object.Object, field...); found && err == nil {
+			return int(n)
+		}
+	}
+	return -1
+}
+
+// awaitWhole waits until a workload has as many ready pods as it had before, or as it wants by now: somebody
+// may scale it down meanwhile.
 func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
 	for said := -1; ; {
-		now, ok, err := a.ready(ctx, owner)
-		if err != nil || !ok || now >= before {
+		now, err := a.count(ctx, owner)
+		if err != nil || !now.known || now.ready >= before || now.wanted >= 0 && now.ready >= now.wanted {
 			return err
 		}
-		if now != said && a.Note != nil {
-			a.Note(fmt.Sprintf("waiting: %s has %d of %d pods ready", owner, now, before))
-			said = now
+		if now.ready != said && a.Note != nil {
+			a.Note(fmt.Sprintf("waiting: %s has %d of %d pods ready", owner, now.ready, before))
+			said = now.ready
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("%s has %d of %d pods ready (%w)", owner, now, before, err)
+			return fmt.Errorf("%s has %d of %d pods ready (%w)", owner, now.ready, before, err)
 		}
 	}
 }

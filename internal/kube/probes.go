@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"reflect"
 	"slices"
 	"time"
 
@@ -96,7 +95,7 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) (*v1alpha
 	}
 	spec := v1alpha1.ProbePlanSpec{Generation: 1, Paths: paths}
 	if present != nil {
-		if reflect.DeepEqual(present.Spec.Paths, paths) {
+		if slices.Equal(present.Spec.Paths, paths) {
 			return &present.Spec, nil
 		}
 		spec.Generation = present.Spec.Generation + 1
