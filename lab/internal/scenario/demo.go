@@ -111,8 +111,10 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []string{"--to", "calico", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(), "--agent-image", AgentImage,
-		"--probe-interval", "20ms"}, nil
+	// Three nodes share this machine's cores with their probes: half as many leave the rest its time.
+	flags := []string{"--to", "calico", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(),
+		"--agent-image", AgentImage, "--probe-interval", "20ms"}
+	return append(flags, r.Flags...), nil
 }
 
 // AgentImage is the name under which the lab's nodes hold the agent.

@@ -28,6 +28,7 @@ type Rig struct {
 	Theseus string    // path of theseus
 	Dir     string    // folder for what the story writes
 	Out     io.Writer // what a reader follows
+	Flags   []string  // more flags of the change, such as --bake 2s
 }
 
 // NodeNames are the names of the lab's nodes.

@@ -2,12 +2,14 @@ package migration
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,18 +50,17 @@ func TestKilledAndResumed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var away sync.Once
 	for i, text := range kills {
-		machine := "machine-" + strconv.Itoa(i)
 		args := []string{"resume"}
 		if i == 0 {
 			args = []string{"apply", plan, "--yes"}
 		}
-		killAt(t, rig, machine, text, syscall.SIGKILL, args...)
-		if i == 4 {
-			pauseAPIServer(t, rig, 30*time.Second, func() {
-				killAt(t, rig, "machine-away", "waiting", syscall.SIGKILL, "resume")
-			})
-		}
+		killAt(t, rig, "machine-"+strconv.Itoa(i), text, func(line string) {
+			if strings.Contains(line, "carry traffic on every node") {
+				away.Do(func() { stopAPIServer(t, rig, 30*time.Second) })
+			}
+		}, args...)
 	}
 	code, out := theseus(t, rig, "machine-last", "resume")
 	if code != 0 {
@@ -114,7 +115,7 @@ var stops = []string{
 	"Install calico on no node yet",
 	"Check that both networks carry traffic",
 	"measure the paths of",
-	"Move the pods of rb-node-2",
+	"Move the pods of rb-node-",
 }
 
 // TestRollback takes a migration back from five steps, by a kill and then `theseus rollback` elsewhere. The
@@ -129,7 +130,7 @@ func TestRollback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		killAt(t, rig, "here", text, syscall.SIGKILL, "apply", plan, "--yes")
+		killAt(t, rig, "here", text, nil, "apply", plan, "--yes")
 		code, out := theseus(t, rig, "there-"+strconv.Itoa(i), "rollback")
 		if code != 5 {
 			t.Fatalf("rollback from %q ended with %d:\n%s", text, code, out)
@@ -139,29 +140,19 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// pauseAPIServer stops the API server's process of the rig's lab for a time, while f runs.
-func pauseAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration, f func()) {
-	t.Helper()
+// stopAPIServer holds the API server of the rig's lab for a time, from now on.
+func stopAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
 	pids := apiServers(t, rig)
-	for _, pid := range pids {
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
+	fmt.Fprintf(rig.Out, "-- the API server is away for %s\n", away)
+	signal := func(s syscall.Signal) {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Error(err)
+			}
 		}
 	}
-	back := time.AfterFunc(away, func() {
-		for _, pid := range pids {
-			syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // seen by what follows
-		}
-	})
-	defer func() {
-		if back.Stop() {
-			t.Errorf("what ran meanwhile ended within %s", away)
-		}
-		for _, pid := range pids {
-			syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // again, in case f failed
-		}
-	}()
-	f()
+	signal(syscall.SIGSTOP)
+	time.AfterFunc(away, func() { signal(syscall.SIGCONT) })
 }
 
 // apiServers finds the API server among the processes of this lab.
