@@ -7,13 +7,13 @@ BIN := bin
 LAB := $(BIN)/theseus-lab
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo test unit lab-test bench-loss build setup clean
+.PHONY: help demo test unit lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: setup build ## a real cluster moved from flannel to Calico under traffic, and the report
-	$(LAB) demo --report $(BIN)/report.html
+	$(LAB) demo --dir $(BIN)/demo
 
 test: setup build unit lab-test ## all tests, those in the lab included
 
@@ -25,10 +25,7 @@ unit: ## the tests that need no cluster
 
 lab-test: setup build ## the tests on real clusters
 	@echo "== lab tests"
-	cd lab && go test -timeout 40m -count 1 -v ./test/...
-
-bench-loss: setup build ## the usual swap, the drain procedure and Theseus, side by side
-	$(LAB) bench-loss
+	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
 	@echo "== building theseus"
