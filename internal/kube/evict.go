@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,12 +65,11 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	outer := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var lock sync.Mutex
 	var done Evicted
-	var failed []error
+	var failed error
 	var all sync.WaitGroup
 	slots := make(chan struct{}, sideBySide)
 	for owner, members := range groups {
@@ -82,16 +80,15 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
-			if err == nil || len(failed) > 0 && outer.Err() == nil && errors.Is(err, context.Canceled) {
-				return // that another workload failed is no failure of this one, and would hide what the other's was
+			if err != nil && failed == nil { // what follows comes of the others being called off
+				failed = err
+				cancel()
 			}
-			failed = append(failed, err)
-			cancel()
 		})
 	}
 	all.Wait()
 	slices.SortFunc(done.Pods, func(x, y EvictedPod) int { return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name) })
-	return jsonOf(done), errors.Join(failed...)
+	return jsonOf(done), failed
 }
 
 // byWorkload groups pods by what will create them again. A pod that nothing would create again is refused
@@ -119,6 +116,9 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, pods []corev1.Pod) 
 		return nil, err
 	}
 	before := a.expect(owner, now.ready)
+	if err := a.awaitWhole(ctx, owner, before); err != nil { // an earlier try may have been cut short
+		return nil, err
+	}
 	var moved []EvictedPod
 	for i := range pods {
 		one, err := a.move(ctx, owner, before, &pods[i])

@@ -1,0 +1,119 @@
+package kube
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func TestConditions(t *testing.T) {
+	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c, namespace: ns}, status: {conditions: [{type: Established, status: "%"}]}}`
+	ref := func(apiVersion, kind string) *step.Ref {
+		return &step.Ref{APIVersion: apiVersion, Kind: kind, Namespace: "ns", Name: "c"}
+	}
+	node := func(status corev1.ConditionStatus) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+	}
+	app := label("app", "x")
+	podReady := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x"}
+	podGone := step.Condition{Kind: step.PodGone, Node: "a", Namespace: "ns", Selector: "app=x"}
+	noPods := step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244.0.0/16"}}
+	for _, test := range []struct {
+		name      string
+		condition step.Condition
+		typed     []runtime.Object
+		documents []string
+		missing   string // empty: it holds
+	}{
+		{"gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, nil, ""},
+		{"not gone", step.Condition{Kind: step.Gone, Ref: &configRef}, nil, []string{configMap}, "ConfigMap/ns/c still exists"},
+		{"established", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
+			[]string{strings.Replace(crd, "%", "True", 1)}, ""},
+		{"not established", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil,
+			[]string{strings.Replace(crd, "%", "False", 1)}, "CustomResourceDefinition/ns/c is not established"},
+		{"no definition", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil, nil,
+			"CustomResourceDefinition/ns/c does not exist"},
+		{"rolled: no object", step.Condition{Kind: step.Rolled, Ref: ref("apps/v1", "DaemonSet")}, nil, nil, "DaemonSet/ns/c does not exist"},
+		{"pod ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "b", "", app, unready)}, nil, ""},
+		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")}, nil, "no pod of app=x on a"},
+		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},
+		{"pod on its way out", podReady, []runtime.Object{pod("ns", "p", "a", "", app, ending)}, nil, "pod ns/p on a is not Ready"},
+		{"node ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
+		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
+		{"pods gone", podGone, []runtime.Object{pod("ns", "p", "b", "", app)}, nil, ""},
+		{"pods not gone", podGone, []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "1 pods of app=x are still there"},
+		{"no pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.96.0.1")}, nil, ""},
+		{"pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.244.0.1"), pod("ns", "q", "b", "10.244.0.2")}, nil,
+			"2 pods still have an address in 10.244.0.0/16, such as ns/p"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, test.typed, test.documents...)
+			holds, missing, err := w.Holds(context.Background(), test.condition)
+			if err != nil || holds != (test.missing == "") || !holds && missing != test.missing {
+				t.Errorf("holds %t, missing %q, %v", holds, missing, err)
+			}
+		})
+	}
+}
+
+func TestConditionsThatCannotBeTold(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, test := range []struct {
+		condition step.Condition
+		words     string
+	}{
+		{step.Condition{Kind: "dancing"}, `unknown condition "dancing"`},
+		{step.Condition{Kind: step.NodeReady, Node: "a"}, "not found"},
+		{step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244"}}, "10.244"},
+	} {
+		holds, _, err := w.Holds(context.Background(), test.condition)
+		if holds {
+			t.Errorf("%s holds", test.condition.Kind)
+		}
+		wantError(t, err, test.words)
+	}
+}
+
+func TestWait(t *testing.T) {
+	w := newWorld(t, nil, configMap)
+	wait := step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.Gone, Ref: &configRef}}
+	_, err := w.Do(w.end(3), wait)
+	wantError(t, err, "ConfigMap/ns/c still exists")
+	if len(w.notes) != 1 {
+		t.Errorf("said more than once: %q", w.notes)
+	}
+	gvr := corev1.SchemeGroupVersion.WithResource("configmaps")
+	w.slept = func(int) { _ = w.dynamic.Tracker().Delete(gvr, "ns", "c") }
+	if _, err := w.do(wait); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnrolled(t *testing.T) {
+	for _, test := range []struct{ name, object, missing string }{
+		{"daemons", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 3}}`, ""},
+		{"unseen", `{kind: DaemonSet, status: {observedGeneration: 1}}`, "its controller has not seen the last change"},
+		{"daemons of old", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 1, numberReady: 3}}`, "1 of 3 pods are updated"},
+		{"daemons not ready", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2}}`, "2 of 3 pods are ready"},
+		{"daemons for no node", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 0}}`, ""},
+		{"deployment", `{kind: Deployment, spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2}}`, ""},
+		{"only the old pod is ready", `{kind: Deployment, spec: {replicas: 1}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, readyReplicas: 1}}`, "1 old pods are still there"},
+		{"scaled to nothing", `{kind: Deployment, spec: {replicas: 0}, status: {observedGeneration: 2}}`, ""},
+		{"stateful", `{kind: StatefulSet, spec: {replicas: 2}, status: {observedGeneration: 2, updatedReplicas: 2, readyReplicas: 1}}`, "1 of 2 pods are ready"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			object := parse(t, test.object)
+			object.SetGeneration(2)
+			if missing := unrolled(object); missing != test.missing {
+				t.Errorf("%q", missing)
+			}
+		})
+	}
+}

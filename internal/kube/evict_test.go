@@ -1,0 +1,277 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+var podResource = corev1.SchemeGroupVersion.WithResource("pods")
+
+// evictions plays the eviction API: allow says whether the n-th request for a pod, from 1, is let through.
+// A pod that is let go is gone at once; when its workload makes another one is the test's to say.
+type evictions struct {
+	*world
+	allow func(name string, n int) error
+	asked map[string]int
+	order []string
+	// ready is how many pods were Ready when each was evicted.
+	ready []int
+}
+
+func (w *world) evictions(allow func(name string, n int) error) *evictions {
+	e := &evictions{world: w, allow: allow, asked: map[string]int{}}
+	w.typed.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		name := action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).Name
+		e.asked[name]++
+		if err := e.allow(name, e.asked[name]); err != nil {
+			return true, nil, err
+		}
+		e.order, e.ready = append(e.order, name), append(e.ready, e.countReady())
+		return true, nil, w.typed.Tracker().Delete(podResource, action.GetNamespace(), name)
+	})
+	return e
+}
+
+func always(string, int) error { return nil }
+
+func (e *evictions) countReady() (n int) {
+	all, err := e.typed.Tracker().List(podResource, corev1.SchemeGroupVersion.WithKind("Pod"), "shop")
+	if err != nil {
+		e.t.Error(err)
+		return 0
+	}
+	for _, one := range all.(*corev1.PodList).Items {
+		if podReady(&one) {
+			n++
+		}
+	}
+	return n
+}
+
+// recreate makes a pod anew, on the new network of another node.
+func (w *world) recreate(name string, like func(*corev1.Pod)) {
+	if err := w.typed.Tracker().Add(pod("shop", name+"-again", "b", "10.96.0.9", like)); err != nil {
+		w.t.Error(err)
+	}
+}
+
+func ownedBy(kind, name string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		yes := true
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "u", Controller: &yes}}
+		label("app", strings.SplitN(name, "-", 2)[0])(p)
+	}
+}
+
+const (
+	webSet = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, namespace: shop,
+		ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: d, controller: true}]}, spec: {selector: {matchLabels: {app: web}}}}`
+	webDeployment = `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, selector: {matchLabels: {app: web}}}}`
+	// ownedStateful belongs to an operator's own kind, which says nothing of pods.
+	ownedStateful = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop,
+		ownerReferences: [{apiVersion: example.org/v1, kind: Database, name: main, uid: o, controller: true}]}, spec: {replicas: 2, selector: {matchLabels: {app: db}}}}`
+	database = `{apiVersion: example.org/v1, kind: Database, metadata: {name: main, namespace: shop}}`
+)
+
+var onA = step.Action{ID: "e", Op: step.Evict, Pods: &step.PodSet{Node: "a", CIDRs: []string{"10.244.0.0/16"}}}
+
+func (w *world) evicted() (Evicted, error) {
+	var done Evicted
+	answer, err := w.do(onA)
+	if answer != nil {
+		if err := json.Unmarshal(answer, &done); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return done, err
+}
+
+func TestEvictHeldByItsBudget(t *testing.T) {
+	w := newWorld(t, []runtime.Object{pod("shop", "web-a", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, webDeployment)
+	w.evictions(func(_ string, n int) error {
+		if n <= 4 {
+			return apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+		}
+		return nil
+	})
+	w.slept = func(n int) {
+		if n == 6 {
+			w.recreate("web-a", ownedBy("ReplicaSet", "web-1"))
+		}
+	}
+	done, err := w.evicted()
+	want := EvictedPod{Namespace: "shop", Name: "web-a", Workload: "Deployment/shop/web", HeldMillis: 1000, WholeMillis: 500}
+	if err != nil || !slices.Equal(done.Pods, []EvictedPod{want}) {
+		t.Errorf("%+v, %v", done.Pods, err)
+	}
+	if !slices.Contains(w.notes, "waiting: a disruption budget holds pod shop/web-a") {
+		t.Errorf("said: %q", w.notes)
+	}
+}
+
+func TestEvictOneAfterAnother(t *testing.T) {
+	for _, test := range []struct{ name, kind, owner, workload string }{
+		{"Deployment", "ReplicaSet", "web-1", "Deployment/shop/web"},
+		{"StatefulSet of an operator", "StatefulSet", "db", "StatefulSet/shop/db"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			like := ownedBy(test.kind, test.owner)
+			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "a", "10.244.1.6", like)},
+				webSet, webDeployment, ownedStateful, database)
+			e := w.evictions(always)
+			w.slept = func(n int) {
+				if n%3 == 0 && len(e.order) > n/3-1 {
+					w.recreate(e.order[n/3-1], like)
+				}
+			}
+			done, err := w.evicted()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(e.order, []string{"p1", "p2"}) || !slices.Equal(e.ready, []int{2, 2}) {
+				t.Errorf("evicted %v with %v ready", e.order, e.ready)
+			}
+			for _, one := range done.Pods {
+				if one.Workload != test.workload || one.WholeMillis != 750 {
+					t.Errorf("%+v", one)
+				}
+			}
+		})
+	}
+}
+
+// An outage of the API server between two pods does not make the second try content with less.
+func TestEvictAfterAnOutage(t *testing.T) {
+	like := ownedBy("ReplicaSet", "web-1")
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "a", "10.244.1.6", like)}, webSet, webDeployment)
+	e := w.evictions(always)
+	away := false
+	w.typed.PrependReactor("*", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return away, nil, apierrors.NewServiceUnavailable("away")
+	})
+	w.slept = func(int) { away = true }
+	if _, err := w.evicted(); !temporary(err) {
+		t.Fatalf("an outage: %v", err)
+	}
+	away = false
+	w.slept = func(n int) {
+		if len(e.order) == 1 && n == 5 {
+			w.recreate("p1", like)
+		}
+		if len(e.order) == 2 && n == 9 {
+			w.recreate("p2", like)
+		}
+	}
+	if _, err := w.evicted(); err != nil {
+		t.Fatal(err)
+	}
+	if got := e.countReady(); got != 2 || !slices.Equal(e.ready, []int{2, 2}) {
+		t.Errorf("%d pods ready at the end, evicted %v with %v ready", got, e.order, e.ready)
+	}
+}
+
+// That one workload meets an outage ends the moving of the others; the error is still the outage.
+func TestEvictTellsOutagesFromFailures(t *testing.T) {
+	w := newWorld(t, []runtime.Object{
+		pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1")),
+		pod("shop", "p2", "a", "10.244.1.6", ownedBy("StatefulSet", "db")),
+	}, webSet, webDeployment, ownedStateful)
+	w.evictions(func(name string, n int) error {
+		if name == "p1" && n > 3 {
+			return apierrors.NewServiceUnavailable("away")
+		}
+		return apierrors.NewTooManyRequests("budget", 0)
+	})
+	if _, err := w.evicted(); !temporary(err) || strings.Contains(err.Error(), "p2") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestEvictScaledDownMeanwhile(t *testing.T) {
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, webDeployment)
+	w.evictions(always)
+	w.slept = func(n int) {
+		if n != 2 {
+			return
+		}
+		scaled := parse(t, strings.Replace(webDeployment, "replicas: 2", "replicas: 0", 1))
+		if err := w.dynamic.Tracker().Update(scaled.GroupVersionKind().GroupVersion().WithResource("deployments"), scaled, "shop"); err != nil {
+			t.Error(err)
+		}
+	}
+	if done, err := w.evicted(); err != nil || len(done.Pods) != 1 || done.Pods[0].WholeMillis != 500 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+func TestEvictRefusesBarePods(t *testing.T) {
+	w := newWorld(t, []runtime.Object{
+		pod("shop", "a-web", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1")),
+		pod("shop", "bare", "a", "10.244.1.6"),
+	}, webSet, webDeployment)
+	e := w.evictions(always)
+	_, err := w.evicted()
+	wantError(t, err, "pod shop/bare: nothing would create it again")
+	if len(e.order) != 0 {
+		t.Errorf("moved %v before it refused", e.order)
+	}
+}
+
+func TestEvictLeavesAlone(t *testing.T) {
+	like := ownedBy("ReplicaSet", "web-1")
+	w := newWorld(t, []runtime.Object{
+		pod("shop", "other-node", "b", "10.244.1.5", like),
+		pod("shop", "new-network", "a", "10.96.0.5", like),
+		pod("shop", "no-address", "a", "", like),
+		pod("shop", "host", "a", "10.244.1.6", like, func(p *corev1.Pod) { p.Spec.HostNetwork = true }),
+		pod("shop", "finished", "a", "10.244.1.7", like, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }),
+		pod("shop", "failed", "a", "10.244.1.8", like, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }),
+		pod("shop", "static", "a", "10.244.1.9", func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}),
+		pod("theseus-system", "theseus-probe-old-a", "a", "10.244.1.10"),
+	}, webSet, webDeployment)
+	e := w.evictions(always)
+	if seen := w.see(onA); !seen.Done {
+		t.Errorf("something is left to do: %s", seen.Before)
+	}
+	if done, err := w.evicted(); err != nil || len(done.Pods) != 0 || len(e.asked) != 0 {
+		t.Errorf("%+v, %v, asked %v", done, err, e.asked)
+	}
+}
+
+func TestEvictionThatDoesNotEnd(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		allow error
+		words string
+	}{
+		{"budget", apierrors.NewTooManyRequests("no", 0), "pod shop/p1: held by its disruption budget"},
+		{"forbidden", apierrors.NewForbidden(podResource.GroupResource(), "p1", fmt.Errorf("no right")), "no right"},
+		{"never whole", nil, "Deployment/shop/web has 0 of 1 pods ready"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", ownedBy("ReplicaSet", "web-1"))}, webSet, webDeployment)
+			w.evictions(func(string, int) error { return test.allow })
+			_, err := w.Do(w.end(20), onA)
+			wantError(t, err, test.words)
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package kube
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// onePath stores a plan of one path, a to b.
+func (w *world) onePath() {
+	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: ProbePlanName}, Spec: v1alpha1.ProbePlanSpec{
+		Generation: 1, Paths: []v1alpha1.Path{{ID: "a>b", Source: v1alpha1.Endpoint{Node: "a"}, IntervalMillis: 100}}}})
+}
+
+func TestGate(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		report func(w *world, n int) // in the n-th sleep, of 500 ms
+		pass   bool
+		reason string
+		within time.Duration
+	}{
+		{"fresh evidence", func(w *world, n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }, true, "", 4 * time.Second},
+		{"silence", func(*world, int) {}, false, "a has", 100 * time.Second},
+		{"a loss", func(w *world, n int) {
+			answered := int64(5*n + 5)
+			if n >= 2 {
+				answered--
+			}
+			w.report(int64(n+1), int64(5*n+5), answered, w.now)
+		}, false, "lost", 1100 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.onePath()
+			w.report(1, 5, 5, w.now)
+			w.slept = func(n int) { test.report(w, n) }
+			gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
+			begun := w.Now()
+			verdict, err := gate.Ask(context.Background(), step.Gate{Title: "t", Bake: step.Duration(2 * time.Second)})
+			took := w.Now().Sub(begun)
+			if err != nil || verdict.Pass != test.pass || !strings.Contains(verdict.Reason, test.reason) || took > test.within {
+				t.Errorf("after %s: %+v, %v", took, verdict, err)
+			}
+			if len(gate.Since) != 1 {
+				t.Error("the next gate does not count from here on")
+			}
+		})
+	}
+}
+
+// Losses between two gates count, whoever asks; those that a person has seen do not.
+func TestGateCountsFromTheOneBefore(t *testing.T) {
+	for name, seen := range map[string]bool{"not seen": false, "seen by a person": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.onePath()
+			w.report(1, 100, 90, w.now)
+			w.slept = func(n int) { w.report(int64(n+1), int64(5*n+100), int64(5*n+90), w.now) }
+			gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
+			if seen {
+				gate.Since = nil
+			}
+			verdict, err := gate.Ask(context.Background(), step.Gate{Bake: step.Duration(time.Second)})
+			if err != nil || verdict.Pass != seen {
+				t.Errorf("%+v, %v", verdict, err)
+			}
+		})
+	}
+}
+
+func TestGateWithoutAPlan(t *testing.T) {
+	w := newWorld(t, nil)
+	verdict, err := (&Gate{Actor: w.Actor}).Ask(context.Background(), step.Gate{})
+	if err != nil || verdict.Pass || verdict.Reason != "nothing is measured: there is no plan of paths" {
+		t.Errorf("%+v, %v", verdict, err)
+	}
+}
+
+func TestGateInterrupted(t *testing.T) {
+	w := newWorld(t, nil)
+	w.onePath()
+	_, err := (&Gate{Actor: w.Actor}).Ask(w.end(2), step.Gate{})
+	wantError(t, err, "context canceled")
+}

@@ -1,0 +1,130 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// probed is a cluster of two nodes with an old probe pod on each.
+func probed(t *testing.T, more ...runtime.Object) *world {
+	objects := append(more, probePod("old", "a", "10.244.1.2"), probePod("old", "b", "10.244.2.2"))
+	for name, address := range map[string]string{"a": "198.18.0.11", "b": "198.18.0.12"} {
+		objects = append(objects, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}})
+	}
+	return newWorld(t, objects)
+}
+
+func probePod(network, node, address string, change ...func(*corev1.Pod)) *corev1.Pod {
+	return pod(v1alpha1.Namespace, "theseus-probe-"+network+"-"+node, node, address, append(change, label(v1alpha1.LabelProbe, network))...)
+}
+
+// put stores an object of Theseus' own as it is.
+func (w *world) put(kind string, value any) {
+	content := map[string]any{}
+	if err := json.Unmarshal(jsonOf(value), &content); err != nil {
+		w.t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetAPIVersion(v1alpha1.APIVersion)
+	object.SetKind(kind)
+	object.SetNamespace(v1alpha1.Namespace)
+	if _, err := w.apply(context.Background(), object, false); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// report plays the sources: every path of the plan that is stored has sent so many probes and had so many
+// answers. It bypasses the world's lock, and so may run while something sleeps.
+func (w *world) report(seq, sent, answered int64, at time.Time) {
+	plan, err := w.probePlan(context.Background())
+	if err != nil || plan == nil {
+		w.t.Fatalf("no plan: %v", err)
+	}
+	byNode := map[string]*v1alpha1.ProbeReport{}
+	for _, path := range plan.Spec.Paths {
+		report := byNode[path.Source.Node]
+		if report == nil {
+			report = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: path.Source.Node},
+				Status: v1alpha1.ProbeReportStatus{Generation: plan.Spec.Generation, Seq: seq, At: at}}
+			byNode[path.Source.Node] = report
+		}
+		report.Status.Paths = append(report.Status.Paths, v1alpha1.PathResult{ID: path.ID, Sent: sent, Answered: answered,
+			Since: time.Unix(1_800_000_000, 0).UTC(), Last: at})
+	}
+	for _, report := range byNode {
+		w.put("ProbeReport", report)
+	}
+}
+
+func (w *world) setPathsOf(set step.PathSet) (generation, paths int64, err error) {
+	w.slept = func(int) { w.report(1, 1, 1, w.now) }
+	answer, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set})
+	var said struct{ Generation, Paths int64 }
+	if err == nil {
+		err = json.Unmarshal(answer, &said)
+	}
+	return said.Generation, said.Paths, err
+}
+
+func TestSetPaths(t *testing.T) {
+	w := probed(t)
+	every := step.PathSet{Old: []string{step.EveryNode}, New: []string{step.EveryNode}}
+	first, paths, err := w.setPathsOf(every)
+	if err != nil || first != 1 || paths == 0 {
+		t.Fatalf("generation %d with %d paths, %v", first, paths, err)
+	}
+	if again, _, err := w.setPathsOf(every); err != nil || again != 1 {
+		t.Errorf("the same paths: generation %d, %v", again, err)
+	}
+	if err := w.typed.Tracker().Add(probePod("new", "a", "10.96.1.2")); err != nil {
+		t.Fatal(err)
+	}
+	second, more, err := w.setPathsOf(every)
+	if err != nil || second != 2 || more <= paths {
+		t.Errorf("with a new pod: generation %d with %d paths after %d, %v", second, more, paths, err)
+	}
+	every.WithoutNew = []string{"a"}
+	if third, back, err := w.setPathsOf(every); err != nil || third != 3 || back != paths {
+		t.Errorf("without it: generation %d with %d paths, %v", third, back, err)
+	}
+}
+
+func TestSetPathsWaitsForEveryPath(t *testing.T) {
+	w := probed(t)
+	set := step.PathSet{Old: []string{"a", "b"}}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.slept = func(n int) {
+		switch n {
+		case 3:
+			w.report(1, 0, 0, w.now) // all report, none has had an answer
+		case 5:
+			cancel()
+		}
+	}
+	_, err := w.Do(ctx, step.Action{Op: step.Probe, Paths: &set})
+	wantError(t, err, "paths have not answered yet, such as")
+}
+
+func TestSetPathsWithoutItsPod(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Pod){"not ready": unready, "on its way out": ending} {
+		t.Run(name, func(t *testing.T) {
+			w := probed(t, probePod("new", "b", "10.96.2.2", change))
+			_, _, err := w.setPathsOf(step.PathSet{Old: []string{"a"}, New: []string{"b"}})
+			wantError(t, err, "node b has no ready probe pod on the new network")
+			if plan, _ := w.probePlan(context.Background()); plan != nil {
+				t.Error("a plan was made all the same")
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package kube
+
+import (
+	"context"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func TestTaints(t *testing.T) {
+	ours := corev1.Taint{Key: "theseus.dev/pending", Effect: corev1.TaintEffectPreferNoSchedule}
+	valued := corev1.Taint{Key: ours.Key, Effect: ours.Effect, Value: "other"}
+	control := corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
+	sameKey := corev1.Taint{Key: ours.Key, Effect: corev1.TaintEffectNoExecute}
+	for _, test := range []struct {
+		name          string
+		op            step.Op
+		before, after []corev1.Taint
+		done          bool
+		back          step.Op
+	}{
+		{"taint", step.Taint, []corev1.Taint{control}, []corev1.Taint{control, ours}, false, step.Untaint},
+		{"taint again", step.Taint, []corev1.Taint{ours, control}, []corev1.Taint{control, ours}, true, step.Taint},
+		{"taint with another value", step.Taint, []corev1.Taint{valued, control}, []corev1.Taint{control, ours}, false, step.Taint},
+		{"taint of another effect", step.Taint, []corev1.Taint{sameKey}, []corev1.Taint{sameKey, ours}, false, step.Untaint},
+		{"untaint", step.Untaint, []corev1.Taint{control, ours, sameKey}, []corev1.Taint{control, sameKey}, false, step.Taint},
+		{"untaint again", step.Untaint, []corev1.Taint{control}, []corev1.Taint{control}, true, step.Untaint},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, []runtime.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{Taints: test.before}}})
+			action := step.Action{ID: "t", Op: test.op, NodeName: "a", Taint: &ours}
+			seen := w.see(action)
+			if seen.Done != test.done || seen.Inverse.Op != test.back {
+				t.Errorf("%+v", seen)
+			}
+			if _, err := w.do(action); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.taints(); !reflect.DeepEqual(got, test.after) {
+				t.Errorf("%v", got)
+			}
+			if _, err := w.do(*seen.Inverse); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.taints(); !sameSet(got, test.before) {
+				t.Errorf("restored to %v, was %v", got, test.before)
+			}
+		})
+	}
+}
+
+func (w *world) taints() []corev1.Taint {
+	node, err := w.typed.CoreV1().Nodes().Get(context.Background(), "a", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node.Spec.Taints
+}
+
+func sameSet(a, b []corev1.Taint) bool {
+	in := map[corev1.Taint]int{}
+	for _, one := range a {
+		in[one]++
+	}
+	for _, one := range b {
+		in[one]--
+	}
+	for _, n := range in {
+		if n != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func TestTaintOfNoNode(t *testing.T) {
+	w := newWorld(t, nil)
+	action := step.Action{Op: step.Taint, NodeName: "a", Taint: &corev1.Taint{Key: "k"}}
+	if _, err := w.Observe(context.Background(), action); err == nil {
+		t.Error("a node that does not exist can be seen")
+	}
+	_, err := w.do(action)
+	wantError(t, err, "not found")
+}

@@ -1,0 +1,127 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// answer plays the agent: it gives every task that has no answer yet the next status of the list.
+func (w *world) answer(statuses ...map[string]any) (asked func() int) {
+	given := 0
+	w.slept = func(int) {
+		list, err := w.tasks()
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		all, err := list.List(context.Background(), metav1.ListOptions{})
+		if err != nil || len(all.Items) != 1 {
+			w.t.Errorf("%d tasks, %v", len(all.Items), err)
+			return
+		}
+		task := &all.Items[0]
+		if phase, _, _ := unstructured.NestedString(task.Object, "status", "phase"); phase != "" && phase != "Running" {
+			return
+		}
+		task.Object["status"] = statuses[given]
+		given++
+		if _, err := list.Update(context.Background(), task, metav1.UpdateOptions{}); err != nil {
+			w.t.Error(err)
+		}
+	}
+	return func() int { return given }
+}
+
+var joins = step.Action{ID: "j", Op: step.Node, NodeName: "a", Verb: step.VerbJoin, Args: json.RawMessage(`{"old":["10.244.0.0/16"]}`)}
+
+func TestTask(t *testing.T) {
+	w := newWorld(t, nil)
+	asked := w.answer(map[string]any{"phase": "Running"}, map[string]any{"phase": "Failed", "message": "no iptables here"},
+		map[string]any{"phase": "Done", "result": map[string]any{"n": int64(3)}})
+	_, err := w.do(joins)
+	wantError(t, err, "the agent of a says: no iptables here")
+	if temporary(err) {
+		t.Error("an agent that failed is taken for an outage")
+	}
+	answer, err := w.do(joins)
+	if err != nil || string(answer) != `{"n":3}` || asked() != 3 {
+		t.Errorf("asked anew after a failure: %s, %v, asked %d times", answer, err, asked())
+	}
+	object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask", Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
+	if old, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "args", "old"); len(old) != 1 || old[0] != "10.244.0.0/16" {
+		t.Errorf("the agent was asked with %v", object.Object["spec"])
+	}
+}
+
+func TestTaskOfAnEarlierRun(t *testing.T) {
+	w := newWorld(t, nil)
+	// The run that made the task ended while the agent worked.
+	ctx := w.end(1)
+	_, err := w.Do(ctx, joins)
+	wantError(t, err, `no answer from the agent of a, task `+w.taskName(joins)+` is ""`)
+	w.answer(map[string]any{"phase": "Done"})
+	if _, err := w.do(joins); err != nil {
+		t.Error(err)
+	}
+	created := 0
+	for _, action := range w.dynamic.Actions() {
+		if action.GetVerb() == "create" {
+			created++
+		}
+	}
+	if created != 1 {
+		t.Errorf("the task was made %d times", created)
+	}
+}
+
+func TestTaskDeletedInFlight(t *testing.T) {
+	w := newWorld(t, nil)
+	w.slept = func(int) {
+		list, _ := w.tasks()
+		if err := list.Delete(context.Background(), w.taskName(joins), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := w.do(joins)
+	wantError(t, err, "was deleted while the agent of a worked on it")
+}
+
+func TestTaskNames(t *testing.T) {
+	w := newWorld(t, nil)
+	other := joins
+	other.ID = "k"
+	name := w.taskName(joins)
+	if name == w.taskName(other) || name != w.taskName(joins) {
+		t.Error("names do not tell actions apart")
+	}
+	w.Migration = "another"
+	if name == w.taskName(joins) {
+		t.Error("names do not tell migrations apart")
+	}
+}
+
+func TestTaskInverses(t *testing.T) {
+	w := newWorld(t, nil)
+	for verb, back := range map[string]string{step.VerbJoin: step.VerbPart, step.VerbPart: step.VerbJoin,
+		step.VerbActivate: step.VerbDeactivate, step.VerbDeactivate: step.VerbActivate, step.VerbClean: "", step.VerbInventory: ""} {
+		action := joins
+		action.Verb = verb
+		seen := w.see(action)
+		if seen.Done {
+			t.Errorf("%s is called done without the agent", verb)
+		}
+		switch {
+		case back == "" && seen.Inverse != nil:
+			t.Errorf("%s can be taken back by %s", verb, seen.Inverse.Verb)
+		case back != "" && (seen.Inverse == nil || seen.Inverse.Verb != back || seen.Inverse.NodeName != "a" || string(seen.Inverse.Args) != string(joins.Args)):
+			t.Errorf("%s: %+v", verb, seen.Inverse)
+		}
+	}
+}
