@@ -45,6 +45,9 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if err := plan.Verify(p); err != nil {
 		return fail(exitFailed, "make the plan anew with `theseus plan`", "the plan does not hold: %w", err)
 	}
+	if _, ok := a.terminal(); !yes && !dry && !ok {
+		return fail(exitUsage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is no terminal")
+	}
 	client, err := a.client()
 	if err != nil {
 		return err
@@ -106,15 +109,18 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 	return nil
 }
 
+// terminal is the input, if a person sits there.
+func (a *app) terminal() (*os.File, bool) {
+	in, ok := a.In.(*os.File)
+	return in, ok && term.IsTerminal(int(in.Fd()))
+}
+
 // confirm asks once, on a terminal, after saying what is about to happen.
 func (a *app) confirm(p *plan.Plan, yes bool) error {
 	if yes {
 		return nil
 	}
-	in, ok := a.In.(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return fail(exitUsage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is no terminal")
-	}
+	in, _ := a.terminal() // seen before
 	fmt.Fprintf(a.Err, "%s: %s %s -> %s, %d nodes in %d waves, %d steps, about %s.\nType %q to go on: ",
 		p.Name, p.Strategy, p.Source.CNI, p.Target.CNI, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), time.Duration(p.Estimate).Round(time.Second), p.Target.CNI)
 	answer, err := bufio.NewReader(in).ReadString('\n')

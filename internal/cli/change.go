@@ -49,14 +49,17 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 		}
 		spec = c.over(command, document.Spec)
 	}
+	if c.maxGap < 0 || c.bake < 0 || c.probe < 0 {
+		return spec, fail(exitUsage, "leave it out for the default", "--max-gap, --bake and --probe-interval cannot be below 0")
+	}
 	if c.maxGap > 0 {
-		spec.MaxGapMillis = int(c.maxGap.Milliseconds())
+		spec.MaxGapMillis = int(roundUp(c.maxGap, time.Millisecond))
 	}
 	if c.probe > 0 {
-		spec.ProbeIntervalMillis = int(c.probe.Milliseconds())
+		spec.ProbeIntervalMillis = int(roundUp(c.probe, time.Millisecond))
 	}
 	if c.bake > 0 {
-		spec.BakeSeconds = int(c.bake.Seconds())
+		spec.BakeSeconds = int(roundUp(c.bake, time.Second))
 	}
 	accepted, err := reasons("accept", c.accept)
 	if err != nil {
@@ -68,6 +71,9 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	maps.Copy(spec.Accept, accepted)
 	return spec, nil
 }
+
+// roundUp counts whole units: what is below one would be 0, which stands for the default.
+func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
 
 // over lays the flags that were given over a document.
 func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alpha1.ChangeSpec {

@@ -24,7 +24,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Short: "Find what a change would break, before it is made",
 		Long: "Runs the checks on the cluster, or on --from files. A check that lacks its evidence says so and\n" +
 			"never passes. -o text, json, sarif or junit.",
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if list {
 				return a.listChecks()

@@ -20,7 +20,7 @@ import (
 func (a *app) migrationCommand(use, short, long string, do func(context.Context, *kube.Client, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use + " [MIGRATION]", Short: short, Long: long,
-		Args: cobra.MaximumNArgs(1),
+		Args: atMostOne("one migration's name"),
 		RunE: func(command *cobra.Command, args []string) error {
 			client, err := a.client()
 			if err != nil {

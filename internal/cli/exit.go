@@ -5,7 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"net/url"
 	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/plan"
 )
 
 // The exit codes, the same in every command and printed in every help text.
@@ -60,9 +67,8 @@ func exitCode(w io.Writer, err error) int {
 		return int(quiet)
 	}
 	fmt.Fprintf(w, "error: %s\n", oneLine(err.Error()))
-	var h hinted
-	if errors.As(err, &h) && h.Hint() != "" {
-		fmt.Fprintf(w, "hint: %s\n", oneLine(h.Hint()))
+	if hint := hintOf(err); hint != "" {
+		fmt.Fprintf(w, "hint: %s\n", oneLine(hint))
 	}
 	var coded *exitError
 	switch {
@@ -72,6 +78,32 @@ func exitCode(w io.Writer, err error) int {
 		return exitInterrupted
 	}
 	return exitFailed
+}
+
+// hintOf is what a person can do about an error: what the error says itself, else what its kind suggests.
+func hintOf(err error) string {
+	var own hinted
+	var planned *plan.Refusal
+	var driver *cni.Refusal
+	var call *url.Error
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &own) && own.Hint() != "":
+		return own.Hint()
+	case errors.As(err, &planned) && planned.Hint != "":
+		return planned.Hint
+	case errors.As(err, &driver) && driver.Hint != "":
+		return driver.Hint
+	case apierrors.IsUnauthorized(err):
+		return "check the user of the current context: kubectl config view --minify"
+	case apierrors.IsForbidden(err):
+		return "use a context with that right; kubectl auth can-i --list shows those of this one"
+	case errors.As(err, &call):
+		return "check the context and the network: kubectl cluster-info"
+	case errors.As(err, &file):
+		return "check the path, and that you may use it"
+	}
+	return ""
 }
 
 // quietExit ends the program with a code when everything was said already.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
@@ -32,7 +33,7 @@ func (a *app) planCommand() *cobra.Command {
 		Long: "Reads the cluster (or --from a snapshot), runs the checks, and makes the plan: waves, steps, what\n" +
 			"happens to every workload, the point of no return. Printed it is a runbook; with -o FILE it is also\n" +
 			"written as YAML, complete, for `theseus apply`. Nothing is changed.",
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			spec, err := change.resolve(command)
 			if err != nil {
@@ -60,7 +61,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		if err := preflight.Text(a.Err, result, preflight.Style{}); err != nil {
 			return err
 		}
-		return fail(exitBlocked, "fix what blocks, or accept what you have read: --accept ID=REASON", "%d findings block this change", result.Summary.Block)
+		return fail(exitBlocked, "fix what blocks, or accept what you have read: --accept ID=REASON", "findings block this change: %d", result.Summary.Block)
 	}
 	p, err := plan.Make(snapshot, change, drivers(), result.Findings, plan.Options{Manifest: objects, Version: a.version, Now: time.Now()})
 	if err != nil {
@@ -69,7 +70,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	return a.writePlan(p)
 }
 
-// writePlan prints the runbook, or the YAML with -o yaml, and writes the file that -o names.
+// writePlan prints the runbook, or the whole plan with -o yaml and -o json, and writes the file that -o names.
 func (a *app) writePlan(p *plan.Plan) error {
 	data, err := plan.Write(p)
 	if err != nil {
@@ -80,6 +81,10 @@ func (a *app) writePlan(p *plan.Plan) error {
 		_, err = fmt.Fprint(a.Out, plan.Runbook(p))
 	case "yaml":
 		_, err = a.Out.Write(data)
+	case "json":
+		if data, err = yaml.YAMLToJSON(data); err == nil {
+			_, err = fmt.Fprintf(a.Out, "%s\n", data)
+		}
 	default:
 		if err = os.WriteFile(a.output, data, 0o600); err != nil {
 			return err
@@ -131,7 +136,11 @@ func readManifest(file string) ([]unstructured.Unstructured, error) {
 	}
 	objects, err := kube.ReadObjects(file)
 	if err != nil {
-		return nil, fail(exitUsage, "name the file that installs the network on a new cluster", "the manifest: %w", err)
+		hint := hintOf(err)
+		if hint == "" {
+			hint = "name the file that installs the network on a new cluster"
+		}
+		return nil, fail(exitUsage, hint, "the manifest: %w", err)
 	}
 	return objects, nil
 }

@@ -22,7 +22,7 @@ func newProbeCommand(streams Streams, output func() string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "probe",
 		Short: "Measure paths from this machine, and show measurements",
-		Args:  cobra.NoArgs,
+		Args:  none,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(newProbeRun(streams, output), newProbeReport(streams, output))
@@ -45,7 +45,7 @@ func newProbeRun(streams Streams, output func() string) *cobra.Command {
 			"  dns://server/name      one lookup per probe\n\n" +
 			"?size=1400, ?interval=100ms and ?denied=true (an answer is a leak) may follow, joined by &.",
 		Example: "  theseus probe run --target udp://192.0.2.7:7001 --target dns://192.0.2.1/example.org --for 1m",
-		Args:    cobra.NoArgs,
+		Args:    none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			paths, err := parseTargets(targets, interval)
 			if err != nil {
@@ -98,7 +98,7 @@ func newProbeReport(streams Streams, output func() string) *cobra.Command {
 		Short: "Show a measurement as a table",
 		Long: "Shows what `theseus probe run -o json` wrote, or what the cluster keeps:\n\n" +
 			"  kubectl get probereports -n " + v1alpha1.Namespace + " -o json | theseus probe report -",
-		Args: cobra.ExactArgs(1),
+		Args: exactly(1, "one file, or - for standard input"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			data, err := readFileOr(streams.In, args[0])
 			if err != nil {

@@ -79,7 +79,7 @@ func newRoot(streams Streams, name string) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       a.version,
-		Args:          cobra.NoArgs,
+		Args:          none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return command.Help()
 		},
@@ -96,9 +96,20 @@ func newRoot(streams Streams, name string) *cobra.Command {
 	flags.StringVarP(&a.output, "output", "o", "", "output: text, json, or what the command names; a file where it makes one")
 	root.AddCommand(a.commands()...)
 	for _, command := range root.Commands() {
-		command.Long = strings.TrimRight(command.Long, "\n") + "\n\n" + exitHelp
+		explainExits(command)
 	}
 	return root
+}
+
+// explainExits ends the help of a command, and of those below it, with the exit codes.
+func explainExits(command *cobra.Command) {
+	if command.Long == "" {
+		command.Long = command.Short + "."
+	}
+	command.Long = strings.TrimRight(command.Long, "\n") + "\n\n" + exitHelp
+	for _, below := range command.Commands() {
+		explainExits(below)
+	}
 }
 
 // commands are the verbs, in the order of the pipeline.
@@ -120,11 +131,19 @@ func (a *app) commands() []*cobra.Command {
 
 // client connects to the cluster of the current kubeconfig. No request is sent yet.
 func (a *app) client() (*kube.Client, error) {
+	if raw, err := a.kubeconfig.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && !elsewhere() {
+		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig, or a snapshot with --from", "no cluster: there is no kubeconfig")
+	}
 	config, err := a.kubeconfig.ToRESTConfig()
 	if err != nil {
 		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig, or a snapshot with --from", "no cluster: %v", err)
 	}
 	return kube.New(config, a.version)
+}
+
+// elsewhere says whether the cluster is known without a kubeconfig: inside a pod, or from the environment.
+func elsewhere() bool {
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" || os.Getenv("KUBERNETES_MASTER") != ""
 }
 
 // leases is where the lock on a cluster lives.
@@ -148,6 +167,32 @@ func exactly(n int, names string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) != n {
 			return fail(exitUsage, command.CommandPath()+" --help", "%s takes %s", command.CommandPath(), names)
+		}
+		return nil
+	}
+}
+
+// none demands no arguments. Of a command with others below it, an argument is taken for a misspelt one.
+func none(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if !command.HasAvailableSubCommands() {
+		return fail(exitUsage, command.CommandPath()+" --help", "%s takes no arguments, and %q is given", command.CommandPath(), args[0])
+	}
+	hint := command.CommandPath() + " --help"
+	command.SuggestionsMinimumDistance = 2
+	if near := command.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean: " + command.CommandPath() + " " + near[0]
+	}
+	return fail(exitUsage, hint, "%s has no command %q", command.CommandPath(), args[0])
+}
+
+// atMostOne lets one argument be left out.
+func atMostOne(names string) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fail(exitUsage, command.CommandPath()+" --help", "%s takes at most %s", command.CommandPath(), names)
 		}
 		return nil
 	}

@@ -16,7 +16,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 		Short: "Read a cluster into one file",
 		Long: "Reads everything that checks and plans rest on into one file, which every other command takes with\n" +
 			"--from. Secrets are never read. What may not be read is named in the file, and on standard error.",
-		Args: cobra.NoArgs,
+		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			snapshot, err := a.see(command.Context(), from)
 			if err != nil {
