@@ -133,8 +133,8 @@ func killAt(t *testing.T, rig *scenario.Rig, machine, text string, watch func(li
 
 // tolerated is the share of requests that may fail while all nodes of a cluster, and whatever else the machine
 // does, share its cores: a service's removal from a busy node's rules can be later than its pod's end. The same
-// goes for what got through: where a pod is made anew on a node that kube-router polices, it is open until
-// kube-router's next look, with or without a migration (docs/known-issues.md).
+// goes for what got through: kube-router writes the whole filter table from a copy, and what others changed in
+// between is lost until they look again (docs/known-issues.md).
 const tolerated = 1.0 / 5000
 
 // mustLoseNothing waits for the clients to be steady and demands that next to nothing failed or got through.
