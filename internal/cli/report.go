@@ -119,15 +119,11 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 	return input, err
 }
 
-// reportsOf gives evidence the form of one report per sending node.
+// reportsOf gives evidence the form of one report per sending node, which a path's id begins with.
 func reportsOf(document kube.Collected) []v1alpha1.ProbeReport {
-	node := map[string]string{}
-	for _, path := range document.Paths {
-		node[path.ID] = path.Source.Node
-	}
 	byNode := map[string]*v1alpha1.ProbeReport{}
 	for _, result := range document.Results {
-		name := node[result.ID]
+		name, _, _ := strings.Cut(result.ID, "/")
 		if byNode[name] == nil {
 			byNode[name] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		}

@@ -90,13 +90,14 @@ func mustServeCalico(t *testing.T, rig *scenario.Rig) {
 	if strings.Contains(out, "theseus.dev/target") || strings.Contains(out, ".theseus") {
 		t.Errorf("calico-node still has its joint form:\n%s", out)
 	}
-	out, err = rig.Kubectl(t.Context(), nil, "get", "nodes", "-o", "json")
+	out, err = rig.Kubectl(t.Context(), nil, "get", "nodes", "-o",
+		"jsonpath={range .items[*]}{.metadata.labels} {.metadata.annotations} {.spec.taints}{end}")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, key := range []string{"theseus.dev/", "flannel.alpha.coreos.com"} {
 		if strings.Contains(out, key) {
-			t.Errorf("nodes still carry %s", key)
+			t.Errorf("nodes still carry %s:\n%s", key, out)
 		}
 	}
 	code, report := theseus(t, rig, "machine-last", "report", "-o", "json")
