@@ -62,3 +62,17 @@ func TestCombine(t *testing.T) {
 		})
 	}
 }
+
+// TestForget removes what probe pods of an earlier migration left, once, and minds nothing that is not there.
+func TestForget(t *testing.T) {
+	a := &Agent{ProbeDir: t.TempDir()}
+	file := probe.ResultsPath(a.ProbeDir, "new")
+	if err := probe.WriteResults(file, probe.ResultsFile{Generation: 7}); err != nil {
+		t.Fatal(err)
+	}
+	a.forget()
+	if results := a.podResults(); len(results) != 0 {
+		t.Errorf("still there: %v", results)
+	}
+	a.forget()
+}

@@ -20,6 +20,7 @@ const planName = "current"
 
 // measure follows the plan of paths and publishes what this node's sources see.
 func (a *Agent) measure(ctx context.Context) {
+	a.forget()
 	runner := probe.NewRunner(probe.Options{WarmUp: probe.WarmUp})
 	defer runner.Close()
 	plans := make(chan v1alpha1.ProbePlanSpec, 1)
@@ -59,6 +60,17 @@ func (a *Agent) measure(ctx context.Context) {
 		case <-ticker.C:
 			status := combine(plan.Generation, wanted, runner.Results(), a.podResults())
 			out.publish(ctx, status)
+		}
+	}
+}
+
+// forget removes the results that probe pods of an earlier migration left behind: counts of that time are no
+// evidence for this one. A pod that lives writes its own again within a publication.
+func (a *Agent) forget() {
+	for _, network := range podNetworks() {
+		err := os.Remove(probe.ResultsPath(a.ProbeDir, network))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			a.Log.Error("cannot remove old results", "network", network, "error", err)
 		}
 	}
 }
