@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -116,7 +117,7 @@ func (b *Builder) Snapshot() (*cluster.Snapshot, []string) {
 	for _, resource := range b.resources() {
 		b.setSource(resource)
 	}
-	for _, what := range sortedKeys(b.ignored) {
+	for _, what := range slices.Sorted(maps.Keys(b.ignored)) {
 		b.note("%d %s left out: a snapshot does not hold them", b.ignored[what], what)
 	}
 	return s, b.notes
@@ -130,7 +131,7 @@ func (b *Builder) resources() []string {
 			names = append(names, s.resource)
 		}
 	}
-	for _, name := range sortedKeys(b.origins) {
+	for _, name := range slices.Sorted(maps.Keys(b.origins)) {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -174,13 +175,4 @@ func (b *Builder) note(format string, args ...any) {
 	} else if len(b.notes) == most {
 		b.notes = append(b.notes, "more notes are not shown")
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

@@ -97,17 +97,6 @@ func BySource(paths []v1alpha1.Path) map[string][]v1alpha1.Path {
 	return nodes
 }
 
-// FromNetwork are the paths whose source is the given node and network.
-func FromNetwork(paths []v1alpha1.Path, node, network string) []v1alpha1.Path {
-	var own []v1alpha1.Path
-	for _, path := range paths {
-		if path.Source.Node == node && path.Source.Network == network {
-			own = append(own, path)
-		}
-	}
-	return own
-}
-
 func (i Intervals) withDefaults() Intervals {
 	orElse := func(d *time.Duration, other time.Duration) {
 		if *d <= 0 {

@@ -4,6 +4,7 @@ package preflight
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ type Options struct {
 func (o Options) Validate(checks []check.Check) error {
 	entries := slices.Clone(o.Only)
 	for _, reasons := range []map[string]string{o.Skip, o.Accept} {
-		for _, entry := range sortedKeys(reasons) {
+		for _, entry := range slices.Sorted(maps.Keys(reasons)) {
 			if strings.TrimSpace(reasons[entry]) == "" {
 				return fmt.Errorf("%s: a reason is needed, as in %s=\"known, ticket 123\"", entry, entry)
 			}
@@ -119,19 +120,10 @@ func lookup(reasons map[string]string, id string) (string, bool) {
 	if reason, ok := reasons[id]; ok {
 		return reason, true
 	}
-	for _, entry := range sortedKeys(reasons) {
+	for _, entry := range slices.Sorted(maps.Keys(reasons)) {
 		if names(entry, id) {
 			return reasons[entry], true
 		}
 	}
 	return "", false
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
