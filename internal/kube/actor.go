@@ -67,6 +67,8 @@ func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observa
 		seen.Done, _, err = a.Holds(ctx, *action.Condition)
 	case step.Taint, step.Untaint:
 		seen, err = a.observeTaint(ctx, action)
+	case step.Restart:
+		seen.Done, err = a.restarted(ctx, action)
 	case step.Probe:
 		seen.Done = false // paths follow from pods; making the plan again is cheap and idempotent
 	default:
@@ -94,6 +96,8 @@ func (a *Actor) Do(ctx context.Context, action step.Action) (json.RawMessage, er
 		err = a.await(ctx, *action.Condition)
 	case step.Taint, step.Untaint:
 		err = a.taint(ctx, action)
+	case step.Restart:
+		err = a.restart(ctx, action)
 	case step.Probe:
 		answer, err = a.setPaths(ctx, *action.Paths)
 	default:

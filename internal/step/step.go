@@ -46,6 +46,9 @@ const (
 	// Evict moves the pods that Pods selects through the eviction API, within their budgets, and waits
 	// until their workloads are whole again.
 	Evict Op = "evict"
+	// Restart replaces the pod of the DaemonSet Ref on NodeName by one of its current template, and waits
+	// until that is Ready.
+	Restart Op = "restart"
 	// Node runs Verb with Args on NodeName by its agent.
 	Node Op = "node"
 	// Wait waits until Condition holds.

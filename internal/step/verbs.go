@@ -17,7 +17,21 @@ const (
 	VerbJoin = "join"
 	// VerbPart takes JoinArgs and takes VerbJoin back.
 	VerbPart = "part"
+	// VerbGuard takes a Guard: what nft tables deny stays denied while their owner replaces them.
+	VerbGuard = "guard"
+	// VerbRelease takes a Guard and takes VerbGuard back.
+	VerbRelease = "release"
 )
+
+// Guard names nft tables whose filter rules are copied into tables of Theseus' own.
+type Guard struct {
+	// Tables are family and name, as in "ip calico"; one that is not there is left out.
+	Tables []string `json:"tables"`
+	// Without leaves out rules whose comment contains one of these.
+	Without []string `json:"without,omitempty"`
+	// For is how long the copy denies. The kernel itself ends it, so nobody has to be alive for that.
+	For Duration `json:"for"`
+}
 
 // ConfArgs names files in /etc/cni/net.d.
 type ConfArgs struct {

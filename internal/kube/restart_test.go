@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestRestart plays the DaemonSet controller: it is late in looking, makes a successor when the old pod is gone,
+// and the successor takes its time to be Ready. Pods of other nodes are left alone.
+func TestRestart(t *testing.T) {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 2},
+		Spec: appsv1.DaemonSetSpec{Selector: selector}, Status: appsv1.DaemonSetStatus{ObservedGeneration: 1}}
+	owned := metav1.ObjectMeta{Namespace: "net", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}
+	revision := func(number int64, hash string) *appsv1.ControllerRevision {
+		meta := *owned.DeepCopy()
+		meta.Name, meta.Labels = "agent-"+hash, map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: hash}
+		return &appsv1.ControllerRevision{ObjectMeta: meta, Revision: number}
+	}
+	pod := func(node, hash string, ready corev1.ConditionStatus) *corev1.Pod {
+		meta := *owned.DeepCopy()
+		meta.Name, meta.Labels = "agent-"+node+"-"+hash, map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: hash}
+		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: node},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
+	}
+	w := newWorld(t, []runtime.Object{set, revision(1, "old"), pod("a", "old", corev1.ConditionTrue), pod("b", "old", corev1.ConditionTrue)})
+	pods := w.typed.CoreV1().Pods("net")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	deleted := func() bool {
+		_, err := pods.Get(t.Context(), "agent-a-old", metav1.GetOptions{})
+		return err != nil
+	}
+	made := false
+	w.slept = func(n int) {
+		switch {
+		case n == 2:
+			if deleted() {
+				t.Error("a pod was deleted before the controller knew of the new template")
+			}
+			set.Status.ObservedGeneration = 2
+			_, err := w.typed.AppsV1().DaemonSets("net").UpdateStatus(t.Context(), set, metav1.UpdateOptions{})
+			must(err)
+			_, err = w.typed.AppsV1().ControllerRevisions("net").Create(t.Context(), revision(2, "new"), metav1.CreateOptions{})
+			must(err)
+		case n > 4 && deleted() && !made:
+			made = true
+			_, err := pods.Create(t.Context(), pod("a", "new", corev1.ConditionFalse), metav1.CreateOptions{})
+			must(err)
+		case n == 8:
+			_, err := pods.UpdateStatus(t.Context(), pod("a", "new", corev1.ConditionTrue), metav1.UpdateOptions{})
+			must(err)
+		}
+	}
+	action := step.Action{ID: "r", Op: step.Restart, NodeName: "a",
+		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
+	if w.see(action).Done {
+		t.Error("done before it began")
+	}
+	if _, err := w.do(action); err != nil {
+		t.Fatal(err)
+	}
+	if w.sleeps != 8 {
+		t.Errorf("it ended after %d looks, not when the successor was Ready", w.sleeps)
+	}
+	if !w.see(action).Done {
+		t.Error("not done afterwards")
+	}
+	if _, err := pods.Get(t.Context(), "agent-b-old", metav1.GetOptions{}); err != nil {
+		t.Errorf("the pod of another node: %v", err)
+	}
+}
