@@ -95,8 +95,13 @@ type Target struct {
 	// Extras are applied when Definitions serve and one agent runs: such as a disabled pool of the old
 	// range, so that its addresses are not masqueraded.
 	Extras []unstructured.Unstructured
-	// Final turns the joint form into the user's own manifest: patches on Objects, in order.
-	Final []step.Action
+	// Final turns the joint form into the user's own manifest. It leaves the agent's running pods alone: they
+	// are restarted after it, node by node. HandOver follows when all of them run their own form.
+	Final    []step.Action
+	HandOver []step.Action
+	// Guard is set when the agent's own form keeps its rules elsewhere than the joint form does: what it denies
+	// must be guarded while it restarts.
+	Guard *step.Guard
 	Conf  step.ConfArgs
 }
 

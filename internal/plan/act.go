@@ -39,6 +39,8 @@ func (m *machine) act(a *step.Action) error {
 		return m.onNode(a)
 	case step.Wait:
 		return m.reach(*a.Condition)
+	case step.Restart:
+		return m.restart(a)
 	case step.Probe:
 		return m.probe(a.Paths)
 	}
@@ -223,6 +225,22 @@ func (m *machine) patch(a *step.Action) error {
 	m.note("label", a.Ref.Name)
 	m.set(rolledOut(m.plan.Target.Agent), false)
 	m.edit(i, func(n *NodeModel) { n.Labelled, n.TargetResidue, n.Staged = true, true, true })
+	return nil
+}
+
+// restart takes an agent away from a node for a moment. Where its own form keeps its rules elsewhere than the
+// joint form does, what it denies must be guarded.
+func (m *machine) restart(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	switch {
+	case err != nil:
+		return err
+	case !m.facts[exists(*a.Ref)]:
+		return fmt.Errorf("%s is not there", a.Ref)
+	case m.guards && !m.nodes[i].Guarded:
+		return fmt.Errorf("nothing keeps denied on %s what %s denies while it restarts", a.NodeName, a.Ref)
+	}
+	m.edit(i, func(n *NodeModel) { n.OwnForm = !m.facts["gated"] })
 	return nil
 }
 

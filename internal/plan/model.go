@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -55,6 +57,10 @@ type NodeModel struct {
 	Staged        bool `json:"staged"`
 	// Emptied: it was observed that no pod is left on the source here.
 	Emptied bool `json:"emptied"`
+	// OwnForm: the target's agent was restarted in its own form.
+	OwnForm bool `json:"ownForm"`
+	// Guarded: what the target's agent denies stays denied while it restarts.
+	Guarded bool `json:"guarded"`
 	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
 	Counted   bool `json:"counted"`
 	Recounted bool `json:"recounted"`
@@ -64,6 +70,7 @@ type NodeModel struct {
 type tally struct {
 	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending     int
 	probes, measured, onTarget, half, emptied, sourceResidue, staged, recounted int
+	ownForm, guarded                                                            int
 }
 
 func (t *tally) count(n *NodeModel, by int) {
@@ -87,6 +94,8 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.sourceResidue, n.SourceResidue)
 	add(&t.staged, n.Staged)
 	add(&t.recounted, n.Recounted)
+	add(&t.ownForm, n.OwnForm)
+	add(&t.guarded, n.Guarded)
 }
 
 // machine carries a model through actions, and keeps a log by which it can be taken back.
@@ -103,6 +112,8 @@ type machine struct {
 	extras []step.Ref
 	// source parts by reference.
 	parts map[step.Ref]bool
+	// guards is true when the plan guards what the target denies while its agents restart.
+	guards bool
 	// undoing is true while a step is taken back, gone once the point of no return is passed.
 	undoing, noReturn bool
 	order             map[string][]string
@@ -132,6 +143,9 @@ func newMachine(p *Plan) *machine {
 		m.facts[exists(part)] = true
 	}
 	m.extras = extrasOf(p)
+	for i := range p.Steps {
+		m.guards = m.guards || slices.ContainsFunc(p.Steps[i].Actions, func(a step.Action) bool { return a.Verb == step.VerbGuard })
+	}
 	return m
 }
 

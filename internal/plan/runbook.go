@@ -145,24 +145,43 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool) {
 	}
 }
 
-// folded shortens runs of actions that do the same to one object after another: the first, and how many more.
+// folded shortens runs of up to three actions that are done to one object or node after another: the first
+// time, and how many more.
 func folded(actions []step.Action) []string {
 	var lines []string
-	for i := 0; i < len(actions); {
-		run := 1
-		for i+run < len(actions) && alike(&actions[i], &actions[i+run]) {
-			run++
-		}
-		if run <= 3 {
-			for _, action := range actions[i : i+run] {
-				lines = append(lines, action.Title)
+	for len(actions) > 0 {
+		period, times := 1, repeats(actions, 1)
+		for p := 2; p <= 3 && times <= 3; p++ {
+			if n := repeats(actions, p); n > 3 {
+				period, times = p, n
 			}
-		} else {
-			lines = append(lines, fmt.Sprintf("%s, and %d more like it", actions[i].Title, run-1))
 		}
-		i += run
+		shown := period
+		if times <= 3 {
+			shown = period * times
+		}
+		for _, action := range actions[:shown] {
+			lines = append(lines, action.Title)
+		}
+		if times > 3 {
+			more := fmt.Sprintf(", and %d more like it", times-1)
+			if period > 1 {
+				more = fmt.Sprintf("; these %d for %d more", period, times-1)
+			}
+			lines[len(lines)-1] += more
+		}
+		actions = actions[period*times:]
 	}
 	return lines
+}
+
+// repeats counts how often the first actions, as many as period, are done again and again.
+func repeats(actions []step.Action, period int) int {
+	n := period
+	for n < len(actions) && alike(&actions[n-period], &actions[n]) {
+		n++
+	}
+	return n / period
 }
 
 func alike(a, b *step.Action) bool {

@@ -30,6 +30,8 @@ func (m *machine) onNode(a *step.Action) error {
 		m.edit(i, func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue })
 	case step.VerbClean:
 		return m.clean(i, a)
+	case step.VerbGuard, step.VerbRelease:
+		m.edit(i, func(n *NodeModel) { n.Guarded = a.Verb == step.VerbGuard })
 	case step.VerbFacts:
 	default:
 		return fmt.Errorf("the verb %q is not known", a.Verb)
@@ -143,9 +145,11 @@ func (m *machine) reachRolled(ref step.Ref, never *neverError) error {
 		return never
 	}
 	if ref == m.plan.Target.Agent {
+		ready := m.tally.targetAgents // on some nodes only, it is no place to move to
 		if !m.facts["gated"] {
-			m.everywhere(func(n *NodeModel) { n.TargetAgent = true })
-		} else if m.tally.targetAgents < len(m.nodes) { // on some nodes only, it is no place to move to
+			ready = m.tally.ownForm
+		}
+		if ready < len(m.nodes) {
 			return never
 		}
 	}

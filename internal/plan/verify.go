@@ -162,7 +162,7 @@ func (m *machine) touchesTraffic(a step.Action) bool {
 	switch a.Op {
 	case step.Node:
 		return a.Verb != step.VerbInventory && a.Verb != step.VerbFacts
-	case step.Evict:
+	case step.Evict, step.Restart:
 		return true
 	case step.Delete:
 		return m.parts[*a.Ref]
@@ -291,6 +291,7 @@ func (m *machine) end() error {
 		{t.sourceAgents, "run the source"}, {t.sourceResidue, "are not cleaned of the source"}, {all - t.recounted, "were not counted again"},
 		{t.joined, "still have the joining rules"}, {t.labelled, "still have the label"}, {t.pending, "still have the taint"},
 		{t.probes, "still have probe pods"}, {t.staged, "may have a staged configuration"},
+		{t.guarded, "still have a guard"},
 	} {
 		if left.n > 0 {
 			return fmt.Errorf("at the end %d of %d nodes %s", left.n, all, left.what)

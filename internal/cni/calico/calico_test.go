@@ -96,19 +96,19 @@ func TestInstallJoint(t *testing.T) {
 	}
 }
 
-// TestInstallFinal: the last actions give the user's own form back, one node at a time, with the user's own
-// strategy for later, and take the mark off every object.
+// TestInstallFinal: the last actions give the user's own form back for pods made from then on, then the user's
+// own strategy, and take the mark off every object.
 func TestInstallFinal(t *testing.T) {
 	target, err := calico.Driver{}.Install(request(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, second := target.Final[0], target.Final[1]
-	if first.Op != step.Apply || first.Object.GetKind() != "DaemonSet" || second.Op != step.Wait || second.Condition.Kind != step.Rolled {
-		t.Fatalf("the first two actions are %s %q and %s", first.Op, first.Title, second.Op)
+	first := target.Final[0]
+	if len(target.Final) != 1 || first.Op != step.Apply || first.Object.GetKind() != "DaemonSet" {
+		t.Fatalf("%d actions, the first is %s %q", len(target.Final), first.Op, first.Title)
 	}
 	agent := text(t, first.Object)
-	for _, want := range []string{`{"name":"CNI_CONF_NAME","value":"10-calico.conflist"}`, `"preStop"`, `"maxUnavailable":1`,
+	for _, want := range []string{`{"name":"CNI_CONF_NAME","value":"10-calico.conflist"}`, `"preStop"`, `"type":"OnDelete"`,
 		`"terminationGracePeriodSeconds":0`, `{"name":"CALICO_IPV4POOL_CIDR","value":"10.96.0.0/16"}`} {
 		if !strings.Contains(agent, want) {
 			t.Errorf("the final form lacks %s:\n%s", want, agent)
@@ -118,7 +118,7 @@ func TestInstallFinal(t *testing.T) {
 		t.Errorf("the final form still waits for a label:\n%s", agent)
 	}
 	marks := 0
-	for _, action := range target.Final[2:] {
+	for _, action := range target.HandOver {
 		if action.Op == step.Patch && strings.Contains(string(action.Patch), `"theseus.dev/managed":null`) {
 			marks++
 		}
@@ -128,6 +128,53 @@ func TestInstallFinal(t *testing.T) {
 	}
 	if all := len(target.Definitions) + len(target.Objects); marks != all {
 		t.Errorf("%d of %d objects lose the mark", marks, all)
+	}
+}
+
+// TestSharedTables: beside an agent that enforces policy in iptables, Felix keeps its rules in nftables, and a
+// guard holds them while it goes back to the user's own form.
+func TestSharedTables(t *testing.T) {
+	for _, test := range []struct {
+		name                   string
+		agent, image, mode     string
+		inNFTables, withGuards bool
+	}{
+		{"kube-router", "kube-router", "quay.io/calico/node:v3.31.0", "", true, true},
+		{"nothing that enforces policy", "", "quay.io/calico/node:v3.31.0", "", false, false},
+		{"a Calico without the mode", "kube-router", "quay.io/calico/node:v3.28.2", "", false, false},
+		{"a version that is not known", "kube-router", "registry.example/node@sha256:0", "", true, true},
+		{"nftables are the user's own choice", "kube-router", "quay.io/calico/node:v3.31.0", "Enabled", true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(t)
+			r.Source.PolicyAgent = nil
+			if test.agent != "" {
+				r.Source.PolicyAgent = &step.Ref{Kind: "DaemonSet", Name: test.agent}
+			}
+			containers, _, _ := unstructured.NestedSlice(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "containers")
+			containers[0].(map[string]any)["image"] = test.image
+			if err := unstructured.SetNestedSlice(find(t, r.Manifest, "DaemonSet").Object, containers, "spec", "template", "spec", "containers"); err != nil {
+				t.Fatal(err)
+			}
+			if test.mode != "" {
+				r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\n"+
+					"metadata: {name: default}\nspec: {nftablesMode: "+test.mode+"}\n"))...)
+			}
+			target, err := calico.Driver{}.Install(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			joint, final := text(t, find(t, target.Objects, "DaemonSet")), text(t, target.Final[0].Object)
+			if got := strings.Contains(joint, `{"name":"FELIX_NFTABLESMODE","value":"Enabled"}`); got != test.inNFTables {
+				t.Errorf("the joint form is in nftables: %t", got)
+			}
+			if strings.Contains(final, "FELIX_NFTABLES") {
+				t.Errorf("the final form is not the user's own: %s", final)
+			}
+			if (target.Guard != nil) != test.withGuards {
+				t.Errorf("guard: %+v", target.Guard)
+			}
+		})
 	}
 }
 

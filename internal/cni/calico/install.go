@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
@@ -43,7 +45,12 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		Objects:      joint.objects,
 		Extras:       oldPools(request.Source),
 		Final:        finish(joint, final),
+		HandOver:     unlabel(joint, final),
 		Conf:         conf,
+	}
+	if joint.nftables() && !final.nftables() {
+		target.Guard = &step.Guard{Tables: []string{"ip calico", "ip6 calico"}, Without: []string{"Unknown interface"},
+			For: step.Duration(2 * time.Minute)}
 	}
 	return target, nil
 }
@@ -91,10 +98,38 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
 		delete(agent, "lifecycle")
 	}
+	if sharesTables(request.Source) && hasNFTables(agent) {
+		setEnv(agent, "FELIX_NFTABLESMODE", "Enabled")
+		setEnv(agent, "FELIX_NFTABLESMARKMASK", "0xfff00000")
+	}
 	setEnv(m.installer(), confNameVar, conf.Staged)
 	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {
 		m.setMTU(agent, strconv.Itoa(mtu))
 	}
+}
+
+// sharesTables says that an agent of the source enforces policy in iptables. kube-router accepts there what its
+// own rules let pass, before Felix is asked, and marks packets with bits of Felix' default mask (0x10000 and
+// 0x20000; kube-router v1.5.1, pkg/controllers/netpol). In nftables tables of its own, and with other bits,
+// Felix denies whatever the other accepts, and the other way round.
+func sharesTables(source *cni.Installation) bool { return source != nil && source.PolicyAgent != nil }
+
+// hasNFTables says whether an agent's version knows the mode: from v3.29 on, and where the version is not known.
+func hasNFTables(agent map[string]any) bool {
+	image, _ := agent["image"].(string)
+	found, err := version.ParseGeneric(tagOf(image))
+	return err != nil || found.AtLeast(version.MajorMinor(3, 29))
+}
+
+// nftables says whether Felix keeps its rules in nftables: an environment variable beats the configuration.
+func (m *manifest) nftables() bool {
+	mode := m.env(findContainer(m.agent, "containers", agentName), "FELIX_NFTABLESMODE")
+	for i := range m.objects {
+		if mode == "" && m.objects[i].GetKind() == "FelixConfiguration" && m.objects[i].GetName() == "default" {
+			mode, _, _ = unstructured.NestedString(m.objects[i].Object, "spec", "nftablesMode")
+		}
+	}
+	return strings.EqualFold(mode, "enabled")
 }
 
 func (m *manifest) setMTU(agent map[string]any, mtu string) {

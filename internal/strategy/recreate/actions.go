@@ -102,6 +102,11 @@ func probe(title string, set step.PathSet) step.Action {
 	return step.Action{Op: step.Probe, Paths: &set, Title: title, Timeout: step.Duration(2 * time.Minute)}
 }
 
+func restart(agent step.Ref, node string) step.Action {
+	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node, Title: "restart the agent of " + name(agent) + " on " + node,
+		Timeout: step.Duration(5 * time.Minute)}
+}
+
 func every() []string { return []string{step.EveryNode} }
 
 func probePod(node, network string) step.Ref {

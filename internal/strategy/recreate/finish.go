@@ -23,6 +23,20 @@ func (b *builder) finalForm() {
 	if len(actions) == 0 {
 		return
 	}
+	agent := b.Target.Installation.Agent
+	for _, node := range b.nodes() {
+		restart := restart(agent, node)
+		if guard := b.Target.Guard; guard != nil {
+			actions = append(actions,
+				onNode(node, step.VerbGuard, "keep denied on "+node+" what "+b.target()+" denies while it restarts", guard),
+				restart,
+				onNode(node, step.VerbRelease, "leave policy on "+node+" to "+b.target()+" again", guard))
+			continue
+		}
+		actions = append(actions, restart)
+	}
+	actions = append(actions, wait("wait until "+name(agent)+" runs its own form on every node", rolled(agent), b.fleet(5*time.Minute)))
+	actions = append(actions, b.Target.HandOver...)
 	b.add(step.Step{
 		ID:       "finish/form",
 		Title:    "Give " + b.target() + " its own form",
