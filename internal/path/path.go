@@ -3,6 +3,7 @@ package path
 import (
 	"net/netip"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -28,6 +29,9 @@ const (
 	ClassNodePort    = "node-port"
 	ClassDenied      = "denied"
 )
+
+// Denies tells from a path's id alone whether policy denies it: the id then ends in the class.
+func Denies(id string) bool { return strings.HasSuffix(id, "/"+ClassDenied) }
 
 // defaultSize is the payload of probes that are not full-size, in bytes.
 const defaultSize = 64

@@ -239,7 +239,7 @@ func TestWhatIsThere(t *testing.T) {
 				t.Errorf("%s: no probe pod is there", path.ID)
 			}
 		}
-		if path.Denied != (path.Class == ClassDenied) || path.Denied && path.Target.Network != New {
+		if path.Denied != (path.Class == ClassDenied) || path.Denied != Denies(path.ID) || path.Denied && path.Target.Network != New {
 			t.Errorf("%s: denied %v", path.ID, path.Denied)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	paths "github.com/theseus-cni/theseus/internal/path"
 )
 
 // measured is everything known about one path over the whole run.
@@ -96,7 +97,7 @@ func describe(known map[string]v1alpha1.Path, id string) v1alpha1.Path {
 		return path
 	}
 	path.Source.Node, path.Source.Network, _ = strings.Cut(source, "/")
-	path.Denied = strings.HasSuffix(target, "/denied")
+	path.Denied = paths.Denies(id)
 	parts := strings.Split(target, "/")
 	if parts[0] != "service" && parts[0] != "dns" {
 		path.Target.Node = parts[0]
