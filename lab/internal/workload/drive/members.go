@@ -9,7 +9,8 @@ import (
 
 // members asks the members of a set by their own names, in turn. No load balancer routes around a
 // member that is replaced, so its clients do, as a database's clients do: a member that says it is
-// leaving is not asked again until it answers under its name and no longer says so.
+// leaving is not asked again until it answers under its name, no longer says so, and goes on doing so: the name
+// servers do not all learn of its new address at once, and remember for some seconds that there was none.
 type members struct {
 	clients []client
 
@@ -18,8 +19,11 @@ type members struct {
 	turn int
 }
 
-// recheck is how often a member that left is looked for.
-const recheck = 200 * time.Millisecond
+// A member that left is looked for every recheck, and is back when it answered rechecks times in a row.
+const (
+	recheck  = 200 * time.Millisecond
+	rechecks = 20
+)
 
 func newMembers(clients []client) *members {
 	return &members{clients: clients, away: make([]bool, len(clients))}
@@ -66,6 +70,7 @@ func (m *members) isAway(i int) bool {
 // watch looks for members that left, until ctx ends. What it asks is not counted: the member said that
 // it would not be there.
 func (m *members) watch(ctx context.Context) {
+	right := make([]int, len(m.clients))
 	for wait(ctx, recheck) {
 		for i, c := range m.clients {
 			if !m.isAway(i) {
@@ -74,7 +79,11 @@ func (m *members) watch(ctx context.Context) {
 			attempt, cancel := context.WithTimeout(ctx, patience)
 			r, _, err := c.fresh(attempt)
 			cancel()
-			if err == nil && !r.leaving {
+			if right[i]++; err != nil || r.leaving {
+				right[i] = 0
+			}
+			if right[i] >= rechecks {
+				right[i] = 0
 				m.mark(i, false)
 			}
 		}
