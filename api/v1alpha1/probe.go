@@ -45,14 +45,14 @@ type Endpoint struct {
 	Address string `json:"address,omitempty"`
 }
 
-// ProbePlan is the set of paths to measure now. There is one, named "current".
+// ProbePlan is the paths that start on one node and are to be measured now. Its name is the node's.
 type ProbePlan struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              ProbePlanSpec `json:"spec"`
 }
 
-// ProbePlanSpec is the paths; a generation that grows with every change tells reports apart.
+// ProbePlanSpec is a node's paths; a generation that grows with every change tells its reports apart.
 type ProbePlanSpec struct {
 	Generation int64  `json:"generation"`
 	Paths      []Path `json:"paths"`

@@ -231,7 +231,7 @@ func TestMeasure(t *testing.T) {
 	host.Target.Address = address(a.Ports.UDP)
 	old := path("node-1/old>node-2/old/udp", "node-1", "old")
 	plan := map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "ProbePlan",
-		"metadata": map[string]any{"name": planName, "namespace": v1alpha1.Namespace},
+		"metadata": map[string]any{"name": "node-1", "namespace": v1alpha1.Namespace},
 		"spec":     v1alpha1.ProbePlanSpec{Generation: 3, Paths: []v1alpha1.Path{host, old, path("other", "node-2", "old")}}}
 	encoded, err := json.Marshal(plan)
 	if err != nil {

@@ -15,20 +15,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/probe"
 )
 
-// planName is the one ProbePlan that is followed.
-const planName = "current"
-
 // measure follows the plan of paths and publishes what this node's sources see.
 func (a *Agent) measure(ctx context.Context) {
 	a.forget()
 	runner := probe.NewRunner(probe.Options{WarmUp: probe.WarmUp})
 	defer runner.Close()
 	plans := make(chan v1alpha1.ProbePlanSpec, 1)
-	options := metav1.ListOptions{FieldSelector: "metadata.name=" + planName}
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + a.Node.Name}
 	go func() { // ends with the context
 		defer close(plans)
 		a.follow(ctx, "the probe plan", a.resource("ProbePlan"), options, func(objects map[string]*unstructured.Unstructured) {
-			plan, err := current(objects)
+			plan, err := a.current(objects)
 			if err != nil {
 				a.Log.Error("the probe plan cannot be read", "error", err)
 				return
@@ -75,9 +72,9 @@ func (a *Agent) forget() {
 	}
 }
 
-// current is the plan among the objects; without one there are no paths.
-func current(objects map[string]*unstructured.Unstructured) (v1alpha1.ProbePlanSpec, error) {
-	object, has := objects[planName]
+// current is this node's plan among the objects; without one there are no paths.
+func (a *Agent) current(objects map[string]*unstructured.Unstructured) (v1alpha1.ProbePlanSpec, error) {
+	object, has := objects[a.Node.Name]
 	if !has {
 		return v1alpha1.ProbePlanSpec{}, nil
 	}

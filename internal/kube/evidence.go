@@ -46,7 +46,7 @@ func NewEvidence(before Collected) *Evidence {
 
 // Collect reads the plan of paths and every report, and adds what is new. It is cheap enough for once a second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
-	plan, err := a.probePlan(ctx)
+	plans, err := a.probePlans(ctx)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,8 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	}
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	if plan != nil {
-		for _, path := range plan.Spec.Paths {
-			e.paths[path.ID] = path
-		}
+	for _, path := range pathsOf(plans) {
+		e.paths[path.ID] = path
 	}
 	for _, report := range reports {
 		for _, result := range report.Status.Paths {
@@ -92,23 +90,30 @@ func (e *Evidence) Document() Collected {
 	return document
 }
 
-// probePlan reads the plan of paths; nil when there is none.
-func (a *Actor) probePlan(ctx context.Context) (*v1alpha1.ProbePlan, error) {
-	client, err := a.resource(v1alpha1.APIVersion, "ProbePlan", v1alpha1.Namespace)
-	if err != nil {
-		return nil, ignoreNoKind(err)
+// probePlans reads the plans of all nodes, in the order of their names.
+func (a *Actor) probePlans(ctx context.Context) ([]v1alpha1.ProbePlan, error) {
+	plans, err := allOf[v1alpha1.ProbePlan](ctx, a, "ProbePlan")
+	slices.SortFunc(plans, func(a, b v1alpha1.ProbePlan) int { return cmp.Compare(a.Name, b.Name) })
+	return plans, err
+}
+
+// pathsOf are the paths of all nodes.
+func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
+	var paths []v1alpha1.Path
+	for i := range plans {
+		paths = append(paths, plans[i].Spec.Paths...)
 	}
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil || len(list.Items) == 0 {
-		return nil, ignoreNoKind(err)
-	}
-	var plan v1alpha1.ProbePlan
-	return &plan, decode(list.Items[0].Object, &plan)
+	return paths
 }
 
 // probeReports reads the reports of all nodes.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
-	client, err := a.resource(v1alpha1.APIVersion, "ProbeReport", v1alpha1.Namespace)
+	return allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
+}
+
+// allOf reads all objects of one of Theseus' own kinds; none where the kind is not defined.
+func allOf[T any](ctx context.Context, a *Actor, kind string) ([]T, error) {
+	client, err := a.resource(v1alpha1.APIVersion, kind, v1alpha1.Namespace)
 	if err != nil {
 		return nil, ignoreNoKind(err)
 	}
@@ -116,11 +121,11 @@ func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error
 	if err != nil {
 		return nil, ignoreNoKind(err)
 	}
-	reports := make([]v1alpha1.ProbeReport, len(list.Items))
+	all := make([]T, len(list.Items))
 	for i := range list.Items {
-		if err := decode(list.Items[i].Object, &reports[i]); err != nil {
+		if err := decode(list.Items[i].Object, &all[i]); err != nil {
 			return nil, err
 		}
 	}
-	return reports, nil
+	return all, nil
 }

@@ -21,7 +21,7 @@ func TestEvidence(t *testing.T) {
 	collect := func(t *testing.T, e *Evidence, results ...v1alpha1.PathResult) {
 		t.Helper()
 		w := newWorld(t, nil)
-		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: ProbePlanName}, Spec: v1alpha1.ProbePlanSpec{
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.ProbePlanSpec{
 			Paths: []v1alpha1.Path{{ID: "b"}, {ID: "a"}}}})
 		w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.ProbeReportStatus{Paths: results}})
 		if err := e.Collect(context.Background(), w.Actor); err != nil {

@@ -25,11 +25,12 @@ type Gate struct {
 
 // Ask waits for fresh evidence, at least for the bake, and judges it. It fails at once on a loss or a leak.
 func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) {
-	plan, asked, err := g.read(ctx)
+	plans, asked, err := g.read(ctx)
 	if err != nil {
 		return engine.Verdict{}, classify(err)
 	}
-	if plan == nil {
+	paths := pathsOf(plans)
+	if len(paths) == 0 {
 		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
 	}
 	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake)}
@@ -37,13 +38,17 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) 
 	if g.Actor.Note != nil {
 		g.Actor.Note("measuring: " + gate.Title)
 	}
+	generations := map[string]int64{}
+	for i := range plans {
+		generations[plans[i].Name] = plans[i].Spec.Generation
+	}
 	for {
-		_, now, err := g.read(ctx)
+		now, err := g.Actor.probeReports(ctx)
 		if err != nil {
 			return engine.Verdict{}, classify(err)
 		}
 		verdict := loss.Judge(limits, loss.Evidence{
-			Generation: plan.Spec.Generation, Paths: plan.Spec.Paths, Since: g.since(asked), Asked: asked, Now: now,
+			Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked, Now: now,
 		})
 		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
 			g.Since = now
@@ -62,13 +67,13 @@ func (g *Gate) since(asked []v1alpha1.ProbeReport) []v1alpha1.ProbeReport {
 	return g.Since
 }
 
-func (g *Gate) read(ctx context.Context) (*v1alpha1.ProbePlan, []v1alpha1.ProbeReport, error) {
-	plan, err := g.Actor.probePlan(ctx)
+func (g *Gate) read(ctx context.Context) ([]v1alpha1.ProbePlan, []v1alpha1.ProbeReport, error) {
+	plans, err := g.Actor.probePlans(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	reports, err := g.Actor.probeReports(ctx)
-	return plan, reports, err
+	return plans, reports, err
 }
 
 func convert(v loss.Verdict) engine.Verdict {

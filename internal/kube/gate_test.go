@@ -14,7 +14,7 @@ import (
 
 // onePath stores a plan of one path, a to b.
 func (w *world) onePath() {
-	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: ProbePlanName}, Spec: v1alpha1.ProbePlanSpec{
+	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.ProbePlanSpec{
 		Generation: 1, Paths: []v1alpha1.Path{{ID: "a>b", Source: v1alpha1.Endpoint{Node: "a"}, IntervalMillis: 100}}}})
 }
 

@@ -3,7 +3,9 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -19,9 +21,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// ProbePlanName is the name of the one plan of paths.
-const ProbePlanName = "current"
-
 // Measured is what a plan knows about its networks that the choice of paths depends on.
 type Measured struct {
 	// FullSize is the payload in bytes that fills the pods' MTU; 0 measures none.
@@ -32,24 +31,24 @@ type Measured struct {
 	Interval time.Duration
 }
 
-// setPaths makes the plan of paths match the probe pods that there are, and waits until every path is
-// established: its source reports on this plan, and has had an answer where one is expected.
+// setPaths makes the plans of paths match the probe pods that there are, and waits until every path is
+// established: its source reports on its plan, and has had an answer where one is expected.
 func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage, error) {
 	topology, err := a.topology(ctx, set)
 	if err != nil {
 		return nil, err
 	}
-	plan, err := a.writePaths(ctx, path.Build(topology))
+	plans, err := a.writePaths(ctx, path.Build(topology))
 	if err != nil {
 		return nil, err
 	}
-	answer := jsonOf(map[string]int64{"generation": plan.Generation, "paths": int64(len(plan.Paths))})
+	answer := jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))})
 	for said := ""; ; {
 		reports, err := a.probeReports(ctx)
 		if err != nil {
 			return nil, err
 		}
-		missing := unestablished(plan, reports)
+		missing := unestablished(plans, reports)
 		if missing == "" {
 			return answer, nil
 		}
@@ -64,18 +63,23 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 }
 
 // unestablished says which path has no count yet; empty when all have.
-func unestablished(plan *v1alpha1.ProbePlanSpec, reports []v1alpha1.ProbeReport) string {
+func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport) string {
+	generations := map[string]int64{}
+	for i := range plans {
+		generations[plans[i].Name] = plans[i].Spec.Generation
+	}
 	counted := map[string]bool{}
 	for _, report := range reports {
-		if report.Status.Generation != plan.Generation {
+		if report.Status.Generation != generations[report.Name] {
 			continue
 		}
 		for _, result := range report.Status.Paths {
 			counted[result.ID] = result.Sent > 0
 		}
 	}
+	paths := pathsOf(plans)
 	missing, example := 0, ""
-	for _, one := range plan.Paths {
+	for _, one := range paths {
 		if !counted[one.ID] {
 			missing++
 			example = one.ID
@@ -84,36 +88,53 @@ func unestablished(plan *v1alpha1.ProbePlanSpec, reports []v1alpha1.ProbeReport)
 	if missing == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s", missing, len(plan.Paths), example)
+	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s", missing, len(paths), example)
 }
 
-// writePaths stores the paths under a new generation, unless they are the ones already stored.
-func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) (*v1alpha1.ProbePlanSpec, error) {
-	present, err := a.probePlan(ctx)
+// writePaths stores each node's paths under a new generation, unless they are the ones already stored, and
+// returns the plans of all nodes. A node that has no paths any more keeps an empty plan, so that its generations
+// go on to grow.
+func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alpha1.ProbePlan, error) {
+	plans, err := a.probePlans(ctx)
 	if err != nil {
 		return nil, err
 	}
-	spec := v1alpha1.ProbePlanSpec{Generation: 1, Paths: paths}
-	if present != nil {
-		if slices.Equal(present.Spec.Paths, paths) {
-			return &present.Spec, nil
+	wanted := map[string][]v1alpha1.Path{}
+	for _, one := range paths {
+		wanted[one.Source.Node] = append(wanted[one.Source.Node], one)
+	}
+	for i := range plans {
+		name := plans[i].Name
+		if !slices.Equal(plans[i].Spec.Paths, wanted[name]) {
+			plans[i] = planOf(name, plans[i].Spec.Generation+1, wanted[name])
+			err = errors.Join(err, a.writePlan(ctx, plans[i]))
 		}
-		spec.Generation = present.Spec.Generation + 1
+		delete(wanted, name)
 	}
-	content, err := encode(&v1alpha1.ProbePlan{
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		plans = append(plans, planOf(name, 1, wanted[name]))
+		err = errors.Join(err, a.writePlan(ctx, plans[len(plans)-1]))
+	}
+	return plans, err
+}
+
+func planOf(node string, generation int64, paths []v1alpha1.Path) v1alpha1.ProbePlan {
+	return v1alpha1.ProbePlan{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
-		ObjectMeta: metav1.ObjectMeta{Name: ProbePlanName, Namespace: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
-		Spec:       spec,
-	})
+		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		Spec:       v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...)},
+	}
+}
+
+func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
+	content, err := encode(&plan)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	object := &unstructured.Unstructured{Object: content}
 	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
-	if _, err := a.apply(ctx, object, false); err != nil {
-		return nil, err
-	}
-	return &spec, nil
+	_, err = a.apply(ctx, object, false)
+	return err
 }
 
 // topology reads what there is to measure between.

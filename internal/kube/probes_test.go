@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"testing"
 	"time"
 
@@ -47,56 +48,63 @@ func (w *world) put(kind string, value any) {
 // report plays the sources: every path of the plan that is stored has sent so many probes and had so many
 // answers. It bypasses the world's lock, and so may run while something sleeps.
 func (w *world) report(seq, sent, answered int64, at time.Time) {
-	plan, err := w.probePlan(context.Background())
-	if err != nil || plan == nil {
+	plans, err := w.probePlans(context.Background())
+	if err != nil || len(plans) == 0 {
 		w.t.Fatalf("no plan: %v", err)
 	}
-	byNode := map[string]*v1alpha1.ProbeReport{}
-	for _, path := range plan.Spec.Paths {
-		report := byNode[path.Source.Node]
-		if report == nil {
-			report = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: path.Source.Node},
-				Status: v1alpha1.ProbeReportStatus{Generation: plan.Spec.Generation, Seq: seq, At: at}}
-			byNode[path.Source.Node] = report
+	for _, plan := range plans {
+		report := &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: plan.Name},
+			Status: v1alpha1.ProbeReportStatus{Generation: plan.Spec.Generation, Seq: seq, At: at}}
+		for _, path := range plan.Spec.Paths {
+			report.Status.Paths = append(report.Status.Paths, v1alpha1.PathResult{ID: path.ID, Sent: sent, Answered: answered,
+				Since: time.Unix(1_800_000_000, 0).UTC(), Last: at})
 		}
-		report.Status.Paths = append(report.Status.Paths, v1alpha1.PathResult{ID: path.ID, Sent: sent, Answered: answered,
-			Since: time.Unix(1_800_000_000, 0).UTC(), Last: at})
-	}
-	for _, report := range byNode {
 		w.put("ProbeReport", report)
 	}
 }
 
-func (w *world) setPathsOf(set step.PathSet) (generation, paths int64, err error) {
+// setPathsOf sets the paths, and returns the generation of each node's plan and the number of all paths.
+func (w *world) setPathsOf(set step.PathSet) (generations map[string]int64, paths int, err error) {
 	w.slept = func(int) { w.report(1, 1, 1, w.now) }
-	answer, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set})
-	var said struct{ Generation, Paths int64 }
-	if err == nil {
-		err = json.Unmarshal(answer, &said)
+	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set}); err != nil {
+		return nil, 0, err
 	}
-	return said.Generation, said.Paths, err
+	plans, err := w.probePlans(context.Background())
+	generations = map[string]int64{}
+	for _, plan := range plans {
+		generations[plan.Name] = plan.Spec.Generation
+		for _, one := range plan.Spec.Paths {
+			if one.Source.Node != plan.Name {
+				w.t.Errorf("%s is in the plan of %s", one.ID, plan.Name)
+			}
+		}
+	}
+	return generations, len(pathsOf(plans)), err
 }
 
 func TestSetPaths(t *testing.T) {
 	w := probed(t)
 	every := step.PathSet{Old: []string{step.EveryNode}, New: []string{step.EveryNode}}
 	first, paths, err := w.setPathsOf(every)
-	if err != nil || first != 1 || paths == 0 {
-		t.Fatalf("generation %d with %d paths, %v", first, paths, err)
+	if err != nil || first["a"] != 1 || first["b"] != 1 || paths == 0 {
+		t.Fatalf("generations %v with %d paths, %v", first, paths, err)
 	}
-	if again, _, err := w.setPathsOf(every); err != nil || again != 1 {
-		t.Errorf("the same paths: generation %d, %v", again, err)
+	if again, _, err := w.setPathsOf(every); err != nil || !maps.Equal(first, again) {
+		t.Errorf("the same paths: generations %v, %v", again, err)
 	}
 	if err := w.typed.Tracker().Add(probePod("new", "a", "10.96.1.2")); err != nil {
 		t.Fatal(err)
 	}
 	second, more, err := w.setPathsOf(every)
-	if err != nil || second != 2 || more <= paths {
-		t.Errorf("with a new pod: generation %d with %d paths after %d, %v", second, more, paths, err)
+	if err != nil || second["a"] != 2 || more <= paths {
+		t.Errorf("with a new pod: generations %v with %d paths after %d, %v", second, more, paths, err)
 	}
 	every.WithoutNew = []string{"a"}
-	if third, back, err := w.setPathsOf(every); err != nil || third != 3 || back != paths {
-		t.Errorf("without it: generation %d with %d paths, %v", third, back, err)
+	if third, back, err := w.setPathsOf(every); err != nil || third["a"] != 3 || back != paths {
+		t.Errorf("without it: generations %v with %d paths, %v", third, back, err)
+	}
+	if last, none, err := w.setPathsOf(step.PathSet{}); err != nil || last["a"] != 4 || none != 0 {
+		t.Errorf("no paths: generations %v with %d paths, %v", last, none, err)
 	}
 }
 
@@ -122,7 +130,7 @@ func TestSetPathsWithoutItsPod(t *testing.T) {
 			w := probed(t, probePod("new", "b", "10.96.2.2", change))
 			_, _, err := w.setPathsOf(step.PathSet{Old: []string{"a"}, New: []string{"b"}})
 			wantError(t, err, "node b has no ready probe pod on the new network")
-			if plan, _ := w.probePlan(context.Background()); plan != nil {
+			if plans, _ := w.probePlans(context.Background()); len(plans) > 0 {
 				t.Error("a plan was made all the same")
 			}
 		})

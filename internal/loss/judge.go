@@ -32,9 +32,9 @@ func (l Limits) watch() time.Duration { return max(l.Bake, l.Timeout+l.Timeout/4
 
 // Evidence is what a gate is judged on.
 type Evidence struct {
-	// Generation is the plan's; Paths are its paths.
-	Generation int64
-	Paths      []v1alpha1.Path
+	// Generations are those of the nodes' plans; Paths are all their paths.
+	Generations map[string]int64
+	Paths       []v1alpha1.Path
 	// Since are the reports from which losses count, such as those at the end of the previous gate; nil
 	// means Asked. Asked are the reports at hand when the gate was asked: only what is newer is fresh.
 	Since, Asked []v1alpha1.ProbeReport
@@ -111,8 +111,8 @@ func staleNodes(limits Limits, evidence Evidence) []string {
 		switch {
 		case !ok:
 			stale = append(stale, node+" has not reported")
-		case report.Generation != evidence.Generation:
-			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d", node, report.Generation, evidence.Generation))
+		case report.Generation != evidence.Generations[node]:
+			stale = append(stale, fmt.Sprintf("%s reports on plan %d instead of %d", node, report.Generation, evidence.Generations[node]))
 		case report.Seq-before.Seq < 2:
 			stale = append(stale, fmt.Sprintf("%s has published %d of 2 fresh reports", node, max(report.Seq-before.Seq, 0)))
 		case had && watched < limits.watch():

@@ -30,8 +30,8 @@ func healthy() *world {
 		return v1alpha1.Path{ID: id, Source: v1alpha1.Endpoint{Node: node}, IntervalMillis: 10, Denied: denied}
 	}
 	return &world{Evidence{
-		Generation: 3,
-		Paths:      []v1alpha1.Path{path("a>b", "a", false), path("b>a", "b", false), path("a>b/denied", "a", true)},
+		Generations: map[string]int64{"a": 3, "b": 3},
+		Paths:       []v1alpha1.Path{path("a>b", "a", false), path("b>a", "b", false), path("a>b/denied", "a", true)},
 		Asked: []v1alpha1.ProbeReport{
 			report("a", 10, 10000, result("a>b", 1000, 1000, 10000), result("a>b/denied", 900, 0, 9000)),
 			report("b", 20, 10000, result("b>a", 1000, 1000, 10000))},
@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 		{name: "no paths", change: func(w *world) { w.evidence.Paths = nil }, waiting: true, reason: "no paths are measured: no data is no pass"},
 		{name: "no reports", change: func(w *world) { w.evidence.Now = nil }, waiting: true, reason: "no fresh evidence: a has not reported (and 1 node more)"},
 		{name: "one node is silent", change: func(w *world) { w.evidence.Now = w.evidence.Now[:1] }, waiting: true, reason: "no fresh evidence: b has not reported"},
-		{name: "another plan", change: func(w *world) { w.evidence.Generation = 4 }, waiting: true, reason: "no fresh evidence: a reports on plan 3 instead of 4 (and 1 node more)"},
+		{name: "another plan", change: func(w *world) { w.evidence.Generations = map[string]int64{"a": 4, "b": 4} }, waiting: true, reason: "no fresh evidence: a reports on plan 3 instead of 4 (and 1 node more)"},
 		{name: "one publication is not enough", change: func(w *world) { w.evidence.Now[1].Status.Seq = 21 }, waiting: true, reason: "no fresh evidence: b has published 1 of 2 fresh reports"},
 		{name: "an old report again", change: func(w *world) { w.evidence.Now[1].Status.Seq = 19 }, waiting: true, reason: "b has published 0 of 2"},
 		{name: "not baked yet", limits: Limits{Bake: 10 * time.Second}, change: func(*world) {}, waiting: true, reason: "no fresh evidence: a has measured for 5s of 10s (and 1 node more)"},

@@ -299,13 +299,8 @@ func (m *machine) probe(set *step.PathSet) error {
 			count++
 		}
 	}
-	m.set(exists(probePlan()), true)
 	if len(set.Old)+len(set.New) > 0 && count == 0 {
 		return errors.New("no probe pod is ready, so nothing would be measured")
 	}
 	return nil
-}
-
-func probePlan() step.Ref {
-	return step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan", Namespace: v1alpha1.Namespace, Name: "current"}
 }

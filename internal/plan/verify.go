@@ -269,10 +269,7 @@ func (m *machine) mayDiffer(fact string) bool {
 
 // kept are the objects that stay after everything: the journal's, and the namespace that it is in.
 func kept() []step.Ref {
-	refs := []step.Ref{
-		{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace},
-		probePlan(),
-	}
+	refs := []step.Ref{{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace}}
 	for _, kind := range []string{"Migration", "JournalPage"} {
 		refs = append(refs, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
 			Name: manifest.Plural(kind) + "." + v1alpha1.Group})
@@ -309,7 +306,7 @@ func (m *machine) end() error {
 }
 
 func (m *machine) mustGo(fact, name string) bool {
-	if m.mayDiffer(fact) && !strings.HasPrefix(name, "ProbePlan/") {
+	if m.mayDiffer(fact) {
 		return false
 	}
 	if strings.Contains(name, v1alpha1.Group) || strings.Contains(name, "/"+v1alpha1.Namespace+"/") || strings.HasSuffix(name, "/"+agentName) {

@@ -84,8 +84,6 @@ func (b *builder) stopProbes() {
 	if b.Source.Capabilities.Policy != cni.PolicyNone {
 		actions = append(actions, remove(step.RefOf(manifest.ProbePolicy())))
 	}
-	actions = append(actions, remove(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan",
-		Namespace: v1alpha1.Namespace, Name: "current"}))
 	b.add(step.Step{
 		ID:       "finish/probes",
 		Title:    "Stop measuring",
