@@ -62,33 +62,38 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	}
 }
 
-// unestablished says which path has no count yet; empty when all have.
+// unestablished says which path has no count yet, or whose report is missing; empty when all have.
 func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport) string {
-	generations := map[string]int64{}
-	for i := range plans {
-		generations[plans[i].Name] = plans[i].Spec.Generation
-	}
-	counted := map[string]bool{}
+	status := map[string]v1alpha1.ProbeReportStatus{}
 	for _, report := range reports {
-		if report.Status.Generation != generations[report.Name] {
-			continue
+		status[report.Name] = report.Status
+	}
+	missing, example, silent := 0, "", ""
+	for _, plan := range plans {
+		report, reported := status[plan.Name]
+		switch {
+		case len(plan.Spec.Paths) == 0:
+		case !reported:
+			silent = "; " + plan.Name + " has reported nothing"
+		case report.Generation != plan.Spec.Generation:
+			silent = fmt.Sprintf("; %s reports on plan %d instead of %d", plan.Name, report.Generation, plan.Spec.Generation)
+			report.Paths = nil
 		}
-		for _, result := range report.Status.Paths {
+		counted := map[string]bool{}
+		for _, result := range report.Paths {
 			counted[result.ID] = result.Sent > 0
 		}
-	}
-	paths := pathsOf(plans)
-	missing, example := 0, ""
-	for _, one := range paths {
-		if !counted[one.ID] {
-			missing++
-			example = one.ID
+		for _, one := range plan.Spec.Paths {
+			if !counted[one.ID] {
+				missing++
+				example = one.ID
+			}
 		}
 	}
 	if missing == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s", missing, len(paths), example)
+	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s%s", missing, len(pathsOf(plans)), example, silent)
 }
 
 // writePaths stores each node's paths under a new generation, unless they are the ones already stored, and
