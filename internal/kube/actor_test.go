@@ -121,6 +121,7 @@ func (w *world) Now() time.Time {
 
 // Sleep implements engine.Clock: time passes, and the world goes on.
 func (w *world) Sleep(ctx context.Context, d time.Duration) error {
+	time.Sleep(100 * time.Microsecond) // who runs side by side with the sleeper gets its turn
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if ctx.Err() != nil {
