@@ -47,7 +47,7 @@ func (p *Pass) missing(need string) string {
 // missingFacts demands facts of every node: a node that nobody looked at is no evidence.
 func (p *Pass) missingFacts() string {
 	if len(p.Snapshot.Facts) == 0 {
-		return "the nodes were not looked at: that takes the agent, which is not there yet"
+		return "the nodes were not looked at: theseus snapshot --nodes does that"
 	}
 	facts := p.Facts()
 	for i := range p.Snapshot.Nodes {

@@ -1,26 +1,43 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
 
 func (a *app) snapshotCommand() *cobra.Command {
 	var from []string
+	var nodes bool
+	var image string
 	command := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Read a cluster into one file",
 		Long: "Reads everything that checks and plans rest on into one file, which every other command takes with\n" +
-			"--from. Secrets are never read. What may not be read is named in the file, and on standard error.",
+			"--from. Secrets are never read. What may not be read is named in the file, and on standard error.\n" +
+			"With --nodes the file also says what only the nodes themselves know (links, MTUs, CNI configurations):\n" +
+			"Theseus' agent runs on every node for some seconds, changes nothing, and is removed again.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if nodes && (image == "" || len(from) > 0) {
+				return fail(exitUsage, "theseus snapshot --nodes --agent-image IMAGE -o snapshot.json",
+					"--nodes looks at a running cluster, with the agent of --agent-image")
+			}
 			snapshot, err := a.see(command.Context(), from)
 			if err != nil {
 				return err
+			}
+			if nodes {
+				if snapshot.Facts, err = a.lookAtNodes(command.Context(), snapshot, image); err != nil {
+					return err
+				}
 			}
 			for _, source := range snapshot.Sources {
 				if source.Missing != "" {
@@ -42,5 +59,27 @@ func (a *app) snapshotCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot of files instead, as kubectl get -o yaml writes them")
+	command.Flags().BoolVar(&nodes, "nodes", false, "look at every node too, by Theseus' agent, which is installed for that and removed again")
+	command.Flags().StringVar(&image, "agent-image", "", "image of Theseus' agent, for --nodes")
 	return command
+}
+
+// lookTimeout bounds how long the agent may take to come up on every node and answer.
+const lookTimeout = 5 * time.Minute
+
+// lookAtNodes asks Theseus' agent for what only the nodes themselves know.
+func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image string) ([]cluster.NodeFacts, error) {
+	client, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range snapshot.Nodes {
+		names = append(names, snapshot.Nodes[i].Name)
+	}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
+		Migration: "look-" + snapshot.TakenAt.Format(time.RFC3339Nano), Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	return actor.Look(ctx, recreate.InstallAgent(image, lookTimeout), names)
 }

@@ -20,7 +20,19 @@ func (b *builder) prepare() {
 }
 
 func (b *builder) installTheseus() {
-	crds, agent := manifest.CRDs(), manifest.Agent(b.Change.AgentImage)
+	b.add(step.Step{
+		ID:       "prepare/theseus",
+		Title:    "Install Theseus' agent on every node",
+		Why:      "Everything that is done on a node is done by its agent, which uses neither pod network.",
+		Actions:  InstallAgent(b.Change.AgentImage, b.fleet(5*time.Minute)),
+		Undo:     removeTheseus(manifest.Agent(b.Change.AgentImage), manifest.CRDs()),
+		Estimate: step.Duration(20*time.Second + b.perNode(200*time.Millisecond)),
+	})
+}
+
+// InstallAgent installs Theseus' agent, and waits until it is ready on every node.
+func InstallAgent(image string, timeout time.Duration) []step.Action {
+	crds, agent := manifest.CRDs(), manifest.Agent(image)
 	actions := []step.Action{apply(*manifest.Namespace())}
 	for _, crd := range crds {
 		actions = append(actions, apply(crd))
@@ -33,15 +45,7 @@ func (b *builder) installTheseus() {
 		actions = append(actions, apply(object))
 	}
 	daemonSet := step.RefOf(&agent[len(agent)-1])
-	actions = append(actions, wait("wait until "+name(daemonSet)+" is ready on every node", rolled(daemonSet), b.fleet(5*time.Minute)))
-	b.add(step.Step{
-		ID:       "prepare/theseus",
-		Title:    "Install Theseus' agent on every node",
-		Why:      "Everything that is done on a node is done by its agent, which uses neither pod network.",
-		Actions:  actions,
-		Undo:     removeTheseus(agent, crds),
-		Estimate: step.Duration(20*time.Second + b.perNode(200*time.Millisecond)),
-	})
+	return append(actions, wait("wait until "+name(daemonSet)+" is ready on every node", rolled(daemonSet), timeout))
 }
 
 // removeTheseus leaves the journal, its definitions and the namespace that it lives in.
