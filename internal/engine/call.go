@@ -15,6 +15,8 @@ const (
 	lastPause  = 5 * time.Second
 	// longCall is a call that outlived an outage: one that fails after it begins a new one.
 	longCall = time.Minute
+	// heedEvery is the time between two looks at what the operator asks for while a gate measures.
+	heedEvery = 2 * time.Second
 )
 
 // patiently calls until the world answers, or the patience ends. Errors that are no outage pass through.
@@ -36,6 +38,8 @@ func (m *machine) patiently(ctx context.Context, what string, call func(context.
 			return errInterrupted
 		case !transient(err):
 			return err
+		case m.stopped():
+			return errInterrupted
 		case since.IsZero() || now.Sub(begun) > longCall:
 			since, pause = now, firstPause
 		case now.Sub(since) >= m.deps.Patience:
@@ -46,6 +50,16 @@ func (m *machine) patiently(ctx context.Context, what string, call func(context.
 			return errInterrupted
 		}
 		pause = min(2*pause, lastPause)
+	}
+}
+
+// stopped is true once the run is to end after the action at hand.
+func (m *machine) stopped() bool {
+	select {
+	case <-m.deps.Stop:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -96,7 +110,7 @@ func (m *machine) desire(ctx context.Context) (v1alpha1.Desire, error) {
 
 // heed does what the operator asks for: nothing, a pause, or the way back.
 func (m *machine) heed(ctx context.Context) error {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || m.stopped() {
 		return errInterrupted
 	}
 	desire, err := m.desire(ctx)

@@ -26,7 +26,8 @@ type bench struct {
 }
 
 func newBench(p *plan.Plan, w *world) *bench {
-	return &bench{plan: p, world: w, disk: &disk{}, clock: newClock()}
+	w.clock = newClock()
+	return &bench{plan: p, world: w, disk: &disk{}, clock: w.clock}
 }
 
 // hook makes every point of the world and of the journal call f.

@@ -219,10 +219,23 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 		return err
 	}
 	var verdict Verdict
+	var left error // a pause, a rollback or a stop that was asked for meanwhile
 	err := m.patiently(ctx, "asking the gate of "+st.ID, func(ctx context.Context) (err error) {
-		verdict, err = m.deps.Gate.Ask(ctx, *st.Gate)
+		heeded := m.deps.Clock.Now()
+		verdict, err = m.deps.Gate.Ask(ctx, *st.Gate, func(ctx context.Context) error {
+			if now := m.deps.Clock.Now(); m.stopped() || now.Sub(heeded) >= heedEvery {
+				left, heeded = m.heed(ctx), now
+			}
+			return left
+		})
+		if left != nil {
+			return nil
+		}
 		return err
 	})
+	if left != nil {
+		return left
+	}
 	var fails *failure
 	if err != nil {
 		failed := m.failed(st, "no evidence", err)

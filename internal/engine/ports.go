@@ -29,9 +29,10 @@ type Observation struct {
 	Inverse *step.Action
 }
 
-// Gate asks for fresh evidence.
+// Gate asks for fresh evidence. It calls heed between two looks; what heed returns, if not nil, ends the
+// question and is returned.
 type Gate interface {
-	Ask(context.Context, step.Gate) (Verdict, error)
+	Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (Verdict, error)
 }
 
 // Journal keeps records. Append returns only when the record is durable. Appending once more the record
@@ -42,7 +43,8 @@ type Journal interface {
 	Records(context.Context) ([]Record, error)
 }
 
-// Control tells what the operator asks for; it is read between actions.
+// Control tells what the operator asks for; it is read between actions, and while a gate or a condition is waited
+// for.
 type Control interface {
 	Desire(context.Context) (v1alpha1.Desire, error)
 }

@@ -18,6 +18,9 @@ type Deps struct {
 	Journal Journal
 	Control Control
 	Clock   Clock
+	// Stop, when it is closed, ends the run after the action at hand; the end of the context ends it at once. It
+	// may be nil.
+	Stop <-chan struct{}
 	// By says who runs the engine (user@host), Theseus with which version, Flags how they were evaluated.
 	By      string
 	Theseus string
@@ -68,7 +71,7 @@ type machine struct {
 
 // Run carries a plan out from where its journal stands. It returns an error only where the journal or the
 // plan cannot be worked with; everything that can happen to a run is an Outcome. It starts no goroutine,
-// and a context that ends leaves everything so that the next Run goes on.
+// and a context that ends, or Stop, leaves everything so that the next Run goes on.
 func Run(ctx context.Context, p *plan.Plan, deps Deps) (Outcome, error) {
 	if err := Validate(p); err != nil {
 		return Outcome{}, err
@@ -167,11 +170,14 @@ func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 	var tired *gaveUp
 	switch {
 	case errors.Is(err, errInterrupted):
-		cause := errInterrupted
-		if ctx.Err() != nil {
-			cause = context.Cause(ctx)
+		if ctx.Err() == nil {
+			return m.outcome(EndInterrupted, "stopped as asked; all that was done is in the journal"), nil
 		}
-		return m.outcome(EndInterrupted, cause.Error()), nil
+		outcome := m.outcome(EndInterrupted, context.Cause(ctx).Error())
+		if hint := HintOf(context.Cause(ctx)); hint != "" {
+			outcome.Hint = hint
+		}
+		return outcome, nil
 	case errors.Is(err, errPaused):
 		return m.outcome(EndPaused, m.state.Cause), nil
 	case errors.As(err, &failed):

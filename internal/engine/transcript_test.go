@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ var update = flag.Bool("update", false, "write what the transcripts really say i
 // and the whole output that is expected, up to an empty line.
 //
 //	plan             one step or action per line, as parsePlan reads them; "hash X" changes the hash
-//	world            object KEY JSON | gate TITLE fail | desire NAME | on N POINT outage|error|crash|interrupt|Pause|Rollback
+//	world            object KEY JSON | gate TITLE fail | desire NAME | bake N | on N POINT outage|error|crash|interrupt|stop|Pause|Rollback
 //	run [pause-on-failure]   every record as it is written, every note, and the outcome
 //	state | objects  what Replay says of the journal; what the world holds
 //	journal          replaces the journal by the records given, one JSON per line
@@ -84,6 +85,7 @@ type stage struct {
 	rules  []rule
 	calls  map[string]int
 	cancel context.CancelFunc
+	stop   func() // closes Deps.Stop
 }
 
 // rule says what happens when a point is reached for the nth time.
@@ -110,6 +112,8 @@ func (s *stage) at(point string) error {
 			panic(crash{})
 		case "interrupt":
 			s.cancel()
+		case "stop":
+			s.stop()
 		default:
 			s.world.desire = v1alpha1.Desire(r.what)
 		}
@@ -163,6 +167,10 @@ func (s *stage) setUp(line string) {
 		s.world.objects[words[1]] = o
 	case "gate":
 		s.world.gates[words[1]] = words[2] != "fail"
+	case "bake":
+		if _, err := fmt.Sscan(words[1], &s.world.bake); err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
 	case "desire":
 		s.world.desire = v1alpha1.Desire(strings.TrimPrefix(words[1], "Run"))
 	case "on":
@@ -193,8 +201,10 @@ func (s *stage) show() (text string) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	defer cancel()
 	s.cancel = cancel
+	stop := make(chan struct{})
+	s.stop = sync.OnceFunc(func() { close(stop) })
 	outcome, err := engine.Run(ctx, s.plan, engine.Deps{Actor: s.world, Gate: s.world, Journal: s.disk,
-		Control: s.world, Clock: s.clock, By: "tester@here", Theseus: "v0", Options: s.options,
+		Control: s.world, Clock: s.clock, Stop: stop, By: "tester@here", Theseus: "v0", Options: s.options,
 		Notify: func(r engine.Record) { fmt.Fprintf(&out, "%5s %s\n", stamp(), line(r)) },
 		Note:   func(text string) { fmt.Fprintf(&out, "%5s (%s)\n", stamp(), text) }})
 	if err != nil {

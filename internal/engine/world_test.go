@@ -28,6 +28,8 @@ type world struct {
 	gates   map[string]bool
 	hook    func(point string) error
 	desire  v1alpha1.Desire
+	bake    int // how often a gate looks, with a second in between
+	clock   *clock
 }
 
 func newWorld() *world {
@@ -275,9 +277,20 @@ func (w *world) holds(c step.Condition) (bool, string, error) {
 }
 
 // Ask implements engine.Gate: it passes unless gates says false for its title.
-func (w *world) Ask(_ context.Context, g step.Gate) (engine.Verdict, error) {
+func (w *world) Ask(ctx context.Context, g step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
 	if err := w.hook("asking " + g.Title); err != nil {
 		return engine.Verdict{}, err
+	}
+	for range w.bake {
+		if err := w.clock.Sleep(ctx, time.Second); err != nil {
+			return engine.Verdict{}, err
+		}
+		if err := w.hook("baking " + g.Title); err != nil {
+			return engine.Verdict{}, err
+		}
+		if err := heed(ctx); err != nil {
+			return engine.Verdict{}, err
+		}
 	}
 	if pass, set := w.gates[g.Title]; set && !pass {
 		return engine.Verdict{Reason: "3 of 100 lost", Sent: 100, Lost: 3}, nil

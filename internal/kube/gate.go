@@ -23,8 +23,9 @@ type Gate struct {
 	Since []v1alpha1.ProbeReport
 }
 
-// Ask waits for fresh evidence, at least for the bake, and judges it. It fails at once on a loss or a leak.
-func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) {
+// Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails at once
+// on a loss or a leak.
+func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
 	plans, asked, err := g.read(ctx)
 	if err != nil {
 		return engine.Verdict{}, classify(err)
@@ -53,6 +54,9 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate) (engine.Verdict, error) 
 		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
 			g.Since = now
 			return convert(verdict), nil
+		}
+		if err := heed(ctx); err != nil {
+			return engine.Verdict{}, err
 		}
 		if err := g.Actor.Clock.Sleep(ctx, 2*poll); err != nil {
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func TestGate(t *testing.T) {
 			w.slept = func(n int) { test.report(w, n) }
 			gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
 			begun := w.Now()
-			verdict, err := gate.Ask(context.Background(), step.Gate{Title: "t", Bake: step.Duration(2 * time.Second)})
+			verdict, err := gate.Ask(context.Background(), step.Gate{Title: "t", Bake: step.Duration(2 * time.Second)}, goOn)
 			took := w.Now().Sub(begun)
 			if err != nil || verdict.Pass != test.pass || !strings.Contains(verdict.Reason, test.reason) || took > test.within {
 				t.Errorf("after %s: %+v, %v", took, verdict, err)
@@ -67,7 +68,7 @@ func TestGateCountsFromTheOneBefore(t *testing.T) {
 			if seen {
 				gate.Since = nil
 			}
-			verdict, err := gate.Ask(context.Background(), step.Gate{Bake: step.Duration(time.Second)})
+			verdict, err := gate.Ask(context.Background(), step.Gate{Bake: step.Duration(time.Second)}, goOn)
 			if err != nil || verdict.Pass != seen {
 				t.Errorf("%+v, %v", verdict, err)
 			}
@@ -77,7 +78,7 @@ func TestGateCountsFromTheOneBefore(t *testing.T) {
 
 func TestGateWithoutAPlan(t *testing.T) {
 	w := newWorld(t, nil)
-	verdict, err := (&Gate{Actor: w.Actor}).Ask(context.Background(), step.Gate{})
+	verdict, err := (&Gate{Actor: w.Actor}).Ask(context.Background(), step.Gate{}, goOn)
 	if err != nil || verdict.Pass || verdict.Reason != "nothing is measured: there is no plan of paths" {
 		t.Errorf("%+v, %v", verdict, err)
 	}
@@ -86,6 +87,27 @@ func TestGateWithoutAPlan(t *testing.T) {
 func TestGateInterrupted(t *testing.T) {
 	w := newWorld(t, nil)
 	w.onePath()
-	_, err := (&Gate{Actor: w.Actor}).Ask(w.end(2), step.Gate{})
+	_, err := (&Gate{Actor: w.Actor}).Ask(w.end(2), step.Gate{}, goOn)
 	wantError(t, err, "context canceled")
 }
+
+// What is asked of the run ends a bake, however long that is.
+func TestGateLeft(t *testing.T) {
+	w := newWorld(t, nil)
+	w.onePath()
+	w.report(1, 5, 5, w.now)
+	w.slept = func(n int) { w.report(int64(n+1), int64(5*n+5), int64(5*n+5), w.now) }
+	looks, paused := 0, errors.New("paused")
+	_, err := (&Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}).Ask(context.Background(),
+		step.Gate{Bake: step.Duration(time.Hour)}, func(context.Context) error {
+			if looks++; looks == 3 {
+				return paused
+			}
+			return nil
+		})
+	if !errors.Is(err, paused) || looks != 3 {
+		t.Errorf("%v after %d looks", err, looks)
+	}
+}
+
+func goOn(context.Context) error { return nil }
