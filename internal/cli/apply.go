@@ -138,14 +138,14 @@ func (a *app) prepareJournal(ctx context.Context, client *kube.Client, p *plan.P
 	objects := append(manifest.CRDs(), *manifest.Namespace())
 	for i := range objects {
 		action := step.Action{Op: step.Apply, Object: &objects[i], Title: "create " + step.RefOf(&objects[i]).String()}
-		if _, err := actor.Do(ctx, action); err != nil {
+		if _, err := actor.Do(ctx, action, nil); err != nil {
 			return err
 		}
 	}
 	for i := range objects[:len(objects)-1] {
 		ref := step.RefOf(&objects[i])
 		wait := step.Action{Op: step.Wait, Condition: &step.Condition{Kind: step.Established, Ref: &ref}, Title: "wait for " + ref.String()}
-		if _, err := actor.Do(ctx, wait); err != nil {
+		if _, err := actor.Do(ctx, wait, nil); err != nil {
 			return err
 		}
 	}

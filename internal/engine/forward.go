@@ -131,7 +131,8 @@ func (m *machine) act(ctx context.Context, st step.Step, action step.Action, und
 	}
 	record.Result = ResultAlready
 	if !seen.Done {
-		if record.Data, err = m.do(ctx, action); err != nil {
+		before := m.state.Find(st.ID).action(action.ID, undo).Before
+		if record.Data, err = m.do(ctx, action, before); err != nil {
 			return m.actionFailed(ctx, st, action, record, true, err)
 		}
 		record.Result = ResultDone
@@ -166,13 +167,13 @@ func (m *machine) observe(ctx context.Context, action step.Action) (Observation,
 	return seen, err
 }
 
-func (m *machine) do(ctx context.Context, action step.Action) (json.RawMessage, error) {
+func (m *machine) do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
 	var answer json.RawMessage
 	limit := time.Duration(action.Timeout)
 	err := m.patiently(ctx, name(action), func(ctx context.Context) (err error) {
 		bounded, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		answer, err = m.deps.Actor.Do(bounded, action)
+		answer, err = m.deps.Actor.Do(bounded, action, before)
 		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 			// An expired deadline calls itself temporary; the bound of an action is not.
 			return fmt.Errorf("not finished within %s: %s", limit, err.Error())

@@ -16,8 +16,9 @@ type Actor interface {
 	// Observe says whether the action's effect is already there, what is there instead, and what would take
 	// it back.
 	Observe(context.Context, step.Action) (Observation, error)
-	// Do does it. Doing it twice is the same as doing it once. Its answer goes into the journal.
-	Do(context.Context, step.Action) (json.RawMessage, error)
+	// Do does it. Doing it twice is the same as doing it once. before is what was observed before its first try,
+	// by whichever process. Its answer goes into the journal.
+	Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error)
 	// Holds says whether a condition holds now, and if not, what is missing.
 	Holds(context.Context, step.Condition) (bool, string, error)
 }

@@ -158,11 +158,11 @@ func (s *StepState) intend(r Record) error {
 	known := s.action(r.Action, r.Undo)
 	switch {
 	case known == nil && r.Undo:
-		s.Undo = append(s.Undo, ActionState{ID: r.Action})
+		s.Undo = append(s.Undo, ActionState{ID: r.Action, Before: r.Before})
 	case known == nil:
-		s.Actions = append(s.Actions, ActionState{ID: r.Action, Inverse: r.Inverse})
+		s.Actions = append(s.Actions, ActionState{ID: r.Action, Inverse: r.Inverse, Before: r.Before})
 	case known.Result == ResultFailed:
-		known.Result, known.Error = "", "" // tried again; the first inverse stays
+		known.Result, known.Error = "", "" // tried again; what the first look said stays
 	default:
 		return fmt.Errorf("action %q is intended twice", r.Action)
 	}
@@ -177,6 +177,9 @@ func (s *StepState) act(r Record) error {
 	switch r.Result {
 	case ResultDone, ResultAlready, ResultFailed:
 		known.Result, known.Error = r.Result, r.Error
+		if known.settled() {
+			known.Before = nil
+		}
 		return nil
 	}
 	return fmt.Errorf("unknown result %q", r.Result)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -65,6 +66,8 @@ type ActionState struct {
 	ID string
 	// Inverse is from the first intent, before anything was done; later looks at the world do not change it.
 	Inverse *step.Action
+	// Before is from the first intent, too; nothing once the action is settled.
+	Before json.RawMessage
 	// Result is "" while the outcome is not known: between the intent and its outcome.
 	Result string
 	Error  string

@@ -30,10 +30,11 @@ type world struct {
 	desire  v1alpha1.Desire
 	bake    int // how often a gate looks, with a second in between
 	clock   *clock
+	first   map[string]string // what was seen before the first try of each eviction
 }
 
 func newWorld() *world {
-	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{},
+	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{}, first: map[string]string{},
 		hook: func(string) error { return nil }}
 }
 
@@ -166,7 +167,12 @@ func unmerge(old, patch map[string]any) map[string]any {
 func (w *world) Observe(_ context.Context, a step.Action) (engine.Observation, error) {
 	switch a.Op {
 	case step.Evict:
-		return engine.Observation{Done: len(w.pods(a.Pods)) == 0}, nil
+		pods := len(w.pods(a.Pods))
+		before, _ := json.Marshal(map[string]int{"pods": pods})
+		if w.first[a.ID] == "" {
+			w.first[a.ID] = string(before)
+		}
+		return engine.Observation{Done: pods == 0, Before: before}, nil
 	case step.Wait:
 		holds, _, err := w.holds(*a.Condition)
 		return engine.Observation{Done: holds}, err
@@ -204,9 +210,12 @@ func (w *world) Observe(_ context.Context, a step.Action) (engine.Observation, e
 }
 
 // Do implements engine.Actor.
-func (w *world) Do(_ context.Context, a step.Action) (json.RawMessage, error) {
+func (w *world) Do(_ context.Context, a step.Action, before json.RawMessage) (json.RawMessage, error) {
 	if err := w.hook("before doing " + a.ID); err != nil {
 		return nil, err
+	}
+	if a.Op == step.Evict && string(before) != w.first[a.ID] {
+		return nil, fmt.Errorf("before the first try %s was seen, and it is told %s", w.first[a.ID], before)
 	}
 	if err := w.do(a); err != nil {
 		return nil, err

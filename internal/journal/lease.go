@@ -246,11 +246,11 @@ type guarded struct {
 	lease *Lease
 }
 
-func (g guarded) Do(ctx context.Context, a step.Action) (json.RawMessage, error) {
+func (g guarded) Do(ctx context.Context, a step.Action, before json.RawMessage) (json.RawMessage, error) {
 	if err := g.lease.Check(ctx); err != nil {
 		return nil, err
 	}
-	return g.Actor.Do(ctx, a)
+	return g.Actor.Do(ctx, a, before)
 }
 
 func held(l *coordinationv1.Lease) *HeldError {

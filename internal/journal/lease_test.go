@@ -178,11 +178,11 @@ func TestLeaseOutage(t *testing.T) {
 		actor := lease.Guard(&did)
 		l.setAway(true)
 		time.Sleep(4 * leaseDuration)
-		if _, err := actor.Do(ctx, step.Action{}); !errors.Is(err, engine.ErrUnavailable) || did != 0 {
+		if _, err := actor.Do(ctx, step.Action{}, nil); !errors.Is(err, engine.ErrUnavailable) || did != 0 {
 			t.Errorf("cut off, it did %d actions: %v", did, err)
 		}
 		l.setAway(false)
-		if _, err := actor.Do(ctx, step.Action{}); err != nil || did != 1 {
+		if _, err := actor.Do(ctx, step.Action{}, nil); err != nil || did != 1 {
 			t.Errorf("back again, it did %d actions: %v", did, err)
 		}
 		if ctx.Err() != nil {
@@ -198,7 +198,7 @@ func TestLeaseOutage(t *testing.T) {
 		if !strings.Contains(context.Cause(ctx).Error(), "bob@two/2") {
 			t.Errorf("cause: %v", context.Cause(ctx))
 		}
-		if _, err := actor.Do(ctx, step.Action{}); err == nil || did != 1 {
+		if _, err := actor.Do(ctx, step.Action{}, nil); err == nil || did != 1 {
 			t.Errorf("without the lock, it did %d actions: %v", did, err)
 		}
 		if err := lease.Release(t.Context()); err != nil {
@@ -216,7 +216,10 @@ type counter int
 func (c *counter) Observe(context.Context, step.Action) (engine.Observation, error) {
 	return engine.Observation{}, nil
 }
-func (c *counter) Do(context.Context, step.Action) (json.RawMessage, error) { *c++; return nil, nil }
+func (c *counter) Do(context.Context, step.Action, json.RawMessage) (json.RawMessage, error) {
+	*c++
+	return nil, nil
+}
 func (c *counter) Holds(context.Context, step.Condition) (bool, string, error) {
 	return true, "", nil
 }

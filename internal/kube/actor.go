@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -40,10 +39,6 @@ type Actor struct {
 	Measured Measured
 	// Note is told, in one line, what a long action is waiting for. It may be nil.
 	Note func(string)
-
-	lock sync.Mutex
-	// whole remembers workloads whose pods are being moved, and how many were ready before.
-	whole map[workload]int
 }
 
 // Observe implements engine.Actor.
@@ -58,9 +53,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observa
 	case step.Patch:
 		seen, err = a.observePatch(ctx, action)
 	case step.Evict:
-		var pods int
-		pods, err = a.countPods(ctx, *action.Pods)
-		seen = engine.Observation{Done: pods == 0 && err == nil, Before: jsonOf(map[string]int{"pods": pods})}
+		seen, err = a.observeEvict(ctx, *action.Pods)
 	case step.Node:
 		seen, err = a.observeTask(ctx, action)
 	case step.Wait:
@@ -78,7 +71,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observa
 }
 
 // Do implements engine.Actor.
-func (a *Actor) Do(ctx context.Context, action step.Action) (json.RawMessage, error) {
+func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
 	var answer json.RawMessage
 	var err error
 	switch action.Op {
@@ -89,7 +82,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action) (json.RawMessage, er
 	case step.Patch:
 		err = a.patch(ctx, action)
 	case step.Evict:
-		answer, err = a.evict(ctx, *action.Pods)
+		answer, err = a.evict(ctx, *action.Pods, before)
 	case step.Node:
 		answer, err = a.runTask(ctx, action)
 	case step.Wait:

@@ -152,7 +152,7 @@ func (w *world) end(n int) context.Context {
 
 func (w *world) do(action step.Action) (json.RawMessage, error) {
 	w.t.Helper()
-	return w.Do(context.Background(), action)
+	return w.Do(context.Background(), action, nil)
 }
 
 func (w *world) see(action step.Action) engine.Observation {

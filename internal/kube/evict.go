@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -36,9 +37,31 @@ type EvictedPod struct {
 	WholeMillis int64 `json:"wholeMillis"`
 }
 
-func (a *Actor) countPods(ctx context.Context, set step.PodSet) (int, error) {
+// beforeEviction is what was seen before an eviction, for the journal: another process that goes on with it
+// must know how many pods of each workload (Kind/namespace/name) were ready before the first was moved.
+type beforeEviction struct {
+	Pods  int            `json:"pods"`
+	Ready map[string]int `json:"ready,omitempty"`
+}
+
+func (a *Actor) observeEvict(ctx context.Context, set step.PodSet) (engine.Observation, error) {
 	pods, err := a.podsOf(ctx, set)
-	return len(pods), err
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	groups, err := a.byWorkload(ctx, pods)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	before := beforeEviction{Pods: len(pods), Ready: map[string]int{}}
+	for owner := range groups {
+		now, err := a.count(ctx, owner)
+		if err != nil {
+			return engine.Observation{}, err
+		}
+		before.Ready[owner.String()] = now.ready
+	}
+	return engine.Observation{Done: len(pods) == 0, Before: jsonOf(before)}, nil
 }
 
 func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, error) {
@@ -56,13 +79,22 @@ const sideBySide = 3
 // evict moves pods through the eviction API: a few workloads side by side, the pods of one workload one after
 // another, each only when the workload is whole again. Replacements that land on the old network of this
 // node, which cannot be once its configuration is switched, would be moved again.
-func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, error) {
+func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
+	var before beforeEviction
+	if len(seen) > 0 {
+		if err := json.Unmarshal(seen, &before); err != nil {
+			return nil, fmt.Errorf("what the journal says of the pods before: %w", err)
+		}
+	}
 	pods, err := a.podsOf(ctx, set)
 	if err != nil {
 		return nil, err
 	}
 	groups, err := a.byWorkload(ctx, pods)
 	if err != nil {
+		return nil, err
+	}
+	if err := refuseBare(groups); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -76,7 +108,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			moved, err := a.moveAll(ctx, owner, members)
+			moved, err := a.moveAll(ctx, owner, before.Ready[owner.String()], members)
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
@@ -91,8 +123,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet) (json.RawMessage, er
 	return jsonOf(done), failed
 }
 
-// byWorkload groups pods by what will create them again. A pod that nothing would create again is refused
-// before any other is moved, unless it is ending already.
+// byWorkload groups pods by what will create them again.
 func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload][]corev1.Pod, error) {
 	groups := map[workload][]corev1.Pod{}
 	for i := range pods {
@@ -100,22 +131,32 @@ func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload
 		if err != nil {
 			return nil, err
 		}
-		if owner.kind == "Pod" && pods[i].DeletionTimestamp == nil {
-			return nil, fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload", pods[i].Namespace, pods[i].Name)
-		}
 		groups[owner] = append(groups[owner], pods[i])
 	}
 	return groups, nil
 }
 
-// moveAll moves the pods of one workload one by one, and reports those that it moved even when it fails.
-func (a *Actor) moveAll(ctx context.Context, owner workload, pods []corev1.Pod) ([]EvictedPod, error) {
+// refuseBare refuses pods that nothing would create again, before any other is moved. Those that are ending
+// already are none of them.
+func refuseBare(groups map[workload][]corev1.Pod) error {
+	for owner, pods := range groups {
+		if owner.kind == "Pod" && pods[0].DeletionTimestamp == nil {
+			return fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload", owner.namespace, owner.name)
+		}
+	}
+	return nil
+}
+
+// moveAll moves the pods of one workload one by one, and reports those that it moved even when it fails. After
+// each, as many pods must be ready as before the first one (least), also when an outage or the end of a process
+// cut the moving short in between and it is tried again.
+func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
 	now, err := a.count(ctx, owner)
 	if err != nil {
 		return nil, err
 	}
-	before := a.expect(owner, now.ready)
+	before := max(least, now.ready)
 	if err := a.awaitWhole(ctx, owner, before); err != nil { // an earlier try may have been cut short
 		return nil, err
 	}
@@ -129,26 +170,7 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, pods []corev1.Pod) 
 			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
 		}
 	}
-	a.forget(owner)
 	return moved, nil
-}
-
-// expect is how many pods of a workload must be ready after each move: as many as before the first one, also
-// when an outage cut the moving short in between and it is tried again.
-func (a *Actor) expect(owner workload, ready int) int {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	if a.whole == nil {
-		a.whole = map[workload]int{}
-	}
-	a.whole[owner] = max(a.whole[owner], ready)
-	return a.whole[owner]
-}
-
-func (a *Actor) forget(owner workload) {
-	a.lock.Lock()
-	defer a.lock.Unlock()
-	delete(a.whole, owner)
 }
 
 func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {

@@ -28,7 +28,7 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBack)
 		defer cancel()
 		for i := len(back) - 1; i >= 0; i-- {
-			if _, failed := a.Do(ctx, back[i]); failed != nil {
+			if _, failed := a.Do(ctx, back[i], nil); failed != nil {
 				err = errors.Join(err, fmt.Errorf("%s: %w", back[i].Title, failed))
 			}
 		}
@@ -44,7 +44,7 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 		if seen.Inverse != nil {
 			back = append(back, *seen.Inverse)
 		}
-		if _, err := a.Do(ctx, action); err != nil {
+		if _, err := a.Do(ctx, action, nil); err != nil {
 			return nil, fmt.Errorf("%s: %w", action.Title, err)
 		}
 	}
@@ -53,7 +53,7 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 	group.SetLimit(lookAtOnce)
 	for i, node := range nodes {
 		group.Go(func() error {
-			answer, err := a.Do(inner, step.Action{ID: "look/" + node, Op: step.Node, NodeName: node, Verb: step.VerbFacts})
+			answer, err := a.Do(inner, step.Action{ID: "look/" + node, Op: step.Node, NodeName: node, Verb: step.VerbFacts}, nil)
 			if err == nil {
 				err = json.Unmarshal(answer, &facts[i])
 			}

@@ -120,7 +120,7 @@ func TestSetPathsWaitsForEveryPath(t *testing.T) {
 			cancel()
 		}
 	}
-	_, err := w.Do(ctx, step.Action{Op: step.Probe, Paths: &set})
+	_, err := w.Do(ctx, step.Action{Op: step.Probe, Paths: &set}, nil)
 	wantError(t, err, "paths have not answered yet, such as")
 }
 

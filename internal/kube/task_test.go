@@ -64,7 +64,7 @@ func TestTaskOfAnEarlierRun(t *testing.T) {
 	w := newWorld(t, nil)
 	// The run that made the task ended while the agent worked.
 	ctx := w.end(1)
-	_, err := w.Do(ctx, joins)
+	_, err := w.Do(ctx, joins, nil)
 	wantError(t, err, `no answer from the agent of a, task `+w.taskName(joins)+` is ""`)
 	w.answer(map[string]any{"phase": "Done"})
 	if _, err := w.do(joins); err != nil {
