@@ -46,6 +46,7 @@ var layers = []struct {
 	{"internal/strategy/", 4, true},
 	{"internal/plan", 5, true},
 	{"internal/engine", 6, true},
+	{"internal/outage", 6, false},
 	{"internal/report", 7, true},
 	{"internal/kube", 7, false},
 	{"internal/node", 7, false},

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/outage"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
@@ -98,6 +99,8 @@ func hintOf(err error) string {
 		return "check the user of the current context: kubectl config view --minify"
 	case apierrors.IsForbidden(err):
 		return "use a context with that right; kubectl auth can-i --list shows those of this one"
+	case outage.Untrusted(err):
+		return outage.UntrustedHint
 	case errors.As(err, &call):
 		return "check the context and the network: kubectl cluster-info"
 	case errors.As(err, &file):

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/outage"
 )
 
 // callTimeout bounds every single call to the API server.
@@ -34,10 +31,5 @@ func call[T any](ctx context.Context, what string, f func(context.Context) (T, e
 // passing says whether an error only means that the API server could not be asked. An attempt that ran into
 // its bound counts: its outcome is not known.
 func passing(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) ||
-		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
-		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-		errors.As(err, &network)
+	return errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)
 }

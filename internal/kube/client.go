@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/theseus-cni/theseus/internal/outage"
 )
 
 // The limits of every client: a change reads and writes much more than client-go's defaults (5 and 10
@@ -88,6 +90,9 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 func (e *UnreachableError) Hint() string {
 	if apierrors.IsUnauthorized(e.Err) {
 		return "check the user of the current context: kubectl config view --minify"
+	}
+	if outage.Untrusted(e.Err) {
+		return outage.UntrustedHint
 	}
 	return "check the context and the network: kubectl cluster-info"
 }

@@ -3,11 +3,11 @@ package kube
 import (
 	"context"
 	"errors"
-	"net"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/theseus-cni/theseus/internal/outage"
 )
 
 // unavailable marks an error that says nothing about the action, only that the API server could not be
@@ -19,18 +19,10 @@ func (u unavailable) Temporary() bool { return true }
 
 // classify marks the errors that pass by themselves.
 func classify(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) {
+	if err == nil || errors.Is(err, context.Canceled) || !outage.Passes(err) {
 		return err
 	}
-	var network net.Error
-	passing := apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) ||
-		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
-		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
-	if passing {
-		return unavailable{err}
-	}
-	return err
+	return unavailable{err}
 }
 
 // ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it has left, there is none.

@@ -1,0 +1,45 @@
+// Package outage tells errors of API calls that pass by themselves from those that a person must see to.
+package outage
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// Passes says whether an error only means that the API server could not be asked just now. A deadline that the
+// caller set does not count.
+func Passes(err error) bool {
+	if Untrusted(err) {
+		return false
+	}
+	var network net.Error // every *url.Error calls itself one, whatever it wraps
+	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
+		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
+		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
+}
+
+// Untrusted says whether the two sides of a connection do not trust one another: a certificate is not accepted,
+// or one side does not speak TLS. Time does not mend that.
+func Untrusted(err error) bool {
+	var rejected *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var plain tls.RecordHeaderError
+	var alert *net.OpError
+	return errors.As(err, &rejected) || errors.As(err, &authority) || errors.As(err, &name) || errors.As(err, &invalid) ||
+		errors.As(err, &plain) || errors.Is(err, http.ErrSchemeMismatch) ||
+		errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate")
+}
+
+// UntrustedHint is what a person can do about it.
+const UntrustedHint = "check certificate-authority, client-certificate and server of the current context, and this machine's clock: kubectl config view --minify"
