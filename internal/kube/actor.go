@@ -226,8 +226,24 @@ func (a *Actor) patch(ctx context.Context, action step.Action) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch, metav1.PatchOptions{FieldManager: FieldManager})
-	return err
+	return a.persist(ctx, func() error {
+		_, err := client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch, metav1.PatchOptions{FieldManager: FieldManager})
+		return err
+	})
+}
+
+// persist tries a write again for as long as others write the same object in between, as kubelets and
+// controllers do.
+func (a *Actor) persist(ctx context.Context, write func() error) error {
+	for {
+		err := write()
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if wait := a.Clock.Sleep(ctx, poll/5); wait != nil {
+			return fmt.Errorf("others write it without end: %w", err)
+		}
+	}
 }
 
 // inverse names an action that takes another one back.

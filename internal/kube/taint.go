@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -36,7 +35,7 @@ func (a *Actor) observeTaint(ctx context.Context, action step.Action) (engine.Ob
 
 // taint adds or removes one taint and leaves the others, which may change at the same time.
 func (a *Actor) taint(ctx context.Context, action step.Action) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return a.persist(ctx, func() error {
 		node, err := a.Typed.CoreV1().Nodes().Get(ctx, action.NodeName, metav1.GetOptions{})
 		if err != nil {
 			return err

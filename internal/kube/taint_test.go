@@ -2,12 +2,15 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -86,4 +89,35 @@ func TestTaintOfNoNode(t *testing.T) {
 	}
 	_, err := w.do(action)
 	wantError(t, err, "not found")
+}
+
+// On a busy cluster others write the same object again and again.
+func TestConflictsArePersistedThrough(t *testing.T) {
+	node := func() runtime.Object { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}} }
+	config := `{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: shop}}`
+	for _, test := range []struct {
+		name, verb string
+		action     step.Action
+	}{
+		{"taint", "update", step.Action{Op: step.Taint, NodeName: "a", Taint: &corev1.Taint{Key: "k"}}},
+		{"patch", "patch", step.Action{Op: step.Patch, Patch: []byte(`{"data":{"a":"b"}}`),
+			Ref: &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "c"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, []runtime.Object{node()}, config)
+			left := 30
+			conflict := func(action clienttesting.Action) (bool, runtime.Object, error) {
+				left--
+				return left >= 0, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "x", errors.New("it was written"))
+			}
+			w.typed.PrependReactor(test.verb, "*", conflict)
+			w.dynamic.PrependReactor(test.verb, "*", conflict)
+			if _, err := w.do(test.action); err != nil || left != -1 {
+				t.Errorf("%v, %d conflicts left", err, left)
+			}
+			left = 1000
+			_, err := w.Do(w.end(w.sleeps+3), test.action, nil)
+			wantError(t, err, "others write it without end")
+		})
+	}
 }
