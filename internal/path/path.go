@@ -92,15 +92,6 @@ func Build(topology Topology) []v1alpha1.Path {
 	return b.paths
 }
 
-// BySource groups paths by the node that sends on them.
-func BySource(paths []v1alpha1.Path) map[string][]v1alpha1.Path {
-	nodes := map[string][]v1alpha1.Path{}
-	for _, path := range paths {
-		nodes[path.Source.Node] = append(nodes[path.Source.Node], path)
-	}
-	return nodes
-}
-
 func (i Intervals) withDefaults() Intervals {
 	orElse := func(d *time.Duration, other time.Duration) {
 		if *d <= 0 {
