@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -206,7 +208,7 @@ func (l *launch) waitSubnets(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := awaitFile(ctx, fmt.Sprintf("/proc/%d/root/run/flannel/subnet.env", pid)); err != nil {
+		if err := awaitFile(ctx, filepath.Join("/proc", strconv.Itoa(pid), "root", "run", "flannel", "subnet.env")); err != nil {
 			return fmt.Errorf("flannel on %s: %w", n.Name, err)
 		}
 	}
