@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/preflight"
 )
@@ -50,18 +51,10 @@ func (a *app) checkCommand() *cobra.Command {
 }
 
 func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
-	if err := options.Validate(preflight.All()); err != nil {
-		return fail(exitUsage, "theseus check --list", "%w", err)
-	}
-	snapshot, err := a.see(ctx, from)
+	_, result, err := a.preflight(ctx, from, change, options)
 	if err != nil {
 		return err
 	}
-	objects, err := readManifest(change.Manifest)
-	if err != nil {
-		return err
-	}
-	result := preflight.Run(preflight.All(), passOf(snapshot, change, objects), options)
 	if err := a.printFindings(result); err != nil {
 		return err
 	}
@@ -69,6 +62,34 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 		return quietExit(exitBlocked)
 	}
 	return nil
+}
+
+// preflight gathers the evidence for checks, and runs them on it.
+func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (*check.Pass, finding.Result, error) {
+	if err := options.Validate(preflight.All()); err != nil {
+		return nil, finding.Result{}, fail(exitUsage, "theseus check --list", "%w", err)
+	}
+	snapshot, err := a.see(ctx, from)
+	if err != nil {
+		return nil, finding.Result{}, err
+	}
+	objects, err := readManifest(change.Manifest)
+	if err != nil {
+		return nil, finding.Result{}, err
+	}
+	pass := passOf(snapshot, change, objects)
+	return pass, preflight.Run(preflight.All(), pass, options), nil
+}
+
+// mustNotBlock prints findings that block, and fails then.
+func (a *app) mustNotBlock(result finding.Result, hint string) error {
+	if !result.Blocks() {
+		return nil
+	}
+	if err := preflight.Text(a.Err, result, preflight.Style{}); err != nil {
+		return err
+	}
+	return fail(exitBlocked, hint, "findings block this change: %d", result.Summary.Block)
 }
 
 func (a *app) printFindings(result finding.Result) error {

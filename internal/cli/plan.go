@@ -48,22 +48,14 @@ func (a *app) planCommand() *cobra.Command {
 }
 
 func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec) error {
-	snapshot, err := a.see(ctx, from)
+	pass, result, err := a.preflight(ctx, from, change, preflight.Options{Accept: change.Accept})
 	if err != nil {
 		return err
 	}
-	objects, err := readManifest(change.Manifest)
-	if err != nil {
+	if err := a.mustNotBlock(result, "fix what blocks, or accept what you have read: --accept ID=REASON"); err != nil {
 		return err
 	}
-	result := preflight.Run(preflight.All(), passOf(snapshot, change, objects), preflight.Options{Accept: change.Accept})
-	if result.Blocks() {
-		if err := preflight.Text(a.Err, result, preflight.Style{}); err != nil {
-			return err
-		}
-		return fail(exitBlocked, "fix what blocks, or accept what you have read: --accept ID=REASON", "findings block this change: %d", result.Summary.Block)
-	}
-	p, err := plan.Make(snapshot, change, drivers(), result.Findings, plan.Options{Manifest: objects, Version: a.version, Now: time.Now()})
+	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Manifest: pass.Manifest, Version: a.version, Now: time.Now()})
 	if err != nil {
 		return err
 	}
