@@ -10,12 +10,15 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -59,7 +62,10 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 		fmt.Fprint(a.Out, plan.Runbook(p))
 		return nil
 	}
-	if err := a.confirm(p, yes); err != nil {
+	if _, err := makeStateDir(p.Name); err != nil {
+		return err
+	}
+	if err := a.confirm(ctx, p, yes); err != nil {
 		return err
 	}
 	if err := a.prepareJournal(ctx, client, p); err != nil {
@@ -86,25 +92,50 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 		return fail(exitFailed, "choose the cluster with --context, or plan anew for this one",
 			"the plan was made for another cluster (%s, this is %s)", p.Cluster.UID, snapshot.UID)
 	}
-	running, err := journal.List(ctx, client.Dynamic)
-	if err != nil {
+	if err := a.alone(ctx, client, p.Name); err != nil {
 		return err
 	}
-	for _, migration := range running {
-		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
-		if migration.Name == p.Name && !over {
-			return fail(exitFailed, "`theseus resume` goes on with it", "migration %s has begun already", p.Name)
-		}
-		if !over {
-			return fail(exitFailed, "`theseus status` shows it; finish it with `theseus resume` or `theseus rollback`",
-				"another migration is under way: %s", migration.Name)
-		}
-		if migration.Name == p.Name {
-			return fail(exitFailed, "make a new plan", "migration %s is over already (%s)", p.Name, migration.Status.Phase)
-		}
+	// What blocks may have come since the plan was made, and this user may not be the one who made it.
+	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source, Target: &p.Target}
+	result := preflight.Run(preflight.All(), pass, preflight.Options{Accept: p.Change.Accept})
+	if err := a.mustNotBlock(result, "fix what blocks, then apply again, or make a new plan that accepts it: theseus plan --accept ID=REASON"); err != nil {
+		return err
 	}
 	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
 		return fail(exitFailed, "make the plan anew with `theseus plan`", "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
+	}
+	return nil
+}
+
+// alone refuses to begin while another migration is under way, or what has begun already.
+func (a *app) alone(ctx context.Context, client *kube.Client, name string) error {
+	known, err := journal.List(ctx, client.Dynamic)
+	if apierrors.IsForbidden(err) {
+		return nil // without that right nothing is begun: the check of rights says all that are missing
+	}
+	if err != nil {
+		return err
+	}
+	for _, migration := range known {
+		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
+		if over && migration.Name == name {
+			return fail(exitFailed, "make a new plan", "migration %s is over already (%s)", name, migration.Status.Phase)
+		}
+		if over {
+			continue
+		}
+		holder, err := journal.HeldBy(ctx, a.leases(client))
+		if err != nil {
+			return err
+		}
+		if holder != nil {
+			return fail(exitFailed, holder.Hint(), "migration %s is under way: %w", migration.Name, holder)
+		}
+		if migration.Name == name {
+			return fail(exitFailed, "`theseus resume` goes on with it, `theseus rollback` takes it back", "migration %s has begun already, and nobody runs it", name)
+		}
+		return fail(exitFailed, "`theseus status` shows it; finish it with `theseus resume` or `theseus rollback`",
+			"another migration is under way, and nobody runs it: %s", migration.Name)
 	}
 	return nil
 }
@@ -116,18 +147,27 @@ func (a *app) terminal() (*os.File, bool) {
 }
 
 // confirm asks once, on a terminal, after saying what is about to happen.
-func (a *app) confirm(p *plan.Plan, yes bool) error {
+func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 	if yes {
 		return nil
 	}
 	in, _ := a.terminal() // seen before
 	fmt.Fprintf(a.Err, "%s: %s %s -> %s, %d nodes in %d waves, %d steps, about %s.\nType %q to go on: ",
 		p.Name, p.Strategy, p.Source.CNI, p.Target.CNI, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), time.Duration(p.Estimate).Round(time.Second), p.Target.CNI)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil || strings.TrimSpace(answer) != p.Target.CNI {
-		return fail(exitStopped, "nothing was changed", "not confirmed")
+	answer := make(chan string, 1)
+	go func() { // an interrupt does not end a read from a terminal; the end of the program does
+		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation
+		answer <- line
+	}()
+	select {
+	case <-ctx.Done():
+		return fail(exitInterrupted, "nothing was changed", "interrupted before it was confirmed")
+	case line := <-answer:
+		if strings.TrimSpace(line) == p.Target.CNI {
+			return nil
+		}
 	}
-	return nil
+	return fail(exitStopped, "nothing was changed", "not confirmed")
 }
 
 // prepareJournal makes the place where the journal lives: it must be there before anything is done.

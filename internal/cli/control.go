@@ -44,7 +44,7 @@ func latest(ctx context.Context, client *kube.Client) (string, error) {
 		return "", err
 	}
 	if len(all) == 0 {
-		return "", fail(exitFailed, "theseus plan, then theseus apply", "no migration was ever begun in this cluster")
+		return "", fail(exitFailed, "make a plan and apply it (theseus plan --help), or check the kubeconfig's context", "no migration was ever begun in this cluster")
 	}
 	newest := slices.MaxFunc(all, func(x, y v1alpha1.Migration) int {
 		return x.CreationTimestamp.Compare(y.CreationTimestamp.Time)
@@ -63,11 +63,7 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	if err != nil {
 		return err
 	}
-	records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
-	if err != nil {
-		return err
-	}
-	state, err := engine.Replay(records)
+	records, state, err := standing(ctx, client, name)
 	if err != nil {
 		return err
 	}
@@ -100,14 +96,46 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 
 func (a *app) pauseCommand() *cobra.Command {
 	return a.migrationCommand("pause", "Ask a running migration to stop after the action at hand",
-		"Asks a running migration to stop between two actions. Everything works as it stands then.",
-		func(ctx context.Context, client *kube.Client, name string) error {
-			if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.Out, "asked %s to pause; `theseus status` shows when it has\n", name)
-			return nil
-		})
+		"Asks a running migration to stop between two actions, or in the middle of a measurement. Everything works\n"+
+			"as it stands then.",
+		a.pause)
+}
+
+func (a *app) pause(ctx context.Context, client *kube.Client, name string) error {
+	_, state, err := standing(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	if state.Over() {
+		return overError(name, state)
+	}
+	holder, err := journal.HeldBy(ctx, a.leases(client))
+	if err != nil {
+		return err
+	}
+	if holder == nil {
+		fmt.Fprintf(a.Out, "nobody runs %s: it stands still as it is; `theseus resume` goes on\n", name)
+		return nil
+	}
+	if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "asked %s, who runs %s, to pause; `theseus status` shows when it has\n", holder.Holder, name)
+	return nil
+}
+
+// standing is the journal of a migration in the cluster, and what it says.
+func standing(ctx context.Context, client *kube.Client, name string) ([]engine.Record, engine.State, error) {
+	records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
+	if err != nil {
+		return nil, engine.State{}, err
+	}
+	state, err := engine.Replay(records)
+	return records, state, err
+}
+
+func overError(name string, state engine.State) error {
+	return fail(exitFailed, "`theseus report` shows what happened", "migration %s is over: %s", name, state.Phase)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -152,16 +180,12 @@ func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, de
 
 // beforeTakeOver refuses what cannot be, and says whether a person has seen a failure of this run.
 func (a *app) beforeTakeOver(ctx context.Context, client *kube.Client, p *plan.Plan, desire v1alpha1.Desire) (failed bool, err error) {
-	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
-	if err != nil {
-		return false, err
-	}
-	state, err := engine.Replay(records)
+	records, state, err := standing(ctx, client, p.Name)
 	if err != nil {
 		return false, err
 	}
 	if state.Over() {
-		return false, fail(exitFailed, "`theseus report` shows what happened", "migration %s is over: %s", p.Name, state.Phase)
+		return false, overError(p.Name, state)
 	}
 	if desire == v1alpha1.DesireRollback && state.PastReturn(p.Steps) {
 		return false, fail(exitNeedsPerson, "`theseus resume` finishes it; to go back, plan the change the other way",

@@ -67,16 +67,16 @@ func exitCode(w io.Writer, err error) int {
 	if errors.As(err, &quiet) {
 		return int(quiet)
 	}
+	var coded *exitError
+	if errors.Is(err, context.Canceled) && !errors.As(err, &coded) {
+		err = fail(exitInterrupted, "run it again", "interrupted")
+	}
 	fmt.Fprintf(w, "error: %s\n", oneLine(err.Error()))
 	if hint := hintOf(err); hint != "" {
 		fmt.Fprintf(w, "hint: %s\n", oneLine(hint))
 	}
-	var coded *exitError
-	switch {
-	case errors.As(err, &coded):
+	if errors.As(err, &coded) {
 		return coded.code
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
 	}
 	return exitFailed
 }

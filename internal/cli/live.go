@@ -63,6 +63,12 @@ func (v *live) Note(text string) {
 	v.redraw(nil)
 }
 
+func (v *live) Say(text string) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.redraw(func() { fmt.Fprintln(v.out, text) })
+}
+
 func (v *live) Evidence(now evidenceSummary) {
 	v.lock.Lock()
 	defer v.lock.Unlock()

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -33,39 +30,23 @@ type Streams struct {
 type app struct {
 	Streams
 	kubeconfig *genericclioptions.ConfigFlags
+	signals    *interruption
 	output     string
 	version    string
 }
 
-// Main runs the command line and returns the exit code. An interrupt ends the context once; a second one
-// ends the program at once, which is safe at any moment: the journal is ahead of every act.
+// Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, streams Streams) int {
-	ctx, stop := interrupted(ctx, streams.Err)
+	signals := &interruption{err: streams.Err}
+	ctx, stop := signals.catch(ctx)
 	defer stop()
-	root := newRoot(streams, filepath.Base(args[0]))
+	root := newRoot(streams, filepath.Base(args[0]), signals)
 	root.SetArgs(args[1:])
 	return exitCode(streams.Err, root.ExecuteContext(ctx))
 }
 
-func interrupted(ctx context.Context, w io.Writer) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	go func() { // ends with the program, or when stop closes the channel
-		if _, ok := <-signals; !ok {
-			return
-		}
-		fmt.Fprintln(w, "interrupted: finishing the record at hand; once more to stop at once")
-		cancel()
-		if _, ok := <-signals; ok {
-			os.Exit(exitInterrupted)
-		}
-	}()
-	return ctx, func() { signal.Stop(signals); close(signals); cancel() }
-}
-
-func newRoot(streams Streams, name string) *cobra.Command {
-	a := &app{Streams: streams, kubeconfig: genericclioptions.NewConfigFlags(true), version: version()}
+func newRoot(streams Streams, name string, signals *interruption) *cobra.Command {
+	a := &app{Streams: streams, signals: signals, kubeconfig: genericclioptions.NewConfigFlags(true), version: version()}
 	use := "theseus"
 	if strings.HasPrefix(name, "kubectl-") {
 		use = "kubectl theseus"

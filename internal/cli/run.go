@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/term"
@@ -35,15 +37,47 @@ type run struct {
 	// fresh counts losses only from now on: a person has seen the earlier ones.
 	fresh bool
 	dir   string
+	// unkept is why the evidence cannot be kept on this machine, once that was said.
+	unkept string
+	flight flight
+}
+
+// flight is what a run is doing, in words, for whoever interrupts it.
+type flight struct {
+	lock   sync.Mutex
+	script *script
+	what   string
+}
+
+func (f *flight) record(r engine.Record) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch title := f.script.place(r.Step); r.Event {
+	case engine.Intended:
+		f.what = title + ": " + f.script.action(r)
+	case engine.GateAsked:
+		f.what = title + ": the gate measures"
+	default:
+		f.what = ""
+	}
+}
+
+func (f *flight) String() string {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.what == "" {
+		return "nothing: it is between two actions"
+	}
+	return f.what
 }
 
 // execute carries a plan out from where its journal stands, and keeps everything that a report needs.
 func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
-	dir, err := stateDir(r.plan.Name)
+	dir, err := makeStateDir(r.plan.Name)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	r.dir = dir
+	r.dir, r.flight.script = dir, newScript(r.plan)
 	lease, ctx, err := journal.Acquire(ctx, r.app.leases(r.client), journal.Holder())
 	if err != nil {
 		return engine.Outcome{}, err
@@ -53,7 +87,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		return engine.Outcome{}, err
 	}
 	records := journal.NewMirrored(journal.NewCluster(r.client.Dynamic, r.plan.Name), filepath.Join(dir, "journal.jsonl"), func(err error) {
-		fmt.Fprintf(r.app.Err, "warning: the local copy of the journal: %v\n", err)
+		r.view.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
 	})
 	defer records.Close()
 
@@ -65,12 +99,15 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	evidence := r.evidence()
 	stop := r.collect(ctx, actor, evidence)
 	defer stop()
+	stopping := &stoppable{stop: make(chan struct{}), say: r.view.Say, flight: r.flight.String}
+	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{
 		Actor: lease.Guard(actor), Gate: gate, Journal: records, Clock: clock{},
-		Control: journal.NewControl(r.client.Dynamic, r.plan.Name),
-		By:      journal.Holder(), Theseus: r.app.version,
+		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Stop: stopping.stop,
+		By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
+			r.flight.record(record)
 			if record.Event == engine.StepBegan {
 				evidence.Collect(ctx, actor) //nolint:errcheck // the collector tries again; an outage is the engine's to report
 			}
@@ -124,16 +161,21 @@ func (r *run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evi
 const evidenceFile = "evidence.json"
 
 func (r *run) save(evidence *kube.Evidence) {
+	why := ""
 	if err := writeJSON(filepath.Join(r.dir, evidenceFile), evidence.Document()); err != nil {
-		r.view.Note("the evidence cannot be kept: " + err.Error())
+		why = err.Error()
 	}
+	if why != r.unkept && why != "" {
+		r.view.Say("warning: the evidence for the report cannot be kept on this machine: " + why)
+	}
+	r.unkept = why
 }
 
 // evidence goes on from what an earlier process kept.
 func (r *run) evidence() *kube.Evidence {
 	var before kube.Collected
 	if err := readJSON(filepath.Join(r.dir, evidenceFile), &before); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.view.Note("earlier evidence cannot be read: " + err.Error())
+		r.view.Say("warning: earlier evidence cannot be read: " + err.Error())
 	}
 	return kube.NewEvidence(before)
 }
@@ -203,8 +245,27 @@ func stateDir(migration string) (string, error) {
 		}
 		base = filepath.Join(state, "theseus")
 	}
-	dir := filepath.Join(base, migration)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	return filepath.Join(base, migration), nil
+}
+
+// room is what a disk must still take before a run begins, in bytes: the journal and the evidence of a small one.
+const room = 1 << 20
+
+// makeStateDir makes the folder, and makes sure that it can be written to.
+func makeStateDir(migration string) (string, error) {
+	dir, err := stateDir(migration)
+	if err != nil {
+		return "", err
+	}
+	trial := filepath.Join(dir, ".room")
+	if err = os.MkdirAll(dir, 0o700); err == nil {
+		err = os.WriteFile(trial, make([]byte, room), 0o600)
+		err = errors.Join(err, os.Remove(trial))
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "", fail(exitFailed, "free some space, or set THESEUS_STATE_DIR to a folder on another disk", "no room for the local journal: %w", err)
+	case err != nil:
 		return "", fail(exitFailed, "set THESEUS_STATE_DIR to a folder that can be written", "no folder for the local journal: %w", err)
 	}
 	return dir, nil

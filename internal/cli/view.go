@@ -18,6 +18,8 @@ type view interface {
 	Record(engine.Record)
 	// Note is told what a long action waits for.
 	Note(string)
+	// Say is told what a person must not miss.
+	Say(string)
 	// Evidence is told, about once a second, what the probes have seen so far.
 	Evidence(evidenceSummary)
 	// Close leaves the terminal as it was.
@@ -60,12 +62,9 @@ func newScript(p *plan.Plan) *script {
 	return s
 }
 
-// describe puts a record into words; empty for records that say nothing to people. It learns the inverse of an
-// action when that is intended, so as to name it in a rollback.
+// describe puts a record into words; empty for records that say nothing to people.
 func (s *script) describe(r engine.Record) string {
-	if r.Inverse != nil {
-		s.actions[r.Inverse.ID] = r.Inverse
-	}
+	action := s.action(r)
 	title := r.Step
 	if one := s.steps[r.Step]; one != nil {
 		title = one.Title
@@ -74,9 +73,9 @@ func (s *script) describe(r engine.Record) string {
 	case engine.Started:
 		return "started"
 	case engine.StepBegan:
-		return fmt.Sprintf("[%d/%d] %s", s.index[r.Step], s.total, title)
+		return s.place(r.Step)
 	case engine.Acted:
-		return "        " + s.acted(r)
+		return "        " + acted(action, r)
 	case engine.GateAnswer:
 		mark := "pass"
 		if r.Verdict != nil && !r.Verdict.Pass {
@@ -100,11 +99,27 @@ func (s *script) describe(r engine.Record) string {
 	return ""
 }
 
-func (s *script) acted(r engine.Record) string {
-	title := r.Action
-	if action := s.actions[r.Action]; action != nil {
-		title = action.Title
+// place is where a step stands in the plan, and its title.
+func (s *script) place(id string) string {
+	if one := s.steps[id]; one != nil {
+		return fmt.Sprintf("[%d/%d] %s", s.index[id], s.total, one.Title)
 	}
+	return id
+}
+
+// action is the title of the action that a record is about. It learns the inverse of an action when that is
+// intended, so as to name it in a rollback.
+func (s *script) action(r engine.Record) string {
+	if r.Inverse != nil {
+		s.actions[r.Inverse.ID] = r.Inverse
+	}
+	if action := s.actions[r.Action]; action != nil {
+		return action.Title
+	}
+	return r.Action
+}
+
+func acted(title string, r engine.Record) string {
 	switch r.Result {
 	case "already":
 		return title + ": already so"
@@ -137,6 +152,7 @@ func (v *lines) print(at time.Time, text string) {
 
 func (v *lines) Record(r engine.Record) { v.print(r.At, v.script.describe(r)) }
 func (v *lines) Note(text string)       { v.print(time.Now(), "        "+text) }
+func (v *lines) Say(text string)        { v.print(time.Now(), text) }
 func (v *lines) Close()                 {}
 
 func (v *lines) Evidence(now evidenceSummary) {
@@ -160,6 +176,7 @@ func (v *events) write(kind string, value any) {
 
 func (v *events) Record(r engine.Record)       { v.write("record", r) }
 func (v *events) Note(text string)             { v.write("note", text) }
+func (v *events) Say(text string)              { v.write("warning", text) }
 func (v *events) Evidence(now evidenceSummary) { v.write("evidence", now) }
 func (v *events) Close()                       {}
 

@@ -142,7 +142,7 @@ func get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.
 	})
 	if apierrors.IsNotFound(err) {
 		return nil, engine.WithHint(fmt.Errorf("there is no migration %s in this cluster: %w", name, err),
-			"`theseus status` lists those that there are; check the kubeconfig's context")
+			"`theseus status` shows the latest one; check the kubeconfig's context")
 	}
 	if err != nil {
 		return nil, err

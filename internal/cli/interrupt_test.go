@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestSignalsToACommand: the first ends its context, the second the program.
+func TestSignalsToACommand(t *testing.T) {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		var said bytes.Buffer
+		i := &interruption{err: &said}
+		ctx, done := i.catch(t.Context())
+		if err := syscall.Kill(syscall.Getpid(), signal); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		done()
+		if !i.signalled(func() {}) || !strings.Contains(said.String(), "once more to stop at once") {
+			t.Errorf("%v: a second one does not end it; said %q", signal, said.String())
+		}
+	}
+}
+
+// TestSignalsToARun: the first lets it end by itself, the second says what is cut off.
+func TestSignalsToARun(t *testing.T) {
+	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "Look"}, {ID: "b", Title: "Move the pods",
+		Actions: []step.Action{{ID: "b/1", Title: "evict the pods of n1"}}}}}
+	at := &flight{script: newScript(p)}
+	for _, r := range []engine.Record{{Event: engine.StepBegan, Step: "b"}, {Event: engine.Intended, Step: "b", Action: "b/1"}} {
+		at.record(r)
+	}
+	var said []string
+	var errors bytes.Buffer
+	i := &interruption{err: &errors}
+	run := &stoppable{stop: make(chan struct{}), say: func(text string) { said = append(said, text) }, flight: at.String}
+	done := i.during(run)
+	ended := func() { t.Error("the context of a run was ended") }
+	if i.signalled(ended) {
+		t.Fatal("the first signal ends the program")
+	}
+	<-run.stop
+	const doing = "[2/2] Move the pods: evict the pods of n1"
+	if len(said) != 1 || !strings.Contains(said[0], doing) || !strings.Contains(said[0], "once more") {
+		t.Errorf("said %q", said)
+	}
+	if !i.signalled(ended) {
+		t.Error("the second signal does not end the program")
+	}
+	if want := "error: stopped at once, in the middle of: " + doing + "\nhint: `theseus resume` "; !strings.HasPrefix(errors.String(), want) {
+		t.Errorf("said %q, want %q...", errors.String(), want)
+	}
+	done()
+	at.record(engine.Record{Event: engine.Acted, Step: "b", Action: "b/1"})
+	if got := at.String(); got != "nothing: it is between two actions" {
+		t.Errorf("after the action: %q", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	(&interruption{err: &errors}).signalled(cancel)
+	if ctx.Err() == nil {
+		t.Error("a command without a run goes on")
+	}
+}
