@@ -60,6 +60,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 // await polls a condition until it holds or the context ends; then the error says what was missing.
 func (a *Actor) await(ctx context.Context, c step.Condition) error {
 	said := ""
+	var bearing patience
 	for {
 		holds, missing, err := a.Holds(ctx, c)
 		if err == nil && holds {
@@ -71,6 +72,10 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 		if missing != said && a.Note != nil {
 			a.Note("waiting: " + missing)
 			said = missing
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (string, error) { return a.stuck(ctx, c) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", missing, err)
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
 			return fmt.Errorf("%s (%w)", missing, err)

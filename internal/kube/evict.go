@@ -212,6 +212,7 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 }
 
 func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
+	var bearing patience
 	for {
 		now, err := a.Typed.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
@@ -219,6 +220,10 @@ func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 		}
 		if err != nil {
 			return err
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (string, error) { return a.down(ctx, pod.Spec.NodeName) })
+		if err != nil {
+			return fmt.Errorf("it does not end: %w", err)
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
 			return fmt.Errorf("it does not end: %w", err)

@@ -82,6 +82,7 @@ func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessag
 }
 
 func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name, node string) (json.RawMessage, error) {
+	var bearing patience
 	for {
 		task, err := a.readTask(ctx, client, name)
 		switch {
@@ -93,6 +94,10 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 			return task.Status.Result, nil
 		case task.Status.Phase == v1alpha1.TaskFailed:
 			return nil, fmt.Errorf("the agent of %s says: %s", node, task.Status.Message)
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (string, error) { return a.down(ctx, node) })
+		if err != nil {
+			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
 		if err := a.Clock.Sleep(ctx, poll/2); err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w", node, name, task.Status.Phase, err)

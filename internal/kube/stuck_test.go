@@ -1,0 +1,99 @@
+package kube
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const agentSet = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: theseus-system, generation: 1},
+	spec: {selector: {matchLabels: {app: agent}}}, status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberReady: 1}}`
+
+func waiting(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		unready(p)
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: "registry.test/agent:v9",
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+	}
+}
+
+func nodeThatIs(status corev1.ConditionStatus) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
+}
+
+// TestWaitsThatArePointless end after a minute, and say what a person has to do.
+func TestWaitsThatArePointless(t *testing.T) {
+	agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
+	wait := func(c step.Condition) step.Action { return step.Action{ID: "w", Op: step.Wait, Condition: &c} }
+	rolled := wait(step.Condition{Kind: step.Rolled, Ref: &agents})
+	mine := label("app", "agent")
+	for _, test := range []struct {
+		name   string
+		node   corev1.ConditionStatus
+		pod    *corev1.Pod
+		action step.Action
+		words  string // empty: it is waited for until the context ends
+	}{
+		{"an image that no node can get", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ImagePullBackOff")), rolled,
+			"1 of 2 pods are ready: node a cannot get the image registry.test/agent:v9 of pod theseus-system/agent-1: ImagePullBackOff"},
+		{"the same of a probe pod", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull")),
+			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "cannot get the image"},
+		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled, "node a is down (not Ready): bring it back"},
+		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins, "no answer from the agent of a: node a is down"},
+		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating")), rolled, ""},
+		{"a slow agent", "True", pod("theseus-system", "agent-1", "a", "", mine), joins, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, []runtime.Object{nodeThatIs(test.node), test.pod}, agentSet)
+			begun := w.Now()
+			_, err := w.Do(w.end(1000), test.action, nil)
+			took := w.Now().Sub(begun)
+			if test.words == "" {
+				wantError(t, err, "context canceled")
+				return
+			}
+			wantError(t, err, test.words)
+			if temporary(err) || took < stuckFor || took > 2*stuckFor {
+				t.Errorf("after %s, temporary %v", took, temporary(err))
+			}
+		})
+	}
+}
+
+// TestPatienceBeginsAnew: what mends itself within the minute is forgotten.
+func TestPatienceBeginsAnew(t *testing.T) {
+	w := newWorld(t, nil)
+	why := "away"
+	var bearing patience
+	look := func(context.Context) (string, error) { return why, nil }
+	for range 5 {
+		for _, reason := range []string{"away", ""} {
+			why = reason
+			for range 8 {
+				if err := w.bear(t.Context(), &bearing, look); err != nil {
+					t.Fatal(err)
+				}
+				w.now = w.now.Add(stuckEvery)
+			}
+		}
+	}
+	why = "away"
+	end := w.now.Add(stuckFor + stuckEvery)
+	for w.now.Before(end) {
+		if err := w.bear(t.Context(), &bearing, look); err != nil && w.now.Before(end.Add(-stuckEvery)) {
+			t.Fatalf("gave up early: %v", err)
+		}
+		w.now = w.now.Add(time.Second)
+	}
+	if err := w.bear(t.Context(), &bearing, look); err == nil || !strings.Contains(err.Error(), "away") {
+		t.Errorf("never gave up: %v", err)
+	}
+}
