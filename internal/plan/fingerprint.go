@@ -139,6 +139,9 @@ func Stale(p *Plan, snapshot *cluster.Snapshot) []string {
 		}
 		changed = append(changed, words)
 	}
+	if trace, _ := halfMigrated(snapshot); trace != "" {
+		changed = append(changed, "a migration began: "+trace)
+	}
 	return changed
 }
 

@@ -99,6 +99,11 @@ func TestMakeRefuses(t *testing.T) {
 		{"half migrated: probe pod", func(r *request) {
 			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: theseus-system, labels: {theseus.dev/probe: new}}\n")
 		}, "in the middle of a migration"},
+		{"half migrated: stopped in prepare", func(r *request) {
+			agent := r.snapshot.DaemonSets[0].DeepCopy()
+			agent.Namespace, agent.Name = v1alpha1.Namespace, "theseus-agent"
+			r.snapshot.DaemonSets = append(r.snapshot.DaemonSets, *agent)
+		}, "in the middle of a migration: DaemonSet theseus-system/theseus-agent is there"},
 		{"no nodes", func(r *request) { r.snapshot.Nodes = nil }, "no nodes"},
 		{"node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = "Unknown" }, "node node-2 is not Ready"},
 		{"Windows", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/os"] = "windows" }, "runs windows"},
@@ -151,6 +156,7 @@ func TestStale(t *testing.T) {
 		{"node replaced", func(s *cluster.Snapshot) { s.Nodes[0].UID = "x" }, "nodes were added, removed or given other addresses"},
 		{"network configuration", func(s *cluster.Snapshot) { s.ConfigMaps[0].Data["net-conf.json"] = "{}" }, "of a network was changed"},
 		{"policy", func(s *cluster.Snapshot) { s.NetworkPolicies = nil }, "NetworkPolicies"},
+		{"migration", func(s *cluster.Snapshot) { s.Nodes[0].Labels = map[string]string{v1alpha1.LabelTarget: "true"} }, "a migration began: node node-1 has the label"},
 		{"budget", func(s *cluster.Snapshot) { s.Budgets[0].Spec.MaxUnavailable = nil }, "PodDisruptionBudgets"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

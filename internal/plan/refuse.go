@@ -14,8 +14,8 @@ import (
 
 // inPlace finds the one network that the cluster runs on.
 func inPlace(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry) (*cni.Installation, error) {
-	if trace := halfMigrated(snapshot); trace != "" {
-		return nil, refuse("finish or roll back that migration first: theseus status, theseus rollback",
+	if trace, remedy := halfMigrated(snapshot); trace != "" {
+		return nil, refuse("if `theseus status` knows it, finish it (theseus resume) or take it back (theseus rollback); if not: "+remedy,
 			"this cluster is in the middle of a migration: %s", trace)
 	}
 	found := drivers.Detect(snapshot)
@@ -50,8 +50,8 @@ func namesOf(found []*cni.Installation) []string {
 	return names
 }
 
-// halfMigrated names a trace of a migration by this or another tool; empty when there is none.
-func halfMigrated(snapshot *cluster.Snapshot) string {
+// halfMigrated names a trace of a migration by this or another tool, and what removes it; empty when there is none.
+func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		for _, label := range []string{
@@ -59,22 +59,27 @@ func halfMigrated(snapshot *cluster.Snapshot) string {
 			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress",
 		} {
 			if value, ok := node.Labels[label]; ok {
-				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value)
+				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " + node.Name + " " + label + "-"
 			}
 		}
 		for _, taint := range node.Spec.Taints {
 			if taint.Key == v1alpha1.TaintPending {
-				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key)
+				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key), "kubectl taint node " + node.Name + " " + taint.Key + "-"
 			}
 		}
 	}
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
-		if pod.Namespace == v1alpha1.Namespace && pod.Labels[v1alpha1.LabelProbe] == "new" {
-			return fmt.Sprintf("pod %s/%s measures a new network", pod.Namespace, pod.Name)
+		if pod.Namespace == v1alpha1.Namespace && pod.Labels[v1alpha1.LabelProbe] != "" {
+			return fmt.Sprintf("pod %s/%s measures a network", pod.Namespace, pod.Name), "kubectl -n " + pod.Namespace + " delete pod " + pod.Name
 		}
 	}
-	return ""
+	for i := range snapshot.DaemonSets {
+		if set := &snapshot.DaemonSets[i]; set.Namespace == v1alpha1.Namespace {
+			return fmt.Sprintf("DaemonSet %s/%s is there", set.Namespace, set.Name), "kubectl -n " + set.Namespace + " delete daemonset " + set.Name
+		}
+	}
+	return "", ""
 }
 
 // nodesReady refuses clusters with nodes that could not take part.
