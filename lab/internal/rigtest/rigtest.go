@@ -1,0 +1,167 @@
+// Package rigtest brings labs up for tests, and runs theseus in them as operators on several machines would.
+package rigtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// patience only ends a test that has failed.
+const patience = 5 * time.Minute
+
+// New brings a lab up on a network; the end of the test takes it down. bin is the folder of the built programs.
+func New(t *testing.T, bin, name string, nodes int, network string, flags ...string) *scenario.Rig {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("the lab makes namespaces: run the tests as root")
+	}
+	dir, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig := &scenario.Rig{Name: name, Nodes: nodes, Dir: t.TempDir(), Out: &writer{name: t.Name()}, Flags: flags,
+		Lab: filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus")}
+	for _, program := range []string{rig.Lab, rig.Theseus} {
+		if _, err := os.Stat(program); err != nil {
+			t.Fatalf("%v: run `make build` first", err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := rig.Down(); err != nil {
+			t.Errorf("the lab does not go: %v", err)
+		}
+	})
+	if err := rig.Up(t.Context(), network); err != nil {
+		t.Fatal(err)
+	}
+	return rig
+}
+
+// writer shows what happens as it happens, so that a test of minutes says where it is.
+type writer struct {
+	name string
+	lock sync.Mutex
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	for line := range strings.Lines(string(p)) {
+		fmt.Printf("    %s: %s\n", w.name, strings.TrimRight(line, "\n"))
+	}
+	return len(p), nil
+}
+
+// Process is theseus at work.
+type Process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lock  sync.Mutex
+	said  strings.Builder
+	more  chan struct{} // a line came
+	ended chan struct{}
+}
+
+// Start runs theseus on a machine: a name, which stands for a state folder of its own, or the path of one.
+func Start(t *testing.T, rig *scenario.Rig, machine string, args ...string) *Process {
+	t.Helper()
+	if !filepath.IsAbs(machine) {
+		machine = filepath.Join(rig.Dir, machine)
+	}
+	p := &Process{t: t, more: make(chan struct{}, 1), ended: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	p.cmd = exec.CommandContext(ctx, rig.Theseus, args...)
+	p.cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+filepath.Join(rig.Dir, "kubeconfig"), "THESEUS_STATE_DIR="+machine)
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Stderr = p.cmd.Stdout
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(rig.Out, "$ theseus %s\n", strings.Join(args, " "))
+	go func() {
+		defer close(p.ended)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			fmt.Fprintln(rig.Out, lines.Text())
+			p.lock.Lock()
+			fmt.Fprintln(&p.said, lines.Text())
+			p.lock.Unlock()
+			select {
+			case p.more <- struct{}{}:
+			default:
+			}
+		}
+		p.cmd.Wait() //nolint:errcheck // the exit code tells
+	}()
+	return p
+}
+
+// Said is all that it printed so far, on both streams.
+func (p *Process) Said() string {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	return p.said.String()
+}
+
+// Until waits until it has printed a text.
+func (p *Process) Until(text string) {
+	p.t.Helper()
+	for !strings.Contains(p.Said(), text) {
+		select {
+		case <-p.more:
+		case <-p.ended:
+			if !strings.Contains(p.Said(), text) {
+				p.t.Fatalf("theseus ended before it said %q:\n%s", text, p.Said())
+			}
+		}
+	}
+}
+
+// Signal sends signals, one right after the other.
+func (p *Process) Signal(signals ...syscall.Signal) {
+	p.t.Helper()
+	for _, signal := range signals {
+		if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// Ends waits for the end, and demands an exit code and texts in what was printed.
+func (p *Process) Ends(code int, texts ...string) {
+	p.t.Helper()
+	<-p.ended
+	said := p.Said()
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		p.t.Fatalf("%s: exit %d, want %d:\n%s", strings.Join(p.cmd.Args, " "), got, code, said)
+	}
+	for _, text := range texts {
+		if !strings.Contains(said, text) {
+			p.t.Errorf("%s: %q is not in:\n%s", strings.Join(p.cmd.Args, " "), text, said)
+		}
+	}
+}
+
+// Run runs theseus to its end, as Start and Ends do, and demands that a failure comes with a hint.
+func Run(t *testing.T, rig *scenario.Rig, machine string, code int, texts []string, args ...string) {
+	t.Helper()
+	if code != 0 {
+		texts = append(texts, "\nhint: ")
+	}
+	Start(t, rig, machine, args...).Ends(code, texts...)
+}
