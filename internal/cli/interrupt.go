@@ -56,10 +56,10 @@ func (i *interruption) signalled(cancel func()) (now bool) {
 		cancel()
 	case again:
 		exitCode(i.err, fail(exitInterrupted, "`theseus resume` looks how far that came and goes on; `theseus rollback` takes everything back",
-			"stopped at once, in the middle of: %s", i.run.flight()))
+			"stopped at once: %s", i.run.flight()))
 		return true
 	default:
-		i.run.say("interrupted: it ends after what is at hand (" + i.run.flight() + "); once more to stop at once")
+		i.run.say("interrupted " + i.run.flight() + "; it ends after the action at hand, once more to stop at once")
 		close(i.run.stop)
 	}
 	return false

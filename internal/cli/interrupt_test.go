@@ -47,19 +47,19 @@ func TestSignalsToARun(t *testing.T) {
 		t.Fatal("the first signal ends the program")
 	}
 	<-run.stop
-	const doing = "[2/2] Move the pods: evict the pods of n1"
+	const doing = "in the middle of [2/2] Move the pods: evict the pods of n1"
 	if len(said) != 1 || !strings.Contains(said[0], doing) || !strings.Contains(said[0], "once more") {
 		t.Errorf("said %q", said)
 	}
 	if !i.signalled(ended) {
 		t.Error("the second signal does not end the program")
 	}
-	if want := "error: stopped at once, in the middle of: " + doing + "\nhint: `theseus resume` "; !strings.HasPrefix(errors.String(), want) {
+	if want := "error: stopped at once: " + doing + "\nhint: `theseus resume` "; !strings.HasPrefix(errors.String(), want) {
 		t.Errorf("said %q, want %q...", errors.String(), want)
 	}
 	done()
 	at.record(engine.Record{Event: engine.Acted, Step: "b", Action: "b/1"})
-	if got := at.String(); got != "nothing: it is between two actions" {
+	if got := at.String(); got != "between two actions" {
 		t.Errorf("after the action: %q", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

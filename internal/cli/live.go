@@ -1,36 +1,53 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
 // live is the view of a terminal: what happened scrolls by, and below it stands a block that is drawn anew:
-// the waves, the step at hand, what the probes see, and the time that is left.
+// the waves, the step at hand, what the probes see, and the time that is left. The block never fills the
+// screen: what has scrolled out of it could not be drawn anew.
 type live struct {
 	lock     sync.Mutex
 	out      io.Writer
 	plan     *plan.Plan
 	script   *script
-	width    int
-	begun    time.Time
+	size     func() (width, height int) // of the screen as it is now
+	plain    bool                       // NO_COLOR
+	begun    time.Time                  // of this run
 	now      time.Time
+	since    time.Time // of the step
 	step     string
+	action   string
 	note     string
+	undoing  bool
 	evidence evidenceSummary
 	finished map[string]bool // steps
 	drawn    int             // lines of the block on the screen
-	plain    bool            // NO_COLOR
+	width    int             // when it was drawn
 }
 
-func newLive(out io.Writer, p *plan.Plan, width int, plain bool) *live {
-	return &live{out: out, plan: p, script: newScript(p), width: width, finished: map[string]bool{}, plain: plain}
+func newLive(out io.Writer, p *plan.Plan, size func() (width, height int), plain bool) *live {
+	return &live{out: out, plan: p, script: newScript(p), size: size, finished: map[string]bool{}, plain: plain}
+}
+
+func (v *live) Past(records []engine.Record) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	for _, r := range records {
+		v.take(r)
+	}
+	v.script.learn(records)
 }
 
 func (v *live) Record(r engine.Record) {
@@ -39,21 +56,37 @@ func (v *live) Record(r engine.Record) {
 	if v.begun.IsZero() {
 		v.begun = r.At
 	}
+	v.take(r)
+	text := v.script.describe(r)
+	v.redraw(func(out io.Writer, width int) {
+		if text == "" {
+			return
+		}
+		for _, line := range wrapped(clockText(r.At.Sub(v.begun))+"  "+text, width, 19) {
+			fmt.Fprintln(out, v.emphasis(r, line))
+		}
+	})
+}
+
+// take keeps what the block shows.
+func (v *live) take(r engine.Record) {
 	v.now = r.At
+	if r.Step != "" && r.Step != v.step {
+		v.step, v.since = r.Step, r.At
+	}
+	v.action, v.note = "", ""
 	switch r.Event {
-	case engine.StepBegan:
-		v.step, v.note = r.Step, ""
+	case engine.Intended:
+		v.action = v.script.action(r)
+	case engine.GateAsked:
+		v.action = "the gate measures"
 	case engine.StepDone:
 		v.finished[r.Step] = true
 	case engine.StepUndone:
 		delete(v.finished, r.Step)
+	case engine.RollingBack:
+		v.undoing = true
 	}
-	text := v.script.describe(r)
-	v.redraw(func() {
-		if text != "" {
-			fmt.Fprintf(v.out, "%s\n", v.cut(clockText(r.At.Sub(v.begun))+"  "+text))
-		}
-	})
 }
 
 func (v *live) Note(text string) {
@@ -66,7 +99,11 @@ func (v *live) Note(text string) {
 func (v *live) Say(text string) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	v.redraw(func() { fmt.Fprintln(v.out, text) })
+	v.redraw(func(out io.Writer, width int) {
+		for _, line := range wrapped(text, width, 4) {
+			fmt.Fprintln(out, v.colour("33", line))
+		}
+	})
 }
 
 func (v *live) Evidence(now evidenceSummary) {
@@ -77,55 +114,151 @@ func (v *live) Evidence(now evidenceSummary) {
 }
 
 // Close leaves the last block on the screen.
-func (v *live) Close() { v.drawn = 0 }
+func (v *live) Close() {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.drawn = 0
+}
 
-// redraw wipes the block, lets something scroll by, and draws the block again.
-func (v *live) redraw(scroll func()) {
+// redraw wipes the block, lets something scroll by, and draws the block again, in one write.
+func (v *live) redraw(scroll func(out io.Writer, width int)) {
+	width, height := v.size()
+	var out bytes.Buffer
 	if v.drawn > 0 {
-		fmt.Fprintf(v.out, "\x1b[%dA\x1b[J", v.drawn)
+		up := v.drawn
+		if width < v.width { // the terminal has broken the lines
+			up *= (v.width + width - 1) / width
+		}
+		fmt.Fprintf(&out, "\x1b[%dA\x1b[J", min(up, height-1))
 	}
 	if scroll != nil {
-		scroll()
+		scroll(&out, width)
 	}
-	block := v.block()
+	block := v.block(width, height-2)
 	for _, line := range block {
-		fmt.Fprintln(v.out, v.cut(line))
+		fmt.Fprintln(&out, line)
 	}
-	v.drawn = len(block)
+	v.drawn, v.width = len(block), width
+	v.out.Write(out.Bytes()) //nolint:errcheck // a terminal that is gone has nobody before it
 }
 
-func (v *live) block() []string {
-	block := []string{strings.Repeat("─", min(v.width, 60))}
-	for _, wave := range v.plan.Waves {
-		nodes := make([]string, len(wave.Nodes))
-		for i, node := range wave.Nodes {
-			nodes[i] = v.mark(node) + " " + node
-		}
-		block = append(block, fmt.Sprintf("%-8s %s", wave.Name, strings.Join(nodes, "  ")))
-	}
+// block is what stands below, in at most so many lines of at most this width.
+func (v *live) block(width, most int) []string {
+	var below []string
+	add := func(line string) { below = append(below, cut(line, width)) }
 	if current := v.script.steps[v.step]; current != nil {
-		block = append(block, fmt.Sprintf("step %d/%d %s", v.script.index[v.step], v.script.total, current.Title))
+		verb := "step"
+		if v.undoing {
+			verb = "undo"
+		}
+		add(fmt.Sprintf("%s %d/%d %s", verb, v.script.index[v.step], v.script.total, current.Title))
 	}
-	if v.note != "" {
-		block = append(block, "         "+v.note)
-	}
-	return append(block, "probes   "+v.evidence.String(),
-		fmt.Sprintf("elapsed  %s   left about %s", clockText(v.now.Sub(v.begun)), clockText(v.left())))
-}
-
-// mark is how far a node's own steps are: none, some, all.
-func (v *live) mark(node string) string {
-	some, all := false, true
-	for i := range v.plan.Steps {
-		if one := &v.plan.Steps[i]; one.Node == node && one.Wave != "" {
-			some = some || v.finished[one.ID] || one.ID == v.step
-			all = all && v.finished[one.ID]
+	for _, line := range []string{v.action, v.note} {
+		if line != "" {
+			add("         " + line)
 		}
 	}
-	switch {
-	case some && all:
+	add("probes   " + v.evidence.String())
+	if v.evidence.Lost > 0 || v.evidence.Leaked > 0 {
+		below[len(below)-1] = v.colour("31", below[len(below)-1])
+	}
+	add("elapsed  " + v.times())
+	waves := v.waves(width)
+	if room := max(min(most-len(below)-1, most/2), 1); len(waves) > room { // what scrolls by has its half
+		waves = v.window(waves, room)
+	}
+	block := slices.Concat([]string{strings.Repeat("─", min(width-1, 60))}, waves, below)
+	return block[max(len(block)-most, 0):]
+}
+
+// times are how long this run has taken, and how long it still takes if it goes on forward.
+func (v *live) times() string {
+	text := v.now.Sub(v.begun).Round(time.Second).String()
+	if v.begun.IsZero() {
+		text = "0s"
+	}
+	if v.undoing {
+		return text + "   rolling back"
+	}
+	return text + "   left " + about(v.left())
+}
+
+// waves is a line for each wave: its nodes, or how many of them are how far where that is too long.
+func (v *live) waves(width int) []string {
+	nodes := v.nodes()
+	var lines []string
+	for _, wave := range v.plan.Waves {
+		length, counts := 9, map[progress]int{}
+		for _, node := range wave.Nodes {
+			length += utf8.RuneCountInString(node) + 4
+			counts[nodes[node]]++
+		}
+		var parts []string
+		if length < width {
+			for _, node := range wave.Nodes {
+				parts = append(parts, v.mark(nodes[node])+" "+node)
+			}
+		} else {
+			for _, p := range []progress{switched, begun, untouched} {
+				if counts[p] > 0 {
+					parts = append(parts, fmt.Sprintf("%s %d", v.mark(p), counts[p]))
+				}
+			}
+			parts = append(parts, fmt.Sprintf("of %d nodes", len(wave.Nodes)))
+		}
+		lines = append(lines, fmt.Sprintf("%-8s %s", wave.Name, strings.Join(parts, "  ")))
+	}
+	return lines
+}
+
+// window keeps the lines around the wave at hand, and says how many are left out.
+func (v *live) window(lines []string, room int) []string {
+	at := 0
+	if current := v.script.steps[v.step]; current != nil && current.Wave != "" {
+		at = max(slices.IndexFunc(v.plan.Waves, func(w plan.Wave) bool { return w.Name == current.Wave }), 0)
+	}
+	room = max(room-1, 1)
+	from := min(max(at-1, 0), len(lines)-room)
+	shown := slices.Clone(lines[from : from+room])
+	return append(shown, fmt.Sprintf("         %d of %d waves are shown", room, len(lines)))
+}
+
+// progress is how far a node's own steps are.
+type progress int
+
+const (
+	untouched progress = iota
+	begun
+	switched
+)
+
+func (v *live) nodes() map[string]progress {
+	touched, open := map[string]bool{}, map[string]bool{}
+	for i := range v.plan.Steps {
+		one := &v.plan.Steps[i]
+		if one.Node == "" || one.Wave == "" {
+			continue
+		}
+		touched[one.Node] = touched[one.Node] || v.finished[one.ID] || one.ID == v.step
+		open[one.Node] = open[one.Node] || !v.finished[one.ID]
+	}
+	far := map[string]progress{}
+	for node := range touched {
+		switch {
+		case touched[node] && !open[node]:
+			far[node] = switched
+		case touched[node]:
+			far[node] = begun
+		}
+	}
+	return far
+}
+
+func (v *live) mark(p progress) string {
+	switch p {
+	case switched:
 		return v.colour("32", "●")
-	case some:
+	case begun:
 		return v.colour("33", "◐")
 	}
 	return "○"
@@ -134,11 +267,38 @@ func (v *live) mark(node string) string {
 func (v *live) left() time.Duration {
 	var left time.Duration
 	for i := range v.plan.Steps {
-		if !v.finished[v.plan.Steps[i].ID] {
-			left += time.Duration(v.plan.Steps[i].Estimate)
+		one := &v.plan.Steps[i]
+		estimate := time.Duration(one.Estimate)
+		if one.ID == v.step {
+			estimate = max(estimate-v.now.Sub(v.since), 0)
+		}
+		if !v.finished[one.ID] {
+			left += estimate
 		}
 	}
 	return left
+}
+
+// about is a time as a person would say it.
+func about(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return "less than a minute"
+	case d < time.Hour:
+		return fmt.Sprintf("about %d min", int(d.Round(time.Minute).Minutes()))
+	}
+	return fmt.Sprintf("about %d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// emphasis colours a line about a record.
+func (v *live) emphasis(r engine.Record, line string) string {
+	switch {
+	case r.Result == engine.ResultFailed, r.Event == engine.GateAnswer && (r.Verdict == nil || !r.Verdict.Pass):
+		return v.colour("31", line)
+	case r.Event == engine.StepBegan:
+		return v.colour("1", line)
+	}
+	return line
 }
 
 func (v *live) colour(code, text string) string {
@@ -148,11 +308,30 @@ func (v *live) colour(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// cut keeps a line on one row of the screen, so that the block's height is known.
-func (v *live) cut(line string) string {
-	runes := []rune(line)
-	if len(runes) <= v.width || strings.Contains(line, "\x1b") {
+// cut keeps a line without colours on one row of the screen, so that the block's height is known. The last
+// column stays free: some terminals go to the next row when it is written.
+func cut(line string, width int) string {
+	if utf8.RuneCountInString(line) < width {
 		return line
 	}
-	return string(runes[:v.width-1]) + "…"
+	return string([]rune(line)[:width-2]) + "…"
+}
+
+// wrapped breaks a text between words into lines of less than a width; all but the first begin with an indent.
+func wrapped(text string, width, indent int) []string {
+	var lines []string
+	indent = min(indent, width/2)
+	for utf8.RuneCountInString(text) >= width {
+		runes := []rune(text)
+		end := width - 1
+		for at := end; at > indent; at-- {
+			if runes[at] == ' ' {
+				end = at
+				break
+			}
+		}
+		lines = append(lines, string(runes[:end]))
+		text = strings.Repeat(" ", indent) + strings.TrimLeft(string(runes[end:]), " ")
+	}
+	return append(lines, text)
 }

@@ -66,9 +66,9 @@ func (f *flight) String() string {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	if f.what == "" {
-		return "nothing: it is between two actions"
+		return "between two actions"
 	}
-	return f.what
+	return "in the middle of " + f.what
 }
 
 // execute carries a plan out from where its journal stands, and keeps everything that a report needs.
@@ -91,6 +91,12 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	})
 	defer records.Close()
 
+	past, err := records.Records(ctx)
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	r.view.Past(past)
+	r.flight.script.learn(past)
 	actor := r.actor()
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
 	if r.fresh {
@@ -205,13 +211,18 @@ func (a *app) newView(p *plan.Plan) view {
 		return &events{out: a.Out}
 	}
 	if isTerminal(a.Out) {
-		width, _, err := term.GetSize(int(a.Out.(*os.File).Fd()))
-		if err != nil || width < 20 {
-			width = 80
-		}
-		return newLive(a.Out, p, width, os.Getenv("NO_COLOR") != "")
+		return newLive(a.Out, p, func() (width, height int) { return screen(a.Out.(*os.File)) }, os.Getenv("NO_COLOR") != "")
 	}
 	return &lines{out: a.Out, script: newScript(p)}
+}
+
+// screen is the size of a terminal now; one that does not tell, or is too small for words, has 80 by 24.
+func screen(terminal *os.File) (width, height int) {
+	width, height, err := term.GetSize(int(terminal.Fd()))
+	if err != nil || width < 20 || height < 5 {
+		return 80, 24
+	}
+	return width, height
 }
 
 // clock is the real time.

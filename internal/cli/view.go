@@ -14,6 +14,8 @@ import (
 
 // view shows a run as it happens.
 type view interface {
+	// Past is told, before all else, what earlier processes wrote to the journal.
+	Past([]engine.Record)
 	// Record is told every record of the journal, once.
 	Record(engine.Record)
 	// Note is told what a long action waits for.
@@ -107,12 +109,18 @@ func (s *script) place(id string) string {
 	return id
 }
 
-// action is the title of the action that a record is about. It learns the inverse of an action when that is
-// intended, so as to name it in a rollback.
-func (s *script) action(r engine.Record) string {
-	if r.Inverse != nil {
-		s.actions[r.Inverse.ID] = r.Inverse
+// learn takes in the inverses of actions, so as to name them in a rollback.
+func (s *script) learn(records []engine.Record) {
+	for _, r := range records {
+		if r.Inverse != nil {
+			s.actions[r.Inverse.ID] = r.Inverse
+		}
 	}
+}
+
+// action is the title of the action that a record is about.
+func (s *script) action(r engine.Record) string {
+	s.learn([]engine.Record{r})
 	if action := s.actions[r.Action]; action != nil {
 		return action.Title
 	}
@@ -150,6 +158,10 @@ func (v *lines) print(at time.Time, text string) {
 	fmt.Fprintf(v.out, "%7s  %s\n", clockText(at.Sub(v.begun)), text)
 }
 
+func (v *lines) Past(records []engine.Record) {
+	v.script.learn(records)
+}
+
 func (v *lines) Record(r engine.Record) { v.print(r.At, v.script.describe(r)) }
 func (v *lines) Note(text string)       { v.print(time.Now(), "        "+text) }
 func (v *lines) Say(text string)        { v.print(time.Now(), text) }
@@ -174,6 +186,7 @@ func (v *events) write(kind string, value any) {
 	json.NewEncoder(v.out).Encode(map[string]any{"kind": kind, kind: value}) //nolint:errcheck // a closed pipe ends the program elsewhere
 }
 
+func (v *events) Past([]engine.Record)         {}
 func (v *events) Record(r engine.Record)       { v.write("record", r) }
 func (v *events) Note(text string)             { v.write("note", text) }
 func (v *events) Say(text string)              { v.write("warning", text) }

@@ -17,7 +17,7 @@ import (
 // for a moment, and a node is called down only after a time of silence.
 const (
 	stuckEvery = 5 * time.Second
-	stuckFor   = time.Minute
+	stuckFor   = 30 * time.Second
 	// stuckPods is how many pods that are not ready are looked at: when a rollout hangs, few are left.
 	stuckPods = 10
 )

@@ -29,7 +29,7 @@ func nodeThatIs(status corev1.ConditionStatus) *corev1.Node {
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
 }
 
-// TestWaitsThatArePointless end after a minute, and say what a person has to do.
+// TestWaitsThatArePointless end, and say what a person has to do.
 func TestWaitsThatArePointless(t *testing.T) {
 	agents := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}
 	wait := func(c step.Condition) step.Action { return step.Action{ID: "w", Op: step.Wait, Condition: &c} }
@@ -68,7 +68,7 @@ func TestWaitsThatArePointless(t *testing.T) {
 	}
 }
 
-// TestPatienceBeginsAnew: what mends itself within the minute is forgotten.
+// TestPatienceBeginsAnew: what mends itself soon is forgotten.
 func TestPatienceBeginsAnew(t *testing.T) {
 	w := newWorld(t, nil)
 	why := "away"
@@ -77,7 +77,7 @@ func TestPatienceBeginsAnew(t *testing.T) {
 	for range 5 {
 		for _, reason := range []string{"away", ""} {
 			why = reason
-			for range 8 {
+			for range 4 {
 				if err := w.bear(t.Context(), &bearing, look); err != nil {
 					t.Fatal(err)
 				}

@@ -167,7 +167,7 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "apply", plan, "--yes")
 	p.Until("cannot get the image nowhere.test/agent:none")
 	p.Signal(syscall.SIGINT, syscall.SIGTERM)
-	p.Ends(130, "error: stopped at once, in the middle of: [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
+	p.Ends(130, "error: stopped at once: in the middle of [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
 	s.run(t, 0, []string{"running", "nobody runs it"}, "status")
 	s.run(t, 1, []string{"in the middle of a migration", "theseus-agent is there", "theseus rollback"}, s.planned()...)
 	s.run(t, 1, []string{"another migration is under way, and nobody runs it", "theseus rollback"}, "apply", s.plan, "--yes")
@@ -190,7 +190,7 @@ func (s *stage) interrupted(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
 	p.Until("create DaemonSet theseus-system/theseus-agent")
 	p.Signal(syscall.SIGINT)
-	p.Ends(130, "interrupted: it ends after what is at hand (", "error: interrupted: stopped as asked; all that was done is in the journal",
+	p.Ends(130, "; it ends after the action at hand, once more to stop at once", "error: interrupted: stopped as asked; all that was done is in the journal",
 		"hint: `theseus resume` goes on")
 	s.run(t, 0, []string{"nobody runs it"}, "status")
 	s.run(t, 1, []string{"has begun already, and nobody runs it", "theseus resume"}, "apply", s.plan, "--yes")
