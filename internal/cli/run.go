@@ -213,7 +213,7 @@ func (a *app) newView(p *plan.Plan) view {
 	if isTerminal(a.Out) {
 		return newLive(a.Out, p, func() (width, height int) { return screen(a.Out.(*os.File)) }, os.Getenv("NO_COLOR") != "")
 	}
-	return &lines{out: a.Out, script: newScript(p)}
+	return &lines{out: a.Out, script: newScript(p), begun: time.Now()}
 }
 
 // screen is the size of a terminal now; one that does not tell, or is too small for words, has 80 by 24.

@@ -152,9 +152,6 @@ func (v *lines) print(at time.Time, text string) {
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	if v.begun.IsZero() {
-		v.begun = at
-	}
 	fmt.Fprintf(v.out, "%7s  %s\n", clockText(at.Sub(v.begun)), text)
 }
 

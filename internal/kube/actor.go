@@ -26,6 +26,9 @@ const FieldManager = "theseus"
 // poll is how often a condition is looked at again.
 const poll = 250 * time.Millisecond
 
+// quiet is how long a wait goes on without a word: most are over by then.
+const quiet = time.Second
+
 // Actor carries out actions through the Kubernetes API. Everything that it does on a node, it asks the
 // agent there to do.
 type Actor struct {

@@ -59,7 +59,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 
 // await polls a condition until it holds or the context ends; then the error says what was missing.
 func (a *Actor) await(ctx context.Context, c step.Condition) error {
-	said := ""
+	said, begun := "", a.Clock.Now()
 	var bearing patience
 	for {
 		holds, missing, err := a.Holds(ctx, c)
@@ -69,7 +69,7 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 		if err != nil {
 			return err
 		}
-		if missing != said && a.Note != nil {
+		if missing != said && a.Note != nil && a.Clock.Now().Sub(begun) >= quiet {
 			a.Note("waiting: " + missing)
 			said = missing
 		}

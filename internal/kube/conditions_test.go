@@ -84,7 +84,7 @@ func TestConditionsThatCannotBeTold(t *testing.T) {
 func TestWait(t *testing.T) {
 	w := newWorld(t, nil, configMap)
 	wait := step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.Gone, Ref: &configRef}}
-	_, err := w.Do(w.end(3), wait, nil)
+	_, err := w.Do(w.end(7), wait, nil)
 	wantError(t, err, "ConfigMap/ns/c still exists")
 	if len(w.notes) != 1 {
 		t.Errorf("said more than once: %q", w.notes)
