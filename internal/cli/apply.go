@@ -29,7 +29,8 @@ func (a *app) applyCommand() *cobra.Command {
 		Short: "Carry a plan out, measured and journaled, stoppable at any moment",
 		Long: "Carries a plan out step by step. Every act is written to the journal in the cluster before it is\n" +
 			"done; a gate on measured connectivity follows every change; a gate that fails takes everything back.\n" +
-			"Interrupt it at any moment: `theseus resume` goes on, here or on another machine.",
+			"Interrupt it at any moment, once to end after the action at hand, twice to end at once: `theseus resume`\n" +
+			"goes on, here or on another machine.",
 		Args: exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return a.apply(command.Context(), args[0], yes, dry)

@@ -31,7 +31,11 @@ type stoppable struct {
 func (i *interruption) catch(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	for _, one := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(one) { // nohup means it
+			signal.Notify(signals, one)
+		}
+	}
 	go func() { // ends with the program, or when the channel is closed
 		for range signals {
 			if i.signalled(cancel) {

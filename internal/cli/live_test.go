@@ -102,7 +102,7 @@ func small(t *testing.T) *plan.Plan {
 // large is a plan of many nodes and waves, as far as the view looks at it.
 func large() *plan.Plan {
 	p := &plan.Plan{}
-	for w := range 30 {
+	for w := range 20 {
 		wave := plan.Wave{Name: fmt.Sprintf("wave-%d", w+1)}
 		for n := range 1 + w {
 			node := fmt.Sprintf("node-%d-%d", w+1, n+1)
@@ -182,7 +182,7 @@ func TestLiveFrames(t *testing.T) {
 	}{
 		{"80x24", 80, 24, small(t), "wave-2/node-2/move", nil},
 		{"140x40", 140, 40, small(t), "wave-2/node-2/move", nil},
-		{"large-80x24", 80, 24, large(), "wave-17/node-17-9", nil},
+		{"large-80x24", 80, 24, large(), "wave-12/node-12-9", nil},
 		{"rollback-80x24", 80, 24, small(t), "wave-2/node-2/move", func(v *live) {
 			at := v.now.Add(time.Second)
 			for _, r := range []engine.Record{

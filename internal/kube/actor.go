@@ -46,6 +46,9 @@ type Actor struct {
 
 // Observe implements engine.Actor.
 func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observation, error) {
+	if gone, err := a.nodeGone(ctx, action); gone || err != nil {
+		return engine.Observation{Done: gone, Before: jsonOf(map[string]string{"node": "not in the cluster any more"})}, classify(err)
+	}
 	var seen engine.Observation
 	var err error
 	switch action.Op {
@@ -100,6 +103,23 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		err = fmt.Errorf("unknown operation %q", action.Op)
 	}
 	return answer, classify(err)
+}
+
+// nodeGone says whether an action is about a node that was removed from the cluster: then there is nothing to
+// do any more, and a migration can be taken back although a node died for good.
+func (a *Actor) nodeGone(ctx context.Context, action step.Action) (bool, error) {
+	name := action.NodeName
+	if action.Op == step.Patch && action.Ref.Kind == "Node" && action.Ref.APIVersion == "v1" {
+		name = action.Ref.Name
+	}
+	if name == "" {
+		return false, nil
+	}
+	_, err := a.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // resource finds the client for an object's kind. Kinds that were defined a moment ago are looked up anew.

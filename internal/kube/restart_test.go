@@ -29,7 +29,7 @@ func TestRestart(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: node},
 			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
 	}
-	w := newWorld(t, []runtime.Object{set, revision(1, "old"), pod("a", "old", corev1.ConditionTrue), pod("b", "old", corev1.ConditionTrue)})
+	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision(1, "old"), pod("a", "old", corev1.ConditionTrue), pod("b", "old", corev1.ConditionTrue)})
 	pods := w.typed.CoreV1().Pods("net")
 	must := func(err error) {
 		t.Helper()

@@ -127,5 +127,5 @@ func (a *Actor) down(ctx context.Context, name string) (string, error) {
 	if err != nil || nodeReady(node) {
 		return "", err
 	}
-	return fmt.Sprintf("node %s is down (not Ready): bring it back", name), nil
+	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %s)", name, name), nil
 }

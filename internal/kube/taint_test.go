@@ -81,14 +81,19 @@ func sameSet(a, b []corev1.Taint) bool {
 	return true
 }
 
-func TestTaintOfNoNode(t *testing.T) {
+// A node that died for good and was removed does not keep a migration from being taken back.
+func TestNodeThatWasRemoved(t *testing.T) {
+	ref := &step.Ref{APIVersion: "v1", Kind: "Node", Name: "a"}
 	w := newWorld(t, nil)
-	action := step.Action{Op: step.Taint, NodeName: "a", Taint: &corev1.Taint{Key: "k"}}
-	if _, err := w.Observe(context.Background(), action); err == nil {
-		t.Error("a node that does not exist can be seen")
+	for _, action := range []step.Action{
+		joins,
+		{Op: step.Untaint, NodeName: "a", Taint: &corev1.Taint{Key: "k"}},
+		{Op: step.Patch, Ref: ref, Patch: []byte(`{"metadata":{"labels":{"x":null}}}`)},
+	} {
+		if seen := w.see(action); !seen.Done || seen.Inverse != nil {
+			t.Errorf("%s: %+v", action.Op, seen)
+		}
 	}
-	_, err := w.do(action)
-	wantError(t, err, "not found")
 }
 
 // On a busy cluster others write the same object again and again.

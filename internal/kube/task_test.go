@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -108,7 +109,7 @@ func TestTaskNames(t *testing.T) {
 }
 
 func TestTaskInverses(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
 	for verb, back := range map[string]string{step.VerbJoin: step.VerbPart, step.VerbPart: step.VerbJoin,
 		step.VerbActivate: step.VerbDeactivate, step.VerbDeactivate: step.VerbActivate, step.VerbClean: "", step.VerbInventory: ""} {
 		action := joins
