@@ -153,8 +153,8 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 		return nil
 	}
 	in, _ := a.terminal() // seen before
-	fmt.Fprintf(a.Err, "%s: %s %s -> %s, %d nodes in %d waves, %d steps, about %s.\nType %q to go on: ",
-		p.Name, p.Strategy, p.Source.CNI, p.Target.CNI, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), time.Duration(p.Estimate).Round(time.Second), p.Target.CNI)
+	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%d nodes in %d waves, %d steps, %s. Type %q to go on: ",
+		p.Name, p.Source.CNI, p.Target.CNI, p.Strategy, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), about(time.Duration(p.Estimate)), p.Target.CNI)
 	answer := make(chan string, 1)
 	go func() { // an interrupt does not end a read from a terminal; the end of the program does
 		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation

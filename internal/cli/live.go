@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +34,7 @@ type live struct {
 	undoing  bool
 	evidence evidenceSummary
 	finished map[string]bool // steps
-	drawn    int             // lines of the block on the screen
-	width    int             // when it was drawn
+	drawn    []int           // how long each line of the block is that is on the screen
 }
 
 func newLive(out io.Writer, p *plan.Plan, size func() (width, height int), plain bool) *live {
@@ -117,29 +117,37 @@ func (v *live) Evidence(now evidenceSummary) {
 func (v *live) Close() {
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	v.drawn = 0
+	v.drawn = nil
 }
 
 // redraw wipes the block, lets something scroll by, and draws the block again, in one write.
 func (v *live) redraw(scroll func(out io.Writer, width int)) {
 	width, height := v.size()
 	var out bytes.Buffer
-	if v.drawn > 0 {
-		up := v.drawn
-		if width < v.width { // the terminal has broken the lines
-			up *= (v.width + width - 1) / width
-		}
-		fmt.Fprintf(&out, "\x1b[%dA\x1b[J", min(up, height-1))
+	if up := v.rows(width); up > 0 { // from the first column: a key that was pressed may be shown
+		fmt.Fprintf(&out, "\r\x1b[%dA\x1b[J", min(up, height-1))
 	}
 	if scroll != nil {
 		scroll(&out, width)
 	}
-	block := v.block(width, height-2)
-	for _, line := range block {
+	v.drawn = nil
+	for _, line := range v.block(width, height-2) {
 		fmt.Fprintln(&out, line)
+		v.drawn = append(v.drawn, utf8.RuneCountInString(escapes.ReplaceAllString(line, "")))
 	}
-	v.drawn, v.width = len(block), width
 	v.out.Write(out.Bytes()) //nolint:errcheck // a terminal that is gone has nobody before it
+}
+
+// escapes are what colours a text.
+var escapes = regexp.MustCompile("\x1b\\[[0-9]*m")
+
+// rows is how many rows of the screen the block takes: one that became narrower has broken its lines.
+func (v *live) rows(width int) int {
+	rows := 0
+	for _, length := range v.drawn {
+		rows += max((length+width-1)/width, 1)
+	}
+	return rows
 }
 
 // block is what stands below, in at most so many lines of at most this width.

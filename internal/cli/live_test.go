@@ -25,7 +25,7 @@ type terminal struct {
 	t             *testing.T
 	width, height int
 	rows          []string // scrolled out, then on the screen
-	top, at       int      // the first row on the screen, and the one that is written to
+	top, at, col  int      // the first row on the screen, and where is written
 	after         func()   // every write
 }
 
@@ -46,11 +46,18 @@ func (s *terminal) Write(p []byte) (int, error) {
 		}
 		r, n := utf8.DecodeRuneInString(text)
 		text = text[n:]
-		if r == '\n' || utf8.RuneCountInString(s.rows[s.at]) == s.width {
+		row := []rune(s.rows[s.at])
+		switch {
+		case r == '\r':
+			s.col = 0
+		case r == '\n':
 			s.next()
-		}
-		if r != '\n' {
-			s.rows[s.at] += string(r)
+		case s.col == s.width:
+			s.next()
+			s.rows[s.at], s.col = string(r), 1
+		default:
+			s.rows[s.at] = string(row[:s.col]) + string(r)
+			s.col++
 		}
 	}
 	if s.after != nil {
@@ -63,20 +70,35 @@ func (s *terminal) escape(number string, command byte) {
 	switch command {
 	case 'A':
 		n, err := strconv.Atoi(number)
-		if err != nil || s.rows[s.at] != "" {
-			s.t.Errorf("up %q from %q", number, s.rows[s.at])
+		if err != nil {
+			s.t.Error(err)
 		}
 		s.at = max(s.at-n, s.top)
 	case 'J':
-		s.rows = append(s.rows[:s.at], "")
+		s.rows = append(s.rows[:s.at], string([]rune(s.rows[s.at])[:s.col]))
 	}
 }
 
 func (s *terminal) next() {
+	s.col = 0
 	if s.at++; s.at == len(s.rows) {
 		s.rows = append(s.rows, "")
 	}
 	s.top = max(s.top, s.at-s.height+1)
+}
+
+// resize makes the screen narrower, and breaks its rows as terminals do.
+func (s *terminal) resize(width int) {
+	var rows []string
+	for _, row := range s.rows {
+		runes := []rune(row)
+		for len(runes) > width {
+			rows, runes = append(rows, string(runes[:width])), runes[width:]
+		}
+		rows = append(rows, string(runes))
+	}
+	s.width, s.rows, s.at = width, rows, len(rows)-1
+	s.top = max(0, len(rows)-s.height)
 }
 
 func (s *terminal) all() string { return strings.Join(s.rows, "\n") }
@@ -233,5 +255,26 @@ func TestLiveResumed(t *testing.T) {
 	v.Record(engine.Record{Event: engine.Resumed, By: "me", At: at.Add(time.Hour)})
 	if got := s.screen(); !strings.Contains(got, "wave-1   ● node-1-1\n") || !strings.Contains(got, "0:00.0  resumed by me") {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestLiveDisturbed: neither a key that the terminal shows nor another width spoils what is there.
+func TestLiveDisturbed(t *testing.T) {
+	p := small(t)
+	s := newTerminal(t, 140, 24)
+	v := newLive(s, p, s.size, false)
+	play(v, p, "prepare/probes")
+	before := strings.Count(s.all(), "create ")
+	if _, err := s.Write([]byte("^C")); err != nil {
+		t.Fatal(err)
+	}
+	v.Say("interrupted")
+	s.resize(60)
+	v.Say("narrow")
+	got := s.all()
+	for text, want := range map[string]int{"^C": 0, "\ninterrupted\nnarrow\n────": 1, "elapsed  ": 1, "create ": before} {
+		if n := strings.Count(got, text); n != want {
+			t.Errorf("%q is there %d times, not %d:\n%s", text, n, want, got)
+		}
 	}
 }
