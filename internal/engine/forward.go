@@ -120,7 +120,11 @@ func (m *machine) act(ctx context.Context, st step.Step, action step.Action, und
 	}
 	known := m.state.Find(st.ID).action(action.ID, undo)
 	record := Record{Event: Acted, Step: st.ID, Action: action.ID, Undo: undo}
-	seen, err := m.observe(ctx, action)
+	var before json.RawMessage
+	if known != nil {
+		before = known.Before
+	}
+	seen, err := m.observe(ctx, action, before)
 	if err != nil {
 		return m.actionFailed(ctx, st, action, record, known.open(), err)
 	}
@@ -131,7 +135,7 @@ func (m *machine) act(ctx context.Context, st step.Step, action step.Action, und
 	}
 	record.Result = ResultAlready
 	if !seen.Done {
-		before := m.state.Find(st.ID).action(action.ID, undo).Before
+		before = m.state.Find(st.ID).action(action.ID, undo).Before
 		if record.Data, err = m.do(ctx, action, before); err != nil {
 			return m.actionFailed(ctx, st, action, record, true, err)
 		}
@@ -158,10 +162,10 @@ func intent(st step.Step, action step.Action, undo bool, seen Observation, known
 	return r
 }
 
-func (m *machine) observe(ctx context.Context, action step.Action) (Observation, error) {
+func (m *machine) observe(ctx context.Context, action step.Action, before json.RawMessage) (Observation, error) {
 	var seen Observation
 	err := m.patiently(ctx, name(action), func(ctx context.Context) (err error) {
-		seen, err = m.deps.Actor.Observe(ctx, action)
+		seen, err = m.deps.Actor.Observe(ctx, action, before)
 		return err
 	})
 	return seen, err

@@ -14,10 +14,9 @@ import (
 // out. Every other error of Do means that the action failed.
 type Actor interface {
 	// Observe says whether the action's effect is already there, what is there instead, and what would take
-	// it back.
-	Observe(context.Context, step.Action) (Observation, error)
-	// Do does it. Doing it twice is the same as doing it once. before is what was observed before its first try,
-	// by whichever process. Its answer goes into the journal.
+	// it back. before is what the first look at it saw, by whichever process; nothing at the first look.
+	Observe(ctx context.Context, action step.Action, before json.RawMessage) (Observation, error)
+	// Do does it. Doing it twice is the same as doing it once. before is what the first look saw. Its answer goes into the journal.
 	Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error)
 	// Holds says whether a condition holds now, and if not, what is missing.
 	Holds(context.Context, step.Condition) (bool, string, error)

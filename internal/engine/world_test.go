@@ -164,15 +164,18 @@ func unmerge(old, patch map[string]any) map[string]any {
 }
 
 // Observe implements engine.Actor.
-func (w *world) Observe(_ context.Context, a step.Action) (engine.Observation, error) {
+func (w *world) Observe(_ context.Context, a step.Action, before json.RawMessage) (engine.Observation, error) {
 	switch a.Op {
 	case step.Evict:
 		pods := len(w.pods(a.Pods))
-		before, _ := json.Marshal(map[string]int{"pods": pods})
-		if w.first[a.ID] == "" {
-			w.first[a.ID] = string(before)
+		now, _ := json.Marshal(map[string]int{"pods": pods})
+		if before == nil {
+			w.first[a.ID] = string(now)
 		}
-		return engine.Observation{Done: pods == 0, Before: before}, nil
+		if string(before) != "" && string(before) != w.first[a.ID] {
+			return engine.Observation{}, fmt.Errorf("at the first look %s was seen, and it is told %s", w.first[a.ID], before)
+		}
+		return engine.Observation{Done: pods == 0, Before: now}, nil
 	case step.Wait:
 		holds, _, err := w.holds(*a.Condition)
 		return engine.Observation{Done: holds}, err
@@ -182,8 +185,8 @@ func (w *world) Observe(_ context.Context, a step.Action) (engine.Observation, e
 		return engine.Observation{}, err
 	}
 	old, exists := w.objects[key]
-	before, _ := json.Marshal(old)
-	seen := engine.Observation{Done: exists == (next != nil) && reflect.DeepEqual(old, next), Before: before}
+	was, _ := json.Marshal(old)
+	seen := engine.Observation{Done: exists == (next != nil) && reflect.DeepEqual(old, next), Before: was}
 	switch a.Op {
 	case step.Apply, step.Delete:
 		if exists {
@@ -203,7 +206,7 @@ func (w *world) Observe(_ context.Context, a step.Action) (engine.Observation, e
 		}
 	case step.Probe:
 		var paths step.PathSet
-		_ = json.Unmarshal(before, &paths)
+		_ = json.Unmarshal(was, &paths)
 		seen.Inverse = &step.Action{Op: step.Probe, Paths: &paths}
 	}
 	return seen, nil

@@ -213,7 +213,7 @@ func TestLeaseOutage(t *testing.T) {
 // counter is an Actor that counts what it does.
 type counter int
 
-func (c *counter) Observe(context.Context, step.Action) (engine.Observation, error) {
+func (c *counter) Observe(context.Context, step.Action, json.RawMessage) (engine.Observation, error) {
 	return engine.Observation{}, nil
 }
 func (c *counter) Do(context.Context, step.Action, json.RawMessage) (json.RawMessage, error) {

@@ -45,7 +45,7 @@ type Actor struct {
 }
 
 // Observe implements engine.Actor.
-func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observation, error) {
+func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
 	if gone, err := a.nodeGone(ctx, action); gone || err != nil {
 		return engine.Observation{Done: gone, Before: jsonOf(map[string]string{"node": "not in the cluster any more"})}, classify(err)
 	}
@@ -59,7 +59,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action) (engine.Observa
 	case step.Patch:
 		seen, err = a.observePatch(ctx, action)
 	case step.Evict:
-		seen, err = a.observeEvict(ctx, *action.Pods)
+		seen, err = a.observeEvict(ctx, *action.Pods, before)
 	case step.Node:
 		seen, err = a.observeTask(ctx, action)
 	case step.Wait:

@@ -157,7 +157,7 @@ func (w *world) do(action step.Action) (json.RawMessage, error) {
 
 func (w *world) see(action step.Action) engine.Observation {
 	w.t.Helper()
-	seen, err := w.Observe(context.Background(), action)
+	seen, err := w.Observe(context.Background(), action, nil)
 	if err != nil {
 		w.t.Fatalf("observe %s: %v", action.ID, err)
 	}
@@ -228,7 +228,7 @@ func TestPatchAndItsInverse(t *testing.T) {
 
 func TestPatchOfNothing(t *testing.T) {
 	w := newWorld(t, nil)
-	_, err := w.Observe(context.Background(), step.Action{Op: step.Patch, Ref: &configRef, Patch: json.RawMessage(`{}`)})
+	_, err := w.Observe(context.Background(), step.Action{Op: step.Patch, Ref: &configRef, Patch: json.RawMessage(`{}`)}, nil)
 	wantError(t, err, "ConfigMap/ns/c does not exist")
 }
 
@@ -280,7 +280,7 @@ func TestKindsThatDoNotExist(t *testing.T) {
 	}
 	_, err := w.do(step.Action{Op: "dance"})
 	wantError(t, err, `unknown operation "dance"`)
-	if _, err := w.Observe(context.Background(), step.Action{Op: "dance"}); err == nil {
+	if _, err := w.Observe(context.Background(), step.Action{Op: "dance"}, nil); err == nil {
 		t.Error("an unknown operation can be observed")
 	}
 }

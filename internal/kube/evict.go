@@ -37,14 +37,46 @@ type EvictedPod struct {
 	WholeMillis int64 `json:"wholeMillis"`
 }
 
-// beforeEviction is what was seen before an eviction, for the journal: another process that goes on with it
-// must know how many pods of each workload (Kind/namespace/name) were ready before the first was moved.
+// beforeEviction is what was seen before an eviction, for the journal: a process that goes on with it must know
+// how many pods of each workload were ready before the first was moved.
 type beforeEviction struct {
-	Pods  int            `json:"pods"`
-	Ready map[string]int `json:"ready,omitempty"`
+	Pods      int           `json:"pods"`
+	Workloads []readyBefore `json:"workloads,omitempty"`
 }
 
-func (a *Actor) observeEvict(ctx context.Context, set step.PodSet) (engine.Observation, error) {
+type readyBefore struct {
+	step.Ref
+	Ready int `json:"ready"`
+}
+
+func readBefore(seen json.RawMessage) (beforeEviction, error) {
+	var before beforeEviction
+	if len(seen) == 0 {
+		return before, nil
+	}
+	if err := json.Unmarshal(seen, &before); err != nil {
+		return before, fmt.Errorf("what the journal says of the pods before: %w", err)
+	}
+	return before, nil
+}
+
+// ready is how many pods of a workload were ready; 0 where nothing is known.
+func (b beforeEviction) ready(owner workload) int {
+	for _, w := range b.Workloads {
+		if w.Ref == owner.ref() {
+			return w.Ready
+		}
+	}
+	return 0
+}
+
+// observeEvict says that an eviction is done when no pod is left to be moved and, of those that were moved by a
+// process that ended, when their workloads are whole again.
+func (a *Actor) observeEvict(ctx context.Context, set step.PodSet, seen json.RawMessage) (engine.Observation, error) {
+	before, err := readBefore(seen)
+	if err != nil {
+		return engine.Observation{}, err
+	}
 	pods, err := a.podsOf(ctx, set)
 	if err != nil {
 		return engine.Observation{}, err
@@ -53,15 +85,24 @@ func (a *Actor) observeEvict(ctx context.Context, set step.PodSet) (engine.Obser
 	if err != nil {
 		return engine.Observation{}, err
 	}
-	before := beforeEviction{Pods: len(pods), Ready: map[string]int{}}
+	now := beforeEviction{Pods: len(pods)}
 	for owner := range groups {
-		now, err := a.count(ctx, owner)
+		count, err := a.count(ctx, owner)
 		if err != nil {
 			return engine.Observation{}, err
 		}
-		before.Ready[owner.String()] = now.ready
+		now.Workloads = append(now.Workloads, readyBefore{owner.ref(), count.ready})
 	}
-	return engine.Observation{Done: len(pods) == 0, Before: jsonOf(before)}, nil
+	slices.SortFunc(now.Workloads, func(x, y readyBefore) int { return cmp.Compare(x.String(), y.String()) })
+	done := len(pods) == 0
+	for _, w := range before.Workloads {
+		count, err := a.count(ctx, workloadAt(w.Ref))
+		if err != nil {
+			return engine.Observation{}, err
+		}
+		done = done && count.whole(w.Ready)
+	}
+	return engine.Observation{Done: done, Before: jsonOf(now)}, nil
 }
 
 func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, error) {
@@ -80,11 +121,9 @@ const sideBySide = 3
 // another, each only when the workload is whole again. Replacements that land on the old network of this
 // node, which cannot be once its configuration is switched, would be moved again.
 func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
-	var before beforeEviction
-	if len(seen) > 0 {
-		if err := json.Unmarshal(seen, &before); err != nil {
-			return nil, fmt.Errorf("what the journal says of the pods before: %w", err)
-		}
+	before, err := readBefore(seen)
+	if err != nil {
+		return nil, err
 	}
 	pods, err := a.podsOf(ctx, set)
 	if err != nil {
@@ -108,7 +147,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			moved, err := a.moveAll(ctx, owner, before.Ready[owner.String()], members)
+			moved, err := a.moveAll(ctx, owner, before.ready(owner), members)
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
@@ -119,6 +158,11 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 		})
 	}
 	all.Wait()
+	for _, w := range before.Workloads { // also of pods that a process moved that has ended
+		if failed == nil {
+			failed = a.awaitWhole(ctx, workloadAt(w.Ref), w.Ready)
+		}
+	}
 	slices.SortFunc(done.Pods, func(x, y EvictedPod) int { return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name) })
 	return jsonOf(done), failed
 }
@@ -239,6 +283,10 @@ type workload struct {
 
 func (w workload) String() string { return w.kind + "/" + w.namespace + "/" + w.name }
 
+func workloadAt(ref step.Ref) workload {
+	return workload{apiVersion: ref.APIVersion, kind: ref.Kind, namespace: ref.Namespace, name: ref.Name}
+}
+
 func (w workload) ref() step.Ref {
 	return step.Ref{APIVersion: w.apiVersion, Kind: w.kind, Namespace: w.namespace, Name: w.name}
 }
@@ -281,6 +329,11 @@ type tally struct {
 	ready int
 	// wanted is how many pods the workload is to have now; -1 when it does not say.
 	wanted int
+}
+
+// whole says whether as many pods are ready as before, or as are wanted by now: somebody may scale it down.
+func (t tally) whole(before int) bool {
+	return !t.known || t.ready >= before || t.wanted >= 0 && t.ready >= t.wanted
 }
 
 // count looks at a workload's pods themselves and not at its status, which lags behind.
@@ -331,12 +384,11 @@ func wantedPods(object *unstructured.Unstructured) int {
 	return -1
 }
 
-// awaitWhole waits until a workload has as many ready pods as it had before, or as it wants by now: somebody
-// may scale it down meanwhile.
+// awaitWhole waits until a workload is whole again.
 func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
 	for said := -1; ; {
 		now, err := a.count(ctx, owner)
-		if err != nil || !now.known || now.ready >= before || now.wanted >= 0 && now.ready >= now.wanted {
+		if err != nil || now.whole(before) {
 			return err
 		}
 		if now.ready != said && a.Note != nil {

@@ -283,3 +283,31 @@ func TestEvictionThatDoesNotEnd(t *testing.T) {
 		})
 	}
 }
+
+// A process that was killed after its last eviction leaves a workload that is not whole: the next one waits.
+func TestEvictDoneIsWhole(t *testing.T) {
+	like := ownedBy("ReplicaSet", "web-1")
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "b", "10.96.0.6", like)}, webSet, webDeployment)
+	before := w.see(onA).Before
+	if err := w.typed.Tracker().Delete(podResource, "shop", "p1"); err != nil {
+		t.Fatal(err)
+	}
+	look := func() bool {
+		seen, err := w.Observe(t.Context(), onA, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Done
+	}
+	if look() {
+		t.Error("1 of 2 pods is whole")
+	}
+	w.slept = func(n int) {
+		if n == 5 {
+			w.recreate("p1", like)
+		}
+	}
+	if _, err := w.evictedSince(before); err != nil || w.sleeps < 5 || !look() {
+		t.Errorf("%v after %d sleeps, done %v", err, w.sleeps, look())
+	}
+}

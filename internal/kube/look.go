@@ -34,7 +34,7 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 		}
 	}()
 	for _, action := range install {
-		seen, err := a.Observe(ctx, action)
+		seen, err := a.Observe(ctx, action, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", action.Title, err)
 		}
