@@ -1,0 +1,218 @@
+package selector
+
+import (
+	"slices"
+	"strings"
+)
+
+const (
+	maxLabel = 512 // as in Calico
+	// maxDepth bounds nesting, so that no input can exhaust the stack. Calico has no such bound.
+	maxDepth = 5000
+)
+
+// parser reads from left to right; between two calls, at stands on the next thing that is not space.
+type parser struct {
+	text string
+	at   int
+	refs []span
+}
+
+func (p *parser) fail(reason string) *Error {
+	return &Error{Text: p.text, Offset: p.at, Reason: reason}
+}
+
+func (p *parser) space() {
+	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t') {
+		p.at++
+	}
+}
+
+// take eats a token, and the space behind it, where it is next.
+func (p *parser) take(token string) bool {
+	if !strings.HasPrefix(p.text[p.at:], token) {
+		return false
+	}
+	p.at += len(token)
+	p.space()
+	return true
+}
+
+func (p *parser) or(depth int) (node, error)  { return p.chain("||", depth, p.and) }
+func (p *parser) and(depth int) (node, error) { return p.chain("&&", depth, p.term) }
+
+func (p *parser) chain(operator string, depth int, operand func(int) (node, error)) (node, error) {
+	first, err := operand(depth)
+	if err != nil {
+		return nil, err
+	}
+	operands := []node{first}
+	for p.take(operator) {
+		next, err := operand(depth)
+		if err != nil {
+			return nil, err
+		}
+		operands = append(operands, next)
+	}
+	if len(operands) == 1 {
+		return first, nil
+	}
+	return chain{operator, operands}, nil
+}
+
+func (p *parser) term(depth int) (node, error) {
+	negate := false
+	for p.take("!") {
+		negate = !negate
+	}
+	operand, err := p.operand(depth)
+	if err == nil && negate {
+		operand = not{operand}
+	}
+	return operand, err
+}
+
+func (p *parser) operand(depth int) (node, error) {
+	switch {
+	case p.take("("):
+		if depth >= maxDepth {
+			return nil, p.fail("nested too deeply")
+		}
+		inner, err := p.or(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		return inner, p.expect(")")
+	case p.take("has("):
+		key, err := p.label()
+		if err != nil {
+			return nil, err
+		}
+		return has(key), p.expect(")")
+	case p.take("all("):
+		return constant("all()"), p.expect(")")
+	case p.take("global("):
+		return constant("global()"), p.expect(")")
+	}
+	key, err := p.label()
+	if err != nil {
+		return nil, err
+	}
+	return p.test(key)
+}
+
+// test reads what is asked of a label.
+func (p *parser) test(key string) (node, error) {
+	for _, symbol := range []string{"==", "!="} {
+		if p.take(symbol) {
+			return p.compare(key, symbol)
+		}
+	}
+	switch {
+	case p.words("contains"):
+		return p.compare(key, "contains")
+	case p.words("starts", "with"):
+		return p.compare(key, "starts with")
+	case p.words("ends", "with"):
+		return p.compare(key, "ends with")
+	case p.words("not", "in"):
+		return p.set(key, true)
+	case p.words("in"):
+		return p.set(key, false)
+	}
+	return nil, p.fail("an operator is expected after a label: ==, !=, in, not in, contains, starts with or ends with")
+}
+
+// words eats the words of an operator, when something that is no part of a label follows.
+func (p *parser) words(words ...string) bool {
+	start := p.at
+	for _, word := range words {
+		if !p.take(word) {
+			p.at = start
+			return false
+		}
+	}
+	// A single word ends where it ends; of several, space may stand before what follows.
+	end := p.at
+	if len(words) == 1 {
+		end = start + len(words[0])
+	}
+	if end < len(p.text) && isLabel(p.text[end]) {
+		p.at = start
+		return false
+	}
+	return true
+}
+
+func (p *parser) compare(key, operator string) (node, error) {
+	value, err := p.quoted()
+	return test{key, operator, value}, err
+}
+
+func (p *parser) set(key string, negate bool) (node, error) {
+	if err := p.expect("{"); err != nil {
+		return nil, err
+	}
+	var values []string
+	for !p.take("}") {
+		value, err := p.quoted()
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, value)
+		if p.take(",") {
+			continue
+		}
+		if err := p.expect("}"); err != nil {
+			return nil, err
+		}
+		break
+	}
+	slices.Sort(values)
+	return member{key, negate, slices.Compact(values)}, nil
+}
+
+func (p *parser) label() (string, error) {
+	start := p.at
+	for p.at < len(p.text) && isLabel(p.text[p.at]) {
+		p.at++
+	}
+	key := p.text[start:p.at]
+	switch {
+	case key == "":
+		return "", p.fail("a label is expected here")
+	case len(key) > maxLabel:
+		return "", p.fail("the label is longer than 512 characters")
+	}
+	p.refs = append(p.refs, span{start, p.at})
+	p.space()
+	return key, nil
+}
+
+func (p *parser) quoted() (string, error) {
+	if p.at == len(p.text) || p.text[p.at] != '"' && p.text[p.at] != '\'' {
+		return "", p.fail("a string in quotes is expected here")
+	}
+	end := strings.IndexByte(p.text[p.at+1:], p.text[p.at])
+	if end < 0 {
+		return "", p.fail("the string has no end")
+	}
+	value := p.text[p.at+1 : p.at+1+end]
+	p.at += end + 2
+	p.space()
+	return value, nil
+}
+
+// expect eats a token that must be next. Its error is nil as an interface when there is none.
+func (p *parser) expect(token string) error {
+	if !p.take(token) {
+		return p.fail(token + " is expected here")
+	}
+	return nil
+}
+
+// isLabel reports whether a byte may be part of a label's key.
+func isLabel(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		c == '_' || c == '.' || c == '/' || c == '-'
+}

@@ -1,0 +1,102 @@
+package selector
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestMatches(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                    "all() no,a=1,a=2,a=12b,b=x",
+		" \t":                                 "all() no,a=1,a=2,a=12b,b=x",
+		"has(a)":                              "has(a) a=1,a=2,a=12b",
+		"!has( a )":                           "!has(a) no,b=x",
+		"!!has(a)":                            "has(a) a=1,a=2,a=12b",
+		"a == '1'":                            `a == "1" a=1`,
+		"a=='1'||a==\"2\"":                    `(a == "1" || a == "2") a=1,a=2`,
+		"a != '1'":                            `a != "1" no,a=2,a=12b,b=x`,
+		"a in {'2','1',}":                     `a in {"1", "2"} a=1,a=2`,
+		"a notin {'1'}":                       `a not in {"1"} no,a=2,a=12b,b=x`,
+		"a in {}":                             "a in {} ",
+		"a contains '2'":                      `a contains "2" a=2,a=12b`,
+		"a starts with'1'":                    `a starts with "1" a=1,a=12b`,
+		"a endswith 'b'":                      `a ends with "b" a=12b`,
+		"has(a) && !(a == '1' || a == '2')":   `(has(a) && !(a == "1" || a == "2")) a=12b`,
+		"all() && global()":                   "(all() && global()) no,a=1,a=2,a=12b,b=x",
+		"in in {'x'} || has == 'y' || b=='x'": `(in in {"x"} || has == "y" || b == "x") b=x`,
+		`a == 'it"s'`:                         `a == 'it"s' `,
+	} {
+		s, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		var matched []string
+		for _, label := range []string{"no", "a=1", "a=2", "a=12b", "b=x"} {
+			labels := map[string]string{}
+			if key, value, ok := strings.Cut(label, "="); ok {
+				labels[key] = value
+			}
+			if s.Matches(labels) {
+				matched = append(matched, label)
+			}
+		}
+		if got := s.String() + " " + strings.Join(matched, ","); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for text, offset := range map[string]int{
+		"has(": 4, "has (a)": 4, "a": 1, "a = 'b'": 2, "a == b": 5, "a == 'b": 5, "a == 'b' &": 9, "(all()": 6, "all())": 5,
+		"a in 'b'": 5, "a in {,}": 6, "a in {'b' 'c'}": 10, "a starts with b": 2, "a contains b": 11, "a containsb": 2,
+		"a\n== 'b'": 1, "&& all()": 0, strings.Repeat("x", 513) + " == 'b'": 513, strings.Repeat("(", 6000): 5001,
+	} {
+		_, err := Parse(text)
+		if e, ok := err.(*Error); !ok || e.Offset != offset {
+			t.Errorf("%.20s: got %v, want an error at %d", text, err, offset)
+		} else if len(e.Error()) > 300 {
+			t.Errorf("%.20s: the message is long: %v", text, e)
+		}
+	}
+}
+
+func TestKeysAndRename(t *testing.T) {
+	s, err := Parse("has(node-role/master) &&  (b=='node-role/master' || node-role/master in {'x'}) && !has(node-role/master2)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys := s.Keys(); !slices.Equal(keys, []string{"b", "node-role/master", "node-role/master2"}) {
+		t.Error(keys)
+	}
+	want := "has(cp) &&  (b=='node-role/master' || cp in {'x'}) && !has(node-role/master2)"
+	if got := s.Rename("node-role/master", "cp"); got != want {
+		t.Error(got)
+	}
+}
+
+// FuzzParse holds that what parses prints to something that parses to the same.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"", "has(a)", "!a in {'b', \"c\"}", "(a == 'b' || all()) && a starts with 'x'", "a notin{}", "global("} {
+		f.Add(seed, "a", "b")
+	}
+	f.Fuzz(func(t *testing.T, text, key, value string) {
+		s, err := Parse(text)
+		if err != nil {
+			return
+		}
+		again, err := Parse(s.String())
+		if err != nil {
+			t.Fatalf("%q prints as %q: %v", text, s, err)
+		}
+		if s.String() != again.String() || !slices.Equal(s.Keys(), again.Keys()) {
+			t.Fatalf("%q: %q is not %q", text, s, again)
+		}
+		labels := map[string]string{key: value}
+		if s.Matches(labels) != again.Matches(labels) || s.Matches(nil) != again.Matches(nil) {
+			t.Fatalf("%q and %q differ", text, again)
+		}
+	})
+}
