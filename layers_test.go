@@ -27,7 +27,7 @@ var layers = []struct {
 	{"internal/finding", 0, true},
 	{"internal/selector", 1, true},
 	{"internal/bgp", 1, true},
-	{"internal/policy", 1, true},
+	{"internal/policy", 2, true},
 	{"internal/ipam", 1, true},
 	{"internal/flag", 1, true},
 	{"internal/loss", 1, true},

@@ -1,0 +1,298 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+// Verdict is what policies say of a connection.
+type Verdict string
+
+// Depends is a verdict that rests on what is not known: an address that is not given out, a gap.
+const (
+	Allow   Verdict = "allow"
+	Deny    Verdict = "deny"
+	Depends Verdict = "depends"
+)
+
+func (v verdict) at(port uint32) Verdict {
+	switch {
+	case v.must.contains(port):
+		return Allow
+	case v.may.contains(port):
+		return Depends
+	}
+	return Deny
+}
+
+// Change is what becomes of a verdict.
+type Change string
+
+// The changes. May is for verdicts that depend under one of the profiles.
+const (
+	Closes   Change = "closes"
+	Opens    Change = "opens"
+	MayClose Change = "may close"
+	MayOpen  Change = "may open"
+)
+
+func changes() []Change { return []Change{Closes, Opens, MayClose, MayOpen} }
+
+// ports are those of a change from one verdict to another.
+func (c Change) ports(before, after verdict) spans {
+	depends := func(v verdict) spans { return v.may.subtract(v.must) }
+	denied := func(v verdict) spans { return allPorts.subtract(v.may) }
+	switch c {
+	case Closes:
+		return before.must.intersect(denied(after))
+	case Opens:
+		return denied(before).intersect(after.must)
+	case MayClose:
+		return before.must.intersect(depends(after)).union(depends(before).intersect(denied(after)))
+	default:
+		return denied(before).intersect(depends(after)).union(depends(before).intersect(after.must))
+	}
+}
+
+// Flow is a connection from a pod to a port of another.
+type Flow struct {
+	From, To *corev1.Pod
+	Port     Port
+}
+
+// Witness is a flow whose verdict differs.
+type Witness struct {
+	Flow
+	Before, After Verdict
+}
+
+// Difference is what one policy does to pods, under one profile and not under the other.
+type Difference struct {
+	Policy    finding.Subject
+	Direction Direction
+	Change    Change
+	// Only is the side on which the policy is in force for these pods, else Both.
+	Only Side
+	// Deviations are the IDs of those that the policy is read by; Addresses is true when the policy names
+	// address ranges and the pods' addresses are others.
+	Deviations []string
+	Addresses  bool
+	// Pods is how many pods of the policy's the change is about, and Peers how many others at most; Ports are
+	// the ports at the widest.
+	Pods, Peers int
+	Ports       Ports
+	Witness     Witness
+}
+
+type differenceKey struct {
+	policy    finding.Subject
+	direction Direction
+	change    Change
+	only      Side
+}
+
+// Differences compares the profiles over all pairs of pods and all ports. Pairs are never enumerated: pods
+// are grouped by what policies can see of them.
+func (m *Model) Differences() []Difference {
+	m.compare()
+	return m.differences
+}
+
+// comparison is the work of one call of compare.
+type comparison struct {
+	*Model
+	subjects [2][]*subject
+	of       [2][]*subject
+	// others are all endpoints, grouped by the subjects of a direction.
+	others [2][][]*endpoint
+	at     map[differenceKey]int
+	found  []Difference
+	// probes are candidates, each of which shows at least one difference.
+	probes []Probe
+	// counted is the subject whose pods a difference counted last.
+	counted map[differenceKey]*subject
+}
+
+// witnesses is how many pairs are kept as candidates for probes, for each region that differs.
+const witnesses = 4
+
+func (m *Model) compare() {
+	if m.compared {
+		return
+	}
+	m.compared = true
+	c := comparison{Model: m, at: map[differenceKey]int{}, counted: map[differenceKey]*subject{}}
+	for d := range c.subjects {
+		c.subjects[d], c.of[d] = m.subjects(Direction(d))
+		c.others[d] = c.bySubject(m.endpoints, Direction(d))
+	}
+	for _, subjects := range c.subjects {
+		for _, s := range subjects {
+			if !m.same(s) {
+				c.subject(s)
+			}
+		}
+	}
+	c.finish()
+}
+
+// subject compares one subject, region by region.
+func (c *comparison) subject(s *subject) {
+	for _, r := range c.regions(s) {
+		var v [2]verdict
+		for side := range v {
+			v[side] = c.flow(Side(side), s.direction, s.classes[0], r.first).evaluate(s.policies[side], nil)
+		}
+		for _, change := range changes() {
+			if len(change.ports(v[Before], v[After])) > 0 {
+				c.region(s, r, v)
+				break
+			}
+		}
+	}
+}
+
+// region looks for pairs of pods that see the difference: the policies of the other end may hide it.
+func (c *comparison) region(s *subject, r *region, v [2]verdict) {
+	others := c.others[s.direction.other()]
+	if !r.rest {
+		others = c.bySubject(r.members, s.direction.other())
+	}
+	found := 0
+	for _, class := range s.classes {
+		for _, mine := range class.endpoints {
+			for _, alike := range others {
+				if c.sample(s, mine, alike, r, v) {
+					found++
+				}
+				if found == witnesses {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sample tries one pair with the endpoints that the other end's policies cannot tell apart.
+func (c *comparison) sample(s *subject, mine *endpoint, alike []*endpoint, r *region, v [2]verdict) bool {
+	for _, e := range alike {
+		if r.rest && r.holdsNamed(e) {
+			continue
+		}
+		if result := c.pair(s, mine, e, v, r.pods); result != unpaired {
+			return result == shown
+		}
+	}
+	return false
+}
+
+// bySubject groups endpoints by the policies that select them in a direction, in their order.
+func (c *comparison) bySubject(endpoints []*endpoint, direction Direction) [][]*endpoint {
+	at := map[*subject]int{}
+	var groups [][]*endpoint
+	for _, e := range endpoints {
+		s := c.subjectOf(e, direction)
+		i, known := at[s]
+		if !known {
+			i = len(groups)
+			at[s] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], e)
+	}
+	return groups
+}
+
+// subjectOf is nil for pods on the host network.
+func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
+	if e.class == nil {
+		return nil
+	}
+	return c.of[direction][e.class.index]
+}
+
+// record adds a difference, or more evidence to one that is known, and a candidate for a probe.
+func (c *comparison) record(s *subject, change Change, ports spans, peers int, causes []cause, port uint32, witness Witness) {
+	var shows []int
+	for _, cause := range causes {
+		if !cause.differs.contains(port) {
+			continue
+		}
+		for _, b := range cause.blame(port) {
+			key := differenceKey{b.ref, cause.subject.direction, change, b.only}
+			i, known := c.at[key]
+			if !known {
+				i = len(c.found)
+				c.at[key] = i
+				c.found = append(c.found, Difference{Policy: b.ref, Direction: key.direction, Change: change, Only: b.only, Witness: witness})
+			}
+			if !slices.Contains(shows, i) {
+				shows = append(shows, i)
+			}
+			if cause.subject == s {
+				c.widen(&c.found[i], s, ports, peers, b)
+			}
+		}
+	}
+	c.probes = append(c.probes, Probe{witness, shows})
+}
+
+func (c *comparison) widen(d *Difference, s *subject, ports spans, peers int, b blamed) {
+	d.Ports.set = d.Ports.set.union(ports)
+	d.Peers = max(d.Peers, peers)
+	key := differenceKey{d.Policy, d.Direction, d.Change, d.Only}
+	if c.counted[key] == s {
+		return
+	}
+	c.counted[key] = s
+	for _, class := range s.classes {
+		for _, e := range class.endpoints {
+			d.Pods += len(e.pods)
+		}
+	}
+	for side := range s.policies {
+		for _, p := range s.policies[side] {
+			if p.ref != b.ref {
+				continue
+			}
+			for i := range p.rules[s.direction] {
+				r := &p.rules[s.direction][i]
+				d.Addresses = d.Addresses || r.byAddress
+				if r.deviation != "" && !slices.Contains(d.Deviations, r.deviation) {
+					d.Deviations = append(d.Deviations, r.deviation)
+				}
+			}
+		}
+	}
+}
+
+// finish sorts what was found.
+func (c *comparison) finish() {
+	order := make([]int, len(c.found))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return compareDifferences(&c.found[i], &c.found[j]) })
+	to := make([]int, len(order))
+	for i, from := range order {
+		to[from] = i
+		c.differences = append(c.differences, c.found[from])
+	}
+	for i := range c.probes {
+		for j := range c.probes[i].Shows {
+			c.probes[i].Shows[j] = to[c.probes[i].Shows[j]]
+		}
+		slices.Sort(c.probes[i].Shows)
+	}
+	c.candidates = c.probes
+}
+
+func compareDifferences(a, b *Difference) int {
+	return cmp.Or(cmp.Compare(a.Policy.Kind, b.Policy.Kind), cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
+		cmp.Compare(a.Policy.Name, b.Policy.Name), cmp.Compare(a.Direction, b.Direction),
+		cmp.Compare(a.Change, b.Change), cmp.Compare(a.Only, b.Only))
+}

@@ -1,0 +1,172 @@
+package policy
+
+// verdict says which ports are open: may holds those that are or might be, must those that surely are.
+type verdict struct{ may, must spans }
+
+func (v verdict) and(other verdict) verdict {
+	return verdict{v.may.intersect(other.may), v.must.intersect(other.must)}
+}
+
+// outcome is a decision and the ports that it was (or may have been) made for.
+type outcome struct {
+	ports spans
+	// by are the policies that decided: one whose rule matched, or all those of a tier at its end.
+	by   []*policy
+	rule *rule // nil at the end of a tier
+}
+
+// flow is one direction of one connection: a pod that policies are about, and the other end.
+type flow struct {
+	model     *Model
+	side      Side
+	direction Direction
+	subject   *class
+	other     *endpoint
+	// names are the named ports of the pod that listens.
+	names map[namedPort]spans
+}
+
+func (m *Model) flow(side Side, direction Direction, subject *class, other *endpoint) flow {
+	f := flow{model: m, side: side, direction: direction, subject: subject, other: other, names: subject.names}
+	if direction == Egress {
+		f.names = nil
+		if other.class != nil {
+			f.names = other.class.names
+		}
+	}
+	return f
+}
+
+// evaluate decides over all ports at once. The policies are those that select the subject, in order of
+// evaluation; note is called for each decision, and may be nil.
+func (f flow) evaluate(policies []*policy, note func(outcome)) verdict {
+	if note == nil {
+		note = func(outcome) {}
+	}
+	open := allPorts
+	var opened, denied spans
+	for len(policies) > 0 && len(open) > 0 {
+		n := 1
+		for n < len(policies) && policies[n].tier == policies[0].tier {
+			n++
+		}
+		var passed spans
+		t := f.model.readings[f.side].tiers[policies[0].tier]
+		f.rules(policies[:n], t, &open, func(r *rule, by *policy, ports spans) {
+			switch r.action {
+			case allow:
+				opened = opened.union(ports)
+			case deny:
+				denied = denied.union(ports)
+			case pass:
+				passed = passed.union(ports)
+				return
+			}
+			note(outcome{ports: ports, by: []*policy{by}, rule: r})
+		})
+		switch isolating := f.isolating(policies[:n]); {
+		case t.passes || len(isolating) == 0:
+			passed = passed.union(open)
+		case len(open) > 0:
+			denied = denied.union(open)
+			note(outcome{ports: open, by: isolating})
+		}
+		open, policies = passed, policies[n:]
+	}
+	opened = opened.union(open)
+	return verdict{may: opened, must: opened.subtract(denied)}
+}
+
+// rules walks the rules of a tier until no port is left open.
+func (f flow) rules(policies []*policy, t tier, open *spans, hit func(*rule, *policy, spans)) {
+	walk := func(wanted func(action) bool) {
+		for _, p := range policies {
+			for i := range p.rules[f.direction] {
+				r := &p.rules[f.direction][i]
+				if len(*open) == 0 {
+					return
+				}
+				if !wanted(r.action) {
+					continue
+				}
+				matched := f.matches(r)
+				if matched == no {
+					continue
+				}
+				ports := open.intersect(r.portsFor(f.names))
+				if len(ports) == 0 {
+					continue
+				}
+				hit(r, p, ports)
+				if matched == yes {
+					*open = open.subtract(ports)
+				}
+			}
+		}
+	}
+	if !t.denyFirst {
+		walk(func(action) bool { return true })
+		return
+	}
+	walk(func(a action) bool { return a == deny })
+	walk(func(a action) bool { return a != deny })
+}
+
+func (f flow) isolating(policies []*policy) []*policy {
+	var found []*policy
+	for _, p := range policies {
+		if p.isolates[f.direction] {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// matches says whether a rule is about the other end, ports aside.
+func (f flow) matches(r *rule) match {
+	matched := f.peer(&r.peer)
+	if matched != no && !r.self.anybody() {
+		matched = min(matched, f.itself(&r.self))
+	}
+	if matched == yes && r.unsure {
+		return maybe
+	}
+	return matched
+}
+
+func (f flow) peer(p *peer) match {
+	matched := yes
+	for _, s := range p.in {
+		matched = min(matched, s.has(f.other))
+	}
+	for _, s := range p.out {
+		matched = min(matched, s.has(f.other).not())
+	}
+	if matched == no || len(p.nets) == 0 && len(p.notNets) == 0 {
+		return matched
+	}
+	address := f.other.address(f.side, f.direction)
+	for _, n := range p.nets {
+		matched = min(matched, address.overlap(n.ranges))
+	}
+	for _, n := range p.notNets {
+		matched = min(matched, address.overlap(n.ranges).not())
+	}
+	return matched
+}
+
+// itself matches the pod that the policy is about. Pods of one class differ in their addresses, so a rule
+// that names some may match.
+func (f flow) itself(p *peer) match {
+	matched := yes
+	for _, s := range p.in {
+		matched = min(matched, s.hasClass(f.subject))
+	}
+	for _, s := range p.out {
+		matched = min(matched, s.hasClass(f.subject).not())
+	}
+	if len(p.nets) > 0 || len(p.notNets) > 0 {
+		matched = min(matched, maybe)
+	}
+	return matched
+}

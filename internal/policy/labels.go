@@ -1,0 +1,82 @@
+package policy
+
+import (
+	"maps"
+	"strings"
+)
+
+// The labels that Calico gives to a pod beside its own (libcalico-go/lib/backend/k8s/conversion).
+const (
+	calicoPrefix         = "projectcalico.org/"
+	calicoNamespaceLabel = calicoPrefix + "namespace"
+	calicoOrchestrator   = calicoPrefix + "orchestrator"
+	calicoAccount        = calicoPrefix + "serviceaccount"
+	calicoName           = calicoPrefix + "name"
+	calicoOfNamespace    = "pcns."
+	calicoOfAccount      = "pcsa."
+)
+
+// The labels that Cilium gives to a pod beside its own (pkg/k8s/apis/cilium.io/const.go).
+const (
+	ciliumNamespace   = "io.kubernetes.pod.namespace"
+	ciliumOfNamespace = "io.cilium.k8s.namespace.labels."
+	ciliumAccount     = "io.cilium.k8s.policy.serviceaccount"
+	ciliumCluster     = "io.cilium.k8s.policy.cluster"
+)
+
+// derived reports whether a label is none of the pod's own.
+func derived(label string) bool {
+	for _, prefix := range []string{calicoPrefix, calicoOfNamespace, calicoOfAccount, ciliumNamespace, "io.cilium.k8s."} {
+		if strings.HasPrefix(label, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofAccount reports whether a label tells of a pod's service account.
+func ofAccount(label string) bool {
+	return label == calicoAccount || label == ciliumAccount || strings.HasPrefix(label, calicoOfAccount)
+}
+
+// seen are a class's labels as Calico and Cilium see them.
+func (m *Model) seen(c *class) map[string]string {
+	if c.derived != nil {
+		return c.derived
+	}
+	c.derived = maps.Clone(c.labels)
+	if c.derived == nil {
+		c.derived = map[string]string{}
+	}
+	c.derived[calicoNamespaceLabel] = c.namespace.name
+	c.derived[calicoOrchestrator] = "k8s"
+	c.derived[ciliumNamespace] = c.namespace.name
+	c.derived[ciliumCluster] = "default"
+	if c.account != "" {
+		c.derived[calicoAccount], c.derived[ciliumAccount] = c.account, c.account
+	}
+	for label, value := range calicoNamespace(c.namespace) {
+		c.derived[calicoOfNamespace+label] = value
+	}
+	for label, value := range m.accountLabels(c) {
+		c.derived[calicoOfAccount+label] = value
+	}
+	for label, value := range c.namespace.labels {
+		c.derived[ciliumOfNamespace+label] = value
+	}
+	return c.derived
+}
+
+// calicoNamespace are the labels that a selector of namespaces looks at.
+func calicoNamespace(n *namespace) map[string]string {
+	seen := map[string]string{calicoName: n.name, calicoNamespaceLabel: n.name}
+	maps.Copy(seen, n.labels)
+	return seen
+}
+
+// accountLabels are the labels that a selector of service accounts looks at.
+func (m *Model) accountLabels(c *class) map[string]string {
+	seen := map[string]string{calicoName: c.account}
+	maps.Copy(seen, m.accountOf[c.namespace.name+"/"+c.account])
+	return seen
+}

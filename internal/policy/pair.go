@@ -1,0 +1,180 @@
+package policy
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What became of a pair.
+const (
+	unpaired = iota // there are no two pods for it
+	hidden          // the other end's policies give one verdict under both profiles
+	shown
+)
+
+// pair looks at two endpoints: mine is the one that the subject's policies select.
+func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, peers int) int {
+	from, to := e, mine
+	if s.direction == Egress {
+		from, to = mine, e
+	}
+	flow, ok := c.podsOf(from, to)
+	if !ok {
+		return unpaired
+	}
+	other := c.subjectOf(e, s.direction.other())
+	w := [2]verdict{{allPorts, allPorts}, {allPorts, allPorts}}
+	if other != nil {
+		for side := range w {
+			w[side] = c.flow(Side(side), other.direction, e.class, mine).evaluate(other.policies[side], nil)
+		}
+	}
+	before, after := v[Before].and(w[Before]), v[After].and(w[After])
+	here := differing(v)
+	result := hidden
+	for _, change := range changes() {
+		ports := change.ports(before, after).intersect(here)
+		if len(ports) == 0 {
+			continue
+		}
+		result = shown
+		causes := c.causes(s, mine.class, e)
+		if other != nil {
+			causes = append(causes, c.causes(other, e.class, mine)...)
+		}
+		for len(ports) > 0 {
+			port := likely(ports, flow.To)
+			flow.Port = portOf(port)
+			witness := Witness{flow, before.at(port), after.at(port)}
+			alike := ports
+			for _, cause := range causes {
+				alike = cause.alike(alike, port)
+			}
+			c.record(s, change, alike, peers, causes, port, witness)
+			ports = ports.subtract(alike)
+		}
+	}
+	return result
+}
+
+// differing are the ports whose verdicts are not the same.
+func differing(v [2]verdict) spans {
+	var ports spans
+	for _, change := range changes() {
+		ports = ports.union(change.ports(v[Before], v[After]))
+	}
+	return ports
+}
+
+// podsOf picks two pods, on two nodes where one is on the host network: a node always reaches its own pods.
+func (m *Model) podsOf(from, to *endpoint) (Flow, bool) {
+	apart := from.class == nil || to.class == nil
+	for _, i := range from.pods {
+		for _, j := range to.pods {
+			a, b := m.pods[i], m.pods[j]
+			if i != j && !(apart && a.Spec.NodeName == b.Spec.NodeName) {
+				return Flow{From: a, To: b}, true
+			}
+		}
+	}
+	return Flow{}, false
+}
+
+// likely is the port of a set that is most worth trying: one that the pod declares, a usual one, the first.
+func likely(ports spans, pod *corev1.Pod) uint32 {
+	for i := range pod.Spec.Containers {
+		for _, declared := range pod.Spec.Containers[i].Ports {
+			protocol := max(protocolAt(declared.Protocol), 0)
+			if code := uint32(protocol)<<16 | uint32(declared.ContainerPort); ports.contains(code) {
+				return code
+			}
+		}
+	}
+	for _, usual := range []Port{{corev1.ProtocolTCP, 80}, {corev1.ProtocolTCP, 443}, {corev1.ProtocolTCP, 8080}, {corev1.ProtocolUDP, 53}} {
+		if ports.contains(usual.code()) {
+			return usual.code()
+		}
+	}
+	return ports[0].first
+}
+
+// cause is how one end's policies decided, under both profiles.
+type cause struct {
+	subject  *subject
+	outcomes [2][]outcome
+	differs  spans
+}
+
+// causes is the one cause of a subject, or none where it decides the same under both profiles.
+func (c *comparison) causes(s *subject, class *class, other *endpoint) []cause {
+	found := cause{subject: s}
+	var v [2]verdict
+	for side := range v {
+		v[side] = c.flow(Side(side), s.direction, class, other).evaluate(s.policies[side], func(o outcome) {
+			found.outcomes[side] = append(found.outcomes[side], o)
+		})
+	}
+	if found.differs = differing(v); len(found.differs) == 0 {
+		return nil
+	}
+	return []cause{found}
+}
+
+// alike are those of some ports for which the same was decided as for this one.
+func (c cause) alike(ports spans, port uint32) spans {
+	narrow := func(to spans) {
+		if to.contains(port) {
+			ports = ports.intersect(to)
+		} else {
+			ports = ports.subtract(to)
+		}
+	}
+	narrow(c.differs)
+	for _, outcomes := range c.outcomes {
+		for _, o := range outcomes {
+			narrow(o.ports)
+		}
+	}
+	return ports
+}
+
+// blame names the policies that make the difference at a port: those in force on one side only if there are
+// any, else those whose rules decided, else those that deny what no rule takes.
+func (c cause) blame(port uint32) []blamed {
+	var only, byRule, rest []blamed
+	for side, outcomes := range c.outcomes {
+		for _, o := range outcomes {
+			if !o.ports.contains(port) {
+				continue
+			}
+			for _, p := range o.by {
+				b := blamed{policy: p, only: Both}
+				switch {
+				case !inForce(c.subject.policies[1-side], p):
+					b.only = Side(side)
+					only = append(only, b)
+				case o.rule != nil:
+					byRule = append(byRule, b)
+				default:
+					rest = append(rest, b)
+				}
+			}
+		}
+	}
+	for _, found := range [][]blamed{only, byRule} {
+		if len(found) > 0 {
+			return found
+		}
+	}
+	return rest
+}
+
+type blamed struct {
+	*policy
+	only Side
+}
+
+func inForce(policies []*policy, p *policy) bool {
+	return slices.ContainsFunc(policies, func(other *policy) bool { return other.ref == p.ref })
+}

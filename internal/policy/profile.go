@@ -1,0 +1,140 @@
+package policy
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Dialect is which policies a network enforces, and how.
+type Dialect string
+
+// The dialects. Calico and Cilium read NetworkPolicy as well as their own.
+const (
+	None       Dialect = "none"
+	Kubernetes Dialect = "kubernetes"
+	Calico     Dialect = "calico"
+	Cilium     Dialect = "cilium"
+)
+
+// Profile is how one network reads policies.
+type Profile struct {
+	// CNI is the network's name, such as "flannel"; Version, such as v1.15.3, may be empty: then it is taken
+	// for the newest.
+	CNI     string
+	Version string
+	Dialect Dialect
+	// Pods are the ranges that pods get addresses from. A pod whose address lies in none of them is taken for
+	// one that will get another. Without ranges pods keep the addresses of the snapshot.
+	Pods []netip.Prefix
+	// Tunnelled is true when a node may reach pods of other nodes from an address of Pods instead of its own.
+	Tunnelled bool
+}
+
+// IDs of the deviations that change verdicts.
+const (
+	deviatesCIDR       = "cilium/cidr-never-selects-pods"
+	deviatesEndPort    = "cilium/end-port-ignored"
+	deviatesNamedPorts = "weave/named-port-rejects-policy"
+	deviatesRange      = "weave/end-port-ignored"
+)
+
+// Deviation is where a network does something else than the API's text says, or where that says nothing.
+type Deviation struct {
+	ID  string
+	CNI string
+	// Until is the first version without it; empty when all have it.
+	Until string
+	Says  string
+	// Modelled is true when verdicts follow it.
+	Modelled bool
+	Source   string
+}
+
+// Deviations are those known, by network.
+func Deviations() []Deviation {
+	return []Deviation{
+		{ID: "any/host-to-own-pods", CNI: "any", Modelled: true,
+			Says:   "a node always reaches the pods on it (the kubelet's probes), and pods on the host network do so with it",
+			Source: "https://kubernetes.io/docs/concepts/services-networking/network-policies/"},
+		{ID: "any/host-network-pods", CNI: "any", Modelled: true,
+			Says:   "no policy selects a pod on the host network, neither as its subject nor by labels as a peer: it is its node",
+			Source: "https://github.com/projectcalico/felix/issues/1361"},
+		{ID: "any/source-is-translated", CNI: "any",
+			Says:   "traffic through a node port or from outside may come from a node's address, which ipBlock then does not know",
+			Source: "https://github.com/projectcalico/calico/issues/9869"},
+		{ID: "flannel/enforces-nothing", CNI: "flannel", Modelled: true,
+			Says:   "flannel enforces no policy at all, unless another agent does so beside it",
+			Source: "https://github.com/flannel-io/flannel#networking-details"},
+		{ID: "calico/nodes-by-ebpf", CNI: "calico",
+			Says:   "with the eBPF data plane, traffic from a pod to its own node is not seen as the iptables data plane sees it",
+			Source: "https://github.com/projectcalico/calico/issues/7056"},
+		{ID: "calico/service-address", CNI: "calico",
+			Says:   "policy is applied behind the translation of Service addresses: a rule that names a ClusterIP matches nothing",
+			Source: "https://github.com/projectcalico/calico/issues/3393"},
+		{ID: deviatesCIDR, CNI: "cilium", Modelled: true,
+			Says:   "an address range (ipBlock, fromCIDR, toCIDR) never selects pods, nor nodes unless policy-cidr-match-mode says so",
+			Source: "https://github.com/cilium/cilium/issues/9209 https://github.com/cilium/cilium/issues/12277 https://docs.cilium.io/en/stable/security/policy/layer3/"},
+		{ID: deviatesEndPort, CNI: "cilium", Until: "1.16", Modelled: true,
+			Says:   "endPort is ignored: only the first port of a range counts",
+			Source: "https://github.com/cilium/cilium/issues/28684"},
+		{ID: "cilium/sctp", CNI: "cilium",
+			Says:   "SCTP is dropped unless sctp.enabled is set",
+			Source: "https://docs.cilium.io/en/stable/configuration/sctp/"},
+		{ID: deviatesNamedPorts, CNI: "weave", Modelled: true,
+			Says:   "a policy with a named port is left out whole, as if it were not there",
+			Source: "https://github.com/weaveworks/weave/blob/v2.6.5/npc/analyser.go#L57"},
+		{ID: deviatesRange, CNI: "weave", Modelled: true,
+			Says:   "endPort is ignored: only the first port of a range counts",
+			Source: "https://github.com/weaveworks/weave/blob/v2.6.5/npc/analyser.go#L215"},
+	}
+}
+
+// deviates reports whether a profile has a deviation.
+func (p Profile) deviates(id string) bool {
+	return slices.ContainsFunc(Deviations(), func(d Deviation) bool {
+		return d.ID == id && d.CNI == p.CNI && (d.Until == "" || older(p.Version, d.Until))
+	})
+}
+
+// older compares versions by major and minor; one that cannot be read is the newest.
+func older(version, than string) bool {
+	v, ok := majorMinor(version)
+	t, _ := majorMinor(than)
+	return ok && slices.Compare(v[:], t[:]) < 0
+}
+
+func majorMinor(version string) (parts [2]int, ok bool) {
+	fields := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(fields) < 2 {
+		return parts, false
+	}
+	for i := range parts {
+		n, err := strconv.Atoi(fields[i])
+		if err != nil {
+			return parts, false
+		}
+		parts[i] = n
+	}
+	return parts, true
+}
+
+func (p Profile) sameAddresses(other Profile) bool {
+	return slices.Equal(p.Pods, other.Pods) && p.Tunnelled == other.Tunnelled
+}
+
+// rangesLike are the ranges of a pod's address family; all of them when it has no address yet, or none of
+// its family is given.
+func (p Profile) rangesLike(address netip.Addr, known bool) []netip.Prefix {
+	var found []netip.Prefix
+	for _, prefix := range p.Pods {
+		if known && prefix.Addr().Is4() == address.Is4() {
+			found = append(found, prefix)
+		}
+	}
+	if len(found) == 0 {
+		return p.Pods
+	}
+	return found
+}

@@ -1,0 +1,50 @@
+package policy
+
+import "fmt"
+
+// Verdict is what a profile says of one connection between two pods, named namespace/name.
+func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) {
+	source, err := m.find(from)
+	if err != nil {
+		return "", err
+	}
+	target, err := m.find(to)
+	if err != nil {
+		return "", err
+	}
+	if protocolAt(port.Protocol) < 0 || port.Number < firstPort || port.Number > lastPort {
+		return "", fmt.Errorf("%s is no port", port)
+	}
+	a, b := m.byPod[source], m.byPod[target]
+	own := (a.class == nil || b.class == nil) && m.pods[source].Spec.NodeName == m.pods[target].Spec.NodeName
+	if source == target || own {
+		return Allow, nil
+	}
+	return m.between(side, a, b).at(port.code()), nil
+}
+
+func (m *Model) find(name string) (int, error) {
+	if m.byName == nil {
+		m.byName = make(map[string]int, len(m.pods))
+		for i, pod := range m.pods {
+			m.byName[pod.Namespace+"/"+pod.Name] = i
+		}
+	}
+	i, ok := m.byName[name]
+	if !ok {
+		return 0, fmt.Errorf("no pod %s", name)
+	}
+	return i, nil
+}
+
+// between is what the policies of both ends make of it.
+func (m *Model) between(side Side, from, to *endpoint) verdict {
+	v := verdict{allPorts, allPorts}
+	if from.class != nil {
+		v = v.and(m.flow(side, Egress, from.class, to).evaluate(m.readings[side].selecting[Egress][from.class.index], nil))
+	}
+	if to.class != nil {
+		v = v.and(m.flow(side, Ingress, to.class, from).evaluate(m.readings[side].selecting[Ingress][to.class.index], nil))
+	}
+	return v
+}
