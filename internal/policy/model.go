@@ -119,6 +119,11 @@ func Build(snapshot *cluster.Snapshot, before, after Profile) *Model {
 		m.accountOf[object.GetNamespace()+"/"+object.GetName()] = object.GetLabels()
 		m.accountsKnown = true
 	}
+	for _, kind := range []string{"AdminNetworkPolicy", "BaselineAdminNetworkPolicy"} {
+		for _, object := range snapshot.OtherOf("policy.networking.k8s.io", kind) {
+			m.gap(finding.Subject{Kind: kind, Name: object.GetName()}, "this kind is not modelled")
+		}
+	}
 	for side, profile := range []Profile{before, after} {
 		m.readings[side] = m.read(snapshot, profile)
 	}
@@ -426,4 +431,19 @@ func (m *Model) addresses(a *atlas, pod *corev1.Pod) (found [2][2]spans) {
 
 func holds(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// Idle are the policies that only the second profile enforces and that select no pod, in order.
+func (m *Model) Idle() []finding.Subject {
+	enforced := map[finding.Subject]bool{}
+	for _, p := range m.readings[Before].policies {
+		enforced[p.ref] = true
+	}
+	var found []finding.Subject
+	for _, p := range m.readings[After].policies {
+		if !enforced[p.ref] && len(p.pods.classes) == 0 && !slices.Contains(found, p.ref) {
+			found = append(found, p.ref)
+		}
+	}
+	return found
 }

@@ -4,17 +4,13 @@ package policy
 import (
 	_ "embed"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
-
-	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/policy"
 )
 
 //go:embed verdict_changes.md
@@ -22,180 +18,178 @@ var verdictChangesDoc string
 
 const id = "policy/verdict-changes"
 
-// VerdictChanges finds policies that will not mean what they mean now.
+// VerdictChanges finds connections between pods that policies will decide on otherwise than now.
 func VerdictChanges() check.Check {
 	return check.Check{
 		ID:    id,
 		Title: "A NetworkPolicy that means something else on the target",
 		Doc:   verdictChangesDoc,
-		Needs: []string{"source", "target", "networkpolicies", "pods"},
+		Needs: []string{"source", "target", "networkpolicies", "namespaces", "pods"},
+		Lacks: ownPolicies,
 		Run:   verdicts,
 	}
 }
 
+// ownPolicies says that the source's own policies are not in the input: without them every verdict is a guess.
+func ownPolicies(pass *check.Pass) string {
+	var kinds []string
+	switch pass.Source.Capabilities.Policy {
+	case cni.PolicyCalico:
+		kinds = []string{"globalnetworkpolicies.", "networkpolicies."}
+	case cni.PolicyCilium:
+		kinds = []string{"ciliumclusterwidenetworkpolicies.", "ciliumnetworkpolicies."}
+	}
+	for _, kind := range kinds {
+		there := slices.ContainsFunc(groups(pass.Source.Capabilities.Policy), func(group string) bool {
+			byKind, _ := pass.Snapshot.Has(kind + group)
+			byGroup, _ := pass.Snapshot.Has(group)
+			return byKind || byGroup
+		})
+		if !there {
+			return kind + groups(pass.Source.Capabilities.Policy)[0] + ": not in the input (kubectl get, or theseus snapshot, adds them)"
+		}
+	}
+	return ""
+}
+
+func groups(dialect cni.PolicyDialect) []string {
+	if dialect == cni.PolicyCalico {
+		return []string{"crd.projectcalico.org", "projectcalico.org"}
+	}
+	return []string{"cilium.io"}
+}
+
+// profile is how an installation reads policies. A dialect that nobody wrote down is none.
+func profile(installation *cni.Installation) policy.Profile {
+	capabilities := installation.Capabilities
+	p := policy.Profile{
+		CNI: installation.CNI, Version: installation.Version, Dialect: policy.Dialect(capabilities.Policy),
+		Pods:      check.Prefixes(installation.PodCIDRs...),
+		Tunnelled: capabilities.Encapsulation != "" && capabilities.Encapsulation != "none",
+	}
+	if p.Dialect == "" {
+		p.Dialect = policy.None
+	}
+	return p
+}
+
 func verdicts(pass *check.Pass) []finding.Finding {
-	var found []finding.Finding
-	pods := byNamespace(pass)
-	from, to := pass.Source.Capabilities.Policy, pass.Target.Capabilities.Policy
-	for i := range pass.Snapshot.NetworkPolicies {
-		policy := &pass.Snapshot.NetworkPolicies[i]
-		selected := selects(policy, pods[policy.Namespace])
-		switch {
-		case enforces(to) && !enforces(from):
-			found = append(found, begins(pass, policy, selected))
-		case enforces(from) && !enforces(to):
-			found = append(found, ends(pass, policy, selected))
-		}
-		if enforces(to) {
-			found = append(found, ranges(pass, policy)...)
+	model := policy.Build(pass.Snapshot, profile(pass.Source), profile(pass.Target))
+	differences := model.Differences()
+	witnesses := make([]policy.Witness, len(differences))
+	probes := model.Probes()
+	for _, probe := range slices.Backward(probes) {
+		for _, i := range probe.Shows {
+			witnesses[i] = probe.Witness
 		}
 	}
-	return found
+	var found []finding.Finding
+	for i := range differences {
+		found = append(found, changed(pass, &differences[i], witnesses[i], len(probes)))
+	}
+	return append(append(found, idle(pass, model)...), gaps(model)...)
 }
 
-// enforces takes a dialect that nobody wrote down for none.
-func enforces(dialect cni.PolicyDialect) bool { return dialect != "" && dialect != cni.PolicyNone }
-
-func begins(pass *check.Pass, policy *networkingv1.NetworkPolicy, selected int) finding.Finding {
-	f := about(policy)
-	f.Evidence = map[string]any{"selectedPods": selected}
-	f.Fix = fmt.Sprintf("kubectl -n %s describe networkpolicy %s: delete it if it is not meant, or accept this finding once it is known to be right",
-		policy.Namespace, policy.Name)
-	if selected == 0 {
-		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("%s does not enforce it and %s will; it selects no pod now", pass.Source.CNI, pass.Target.CNI)
-		return f
+// changed is one policy's difference. Its witness is one of the smallest set of connections that show all.
+func changed(pass *check.Pass, d *policy.Difference, w policy.Witness, probes int) finding.Finding {
+	f := finding.Finding{ID: id, Severity: finding.Block, Subject: d.Policy}
+	f.Message = fmt.Sprintf("%s: %s to %s, %s, %s now and %s (%s of %d pods; %d pods at the other end at most; %s)",
+		reason(pass, d), podName(w.From), podName(w.To), w.Port, said("is ", w.Before), said("will be ", w.After), d.Direction, d.Pods, d.Peers, d.Ports)
+	f.Evidence = map[string]any{
+		"direction": d.Direction.String(), "change": string(d.Change), "pods": d.Pods, "peers": d.Peers, "ports": d.Ports.String(),
+		"witness": map[string]any{"from": podName(w.From), "to": podName(w.To), "port": w.Port.String(), "before": string(w.Before), "after": string(w.After)},
+		"probes":  probes,
 	}
-	f.Severity = finding.Block
-	f.Message = fmt.Sprintf("%s does not enforce it and %s will: the %d pods that it selects will only take and make the connections it allows (%s)",
-		pass.Source.CNI, pass.Target.CNI, selected, directions(policy))
+	if len(d.Deviations) > 0 {
+		f.Evidence["deviations"] = d.Deviations
+	}
+	f.Fix = fix(pass, d)
 	return f
 }
 
-func ends(pass *check.Pass, policy *networkingv1.NetworkPolicy, selected int) finding.Finding {
-	f := about(policy)
-	f.Severity = finding.Block
-	f.Message = fmt.Sprintf("%s enforces it and %s will not: what it denies to the %d pods that it selects will get through",
-		pass.Source.CNI, pass.Target.CNI, selected)
-	f.Evidence = map[string]any{"selectedPods": selected}
-	f.Fix = "choose a target that enforces NetworkPolicy, or run a policy agent beside it"
-	return f
+// reason says why the verdict is another: the first cause that applies.
+func reason(pass *check.Pass, d *policy.Difference) string {
+	source, target := pass.Source.CNI, pass.Target.CNI
+	switch {
+	case d.Only == policy.After:
+		return fmt.Sprintf("%s does not enforce it and %s will", source, target)
+	case d.Only == policy.Before:
+		return fmt.Sprintf("%s enforces it and %s will not", source, target)
+	case len(d.Deviations) > 0:
+		return "networks read it differently (" + strings.Join(says(d.Deviations), "; ") + ")"
+	case d.Addresses:
+		return fmt.Sprintf("it names addresses, and pods will have others (%s instead of %s)",
+			strings.Join(pass.Target.PodCIDRs, ", "), strings.Join(pass.Source.PodCIDRs, ", "))
+	}
+	return fmt.Sprintf("%s and %s give it another place among the other policies", source, target)
 }
 
-// ranges finds address ranges that mean the present network's pods: pods will have other addresses.
-func ranges(pass *check.Pass, policy *networkingv1.NetworkPolicy) []finding.Finding {
-	if slices.Equal(pass.Source.PodCIDRs, pass.Target.PodCIDRs) {
-		return nil
+func says(ids []string) []string {
+	var texts []string
+	for _, d := range policy.Deviations() {
+		if slices.Contains(ids, d.ID) {
+			texts = append(texts, d.CNI+": "+d.Says)
+		}
 	}
-	source, target := check.Prefixes(pass.Source.PodCIDRs...), check.Prefixes(pass.Target.PodCIDRs...)
+	return texts
+}
+
+func fix(pass *check.Pass, d *policy.Difference) string {
+	switch {
+	case d.Only == policy.After:
+		return describe(d.Policy) + ": delete it if it is not meant, or accept this finding once it is known to be right"
+	case d.Only == policy.Before && profile(pass.Target).Dialect == policy.None:
+		return "choose a target that enforces NetworkPolicy, or run a policy agent beside it"
+	case d.Only == policy.Before:
+		return describe(d.Policy) + ": write it again as a policy that " + pass.Target.CNI + " enforces, before the change"
+	case d.Addresses:
+		return "select pods by label (podSelector, namespaceSelector), or name the target's range too, in except as well"
+	case len(d.Deviations) > 0:
+		return "list ports one by one and by number"
+	}
+	return describe(d.Policy) + ": compare its order and tier with those of the other policies"
+}
+
+func describe(subject finding.Subject) string {
+	if subject.Namespace == "" {
+		return "kubectl describe " + strings.ToLower(subject.Kind) + " " + subject.Name
+	}
+	return "kubectl -n " + subject.Namespace + " describe " + strings.ToLower(subject.Kind) + " " + subject.Name
+}
+
+func podName(pod interface {
+	GetNamespace() string
+	GetName() string
+}) string {
+	return pod.GetNamespace() + "/" + pod.GetName()
+}
+
+func said(verb string, v policy.Verdict) string {
+	switch v {
+	case policy.Allow:
+		return verb + "allowed"
+	case policy.Deny:
+		return verb + "denied"
+	}
+	return "may be either"
+}
+
+// idle are policies that come into force and select no pod yet.
+func idle(pass *check.Pass, model *policy.Model) []finding.Finding {
 	var found []finding.Finding
-	for _, block := range blocks(policy) {
-		if touches(block.CIDR, source) && !holds(block.CIDR, target) {
-			f := about(policy)
-			f.Severity = finding.Block
-			f.Message = fmt.Sprintf("it allows %s, where the pods of %s are: pods on %s have addresses in %s and would be denied",
-				block.CIDR, pass.Source.CNI, pass.Target.CNI, strings.Join(pass.Target.PodCIDRs, ", "))
-			f.Evidence = map[string]any{"ipBlock": block.CIDR, "target": pass.Target.PodCIDRs}
-			f.Fix = "allow the target's range beside it, or better select pods by label (podSelector, namespaceSelector)"
-			found = append(found, f)
-		}
-		for _, except := range block.Except {
-			if !touches(except, source) || holds(except, target) || !touches(block.CIDR, target) {
-				continue
-			}
-			f := about(policy)
-			f.Severity = finding.Block
-			f.Message = fmt.Sprintf("it allows %s except %s, where the pods of %s are: pods on %s have addresses in %s and would be allowed",
-				block.CIDR, except, pass.Source.CNI, pass.Target.CNI, strings.Join(pass.Target.PodCIDRs, ", "))
-			f.Evidence = map[string]any{"ipBlock": block.CIDR, "except": except, "target": pass.Target.PodCIDRs}
-			f.Fix = "add the target's range to except"
-			found = append(found, f)
-		}
+	for _, p := range model.Idle() {
+		found = append(found, finding.Finding{ID: id, Severity: finding.Info, Subject: p, Fix: describe(p) + ": delete it if it is not meant",
+			Message: fmt.Sprintf("%s does not enforce it and %s will; it selects no pod now", pass.Source.CNI, pass.Target.CNI)})
 	}
 	return found
 }
 
-func blocks(policy *networkingv1.NetworkPolicy) []networkingv1.IPBlock {
-	var found []networkingv1.IPBlock
-	add := func(peers []networkingv1.NetworkPolicyPeer) {
-		for _, peer := range peers {
-			if peer.IPBlock != nil {
-				found = append(found, *peer.IPBlock)
-			}
-		}
-	}
-	for _, rule := range policy.Spec.Ingress {
-		add(rule.From)
-	}
-	for _, rule := range policy.Spec.Egress {
-		add(rule.To)
+// gaps are what the verdicts do not take into account.
+func gaps(model *policy.Model) []finding.Finding {
+	var found []finding.Finding
+	for _, g := range model.Gaps() {
+		found = append(found, finding.Finding{ID: id, Severity: finding.Warn, Subject: g.Policy, Message: "not compared in full: " + g.What,
+			Fix: "try its connections by hand on the canary node, under both networks"})
 	}
 	return found
-}
-
-// touches reports whether a range has addresses of one of the others; holds, whether it has all of theirs.
-func touches(text string, others []netip.Prefix) bool {
-	for _, prefix := range check.Prefixes(text) {
-		if slices.ContainsFunc(others, prefix.Overlaps) {
-			return true
-		}
-	}
-	return false
-}
-
-func holds(text string, others []netip.Prefix) bool {
-	for _, prefix := range check.Prefixes(text) {
-		for _, other := range others {
-			if prefix.Addr().Is4() == other.Addr().Is4() && !check.Covers(prefix, other) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func byNamespace(pass *check.Pass) map[string][]labels.Set {
-	sets := map[string][]labels.Set{}
-	for i := range pass.Snapshot.Pods {
-		if pod := &pass.Snapshot.Pods[i]; check.Moves(pod) {
-			sets[pod.Namespace] = append(sets[pod.Namespace], pod.Labels)
-		}
-	}
-	return sets
-}
-
-// selects counts the pods that a policy is about. A selector that cannot be read is about all of them.
-func selects(policy *networkingv1.NetworkPolicy, pods []labels.Set) int {
-	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	if err != nil || selector.Empty() {
-		return len(pods)
-	}
-	count := 0
-	for _, pod := range pods {
-		if selector.Matches(pod) {
-			count++
-		}
-	}
-	return count
-}
-
-// directions names what a policy restricts; a policy that says nothing restricts ingress, and egress where
-// it has rules for it.
-func directions(policy *networkingv1.NetworkPolicy) string {
-	types := policy.Spec.PolicyTypes
-	if len(types) == 0 {
-		types = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
-		if len(policy.Spec.Egress) > 0 {
-			types = append(types, networkingv1.PolicyTypeEgress)
-		}
-	}
-	var names []string
-	for _, t := range types {
-		names = append(names, strings.ToLower(string(t)))
-	}
-	return strings.Join(names, ", ")
-}
-
-func about(policy *networkingv1.NetworkPolicy) finding.Finding {
-	return finding.Finding{ID: id, Subject: finding.Subject{Kind: "NetworkPolicy", Namespace: policy.Namespace, Name: policy.Name}}
 }
