@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
@@ -22,6 +23,8 @@ func BenchmarkDifferences(b *testing.B) {
 	for _, nodes := range []int{500, 5000} {
 		plain := clustertest.Cluster(nodes)
 		byAddress := withBlocks(clustertest.Cluster(nodes))
+		hidden := closed(withBlocks(clustertest.Cluster(nodes)))
+		global := withGlobals(clustertest.Cluster(nodes))
 		for _, c := range []struct {
 			name          string
 			snapshot      *cluster.Snapshot
@@ -31,6 +34,8 @@ func BenchmarkDifferences(b *testing.B) {
 			{"enforced-to-enforced", plain, router, calico, 0},
 			{"none-to-calico", plain, flannel, calico, nodes},
 			{"calico-to-cilium-by-address", byAddress, calico, cilium, nodes},
+			{"calico-to-cilium-all-hidden", hidden, calico, cilium, 0},
+			{"calico-to-none-with-global", global, calico, flannel, nodes + nodes/10 - 2},
 		} {
 			b.Run(fmt.Sprintf("nodes=%d/%s", nodes, c.name), func(b *testing.B) {
 				b.ReportAllocs()
@@ -52,6 +57,36 @@ func withBlocks(s *cluster.Snapshot) *cluster.Snapshot {
 		block := networkingv1.IPBlock{CIDR: "0.0.0.0/0", Except: []string{fmt.Sprintf("10.%d.%d.0/24", 128+i>>8&127, i&255)}}
 		rule := &s.NetworkPolicies[i].Spec.Ingress[0]
 		rule.From = append(rule.From, networkingv1.NetworkPolicyPeer{IPBlock: &block})
+	}
+	return s
+}
+
+// closed adds to every namespace a policy that lets nothing out: no difference of what is let in shows.
+func closed(s *cluster.Snapshot) *cluster.Snapshot {
+	seen := map[string]bool{}
+	for i := range s.Pods {
+		namespace := s.Pods[i].Namespace
+		if seen[namespace] {
+			continue
+		}
+		seen[namespace] = true
+		// A rule that nobody matches, so that no policy is seen to be shut at a glance.
+		s.NetworkPolicies = append(s.NetworkPolicies, networkingv1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "closed"},
+			Spec: networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
+				Egress: []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{
+					PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}}}}}}},
+		})
+	}
+	return s
+}
+
+// withGlobals adds a tenth as many policies of Calico's that are about pods by label, wherever they are.
+func withGlobals(s *cluster.Snapshot) *cluster.Snapshot {
+	for i := range len(s.Nodes) / 10 {
+		s.Other = append(s.Other, object("projectcalico.org/v3", "GlobalNetworkPolicy", "", fmt.Sprint(i), map[string]any{
+			"order": i, "selector": fmt.Sprintf("app in {'app-%d', 'app-%d'}", i, 2*i), "types": []any{"Ingress"},
+			"ingress": []any{map[string]any{"action": "Pass", "source": map[string]any{"selector": "has(app) && app != 'app-1'"}}}}))
 	}
 	return s
 }

@@ -436,12 +436,12 @@ func (c calico) selected(own, namespaces, pods, accounts string, names []string)
 			return nil, err
 		}
 		s.labels, s.accounts = parsed.Keys(), slices.ContainsFunc(parsed.Keys(), ofAccount)
-		label, value, ok := parsed.Required()
+		label, values, ok := parsed.Required()
 		switch {
-		case ok && label == calicoNamespaceLabel && own == "":
-			s.namespace = value
+		case ok && label == calicoNamespaceLabel && own == "" && len(values) == 1:
+			s.namespace = values[0]
 		case ok && !derived(label):
-			s.label, s.value = label, value
+			s.label, s.values = label, values
 		}
 		conditions = append(conditions, func(k *class) bool { return parsed.Matches(c.seen(k)) })
 	}

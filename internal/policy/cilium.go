@@ -311,13 +311,13 @@ func (c cilium) endpoints(from *metav1.LabelSelector, subject bool) (*set, error
 		return c.nobody(), nil
 	}
 	s := scope{}
-	keys, label, value := labelsOf(plain)
+	keys, label, values := labelsOf(plain)
 	if subject || !slices.ContainsFunc(keys, ofNamespace) {
 		s.namespace = c.ref.Namespace
 	}
 	s.labels, s.accounts = keys, slices.ContainsFunc(keys, ofAccount)
 	if !derived(label) {
-		s.label, s.value = label, value
+		s.label, s.values = label, values
 	}
 	if !plain.Empty() {
 		s.pod = func(k *class) bool { return plain.Matches(labels.Set(c.seen(k))) }

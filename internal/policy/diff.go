@@ -129,15 +129,27 @@ func (m *Model) compare() {
 	for d := range c.subjects {
 		c.subjects[d], c.of[d] = m.subjects(Direction(d))
 		c.others[d] = c.bySubject(m.endpoints, Direction(d))
+		for _, s := range c.subjects[d] {
+			s.most = c.most(s)
+		}
 	}
 	for _, subjects := range c.subjects {
 		for _, s := range subjects {
-			if !m.same(s) {
+			if len(s.policies[Before])+len(s.policies[After]) > 0 {
 				c.subject(s)
 			}
 		}
 	}
 	c.finish()
+}
+
+// most are the ports that the policies of a subject open to anybody, under either profile.
+func (c *comparison) most(s *subject) spans {
+	var most spans
+	for side, policies := range s.policies {
+		most = most.union(c.flow(Side(side), s.direction, s.classes[0], nil).evaluate(policies, nil).may)
+	}
+	return most
 }
 
 // subject compares one subject, region by region.
@@ -162,6 +174,11 @@ func (c *comparison) region(s *subject, r *region, v [2]verdict) {
 	if !r.rest {
 		others = c.bySubject(r.members, s.direction.other())
 	}
+	here := differing(v)
+	others = slices.DeleteFunc(slices.Clone(others), func(alike []*endpoint) bool {
+		other := c.subjectOf(alike[0], s.direction.other())
+		return other != nil && len(other.most.intersect(here)) == 0
+	})
 	found := 0
 	for _, class := range s.classes {
 		for _, mine := range class.endpoints {

@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // verdict says which ports are open: may holds those that are or might be, must those that surely are.
 type verdict struct{ may, must spans }
 
@@ -15,7 +17,8 @@ type outcome struct {
 	rule *rule // nil at the end of a tier
 }
 
-// flow is one direction of one connection: a pod that policies are about, and the other end.
+// flow is one direction of one connection: a pod that policies are about, and the other end. Without another
+// end it is about anybody: what may match does.
 type flow struct {
 	model     *Model
 	side      Side
@@ -30,7 +33,7 @@ func (m *Model) flow(side Side, direction Direction, subject *class, other *endp
 	f := flow{model: m, side: side, direction: direction, subject: subject, other: other, names: subject.names}
 	if direction == Egress {
 		f.names = nil
-		if other.class != nil {
+		if other != nil && other.class != nil {
 			f.names = other.class.names
 		}
 	}
@@ -93,7 +96,10 @@ func (f flow) rules(policies []*policy, t tier, open *spans, hit func(*rule, *po
 				if matched == no {
 					continue
 				}
-				ports := open.intersect(r.portsFor(f.names))
+				ports := *open
+				if f.other != nil || !r.byName() {
+					ports = open.intersect(r.portsFor(f.names))
+				}
 				if len(ports) == 0 {
 					continue
 				}
@@ -135,6 +141,9 @@ func (f flow) matches(r *rule) match {
 }
 
 func (f flow) peer(p *peer) match {
+	if f.other == nil {
+		return f.anybody(p)
+	}
 	matched := yes
 	for _, s := range p.in {
 		matched = min(matched, s.has(f.other))
@@ -153,6 +162,14 @@ func (f flow) peer(p *peer) match {
 		matched = min(matched, address.overlap(n.ranges).not())
 	}
 	return matched
+}
+
+// anybody says whether there may be another end that the rule is about.
+func (f flow) anybody(p *peer) match {
+	if slices.ContainsFunc(p.in, (*set).empty) {
+		return no
+	}
+	return maybe
 }
 
 // itself matches the pod that the policy is about. Pods of one class differ in their addresses, so a rule

@@ -223,7 +223,7 @@ func (m *Model) podSet(own string, namespaces, pods *metav1.LabelSelector) (*set
 		key += "\x00pods\x00" + selector.String()
 		if !selector.Empty() {
 			s.pod = func(c *class) bool { return selector.Matches(labels.Set(c.labels)) }
-			s.labels, s.label, s.value = labelsOf(selector)
+			s.labels, s.label, s.values = labelsOf(selector)
 		}
 	}
 	return m.set(key, s), nil
@@ -242,15 +242,15 @@ func remembered(ask func(*namespace) bool) func(*namespace) bool {
 	}
 }
 
-// labelsOf are the labels that a selector looks at, and one that it demands a single value of.
-func labelsOf(selector labels.Selector) (keys []string, label, value string) {
+// labelsOf are the labels that a selector looks at, and one that it demands, with its values.
+func labelsOf(selector labels.Selector) (keys []string, label string, values []string) {
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {
 		keys = append(keys, r.Key())
-		single := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
-		if values := r.Values(); single && values.Len() == 1 {
-			label, value = r.Key(), values.UnsortedList()[0]
+		demands := r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In
+		if allowed := r.Values(); demands && (label == "" || allowed.Len() < len(values)) {
+			label, values = r.Key(), allowed.UnsortedList()
 		}
 	}
-	return keys, label, value
+	return keys, label, values
 }

@@ -156,9 +156,6 @@ func (m *Model) set(key string, s scope) *set {
 	for _, label := range s.labels {
 		m.labels[label] = true
 	}
-	if s.label != "" {
-		m.labels[s.label] = true
-	}
 	m.accounts = m.accounts || s.accounts
 	return made
 }
@@ -230,10 +227,16 @@ func (c catalogue) candidates(s scope) []int32 {
 	if s.namespace != "" {
 		shortest = c.byNamespace[s.namespace]
 	}
-	if s.label != "" {
-		if labelled := c.byLabel[[2]string{s.label, s.value}]; len(labelled) < len(shortest) {
-			shortest = labelled
-		}
+	if s.label == "" {
+		return shortest
+	}
+	var labelled []int32
+	for _, value := range s.values {
+		labelled = append(labelled, c.byLabel[[2]string{s.label, value}]...)
+	}
+	if len(labelled) < len(shortest) {
+		slices.Sort(labelled)
+		return slices.Compact(labelled)
 	}
 	return shortest
 }

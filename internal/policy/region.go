@@ -11,6 +11,8 @@ type subject struct {
 	direction Direction
 	policies  [2][]*policy
 	classes   []*class
+	// most are the ports that its policies open to anybody.
+	most spans
 }
 
 // subjects groups the classes of a direction; of gives each class its subject.
@@ -61,26 +63,6 @@ func (m *Model) selfKey(key []byte, p *policy, c *class, side Side, direction Di
 		}
 	}
 	return key, byName
-}
-
-// same reports whether both profiles read the subject's policies alike.
-func (m *Model) same(s *subject) bool {
-	before, after := s.policies[Before], s.policies[After]
-	if len(before) != len(after) {
-		return false
-	}
-	moved := !m.readings[Before].profile.sameAddresses(m.readings[After].profile)
-	for i, p := range before {
-		if p != after[i] {
-			return false
-		}
-		for j := range p.rules[s.direction] {
-			if moved && p.rules[s.direction][j].byAddress {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // region is endpoints that a subject's rules cannot tell apart.

@@ -23,13 +23,17 @@ type scope struct {
 	// inNamespace and pod may be nil.
 	inNamespace func(*namespace) bool
 	pod         func(*class) bool
-	// label and value are what every pod in the set has, where label is not empty: they make it quick to find.
-	label, value string
+	// label is one that every pod in the set has, with one of the values, where it is not empty: it makes them
+	// quick to find.
+	label  string
+	values []string
 	// labels are the keys that pod looks at; accounts is true when it looks at service accounts.
 	labels   []string
 	accounts bool
 	nobody   bool
 }
+
+func (s *set) empty() bool { return len(s.classes) == 0 && s.hosts == no }
 
 func (s *set) hasClass(c *class) match {
 	if _, ok := slices.BinarySearch(s.classes, c.index); ok {

@@ -1,26 +1,24 @@
 package selector
 
-// Required is a label and the only value of it with which anything is selected, where the selector has such a
-// one: it makes what is selected quick to find.
-func (s *Selector) Required() (label, value string, ok bool) { return required(s.root) }
+// Required is a label and the only values of it with which anything is selected, where the selector has such
+// a one: it makes what is selected quick to find.
+func (s *Selector) Required() (label string, values []string, ok bool) { return required(s.root) }
 
-func required(n node) (label, value string, ok bool) {
+func required(n node) (label string, values []string, ok bool) {
 	switch n := n.(type) {
 	case test:
-		return n.key, n.value, n.operator == "=="
+		return n.key, []string{n.value}, n.operator == "=="
 	case member:
-		if !n.negate && len(n.values) == 1 {
-			return n.key, n.values[0], true
-		}
+		return n.key, n.values, !n.negate
 	case chain:
 		if n.operator != "&&" {
-			return "", "", false
+			return "", nil, false
 		}
 		for _, operand := range n.operands {
-			if label, value, ok := required(operand); ok {
-				return label, value, true
+			if label, values, ok := required(operand); ok {
+				return label, values, true
 			}
 		}
 	}
-	return "", "", false
+	return "", nil, false
 }

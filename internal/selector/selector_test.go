@@ -104,16 +104,16 @@ func FuzzParse(f *testing.F) {
 func TestRequired(t *testing.T) {
 	for text, want := range map[string]string{
 		"a == 'x'": "a=x", "a in {'x'}": "a=x", "has(b) && a == 'x' && c == 'y'": "a=x", "(b != 'q' && (a == 'x'))": "a=x",
-		"": "", "all()": "", "a != 'x'": "", "a in {'x','y'}": "", "a not in {'x'}": "", "a == 'x' || b == 'y'": "", "!(a == 'x')": "",
+		"": "", "all()": "", "a != 'x'": "", "a in {'x','y'}": "a=x,y", "a not in {'x'}": "", "a == 'x' || b == 'y'": "", "!(a == 'x')": "",
 	} {
 		s, err := Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		label, value, ok := s.Required()
+		label, values, ok := s.Required()
 		got := ""
 		if ok {
-			got = label + "=" + value
+			got = label + "=" + strings.Join(values, ",")
 		}
 		if got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
