@@ -112,9 +112,15 @@ type comparison struct {
 	at     map[differenceKey]int
 	found  []Difference
 	// probes are candidates, each of which shows at least one difference.
-	probes []Probe
-	// counted is the subject whose pods a difference counted last.
-	counted map[differenceKey]*subject
+	probes  []Probe
+	counted map[differenceKey]*count
+}
+
+// count is what a difference counted last: a subject, and of its regions, which do not overlap.
+type count struct {
+	subject *subject
+	region  *region
+	peers   int
 }
 
 // witnesses is how many pairs are kept as candidates for probes, for each region that differs.
@@ -125,7 +131,7 @@ func (m *Model) compare() {
 		return
 	}
 	m.compared = true
-	c := comparison{Model: m, at: map[differenceKey]int{}, counted: map[differenceKey]*subject{}}
+	c := comparison{Model: m, at: map[differenceKey]int{}, counted: map[differenceKey]*count{}}
 	for d := range c.subjects {
 		c.subjects[d], c.of[d] = m.subjects(Direction(d))
 		c.others[d] = c.bySubject(m.endpoints, Direction(d))
@@ -200,7 +206,7 @@ func (c *comparison) sample(s *subject, mine *endpoint, alike []*endpoint, r *re
 		if r.rest && r.holdsNamed(e) {
 			continue
 		}
-		if result := c.pair(s, mine, e, v, r.pods); result != unpaired {
+		if result := c.pair(s, mine, e, v, r); result != unpaired {
 			return result == shown
 		}
 	}
@@ -233,7 +239,7 @@ func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
 }
 
 // record adds a difference, or more evidence to one that is known, and a candidate for a probe.
-func (c *comparison) record(s *subject, change Change, ports spans, peers int, causes []cause, port uint32, witness Witness) {
+func (c *comparison) record(s *subject, change Change, ports spans, r *region, causes []cause, port uint32, witness Witness) {
 	var shows []int
 	for _, cause := range causes {
 		if !cause.differs.contains(port) {
@@ -251,21 +257,32 @@ func (c *comparison) record(s *subject, change Change, ports spans, peers int, c
 				shows = append(shows, i)
 			}
 			if cause.subject == s {
-				c.widen(&c.found[i], s, ports, peers, b)
+				c.widen(&c.found[i], s, ports, r, b)
 			}
 		}
 	}
 	c.probes = append(c.probes, Probe{witness, shows})
 }
 
-func (c *comparison) widen(d *Difference, s *subject, ports spans, peers int, b blamed) {
+func (c *comparison) widen(d *Difference, s *subject, ports spans, r *region, b blamed) {
 	d.Ports.set = d.Ports.set.union(ports)
-	d.Peers = max(d.Peers, peers)
 	key := differenceKey{d.Policy, d.Direction, d.Change, d.Only}
-	if c.counted[key] == s {
+	counted := c.counted[key]
+	if counted == nil {
+		counted = &count{}
+		c.counted[key] = counted
+	}
+	known := counted.subject == s
+	if !known {
+		*counted = count{subject: s}
+	}
+	if counted.region != r {
+		counted.region, counted.peers = r, counted.peers+r.pods
+		d.Peers = max(d.Peers, counted.peers)
+	}
+	if known {
 		return
 	}
-	c.counted[key] = s
 	for _, class := range s.classes {
 		for _, e := range class.endpoints {
 			d.Pods += len(e.pods)
@@ -309,7 +326,6 @@ func (c *comparison) finish() {
 }
 
 func compareDifferences(a, b *Difference) int {
-	return cmp.Or(cmp.Compare(a.Policy.Kind, b.Policy.Kind), cmp.Compare(a.Policy.Namespace, b.Policy.Namespace),
-		cmp.Compare(a.Policy.Name, b.Policy.Name), cmp.Compare(a.Direction, b.Direction),
+	return cmp.Or(compareSubjects(a.Policy, b.Policy), cmp.Compare(a.Direction, b.Direction),
 		cmp.Compare(a.Change, b.Change), cmp.Compare(a.Only, b.Only))
 }

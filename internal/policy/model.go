@@ -132,10 +132,17 @@ func Build(snapshot *cluster.Snapshot, before, after Profile) *Model {
 	for _, r := range m.readings {
 		m.selectPods(r)
 	}
+	slices.SortStableFunc(m.gaps, func(a, b Gap) int {
+		return cmp.Or(compareSubjects(a.Policy, b.Policy), cmp.Compare(a.What, b.What))
+	})
 	return m
 }
 
-// Gaps are what is not modelled, in the order in which it was met.
+func compareSubjects(a, b finding.Subject) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Gaps are what is not modelled, in order.
 func (m *Model) Gaps() []Gap { return m.gaps }
 
 func (m *Model) gap(policy finding.Subject, what string) {

@@ -14,7 +14,7 @@ const (
 )
 
 // pair looks at two endpoints: mine is the one that the subject's policies select.
-func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, peers int) int {
+func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region) int {
 	from, to := e, mine
 	if s.direction == Egress {
 		from, to = mine, e
@@ -51,7 +51,7 @@ func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, peers int
 			for _, cause := range causes {
 				alike = cause.alike(alike, port)
 			}
-			c.record(s, change, alike, peers, causes, port, witness)
+			c.record(s, change, alike, r, causes, port, witness)
 			ports = ports.subtract(alike)
 		}
 	}
