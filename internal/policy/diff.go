@@ -108,12 +108,17 @@ type comparison struct {
 	subjects [2][]*subject
 	of       [2][]*subject
 	// others are all endpoints, grouped by the subjects of a direction.
-	others [2][][]*endpoint
-	at     map[differenceKey]int
-	found  []Difference
-	// probes are candidates, each of which shows at least one difference.
-	probes  []Probe
+	others  [2][][]*endpoint
+	at      map[differenceKey]int
+	found   []Difference
 	counted map[differenceKey]*count
+	tries   []try
+}
+
+// try is a pair that sees differences: a candidate for a probe.
+type try struct {
+	witness Witness
+	shows   []differenceKey
 }
 
 // count is what a difference counted last: a subject, and of its regions, which do not overlap.
@@ -180,20 +185,26 @@ func (c *comparison) region(s *subject, r *region, v [2]verdict) {
 	if !r.rest {
 		others = c.bySubject(r.members, s.direction.other())
 	}
+	// hidden are the ports whose difference no pair has shown yet. When there are none left, some pairs more
+	// are worth a look: one that shows other differences too makes a good probe.
 	here := differing(v)
-	others = slices.DeleteFunc(slices.Clone(others), func(alike []*endpoint) bool {
-		other := c.subjectOf(alike[0], s.direction.other())
-		return other != nil && len(other.most.intersect(here)) == 0
-	})
-	found := 0
+	hidden, found := here, 0
 	for _, class := range s.classes {
 		for _, mine := range class.endpoints {
 			for _, alike := range others {
-				if c.sample(s, mine, alike, r, v) {
-					found++
+				wanted := hidden
+				if found < witnesses {
+					wanted = here
 				}
-				if found == witnesses {
+				if len(wanted) == 0 {
 					return
+				}
+				if other := c.subjectOf(alike[0], s.direction.other()); other != nil && len(other.most.intersect(wanted)) == 0 {
+					continue
+				}
+				if shown := c.sample(s, mine, alike, r, v); len(shown) > 0 {
+					found++
+					hidden = hidden.subtract(shown)
 				}
 			}
 		}
@@ -201,16 +212,16 @@ func (c *comparison) region(s *subject, r *region, v [2]verdict) {
 }
 
 // sample tries one pair with the endpoints that the other end's policies cannot tell apart.
-func (c *comparison) sample(s *subject, mine *endpoint, alike []*endpoint, r *region, v [2]verdict) bool {
+func (c *comparison) sample(s *subject, mine *endpoint, alike []*endpoint, r *region, v [2]verdict) spans {
 	for _, e := range alike {
 		if r.rest && r.holdsNamed(e) {
 			continue
 		}
-		if result := c.pair(s, mine, e, v, r); result != unpaired {
-			return result == shown
+		if shown, ok := c.pair(s, mine, e, v, r); ok {
+			return shown
 		}
 	}
-	return false
+	return nil
 }
 
 // bySubject groups endpoints by the policies that select them in a direction, in their order.
@@ -238,30 +249,30 @@ func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
 	return c.of[direction][e.class.index]
 }
 
-// record adds a difference, or more evidence to one that is known, and a candidate for a probe.
+// record adds a difference, or more evidence to one that is known, and a candidate for a probe. What the other
+// end's policies do is recorded in its own turn.
 func (c *comparison) record(s *subject, change Change, ports spans, r *region, causes []cause, port uint32, witness Witness) {
-	var shows []int
+	t := try{witness: witness}
 	for _, cause := range causes {
 		if !cause.differs.contains(port) {
 			continue
 		}
 		for _, b := range cause.blame(port) {
 			key := differenceKey{b.ref, cause.subject.direction, change, b.only}
+			t.shows = append(t.shows, key)
+			if cause.subject != s {
+				continue
+			}
 			i, known := c.at[key]
 			if !known {
 				i = len(c.found)
 				c.at[key] = i
 				c.found = append(c.found, Difference{Policy: b.ref, Direction: key.direction, Change: change, Only: b.only, Witness: witness})
 			}
-			if !slices.Contains(shows, i) {
-				shows = append(shows, i)
-			}
-			if cause.subject == s {
-				c.widen(&c.found[i], s, ports, r, b)
-			}
+			c.widen(&c.found[i], s, ports, r, b)
 		}
 	}
-	c.probes = append(c.probes, Probe{witness, shows})
+	c.tries = append(c.tries, t)
 }
 
 func (c *comparison) widen(d *Difference, s *subject, ports spans, r *region, b blamed) {
@@ -316,13 +327,16 @@ func (c *comparison) finish() {
 		to[from] = i
 		c.differences = append(c.differences, c.found[from])
 	}
-	for i := range c.probes {
-		for j := range c.probes[i].Shows {
-			c.probes[i].Shows[j] = to[c.probes[i].Shows[j]]
+	for _, t := range c.tries {
+		p := Probe{Witness: t.witness}
+		for _, key := range t.shows {
+			if i, ok := c.at[key]; ok && !slices.Contains(p.Shows, to[i]) {
+				p.Shows = append(p.Shows, to[i])
+			}
 		}
-		slices.Sort(c.probes[i].Shows)
+		slices.Sort(p.Shows)
+		c.candidates = append(c.candidates, p)
 	}
-	c.candidates = c.probes
 }
 
 func compareDifferences(a, b *Difference) int {

@@ -6,22 +6,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What became of a pair.
-const (
-	unpaired = iota // there are no two pods for it
-	hidden          // the other end's policies give one verdict under both profiles
-	shown
-)
-
-// pair looks at two endpoints: mine is the one that the subject's policies select.
-func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region) int {
+// pair looks at two endpoints: mine is the one that the subject's policies select. It returns the ports whose
+// difference shows in spite of the other end's policies, and false where there are no two pods.
+func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region) (seen spans, ok bool) {
 	from, to := e, mine
 	if s.direction == Egress {
 		from, to = mine, e
 	}
 	flow, ok := c.podsOf(from, to)
 	if !ok {
-		return unpaired
+		return nil, false
 	}
 	other := c.subjectOf(e, s.direction.other())
 	w := [2]verdict{{allPorts, allPorts}, {allPorts, allPorts}}
@@ -32,13 +26,12 @@ func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region
 	}
 	before, after := v[Before].and(w[Before]), v[After].and(w[After])
 	here := differing(v)
-	result := hidden
 	for _, change := range changes() {
 		ports := change.ports(before, after).intersect(here)
 		if len(ports) == 0 {
 			continue
 		}
-		result = shown
+		seen = seen.union(ports)
 		causes := c.causes(s, mine.class, e)
 		if other != nil {
 			causes = append(causes, c.causes(other, e.class, mine)...)
@@ -55,7 +48,7 @@ func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region
 			ports = ports.subtract(alike)
 		}
 	}
-	return result
+	return seen, true
 }
 
 // differing are the ports whose verdicts are not the same.
