@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the lab's nodes run: the container runtime, the plain CNI plugins,
-# and the user land of netfilter. Does nothing when all are there.
+# the user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd). Does
+# nothing when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
-	ethtool libseccomp2 gcc libc6-dev)
+	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap)
 missing=()
 for package in "${packages[@]}"; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")

@@ -77,6 +77,11 @@ func (c *Cache) component(ctx context.Context, name string, t target) (string, e
 	if exists(path) { // another process built it while this one waited
 		return path, nil
 	}
+	if t.patched != nil {
+		if t.modfile, err = c.patch(ctx, t); err != nil {
+			return "", fmt.Errorf("change the source of %s: %w", name, err)
+		}
+	}
 	built := filepath.Join(c.dir, "new", name)
 	if err := c.compile(ctx, name, t, built); err != nil {
 		return "", err

@@ -22,10 +22,14 @@ func key(dir string, t target, goVersion string) (string, error) {
 		return "", fmt.Errorf("list %s: %w", dir, err)
 	}
 	sort.Strings(files)
-	files = append(files, filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"))
+	mod, sum := t.requirements(dir)
+	files = append(files, mod, sum)
 
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", goVersion, strings.Join(t.args(""), "\x00"), strings.Join(t.env(), "\x00"))
+	if t.patched != nil {
+		fmt.Fprintf(h, "%v\x00", *t.patched)
+	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {

@@ -1,11 +1,17 @@
 package build
 
-import "strings"
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
 
 // target says how one program is built.
 type target struct {
 	module  string // directory of its Go module, relative to the source directory
+	modfile string // go.mod of that module where it has several; go.sum beside it
 	pkg     string // package to build, relative to that module or by its import path
+	patched *patch // what has to be changed in a third party's source
 	cgo     bool   // only where the program does not build without
 	stamp   string // -X flags that carry its version
 	ownCode bool   // built from this repository: always hand it to go build
@@ -18,12 +24,23 @@ const (
 	calicoStamp     = "-X github.com/projectcalico/calico/pkg/buildinfo.Version=v3.31.0"
 	kubeRouterStamp = "-X github.com/cloudnativelabs/kube-router/pkg/version.Version=v1.5.1"
 	flannelStamp    = "-X github.com/flannel-io/flannel/pkg/version.Version=v0.28.4"
+	weaveStamp      = "-X main.version=2.6.5"
 )
+
+// KubernetesVersions lists the versions of Kubernetes that can be built, the default first.
+func KubernetesVersions() []string { return []string{"v1.36.3", "v1.34.4"} }
+
+// Kube is the name of the program that is Kubernetes at one of those versions.
+func Kube(version string) string {
+	if version == KubernetesVersions()[0] {
+		return "kube"
+	}
+	return "kube-" + version
+}
 
 // targets lists every program by the name that Binary takes.
 func targets() map[string]target {
-	return map[string]target{
-		"kube":                    {module: components + "kubernetes", pkg: ".", stamp: kubeStamp("v1.36.3", "1", "36")},
+	all := map[string]target{
 		"coredns":                 {module: components + "coredns", pkg: "."},
 		"flanneld":                {module: components + "flannel", pkg: "github.com/flannel-io/flannel", cgo: true, stamp: flannelStamp},
 		"flannel-cni":             {module: components + "flannel-cni", pkg: "github.com/containernetworking/plugins/plugins/meta/flannel"},
@@ -33,6 +50,10 @@ func targets() map[string]target {
 		"calico-kube-controllers": {module: components + "calico", pkg: calico + "/kube-controllers/cmd/kube-controllers", stamp: calicoStamp},
 		"calico-check-status":     {module: components + "calico", pkg: calico + "/kube-controllers/cmd/check-status"},
 		"calico-wrapper":          {module: components + "calico", pkg: calico + "/kube-controllers/cmd/wrapper"},
+		"weaver":                  weave("weaver"),
+		"weaveutil":               weave("weaveutil"),
+		"weave-kube-utils":        weave("kube-utils"),
+		"weave-npc":               weave("weave-npc"),
 		"kube-router":             {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
 
 		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
@@ -42,11 +63,34 @@ func targets() map[string]target {
 		"theseus":       {module: ".", pkg: "./cmd/theseus", ownCode: true},
 		"theseus-agent": {module: ".", pkg: "./cmd/theseus-agent", ownCode: true},
 	}
+	for _, version := range KubernetesVersions() {
+		all[Kube(version)] = kube(version)
+	}
+	return all
+}
+
+// kube is Kubernetes at a version: the default's go.mod is the module's own, another's is named for it.
+func kube(version string) target {
+	t := target{module: components + "kubernetes", pkg: ".", stamp: kubeStamp(version)}
+	if version != KubernetesVersions()[0] {
+		t.modfile = version + ".mod"
+	}
+	return t
+}
+
+// weave is a program of Weave Net, which is the only network whose source has to be changed.
+func weave(program string) target {
+	return target{
+		module: components + "weave", pkg: weaveModule + "/prog/" + program,
+		patched: weavePatch(), cgo: true, stamp: weaveStamp,
+	}
 }
 
 // kubeStamp is the version that Kubernetes reports; without it every component would claim
 // v0.0.0-master and kubectl would warn about the skew.
-func kubeStamp(version, major, minor string) string {
+func kubeStamp(version string) string {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	major, minor := parts[0], parts[1]
 	var flags []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		flags = append(flags,
@@ -60,10 +104,24 @@ func kubeStamp(version, major, minor string) string {
 // args are the arguments of go build that writes to out. But for that they are the same for
 // everybody, so that one build cache serves all.
 func (t target) args(out string) []string {
-	return []string{
+	args := []string{
 		"build", "-mod=readonly", "-trimpath", "-buildvcs=false",
 		"-ldflags", strings.TrimSpace("-s -w " + t.stamp), "-o", out, t.pkg,
 	}
+	if t.modfile != "" {
+		args = slices.Insert(args, 1, "-modfile="+t.modfile)
+	}
+	return args
+}
+
+// requirements are the go.mod and go.sum that the program is built with.
+func (t target) requirements(dir string) (mod, sum string) {
+	name := t.modfile
+	if name == "" {
+		name = "go.mod"
+	}
+	mod = filepath.Join(dir, name)
+	return mod, strings.TrimSuffix(mod, ".mod") + ".sum"
 }
 
 // env are the settings that decide what go build makes.

@@ -89,8 +89,7 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return 0
 	}
-	var program *exec.ExitError
-	if errors.As(err, &program) {
+	if program, ok := err.(*exec.ExitError); ok { // not one that is wrapped, such as a failed build's
 		return exitCode(program) // it has said itself what is wrong
 	}
 	var f *failure

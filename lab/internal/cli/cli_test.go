@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -17,9 +18,8 @@ func TestRefusals(t *testing.T) {
 		{"frob", 2, "error: unknown command \"frob\" for \"theseus-lab\"\n"},
 		{"up --frob", 2, "error: unknown flag: --frob\n"},
 		{"up now", 2, "error: accepts 0 arg(s), received 1\n"},
-		{"up --network weave", 1, "error: network weave is not built in yet\nhint: use --network flannel, calico, bridge or none\n"},
-		{"up --network frob", 1, "error: no network is called \"frob\"\n"},
-		{"up --kubernetes v1.34.4", 1, "error: Kubernetes v1.34.4 is not built in yet\nhint: use --kubernetes v1.36.3\n"},
+		{"up --network frob", 1, "error: no network is called \"frob\"\nhint: use --network flannel, calico, weave, bridge or none\n"},
+		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"up --policy frob", 1, "error: no policy agent is called \"frob\"\n"},
 		{"up --nodes 17", 1, "error: 17 nodes: a lab has 1 to 16\n"},
 		{"up --name Too-Long", 1, "error: lab name \"Too-Long\" is not 1 to 6 lower-case letters and digits\n"},
@@ -73,6 +73,11 @@ func TestExitCode(t *testing.T) {
 		if got := (&app{}).report(err); got != want {
 			t.Errorf("%s: got %d, want %d", script, got, want)
 		}
+	}
+	var errOut bytes.Buffer
+	failed := fmt.Errorf("build kube: %w", exec.Command("sh", "-c", "exit 7").Run())
+	if got := (&app{err: &errOut}).report(failed); got != 1 || !strings.HasPrefix(errOut.String(), "error: build kube: exit status 7\nhint: ") {
+		t.Errorf("a program that failed inside: code %d, said %q", got, errOut.String())
 	}
 }
 

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/launch"
+	"github.com/theseus-cni/theseus/lab/internal/network"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 	"github.com/theseus-cni/theseus/lab/internal/state"
 )
@@ -43,9 +46,9 @@ func (a *app) up() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&s.Nodes, "nodes", 3, "number of nodes, 1 to 16")
-	f.StringVar(&s.Network, "network", "flannel", "network of the pods: flannel, calico, bridge, or none")
+	f.StringVar(&s.Network, "network", "flannel", "network of the pods: "+choice(network.Names()))
 	f.StringVar(&s.Policy, "policy", "", "policy agent beside the network: kube-router")
-	f.StringVar(&s.Kubernetes, "kubernetes", "v1.36.3", "version of Kubernetes")
+	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
 	f.StringVar(&s.ProxyMode, "proxy-mode", "iptables", "mode of kube-proxy: iptables or nftables")
 	f.IntVar(&s.DiskMiB, "disk", 1024, "size of each node's root in MiB")
 	f.StringVar(&source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
@@ -56,15 +59,11 @@ func (a *app) up() *cobra.Command {
 
 // supported refuses what is not built in, before anything happens.
 func supported(s spec.Lab) error {
-	switch s.Network {
-	case "flannel", "calico", "bridge", "none":
-	case "weave":
-		return hint(errors.New("network weave is not built in yet"), "use --network flannel, calico, bridge or none")
-	default:
-		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network flannel, calico, bridge or none")
+	if names := network.Names(); !slices.Contains(names, s.Network) {
+		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network %s", choice(names))
 	}
-	if s.Kubernetes != "v1.36.3" {
-		return hint(fmt.Errorf("Kubernetes %s is not built in yet", s.Kubernetes), "use --kubernetes v1.36.3")
+	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
+		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))
 	}
 	if s.Policy != "" && s.Policy != "kube-router" {
 		return hint(fmt.Errorf("no policy agent is called %q", s.Policy), "use --policy kube-router, or leave it out")
@@ -73,6 +72,12 @@ func supported(s spec.Lab) error {
 		return hint(err, "theseus-lab up --help lists what is possible")
 	}
 	return nil
+}
+
+// choice lists values for people.
+func choice(values []string) string {
+	last := len(values) - 1
+	return strings.Join(values[:last], ", ") + " or " + values[last]
 }
 
 // findSource looks for the repository: the directory that holds lab/components.

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sort"
@@ -48,11 +49,11 @@ func libraries(programs []string, dirs []string) ([]file, error) {
 	return files, nil
 }
 
-// needs reads what an ELF file asks for. A file that is no ELF, such as a script, needs nothing.
+// needs reads what an ELF file asks for. A file that is no ELF, such as a script or nothing at all, needs nothing.
 func needs(path string) (libs []string, loader string, err error) {
 	f, err := elf.Open(path)
 	var format *elf.FormatError
-	if errors.As(err, &format) {
+	if errors.As(err, &format) || errors.Is(err, io.EOF) {
 		return nil, "", nil
 	}
 	if err != nil {

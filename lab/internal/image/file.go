@@ -13,7 +13,7 @@ import (
 )
 
 // file is one entry of a layer. Exactly one of source, link and hard may be set; with none of them
-// it is a file with the given content, or a directory.
+// it is a file with the given content, a directory, or a named pipe.
 type file struct {
 	path    string // absolute, in the image
 	mode    fs.FileMode
@@ -84,6 +84,9 @@ func writeFile(out *tar.Writer, f file) error {
 	switch {
 	case f.mode.IsDir():
 		header.Typeflag, header.Name = tar.TypeDir, header.Name+"/"
+		return out.WriteHeader(header)
+	case f.mode&fs.ModeNamedPipe != 0:
+		header.Typeflag = tar.TypeFifo
 		return out.WriteHeader(header)
 	case f.link != "":
 		header.Typeflag, header.Linkname = tar.TypeSymlink, f.link

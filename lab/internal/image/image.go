@@ -54,15 +54,22 @@ func (m *maker) make(ctx context.Context, r recipe) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if r.userland {
+		if err := m.collect(); err != nil {
+			return "", err
+		}
+		libs, err := missing(own, m.tools)
+		if err != nil {
+			return "", err
+		}
+		own = append(own, libs...)
+	}
 	sort.Slice(own, func(i, j int) bool { return own[i].path < own[j].path })
 	key, err := filesKey(own)
 	if err != nil {
 		return "", err
 	}
 	if r.userland {
-		if err := m.collect(); err != nil {
-			return "", err
-		}
 		key += m.toolsKey
 	}
 	set, err := json.Marshal(r.set)

@@ -47,6 +47,7 @@ func TestLayer(t *testing.T) {
 		symlink("/bin", "usr/bin"),
 		directory("/tmp", 0o777|os.ModeSticky),
 		{path: "/status/status.json", mode: 0o644, owner: 999},
+		{path: "/var/log/pipe", mode: 0o644 | os.ModeNamedPipe},
 	}
 	const want = `2 0777 0 bin > usr/bin
 5 0755 0 opt/
@@ -55,6 +56,9 @@ func TestLayer(t *testing.T) {
 5 0755 0 status/
 0 0644 999 status/status.json
 5 1777 0 tmp/
+5 0755 0 var/
+5 0755 0 var/log/
+6 0644 0 var/log/pipe
 1 0755 0 opt/bin/alias > opt/bin/real
 `
 	var first, second bytes.Buffer
@@ -150,38 +154,74 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestToolsRun unpacks the shared layer and runs every tool in it: whatever is missing, the loader says.
-func TestToolsRun(t *testing.T) {
+// unpack makes a root of the shared layer and of more files.
+func unpack(t *testing.T, more ...file) string {
+	t.Helper()
 	files, _, err := userland()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	layer := filepath.Join(dir, "layer.tar")
-	if _, err := saveLayer(layer, files); err != nil {
+	libs, err := missing(more, files)
+	if err != nil {
 		t.Fatal(err)
 	}
-	root := filepath.Join(dir, "root")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		t.Fatal(err)
+	root := t.TempDir()
+	for _, files := range [][]file{files, append(libs, more...)} {
+		layer := filepath.Join(t.TempDir(), "layer.tar")
+		if _, err := saveLayer(layer, files); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command("tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
+			t.Fatalf("unpack: %v\n%s", err, out)
+		}
 	}
-	if out, err := exec.Command("tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
-		t.Fatalf("unpack: %v\n%s", err, out)
-	}
-	for _, command := range []string{
-		"iptables -V", "iptables-save -V", "iptables-nft-restore -V", "ip6tables-legacy -V",
-		"iptables -m set --help", "iptables -m conntrack --help", "iptables -j REJECT --help",
-		"ipset -v", "nft -v", "conntrack -V", "ip -V", "ethtool --version",
-		"cp /bin/cat /tmp/cat", "ls /", "sleep 0",
-	} {
+	return root
+}
+
+// inside runs commands in a root: whatever is missing, the loader says.
+func inside(t *testing.T, root string, commands ...string) {
+	t.Helper()
+	for _, command := range commands {
 		if out, err := exec.Command("chroot", root, "/bin/sh", "-c", command).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}
 	}
 }
 
+// TestToolsRun runs every tool of the shared layer.
+func TestToolsRun(t *testing.T) {
+	inside(t, unpack(t),
+		"iptables -V", "iptables-save -V", "iptables-nft-restore -V", "ip6tables-legacy -V",
+		"iptables -m set --help", "iptables -m conntrack --help", "iptables -j REJECT --help",
+		"ipset -v", "nft -v", "conntrack -V", "ip -V", "ethtool --version",
+		"cp /bin/cat /tmp/cat", "ls /", "sleep 0")
+}
+
+// TestWeaveToolsRun runs what Weave Net's scripts and programs call: curl and ulogd with their libraries,
+// and ulogd's plugins, which nothing names but its configuration.
+func TestWeaveToolsRun(t *testing.T) {
+	list, err := weaveImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := map[string][]string{
+		WeaveKube: {"curl --version", "echo a b | grep a | cut -d' ' -f1 | tr a c | sed s/c/d/ | wc -l", "mkdir /x && ln -s / /x/y && mv /x/y /x/z && readlink -f /x/z && rm /x/z"},
+		WeaveNPC: {
+			"ulogd --version", "test -p /var/log/ulogd.pcap",
+			"ulogd --info /usr/lib/ulogd/ulogd_inppkt_NFLOG.so && ulogd --info /usr/lib/ulogd/ulogd_output_PCAP.so && ulogd --info /usr/lib/ulogd/ulogd_raw2packet_BASE.so",
+		},
+	}
+	for _, r := range list {
+		more, err := programs(r.tools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside(t, unpack(t, append(more, r.files...)...), commands[r.name]...)
+	}
+}
+
 func TestRecipes(t *testing.T) {
-	for network, want := range map[string]int{"none": 3, "bridge": 3, "calico": 6, "flannel": 9} {
+	for network, want := range map[string]int{"none": 3, "bridge": 3, "calico": 6, "flannel": 9, "weave": 8} {
 		list, err := recipes(network, t.TempDir())
 		if err != nil || len(list) != want {
 			t.Errorf("%s: %d images, %v; want %d", network, len(list), err, want)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/lab/internal/phrase"
 )
 
 // Names of the images, as the manifests of their projects call them.
@@ -18,6 +19,8 @@ const (
 	Flannel           = "ghcr.io/flannel-io/flannel:v0.28.4"
 	FlannelCNI        = "ghcr.io/flannel-io/flannel-cni-plugin:v0.9.1"
 	KubeRouter        = "docker.io/cloudnativelabs/kube-router:v1.5.1"
+	WeaveKube         = "docker.io/weaveworks/weave-kube:2.6.5"
+	WeaveNPC          = "docker.io/weaveworks/weave-npc:2.6.5"
 	CalicoNode        = "quay.io/calico/node:v3.31.0"
 	CalicoCNI         = "quay.io/calico/cni:v3.31.0"
 	CalicoControllers = "quay.io/calico/kube-controllers:v3.31.0"
@@ -26,14 +29,23 @@ const (
 // recipe says what is in an image.
 type recipe struct {
 	name     string
-	userland bool              // stands on the shared layer
-	binaries map[string]string // path in the image to the name of a program of the build cache
-	files    []file            // and whatever else
+	userland bool               // stands on the shared layer
+	binaries map[string]string  // path in the image to the name of a program of the build cache
+	shipped  map[string]shipped // path in the image to a file that comes with a project's source
+	tools    []string           // more programs of this machine
+	files    []file             // and whatever else
 	set      settings
 }
 
-// recipes lists the images that a lab on the given network needs. A flannel lab gets Calico's too:
-// Calico is what it is changed to.
+// shipped is a file of a project's own, at the version that the lab builds.
+type shipped struct {
+	component, module string
+	path              string // in the module
+	edits             []phrase.Edit
+}
+
+// recipes lists the images that a lab on the given network needs. A flannel or a Weave lab gets
+// Calico's too: Calico is what it is changed to.
 func recipes(network, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
@@ -46,6 +58,9 @@ func recipes(network, source string) ([]recipe, error) {
 		return append(list, calicoImages()...), nil
 	case "flannel":
 		return append(append(list, flannelImages()...), calicoImages()...), nil
+	case "weave":
+		weave, err := weaveImages()
+		return append(append(list, weave...), calicoImages()...), err
 	}
 	return nil, fmt.Errorf("no images are known for the network %q", network)
 }
@@ -80,6 +95,44 @@ func flannelImages() []recipe {
 			set:      settings{Entrypoint: []string{"/usr/local/bin/kube-router"}},
 		},
 	}
+}
+
+// weaveImages are Weave Net's, with its own scripts. Their tools are Debian's where upstream's are Alpine's.
+func weaveImages() ([]recipe, error) {
+	const (
+		home    = "/home/weave/"
+		version = "2.6.5"
+	)
+	logger, err := ulogd()
+	from := func(path string, edits ...phrase.Edit) shipped {
+		return shipped{component: "weave", module: "github.com/weaveworks/weave", path: path, edits: edits}
+	}
+	return []recipe{
+		{
+			name: WeaveKube, userland: true,
+			binaries: map[string]string{
+				home + "weaver": "weaver", home + "kube-utils": "weave-kube-utils", "/usr/bin/weaveutil": "weaveutil",
+			},
+			shipped: map[string]shipped{
+				home + "launch.sh":      from("prog/weave-kube/launch.sh"),
+				home + "weave":          from("weave", phrase.Edit{From: `SCRIPT_VERSION="unreleased"`, To: `SCRIPT_VERSION="` + version + `"`}),
+				"/weavedb/weavedata.db": from("prog/weaver/weavedata.db"),
+			},
+			tools: []string{"curl", "cut", "grep", "ln", "mkdir", "mv", "readlink", "rm", "sed", "tr", "wc"},
+			set:   settings{Entrypoint: []string{home + "launch.sh"}, WorkingDir: home},
+		},
+		{
+			name: WeaveNPC, userland: true,
+			binaries: map[string]string{"/usr/bin/weave-npc": "weave-npc"},
+			shipped: map[string]shipped{
+				"/usr/bin/launch.sh": from("prog/weave-npc/launch.sh"),
+				"/etc/ulogd.conf":    from("prog/weave-npc/ulogd.conf"),
+			},
+			tools: []string{"grep", "ln", "rm", "wc"},
+			files: logger,
+			set:   settings{Entrypoint: []string{"/usr/bin/launch.sh"}},
+		},
+	}, err
 }
 
 func calicoImages() []recipe {
@@ -133,5 +186,34 @@ func (r recipe) gather(ctx context.Context, cache *build.Cache) ([]file, error) 
 		}
 		files = append(files, program(path, binary))
 	}
-	return files, nil
+	for path, s := range r.shipped {
+		f, err := s.file(ctx, cache, path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	more, err := programs(r.tools)
+	return append(files, more...), err
+}
+
+// file finds the file in its project's source, and adapts it.
+func (s shipped) file(ctx context.Context, cache *build.Cache, path string) (file, error) {
+	dir, err := cache.ModuleDir(ctx, s.component, s.module)
+	if err != nil {
+		return file{}, err
+	}
+	source := filepath.Join(dir, filepath.FromSlash(s.path))
+	if len(s.edits) == 0 {
+		return program(path, source), nil
+	}
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return file{}, err
+	}
+	adapted, err := phrase.Apply(string(text), s.edits)
+	if err != nil {
+		return file{}, fmt.Errorf("adapt %s: %w", s.path, err)
+	}
+	return file{path: path, mode: 0o755, content: adapted}, nil
 }

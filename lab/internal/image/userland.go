@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,19 +34,13 @@ func tables() []string {
 
 // userland returns the files of the shared layer, and a key that changes when any of them does.
 func userland() ([]file, string, error) {
-	var files []file
+	files, err := programs(tools())
+	if err != nil {
+		return nil, "", err
+	}
 	var sources []string
-	for _, name := range tools() {
-		found, err := exec.LookPath(name)
-		if err != nil {
-			return nil, "", fmt.Errorf("the images need %s: %w", name, err)
-		}
-		source, err := filepath.EvalSymlinks(found)
-		if err != nil {
-			return nil, "", fmt.Errorf("find %s: %w", name, err)
-		}
-		files = append(files, program("/usr/bin/"+name, source))
-		sources = append(sources, source)
+	for _, f := range files {
+		sources = append(sources, f.source)
 	}
 	names, err := tableNames()
 	if err != nil {
@@ -73,6 +68,66 @@ func userland() ([]file, string, error) {
 	files = append(files, base()...)
 	key, err := filesKey(files)
 	return files, key, err
+}
+
+// programs are programs of this machine, for an image.
+func programs(names []string) ([]file, error) {
+	var files []file
+	for _, name := range names {
+		found, err := exec.LookPath(name)
+		if err != nil {
+			return nil, fmt.Errorf("the images need %s: %w", name, err)
+		}
+		source, err := filepath.EvalSymlinks(found)
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", name, err)
+		}
+		files = append(files, program("/usr/bin/"+name, source))
+	}
+	return files, nil
+}
+
+// ulogd is the daemon that Weave Net's policy controller starts to log what it drops, with its plugins
+// where Weave Net's configuration expects them, and the pipe that it logs to.
+func ulogd() ([]file, error) {
+	plugins, err := filepath.Glob("/usr/lib/*-linux-gnu/ulogd/*.so")
+	if err != nil {
+		return nil, fmt.Errorf("list ulogd's plugins: %w", err)
+	}
+	if len(plugins) == 0 {
+		return nil, fmt.Errorf("no plugins of ulogd found: are Debian's packages ulogd2 and ulogd2-pcap installed?")
+	}
+	files := []file{
+		program("/usr/sbin/ulogd", "/usr/sbin/ulogd"),
+		{path: "/var/log/ulogd.pcap", mode: 0o644 | fs.ModeNamedPipe},
+	}
+	for _, path := range plugins {
+		files = append(files, program("/usr/lib/ulogd/"+filepath.Base(path), path))
+	}
+	return files, nil
+}
+
+// missing are the libraries that the files need beyond what the shared layer has.
+func missing(files, shared []file) ([]file, error) {
+	var sources []string
+	for _, f := range files {
+		if f.source != "" {
+			sources = append(sources, f.source)
+		}
+	}
+	dirs, err := libraryDirs()
+	if err != nil {
+		return nil, err
+	}
+	needed, err := libraries(sources, dirs)
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]bool{}
+	for _, f := range shared {
+		there[f.path] = true
+	}
+	return slices.DeleteFunc(needed, func(f file) bool { return there[f.path] }), nil
 }
 
 // base is the skeleton that the tools take for granted.

@@ -54,6 +54,7 @@ func (l *launch) waitReady(ctx context.Context) error {
 
 // createNodes makes the Node objects before the kubelets come, so that node n has the n-th range of
 // the pod network whichever kubelet is first, and the label of a worker, which no kubelet may set itself.
+// They have their addresses from the start: Weave Net counts them to know how many peers must agree.
 func (l *launch) createNodes(ctx context.Context) error {
 	for n := 1; n <= l.lab.Spec.Nodes; n++ {
 		name, cidr := l.lab.Spec.NodeName(n), l.lab.Spec.NodePodCIDR(n).String()
@@ -63,6 +64,10 @@ func (l *launch) createNodes(ctx context.Context) error {
 				"name":   name,
 				"labels": map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
 			},
+			"status": map[string]any{"addresses": []map[string]string{
+				{"type": "InternalIP", "address": l.lab.Spec.NodeIP(n).String()},
+				{"type": "Hostname", "address": name},
+			}},
 			"spec": map[string]any{"podCIDR": cidr, "podCIDRs": []string{cidr}},
 		}
 		if err := l.api.Create(ctx, "/api/v1/nodes", node); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/fabric"
 	"github.com/theseus-cni/theseus/lab/internal/image"
 	"github.com/theseus-cni/theseus/lab/internal/outer"
@@ -24,7 +25,7 @@ func (l *launch) prepare(ctx context.Context) error {
 	l.lab.Spec = l.Spec
 	s := &l.lab.Spec
 	var err error
-	if s.KubeBinary, err = l.Cache.Binary(ctx, "kube"); err != nil {
+	if s.KubeBinary, err = l.Cache.Binary(ctx, build.Kube(s.Kubernetes)); err != nil {
 		return err
 	}
 	images, err := image.All(ctx, l.Cache, s.Network)

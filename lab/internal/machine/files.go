@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -39,6 +40,8 @@ func Files(l spec.Lab, secrets *pki.Lab, n int) []spec.File {
 		{Path: proxyConfig, Mode: 0o644, Content: ProxyConfig(l, proxyKubeconfig)},
 		{Path: containerdConfig, Mode: 0o644, Content: []byte(containerdTOML)},
 		{Path: "/etc/hosts", Mode: 0o644, Content: hosts(l)},
+		// Every machine has one of its own; Weave Net makes a peer's name of it.
+		{Path: "/etc/machine-id", Mode: 0o444, Content: machineID(name)},
 		{Path: "/etc/hostname", Mode: 0o644, Content: []byte(name + "\n")},
 		// The gateway answers port 53 with "unreachable" at once: a lab resolves no name of the outside.
 		{Path: "/etc/resolv.conf", Mode: 0o644, Content: fmt.Appendf(nil, "nameserver %s\n", l.GatewayIP())},
@@ -49,6 +52,12 @@ func Files(l spec.Lab, secrets *pki.Lab, n int) []spec.File {
 		files = append(files, spec.File{Path: f.Path, Mode: uint32(f.Mode), Content: f.Content})
 	}
 	return files
+}
+
+// machineID makes what systemd would have made once at random; the same machine has the same one.
+func machineID(name string) []byte {
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Appendf(nil, "%x\n", sum[:16])
 }
 
 func hosts(l spec.Lab) []byte {

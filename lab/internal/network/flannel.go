@@ -1,6 +1,10 @@
 package network
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/theseus-cni/theseus/lab/internal/phrase"
+)
 
 // flannelWithPolicy is flannel and, since flannel enforces no NetworkPolicy, kube-router's policy
 // controller beside it.
@@ -22,9 +26,9 @@ func flannel(params Params) ([]byte, error) {
 	if !params.PodCIDR.IsValid() {
 		return nil, fmt.Errorf("flannel needs a pod CIDR")
 	}
-	return upstream(params, "flannel", "github.com/flannel-io/flannel", "Documentation/kube-flannel.yml", []edit{
-		{`"Network": "10.244.0.0/16"`, fmt.Sprintf(`"Network": %q`, params.PodCIDR)},
-		{"flannel-cni-plugin:v1.9.1-flannel1", "flannel-cni-plugin:v0.9.1"},
+	return upstream(params, "flannel", "github.com/flannel-io/flannel", "Documentation/kube-flannel.yml", []phrase.Edit{
+		{From: `"Network": "10.244.0.0/16"`, To: fmt.Sprintf(`"Network": %q`, params.PodCIDR)},
+		{From: "flannel-cni-plugin:v1.9.1-flannel1", To: "flannel-cni-plugin:v0.9.1"},
 	})
 }
 

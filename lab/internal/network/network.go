@@ -30,7 +30,7 @@ type File struct {
 }
 
 // Names lists the networks that a cluster can start on.
-func Names() []string { return []string{"flannel", "calico", "bridge", "none"} }
+func Names() []string { return []string{"flannel", "calico", "weave", "bridge", "none"} }
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns" and
 // "kube-router". It is empty for networks that live on the nodes' disks alone.
@@ -40,6 +40,8 @@ func Manifest(network string, params Params) ([]byte, error) {
 		return flannelWithPolicy(params)
 	case "calico":
 		return calico(params)
+	case "weave":
+		return weave(params)
 	case "coredns":
 		return coreDNS(params)
 	case "kube-router":

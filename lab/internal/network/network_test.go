@@ -67,6 +67,42 @@ func TestCalicoIsAdapted(t *testing.T) {
 	}
 }
 
+func TestWeaveIsAdapted(t *testing.T) {
+	const excerpt = `
+              command:
+                - /home/weave/launch.sh
+              env:
+                - name: HOSTNAME
+              image: 'weaveworks/weave-kube:latest'
+              imagePullPolicy: Always
+              image: 'weaveworks/weave-npc:latest'
+              imagePullPolicy: Always
+`
+	const adapted = `
+              command:
+                - /home/weave/launch.sh
+              env:
+                - name: IPALLOC_RANGE
+                  value: "198.19.16.0/20"
+                - name: WEAVE_NO_FASTDP
+                  value: "1"
+                - name: CHECKPOINT_DISABLE
+                  value: "1"
+                - name: HOSTNAME
+              image: 'docker.io/weaveworks/weave-kube:2.6.5'
+              imagePullPolicy: IfNotPresent
+              image: 'docker.io/weaveworks/weave-npc:2.6.5'
+              imagePullPolicy: IfNotPresent
+`
+	got, err := Manifest("weave", params(source(t, "prog/weave-kube/weave-daemonset-k8s-1.11.yaml", excerpt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != adapted {
+		t.Errorf("got:\n%s\nwant:\n%s", got, adapted)
+	}
+}
+
 func TestFlannelIsAdaptedAndGetsAPolicyController(t *testing.T) {
 	const excerpt = `"Network": "10.244.0.0/16",
 image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
@@ -118,6 +154,7 @@ func TestWhatCannotBeDeployed(t *testing.T) {
 		{"phrase gone", "calico", params(source(t, "manifests/calico-vxlan.yaml", "kind: DaemonSet")), "CALICO_IPV4POOL_CIDR"},
 		{"phrase twice", "calico", params(source(t, "manifests/calico-vxlan.yaml", calicoExcerpt+calicoExcerpt)), "2 times"},
 		{"no pod CIDR", "flannel", Params{}, "pod CIDR"},
+		{"no pod CIDR for Weave Net", "weave", Params{}, "pod CIDR"},
 		{"no DNS address", "coredns", Params{}, "address"},
 		{"no Service CIDR", "kube-router", Params{}, "CIDR of Services"},
 	} {

@@ -75,8 +75,8 @@ func key(images []spec.Image) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// kept is how many templates stay in the cache: one for each network, more or less.
-const kept = 4
+// kept is how many templates stay in the cache: one for each network, and one more.
+const kept = 6
 
 // clear makes room for another template and removes what an interrupted run left.
 func clear(parent, next string) error {

@@ -20,7 +20,7 @@ type Lab struct {
 	Name       string  // at most six letters and digits: it is part of interface names
 	Index      int     // slot on the fabric, 0 to MaxLabs-1
 	Nodes      int     // number of nodes, 1 to MaxNodes
-	Network    string  // the CNI of the pods: flannel, calico, bridge, none
+	Network    string  // the CNI of the pods: one of network.Names
 	Policy     string  // an extra policy agent, or empty
 	Kubernetes string  // version, v1.36.3
 	ProxyMode  string  // kube-proxy's mode: iptables or nftables

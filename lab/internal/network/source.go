@@ -5,24 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/theseus-cni/theseus/lab/internal/phrase"
 )
 
-// edit replaces the only occurrence of a phrase.
-type edit struct{ from, to string }
-
-// apply makes every edit; a phrase that is missing or ambiguous is an error.
-func apply(text string, edits []edit) (string, error) {
-	for _, e := range edits {
-		if n := strings.Count(text, e.from); n != 1 {
-			return "", fmt.Errorf("expected %q once, found it %d times", e.from, n)
-		}
-		text = strings.Replace(text, e.from, e.to, 1)
-	}
-	return text, nil
-}
-
 // upstream reads a file of a component's module and adapts it.
-func upstream(params Params, component, module, file string, edits []edit) ([]byte, error) {
+func upstream(params Params, component, module, file string, edits []phrase.Edit) ([]byte, error) {
 	if params.Modules == nil {
 		return nil, fmt.Errorf("%s's manifest comes with its source, and no source was given", component)
 	}
@@ -34,7 +22,7 @@ func upstream(params Params, component, module, file string, edits []edit) ([]by
 	if err != nil {
 		return nil, fmt.Errorf("read %s's manifest: %w", component, err)
 	}
-	adapted, err := apply(string(text), edits)
+	adapted, err := phrase.Apply(string(text), edits)
 	if err != nil {
 		return nil, fmt.Errorf("adapt %s's %s: %w", component, file, err)
 	}
