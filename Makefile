@@ -27,6 +27,12 @@ unit: ## the tests that need no cluster
 
 lab-test: setup build ## the tests on real clusters
 	@echo "== lab tests"
+	$(LAB) build
+ifeq ($(THESEUS_FULL),1)
+	$(LAB) build --network flannel --kubernetes v1.34.4
+else
+	@echo "== NOT TESTED: Kubernetes v1.34.4, whose build takes some ten minutes; THESEUS_FULL=1 tests it too"
+endif
 	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab

@@ -4,6 +4,7 @@
 //	workload serve   [flags]   HTTP, TCP stream and UDP servers
 //	workload drive   [flags]   clients of all of them
 //	workload intrude [flags]   a client that a NetworkPolicy shuts out
+//	workload fetch   URL       one request: print the answer, or fail within two seconds
 //	workload sum     [FILE...] add up what clients recorded (or standard input) and print it
 package main
 
@@ -14,6 +15,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -38,7 +40,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name what to do: serve, drive, intrude or sum")
+		return errors.New("name what to do: serve, drive, intrude, fetch or sum")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	switch args[0] {
@@ -61,11 +63,14 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return record.Drive(ctx, d)
+	case "fetch":
+		_ = flags.Parse(args[1:])
+		return fetch(ctx, flags.Arg(0), os.Stdout)
 	case "sum":
 		_ = flags.Parse(args[1:])
 		return sum(flags.Args(), os.Stdin, os.Stdout)
 	}
-	return fmt.Errorf("there is no %q: serve, drive, intrude or sum", args[0])
+	return fmt.Errorf("there is no %q: serve, drive, intrude, fetch or sum", args[0])
 }
 
 func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
@@ -85,6 +90,26 @@ func recorder(flags *flag.FlagSet) *drive.Recorder {
 	flags.StringVar(&r.Dir, "record", "/record", "directory to record in")
 	flags.StringVar(&r.Listen, "listen", ":8090", "address that answers /stats and /ready")
 	return r
+}
+
+// fetch prints what a URL answers.
+func fetch(ctx context.Context, url string, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	_, err = io.Copy(out, answer.Body)
+	return err
 }
 
 // sum prints the total of summaries, which may follow one another in one file.

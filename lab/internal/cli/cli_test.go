@@ -20,6 +20,8 @@ func TestRefusals(t *testing.T) {
 		{"up now", 2, "error: accepts 0 arg(s), received 1\n"},
 		{"up --network frob", 1, "error: no network is called \"frob\"\nhint: use --network flannel, calico, weave, bridge or none\n"},
 		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
+		{"build --network flannel,frob", 1, "error: no network is called \"frob\"\nhint: use --network flannel, calico, weave, bridge or none\n"},
+		{"build --kubernetes 1.34", 1, "error: Kubernetes \"1.34\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"up --policy frob", 1, "error: no policy agent is called \"frob\"\n"},
 		{"up --nodes 17", 1, "error: 17 nodes: a lab has 1 to 16\n"},
 		{"up --name Too-Long", 1, "error: lab name \"Too-Long\" is not 1 to 6 lower-case letters and digits\n"},

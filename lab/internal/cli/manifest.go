@@ -50,7 +50,6 @@ func (a *app) manifest() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&podCIDR, "pod-cidr", "", "addresses of the pods (default: the range that the lab keeps for a second network)")
-	f.StringVar(&source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
-	f.StringVar(&cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
+	buildFlags(f, &source, &cache)
 	return cmd
 }

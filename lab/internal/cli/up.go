@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/launch"
@@ -51,25 +52,38 @@ func (a *app) up() *cobra.Command {
 	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
 	f.StringVar(&s.ProxyMode, "proxy-mode", "iptables", "mode of kube-proxy: iptables or nftables")
 	f.IntVar(&s.DiskMiB, "disk", 1024, "size of each node's root in MiB")
-	f.StringVar(&source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
-	f.StringVar(&cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
+	buildFlags(f, &source, &cache)
 	f.DurationVar(&limit, "timeout", 3*time.Minute, "how long the cluster may take to become ready")
 	return cmd
 }
 
-// supported refuses what is not built in, before anything happens.
+// buildFlags declares where programs are built from and kept.
+func buildFlags(f *pflag.FlagSet, source, cache *string) {
+	f.StringVar(source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
+	f.StringVar(cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
+}
+
+// supported refuses what a lab cannot be, before anything happens.
 func supported(s spec.Lab) error {
-	if names := network.Names(); !slices.Contains(names, s.Network) {
-		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network %s", choice(names))
-	}
-	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
-		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))
+	if err := known(s); err != nil {
+		return err
 	}
 	if s.Policy != "" && s.Policy != "kube-router" {
 		return hint(fmt.Errorf("no policy agent is called %q", s.Policy), "use --policy kube-router, or leave it out")
 	}
 	if err := s.Validate(); err != nil {
 		return hint(err, "theseus-lab up --help lists what is possible")
+	}
+	return nil
+}
+
+// known refuses what cannot be built.
+func known(s spec.Lab) error {
+	if names := network.Names(); !slices.Contains(names, s.Network) {
+		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network %s", choice(names))
+	}
+	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
+		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func TestWeaveToolsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	commands := map[string][]string{
-		WeaveKube: {"curl --version", "echo a b | grep a | cut -d' ' -f1 | tr a c | sed s/c/d/ | wc -l", "mkdir /x && ln -s / /x/y && mv /x/y /x/z && readlink -f /x/z && rm /x/z"},
+		WeaveKube: {"curl --version", "echo a b | grep a | cut -d' ' -f1 | tr a c | sed s/c/d/ | wc -l", "mkdir /x && ln -s / /x/y && mv /x/y /x/z && readlink -f /x/z && rm /x/z", "id -u", "uname -s -r"},
 		WeaveNPC: {
 			"ulogd --version", "test -p /var/log/ulogd.pcap",
 			"ulogd --info /usr/lib/ulogd/ulogd_inppkt_NFLOG.so && ulogd --info /usr/lib/ulogd/ulogd_output_PCAP.so && ulogd --info /usr/lib/ulogd/ulogd_raw2packet_BASE.so",

@@ -118,7 +118,7 @@ func weaveImages() ([]recipe, error) {
 				home + "weave":          from("weave", phrase.Edit{From: `SCRIPT_VERSION="unreleased"`, To: `SCRIPT_VERSION="` + version + `"`}),
 				"/weavedb/weavedata.db": from("prog/weaver/weavedata.db"),
 			},
-			tools: []string{"curl", "cut", "grep", "ln", "mkdir", "mv", "readlink", "rm", "sed", "tr", "wc"},
+			tools: []string{"curl", "cut", "grep", "id", "ln", "mkdir", "mv", "readlink", "rm", "sed", "tr", "uname", "wc"},
 			set:   settings{Entrypoint: []string{home + "launch.sh"}, WorkingDir: home},
 		},
 		{

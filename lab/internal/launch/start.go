@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,20 +21,18 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/state"
 )
 
-// prepare builds or finds the programs and images.
-func (l *launch) prepare(ctx context.Context) error {
-	l.lab.Spec = l.Spec
-	s := &l.lab.Spec
-	var err error
-	if s.KubeBinary, err = l.Cache.Binary(ctx, build.Kube(s.Kubernetes)); err != nil {
-		return err
+// Build makes the programs and the images of a lab, or finds them in the cache, and writes into its
+// description where they are.
+func Build(ctx context.Context, cache *build.Cache, s *spec.Lab, out io.Writer) (images int, err error) {
+	if s.KubeBinary, err = cache.Binary(ctx, build.Kube(s.Kubernetes)); err != nil {
+		return 0, err
 	}
-	images, err := image.All(ctx, l.Cache, s.Network)
+	all, err := image.All(ctx, cache, s.Network)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var fixed []spec.Image
-	for _, i := range images {
+	for _, i := range all {
 		img := spec.Image{Name: i.Name, Tar: i.Tar}
 		if strings.HasPrefix(i.Name, "theseus.dev/") {
 			s.Images = append(s.Images, img) // these change with every build
@@ -41,10 +40,20 @@ func (l *launch) prepare(ctx context.Context) error {
 			fixed = append(fixed, img)
 		}
 	}
-	if s.Template, err = preload.Template(ctx, l.Cache.Dir(), fixed, l.Out); err != nil {
-		return fmt.Errorf("unpack the images: %w", err)
+	if s.Template, err = preload.Template(ctx, cache.Dir(), fixed, out); err != nil {
+		return 0, fmt.Errorf("unpack the images: %w", err)
 	}
-	l.say("programs and %d images are there", len(images))
+	return len(all), nil
+}
+
+// prepare builds or finds the programs and images.
+func (l *launch) prepare(ctx context.Context) error {
+	l.lab.Spec = l.Spec
+	images, err := Build(ctx, l.Cache, &l.lab.Spec, l.Out)
+	if err != nil {
+		return err
+	}
+	l.say("programs and %d images are there", images)
 	return nil
 }
 
