@@ -6,44 +6,32 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
-
-const rbac = "rbac.authorization.k8s.io/v1"
 
 // parts lists everything that flannel consists of in the order in which it can be deleted. Roles are not
 // in a snapshot; their names are upstream's, and deleting what is not there does nothing.
 func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
 	if router != nil {
-		all = append(all, daemonSetRef(router))
+		all = append(all, cni.DaemonSetRef(router))
 	}
 	for _, agent := range agents {
-		all = append(all, daemonSetRef(agent))
+		all = append(all, cni.DaemonSetRef(agent))
 	}
 	namespace := agents[0].Namespace
 	if config := configOf(snapshot, namespace); config != nil {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: config.Name})
 	}
-	all = append(all, rights(agents[0], "flannel")...)
+	all = append(all, cni.Rights(agents[0], "flannel")...)
 	if router != nil {
-		all = append(all, rights(router, "kube-router")...)
+		all = append(all, cni.Rights(router, "kube-router")...)
 	}
 	if onlyFlannel(snapshot, namespace, all) {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "Namespace", Name: namespace})
 	}
 	return all
-}
-
-func rights(set *appsv1.DaemonSet, role string) []step.Ref {
-	refs := []step.Ref{
-		{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: role},
-		{APIVersion: rbac, Kind: "ClusterRole", Name: role},
-	}
-	if account := set.Spec.Template.Spec.ServiceAccountName; account != "" && account != "default" {
-		refs = append(refs, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: set.Namespace, Name: account})
-	}
-	return refs
 }
 
 // onlyFlannel reports whether the namespace is flannel's own and holds nothing of anybody else. What a

@@ -1,0 +1,95 @@
+package cni
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const rbac = "rbac.authorization.k8s.io/v1"
+
+// ImageOf is the image of the first container whose image's own name (without registry and tag) contains a word.
+func ImageOf(containers []corev1.Container, word string) string {
+	for _, container := range containers {
+		name, _ := SplitImage(container.Image)
+		if strings.Contains(name[strings.LastIndex(name, "/")+1:], word) {
+			return container.Image
+		}
+	}
+	return ""
+}
+
+// SplitImage takes an image's tag off; a digest goes too.
+func SplitImage(image string) (name, tag string) {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[:colon], image[colon+1:]
+	}
+	return image, ""
+}
+
+// DaemonSetRef names a DaemonSet.
+func DaemonSetRef(set *appsv1.DaemonSet) step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: set.Namespace, Name: set.Name}
+}
+
+// SelectorOf is what selects a DaemonSet's pods, as k=v,k=v.
+func SelectorOf(set *appsv1.DaemonSet) string {
+	if set.Spec.Selector == nil {
+		return ""
+	}
+	var pairs []string
+	for key, value := range set.Spec.Selector.MatchLabels {
+		pairs = append(pairs, key+"="+value)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+// Rights are what a DaemonSet works with: a ClusterRole, its binding, and its own account.
+func Rights(set *appsv1.DaemonSet, role string) []step.Ref {
+	refs := []step.Ref{
+		{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: role},
+		{APIVersion: rbac, Kind: "ClusterRole", Name: role},
+	}
+	if account := set.Spec.Template.Spec.ServiceAccountName; account != "" && account != "default" {
+		refs = append(refs, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: set.Namespace, Name: account})
+	}
+	return refs
+}
+
+// NotReady says on how many nodes a DaemonSet's pod is not ready, by its own status, and names those
+// that the snapshot's pods show.
+func NotReady(snapshot *cluster.Snapshot, set *appsv1.DaemonSet) []string {
+	status := set.Status
+	if status.NumberReady >= status.DesiredNumberScheduled {
+		return nil
+	}
+	var nodes []string
+	for i := range snapshot.Pods {
+		pod := &snapshot.Pods[i]
+		owner := snapshot.OwnerOf(pod)
+		if owner.Kind == "DaemonSet" && owner.Namespace == set.Namespace && owner.Name == set.Name && !ready(pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	where := ""
+	if len(nodes) > 0 {
+		slices.Sort(nodes)
+		where = " (not on " + strings.Join(nodes[:min(len(nodes), 5)], ", ") + ")"
+	}
+	return []string{fmt.Sprintf("DaemonSet %s is ready on %d of %d nodes%s", set.Namespace+"/"+set.Name,
+		status.NumberReady, status.DesiredNumberScheduled, where)}
+}
+
+func ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
