@@ -3,6 +3,8 @@
 package cluster
 
 import (
+	"net/netip"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +84,27 @@ type NodeFacts struct {
 	ConfFiles []string `json:"confFiles,omitempty"`
 	// ForwardPolicy is the policy of iptables' FORWARD chain: ACCEPT or DROP.
 	ForwardPolicy string `json:"forwardPolicy,omitempty"`
+}
+
+// Uplink is the link that carries the node's own address, or nil; of no facts too.
+func (f *NodeFacts) Uplink(node *corev1.Node) *Link {
+	if f == nil {
+		return nil
+	}
+	for _, address := range node.Status.Addresses {
+		ip, err := netip.ParseAddr(address.Address)
+		if err != nil || address.Type != corev1.NodeInternalIP {
+			continue
+		}
+		for i := range f.Links {
+			for _, on := range f.Links[i].Addresses {
+				if prefix, err := netip.ParsePrefix(on); err == nil && prefix.Addr() == ip || on == ip.String() {
+					return &f.Links[i]
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Link is one network interface.

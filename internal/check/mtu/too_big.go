@@ -4,7 +4,6 @@ package mtu
 import (
 	_ "embed"
 	"fmt"
-	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,7 +37,7 @@ func tooBig(pass *check.Pass) []finding.Finding {
 	facts := pass.Facts()
 	for i := range pass.Snapshot.Nodes {
 		n := &pass.Snapshot.Nodes[i]
-		found = append(found, node(pass, n, uplink(facts[n.Name], n))...)
+		found = append(found, node(pass, n, facts[n.Name].Uplink(n))...)
 	}
 	if len(pass.Snapshot.Facts) == 0 {
 		subject := finding.Subject{Kind: "Network", Name: pass.Target.CNI}
@@ -92,25 +91,4 @@ func differ(pass *check.Pass, subject finding.Subject, source, target int) []fin
 		f.Fix = fmt.Sprintf("set the target's MTU to %d for the time of the change", source)
 	}
 	return []finding.Finding{f}
-}
-
-// uplink finds the link that carries the node's own address.
-func uplink(facts *cluster.NodeFacts, node *corev1.Node) *cluster.Link {
-	if facts == nil {
-		return nil
-	}
-	for _, address := range node.Status.Addresses {
-		ip, err := netip.ParseAddr(address.Address)
-		if err != nil || address.Type != corev1.NodeInternalIP {
-			continue
-		}
-		for i := range facts.Links {
-			for _, on := range facts.Links[i].Addresses {
-				if prefix, err := netip.ParsePrefix(on); err == nil && prefix.Addr() == ip || on == ip.String() {
-					return &facts.Links[i]
-				}
-			}
-		}
-	}
-	return nil
 }
