@@ -72,7 +72,7 @@ func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue)
 
 // named lists what is in a residue.
 func named(r step.Residue) string {
-	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.NFTables, r.IPSets, r.Routes, r.ConfFiles,
+	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes, r.ConfFiles,
 		r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints), ", ")
 }
 

@@ -198,6 +198,44 @@ func TestKernelClean(t *testing.T) {
 	}
 }
 
+// TestKernelCleanByLink: the rules that match on Weave Net's bridge go, as the kernel spells them, and
+// nobody else's.
+func TestKernelCleanByLink(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	for _, kind := range []string{"nft", "legacy"} {
+		sh(t, load(t, "weave.save"), "iptables-"+kind+"-restore")
+	}
+	found := residue(t, do(t, n, step.VerbInventory, weaveResidue))
+	if diff := cmp.Diff([]string{"weave"}, found.RuleLinks); diff != "" {
+		t.Errorf("inventory (-want +got):\n%s", diff)
+	}
+	if got := do(t, n, step.VerbClean, weaveResidue); !got.Changed || residue(t, got).Count() != 0 {
+		t.Errorf("clean: %+v", got)
+	}
+	const want = `-A INPUT -i weave0 -m comment --comment "the user\'s own -i weave rule" -j ACCEPT
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A FORWARD -i eth0 -o eth1 -j ACCEPT
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+`
+	for _, kind := range []string{"nft", "legacy"} {
+		var left strings.Builder
+		for _, table := range []string{"filter", "nat"} {
+			for line := range strings.Lines(sh(t, "", "iptables-"+kind+"-save", "-t", table)) {
+				if strings.HasPrefix(line, "-A ") {
+					left.WriteString(line)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, left.String()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", kind, diff)
+		}
+	}
+}
+
 // foreignRules are the rules that the residue does not mean, of all backends, as the kernel has them.
 func foreignRules(t *testing.T, n *Node) []string {
 	t.Helper()

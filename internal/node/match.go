@@ -51,13 +51,14 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 	if err != nil {
 		return step.Residue{}, err
 	}
-	var chains, comments, routes []string
+	var chains, comments, ruleLinks, routes []string
 	for _, t := range w.tables {
 		chains = append(chains, t.leftChains(residue.Chains)...)
 		for _, r := range t.leftRules(residue) {
 			if matches(residue.RuleComments, r.comment()) {
 				comments = append(comments, r.comment())
 			}
+			ruleLinks = append(ruleLinks, pick(residue.RuleLinks, r.links())...)
 		}
 	}
 	for _, route := range w.routes {
@@ -70,6 +71,7 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 		Links:        pick(residue.Links, w.links),
 		Chains:       pick(all, chains),
 		RuleComments: pick(all, comments),
+		RuleLinks:    pick(all, ruleLinks),
 		NFTables:     pick(residue.NFTables, w.nftables),
 		IPSets:       pick(residue.IPSets, w.ipsets),
 		Routes:       pick(all, routes),

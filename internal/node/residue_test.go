@@ -24,6 +24,13 @@ var flannelResidue = step.Residue{
 	Paths:        []string{"/run/flannel", "/var/lib/cni/flannel*"},
 }
 
+// weaveResidue is what Weave Net leaves in iptables.
+var weaveResidue = step.Residue{
+	Chains:       []string{"WEAVE", "WEAVE-*"},
+	RuleComments: []string{"Block non-local access to Weave Net control port"},
+	RuleLinks:    []string{"weave"},
+}
+
 func load(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -68,6 +75,39 @@ COMMIT
 -D POSTROUTING -s 198.19.0.0/24 ! -d 198.19.0.0/20 -m comment --comment "old single rule" -j MASQUERADE
 -F FLANNEL-POSTRTG
 -X FLANNEL-POSTRTG
+COMMIT
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestScrubByLink: Weave Net's rules in built-in chains carry no comment and jump to no chain of its own;
+// they are known by its bridge.
+func TestScrubByLink(t *testing.T) {
+	got := scrub(tablesOf(t, load(t, "weave.save")), weaveResidue)
+	want := `*filter
+-D INPUT -d 127.0.0.1/32 -p tcp -m tcp --dport 6784 -m addrtype ! --src-type LOCAL -m conntrack ! --ctstate RELATED,ESTABLISHED -m comment --comment "Block non-local access to Weave Net control port" -j DROP
+-D INPUT -i weave -j WEAVE-NPC-EGRESS
+-D FORWARD -i weave -m comment --comment "NOTE: this must go before \'-j KUBE-FORWARD\'" -j WEAVE-NPC-EGRESS
+-D FORWARD -o weave -m comment --comment "NOTE: this must go before \'-j KUBE-FORWARD\'" -j WEAVE-NPC
+-D FORWARD -o weave -m state --state NEW -j NFLOG --nflog-group 86
+-D FORWARD -o weave -j DROP
+-D FORWARD -i weave ! -o weave -j ACCEPT
+-D FORWARD -o weave -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+-F WEAVE-NPC
+-F WEAVE-NPC-DEFAULT
+-F WEAVE-NPC-EGRESS
+-F WEAVE-NPC-INGRESS
+-X WEAVE-NPC
+-X WEAVE-NPC-DEFAULT
+-X WEAVE-NPC-EGRESS
+-X WEAVE-NPC-INGRESS
+COMMIT
+*nat
+-D POSTROUTING -j WEAVE
+-F WEAVE
+-X WEAVE
 COMMIT
 `
 	if diff := cmp.Diff(want, got); diff != "" {

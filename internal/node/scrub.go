@@ -18,7 +18,8 @@ func (t table) leftChains(patterns []string) []string {
 }
 
 // leftRules are the rules outside the residue's own chains that belong to it: those that jump to one of
-// its chains, wherever they are, and those in built-in chains that carry one of its comments.
+// its chains, wherever they are, and those in built-in chains that carry one of its comments or match on
+// one of its links.
 func (t table) leftRules(residue step.Residue) []rule {
 	doomed := map[string]bool{}
 	for _, name := range t.leftChains(residue.Chains) {
@@ -34,7 +35,8 @@ func (t table) leftRules(residue step.Residue) []rule {
 			continue
 		}
 		comment := r.comment()
-		if doomed[r.target()] || builtin[r.chain] && comment != "" && matches(residue.RuleComments, comment) {
+		single := comment != "" && matches(residue.RuleComments, comment) || len(pick(residue.RuleLinks, r.links())) > 0
+		if doomed[r.target()] || builtin[r.chain] && single {
 			rules = append(rules, r)
 		}
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"bufio"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -92,15 +93,27 @@ func parseChain(text string) []rule {
 
 // option returns the value after any of the names in a rule's spec.
 func (r rule) option(names ...string) string {
-	words := split(r.spec)
-	for i, word := range words[:max(len(words)-1, 0)] {
-		for _, name := range names {
-			if word == name {
-				return words[i+1]
-			}
-		}
+	if values := r.options(names...); len(values) > 0 {
+		return values[0]
 	}
 	return ""
+}
+
+// options returns the values after any of the names in a rule's spec, in order.
+func (r rule) options(names ...string) []string {
+	var values []string
+	words := split(r.spec)
+	for i, word := range words[:max(len(words)-1, 0)] {
+		if slices.Contains(names, word) {
+			values = append(values, words[i+1])
+		}
+	}
+	return values
+}
+
+// links are the interfaces that the rule matches on, or excludes.
+func (r rule) links() []string {
+	return r.options("-i", "--in-interface", "-o", "--out-interface", "--physdev-in", "--physdev-out")
 }
 
 // target is the chain or target that the rule jumps or goes to.

@@ -9,6 +9,8 @@ type Residue struct {
 	Chains []string `json:"chains,omitempty"`
 	// RuleComments are comments of single iptables rules in built-in chains.
 	RuleComments []string `json:"ruleComments,omitempty"`
+	// RuleLinks are interfaces: single iptables rules in built-in chains that match on them go.
+	RuleLinks []string `json:"ruleLinks,omitempty"`
 	// NFTables are nft tables, as "family name".
 	NFTables []string `json:"nftables,omitempty"`
 	IPSets   []string `json:"ipsets,omitempty"`
@@ -34,7 +36,7 @@ type Inventory struct {
 // Count is how many things an inventory holds.
 func (r Residue) Count() int {
 	n := 0
-	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.NFTables, r.IPSets, r.Routes,
+	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes,
 		r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints} {
 		n += len(list)
 	}

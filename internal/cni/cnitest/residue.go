@@ -9,8 +9,9 @@ import (
 
 // foreign are things of kube-proxy, the kubelet, the runtime and the host, which no residue may cover.
 func foreign() step.Residue {
+	links := []string{"lo", "eth0", "ens3", "enp1s0", "bond0", "docker0", "kube-ipvs0", "nodelocaldns", "wg0", "br0", "veth0", "tunl0"}
 	return step.Residue{
-		Links: []string{"lo", "eth0", "ens3", "enp1s0", "bond0", "docker0", "kube-ipvs0", "nodelocaldns", "wg0", "br0", "veth0", "tunl0"},
+		Links: links, RuleLinks: links,
 		Chains: []string{
 			"INPUT", "FORWARD", "OUTPUT", "PREROUTING", "POSTROUTING", "DOCKER", "DOCKER-USER",
 			"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-MARK-DROP", "KUBE-FORWARD",
@@ -59,7 +60,7 @@ func residues(t *testing.T, residue step.Residue) {
 
 func lists(r step.Residue) map[string][]string {
 	return map[string][]string{
-		"link": r.Links, "chain": r.Chains, "comment": r.RuleComments, "nft table": r.NFTables, "ipset": r.IPSets,
+		"link": r.Links, "chain": r.Chains, "comment": r.RuleComments, "rule link": r.RuleLinks, "nft table": r.NFTables, "ipset": r.IPSets,
 		"route": r.Routes, "conf": r.ConfFiles, "binary": r.Binaries, "path": r.Paths,
 		"annotation": r.Annotations, "label": r.NodeLabels, "taint": r.Taints,
 	}
