@@ -16,13 +16,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/calico"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/preflight"
 )
 
 // drivers are the networks that this build knows.
-func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}} }
+func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
 
 func (a *app) planCommand() *cobra.Command {
 	var from []string

@@ -33,7 +33,7 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"flannel.yaml", "calico.yaml", "calico-manifest.yaml"} {
+			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml"} {
 				if err := os.WriteFile(filepath.Join(env.WorkDir, name), cnitest.Text(t, name), 0o600); err != nil {
 					return err
 				}

@@ -15,10 +15,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/calico"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
-func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}} }
+func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
 
 // request is everything that a plan is made of.
 type request struct {
@@ -60,6 +61,25 @@ func TestMakeIsDeterministic(t *testing.T) {
 	first, second := mustMake(t, flannelToCalico(t)), mustMake(t, flannelToCalico(t))
 	if first.Hash != second.Hash || first.Name != second.Name || first.Hash != plan.Hash(first) {
 		t.Errorf("%s %s, then %s %s", first.Name, first.Hash, second.Name, second.Hash)
+	}
+}
+
+// TestFromWeave: the pair is computed, and was never written down: no range per node, no VXLAN device, an
+// MTU smaller than Calico's own.
+func TestFromWeave(t *testing.T) {
+	r := flannelToCalico(t)
+	r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml"))
+	p := mustMake(t, r)
+	if err := plan.Verify(p); err != nil {
+		t.Errorf("the plan breaks an invariant: %v", err)
+	}
+	if p.Source.CNI != "weave" || p.Target.CNI != "calico" || p.Target.Capabilities.MTU != 1376 {
+		t.Errorf("from %s to %s with an MTU of %d", p.Source.CNI, p.Target.CNI, p.Target.Capabilities.MTU)
+	}
+
+	r.snapshot.DaemonSets[0].Status.NumberReady = 1
+	if _, err := r.make(); err == nil || !strings.Contains(err.Error(), "weave is not in order") {
+		t.Errorf("with a broken source: %v", err)
 	}
 }
 

@@ -41,7 +41,8 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 }
 
 // Fixture reads one of the files of this package: "flannel.yaml" (a cluster of three nodes on flannel with
-// kube-router), "calico.yaml" (one on Calico), "calico-manifest.yaml" (what installs Calico).
+// kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "calico-manifest.yaml"
+// (what installs Calico).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {
 	t.Helper()
 	return Documents(t, Text(t, name))
