@@ -92,5 +92,6 @@ replace k8s.io/client-go => k8s.io/client-go v0.17.17
 replace github.com/prometheus/client_golang => github.com/prometheus/client_golang v0.8.0
 
 
-// Later ones give a default route a destination, which Weave Net takes for a range that overlaps its own.
-replace github.com/vishvananda/netlink => github.com/vishvananda/netlink v1.1.0
+// As upstream has it. Later ones give a default route a destination, which Weave Net takes for a range that
+// overlaps its own, and not every address a peer.
+replace github.com/vishvananda/netlink => github.com/vishvananda/netlink v1.0.0
