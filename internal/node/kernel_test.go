@@ -205,12 +205,20 @@ func TestKernelCleanByLink(t *testing.T) {
 		return
 	}
 	n := newNode(t)
+	// Weave Net's names of sets are hashes in letters of every kind.
+	sets := []string{
+		"weave-;rGqyMIl1HN^cfDki~Z$3]6!N", "weave-s_+ChJId4Uy_$}G;WdH|~TK)I",
+		"weave-PZ#!dW~)u]Q6RbAC$N/I3K)_G", "weave-w3$Qsd+Gp3REXR)oUNiKpUdMW",
+	}
+	for _, set := range sets {
+		sh(t, "", "ipset", "create", set, "hash:ip")
+	}
 	for _, kind := range []string{"nft", "legacy"} {
 		sh(t, load(t, "weave.save"), "iptables-"+kind+"-restore")
 	}
 	found := residue(t, do(t, n, step.VerbInventory, weaveResidue))
-	if diff := cmp.Diff([]string{"weave"}, found.RuleLinks); diff != "" {
-		t.Errorf("inventory (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"weave"}, found.RuleLinks); diff != "" || len(found.IPSets) != len(sets) {
+		t.Errorf("inventory: sets %q, links (-want +got):\n%s", found.IPSets, diff)
 	}
 	if got := do(t, n, step.VerbClean, weaveResidue); !got.Changed || residue(t, got).Count() != 0 {
 		t.Errorf("clean: %+v", got)

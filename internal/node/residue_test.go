@@ -24,11 +24,12 @@ var flannelResidue = step.Residue{
 	Paths:        []string{"/run/flannel", "/var/lib/cni/flannel*"},
 }
 
-// weaveResidue is what Weave Net leaves in iptables.
+// weaveResidue is what Weave Net leaves in iptables, with the sets that its rules match on.
 var weaveResidue = step.Residue{
 	Chains:       []string{"WEAVE", "WEAVE-*"},
 	RuleComments: []string{"Block non-local access to Weave Net control port"},
 	RuleLinks:    []string{"weave"},
+	IPSets:       []string{"weave-*"},
 }
 
 func load(t *testing.T, name string) string {
@@ -98,10 +99,16 @@ func TestScrubByLink(t *testing.T) {
 -F WEAVE-NPC
 -F WEAVE-NPC-DEFAULT
 -F WEAVE-NPC-EGRESS
+-F WEAVE-NPC-EGRESS-ACCEPT
+-F WEAVE-NPC-EGRESS-CUSTOM
+-F WEAVE-NPC-EGRESS-DEFAULT
 -F WEAVE-NPC-INGRESS
 -X WEAVE-NPC
 -X WEAVE-NPC-DEFAULT
 -X WEAVE-NPC-EGRESS
+-X WEAVE-NPC-EGRESS-ACCEPT
+-X WEAVE-NPC-EGRESS-CUSTOM
+-X WEAVE-NPC-EGRESS-DEFAULT
 -X WEAVE-NPC-INGRESS
 COMMIT
 *nat
