@@ -21,7 +21,7 @@ const weaveModule = "github.com/weaveworks/weave"
 
 // weavePatch is what Weave Net 2.6.5 needs: an interface of another kind where the bridge is made,
 // for a moment and for its MTU only, since not every kernel has dummy interfaces (Linux without modules);
-// and the name that client-go has for the core API since v0.15.
+// and what newer releases of client-go call the core API.
 func weavePatch() *patch {
 	core := func(resource string) phrase.Edit {
 		return phrase.Edit{
