@@ -163,10 +163,6 @@ func TestOlderKubernetes(t *testing.T) {
 	if out := c.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"); out != version+" "+version {
 		t.Errorf("the kubelets are %q", out)
 	}
-	c.deploy()
-	c.reaches()
-	c.enforces()
-
 	theseus := filepath.Join(t.TempDir(), "theseus")
 	build := exec.Command("go", "build", "-o", theseus, "./cmd/theseus")
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
@@ -176,7 +172,7 @@ func TestOlderKubernetes(t *testing.T) {
 	snapshot := filepath.Join(t.TempDir(), "snapshot.yaml")
 	for _, args := range [][]string{{"snapshot", "-o", snapshot}, {"check", "--from", snapshot}, {"check"}} {
 		cmd := exec.Command(theseus, args...)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.TrimSpace(c.do("kubeconfig", "--name", "t6")))
+		cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+strings.TrimSpace(c.do("kubeconfig", "--name", "t6")))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("theseus %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
@@ -184,4 +180,8 @@ func TestOlderKubernetes(t *testing.T) {
 	if text, err := os.ReadFile(snapshot); err != nil || !strings.Contains(string(text), "kubernetes: "+version+"\n") {
 		t.Errorf("the snapshot does not say %s (%v)", version, err)
 	}
+
+	c.deploy()
+	c.reaches()
+	c.enforces()
 }
