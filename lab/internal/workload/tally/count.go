@@ -22,10 +22,12 @@ type Count struct {
 
 	// A gap lasts from sending the first request that failed or was late to sending the next that was fine.
 	Gaps         uint64    `json:"gaps"`
+	GapLengths   Histogram `json:"gapLengths,omitempty"`
 	LongestGap   millis    `json:"longestGapMs"`
 	LongestGapAt time.Time `json:"longestGapAt,omitzero"`
 
-	WarmUp  millis    `json:"warmUpMs"` // from the start until the first request that was fine; not counted above
+	Fine    Spans     `json:"fine,omitempty"` // when requests were fine
+	WarmUp  millis    `json:"warmUpMs"`       // from the start until the first request that was fine; not counted above
 	P50     millis    `json:"p50Ms"`
 	P99     millis    `json:"p99Ms"`
 	Slowest millis    `json:"slowestMs"`
@@ -41,12 +43,23 @@ type Error struct {
 	Message string    `json:"message"`
 }
 
-// Histogram counts latencies in buckets: bucket b holds those below 2^(b/4) times 0.1 ms.
+// Histogram counts durations in buckets: bucket b holds those below 2^(b/4) times 0.1 ms.
 type Histogram map[int]uint64
 
 func (h Histogram) add(d time.Duration) { h[bucket(Millis(d))]++ }
 
 func (h Histogram) clone() Histogram { return maps.Clone(h) }
+
+// merge is the sum of two histograms.
+func (h Histogram) merge(o Histogram) Histogram {
+	sum := Histogram{}
+	for _, one := range []Histogram{h, o} {
+		for bucket, n := range one {
+			sum[bucket] += n
+		}
+	}
+	return sum
+}
 
 func bucket(ms millis) int { return max(0, int(math.Ceil(4*math.Log2(ms/0.1)))) }
 
@@ -69,6 +82,9 @@ func (h Histogram) Quantile(q float64) float64 {
 	return 0
 }
 
+// P99Gap is the 99th percentile of the gaps, in milliseconds, at most a fifth too high.
+func (c Count) P99Gap() float64 { return min(c.GapLengths.Quantile(0.99), c.LongestGap) }
+
 // quantiles fills in what is derived from the histogram.
 func (c *Count) quantiles() {
 	c.P50 = min(c.Latency.Quantile(0.5), c.Slowest)
@@ -88,13 +104,9 @@ func Merge(a, b Count) Count {
 	}
 	sum.WarmUp = max(a.WarmUp, b.WarmUp)
 	sum.Slowest = max(a.Slowest, b.Slowest)
-	sum.Latency = a.Latency.clone()
-	if sum.Latency == nil {
-		sum.Latency = Histogram{}
-	}
-	for bucket, n := range b.Latency {
-		sum.Latency[bucket] += n
-	}
+	sum.Latency = a.Latency.merge(b.Latency)
+	sum.GapLengths = a.GapLengths.merge(b.GapLengths)
+	sum.Fine = a.Fine.union(b.Fine)
 	sum.quantiles()
 	sum.Errors = append(append([]Error(nil), a.Errors...), b.Errors...)
 	sort.SliceStable(sum.Errors, func(i, j int) bool { return sum.Errors[i].At.Before(sum.Errors[j].At) })

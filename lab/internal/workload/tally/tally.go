@@ -4,6 +4,7 @@
 package tally
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,7 +35,7 @@ type Tally struct {
 
 // New returns an empty tally.
 func New() *Tally {
-	return &Tally{waiting: map[uint64]Outcome{}, count: Count{Latency: Histogram{}}}
+	return &Tally{waiting: map[uint64]Outcome{}, count: Count{Latency: Histogram{}, GapLengths: Histogram{}}}
 }
 
 // Send gives a request its place. Each must be followed by one call of Done with the same number.
@@ -85,7 +86,8 @@ func (t *Tally) add(o Outcome) {
 		}
 		return
 	}
-	t.count.widen(t.badFrom, o.Sent)
+	c.Fine = c.Fine.add(o.Sent)
+	c.widen(t.badFrom, o.Sent)
 	t.badFrom = time.Time{}
 }
 
@@ -96,18 +98,20 @@ func (t *Tally) Count(now time.Time) Count {
 	c := t.count
 	c.InFlight = t.next - t.turn
 	c.Errors = append([]Error(nil), c.Errors...)
-	c.Latency = c.Latency.clone()
+	c.Latency, c.GapLengths = c.Latency.clone(), c.GapLengths.clone()
+	c.Fine = slices.Clone(c.Fine)
 	c.widen(t.badFrom, now)
 	c.quantiles()
 	return c
 }
 
-// widen makes a gap the longest one if it is.
+// widen counts a gap, and makes it the longest one if it is.
 func (c *Count) widen(from, to time.Time) {
 	if from.IsZero() {
 		return
 	}
 	c.Gaps++
+	c.GapLengths.add(to.Sub(from))
 	if length := Millis(to.Sub(from)); length > c.LongestGap {
 		c.LongestGap, c.LongestGapAt = length, from
 	}

@@ -96,6 +96,28 @@ func TestSum(t *testing.T) {
 	}
 }
 
+func TestP99Gap(t *testing.T) {
+	tally := New()
+	for i := range 100 { // 100 gaps of 10 ms, and one of 4 s
+		tally.Done(tally.Send(), failed(100*i))
+		tally.Done(tally.Send(), fine(100*i+10))
+	}
+	tally.Done(tally.Send(), failed(20000))
+	tally.Done(tally.Send(), fine(24000))
+	c := tally.Count(at(30000))
+	if c.LongestGap != 4000 {
+		t.Errorf("the longest gap is %v ms, want 4000", c.LongestGap)
+	}
+	for name, count := range map[string]Count{"alone": c, "merged": Merge(c, c)} {
+		if got := count.P99Gap(); got < 10 || got > 12 {
+			t.Errorf("%s: the 99th percentile of the gaps is %v ms; want 10, or at most a fifth more", name, got)
+		}
+	}
+	if got := (Count{}).P99Gap(); got != 0 {
+		t.Errorf("without a gap the percentile is %v, want 0", got)
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	h := Histogram{}
 	for ms := 1; ms <= 100; ms++ {
