@@ -194,7 +194,7 @@ func TestToolsRun(t *testing.T) {
 		"iptables -V", "iptables-save -V", "iptables-nft-restore -V", "ip6tables-legacy -V",
 		"iptables -m set --help", "iptables -m conntrack --help", "iptables -j REJECT --help",
 		"ipset -v", "nft -v", "conntrack -V", "ip -V", "ethtool --version",
-		"cp /bin/cat /tmp/cat", "ls /", "sleep 0")
+		"cp /bin/cat /tmp/cat", "ls /", "sleep 0", "seq 1 2")
 }
 
 // TestWeaveToolsRun runs what Weave Net's scripts and programs call: curl and ulogd with their libraries,
@@ -221,7 +221,7 @@ func TestWeaveToolsRun(t *testing.T) {
 }
 
 func TestRecipes(t *testing.T) {
-	for network, want := range map[string]int{"none": 3, "bridge": 3, "calico": 6, "flannel": 9, "weave": 8} {
+	for network, want := range map[string]int{"none": 3, "bridge": 3, "calico": 6, "flannel": 10, "weave": 8} {
 		list, err := recipes(network, t.TempDir())
 		if err != nil || len(list) != want {
 			t.Errorf("%s: %d images, %v; want %d", network, len(list), err, want)

@@ -24,6 +24,7 @@ const (
 	CalicoNode        = "quay.io/calico/node:v3.31.0"
 	CalicoCNI         = "quay.io/calico/cni:v3.31.0"
 	CalicoControllers = "quay.io/calico/kube-controllers:v3.31.0"
+	CalicoMigration   = "quay.io/calico/flannel-migration-controller:v3.31.0"
 )
 
 // recipe says what is in an image.
@@ -45,7 +46,7 @@ type shipped struct {
 }
 
 // recipes lists the images that a lab on the given network needs. A flannel or a Weave lab gets
-// Calico's too: Calico is what it is changed to.
+// Calico's too, and a flannel lab its migration controller: Calico is what it is changed to.
 func recipes(network, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
@@ -57,7 +58,7 @@ func recipes(network, source string) ([]recipe, error) {
 	case "calico":
 		return append(list, calicoImages()...), nil
 	case "flannel":
-		return append(append(list, flannelImages()...), calicoImages()...), nil
+		return append(append(append(list, flannelImages()...), calicoImages()...), calicoMigration()), nil
 	case "weave":
 		weave, err := weaveImages()
 		return append(append(list, weave...), calicoImages()...), err
@@ -135,10 +136,31 @@ func weaveImages() ([]recipe, error) {
 	}, err
 }
 
+// nobody is the user that Calico's controllers run as.
+const nobody = 999
+
+// calicoMigration is upstream's docker-image/flannel-migration: the controllers' program and kubectl, which it
+// calls to drain nodes.
+func calicoMigration() recipe {
+	return recipe{
+		name: CalicoMigration,
+		binaries: map[string]string{
+			"/usr/bin/kube-controllers": "calico-kube-controllers",
+			"/usr/bin/check-status":     "calico-check-status",
+			"/usr/bin/kubectl":          "kube",
+		},
+		files: []file{
+			{path: "/status", mode: 0o755 | os.ModeDir, owner: nobody},
+			{path: "/status/status.json", mode: 0o644, owner: nobody},
+			directory("/tmp", 0o777|os.ModeSticky),
+		},
+		set: settings{Entrypoint: []string{"/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
+	}
+}
+
 func calicoImages() []recipe {
 	const (
 		bin      = "/opt/cni/bin/"
-		nobody   = 999 // the user that Calico's controllers run as
 		packaged = "/usr/lib/cni/"
 	)
 	cni := recipe{

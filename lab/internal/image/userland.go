@@ -17,7 +17,7 @@ import (
 func tools() []string {
 	return []string{
 		"ip", "ipset", "nft", "conntrack", "ethtool", "xtables-nft-multi", "xtables-legacy-multi",
-		"sh", "cp", "cat", "ls", "sleep",
+		"sh", "cp", "cat", "ls", "sleep", "seq",
 	}
 }
 

@@ -32,8 +32,9 @@ type File struct {
 // Names lists the networks that a cluster can start on.
 func Names() []string { return []string{"flannel", "calico", "weave", "bridge", "none"} }
 
-// Manifest returns the documents to apply for a network, or for one of the parts "coredns" and
-// "kube-router". It is empty for networks that live on the nodes' disks alone.
+// Manifest returns the documents to apply for a network, or for one of the parts "coredns",
+// "kube-router", and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
+// a cluster over from flannel. It is empty for networks that live on the nodes' disks alone.
 func Manifest(network string, params Params) ([]byte, error) {
 	switch network {
 	case "flannel":
@@ -42,6 +43,10 @@ func Manifest(network string, params Params) ([]byte, error) {
 		return calico(params)
 	case "weave":
 		return weave(params)
+	case "flannel-migration":
+		return calicoAfterFlannel(params)
+	case "flannel-migration-job":
+		return calicoUpstream(params, "flannel-migration/migration-job.yaml", nil)
 	case "coredns":
 		return coreDNS(params)
 	case "kube-router":

@@ -103,6 +103,21 @@ func TestWeaveIsAdapted(t *testing.T) {
 	}
 }
 
+// TestFlannelMigrationIsUpstreams holds that Calico's own way over from flannel is played as it is: but for the
+// line that the lab's build of Felix needs, nothing is changed.
+func TestFlannelMigrationIsUpstreams(t *testing.T) {
+	const env = "\n            - name: FELIX_HEALTHENABLED\n"
+	got, err := Manifest("flannel-migration", params(source(t, "manifests/flannel-migration/calico.yaml", env)))
+	if want := "\n            - name: FELIX_DebugSkipCTLBCleanup\n              value: \"true\"" + env; err != nil || string(got) != want {
+		t.Errorf("calico.yaml: got %v:\n%s\nwant:\n%s", err, got, want)
+	}
+	const job = "kind: Job\n"
+	got, err = Manifest("flannel-migration-job", params(source(t, "manifests/flannel-migration/migration-job.yaml", job)))
+	if err != nil || string(got) != job {
+		t.Errorf("migration-job.yaml: got %v:\n%s\nwant:\n%s", err, got, job)
+	}
+}
+
 func TestFlannelIsAdaptedAndGetsAPolicyController(t *testing.T) {
 	const excerpt = `"Network": "10.244.0.0/16",
 image: ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel1
