@@ -48,9 +48,10 @@ func run(ctx context.Context, args []string) error {
 		return runServe(ctx, flags, args[1:])
 	case "drive":
 		rate := flags.Float64("rate", 300, "requests per second in all")
+		outside := flags.Bool("outside", false, "the client is no pod: leave out what policy allows to pods alone")
 		record := recorder(flags)
 		_ = flags.Parse(args[1:]) // exits on error
-		d, err := drive.Shop(ctx, resolvConf, *rate)
+		d, err := drive.Shop(ctx, resolvConf, *rate, *outside)
 		if err != nil {
 			return err
 		}

@@ -28,6 +28,7 @@ type Rig struct {
 	Theseus string    // path of theseus
 	Dir     string    // folder for what the story writes
 	Out     io.Writer // what a reader follows
+	Outside bool      // also deploy clients on the nodes' own network
 	Flags   []string  // more flags of the change, such as --bake 2s
 }
 
@@ -115,8 +116,14 @@ func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
 
 // Deploy starts the workload and its clients and waits until all of it is ready.
 func (r *Rig) Deploy(ctx context.Context) error {
-	if _, err := r.Kubectl(ctx, bytes.NewReader(workload.Manifest()), "apply", "-f", "-"); err != nil {
-		return err
+	manifests := [][]byte{workload.Manifest()}
+	if r.Outside {
+		manifests = append(manifests, workload.Outside())
+	}
+	for _, text := range manifests {
+		if _, err := r.Kubectl(ctx, bytes.NewReader(text), "apply", "-f", "-"); err != nil {
+			return err
+		}
 	}
 	_, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
 	return err

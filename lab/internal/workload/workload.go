@@ -10,6 +10,9 @@ import _ "embed"
 //go:embed workload.yaml
 var manifest []byte
 
+//go:embed outside.yaml
+var outside []byte
+
 // Namespace is where the workload runs.
 const Namespace = "shop"
 
@@ -19,3 +22,6 @@ const RecordDir = "/var/lib/theseus-workload"
 
 // Manifest returns the documents that deploy the workload.
 func Manifest() []byte { return append([]byte(nil), manifest...) }
+
+// Outside returns the document that deploys clients on the nodes' own network beside it.
+func Outside() []byte { return append([]byte(nil), outside...) }

@@ -21,9 +21,10 @@ const (
 const Members = 3
 
 // Shop sends what the workload's clients send: rate requests a second in all, split among the kinds
-// as below. Everything is addressed as programs address it, by Service names and member names.
-// ctx bounds what looks for members that left.
-func Shop(ctx context.Context, resolvConf string, rate float64) (*Driver, error) {
+// as below. Everything is addressed as programs address it, by Service names and member names. From outside the
+// pods, on a node's own network, what policy allows to pods alone is left out. ctx bounds what looks for members
+// that left.
+func Shop(ctx context.Context, resolvConf string, rate float64, outside bool) (*Driver, error) {
 	names, err := systemResolver(resolvConf)
 	if err != nil {
 		return nil, err
@@ -56,8 +57,10 @@ func Shop(ctx context.Context, resolvConf string, rate float64) (*Driver, error)
 		_, err := names.lookup(ctx, "web"+zone)
 		return names.server, err
 	})
-	d.expect("allowed-tcp", share(3), to("vault", httpPort).newConnection)
-	d.expect("allowed-udp", share(3), to("vault", udpPort).datagram)
+	if !outside {
+		d.expect("allowed-tcp", share(3), to("vault", httpPort).newConnection)
+		d.expect("allowed-udp", share(3), to("vault", udpPort).datagram)
+	}
 	go db.watch(ctx)
 	return d, nil
 }
