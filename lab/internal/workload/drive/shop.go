@@ -22,8 +22,8 @@ const Members = 3
 
 // Shop sends what the workload's clients send: rate requests a second in all, split among the kinds
 // as below. Everything is addressed as programs address it, by Service names and member names. From outside the
-// pods, on a node's own network, what policy allows to pods alone is left out. ctx bounds what looks for members
-// that left.
+// pods, on a node's own network, the kinds begin with "host-", and what policy allows to pods alone is left out.
+// ctx bounds what looks for members that left.
 func Shop(ctx context.Context, resolvConf string, rate float64, outside bool) (*Driver, error) {
 	names, err := systemResolver(resolvConf)
 	if err != nil {
@@ -47,19 +47,24 @@ func Shop(ctx context.Context, resolvConf string, rate float64, outside bool) (*
 		web.close()
 		stream.close()
 	}}
-	share := func(percent float64) float64 { return rate * percent / 100 }
-	d.expect("http-new", share(16), to("web", httpPort).newConnection)
-	d.expect("http-reused", share(32), web.reused)
-	d.expect("set-member", share(12), db.ask)
-	d.expect("tcp-stream", share(14), stream.message)
-	d.expect("udp", share(12), to("udp", udpPort).datagram)
-	d.expect("dns", share(8), func(ctx context.Context) (string, error) {
+	expect := func(kind string, percent float64, send request) {
+		if outside {
+			kind = "host-" + kind
+		}
+		d.expect(kind, rate*percent/100, send)
+	}
+	expect("http-new", 16, to("web", httpPort).newConnection)
+	expect("http-reused", 32, web.reused)
+	expect("set-member", 12, db.ask)
+	expect("tcp-stream", 14, stream.message)
+	expect("udp", 12, to("udp", udpPort).datagram)
+	expect("dns", 8, func(ctx context.Context) (string, error) {
 		_, err := names.lookup(ctx, "web"+zone)
 		return names.server, err
 	})
 	if !outside {
-		d.expect("allowed-tcp", share(3), to("vault", httpPort).newConnection)
-		d.expect("allowed-udp", share(3), to("vault", udpPort).datagram)
+		expect("allowed-tcp", 3, to("vault", httpPort).newConnection)
+		expect("allowed-udp", 3, to("vault", udpPort).datagram)
 	}
 	go db.watch(ctx)
 	return d, nil
