@@ -7,13 +7,18 @@ BIN := bin
 LAB := $(BIN)/theseus-lab
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo test unit lab-test build setup clean
+RUNS ?= 3
+
+.PHONY: help demo bench-loss test unit lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: setup build ## a real cluster moved from flannel to Calico under traffic, and the report
 	$(LAB) demo --dir $(BIN)/demo
+
+bench-loss: setup build ## the usual swap, Calico's migration controller and Theseus, and what each loses (RUNS=1 for one run each)
+	$(LAB) bench-loss --runs $(RUNS) --dir $(BIN)/bench-loss
 
 test: setup build unit lab-test ## all tests, those in the lab included
 

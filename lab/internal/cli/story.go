@@ -2,8 +2,11 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -52,6 +55,46 @@ func (a *app) demo() *cobra.Command {
 	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of nodes")
 	cmd.Flags().StringVar(&dir, "dir", "demo", "folder for the plan, the journal and the report")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab up")
+	return cmd
+}
+
+// benchLoss compares Theseus with how networks are replaced without it.
+func (a *app) benchLoss() *cobra.Command {
+	var bench scenario.Bench
+	var only []string
+	cmd := &cobra.Command{
+		Use:   "bench-loss",
+		Short: "Move clusters from flannel to Calico in three ways, and compare what each lost",
+		Args:  exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("name") {
+				a.name = "bench"
+			}
+			if bench.Runs < 1 {
+				return usage(fmt.Errorf("%d runs: at least one", bench.Runs))
+			}
+			swaps := scenario.Swaps()
+			for _, key := range only {
+				i := slices.IndexFunc(swaps, func(s scenario.Swap) bool { return s.Key == key })
+				if i < 0 {
+					return usage(fmt.Errorf("--only: there is no %q", key))
+				}
+				bench.Swaps = append(bench.Swaps, swaps[i])
+			}
+			rig, err := a.rig(bench.Rig.Dir, bench.Rig.Nodes)
+			if err != nil {
+				return err
+			}
+			bench.Rig = *rig
+			return bench.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&bench.Rig.Nodes, "nodes", 3, "number of nodes")
+	f.StringVar(&bench.Rig.Dir, "dir", "bench-loss", "folder for the results")
+	f.IntVar(&bench.Runs, "runs", 3, "how often each is done")
+	f.StringSliceVar(&only, "only", []string{"a", "b", "c"}, "a (delete, install, restart), b (Calico's controller), c (Theseus)")
+	f.DurationVar(&bench.Limit, "limit", 10*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
 	return cmd
 }
 

@@ -36,8 +36,6 @@ func Demo(ctx context.Context, r *Rig) error {
 	if err := r.Traffic(ctx); err != nil {
 		return err
 	}
-	// One probe that a busy machine loses is to stand in the report, and not to turn the story around.
-	r.Flags = append(r.Flags, "--max-lost", "20")
 	r.Say("Theseus: look, plan, apply")
 	if err := r.Migrate(ctx); err != nil {
 		return err
@@ -77,6 +75,8 @@ func (r *Rig) Traffic(ctx context.Context) error {
 
 // Migrate plans and applies flannel -> Calico.
 func (r *Rig) Migrate(ctx context.Context) error {
+	// One probe that a busy machine loses is to stand in the report, and not to turn the story around.
+	r.Flags = append(r.Flags, "--max-lost", "20")
 	plan, err := r.Plan(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,302 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/workload"
+	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
+)
+
+// Bench compares swaps: each is done in a cluster of its own, with the same workload and the same clients.
+type Bench struct {
+	Rig   Rig // what every run's rig is like; Dir holds a folder per run
+	Swaps []Swap
+	Runs  int           // of each swap
+	Limit time.Duration // of each swap, and again for the cluster to be healthy after it
+}
+
+// Outcome is what one run of a swap cost.
+type Outcome struct {
+	Swap string `json:"swap"`
+	Name string `json:"name"`
+	Run  int    `json:"run"`
+
+	Sent        uint64  `json:"sent"`         // requests that policy allows
+	Failed      uint64  `json:"failed"`       // of these
+	LongestGap  float64 `json:"longestGapMs"` // as one client saw it
+	P99Gap      float64 `json:"p99GapMs"`     // of all gaps of all clients
+	Outage      float64 `json:"outageMs"`     // the longest time in which no client was served, of any kind of request
+	Denied      uint64  `json:"denied"`       // requests that policy denies
+	Leaked      uint64  `json:"leaked"`       // of these, got through
+	Created     int     `json:"podsCreated"`  // pods of the workload that were made anew
+	Restarted   int     `json:"restarts"`     // containers of the workload that were started again
+	Wall        float64 `json:"wallSeconds"`  // from the first command to the end of the last
+	WallPerNode float64 `json:"wallPerNodeSeconds"`
+
+	Problem string        `json:"problem,omitempty"` // why the swap did not end well, or the cluster is not healthy after it
+	Clients tally.Summary `json:"clients"`           // all that was counted
+}
+
+// results are the file beside the table.
+type results struct {
+	Started  time.Time `json:"started"`
+	CPUs     int       `json:"cpus"`
+	Nodes    int       `json:"nodes"`
+	Outcomes []Outcome `json:"runs"`
+}
+
+// Run does every swap as often as asked, in turn, and prints the table. A swap that fails, or after which the
+// cluster never becomes healthy, is a result; a cluster that is not healthy before is an error.
+func (b Bench) Run(ctx context.Context) error {
+	all := results{Started: time.Now().UTC(), CPUs: runtime.NumCPU(), Nodes: b.Rig.Nodes}
+	file := filepath.Join(b.Rig.Dir, "bench-loss.json")
+	for n := range b.Runs {
+		for _, swap := range b.Swaps {
+			b.Rig.Say("run %d of %d: (%s) %s", n+1, b.Runs, swap.Key, swap.Name)
+			rig := b.Rig
+			rig.Outside = true
+			rig.Dir = filepath.Join(b.Rig.Dir, fmt.Sprintf("%s-%d", swap.Key, n+1))
+			outcome, err := b.once(ctx, &rig, swap)
+			if err != nil {
+				return fmt.Errorf("(%s), run %d: %w", swap.Key, n+1, err)
+			}
+			outcome.Run = n + 1
+			all.Outcomes = append(all.Outcomes, outcome)
+			text, err := json.MarshalIndent(all, "", "  ")
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(file, text, 0o644); err != nil {
+				return err
+			}
+			b.Rig.Say("run %d of %d: (%s) in %.0f s, %d of %d requests failed, %d of %d denied ones got through. %s", n+1, b.Runs,
+				swap.Key, outcome.Wall, outcome.Failed, outcome.Sent, outcome.Leaked, outcome.Denied, outcome.Problem)
+		}
+	}
+	b.Rig.Say("medians of %d; the single runs are in %s", b.Runs, file)
+	return printMedians(b.Rig.Out, all.Outcomes)
+}
+
+// once does a swap in a new cluster.
+func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err error) {
+	defer func() {
+		if down := r.Down(); err == nil {
+			err = down
+		}
+	}()
+	if err := r.prepare(ctx); err != nil {
+		return o, err
+	}
+	before, err := r.Kubectl(ctx, nil, podList...)
+	if err != nil {
+		return o, err
+	}
+	watched := r.watchPods(ctx)
+
+	start := time.Now()
+	within, cancel := context.WithTimeout(ctx, b.Limit)
+	defer cancel()
+	done := swap.Do(r, within)
+	wall := time.Since(start)
+	if done != nil {
+		done = fmt.Errorf("the swap ended after %.0f s: %w", wall.Seconds(), done)
+	}
+	healthy := r.healthy(ctx, b.Limit)
+	if err := ctx.Err(); err != nil {
+		return o, err // interrupted: nobody's result
+	}
+	clients, err := r.Count(ctx)
+	if err != nil {
+		return o, err
+	}
+	o = cost(clients, start)
+	o.Swap, o.Name = swap.Key, swap.Name
+	o.Wall, o.WallPerNode = wall.Seconds(), wall.Seconds()/float64(r.Nodes)
+	o.Created, o.Restarted = made(before, watched())
+	if err := errors.Join(done, healthy); err != nil {
+		o.Problem = strings.ReplaceAll(err.Error(), "\n", "; ")
+	}
+	return o, nil
+}
+
+// prepare brings a cluster up with traffic that loses nothing. A machine that is busy with other things may need
+// more than one try.
+func (r *Rig) prepare(ctx context.Context) error {
+	for try := 1; ; try++ {
+		if err := r.Up(ctx, "flannel"); err != nil {
+			return err
+		}
+		err := r.Traffic(ctx)
+		if err == nil || try == 3 || ctx.Err() != nil {
+			return err
+		}
+		r.Say("once more, with a new cluster: %v", err)
+		if err := r.Down(); err != nil {
+			return err
+		}
+	}
+}
+
+// cost is what clients counted in a swap that began at start.
+func cost(clients tally.Summary, start time.Time) Outcome {
+	o := Outcome{Clients: clients}
+	var all tally.Count
+	for kind, count := range clients.Kinds {
+		if strings.HasPrefix(kind, deniedPrefix) {
+			o.Denied += count.Sent
+			o.Leaked += count.Failed
+			continue
+		}
+		all = tally.Merge(all, count)
+		o.Outage = max(o.Outage, tally.Millis(count.Fine.Hole(start, clients.Updated.Add(-unrecorded))))
+	}
+	o.Sent, o.Failed, o.LongestGap, o.P99Gap = all.Sent, all.Failed, all.LongestGap, all.P99Gap()
+	return o
+}
+
+// unrecorded is how much of the last requests clients may not have recorded: they do so every second, and only
+// what is known of all earlier ones.
+const unrecorded = 3 * time.Second
+
+// healthy waits until all pods are ready, every node is on Calico alone, and the clients lose nothing any more.
+func (r *Rig) healthy(ctx context.Context, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if err := r.show(ctx, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pods", "--all", waitLimit); err != nil {
+		return fmt.Errorf("not all pods are ready: %w", err)
+	}
+	for _, node := range r.NodeNames() {
+		const onCalico = `test -e /sys/class/net/vxlan.calico && test -z "$(ls /sys/class/net/cni0/brif 2>/dev/null)"`
+		if _, err := r.OnNode(ctx, node, "sh", "-c", onCalico); err != nil {
+			return fmt.Errorf("%s is not on Calico, or has pods on flannel", node)
+		}
+	}
+	_, err := r.Steady(ctx)
+	return err
+}
+
+// podList prints a line per pod of the workload: its identity, and how often each container was started again.
+var podList = []string{"-n", workload.Namespace, "get", "pods", "-o", "jsonpath=" +
+	`{range .items[*]}` + podLine + `{end}`}
+
+const podLine = `{.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}`
+
+// watchPods follows the workload's pods until the function that it returns is called, which returns a line of
+// podLine for each change.
+func (r *Rig) watchPods(ctx context.Context) (stop func() string) {
+	ctx, cancel := context.WithCancel(ctx)
+	seen := make(chan string)
+	go func() {
+		var lines strings.Builder
+		for ctx.Err() == nil { // a watch ends when the API server likes
+			text, _ := r.Kubectl(ctx, nil, "-n", workload.Namespace, "get", "pods", "--watch", "-o", "jsonpath="+podLine)
+			lines.WriteString(text)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+		seen <- lines.String()
+	}()
+	return func() string {
+		cancel()
+		return <-seen
+	}
+}
+
+// made counts the pods that are in after and not in before, and the containers that were started again.
+func made(before, after string) (created, restarted int) {
+	old := restarts(before)
+	for uid, n := range restarts(after) {
+		earlier, known := old[uid]
+		restarted += n - earlier
+		if !known {
+			created++
+		}
+	}
+	return created, restarted
+}
+
+// restarts reads lines of podLine: per pod, how often its containers were started again until its last line.
+func restarts(lines string) map[string]int {
+	pods := map[string]int{}
+	for line := range strings.Lines(lines) {
+		uid, counts, _ := strings.Cut(strings.TrimSpace(line), " ")
+		sum := 0
+		for _, count := range strings.Fields(counts) {
+			n, _ := strconv.Atoi(count) // kubectl prints numbers
+			sum += n
+		}
+		pods[uid] = max(pods[uid], sum)
+	}
+	return pods
+}
+
+// printMedians prints a line per swap, in the order in which they were first done.
+func printMedians(w io.Writer, all []Outcome) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "\tfailed\tsent\tlongest gap\tp99 gap\tlongest outage\tdenied, got through\tpods made\trestarts\twall\twall per node\thealthy after\t")
+	var order []string
+	runs := map[string][]Outcome{}
+	for _, o := range all {
+		if runs[o.Swap] == nil {
+			order = append(order, o.Swap)
+		}
+		runs[o.Swap] = append(runs[o.Swap], o)
+	}
+	for _, key := range order {
+		of := func(value func(Outcome) float64) float64 { return median(runs[key], value) }
+		well := 0
+		for _, o := range runs[key] {
+			if o.Problem == "" {
+				well++
+			}
+		}
+		fmt.Fprintf(table, "(%s) %s\t%.0f\t%.0f\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%.0f\t%.0f\t%.0f s\t%.0f s\t%d of %d\t\n", key, runs[key][0].Name,
+			of(func(o Outcome) float64 { return float64(o.Failed) }),
+			of(func(o Outcome) float64 { return float64(o.Sent) }),
+			of(func(o Outcome) float64 { return o.LongestGap / 1000 }),
+			of(func(o Outcome) float64 { return o.P99Gap / 1000 }),
+			of(func(o Outcome) float64 { return o.Outage / 1000 }),
+			of(func(o Outcome) float64 { return float64(o.Leaked) }),
+			of(func(o Outcome) float64 { return float64(o.Created) }),
+			of(func(o Outcome) float64 { return float64(o.Restarted) }),
+			of(func(o Outcome) float64 { return o.Wall }),
+			of(func(o Outcome) float64 { return o.WallPerNode }),
+			well, len(runs[key]))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, o := range all {
+		if o.Problem != "" {
+			if _, err := fmt.Fprintf(w, "(%s), run %d: %s\n", o.Swap, o.Run, o.Problem); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// median is the middle of the values, or the mean of the two in the middle.
+func median(all []Outcome, value func(Outcome) float64) float64 {
+	var values []float64
+	for _, o := range all {
+		values = append(values, value(o))
+	}
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}

@@ -1,0 +1,145 @@
+package scenario
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Swap is one way to take a cluster from flannel, with kube-router for policy, to Calico.
+type Swap struct {
+	Key  string // how a user names it
+	Name string
+	Do   func(*Rig, context.Context) error
+}
+
+// Swaps are the ways that are compared. docs/bench-loss.md says where the first two come from.
+func Swaps() []Swap {
+	return []Swap{
+		{"a", "delete, install, restart all pods", (*Rig).deleteAndInstall},
+		{"b", "Calico's flannel migration controller", (*Rig).migrationController},
+		{"c", "Theseus", (*Rig).Migrate},
+	}
+}
+
+// deleteAndInstall is the swap as it is usually done, in its careful form: nothing is torn down on the nodes until
+// the last pod has left the old network, and the new one gets addresses of its own.
+func (r *Rig) deleteAndInstall(ctx context.Context) error {
+	r.Say("delete flannel and kube-router, install Calico, restart all pods, clean the nodes")
+	if err := r.manifest(ctx, "flannel", "delete", "--wait"); err != nil {
+		return err
+	}
+	if err := r.manifest(ctx, "calico", "apply"); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"-n", "kube-system", "rollout", "status", "daemonset/calico-node"},
+		{"delete", "pods", "--all-namespaces", "--field-selector", "spec.hostNetwork=false"},
+		{"wait", "--for=condition=Ready", "pods", "--all", "--all-namespaces", waitLimit},
+	} {
+		if err := r.show(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return r.cleanNodes(ctx)
+}
+
+// migrationController is what Calico's documentation says: its manifest, then the Job of its controller, which is
+// the real one and does the rest. kube-router enforces policy all the while, and is removed at the end.
+func (r *Rig) migrationController(ctx context.Context) error {
+	r.Say("install Calico on no node yet, and let its flannel migration controller take over node by node")
+	for _, part := range []string{"flannel-migration", "flannel-migration-job"} {
+		if err := r.manifest(ctx, part, "apply"); err != nil {
+			return err
+		}
+	}
+	if err := r.awaitMigration(ctx); err != nil {
+		return err
+	}
+	if err := r.show(ctx, "-n", "kube-system", "rollout", "status", "daemonset/calico-node"); err != nil {
+		return err
+	}
+	for _, part := range []string{"flannel-migration-job", "kube-router"} {
+		if err := r.manifest(ctx, part, "delete", "--wait"); err != nil {
+			return err
+		}
+	}
+	return r.cleanNodes(ctx)
+}
+
+// awaitMigration waits for the controller's Job, shows how far the nodes are, and keeps what the controller said
+// last.
+func (r *Rig) awaitMigration(ctx context.Context) error {
+	const job = "job/flannel-migration"
+	start, shown := time.Now(), ""
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the controller's Job is not complete: %w", ctx.Err())
+		case <-time.After(5 * time.Second):
+		}
+		// Either may fail for a moment, while the controller moves to another node.
+		if said, err := r.Kubectl(ctx, nil, "-n", "kube-system", "logs", job); err == nil && said != "" {
+			if err := os.WriteFile(filepath.Join(r.Dir, "controller.log"), []byte(said), 0o644); err != nil {
+				return err
+			}
+		}
+		state, err := r.Kubectl(ctx, nil, "-n", "kube-system", "get", job, "-o", "jsonpath={.status.conditions[?(@.status=='True')].type}")
+		if err != nil {
+			continue
+		}
+		nodes, err := r.Kubectl(ctx, nil, "get", "nodes", "--no-headers", "-o", "custom-columns="+
+			`:.metadata.name,:.metadata.labels.projectcalico\.org/node-network-during-migration,:.spec.unschedulable`)
+		if err == nil && nodes != shown {
+			shown = nodes
+			fmt.Fprint(r.Out, nodes)
+		}
+		switch {
+		case strings.Contains(state, "Failed"):
+			return fmt.Errorf("the controller gave up; what it said last is in %s", filepath.Join(r.Dir, "controller.log"))
+		case strings.Contains(state, "Complete"):
+			fmt.Fprintf(r.Out, "the Job was complete after %.0f s\n", time.Since(start).Seconds())
+			return nil
+		}
+	}
+}
+
+// waitLimit bounds kubectl's own waits; the limit of the whole swap is usually shorter.
+const waitLimit = "--timeout=15m"
+
+// show runs kubectl in view of the reader.
+func (r *Rig) show(ctx context.Context, args ...string) error {
+	fmt.Fprintf(r.Out, "$ kubectl %s\n", strings.Join(args, " "))
+	_, err := r.run(ctx, nil, r.Out, r.Lab, append([]string{"kubectl", "--name", r.Name}, args...)...)
+	return err
+}
+
+// manifest applies or deletes what `theseus-lab manifest` prints.
+func (r *Rig) manifest(ctx context.Context, name string, verb ...string) error {
+	text, err := r.run(ctx, nil, nil, r.Lab, "manifest", name, "--name", r.Name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(r.Out, "$ kubectl %s -f %s.yaml\n", strings.Join(verb, " "), name)
+	_, err = r.Kubectl(ctx, strings.NewReader(text), append(verb, "-f", "-")...)
+	return err
+}
+
+// clean removes what flannel and kube-router leave on a node.
+//
+//go:embed clean.sh
+var clean string
+
+func (r *Rig) cleanNodes(ctx context.Context) error {
+	for _, node := range r.NodeNames() {
+		fmt.Fprintf(r.Out, "clean %s\n", node)
+		if out, err := r.OnNode(ctx, node, "sh", "-c", clean); err != nil {
+			return fmt.Errorf("clean %s: %w %s", node, err, out)
+		}
+	}
+	return nil
+}
