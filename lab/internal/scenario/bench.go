@@ -96,6 +96,8 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 			err = down
 		}
 	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	if err := r.prepare(ctx); err != nil {
 		return o, err
 	}
@@ -106,12 +108,15 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 	watched := r.watchPods(ctx)
 
 	start := time.Now()
-	within, cancel := context.WithTimeout(ctx, b.Limit)
-	defer cancel()
+	within, over := context.WithTimeout(ctx, b.Limit)
+	defer over()
 	done := swap.Do(r, within)
 	wall := time.Since(start)
-	if done != nil {
-		done = fmt.Errorf("the swap ended after %.0f s: %w", wall.Seconds(), done)
+	switch {
+	case done != nil && within.Err() != nil:
+		done = fmt.Errorf("not done within %s: %w", b.Limit, done)
+	case done != nil:
+		done = fmt.Errorf("ended after %.0f s: %w", wall.Seconds(), done)
 	}
 	healthy := r.healthy(ctx, b.Limit)
 	if err := ctx.Err(); err != nil {
@@ -197,7 +202,7 @@ const podLine = `{.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n
 // podLine for each change.
 func (r *Rig) watchPods(ctx context.Context) (stop func() string) {
 	ctx, cancel := context.WithCancel(ctx)
-	seen := make(chan string)
+	seen := make(chan string, 1)
 	go func() {
 		var lines strings.Builder
 		for ctx.Err() == nil { // a watch ends when the API server likes
