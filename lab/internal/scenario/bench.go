@@ -35,6 +35,7 @@ type Outcome struct {
 
 	Sent        uint64  `json:"sent"`         // requests that policy allows
 	Failed      uint64  `json:"failed"`       // of these
+	FailedHosts uint64  `json:"failedHosts"`  // of these, sent by clients on the nodes' own network
 	LongestGap  float64 `json:"longestGapMs"` // as one client saw it
 	P99Gap      float64 `json:"p99GapMs"`     // of all gaps of all clients
 	Outage      float64 `json:"outageMs"`     // the longest time in which no client was served, of any kind of request
@@ -164,6 +165,9 @@ func cost(clients tally.Summary, start time.Time) Outcome {
 			o.Leaked += count.Failed
 			continue
 		}
+		if strings.HasPrefix(kind, hostPrefix) {
+			o.FailedHosts += count.Failed
+		}
 		all = tally.Merge(all, count)
 		o.Outage = max(o.Outage, tally.Millis(count.Fine.Hole(start, clients.Updated.Add(-unrecorded))))
 	}
@@ -252,7 +256,7 @@ func restarts(lines string) map[string]int {
 // printMedians prints a line per swap, in the order in which they were first done.
 func printMedians(w io.Writer, all []Outcome) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "\tfailed\tsent\tlongest gap\tp99 gap\tlongest outage\tdenied, got through\tpods made\trestarts\twall\twall per node\thealthy after\t")
+	fmt.Fprintln(table, "\tfailed\tof these, from hosts\tsent\tlongest gap\tp99 gap\tlongest outage\tdenied, got through\tpods made\trestarts\twall\twall per node\thealthy after\t")
 	var order []string
 	runs := map[string][]Outcome{}
 	for _, o := range all {
@@ -269,8 +273,9 @@ func printMedians(w io.Writer, all []Outcome) error {
 				well++
 			}
 		}
-		fmt.Fprintf(table, "(%s) %s\t%.0f\t%.0f\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%.0f\t%.0f\t%.0f s\t%.0f s\t%d of %d\t\n", key, runs[key][0].Name,
+		fmt.Fprintf(table, "(%s) %s\t%.0f\t%.0f\t%.0f\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%.0f\t%.0f\t%.0f s\t%.0f s\t%d of %d\t\n", key, runs[key][0].Name,
 			of(func(o Outcome) float64 { return float64(o.Failed) }),
+			of(func(o Outcome) float64 { return float64(o.FailedHosts) }),
 			of(func(o Outcome) float64 { return float64(o.Sent) }),
 			of(func(o Outcome) float64 { return o.LongestGap / 1000 }),
 			of(func(o Outcome) float64 { return o.P99Gap / 1000 }),

@@ -19,11 +19,14 @@ func spans(seconds ...int) (s tally.Spans) {
 func TestCost(t *testing.T) {
 	o := cost(tally.Summary{Updated: time.Unix(101, 0), Kinds: map[string]tally.Count{
 		"http":       {Sent: 1000, Failed: 7, LongestGap: 300, GapLengths: tally.Histogram{40: 9}, Fine: spans(0, 40, 60, 100)},
-		"udp":        {Sent: 500, Failed: 2, LongestGap: 900, GapLengths: tally.Histogram{40: 1}, Fine: spans(0, 30, 35, 100)},
+		"host-udp":   {Sent: 500, Failed: 2, LongestGap: 900, GapLengths: tally.Histogram{40: 1}, Fine: spans(0, 30, 35, 100)},
 		"denied-udp": {Sent: 200, Failed: 3, LongestGap: 5000, GapLengths: tally.Histogram{60: 50}},
 	}}, time.Unix(10, 0))
 	if o.Sent != 1500 || o.Failed != 9 || o.Denied != 200 || o.Leaked != 3 {
 		t.Errorf("%d of %d failed and %d of %d got through; want 9 of 1500 and 3 of 200", o.Failed, o.Sent, o.Leaked, o.Denied)
+	}
+	if o.FailedHosts != 2 {
+		t.Errorf("%d of the failed came from hosts, want 2", o.FailedHosts)
 	}
 	if o.LongestGap != 900 || o.P99Gap > 900 || o.P99Gap == 0 {
 		t.Errorf("the longest gap is %v ms and the 99th percentile %v ms; a denied path has no part in either", o.LongestGap, o.P99Gap)

@@ -23,8 +23,11 @@ func (e *LossError) Error() string {
 	return fmt.Sprintf("%d requests failed and %d denied ones got through", e.Failed, e.Leaked)
 }
 
-// deniedPrefix begins the kinds of requests that policy denies.
-const deniedPrefix = "denied"
+// What the names of the clients' kinds of requests begin with.
+const (
+	deniedPrefix = "denied" // policy denies them
+	hostPrefix   = "host-"  // they come from a node's own network
+)
 
 // Demo moves a cluster from flannel to Calico with Theseus while clients use it.
 func Demo(ctx context.Context, r *Rig) error {
