@@ -5,9 +5,8 @@ SHELL := /bin/bash
 
 BIN := bin
 LAB := $(BIN)/theseus-lab
-export GOFLAGS := -buildvcs=false
-
 RUNS ?= 3
+export GOFLAGS := -buildvcs=false
 
 .PHONY: help demo bench-loss test unit lab-test build setup clean
 
