@@ -94,7 +94,7 @@ func (a *app) benchLoss() *cobra.Command {
 	f.StringVar(&bench.Rig.Dir, "dir", "bench-loss", "folder for the results")
 	f.IntVar(&bench.Runs, "runs", 3, "how often each is done")
 	f.StringSliceVar(&only, "only", []string{"a", "b", "c"}, "a (delete, install, restart), b (Calico's controller), c (Theseus)")
-	f.DurationVar(&bench.Limit, "limit", 10*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
+	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
 	return cmd
 }
 
