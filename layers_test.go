@@ -26,7 +26,10 @@ var layers = []struct {
 	{"internal/cluster/clustertest", 1, true}, // runs inside tests
 	{"internal/finding", 0, true},
 	{"internal/selector", 1, true},
-	{"internal/bgp", 1, true},
+	{"internal/selector/nodes", 1, true},
+	{"internal/bgp", 2, true},
+	{"internal/bgp/draw", 3, true},
+	{"internal/whatif", 1, true},
 	{"internal/policy", 2, true},
 	{"internal/ipam", 1, true},
 	{"internal/flag", 1, true},

@@ -272,7 +272,7 @@ func combined(namespaces, pods, account, ns string) string {
 		parsed := must(selector.Parse(text))
 		for _, key := range parsed.Keys() {
 			if key != "NAMESPACE" {
-				text = must(selector.Parse(text)).Rename(key, "pcns."+key)
+				text = must(selector.Parse(text)).Rename(map[string]string{key: "pcns." + key}).Text()
 			}
 		}
 		parts = append(parts, strings.ReplaceAll(text, "NAMESPACE", "projectcalico.org/namespace"))

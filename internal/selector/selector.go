@@ -75,6 +75,9 @@ func (s *Selector) String() string {
 	return b.String()
 }
 
+// Text is the selector as it was written.
+func (s *Selector) Text() string { return s.text }
+
 // Keys are the labels that the selector looks at, sorted.
 func (s *Selector) Keys() []string {
 	var keys []string
@@ -85,17 +88,22 @@ func (s *Selector) Keys() []string {
 	return slices.Compact(keys)
 }
 
-// Rename is the text of the selector with another key wherever one stands; all else is left as written.
-func (s *Selector) Rename(from, to string) string {
+// Rename is the selector with other keys in place of some; all else is left as written. It is the selector
+// itself where a new key is none.
+func (s *Selector) Rename(keys map[string]string) *Selector {
 	var b strings.Builder
 	done := 0
 	for _, ref := range s.refs {
-		if s.text[ref.start:ref.end] == from {
+		if to, ok := keys[s.text[ref.start:ref.end]]; ok {
 			b.WriteString(s.text[done:ref.start])
 			b.WriteString(to)
 			done = ref.end
 		}
 	}
 	b.WriteString(s.text[done:])
-	return b.String()
+	renamed, err := Parse(b.String())
+	if err != nil {
+		return s
+	}
+	return renamed
 }

@@ -72,7 +72,10 @@ func TestKeysAndRename(t *testing.T) {
 		t.Error(keys)
 	}
 	want := "has(cp) &&  (b=='node-role/master' || cp in {'x'}) && !has(node-role/master2)"
-	if got := s.Rename("node-role/master", "cp"); got != want {
+	if got := s.Rename(map[string]string{"node-role/master": "cp", "other": "x"}); got.Text() != want || !got.Matches(map[string]string{"cp": "x"}) {
+		t.Error(got.Text())
+	}
+	if got := s.Rename(map[string]string{"b": "no label"}); got != s {
 		t.Error(got)
 	}
 }
