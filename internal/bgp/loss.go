@@ -1,0 +1,85 @@
+package bgp
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Loss is what happens when reflectors are down.
+type Loss struct {
+	// Down are the reflectors, by index.
+	Down []int
+	// Pairs counts the ordered pairs of other nodes that have a route now and would have none.
+	Pairs int
+	// Cut are the other nodes that would lose routes.
+	Cut []int
+}
+
+// maxTries bounds how many sets of reflectors are tried.
+const maxTries = 2000
+
+// Losses are the sets of exactly k reflectors whose loss takes routes from other nodes, the worst first, and
+// whether all sets were tried. Sets that are alike, because their reflectors have the same neighbours on the
+// same terms, are told once.
+func (g *Graph) Losses(k int) (losses []Loss, complete bool) {
+	now := g.Routes()
+	reflectors := g.Reflectors()
+	seen := map[string]bool{}
+	complete = true
+	tries := 0
+	var lose func(set []int, from int)
+	lose = func(set []int, from int) {
+		if len(set) == k {
+			key := now.alike(set)
+			if seen[key] {
+				return
+			}
+			seen[key] = true
+			if tries++; tries > maxTries {
+				complete = false
+				return
+			}
+			if loss := g.lose(now, set); loss.Pairs > 0 {
+				losses = append(losses, loss)
+			}
+			return
+		}
+		for i := from; i < len(reflectors) && complete; i++ {
+			lose(append(slices.Clone(set), reflectors[i]), i+1)
+		}
+	}
+	lose(nil, 0)
+	slices.SortStableFunc(losses, func(a, b Loss) int { return b.Pairs - a.Pairs })
+	return losses, complete
+}
+
+// alike names a set of nodes by their classes.
+func (r *Routes) alike(set []int) string {
+	classes := make([]int32, len(set))
+	for i, node := range set {
+		classes[i] = r.class[node]
+	}
+	slices.Sort(classes)
+	return fmt.Sprint(classes)
+}
+
+func (g *Graph) lose(now *Routes, down []int) Loss {
+	loss := Loss{Down: down}
+	after := g.routes(down)
+	for i := range g.Nodes {
+		if after.class[i] < 0 {
+			continue
+		}
+		lacked := now.Lacks(i)
+		for _, d := range down {
+			if !now.Learns(i, d) {
+				lacked--
+			}
+		}
+		if more := after.Lacks(i) - lacked; more > 0 {
+			loss.Pairs += more
+			loss.Cut = append(loss.Cut, i)
+		}
+	}
+	return loss
+}
