@@ -33,6 +33,17 @@ type ChangeSpec struct {
 	ProbeIntervalMillis int `json:"probeIntervalMillis,omitempty"`
 	// AgentImage is the image of theseus-agent.
 	AgentImage string `json:"agentImage,omitempty"`
+	// KubernetesTo is the version that Kubernetes is upgraded to, such as "v1.24.0". This and the four fields
+	// below are what-ifs: checks look at what they change on the nodes, and nothing is planned for them.
+	KubernetesTo string `json:"kubernetesTo,omitempty"`
+	// RemoveLabels are keys that nodes lose, AddLabels labels that they get: all nodes, or those that
+	// LabelNodes selects, a label selector as kubectl takes it.
+	RemoveLabels []string          `json:"removeLabels,omitempty"`
+	AddLabels    map[string]string `json:"addLabels,omitempty"`
+	LabelNodes   string            `json:"labelNodes,omitempty"`
+	// ReplaceNodes selects nodes that come back new: with the labels that the kubelet and the cloud give
+	// them, and without those that somebody put on.
+	ReplaceNodes string `json:"replaceNodes,omitempty"`
 	// Accept lists finding ids that the user has read and accepts, with the reason.
 	Accept map[string]string `json:"accept,omitempty"`
 }
