@@ -9,6 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
 // Check is one question about a change.
@@ -38,4 +39,22 @@ type Pass struct {
 	Found []*cni.Installation
 	// Manifest is the target's manifests as the user gave them.
 	Manifest []unstructured.Unstructured
+	// WhatIf is the cluster as the change would leave its nodes' labels and taints; nil when it leaves them alone.
+	WhatIf *whatif.Result
+
+	memo map[string]any
+}
+
+// Memo makes something out of a pass once, for all the checks that look at it. A pass is not used by several
+// goroutines.
+func Memo[T any](p *Pass, key string, make func() T) T {
+	if made, ok := p.memo[key].(T); ok {
+		return made
+	}
+	made := make()
+	if p.memo == nil {
+		p.memo = map[string]any{}
+	}
+	p.memo[key] = made
+	return made
 }

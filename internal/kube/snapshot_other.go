@@ -13,9 +13,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// networkGroups are the API groups of networks that are read whole.
+// networkGroups are the API groups of networks and load balancers that are read whole.
 func networkGroups() []string {
-	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io"}
+	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io"}
 }
 
 // onePerPod are resources of those groups that are as many as pods and that nothing here asks for.

@@ -2,13 +2,48 @@ package preflight
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/whatif"
 )
+
+// BenchmarkReflectors asks what an upgrade to Kubernetes 1.24 does to a cluster whose three route reflectors
+// are picked by the label that it removes: the what-if itself, and every check of BGP, labels and taints.
+func BenchmarkReflectors(b *testing.B) {
+	for _, nodes := range []int{500, 5000} {
+		snapshot := clustertest.Reflectors(nodes)
+		change := v1alpha1.ChangeSpec{KubernetesTo: "v1.24.0"}
+		run := func(only ...string) int {
+			after, err := whatif.Apply(snapshot, change)
+			if err != nil {
+				b.Fatal(err)
+			}
+			result := Run(All(), &check.Pass{Snapshot: snapshot, Change: change, WhatIf: after}, Options{Only: only})
+			return result.Summary.Block
+		}
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			for b.Loop() {
+				if blocks := run("bgp", "labels", "taints"); blocks != 3 {
+					b.Fatalf("%d findings block, not the two BGPPeers and the partition", blocks)
+				}
+			}
+		})
+		for _, c := range All() {
+			if topic, _, _ := strings.Cut(c.ID, "/"); topic == "bgp" || topic == "labels" || topic == "taints" {
+				b.Run(fmt.Sprintf("nodes=%d/%s", nodes, c.ID), func(b *testing.B) {
+					for b.Loop() {
+						run(c.ID)
+					}
+				})
+			}
+		}
+	}
+}
 
 // BenchmarkAll runs the whole catalogue on clusters of 20 pods a node: 5,000 nodes are 100,000 pods,
 // 5,000 policies, 5,000 budgets.

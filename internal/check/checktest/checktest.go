@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/document"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
 // Case is the part of a pass that is not in the cluster, and what is expected.
@@ -30,6 +32,10 @@ type Case struct {
 	Manifest []unstructured.Unstructured `json:"manifest"`
 	Facts    []cluster.NodeFacts         `json:"facts"`
 	Rights   []cluster.Right             `json:"rights"`
+	// Missing are resources that the fixture does not have, though it could.
+	Missing []string `json:"missing"`
+	// Kubernetes is the cluster's version.
+	Kubernetes string `json:"kubernetes"`
 	// Want are the findings in order, as "severity Kind/namespace/name: message", each of which may leave
 	// out the end of the message; or "not checked: why".
 	Want []string `json:"want"`
@@ -109,9 +115,6 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatal(err)
 	}
 	snapshot, _ := builder.Snapshot()
-	for i := range snapshot.Sources {
-		snapshot.Sources[i].Missing = ""
-	}
 	cases := snapshot.OtherOf(v1alpha1.Group, "Case")
 	if len(cases) != 1 {
 		t.Fatalf("%s: %d documents of the kind Case", file, len(cases))
@@ -124,8 +127,20 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
+	for i := range snapshot.Sources {
+		if !slices.Contains(c.Missing, snapshot.Sources[i].Resource) {
+			snapshot.Sources[i].Missing = ""
+		}
+	}
 	snapshot.Facts, snapshot.Rights = c.Facts, c.Rights
+	if c.Kubernetes != "" {
+		snapshot.Kubernetes = c.Kubernetes
+	}
+	after, err := whatif.Apply(snapshot, c.Change)
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
 	return &check.Pass{
-		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest,
+		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest, WhatIf: after,
 	}, c.Want
 }

@@ -9,6 +9,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -42,6 +43,33 @@ func Cluster(nodes int) *cluster.Snapshot {
 		addWorkload(s, i)
 	}
 	s.Rights = []cluster.Right{{Verb: "create", Resource: "pods/eviction", Allowed: true}}
+	return s
+}
+
+// Reflectors is Cluster on Calico without the full mesh: the first three nodes are kubeadm's control plane
+// and reflect the routes of all, picked by the label node-role.kubernetes.io/master.
+func Reflectors(nodes int) *cluster.Snapshot {
+	const master = "node-role.kubernetes.io/master"
+	s := Cluster(nodes)
+	s.Kubernetes = "v1.23.17"
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		n.Annotations = map[string]string{"projectcalico.org/IPv4Address": address(i) + "/12", "kubeadm.alpha.kubernetes.io/cri-socket": "/run/containerd/containerd.sock"}
+		if i < 3 {
+			n.Labels[master], n.Labels["node-role.kubernetes.io/control-plane"] = "", ""
+			n.Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1"
+			n.Spec.Taints = []corev1.Taint{{Key: master, Effect: corev1.TaintEffectNoSchedule}}
+		}
+	}
+	add := func(resource, kind, name string, spec map[string]any) {
+		s.Other = append(s.Other, unstructured.Unstructured{Object: map[string]any{"apiVersion": "crd.projectcalico.org/v1", "kind": kind,
+			"metadata": map[string]any{"name": name}, "spec": spec}})
+		s.Sources = append(s.Sources, cluster.Source{Resource: resource + ".crd.projectcalico.org", From: "generated"})
+	}
+	add("bgpconfigurations", "BGPConfiguration", "default", map[string]any{"nodeToNodeMeshEnabled": false})
+	add("bgppeers", "BGPPeer", "nodes", map[string]any{"nodeSelector": "!has(" + master + ")", "peerSelector": "has(" + master + ")"})
+	add("bgppeers", "BGPPeer", "reflectors", map[string]any{"nodeSelector": "has(" + master + ")", "peerSelector": "has(" + master + ")"})
+	add("ippools", "IPPool", "default", map[string]any{"cidr": "10.128.0.0/9", "nodeSelector": "all()", "ipipMode": "Never", "vxlanMode": "Never"})
 	return s
 }
 

@@ -1,0 +1,166 @@
+// Package labels checks everything that picks nodes by their labels against what a change does to those.
+package labels
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/whatif"
+)
+
+//go:embed removed_in_use.md
+var removedInUseDoc string
+
+const id = "labels/removed-in-use"
+
+// RemovedInUse finds what picks other nodes when the change has taken, or given, labels.
+func RemovedInUse() check.Check {
+	return check.Check{
+		ID:    id,
+		Title: "Something picks nodes by a label that the change takes away",
+		Doc:   removedInUseDoc,
+		Needs: []string{"nodes"},
+		Lacks: func(pass *check.Pass) string {
+			if pass.WhatIf == nil {
+				return "nothing is said that would change labels (--kubernetes-to, --remove-label, --add-label, --replace-nodes)"
+			}
+			if missing := unread(pass.Snapshot); len(missing) > 0 && len(found(pass)) == 0 {
+				return strings.Join(missing, "; ")
+			}
+			return ""
+		},
+		Run: func(pass *check.Pass) []finding.Finding {
+			all := found(pass)
+			if missing := unread(pass.Snapshot); len(missing) > 0 {
+				all = append(all, finding.Finding{
+					ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Input", Name: "labels"},
+					Message: "there may be more, since not all was looked at: " + strings.Join(missing, "; "),
+				})
+			}
+			return all
+		},
+	}
+}
+
+// unread are the resources without which the answer is not whole.
+func unread(s *cluster.Snapshot) []string {
+	var missing []string
+	for _, resource := range []string{"daemonsets", "deployments", "statefulsets"} {
+		if ok, why := s.Has(resource); !ok {
+			missing = append(missing, resource+": "+why)
+		}
+	}
+	if s.UsesCalico() {
+		for _, resource := range []string{"ippools", "bgppeers"} {
+			if ok, why := s.HasCalico(resource); !ok {
+				missing = append(missing, resource+": "+why)
+			}
+		}
+	}
+	return missing
+}
+
+func found(pass *check.Pass) []finding.Finding {
+	if len(pass.WhatIf.Effects) == 0 {
+		return nil
+	}
+	var all []finding.Finding
+	for _, u := range collect(pass.Snapshot) {
+		if f, ok := u.compare(pass); ok {
+			all = append(all, f)
+		} else if f, ok := u.deprecated(pass); ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// compare says what a use picks today and then; ok is false when that is the same.
+func (u *use) compare(pass *check.Pass) (finding.Finding, bool) {
+	var before, after, lost, gained []string
+	for i := range pass.WhatIf.Before.Nodes {
+		today, then := &pass.WhatIf.Before.Nodes[i], &pass.WhatIf.After.Nodes[i]
+		was, is := u.picks(nil, today), u.picks(nil, then)
+		if was {
+			before = append(before, today.Name)
+		}
+		if is {
+			after = append(after, today.Name)
+		}
+		switch {
+		case was && !is:
+			lost = append(lost, today.Name)
+		case is && !was:
+			gained = append(gained, today.Name)
+		}
+	}
+	if len(lost)+len(gained) == 0 || len(lost) > 0 && len(after) == 0 && u.calicoPeer() {
+		return finding.Finding{}, false
+	}
+	f := finding.Finding{
+		ID: id, Severity: finding.Warn, Subject: u.subject,
+		Evidence: map[string]any{"field": u.field, "selector": u.text, "before": before, "after": after, "lost": lost, "gained": gained},
+	}
+	var parts []string
+	if len(lost) > 0 {
+		parts = append(parts, fmt.Sprintf("%s no longer picks %d of %d nodes (%s): %s", u.named(), len(lost), len(before), check.Names(lost), u.loss))
+		if u.always || len(after) == 0 {
+			f.Severity = finding.Block
+		}
+	}
+	if len(gained) > 0 {
+		parts = append(parts, fmt.Sprintf("%s picks %d more (%s): %s", u.named(), len(gained), check.Names(gained), u.gain))
+	}
+	f.Message = strings.Join(parts, "; ")
+	if because := pass.WhatIf.Because(whatif.Label, u.keys); because != nil {
+		f.Message += " (" + because.String() + ")"
+		f.Evidence["because"], f.Evidence["source"] = because.String(), because.Source
+	}
+	f.Fix = u.fix(pass.WhatIf)
+	return f, true
+}
+
+// calicoPeer reports whether it is Calico's BGPPeer, whose empty selectors are told by bgp/peer-selector-empty.
+func (u *use) calicoPeer() bool {
+	return strings.HasPrefix(u.resource, "bgppeers.") && strings.HasSuffix(u.resource, "projectcalico.org")
+}
+
+func (u *use) named() string { return fmt.Sprintf("its %s (%s)", u.field, u.text) }
+
+func (u *use) fix(r *whatif.Result) string {
+	lost := r.Lost(u.keys)
+	if len(lost) == 0 {
+		return ""
+	}
+	own := "keep/" + lost[0][strings.LastIndex(lost[0], "/")+1:]
+	repair := r.Repair(u.keys, own, u.picks)
+	switch {
+	case repair == nil || len(repair.Rename) > 0 && u.patch == nil:
+		return "let it go by a label that stays, or put the label back: kubectl label node NODE " + lost[0] + "=VALUE"
+	case len(repair.Rename) == 0:
+		return strings.Join(repair.Commands, " && ") + " (as the nodes come back; better in the template that the cloud makes them from)"
+	}
+	return strings.Join(append(repair.Commands, u.command(u.patch(repair.Rename))), " && ")
+}
+
+// deprecated is about labels that stay for now, and have a successor.
+func (u *use) deprecated(pass *check.Pass) (finding.Finding, bool) {
+	if pass.Change.KubernetesTo == "" {
+		return finding.Finding{}, false
+	}
+	for _, key := range u.keys {
+		if to := whatif.Replacement(key); to != "" && len(pass.WhatIf.Lost([]string{key})) == 0 {
+			return finding.Finding{
+				ID: id, Severity: finding.Info, Subject: u.subject,
+				Message:  fmt.Sprintf("%s goes by the deprecated label %s, which this upgrade leaves alone", u.named(), key),
+				Evidence: map[string]any{"field": u.field, "selector": u.text, "label": key, "replacement": to},
+				Fix:      "go by " + to + " where nodes have it",
+			}, true
+		}
+	}
+	return finding.Finding{}, false
+}
