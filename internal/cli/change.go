@@ -39,6 +39,16 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
 }
 
+// registerWhatIf adds the flags that say what else changes on the nodes; only checks look at it.
+func (c *changeFlags) registerWhatIf(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&c.spec.KubernetesTo, "kubernetes-to", "", "what if Kubernetes is upgraded to this version, such as v1.24.0")
+	flags.StringSliceVar(&c.spec.RemoveLabels, "remove-label", nil, "KEY: what if nodes lose this label (repeatable)")
+	flags.StringToStringVar(&c.spec.AddLabels, "add-label", nil, "KEY=VALUE: what if nodes get this label (repeatable)")
+	flags.StringVar(&c.spec.LabelNodes, "label-nodes", "", "SELECTOR: the nodes that --remove-label and --add-label are about; all of them when left out")
+	flags.StringVar(&c.spec.ReplaceNodes, "replace-nodes", "", "SELECTOR: what if these nodes are replaced, and come back with the labels of the kubelet and the cloud alone")
+}
+
 // resolve merges the document and the flags that were given.
 func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 	spec := c.spec
@@ -85,6 +95,10 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 		"pod-cidr":    {&document.PodCIDR, &c.spec.PodCIDR},
 		"strategy":    {&document.Strategy, &c.spec.Strategy},
 		"agent-image": {&document.AgentImage, &c.spec.AgentImage},
+
+		"kubernetes-to": {&document.KubernetesTo, &c.spec.KubernetesTo},
+		"label-nodes":   {&document.LabelNodes, &c.spec.LabelNodes},
+		"replace-nodes": {&document.ReplaceNodes, &c.spec.ReplaceNodes},
 	}
 	for flag, pair := range texts {
 		if given(flag) || *pair[0] == "" {
@@ -93,6 +107,12 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 	}
 	if given("max-lost") {
 		document.MaxLost = c.spec.MaxLost
+	}
+	if given("remove-label") {
+		document.RemoveLabels = c.spec.RemoveLabels
+	}
+	if given("add-label") {
+		document.AddLabels = c.spec.AddLabels
 	}
 	if given("waves") {
 		document.Waves = c.spec.Waves

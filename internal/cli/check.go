@@ -11,9 +11,12 @@ import (
 	"golang.org/x/term"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bgp"
+	"github.com/theseus-cni/theseus/internal/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -24,7 +27,7 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Find what a change would break, before it is made",
 		Long: "Runs the checks on the cluster, or on --from files. A check that lacks its evidence says so and\n" +
-			"never passes. -o text, json, sarif or junit.",
+			"never passes. -o text, json, sarif, junit, or svg: the BGP graph before and after the change.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if list {
@@ -47,15 +50,21 @@ func (a *app) checkCommand() *cobra.Command {
 	flags.StringArrayVar(&skip, "skip", nil, "ID=REASON: leave a check out, and record why (repeatable)")
 	flags.BoolVar(&list, "list", false, "list the checks")
 	change.register(command)
+	change.registerWhatIf(command)
 	return command
 }
 
 func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
-	_, result, err := a.preflight(ctx, from, change, options)
+	pass, result, err := a.preflight(ctx, from, change, options)
 	if err != nil {
 		return err
 	}
-	if err := a.printFindings(result); err != nil {
+	if a.output == "svg" {
+		err = a.drawGraph(pass)
+	} else {
+		err = a.printFindings(result)
+	}
+	if err != nil {
 		return err
 	}
 	if result.Blocks() {
@@ -78,6 +87,9 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 		return nil, finding.Result{}, err
 	}
 	pass := passOf(snapshot, change, objects)
+	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
+		return nil, finding.Result{}, fail(exitUsage, "theseus check --help", "%w", err)
+	}
 	return pass, preflight.Run(preflight.All(), pass, options), nil
 }
 
@@ -103,7 +115,35 @@ func (a *app) printFindings(result finding.Result) error {
 	case "junit":
 		return preflight.JUnit(a.Out, result, preflight.All())
 	}
-	return fail(exitUsage, "-o text, json, sarif or junit", "findings cannot be written as %q", a.output)
+	return fail(exitUsage, "-o text, json, sarif, junit or svg", "findings cannot be written as %q", a.output)
+}
+
+// drawGraph draws the BGP graph, before the change and after.
+func (a *app) drawGraph(pass *check.Pass) error {
+	if !pass.Snapshot.UsesCalico() {
+		return fail(exitFailed, "give its Nodes, BGPPeers and BGPConfigurations: theseus check --help", "there is no BGP graph to draw: Calico is not in the input")
+	}
+	before := bgp.FromSnapshot(pass.Snapshot)
+	var rows []draw.Row
+	for _, six := range []bool{false, true} {
+		if !before.Speaks(six) {
+			continue
+		}
+		row := draw.Row{Family: "IPv4", BeforeTitle: "today", Before: bgp.Build(before, six)}
+		if six {
+			row.Family = "IPv6"
+		}
+		if pass.WhatIf != nil {
+			row.After, row.AfterTitle = bgp.Build(bgp.FromSnapshot(pass.WhatIf.After), six), "after the change"
+		}
+		if row.Before != nil {
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) == 0 {
+		return fail(exitFailed, "look at the BGPPeers' selectors: theseus check --only bgp", "there is no BGP graph to draw: no node has an address, or the BGPPeers make millions of peerings")
+	}
+	return draw.SVG(a.Out, rows)
 }
 
 func (a *app) listChecks() error {

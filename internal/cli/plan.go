@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
 // drivers are the networks that this build knows.
@@ -49,6 +50,9 @@ func (a *app) planCommand() *cobra.Command {
 }
 
 func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec) error {
+	if whatif.Asked(change) {
+		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
+	}
 	pass, result, err := a.preflight(ctx, from, change, preflight.Options{Accept: change.Accept})
 	if err != nil {
 		return err

@@ -38,6 +38,13 @@ func TestScripts(t *testing.T) {
 					return err
 				}
 			}
+			example, err := os.ReadFile(filepath.Join("..", "..", "docs", "examples", "pi-day.yaml"))
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(env.WorkDir, "pi-day.yaml"), example, 0o600); err != nil {
+				return err
+			}
 			env.Setenv("THESEUS_STATE_DIR", filepath.Join(env.WorkDir, "state"))
 			return nil
 		},
