@@ -19,7 +19,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/preflight"
 )
 
 // drivers are the networks that this build knows.
@@ -49,7 +48,7 @@ func (a *app) planCommand() *cobra.Command {
 }
 
 func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec) error {
-	pass, result, err := a.preflight(ctx, from, change, preflight.Options{Accept: change.Accept})
+	pass, result, err := a.preflight(ctx, from, change, checkOptions(change))
 	if err != nil {
 		return err
 	}
