@@ -6,6 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check/api"
 	"github.com/theseus-cni/theseus/internal/check/cidr"
 	"github.com/theseus-cni/theseus/internal/check/cni"
+	"github.com/theseus-cni/theseus/internal/check/felix"
 	"github.com/theseus-cni/theseus/internal/check/kubeproxy"
 	"github.com/theseus-cni/theseus/internal/check/mtu"
 	"github.com/theseus-cni/theseus/internal/check/node"
@@ -24,6 +25,8 @@ func All() []check.Check {
 		cni.Autodetection(),
 		cni.ConfPresent(),
 		cni.Leftover(),
+		felix.EnvOverrides(),
+		felix.InvalidValue(),
 		kubeproxy.ClusterCIDR(),
 		mtu.TooBig(),
 		node.NotReady(),

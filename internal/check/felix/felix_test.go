@@ -1,0 +1,11 @@
+package felix
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestInvalidValue(t *testing.T) { checktest.Run(t, InvalidValue()) }
+
+func TestEnvOverrides(t *testing.T) { checktest.Run(t, EnvOverrides()) }
