@@ -1,8 +1,6 @@
 package check
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -15,10 +13,12 @@ const (
 // CalicoObjects are Calico's objects of a kind in the cluster, each once: as they are stored, or else as they are served.
 func (p *Pass) CalicoObjects(kind string) []unstructured.Unstructured {
 	objects := p.Snapshot.OtherOf(calicoStored, kind)
+	stored := map[[2]string]bool{}
+	for _, object := range objects {
+		stored[[2]string{object.GetNamespace(), object.GetName()}] = true
+	}
 	for _, served := range p.Snapshot.OtherOf(calicoServed, kind) {
-		if !slices.ContainsFunc(objects, func(stored unstructured.Unstructured) bool {
-			return stored.GetName() == served.GetName() && stored.GetNamespace() == served.GetNamespace()
-		}) {
+		if !stored[[2]string{served.GetNamespace(), served.GetName()}] {
 			objects = append(objects, served)
 		}
 	}

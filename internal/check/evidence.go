@@ -2,10 +2,12 @@ package check
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -37,6 +39,37 @@ func (p *Pass) MovingPods() map[string][]*corev1.Pod {
 		}
 	}
 	return pods
+}
+
+// Behind finds a Service and the pods that answer for it, ended ones left out; nil when there is no such Service.
+func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
+	at := slices.IndexFunc(p.Snapshot.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
+	if at < 0 {
+		return nil, nil
+	}
+	service := &p.Snapshot.Services[at]
+	if len(service.Spec.Selector) == 0 {
+		return service, nil
+	}
+	selector := labels.SelectorFromSet(service.Spec.Selector)
+	var pods []*corev1.Pod
+	for i := range p.Snapshot.Pods {
+		pod := &p.Snapshot.Pods[i]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Namespace == namespace && !ended && selector.Matches(labels.Set(pod.Labels)) {
+			pods = append(pods, pod)
+		}
+	}
+	return service, pods
+}
+
+// ImageTag is the tag of an image's name; empty when it has none.
+func ImageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[colon+1:]
+	}
+	return ""
 }
 
 // Workload is what creates pods of one template.

@@ -7,12 +7,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/check/cidr"
 	"github.com/theseus-cni/theseus/internal/check/cni"
 	"github.com/theseus-cni/theseus/internal/check/felix"
+	"github.com/theseus-cni/theseus/internal/check/ipam"
 	"github.com/theseus-cni/theseus/internal/check/kubeproxy"
 	"github.com/theseus-cni/theseus/internal/check/mtu"
 	"github.com/theseus-cni/theseus/internal/check/node"
 	"github.com/theseus-cni/theseus/internal/check/pdb"
 	"github.com/theseus-cni/theseus/internal/check/policy"
+	"github.com/theseus-cni/theseus/internal/check/typha"
 	"github.com/theseus-cni/theseus/internal/check/vxlan"
+	"github.com/theseus-cni/theseus/internal/check/webhook"
 	"github.com/theseus-cni/theseus/internal/check/workload"
 )
 
@@ -20,6 +23,7 @@ import (
 func All() []check.Check {
 	return []check.Check{
 		agent.Image(),
+		api.Aggregated(),
 		api.Rights(),
 		cidr.Overlap(),
 		cni.Autodetection(),
@@ -27,12 +31,17 @@ func All() []check.Check {
 		cni.Leftover(),
 		felix.EnvOverrides(),
 		felix.InvalidValue(),
+		felix.KubeProxyMode(),
+		ipam.Exhaustion(),
 		kubeproxy.ClusterCIDR(),
 		mtu.TooBig(),
 		node.NotReady(),
 		pdb.Blocks(),
+		policy.AgentSharesTables(),
 		policy.VerdictChanges(),
+		typha.Skew(),
 		vxlan.Clash(),
+		webhook.Deadlock(),
 		workload.BarePod(),
 		workload.HostPort(),
 		workload.SingleReplica(),

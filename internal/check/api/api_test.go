@@ -7,3 +7,5 @@ import (
 )
 
 func TestRights(t *testing.T) { checktest.Run(t, Rights()) }
+
+func TestAggregated(t *testing.T) { checktest.Run(t, Aggregated()) }

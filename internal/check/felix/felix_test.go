@@ -9,3 +9,5 @@ import (
 func TestInvalidValue(t *testing.T) { checktest.Run(t, InvalidValue()) }
 
 func TestEnvOverrides(t *testing.T) { checktest.Run(t, EnvOverrides()) }
+
+func TestKubeProxyMode(t *testing.T) { checktest.Run(t, KubeProxyMode()) }
