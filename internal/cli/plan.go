@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,9 @@ func (a *app) writePlan(p *plan.Plan) error {
 // see takes a snapshot of the cluster, or reads one.
 func (a *app) see(ctx context.Context, from []string) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(50) // the snapshot is nearly all that is kept: half of it again is room enough
+		}
 		snapshot, notes, err := kube.ReadFiles(a.version, a.In, from...)
 		for _, note := range notes {
 			fmt.Fprintln(a.Err, "note:", note)
