@@ -30,6 +30,12 @@ func Moves(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && !ended && pod.Labels[v1alpha1.LabelManaged] == ""
 }
 
+// OfDaemonSet reports whether a pod is a DaemonSet's, which comes back on its own node alone.
+func OfDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
 // MovingPods are the pods that a change re-creates, by namespace.
 func (p *Pass) MovingPods() map[string][]*corev1.Pod {
 	pods := map[string][]*corev1.Pod{}

@@ -4,6 +4,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/check/agent"
 	"github.com/theseus-cni/theseus/internal/check/api"
+	"github.com/theseus-cni/theseus/internal/check/calico"
 	"github.com/theseus-cni/theseus/internal/check/cidr"
 	"github.com/theseus-cni/theseus/internal/check/cni"
 	"github.com/theseus-cni/theseus/internal/check/felix"
@@ -24,7 +25,10 @@ func All() []check.Check {
 	return []check.Check{
 		agent.Image(),
 		api.Aggregated(),
+		api.Certificates(),
 		api.Rights(),
+		calico.Unowned(),
+		cidr.Family(),
 		cidr.Overlap(),
 		cni.Autodetection(),
 		cni.ConfPresent(),
@@ -35,6 +39,9 @@ func All() []check.Check {
 		ipam.Exhaustion(),
 		kubeproxy.ClusterCIDR(),
 		mtu.TooBig(),
+		node.Capacity(),
+		node.Forwarding(),
+		node.ImageAbsent(),
 		node.NotReady(),
 		pdb.Blocks(),
 		policy.AgentSharesTables(),
@@ -43,7 +50,13 @@ func All() []check.Check {
 		vxlan.Clash(),
 		webhook.Deadlock(),
 		workload.BarePod(),
+		workload.GracePeriod(),
 		workload.HostPort(),
+		workload.LocalStorage(),
+		workload.Monitoring(),
+		workload.NetworkAnnotations(),
+		workload.Readiness(),
 		workload.SingleReplica(),
+		workload.Unready(),
 	}
 }

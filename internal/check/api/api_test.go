@@ -9,3 +9,5 @@ import (
 func TestRights(t *testing.T) { checktest.Run(t, Rights()) }
 
 func TestAggregated(t *testing.T) { checktest.Run(t, Aggregated()) }
+
+func TestCertificates(t *testing.T) { checktest.Run(t, Certificates()) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -31,6 +32,8 @@ type Case struct {
 	Manifest []unstructured.Unstructured `json:"manifest"`
 	Facts    []cluster.NodeFacts         `json:"facts"`
 	Rights   []cluster.Right             `json:"rights"`
+	// TakenAt is when the snapshot was taken.
+	TakenAt metav1.Time `json:"takenAt"`
 	// Missing are resources that were not read, with the reason.
 	Missing map[string]string `json:"missing"`
 	// Want are the findings in order, as "severity Kind/namespace/name: message", each of which may leave
@@ -112,7 +115,7 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatal(err)
 	}
 	snapshot, _ := builder.Snapshot()
-	for _, asked := range []string{"crd.projectcalico.org", "persistentvolumes", "persistentvolumeclaims",
+	for _, asked := range []string{"crd.projectcalico.org", "persistentvolumes",
 		"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "apiservices", "customresourcedefinitions"} {
 		if ok, _ := snapshot.Has(asked); !ok {
 			snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: asked, From: "fixture"})
@@ -130,7 +133,7 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	snapshot.Facts, snapshot.Rights = c.Facts, c.Rights
+	snapshot.Facts, snapshot.Rights, snapshot.TakenAt = c.Facts, c.Rights, c.TakenAt
 	for i := range snapshot.Sources {
 		snapshot.Sources[i].Missing = c.Missing[snapshot.Sources[i].Resource]
 	}
