@@ -33,6 +33,8 @@ type ChangeSpec struct {
 	ProbeIntervalMillis int `json:"probeIntervalMillis,omitempty"`
 	// AgentImage is the image of theseus-agent.
 	AgentImage string `json:"agentImage,omitempty"`
+	// KubernetesTo is the version that Kubernetes is upgraded to, such as "v1.24.0".
+	KubernetesTo string `json:"kubernetesTo,omitempty"`
 	// Accept lists finding ids that the user has read and accepts, with the reason.
 	Accept map[string]string `json:"accept,omitempty"`
 	// Accepted are findings that the user accepts up to a day.

@@ -26,6 +26,7 @@ func All() []check.Check {
 		agent.Image(),
 		api.Aggregated(),
 		api.Certificates(),
+		api.Removed(),
 		api.Rights(),
 		calico.Unowned(),
 		cidr.Family(),

@@ -32,6 +32,8 @@ type Case struct {
 	Manifest []unstructured.Unstructured `json:"manifest"`
 	Facts    []cluster.NodeFacts         `json:"facts"`
 	Rights   []cluster.Right             `json:"rights"`
+	// Kubernetes is the cluster's version.
+	Kubernetes string `json:"kubernetes"`
 	// TakenAt is when the snapshot was taken.
 	TakenAt metav1.Time `json:"takenAt"`
 	// Missing are resources that were not read, with the reason.
@@ -134,6 +136,7 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatalf("%s: %v", file, err)
 	}
 	snapshot.Facts, snapshot.Rights, snapshot.TakenAt = c.Facts, c.Rights, c.TakenAt
+	snapshot.Kubernetes = c.Kubernetes
 	for i := range snapshot.Sources {
 		snapshot.Sources[i].Missing = c.Missing[snapshot.Sources[i].Resource]
 	}
