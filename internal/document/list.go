@@ -66,6 +66,9 @@ func (l *list) end(raw []byte, at place) error {
 		return at.fail("", plainJSON(err))
 	}
 	kind, isList := strings.CutSuffix(head.Kind, "List")
+	if !isList && head.Kind == "" && l.count > 0 && !l.builder.lenient {
+		return at.fail("kubectl ends a List with its kind: write the file again", errors.New("a List without a kind: the file is cut short"))
+	}
 	if !isList {
 		return l.builder.noObject(head, at)
 	}

@@ -82,6 +82,10 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 			b.ignored["ConfigMaps of other namespaces"]++
 			return nil
 		}
+		if o.GetNamespace() == "" && !where.silent && kind != "Node" && kind != "Namespace" {
+			o.SetNamespace(metav1.NamespaceDefault)
+			b.note("%s:%d: %s %s names no namespace: taken for one of default, as kubectl does", where.file, where.line, kind, o.GetName())
+		}
 		cluster.TrimObject(o)
 		key := o.GetNamespace() + "/" + o.GetName()
 		if earlier, twice := at[key]; twice {
