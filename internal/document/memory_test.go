@@ -64,12 +64,12 @@ func alive() uint64 {
 func TestBoundedMemory(t *testing.T) {
 	for _, form := range []string{"json", "yaml"} {
 		before := alive()
-		list := newLongList(form, 4<<20)
+		list := newLongList(form, 2<<20)
 		if err := New("test").Add("in", list, false); err != nil {
 			t.Fatal(err)
 		}
-		if grown := int64(list.peak) - int64(before); grown > 1<<20 {
-			t.Errorf("%s: %d KiB are alive in the middle of a List of 4 MiB", form, grown>>10)
+		if grown := int64(list.peak) - int64(before); grown > 512<<10 {
+			t.Errorf("%s: %d KiB are alive in the middle of a List of 2 MiB", form, grown>>10)
 		}
 	}
 }
