@@ -18,7 +18,6 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-
 require (
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect
 	github.com/blang/semver/v4 v4.0.0 // indirect
