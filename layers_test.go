@@ -33,6 +33,7 @@ var layers = []struct {
 	{"internal/policy", 2, true},
 	{"internal/ipam", 1, true},
 	{"internal/flag", 1, true},
+	{"internal/felix", 1, true},
 	{"internal/loss", 1, true},
 	{"internal/path", 1, true},
 	{"internal/document", 1, true},

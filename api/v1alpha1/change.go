@@ -46,4 +46,18 @@ type ChangeSpec struct {
 	ReplaceNodes string `json:"replaceNodes,omitempty"`
 	// Accept lists finding ids that the user has read and accepts, with the reason.
 	Accept map[string]string `json:"accept,omitempty"`
+	// Accepted are findings that the user accepts up to a day.
+	Accepted []AcceptedFinding `json:"accepted,omitempty"`
+}
+
+// AcceptedFinding is what the user accepts, and until when.
+type AcceptedFinding struct {
+	// ID is the id of a check, or a topic.
+	ID string `json:"id"`
+	// Subject is kind/namespace/name (or kind/name) as findings name it, where * stands for any text
+	// without a slash; empty means every subject.
+	Subject string `json:"subject,omitempty"`
+	Reason  string `json:"reason"`
+	// Until is the last day (2026-12-31, in UTC) on which it holds.
+	Until string `json:"until"`
 }

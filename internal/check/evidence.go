@@ -2,12 +2,16 @@ package check
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/finding"
 )
 
 // Facts are the facts of the nodes by their names; nil for a node that nobody looked at.
@@ -24,6 +28,99 @@ func (p *Pass) Facts() map[string]*cluster.NodeFacts {
 func Moves(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return !pod.Spec.HostNetwork && !ended && pod.Labels[v1alpha1.LabelManaged] == ""
+}
+
+// OfDaemonSet reports whether a pod is a DaemonSet's, which comes back on its own node alone.
+func OfDaemonSet(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// MovingPods are the pods that a change re-creates, by namespace.
+func (p *Pass) MovingPods() map[string][]*corev1.Pod {
+	pods := map[string][]*corev1.Pod{}
+	for i := range p.Snapshot.Pods {
+		if pod := &p.Snapshot.Pods[i]; Moves(pod) {
+			pods[pod.Namespace] = append(pods[pod.Namespace], pod)
+		}
+	}
+	return pods
+}
+
+// Behind finds a Service and the pods that answer for it, ended ones left out; nil when there is no such Service.
+func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
+	at := slices.IndexFunc(p.Snapshot.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
+	if at < 0 {
+		return nil, nil
+	}
+	service := &p.Snapshot.Services[at]
+	if len(service.Spec.Selector) == 0 {
+		return service, nil
+	}
+	selector := labels.SelectorFromSet(service.Spec.Selector)
+	var pods []*corev1.Pod
+	for i := range p.Snapshot.Pods {
+		pod := &p.Snapshot.Pods[i]
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if pod.Namespace == namespace && !ended && selector.Matches(labels.Set(pod.Labels)) {
+			pods = append(pods, pod)
+		}
+	}
+	return service, pods
+}
+
+// ImageTag is the tag of an image's name; empty when it has none.
+func ImageTag(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[colon+1:]
+	}
+	return ""
+}
+
+// Workload is what creates pods of one template.
+type Workload struct {
+	Subject finding.Subject
+	Meta    *metav1.ObjectMeta
+	Pods    *corev1.PodTemplateSpec
+	// Replicas are wanted, Ready those that are; both 0 for a DaemonSet that no node matches.
+	Replicas, Ready int32
+	Selector        *metav1.LabelSelector
+}
+
+// Workloads are the Deployments, StatefulSets, DaemonSets, and ReplicaSets without a Deployment, in that order.
+func (p *Pass) Workloads() []Workload {
+	s := p.Snapshot
+	var all []Workload
+	add := func(kind string, meta *metav1.ObjectMeta, pods *corev1.PodTemplateSpec, selector *metav1.LabelSelector, replicas, ready int32) {
+		all = append(all, Workload{finding.Subject{Kind: kind, Namespace: meta.Namespace, Name: meta.Name}, meta, pods, replicas, ready, selector})
+	}
+	for i := range s.Deployments {
+		o := &s.Deployments[i]
+		add("Deployment", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
+	}
+	for i := range s.StatefulSets {
+		o := &s.StatefulSets[i]
+		add("StatefulSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
+	}
+	for i := range s.DaemonSets {
+		o := &s.DaemonSets[i]
+		add("DaemonSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, o.Status.DesiredNumberScheduled, o.Status.NumberReady)
+	}
+	for i := range s.ReplicaSets {
+		if o := &s.ReplicaSets[i]; metav1.GetControllerOfNoCopy(o) == nil {
+			add("ReplicaSet", &o.ObjectMeta, &o.Spec.Template, o.Spec.Selector, orOne(o.Spec.Replicas), o.Status.ReadyReplicas)
+		}
+	}
+	return all
+}
+
+// orOne is what an absent number of replicas means.
+func orOne(replicas *int32) int32 {
+	if replicas == nil {
+		return 1
+	}
+	return *replicas
 }
 
 // Prefixes parses address ranges and single addresses, and leaves out what is neither.

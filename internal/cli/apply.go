@@ -98,7 +98,7 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 	}
 	// What blocks may have come since the plan was made, and this user may not be the one who made it.
 	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source, Target: &p.Target}
-	result := preflight.Run(preflight.All(), pass, preflight.Options{Accept: p.Change.Accept})
+	result := preflight.Run(preflight.All(), pass, checkOptions(p.Change))
 	if err := a.mustNotBlock(result, "fix what blocks, then apply again, or make a new plan that accepts it: theseus plan --accept ID=REASON"); err != nil {
 		return err
 	}

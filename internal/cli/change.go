@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/preflight"
 )
 
 // changeFlags are the flags that say what is wanted; --change gives the same as a document.
@@ -20,6 +21,8 @@ type changeFlags struct {
 	bake   time.Duration
 	probe  time.Duration
 	accept []string
+	// accepted is a file of accepted findings.
+	accepted string
 }
 
 func (c *changeFlags) register(command *cobra.Command) {
@@ -37,6 +40,7 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
 	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
+	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
 }
 
 // registerWhatIf adds the flags that say what else changes on the nodes; only checks look at it.
@@ -79,7 +83,29 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 		spec.Accept = map[string]string{}
 	}
 	maps.Copy(spec.Accept, accepted)
+	if c.accepted != "" {
+		entries, err := readAccepted(c.accepted)
+		if err != nil {
+			return spec, err
+		}
+		spec.Accepted = append(spec.Accepted, entries...)
+	}
 	return spec, nil
+}
+
+// readAccepted reads a file of accepted findings.
+func readAccepted(file string) ([]v1alpha1.AcceptedFinding, error) {
+	const form = "it must begin with apiVersion: " + v1alpha1.APIVersion + " and kind: " + preflight.AcceptedKind +
+		", and list under accepted: id, subject (or none), reason, until"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fail(exitUsage, "name a file of accepted findings; "+form, "%w", err)
+	}
+	entries, err := preflight.ParseAccepted(data)
+	if err != nil {
+		return nil, fail(exitUsage, form, "%s: %w", file, err)
+	}
+	return entries, nil
 }
 
 // roundUp counts whole units: what is below one would be 0, which stands for the default.

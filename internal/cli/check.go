@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -41,7 +42,9 @@ func (a *app) checkCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.check(command.Context(), from, spec, preflight.Options{Only: only, Skip: skipped, Accept: spec.Accept})
+			options := checkOptions(spec)
+			options.Only, options.Skip = only, skipped
+			return a.check(command.Context(), from, spec, options)
 		},
 	}
 	flags := command.Flags()
@@ -59,10 +62,13 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 	if err != nil {
 		return err
 	}
+	for _, entry := range options.Unused(result) {
+		fmt.Fprintf(a.Err, "note: accepted and not found any more: %s %s (%s)\n", entry.ID, entry.Subject, entry.Reason)
+	}
 	if a.output == "svg" {
 		err = a.drawGraph(pass)
 	} else {
-		err = a.printFindings(result)
+		err = a.printFindings(result, options.Choose(preflight.All()))
 	}
 	if err != nil {
 		return err
@@ -93,6 +99,11 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 	return pass, preflight.Run(preflight.All(), pass, options), nil
 }
 
+// checkOptions are what a change says of findings.
+func checkOptions(change v1alpha1.ChangeSpec) preflight.Options {
+	return preflight.Options{Accept: change.Accept, Accepted: change.Accepted, Now: time.Now()}
+}
+
 // mustNotBlock prints findings that block, and fails then.
 func (a *app) mustNotBlock(result finding.Result, hint string) error {
 	if !result.Blocks() {
@@ -104,16 +115,16 @@ func (a *app) mustNotBlock(result finding.Result, hint string) error {
 	return fail(exitBlocked, hint, "findings block this change: %d", result.Summary.Block)
 }
 
-func (a *app) printFindings(result finding.Result) error {
+func (a *app) printFindings(result finding.Result, checks []check.Check) error {
 	switch a.output {
 	case "", "text":
 		return preflight.Text(a.Out, result, preflight.Style{Color: isTerminal(a.Out) && os.Getenv("NO_COLOR") == ""})
 	case "json":
 		return preflight.JSON(a.Out, result)
 	case "sarif":
-		return preflight.SARIF(a.Out, result, preflight.All(), a.version)
+		return preflight.SARIF(a.Out, result, checks, a.version)
 	case "junit":
-		return preflight.JUnit(a.Out, result, preflight.All())
+		return preflight.JUnit(a.Out, result, checks)
 	}
 	return fail(exitUsage, "-o text, json, sarif, junit or svg", "findings cannot be written as %q", a.output)
 }
@@ -147,12 +158,7 @@ func (a *app) drawGraph(pass *check.Pass) error {
 }
 
 func (a *app) listChecks() error {
-	for _, c := range preflight.All() {
-		if _, err := fmt.Fprintf(a.Out, "%-28s %s\n", c.ID, c.Title); err != nil {
-			return err
-		}
-	}
-	return nil
+	return preflight.List(a.Out, preflight.All())
 }
 
 func (a *app) explainCommand() *cobra.Command {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -53,7 +53,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if whatif.Asked(change) {
 		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
 	}
-	pass, result, err := a.preflight(ctx, from, change, preflight.Options{Accept: change.Accept})
+	pass, result, err := a.preflight(ctx, from, change, checkOptions(change))
 	if err != nil {
 		return err
 	}
@@ -94,6 +94,9 @@ func (a *app) writePlan(p *plan.Plan) error {
 // see takes a snapshot of the cluster, or reads one.
 func (a *app) see(ctx context.Context, from []string) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
+		if os.Getenv("GOGC") == "" {
+			debug.SetGCPercent(50) // the snapshot is nearly all that is kept: half of it again is room enough
+		}
 		snapshot, notes, err := kube.ReadFiles(a.version, a.In, from...)
 		for _, note := range notes {
 			fmt.Fprintln(a.Err, "note:", note)

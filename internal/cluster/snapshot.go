@@ -166,23 +166,24 @@ type Owner struct {
 	Kind, Namespace, Name string
 }
 
-// OwnerOf follows a pod's controller references.
-func (s *Snapshot) OwnerOf(pod *corev1.Pod) Owner {
-	ref := metav1.GetControllerOf(pod)
-	if ref == nil {
-		return Owner{"Pod", pod.Namespace, pod.Name}
-	}
-	if ref.Kind != "ReplicaSet" {
-		return Owner{ref.Kind, pod.Namespace, ref.Name}
-	}
+// Owners follows pods' controller references. It reads the ReplicaSets once, so ask it for every pod.
+func (s *Snapshot) Owners() func(*corev1.Pod) Owner {
+	parents := make(map[Owner]Owner, len(s.ReplicaSets))
 	for i := range s.ReplicaSets {
 		set := &s.ReplicaSets[i]
-		if set.Namespace != pod.Namespace || set.Name != ref.Name {
-			continue
-		}
-		if parent := metav1.GetControllerOf(set); parent != nil {
-			return Owner{parent.Kind, pod.Namespace, parent.Name}
+		if parent := metav1.GetControllerOfNoCopy(set); parent != nil {
+			parents[Owner{"ReplicaSet", set.Namespace, set.Name}] = Owner{parent.Kind, set.Namespace, parent.Name}
 		}
 	}
-	return Owner{"ReplicaSet", pod.Namespace, ref.Name}
+	return func(pod *corev1.Pod) Owner {
+		ref := metav1.GetControllerOfNoCopy(pod)
+		if ref == nil {
+			return Owner{"Pod", pod.Namespace, pod.Name}
+		}
+		owner := Owner{ref.Kind, pod.Namespace, ref.Name}
+		if parent, ok := parents[owner]; ok {
+			return parent
+		}
+		return owner
+	}
 }

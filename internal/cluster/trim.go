@@ -23,22 +23,21 @@ func IsSystemNamespace(name string) bool { return slices.Contains(SystemNamespac
 // lastApplied repeats the whole object, environment variables included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// Trim ends the making of a snapshot: it drops what nobody needs and what a file that goes around should
-// not hold (values of environment variables outside of the system's namespaces), finds the cluster's UID,
-// and brings Other into a stable order.
+// Trim ends the making of a snapshot: it trims every object, finds the cluster's UID, and brings Other into a
+// stable order.
 func Trim(s *Snapshot) {
-	trim(s.Nodes, nil)
-	trim(s.Namespaces, nil)
-	trim(s.Services, nil)
-	trim(s.ConfigMaps, nil)
-	trim(s.Budgets, nil)
-	trim(s.NetworkPolicies, nil)
-	trim(s.DaemonSets, nil) // networks live here, in whatever namespace
-	trim(s.Pods, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec })
-	trim(s.Deployments, func(o *appsv1.Deployment) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	trim(s.ReplicaSets, func(o *appsv1.ReplicaSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	trim(s.StatefulSets, func(o *appsv1.StatefulSet) *corev1.PodSpec { return &o.Spec.Template.Spec })
-	trim(s.Jobs, func(o *batchv1.Job) *corev1.PodSpec { return &o.Spec.Template.Spec })
+	trim(s.Nodes)
+	trim(s.Namespaces)
+	trim(s.Services)
+	trim(s.ConfigMaps)
+	trim(s.Budgets)
+	trim(s.NetworkPolicies)
+	trim(s.DaemonSets)
+	trim(s.Pods)
+	trim(s.Deployments)
+	trim(s.ReplicaSets)
+	trim(s.StatefulSets)
+	trim(s.Jobs)
 	for i := range s.Other {
 		trimMeta(&s.Other[i])
 	}
@@ -59,15 +58,57 @@ type object[T any] interface {
 	metav1.Object
 }
 
-// trim drops what is not needed from each object; spec finds its pods' template where it has one.
-func trim[T any, P object[T]](objects []T, spec func(P) *corev1.PodSpec) {
+func trim[T any, P object[T]](objects []T) {
 	for i := range objects {
-		o := P(&objects[i])
-		trimMeta(o)
-		if spec != nil && !IsSystemNamespace(o.GetNamespace()) {
-			dropValues(spec(o).InitContainers)
-			dropValues(spec(o).Containers)
+		TrimObject(P(&objects[i]))
+	}
+}
+
+// TrimObject drops what nobody needs of an object and what a file that goes around should not hold (values of
+// environment variables outside of the system's namespaces), and the room that decoding left in its longest lists:
+// a decoder makes each list for four, and a container alone has 900 bytes.
+func TrimObject(o metav1.Object) {
+	trimMeta(o)
+	var spec *corev1.PodSpec
+	switch o := o.(type) {
+	case *corev1.Pod:
+		spec = &o.Spec
+		fit(&o.OwnerReferences)
+		fit(&o.Status.Conditions)
+		fit(&o.Status.ContainerStatuses)
+		fit(&o.Status.InitContainerStatuses)
+		fit(&o.Status.PodIPs)
+		fit(&o.Status.HostIPs)
+	case *appsv1.Deployment:
+		spec = &o.Spec.Template.Spec
+	case *appsv1.ReplicaSet:
+		spec = &o.Spec.Template.Spec
+	case *appsv1.StatefulSet:
+		spec = &o.Spec.Template.Spec
+	case *batchv1.Job:
+		spec = &o.Spec.Template.Spec
+	default:
+		return // DaemonSets keep all: networks live there, in whatever namespace
+	}
+	for _, containers := range []*[]corev1.Container{&spec.InitContainers, &spec.Containers} {
+		if !IsSystemNamespace(o.GetNamespace()) {
+			dropValues(*containers)
 		}
+		fit(containers)
+		for i := range *containers {
+			fit(&(*containers)[i].Env)
+			fit(&(*containers)[i].Ports)
+			fit(&(*containers)[i].VolumeMounts)
+		}
+	}
+	fit(&spec.Volumes)
+	fit(&spec.Tolerations)
+}
+
+// fit gives a list exactly the room that it needs.
+func fit[T any](list *[]T) {
+	if cap(*list) > len(*list) {
+		*list = append(make([]T, 0, len(*list)), *list...)
 	}
 }
 

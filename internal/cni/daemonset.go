@@ -72,9 +72,10 @@ func NotReady(snapshot *cluster.Snapshot, set *appsv1.DaemonSet) []string {
 		return nil
 	}
 	var nodes []string
+	owners := snapshot.Owners()
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
-		owner := snapshot.OwnerOf(pod)
+		owner := owners(pod)
 		if owner.Kind == "DaemonSet" && owner.Namespace == set.Namespace && owner.Name == set.Name && !ready(pod) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}

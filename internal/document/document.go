@@ -113,6 +113,11 @@ func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
 // Snapshot ends the collection. The notes are for people: duplicates, and what was left out.
 func (b *Builder) Snapshot() (*cluster.Snapshot, []string) {
 	s := b.snapshot
+	for _, one := range b.sinks {
+		if one.end != nil {
+			one.end()
+		}
+	}
 	cluster.Trim(s)
 	for _, resource := range b.resources() {
 		b.setSource(resource)

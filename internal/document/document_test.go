@@ -115,7 +115,9 @@ func TestErrors(t *testing.T) {
 		"tab":                {"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: x\n", "in:4: bad YAML: found character"},
 		"no object":          {"hello: world\n", "in:1: not a Kubernetes object"},
 		"text":               {"hello\n", "in:1: not a Kubernetes object"},
-		"list without kind":  {"items:\n- {a: b}\n", "in:1: not a Kubernetes object"},
+		"list without kind":  {"items:\n- {a: b}\n", "in:1: a List without a kind"},
+		"truncated list":     {podList[:strings.Index(podList, "kind: List")], "in:1: a List without a kind: the file is cut short"},
+		"truncated item":     {podList[:strings.LastIndex(podList, "op")], "in:1: a List without a kind: the file is cut short"},
 		"items not a list":   {"kind: List\napiVersion: v1\nitems:\n  a: b\n", "in:4: items must be a list"},
 		"items elsewhere":    {"kind: Odd\napiVersion: v1\nitems:\n- {a: b}\n", "in:1: a Odd with items"},
 		"wrong type":         {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n", "in:1: Pod: spec.containers: a number where a"},
@@ -168,6 +170,19 @@ func TestManyDuplicatesMakeFewNotes(t *testing.T) {
 	_, notes := read(t, "in", strings.Repeat("---\napiVersion: v1\nkind: Node\nmetadata: {name: n1}\n", 3000))
 	if len(notes) != 51 {
 		t.Errorf("%d notes", len(notes))
+	}
+}
+
+func TestNotesOfOddInput(t *testing.T) {
+	for name, test := range map[string]struct{ input, want string }{
+		"no namespace":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "in:1: Pod p names no namespace: taken for one of default, as kubectl does"},
+		"newer snapshot": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","theseus":"v9","weather":"fine"}`, `in:1: the snapshot's field "weather" is not known here and is left out: a newer theseus (v9) wrote it`},
+		"empty":          {"", "in: empty"},
+	} {
+		_, notes := read(t, "in", test.input)
+		if diff := cmp.Diff([]string{test.want}, notes); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

@@ -1,11 +1,12 @@
 package document
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 )
 
@@ -14,8 +15,7 @@ type rawObject = json.RawMessage
 // addJSON reads JSON values one after the other, and the elements of "items", of a top-level array, and of a
 // snapshot's lists one by one.
 func (b *Builder) addJSON(name string, in *lines) error {
-	index := &lineIndex{input: in.reader, base: in.number + 1}
-	r := &jsonReader{builder: b, file: name, index: index, decoder: json.NewDecoder(index)}
+	r := &jsonReader{builder: b, file: name, input: in.reader, line: in.number + 1}
 	for {
 		err := r.document()
 		if errors.Is(err, io.EOF) {
@@ -27,30 +27,32 @@ func (b *Builder) addJSON(name string, in *lines) error {
 	}
 }
 
+// jsonReader cuts JSON apart by its brackets and strings alone. What is within a value is checked when it is decoded.
 type jsonReader struct {
 	builder *Builder
 	file    string
-	index   *lineIndex
-	decoder *json.Decoder
+	input   *bufio.Reader
+	line    int    // of what comes next
+	buffer  []byte // of value, used again and again
 }
 
-// here is the place of what comes next.
-func (r *jsonReader) here() place {
-	return place{file: r.file, line: r.index.line(r.decoder.InputOffset())}
-}
+// syntax is an error that the place of what comes next belongs to.
+type syntax string
+
+func (s syntax) Error() string { return string(s) }
+
+func (r *jsonReader) here() place { return place{file: r.file, line: r.line} }
 
 func (r *jsonReader) fail(in *lines, err error) error {
 	var placed *Error
-	if errors.As(err, &placed) {
-		return err
-	}
 	at := r.here()
-	if errors.Is(err, errTooLarge) {
+	switch {
+	case errors.As(err, &placed):
+		return err
+	case errors.Is(err, errTooLarge):
 		in.number = at.line
-		return in.fail(errTooLarge)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		at.line = r.index.last()
+		return in.fail(err)
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return at.fail("the file is cut short: write it again", errors.New("bad JSON: it ends in the middle"))
 	}
 	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it", fmt.Errorf("bad JSON: %w", plainJSON(err)))
@@ -58,19 +60,21 @@ func (r *jsonReader) fail(in *lines, err error) error {
 
 // document reads one value; io.EOF when there is none.
 func (r *jsonReader) document() error {
-	at := r.here()
-	token, err := r.decoder.Token()
+	first, err := r.peek()
 	if err != nil {
 		return err
 	}
-	switch token {
-	case json.Delim('{'):
+	at := r.here()
+	switch first {
+	case '{':
 		return noEOF(r.object(at))
-	case json.Delim('['):
-		return noEOF(r.rest(r.builder.addObject))
-	default:
-		return r.builder.noObject(header{}, at)
+	case '[':
+		return noEOF(r.elements(r.builder.addObject))
 	}
+	if _, err := r.value(); err != nil {
+		return noEOF(err)
+	}
+	return r.builder.noObject(header{}, at)
 }
 
 // noEOF keeps the end of the input within a value from looking like the end of the values.
@@ -81,21 +85,25 @@ func noEOF(err error) error {
 	return err
 }
 
-// object reads the fields of a top-level object whose brace is already read.
+// object reads a top-level object.
 func (r *jsonReader) object(at place) error {
 	l := list{builder: r.builder, file: r.file}
 	fields := map[string]json.RawMessage{}
-	for r.decoder.More() {
-		token, err := r.decoder.Token()
+	err := r.members('{', '}', func() error {
+		raw, err := r.value()
 		if err != nil {
 			return err
 		}
-		key, _ := token.(string)
-		if err := r.field(key, fields, &l); err != nil {
+		var key string
+		if err := json.Unmarshal(raw, &key); err != nil {
+			return syntax("the name of a field is expected")
+		}
+		if err := r.expect(':', "colon"); err != nil {
 			return err
 		}
-	}
-	if _, err := r.decoder.Token(); err != nil {
+		return r.field(key, fields, &l)
+	})
+	if err != nil {
 		return err
 	}
 	raw, err := json.Marshal(fields)
@@ -118,78 +126,196 @@ func (r *jsonReader) field(key string, fields map[string]json.RawMessage, l *lis
 	}
 	if key == "items" {
 		l.items = true
+		l.apiVersion, l.kind = textOf(fields["apiVersion"]), textOf(fields["kind"])
 		return r.elements(l.add)
 	}
-	var raw json.RawMessage
-	if err := r.decoder.Decode(&raw); err != nil {
+	at := r.here()
+	raw, err := r.value()
+	if err != nil {
 		return err
 	}
-	fields[key] = raw
+	if !json.Valid(raw) {
+		return invalid(raw, at)
+	}
+	fields[key] = bytes.Clone(raw)
 	return nil
 }
 
-// elements reads an array, or a null.
-func (r *jsonReader) elements(add func([]byte, place) error) error {
-	token, err := r.openArray()
-	if err != nil || token == nil {
-		return err
+// invalid says what is wrong with a value, and where in it.
+func invalid(raw []byte, at place) error {
+	var nothing json.RawMessage
+	err := json.Unmarshal(raw, &nothing)
+	var wrong *json.SyntaxError
+	if errors.As(err, &wrong) {
+		at.line += bytes.Count(raw[:min(wrong.Offset, int64(len(raw)))], []byte("\n"))
 	}
-	return r.rest(add)
+	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it", fmt.Errorf("bad JSON: %w", plainJSON(err)))
 }
 
-// rest reads the elements of an array whose bracket is already read.
-func (r *jsonReader) rest(add func([]byte, place) error) error {
-	for r.decoder.More() {
+// textOf is a string in JSON; empty for anything else.
+func textOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
+
+// elements reads an array, or a null. What add is given is valid until it returns.
+func (r *jsonReader) elements(add func([]byte, place) error) error {
+	first, err := r.peek()
+	if err != nil {
+		return err
+	}
+	if first != '[' {
 		at := r.here()
-		var raw json.RawMessage
-		if err := r.decoder.Decode(&raw); err != nil {
+		if raw, err := r.value(); err != nil || string(raw) == "null" {
 			return err
 		}
-		if err := add(raw, at); err != nil {
+		return at.fail("", errors.New("a list is expected here"))
+	}
+	return r.members('[', ']', func() error {
+		at := r.here()
+		raw, err := r.value()
+		if err != nil {
+			return err
+		}
+		err = add(raw, at)
+		if err != nil && !json.Valid(raw) {
+			return invalid(raw, at)
+		}
+		return err
+	})
+}
+
+// members reads what stands between two brackets, with commas between.
+func (r *jsonReader) members(from, to byte, member func() error) error {
+	if err := r.expect(from, string(from)); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		next, err := r.peek()
+		if err != nil {
+			return err
+		}
+		if next == to {
+			_, err := r.input.Discard(1)
+			return err
+		}
+		if !first {
+			if err := r.expect(',', "comma"); err != nil {
+				return err
+			}
+			if _, err := r.peek(); err != nil {
+				return err
+			}
+		}
+		if err := member(); err != nil {
 			return err
 		}
 	}
-	_, err := r.decoder.Token()
+}
+
+func (r *jsonReader) expect(c byte, name string) error {
+	next, err := r.peek()
+	if err != nil {
+		return err
+	}
+	if next != c {
+		return syntax("expected " + name)
+	}
+	_, err = r.input.Discard(1)
 	return err
 }
 
-// openArray reads the bracket of an array; the token is nil for null.
-func (r *jsonReader) openArray() (json.Token, error) {
-	token, err := r.decoder.Token()
-	if err != nil || token == nil || token == json.Delim('[') {
-		return token, err
-	}
-	return nil, r.here().fail("", errors.New("a list is expected here"))
-}
-
-// lineIndex counts lines as they are read, and forgets those behind the last question.
-type lineIndex struct {
-	input    io.Reader
-	offset   int64   // bytes read
-	base     int     // line number at the start of newlines
-	newlines []int64 // offsets of line ends that were not passed yet
-}
-
-func (x *lineIndex) Read(p []byte) (int, error) {
-	n, err := x.input.Read(p)
-	for i, c := range p[:n] {
-		if c == '\n' {
-			x.newlines = append(x.newlines, x.offset+int64(i))
+// peek passes over white space and shows the byte behind it.
+func (r *jsonReader) peek() (byte, error) {
+	for {
+		c, err := r.input.ReadByte()
+		if err != nil {
+			return 0, err
+		}
+		switch c {
+		case '\n':
+			r.line++
+		case ' ', '\t', '\r':
+		default:
+			return c, r.input.UnreadByte()
 		}
 	}
-	x.offset += int64(n)
-	return n, err
 }
 
-// line is the number of the line at an offset; offsets must not decrease.
-func (x *lineIndex) line(offset int64) int {
-	passed, _ := slices.BinarySearch(x.newlines, offset+1) // a token's line end comes right after it
-	x.newlines = slices.Delete(x.newlines, 0, passed)
-	x.base += passed
-	return x.base
+// value reads a whole value as it is, valid until the next call.
+func (r *jsonReader) value() ([]byte, error) {
+	if _, err := r.peek(); err != nil {
+		return nil, err
+	}
+	r.buffer = r.buffer[:0]
+	var s splitter
+	for {
+		if _, err := r.input.Peek(1); errors.Is(err, io.EOF) && s.atom {
+			return r.buffer, nil
+		} else if err != nil {
+			return nil, err
+		}
+		chunk, _ := r.input.Peek(r.input.Buffered())
+		n, done := s.scan(chunk)
+		if len(r.buffer)+n > MaxObject {
+			return nil, r.here().fail("", fmt.Errorf("one object is larger than %d MiB", MaxObject>>20))
+		}
+		r.buffer = append(r.buffer, chunk[:n]...)
+		r.line += bytes.Count(chunk[:n], []byte("\n"))
+		if _, err := r.input.Discard(n); err != nil {
+			return nil, err
+		}
+		if done {
+			if len(r.buffer) == 0 {
+				return nil, syntax("a value is expected")
+			}
+			return r.buffer, nil
+		}
+	}
 }
 
-func (x *lineIndex) last() int { return x.base + len(x.newlines) }
+// splitter finds the end of a value.
+type splitter struct {
+	depth           int
+	quoted, escaped bool
+	atom            bool // a number, true, false, null: it ends before what cannot be part of it
+}
+
+// scan returns how many bytes belong to the value, and whether it ends there.
+func (s *splitter) scan(chunk []byte) (int, bool) {
+	for i, c := range chunk {
+		switch {
+		case s.escaped:
+			s.escaped = false
+		case s.quoted:
+			s.escaped, s.quoted = c == '\\', c != '"'
+			if !s.quoted && s.depth == 0 {
+				return i + 1, true
+			}
+		case s.atom:
+			if strings.IndexByte(",:]}\"[{ \t\r\n", c) >= 0 {
+				return i, true
+			}
+		case c == '"':
+			s.quoted = true
+		case c == '{', c == '[':
+			s.depth++
+		case c == '}', c == ']':
+			if s.depth--; s.depth <= 0 {
+				return i + min(s.depth+1, 1), true
+			}
+		case s.depth == 0:
+			if c == ',' || c == ':' {
+				return i, true
+			}
+			s.atom = true
+		}
+	}
+	return len(chunk), false
+}
 
 // isSnapshot reports whether the fields read so far say that this is a snapshot that can be read here.
 func isSnapshot(fields map[string]json.RawMessage) bool {

@@ -17,6 +17,8 @@ type list struct {
 	file    string
 	items   bool // there is a list of items, maybe an empty one
 	count   int
+	// apiVersion and kind are the list's own, where they came before its items.
+	apiVersion, kind string
 	// pending are items without a kind of their own, as typed lists (PodList) have them.
 	pending []pendingItem
 }
@@ -35,11 +37,26 @@ func (l *list) add(raw []byte, at place) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}
-	if head.Kind == "" && head.APIVersion == "" {
-		l.pending = append(l.pending, pendingItem{raw, at})
-		return nil
+	if head.Kind != "" || head.APIVersion != "" {
+		return l.builder.addParsed(head, raw, at)
 	}
-	return l.builder.addObject(raw, at)
+	if kind, typed := strings.CutSuffix(l.kind, "List"); typed && kind != "" && l.apiVersion != "" {
+		return l.addTyped(raw, at, kind)
+	}
+	l.pending = append(l.pending, pendingItem{bytes.Clone(raw), at})
+	return nil
+}
+
+// addTyped takes an item that carries no kind of its own.
+func (l *list) addTyped(raw []byte, at place, kind string) error {
+	if s := l.builder.sinkFor(l.apiVersion, kind); s.resource != "" {
+		return s.add(raw, at)
+	}
+	typed, err := withKind(raw, l.apiVersion, kind)
+	if err != nil {
+		return at.fail("", plainJSON(err))
+	}
+	return l.builder.addObject(typed, at)
 }
 
 // end is called with the rest of the document.
@@ -49,6 +66,9 @@ func (l *list) end(raw []byte, at place) error {
 		return at.fail("", plainJSON(err))
 	}
 	kind, isList := strings.CutSuffix(head.Kind, "List")
+	if !isList && head.Kind == "" && l.count > 0 && !l.builder.lenient {
+		return at.fail("kubectl ends a List with its kind: write the file again", errors.New("a List without a kind: the file is cut short"))
+	}
 	if !isList {
 		return l.builder.noObject(head, at)
 	}
@@ -56,15 +76,12 @@ func (l *list) end(raw []byte, at place) error {
 		l.builder.empty(head.APIVersion, kind, l.file)
 		return nil
 	}
+	l.apiVersion = head.APIVersion
 	for _, item := range l.pending {
 		if kind == "" {
 			return l.builder.noObject(header{}, item.at)
 		}
-		typed, err := withKind(item.raw, head.APIVersion, kind)
-		if err != nil {
-			return item.at.fail("", plainJSON(err))
-		}
-		if err := l.builder.addObject(typed, item.at); err != nil {
+		if err := l.addTyped(item.raw, item.at, kind); err != nil {
 			return err
 		}
 	}

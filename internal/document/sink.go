@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,8 @@ type sink struct {
 	kind     string
 	versions []string // group/version, all of one shape
 	add      func(raw []byte, at place) error
+	// end puts what was added into the snapshot; it may be nil.
+	end func()
 }
 
 // makeSinks lists the kinds that a snapshot has fields for.
@@ -63,13 +66,14 @@ type object[T any] interface {
 
 // into is the sink of one field of the snapshot. Of two objects with one name the later wins.
 func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, versions ...string) sink {
-	at := map[string]int{}
+	at := map[string]*T{}
+	var kept chunks[T]
 	add := func(raw []byte, where place) error {
-		var decoded T
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &decoded); err != nil {
+		decoded := kept.next()
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, decoded); err != nil {
 			return where.fail("compare it with: kubectl explain "+resource, fmt.Errorf("%s: %w", kind, plainJSON(err)))
 		}
-		o := P(&decoded)
+		o := P(decoded)
 		if o.GetName() == "" {
 			return where.fail("", fmt.Errorf("%s without metadata.name", kind))
 		}
@@ -78,17 +82,51 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 			b.ignored["ConfigMaps of other namespaces"]++
 			return nil
 		}
+		if o.GetNamespace() == "" && !where.silent && kind != "Node" && kind != "Namespace" {
+			o.SetNamespace(metav1.NamespaceDefault)
+			b.note("%s:%d: %s %s names no namespace: taken for one of default, as kubectl does", where.file, where.line, kind, o.GetName())
+		}
+		cluster.TrimObject(o)
 		key := o.GetNamespace() + "/" + o.GetName()
-		if i, twice := at[key]; twice {
+		if earlier, twice := at[key]; twice {
 			b.note("%s:%d: %s %s again: this one counts", where.file, where.line, kind, strings.TrimPrefix(key, "/"))
-			(*field)[i] = decoded
+			*earlier = *decoded
 			return nil
 		}
-		at[key] = len(*field)
-		*field = append(*field, decoded)
+		at[key] = decoded
+		kept.keep()
 		return nil
 	}
-	return sink{resource: resource, kind: kind, versions: versions, add: add}
+	return sink{resource: resource, kind: kind, versions: versions, add: add, end: func() { *field, at = kept.all(), map[string]*T{} }}
+}
+
+// chunks collects values that may be large without copying them each time there is no more room.
+type chunks[T any] struct {
+	full    [][]T
+	current []T // its length is what is kept
+}
+
+// next is where the next value is to be made; it is the same one until keep.
+func (c *chunks[T]) next() *T {
+	const most = 512
+	if len(c.current) == cap(c.current) {
+		if len(c.current) > 0 {
+			c.full = append(c.full, c.current)
+		}
+		c.current = make([]T, 0, min(most, max(8, 2*len(c.current))))
+	}
+	place := &c.current[:len(c.current)+1][len(c.current)]
+	*place = *new(T)
+	return place
+}
+
+func (c *chunks[T]) keep() { c.current = c.current[:len(c.current)+1] }
+
+// all are the values in one piece; nil when there are none. The chunks are empty then.
+func (c *chunks[T]) all() []T {
+	joined := slices.Concat(append(c.full, c.current)...)
+	*c = chunks[T]{}
+	return joined
 }
 
 // otherSink takes everything else, by group, kind, namespace and name.
@@ -149,6 +187,11 @@ func (b *Builder) addObject(raw []byte, at place) error {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}
+	return b.addParsed(head, raw, at)
+}
+
+// addParsed gives an object, whose header is read already, to the sink of its kind.
+func (b *Builder) addParsed(head header, raw []byte, at place) error {
 	switch {
 	case head.Kind == "" || head.APIVersion == "":
 		return b.noObject(head, at)

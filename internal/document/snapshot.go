@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -51,6 +53,11 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 			if err := s.add(element, at); err != nil {
 				return err
 			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains([]string{"apiVersion", "kind", "theseus", "takenAt", "uid", "kubernetes", "facts", "rights", "sources"}, name) {
+			b.note("%s:%d: the snapshot's field %q is not known here and is left out: a newer theseus (%s) wrote it", at.file, at.line, name, textOf(fields["theseus"]))
 		}
 	}
 	rest, err := json.Marshal(fields)

@@ -33,6 +33,8 @@ type Finding struct {
 	URL string `json:"url,omitempty"`
 	// Accepted is the user's reason, where the user accepted a finding that would block.
 	Accepted string `json:"accepted,omitempty"`
+	// Expired says until when the user had accepted it, where that day has passed: it counts again.
+	Expired string `json:"expired,omitempty"`
 }
 
 // NotChecked says that a check lacked its evidence: no data is never a pass.
@@ -45,7 +47,7 @@ type NotChecked struct {
 type Result struct {
 	Summary    Summary      `json:"summary"`
 	Findings   []Finding    `json:"findings"`
-	NotChecked []NotChecked `json:"notChecked,omitempty"`
+	NotChecked []NotChecked `json:"notChecked"`
 }
 
 // Summary counts.

@@ -292,7 +292,7 @@ func (w workload) ref() step.Ref {
 }
 
 // workloadOf is a pod's controller, or that of its ReplicaSet. What is above, such as an operator's own kind,
-// says nothing of when the pods are whole; the plan names workloads in the same way (cluster.OwnerOf).
+// says nothing of when the pods are whole; the plan names workloads in the same way (cluster.Owners).
 func (a *Actor) workloadOf(ctx context.Context, pod *corev1.Pod) (workload, error) {
 	owner := controllerOf(pod.OwnerReferences)
 	if owner == nil {

@@ -55,7 +55,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 func TestReadFolder(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "b/nodes.yml", "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n")
-	write(t, dir, "pods.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}`)
+	write(t, dir, "pods.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"shop"}}`)
 	write(t, dir, "values.yaml", "replicas: 3\n")
 	write(t, dir, "notes.txt", "{{{")
 	s, notes, err := ReadFiles("v", strings.NewReader(""), dir)

@@ -25,8 +25,8 @@ func onePerPod() []string {
 
 type keepFunc func([]unstructured.Unstructured)
 
-// registrationTasks read what makes the API server call others (definitions, webhooks, aggregated APIs), and
-// the ranges of Services.
+// registrationTasks read what makes the API server call others (definitions, webhooks, aggregated APIs), the
+// ranges of Services, and volumes.
 func (r reader) registrationTasks(keep keepFunc) []task {
 	return []task{
 		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, func(found []unstructured.Unstructured) {
@@ -34,6 +34,7 @@ func (r reader) registrationTasks(keep keepFunc) []task {
 		}),
 		r.other("validatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"}, keep),
 		r.other("mutatingwebhookconfigurations", schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}, keep),
+		r.other("persistentvolumes", schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, keep),
 		r.other("servicecidrs", schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "servicecidrs"}, keep),
 		r.other("apiservices", schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}, func(found []unstructured.Unstructured) {
 			keep(aggregated(found))

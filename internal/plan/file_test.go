@@ -94,3 +94,18 @@ func TestReadRefuses(t *testing.T) {
 		})
 	}
 }
+
+// FuzzRead holds that no file makes the reader panic, and that what it takes is a plan that keeps the rules.
+func FuzzRead(f *testing.F) {
+	text, err := os.ReadFile("testdata/plan.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("apiVersion: theseus.dev/v1alpha1\nkind: Plan\nsteps: [{id: a, actions: [{op: apply}]}]\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if p, err := plan.Read(data); err == nil && plan.Verify(p) != nil {
+			t.Error("a plan that breaks a rule was taken")
+		}
+	})
+}

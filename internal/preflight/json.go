@@ -12,6 +12,9 @@ func JSON(output io.Writer, result finding.Result) error {
 	if result.Findings == nil {
 		result.Findings = []finding.Finding{}
 	}
+	if result.NotChecked == nil {
+		result.NotChecked = []finding.NotChecked{}
+	}
 	return encode(output, result)
 }
 

@@ -35,7 +35,7 @@ type (
 	}
 )
 
-// JUnit writes a result as a test report: each check that was to run is a case, which fails when it has a finding that
+// JUnit writes a result as a test report: each of the checks, which are those that were to run, is a case, which fails when it has a finding that
 // blocks, and is skipped when it was not checked. Warnings are in the case's output.
 func JUnit(output io.Writer, result finding.Result, checks []check.Check) error {
 	suite := junitSuite{Name: "theseus check", Cases: []junitCase{}}
@@ -77,6 +77,9 @@ func junitOf(id string, result finding.Result) junitCase {
 			continue
 		}
 		line := fmt.Sprintf("%s %s: %s", f.Severity, SubjectName(f.Subject), f.Message)
+		if f.Expired != "" {
+			line += "\n  " + f.Expired
+		}
 		if f.Fix != "" {
 			line += "\n  fix: " + f.Fix
 		}

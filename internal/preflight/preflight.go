@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -20,6 +22,23 @@ type Options struct {
 	Skip map[string]string
 	// Accept marks findings of these as accepted, each with a reason: they no longer block.
 	Accept map[string]string
+	// Accepted are accepted too, each up to a day; Now decides which still hold.
+	Accepted []v1alpha1.AcceptedFinding
+	Now      time.Time
+}
+
+// Choose returns the checks that are to run, or to be skipped on record.
+func (o Options) Choose(checks []check.Check) []check.Check {
+	if len(o.Only) == 0 {
+		return checks
+	}
+	var chosen []check.Check
+	for _, c := range checks {
+		if slices.ContainsFunc(o.Only, func(entry string) bool { return names(entry, c.ID) }) {
+			chosen = append(chosen, c)
+		}
+	}
+	return chosen
 }
 
 // Validate finds entries that name no check, and those without a reason.
@@ -32,6 +51,12 @@ func (o Options) Validate(checks []check.Check) error {
 			}
 			entries = append(entries, entry)
 		}
+	}
+	for _, entry := range o.Accepted {
+		if err := validAcceptance(entry); err != nil {
+			return err
+		}
+		entries = append(entries, entry.ID)
 	}
 	for _, entry := range entries {
 		if !slices.ContainsFunc(checks, func(c check.Check) bool { return names(entry, c.ID) }) {
@@ -46,10 +71,7 @@ func (o Options) Validate(checks []check.Check) error {
 func Run(checks []check.Check, pass *check.Pass, options Options) finding.Result {
 	findings := []finding.Finding{} // JSON has a list, even when nothing was found
 	var notChecked []finding.NotChecked
-	for _, c := range checks {
-		if len(options.Only) > 0 && !slices.ContainsFunc(options.Only, func(entry string) bool { return names(entry, c.ID) }) {
-			continue
-		}
+	for _, c := range options.Choose(checks) {
 		if why, skipped := lookup(options.Skip, c.ID); skipped {
 			notChecked = append(notChecked, finding.NotChecked{ID: c.ID, Why: "skipped: " + why})
 			continue
@@ -63,7 +85,7 @@ func Run(checks []check.Check, pass *check.Pass, options Options) finding.Result
 	}
 	for i := range findings {
 		findings[i].URL = URL(findings[i].ID)
-		findings[i].Accepted, _ = lookup(options.Accept, findings[i].ID)
+		options.accept(&findings[i])
 	}
 	slices.SortStableFunc(findings, compare)
 	slices.SortStableFunc(notChecked, func(a, b finding.NotChecked) int { return cmp.Compare(a.ID, b.ID) })

@@ -9,12 +9,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -39,7 +40,11 @@ func golden(t *testing.T, file string, got []byte) {
 }
 
 func TestRenderers(t *testing.T) {
-	result := run(Options{Accept: map[string]string{"a/one": "ticket 42"}})
+	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	result := run(Options{Now: now, Accept: map[string]string{"a/one": "ticket 42"}, Accepted: []v1alpha1.AcceptedFinding{
+		{ID: "b/two", Subject: "Pod/z/*", Reason: "ticket 43", Until: "2026-11-21"},
+		{ID: "b/two", Subject: "Pod/a/p", Reason: "ticket 44", Until: "2026-11-20"},
+	}})
 	for name, write := range map[string]func(io.Writer) error{
 		"text.txt":    func(w io.Writer) error { return Text(w, result, Style{}) },
 		"color.txt":   func(w io.Writer) error { return Text(w, result, Style{Color: true}) },
@@ -70,106 +75,47 @@ func TestRenderers(t *testing.T) {
 	}
 }
 
-// TestSchema holds the JSON to its schema.
+// TestSchema holds the JSON to its schema, and the schema to what it is to refuse.
 func TestSchema(t *testing.T) {
-	text, err := os.ReadFile("../../docs/findings.schema.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/findings.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var schema map[string]any
-	if err := json.Unmarshal(text, &schema); err != nil {
-		t.Fatal(err)
+	decode := func(text []byte) any {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
 	}
-	for _, result := range []finding.Result{{}, run(Options{}), run(Options{Accept: map[string]string{"b": "x"}})} {
+	lapsed := Options{Accepted: []v1alpha1.AcceptedFinding{{ID: "b", Reason: "x", Until: "2026-01-01"}}, Now: time.Now()}
+	for _, result := range []finding.Result{{}, run(Options{}), run(Options{Accept: map[string]string{"b": "x"}}), run(lapsed)} {
 		var written bytes.Buffer
 		if err := JSON(&written, result); err != nil {
 			t.Fatal(err)
 		}
-		var value any
-		if err := json.Unmarshal(written.Bytes(), &value); err != nil {
-			t.Fatal(err)
-		}
-		for _, problem := range violations("$", schema, value) {
-			t.Error(problem)
+		if err := schema.Validate(decode(written.Bytes())); err != nil {
+			t.Errorf("%v\n%s", err, written.Bytes())
 		}
 	}
-	for _, bad := range []string{`{}`, `{"summary":{},"findings":[]}`, `{"summary":{"block":1.5,"warn":0,"info":0,"notChecked":0},"findings":[]}`,
-		`{"summary":{"block":0,"warn":0,"info":0,"notChecked":0},"findings":[{"id":"X","severity":"odd","subject":{},"message":1}],"more":1}`} {
-		var value any
-		if err := json.Unmarshal([]byte(bad), &value); err != nil {
-			t.Fatal(err)
-		}
-		if len(violations("$", schema, value)) == 0 {
+	const none = `{"summary":{"block":0,"warn":0,"info":0,"notChecked":0},"findings":[`
+	for _, bad := range []string{`{}`, `{"summary":{},"findings":[],"notChecked":[]}`, none + `]}`, none + `],"notChecked":[],"more":1}`,
+		none + `{"id":"X","severity":"warn","subject":{"kind":"k","name":"n"},"message":"m"}],"notChecked":[]}`,
+		none + `{"id":"a/b","severity":"odd","subject":{"kind":"k","name":"n"},"message":"m"}],"notChecked":[]}`,
+		none + `{"id":"a/b","severity":"warn","subject":{"kind":"k"},"message":"m"}],"notChecked":[]}`} {
+		if schema.Validate(decode([]byte(bad))) == nil {
 			t.Errorf("the schema lets through %s", bad)
 		}
 	}
 }
 
-// violations checks a value against the words of JSON Schema that our schema uses.
-func violations(at string, schema map[string]any, value any) []string {
-	switch schema["type"] {
-	case "object":
-		return objectViolations(at, schema, value)
-	case "array":
-		list, ok := value.([]any)
-		if !ok {
-			return []string{at + " is no list"}
-		}
-		var found []string
-		for i, element := range list {
-			found = append(found, violations(fmt.Sprintf("%s[%d]", at, i), schema["items"].(map[string]any), element)...)
-		}
-		return found
-	case "integer":
-		if n, ok := value.(float64); !ok || n != float64(int(n)) {
-			return []string{at + " is no integer"}
-		}
-	case "string":
-		text, ok := value.(string)
-		if !ok {
-			return []string{at + " is no string"}
-		}
-		if pattern, ok := schema["pattern"].(string); ok && !regexp.MustCompile(pattern).MatchString(text) {
-			return []string{at + " is not as " + pattern}
-		}
-		if allowed, ok := schema["enum"].([]any); ok && !slices.Contains(allowed, any(text)) {
-			return []string{at + " is none of those allowed"}
-		}
-	default:
-		return []string{fmt.Sprintf("%s: the schema has the type %v", at, schema["type"])}
-	}
-	return nil
-}
-
-func objectViolations(at string, schema map[string]any, value any) []string {
-	object, ok := value.(map[string]any)
-	if !ok {
-		return []string{at + " is no object"}
-	}
-	var found []string
-	properties, closed := schema["properties"].(map[string]any)
-	required, _ := schema["required"].([]any)
-	for _, name := range required {
-		if _, ok := object[name.(string)]; !ok {
-			found = append(found, at+" lacks "+name.(string))
-		}
-	}
-	for name, field := range object {
-		property, known := properties[name].(map[string]any)
-		switch {
-		case known:
-			found = append(found, violations(at+"."+name, property, field)...)
-		case closed:
-			found = append(found, at+" has "+name)
-		}
-	}
-	return found
-}
-
 // TestDocs holds docs/checks to what the checks say of themselves.
 func TestDocs(t *testing.T) {
 	const dir = "../../docs/checks"
-	index := "# The checks\n\nEach has a page, which is what `theseus explain ID` prints.\n\n"
+	index := "# The checks\n\nEach has a page, which is what `theseus explain ID` prints. A finding that was read and is accepted goes into a file for\n" +
+		"`--accepted FILE`; after its last day it counts again:\n\n" +
+		"    apiVersion: theseus.dev/v1alpha1\n    kind: AcceptedFindings\n    accepted:\n" +
+		"    - {id: workload/single-replica, subject: Deployment/shop/*, reason: \"restart agreed, ticket 42\", until: 2026-12-31}\n\n"
 	pages := map[string]bool{"README.md": true}
 	for _, c := range All() {
 		index += fmt.Sprintf("- [%s](%s): %s\n", c.ID, PageName(c.ID), c.Title)

@@ -107,6 +107,9 @@ func SARIF(output io.Writer, result finding.Result, checks []check.Check, versio
 
 func sarifOf(f finding.Finding, rule int) sarifResult {
 	text := f.Message
+	if f.Expired != "" {
+		text += "\n" + f.Expired
+	}
 	if f.Fix != "" {
 		text += "\nFix: " + f.Fix
 	}

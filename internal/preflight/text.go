@@ -52,6 +52,9 @@ func writeFinding(w io.Writer, f finding.Finding, style Style) {
 	if f.Accepted != "" {
 		fmt.Fprintf(w, "    accepted: %s\n", f.Accepted)
 	}
+	if f.Expired != "" {
+		fmt.Fprintf(w, "    %s\n", f.Expired)
+	}
 	if f.Fix != "" {
 		fmt.Fprintf(w, "    fix: %s\n", f.Fix)
 	}

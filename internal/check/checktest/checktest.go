@@ -7,11 +7,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -32,10 +33,12 @@ type Case struct {
 	Manifest []unstructured.Unstructured `json:"manifest"`
 	Facts    []cluster.NodeFacts         `json:"facts"`
 	Rights   []cluster.Right             `json:"rights"`
-	// Missing are resources that the fixture does not have, though it could.
-	Missing []string `json:"missing"`
 	// Kubernetes is the cluster's version.
 	Kubernetes string `json:"kubernetes"`
+	// TakenAt is when the snapshot was taken.
+	TakenAt metav1.Time `json:"takenAt"`
+	// Missing are resources that were not read, with the reason.
+	Missing map[string]string `json:"missing"`
 	// Want are the findings in order, as "severity Kind/namespace/name: message", each of which may leave
 	// out the end of the message; or "not checked: why".
 	Want []string `json:"want"`
@@ -88,7 +91,7 @@ func compare(t *testing.T, c check.Check, pass *check.Pass, want []string) {
 			got[i] = want[i]
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
 }
@@ -115,6 +118,12 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatal(err)
 	}
 	snapshot, _ := builder.Snapshot()
+	for _, asked := range []string{"crd.projectcalico.org", "persistentvolumes",
+		"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "apiservices", "customresourcedefinitions"} {
+		if ok, _ := snapshot.Has(asked); !ok {
+			snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: asked, From: "fixture"})
+		}
+	}
 	cases := snapshot.OtherOf(v1alpha1.Group, "Case")
 	if len(cases) != 1 {
 		t.Fatalf("%s: %d documents of the kind Case", file, len(cases))
@@ -127,14 +136,12 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
-	for i := range snapshot.Sources {
-		if !slices.Contains(c.Missing, snapshot.Sources[i].Resource) {
-			snapshot.Sources[i].Missing = ""
-		}
-	}
-	snapshot.Facts, snapshot.Rights = c.Facts, c.Rights
+	snapshot.Facts, snapshot.Rights, snapshot.TakenAt = c.Facts, c.Rights, c.TakenAt
 	if c.Kubernetes != "" {
 		snapshot.Kubernetes = c.Kubernetes
+	}
+	for i := range snapshot.Sources {
+		snapshot.Sources[i].Missing = c.Missing[snapshot.Sources[i].Resource]
 	}
 	after, err := whatif.Apply(snapshot, c.Change)
 	if err != nil {

@@ -7,3 +7,5 @@ import (
 )
 
 func TestOverlap(t *testing.T) { checktest.Run(t, Overlap()) }
+
+func TestFamily(t *testing.T) { checktest.Run(t, Family()) }

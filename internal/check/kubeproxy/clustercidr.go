@@ -3,15 +3,11 @@ package kubeproxy
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -28,7 +24,7 @@ func ClusterCIDR() check.Check {
 		Doc:   clusterCIDRDoc,
 		Needs: []string{"target", "networkpolicies"},
 		Lacks: func(pass *check.Pass) string {
-			_, err := configOf(pass.Snapshot)
+			_, err := pass.KubeProxy()
 			if err != nil {
 				return err.Error()
 			}
@@ -38,48 +34,8 @@ func ClusterCIDR() check.Check {
 	}
 }
 
-// config is the part of KubeProxyConfiguration that tells pods from other clients.
-type config struct {
-	ClusterCIDR     string `json:"clusterCIDR"`
-	DetectLocalMode string `json:"detectLocalMode"`
-	Mode            string `json:"mode"`
-	DetectLocal     struct {
-		BridgeInterface     string `json:"bridgeInterface"`
-		InterfaceNamePrefix string `json:"interfaceNamePrefix"`
-	} `json:"detectLocal"`
-}
-
-// configOf finds the configuration in the ConfigMap of kubeadm, or in the flags of the DaemonSet.
-func configOf(snapshot *cluster.Snapshot) (config, error) {
-	var c config
-	if stored := snapshot.ConfigMap("kube-system", "kube-proxy"); stored != nil {
-		if err := yaml.Unmarshal([]byte(stored.Data["config.conf"]), &c); err != nil {
-			return c, fmt.Errorf("config.conf in the ConfigMap kube-system/kube-proxy cannot be read: %w", err)
-		}
-		return c, nil
-	}
-	set := snapshot.DaemonSet("kube-system", "kube-proxy")
-	if set == nil {
-		return c, errors.New("neither a ConfigMap nor a DaemonSet kube-system/kube-proxy is there to read its configuration from")
-	}
-	for _, container := range set.Spec.Template.Spec.Containers {
-		for _, argument := range append(container.Command, container.Args...) {
-			if strings.HasPrefix(argument, "--config") {
-				return c, errors.New("the DaemonSet kube-system/kube-proxy reads its configuration from a file that is not in the input")
-			}
-			if value, ok := strings.CutPrefix(argument, "--cluster-cidr="); ok {
-				c.ClusterCIDR = value
-			}
-			if value, ok := strings.CutPrefix(argument, "--detect-local-mode="); ok {
-				c.DetectLocalMode = value
-			}
-		}
-	}
-	return c, nil
-}
-
 func clusterCIDR(pass *check.Pass) []finding.Finding {
-	c, err := configOf(pass.Snapshot)
+	c, err := pass.KubeProxy()
 	if err != nil {
 		return nil // Lacks has said so
 	}
@@ -104,7 +60,7 @@ func clusterCIDR(pass *check.Pass) []finding.Finding {
 }
 
 // misjudges says why kube-proxy would not know the target's pods as pods; empty when it would.
-func misjudges(c config, pass *check.Pass) string {
+func misjudges(c check.KubeProxyConfig, pass *check.Pass) string {
 	target := pass.Target.Capabilities
 	switch c.DetectLocalMode {
 	case "", "ClusterCIDR":

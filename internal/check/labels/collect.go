@@ -20,7 +20,7 @@ import (
 // collect finds every place where nodes are picked by labels.
 func collect(s *cluster.Snapshot) []use {
 	var uses []use
-	for _, w := range check.Workloads(s) {
+	for _, w := range check.Templates(s) {
 		uses = append(uses, ofPods(w.Subject, w.Resource, w.Spec, w.Pointer)...)
 	}
 	uses = append(uses, calicoUses(s)...)

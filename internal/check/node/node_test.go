@@ -7,3 +7,9 @@ import (
 )
 
 func TestNotReady(t *testing.T) { checktest.Run(t, NotReady()) }
+
+func TestCapacity(t *testing.T) { checktest.Run(t, Capacity()) }
+
+func TestImageAbsent(t *testing.T) { checktest.Run(t, ImageAbsent()) }
+
+func TestForwarding(t *testing.T) { checktest.Run(t, Forwarding()) }

@@ -31,12 +31,7 @@ func Blocks() check.Check {
 }
 
 func blocks(pass *check.Pass) []finding.Finding {
-	pods := map[string][]*corev1.Pod{}
-	for i := range pass.Snapshot.Pods {
-		if pod := &pass.Snapshot.Pods[i]; check.Moves(pod) {
-			pods[pod.Namespace] = append(pods[pod.Namespace], pod)
-		}
-	}
+	pods := pass.MovingPods()
 	var found []finding.Finding
 	covered := map[*corev1.Pod]*policyv1.PodDisruptionBudget{}
 	for i := range pass.Snapshot.Budgets {

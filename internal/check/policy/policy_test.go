@@ -7,3 +7,5 @@ import (
 )
 
 func TestVerdictChanges(t *testing.T) { checktest.Run(t, VerdictChanges()) }
+
+func TestAgentSharesTables(t *testing.T) { checktest.Run(t, AgentSharesTables()) }

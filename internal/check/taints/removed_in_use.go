@@ -57,7 +57,7 @@ func removedInUse(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	opened := map[string]bool{}
 	var newcomers []string
-	for _, w := range check.Workloads(pass.Snapshot) {
+	for _, w := range check.Templates(pass.Snapshot) {
 		closed, open := compare(pass, w, changed)
 		if len(closed) > 0 {
 			found = append(found, shut(pass, w, keys, closed))
@@ -82,7 +82,7 @@ func removedInUse(pass *check.Pass) []finding.Finding {
 }
 
 // compare finds the nodes, of those that would take a workload by their labels, that close to it and that open.
-func compare(pass *check.Pass, w check.Workload, changed []int) (closed, open []string) {
+func compare(pass *check.Pass, w check.Template, changed []int) (closed, open []string) {
 	choice := nodes.OfPod(w.Spec, w.Pointer)
 	tolerations := w.Spec.Tolerations
 	if w.Subject.Kind == "DaemonSet" {
@@ -140,7 +140,7 @@ func tolerates(one corev1.Toleration, t *corev1.Taint) bool {
 }
 
 // shut is about a workload that nodes close to.
-func shut(pass *check.Pass, w check.Workload, keys, closed []string) finding.Finding {
+func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: w.Subject,
 		Message: fmt.Sprintf("it tolerates the taints of %d nodes today and not those that they will have (%s): its pods there stay until they are created again, and new ones stay Pending%s",
@@ -160,7 +160,7 @@ func shut(pass *check.Pass, w check.Workload, keys, closed []string) finding.Fin
 }
 
 // fix adds a toleration of what closes a node.
-func fix(pass *check.Pass, w check.Workload, node string) string {
+func fix(pass *check.Pass, w check.Template, node string) string {
 	at := slices.IndexFunc(pass.WhatIf.After.Nodes, func(n corev1.Node) bool { return n.Name == node })
 	t := blocking(&pass.WhatIf.After.Nodes[at], w.Spec.Tolerations)
 	if t == nil {

@@ -30,14 +30,14 @@ func HostPort() check.Check {
 
 func hostPorts(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
-	seen := map[cluster.Owner]bool{}
+	seen, owners := map[cluster.Owner]bool{}, pass.Snapshot.Owners()
 	for i := range pass.Snapshot.Pods {
 		pod := &pass.Snapshot.Pods[i]
 		ports := portsOf(pod)
 		if len(ports) == 0 || !check.Moves(pod) {
 			continue
 		}
-		owner := pass.Snapshot.OwnerOf(pod)
+		owner := owners(pod)
 		if seen[owner] {
 			continue
 		}

@@ -11,3 +11,15 @@ func TestBarePod(t *testing.T) { checktest.Run(t, BarePod()) }
 func TestSingleReplica(t *testing.T) { checktest.Run(t, SingleReplica()) }
 
 func TestHostPort(t *testing.T) { checktest.Run(t, HostPort()) }
+
+func TestReadiness(t *testing.T) { checktest.Run(t, Readiness()) }
+
+func TestGracePeriod(t *testing.T) { checktest.Run(t, GracePeriod()) }
+
+func TestUnready(t *testing.T) { checktest.Run(t, Unready()) }
+
+func TestMonitoring(t *testing.T) { checktest.Run(t, Monitoring()) }
+
+func TestNetworkAnnotations(t *testing.T) { checktest.Run(t, NetworkAnnotations()) }
+
+func TestLocalStorage(t *testing.T) { checktest.Run(t, LocalStorage()) }

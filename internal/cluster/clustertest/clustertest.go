@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,9 +27,10 @@ const (
 // Cluster makes a cluster with as many nodes, 20 pods and one NetworkPolicy on each, a Deployment, a
 // ReplicaSet and a Service for each 10 pods, and a budget for every second Deployment.
 func Cluster(nodes int) *cluster.Snapshot {
-	s := &cluster.Snapshot{APIVersion: v1alpha1.APIVersion, Kind: cluster.Kind, UID: "generated", Kubernetes: "v1.36.3"}
+	s := &cluster.Snapshot{APIVersion: v1alpha1.APIVersion, Kind: cluster.Kind, UID: "generated", TakenAt: metav1.Unix(1800000000, 0), Kubernetes: "v1.36.3"}
 	for _, resource := range []string{"nodes", "namespaces", "pods", "services", "configmaps", "daemonsets", "deployments",
-		"replicasets", "statefulsets", "jobs", "poddisruptionbudgets", "networkpolicies"} {
+		"replicasets", "statefulsets", "jobs", "poddisruptionbudgets", "networkpolicies", "persistentvolumes", "apiservices",
+		"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions", "crd.projectcalico.org"} {
 		s.Sources = append(s.Sources, cluster.Source{Resource: resource, From: "generated"})
 	}
 	for i := range nodes {
@@ -85,6 +87,9 @@ func node(i int) corev1.Node {
 		Status: corev1.NodeStatus{
 			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address(i)}},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16"), corev1.ResourceMemory: resource.MustParse("64Gi"),
+				corev1.ResourcePods: resource.MustParse("110")},
+			Images: []corev1.ContainerImage{{Names: []string{"agent:v1"}}},
 		},
 	}
 }
@@ -111,17 +116,15 @@ func policy(i int) networkingv1.NetworkPolicy {
 func pod(i, nodes int) corev1.Pod {
 	yes := true
 	d := i / PodsPerDeployment
+	spec := podSpec()
+	spec.NodeName = nodeName(i % nodes)
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace(d), Name: fmt.Sprintf("%s-%d", deployment(d), i), ResourceVersion: "123456",
 			Labels:          map[string]string{"app": deployment(d), "pod-template-hash": "5b9c7d8f6"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: deployment(d) + "-5b9c7d8f6", UID: "u", Controller: &yes}},
 		},
-		Spec: corev1.PodSpec{NodeName: nodeName(i % nodes), ServiceAccountName: "default", Containers: []corev1.Container{{
-			Name: "app", Image: "registry.example.org/team/app:v1.2.3", Env: []corev1.EnvVar{{Name: "A"}, {Name: "B"}},
-			Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
-			VolumeMounts: []corev1.VolumeMount{{Name: "kube-api-access", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
-		}}},
+		Spec: spec,
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, HostIP: address(i % nodes), PodIP: fmt.Sprintf("10.%d.%d.%d", 128+i>>16&127, i>>8&255, i&255),
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}, {Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
@@ -130,14 +133,29 @@ func pod(i, nodes int) corev1.Pod {
 	}
 }
 
+func podSpec() corev1.PodSpec {
+	return corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{
+		Name: "app", Image: "registry.example.org/team/app:v1.2.3", Env: []corev1.EnvVar{{Name: "A"}, {Name: "B"}},
+		Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
+		Resources:      corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}},
+		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(8080)}}},
+		VolumeMounts:   []corev1.VolumeMount{{Name: "kube-api-access", ReadOnly: true, MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}},
+	}}}
+}
+
 func addWorkload(s *cluster.Snapshot, d int) {
 	yes, replicas := true, int32(PodsPerDeployment)
 	meta := metav1.ObjectMeta{Namespace: namespace(d), Name: deployment(d)}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": deployment(d)}}
-	s.Deployments = append(s.Deployments, appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector}})
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels}, Spec: podSpec()}
+	s.Deployments = append(s.Deployments, appsv1.Deployment{ObjectMeta: meta,
+		Spec:   appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template},
+		Status: appsv1.DeploymentStatus{Replicas: replicas, ReadyReplicas: replicas}})
 	set := metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name + "-5b9c7d8f6",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: meta.Name, UID: "u", Controller: &yes}}}
-	s.ReplicaSets = append(s.ReplicaSets, appsv1.ReplicaSet{ObjectMeta: set, Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector}})
+	s.ReplicaSets = append(s.ReplicaSets, appsv1.ReplicaSet{ObjectMeta: set,
+		Spec:   appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: selector, Template: template},
+		Status: appsv1.ReplicaSetStatus{Replicas: replicas, ReadyReplicas: replicas}})
 	s.Services = append(s.Services, corev1.Service{ObjectMeta: meta,
 		Spec: corev1.ServiceSpec{ClusterIP: fmt.Sprintf("10.96.%d.%d", d>>8&255, d&255), Selector: selector.MatchLabels}})
 	if d%2 == 0 {

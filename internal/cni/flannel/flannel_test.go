@@ -131,3 +131,22 @@ func TestStaleAnnotations(t *testing.T) {
 		t.Errorf("found: %v", found.Problems)
 	}
 }
+
+// FuzzDetect holds that no net-conf.json, however broken, makes the driver panic or pass over it in silence.
+func FuzzDetect(f *testing.F) {
+	f.Add(`{"Network":"10.244.0.0/16","Backend":{"Type":"vxlan","VNI":4096,"Port":4789}}`)
+	f.Add(`{"Network":"10.244.0.0/99","EnableIPv6":true,"IPv6Network":"fd00::/64","Backend":{"Type":"host-gw"}}`)
+	f.Add(`{"Network":`)
+	f.Fuzz(func(t *testing.T, text string) {
+		snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+		for i := range snapshot.ConfigMaps {
+			if snapshot.ConfigMaps[i].Data["net-conf.json"] != "" {
+				snapshot.ConfigMaps[i].Data["net-conf.json"] = text
+			}
+		}
+		found := flannel.Driver{}.Detect(snapshot)
+		if found == nil || len(found.PodCIDRs) == 0 && len(found.Problems) == 0 {
+			t.Errorf("%q: no network, and nothing said about it: %+v", text, found)
+		}
+	})
+}

@@ -45,8 +45,9 @@ func onlyFlannel(snapshot *cluster.Snapshot, namespace string, own []step.Ref) b
 			return r.Kind == kind && r.Namespace == namespace && r.Name == name
 		})
 	}
+	owners := snapshot.Owners()
 	for i := range snapshot.Pods {
-		owner := snapshot.OwnerOf(&snapshot.Pods[i])
+		owner := owners(&snapshot.Pods[i])
 		if foreign(owner.Kind, owner.Namespace, owner.Name) {
 			return false
 		}

@@ -10,20 +10,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
-// Workload is something that makes pods of a template.
-type Workload struct {
+// Template is something that makes pods of a template.
+type Template struct {
 	Subject  finding.Subject
 	Resource string // as kubectl takes it
 	Spec     *corev1.PodSpec
 	Pointer  string // where the spec of its pods is, as a JSON pointer
 }
 
-// Workloads are the DaemonSets, Deployments, StatefulSets, CronJobs, and the ReplicaSets that no Deployment owns.
-func Workloads(s *cluster.Snapshot) []Workload {
-	var all []Workload
+// Templates are those of the DaemonSets, Deployments, StatefulSets, CronJobs, and the ReplicaSets that no Deployment owns.
+func Templates(s *cluster.Snapshot) []Template {
+	var all []Template
 	add := func(kind, resource string, o metav1.Object, spec *corev1.PodSpec) {
 		subject := finding.Subject{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
-		all = append(all, Workload{subject, resource, spec, "/spec/template/spec"})
+		all = append(all, Template{subject, resource, spec, "/spec/template/spec"})
 	}
 	for i := range s.DaemonSets {
 		add("DaemonSet", "daemonset", &s.DaemonSets[i], &s.DaemonSets[i].Spec.Template.Spec)

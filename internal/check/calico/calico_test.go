@@ -1,0 +1,9 @@
+package calico
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/check/checktest"
+)
+
+func TestUnowned(t *testing.T) { checktest.Run(t, Unowned()) }

@@ -1,0 +1,71 @@
+package cidr
+
+import (
+	_ "embed"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed family.md
+var familyDoc string
+
+// Family finds a family of addresses that pods have now and would not have on the target.
+func Family() check.Check {
+	return check.Check{
+		ID:    "cidr/family",
+		Title: "Pods would lose a family of addresses (IPv4 or IPv6)",
+		Doc:   familyDoc,
+		Needs: []string{"target", "pods", "services"},
+		Lacks: func(pass *check.Pass) string {
+			if len(check.Prefixes(pass.Target.PodCIDRs...)) == 0 {
+				return "the range of the target's pods is not known (--pod-cidr)"
+			}
+			return ""
+		},
+		Run: family,
+	}
+}
+
+func family(pass *check.Pass) []finding.Finding {
+	targets := check.Prefixes(pass.Target.PodCIDRs...)
+	var found []finding.Finding
+	for _, four := range []bool{true, false} {
+		if slices.ContainsFunc(targets, func(p netip.Prefix) bool { return p.Addr().Is4() == four }) {
+			continue
+		}
+		name := map[bool]string{true: "IPv4", false: "IPv6"}[four]
+		pods := 0
+		for _, moving := range pass.MovingPods() {
+			for _, pod := range moving {
+				for _, ip := range pod.Status.PodIPs {
+					if address, err := netip.ParseAddr(ip.IP); err == nil && address.Is4() == four {
+						pods++
+					}
+				}
+			}
+		}
+		services := 0
+		for i := range pass.Snapshot.Services {
+			for _, ip := range pass.Snapshot.Services[i].Spec.ClusterIPs {
+				if address, err := netip.ParseAddr(ip); err == nil && address.Is4() == four {
+					services++
+				}
+			}
+		}
+		if pods == 0 {
+			continue
+		}
+		found = append(found, finding.Finding{
+			ID: "cidr/family", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
+			Message: fmt.Sprintf("%d pods have an %s address, and the target's ranges have none: re-created they lose it, and %d addresses of Services have no endpoint any more",
+				pods, name, services),
+			Evidence: map[string]any{"family": name, "pods": pods, "services": services, "target": pass.Target.PodCIDRs},
+			Fix:      "give the target a range of both families; Theseus plans for IPv4 alone so far",
+		})
+	}
+	return found
+}

@@ -1,0 +1,125 @@
+package node
+
+import (
+	_ "embed"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed capacity.md
+var capacityDoc string
+
+// Capacity finds nodes whose pods would find no room elsewhere.
+func Capacity() check.Check {
+	return check.Check{
+		ID:    "node/capacity",
+		Title: "No room for the pods of a node while they are created anew",
+		Doc:   capacityDoc,
+		Needs: []string{"nodes", "pods"},
+		Lacks: func(pass *check.Pass) string {
+			for i := range pass.Snapshot.Nodes {
+				if len(pass.Snapshot.Nodes[i].Status.Allocatable) == 0 {
+					return "the node " + pass.Snapshot.Nodes[i].Name + " does not say what it can carry"
+				}
+			}
+			return ""
+		},
+		Run: capacity,
+	}
+}
+
+// amount is CPU in thousandths, memory in bytes, and a count of pods.
+type amount [3]int64
+
+var units = [3]string{"CPU", "memory", "pods"}
+
+func (a *amount) add(b amount) {
+	for i := range a {
+		a[i] += b[i]
+	}
+}
+
+func of(list corev1.ResourceList) amount {
+	return amount{list.Cpu().MilliValue(), list.Memory().Value(), list.Pods().Value()}
+}
+
+// requested is what the scheduler sets aside for a pod: the sum of its containers, or the largest of those that come first.
+func requested(pod *corev1.Pod) amount {
+	var sum amount
+	for i := range pod.Spec.Containers {
+		sum.add(of(pod.Spec.Containers[i].Resources.Requests))
+	}
+	for i := range pod.Spec.InitContainers {
+		for unit, n := range of(pod.Spec.InitContainers[i].Resources.Requests) {
+			sum[unit] = max(sum[unit], n)
+		}
+	}
+	sum[2] = 1
+	return sum
+}
+
+func capacity(pass *check.Pass) []finding.Finding {
+	used, moving := map[string]amount{}, map[string]amount{}
+	for i := range pass.Snapshot.Pods {
+		pod := &pass.Snapshot.Pods[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		n := requested(pod)
+		sum := used[pod.Spec.NodeName]
+		sum.add(n)
+		used[pod.Spec.NodeName] = sum
+		if check.Moves(pod) && !check.OfDaemonSet(pod) {
+			sum = moving[pod.Spec.NodeName]
+			sum.add(n)
+			moving[pod.Spec.NodeName] = sum
+		}
+	}
+	var free amount
+	for i := range pass.Snapshot.Nodes {
+		node := &pass.Snapshot.Nodes[i]
+		if node.Spec.Unschedulable {
+			continue
+		}
+		left := of(node.Status.Allocatable)
+		for unit, n := range used[node.Name] {
+			left[unit] = max(left[unit]-n, 0)
+		}
+		free.add(left)
+	}
+	var found []finding.Finding
+	for i := range pass.Snapshot.Nodes {
+		name := pass.Snapshot.Nodes[i].Name
+		for unit, wanted := range moving[name] {
+			if wanted > free[unit] {
+				found = append(found, crowded(name, unit, wanted, free[unit]))
+				break
+			}
+		}
+	}
+	return found
+}
+
+func crowded(node string, unit int, wanted, room int64) finding.Finding {
+	return finding.Finding{
+		ID: "node/capacity", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: node},
+		Message: fmt.Sprintf("its pods request %s, and all nodes together have %s free: a new pod waits until an old one has ended",
+			show(unit, wanted), show(unit, room)),
+		Evidence: map[string]any{"of": units[unit], "requested": wanted, "free": room},
+		Fix:      "add a node for the time of the change, or scale something down",
+	}
+}
+
+func show(unit int, n int64) string {
+	switch unit {
+	case 0:
+		return fmt.Sprintf("%.1f CPUs", float64(n)/1000)
+	case 1:
+		return fmt.Sprintf("%.1f GiB of memory", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("room for %d pods", n)
+}

@@ -1,0 +1,124 @@
+// Package typha checks Typha, which stands between Calico's agents and the API server.
+package typha
+
+import (
+	_ "embed"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed skew.md
+var skewDoc string
+
+const id = "typha/skew"
+
+// Skew finds Typhas and agents whose versions do not go together, now or on the way of an upgrade.
+func Skew() check.Check {
+	return check.Check{
+		ID:    id,
+		Title: "Typha and calico-node of versions that refuse each other",
+		Doc:   skewDoc,
+		Needs: []string{"deployments", "daemonsets"},
+		Run:   skew,
+	}
+}
+
+// refusing are the minor versions of Calico 3 whose Typha refuses agents of the minor version before.
+// Sources: projectcalico/calico issues 6294 (3.23) and 13698, tigera/operator 4986 and 5110 (3.32).
+func refusing() []uint { return []uint{23, 32} }
+
+// part is Typha or the agents, as they run or will run.
+type part struct {
+	subject finding.Subject
+	tag     string
+	version *version.Version // nil when the tag says none
+}
+
+func skew(pass *check.Pass) []finding.Finding {
+	var typhas, agents []part
+	for i := range pass.Snapshot.Deployments {
+		d := &pass.Snapshot.Deployments[i]
+		typhas = append(typhas, parts("Deployment", d.Namespace, d.Name, "calico-typha", &d.Spec.Template.Spec)...)
+	}
+	for i := range pass.Snapshot.DaemonSets {
+		d := &pass.Snapshot.DaemonSets[i]
+		agents = append(agents, parts("DaemonSet", d.Namespace, d.Name, "calico-node", &d.Spec.Template.Spec)...)
+	}
+	found := compare(typhas, agents, "runs")
+	newTyphas, newAgents := fromManifest(pass)
+	found = append(found, compare(newTyphas, newAgents, "is to run")...)
+	// The manifest replaces Typha at once and the agents one after another: new Typhas serve old agents for a while.
+	return append(found, compare(newTyphas, agents, "is to run")...)
+}
+
+func fromManifest(pass *check.Pass) (typhas, agents []part) {
+	for _, object := range pass.Manifest {
+		var d appsv1.Deployment // a DaemonSet has its template in the same place
+		if kind := object.GetKind(); kind != "Deployment" && kind != "DaemonSet" ||
+			runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"spec": map[string]any{"template": template(object.Object)}}, &d) != nil {
+			continue
+		}
+		typhas = append(typhas, parts(object.GetKind(), object.GetNamespace(), object.GetName(), "calico-typha", &d.Spec.Template.Spec)...)
+		agents = append(agents, parts(object.GetKind(), object.GetNamespace(), object.GetName(), "calico-node", &d.Spec.Template.Spec)...)
+	}
+	return typhas, agents
+}
+
+func template(object map[string]any) any {
+	spec, _ := object["spec"].(map[string]any)
+	return spec["template"]
+}
+
+// parts finds a container by its name.
+func parts(kind, namespace, name, container string, spec *corev1.PodSpec) []part {
+	for i := range spec.Containers {
+		if spec.Containers[i].Name != container {
+			continue
+		}
+		p := part{subject: finding.Subject{Kind: kind, Namespace: namespace, Name: name}, tag: check.ImageTag(spec.Containers[i].Image)}
+		p.version, _ = version.ParseSemantic(p.tag)
+		return []part{p}
+	}
+	return nil
+}
+
+func compare(typhas, agents []part, runs string) []finding.Finding {
+	var found []finding.Finding
+	for _, typha := range typhas {
+		for _, agent := range agents {
+			if typha.tag != agent.tag {
+				found = append(found, differ(typha, agent, runs))
+			}
+		}
+	}
+	return found
+}
+
+func differ(typha, agent part, runs string) finding.Finding {
+	f := finding.Finding{
+		ID: id, Severity: finding.Warn, Subject: typha.subject,
+		Message:  fmt.Sprintf("Typha %s %s and the agents %s: Typha passes on only what its own version knows, and the two were never tested together", runs, typha.tag, agent.tag),
+		Evidence: map[string]any{"typha": typha.tag, "calicoNode": agent.tag, "agent": agent.subject.Namespace + "/" + agent.subject.Name},
+		Fix:      "bring both to one version: calico-node first, node by node, and Typha when the last node is done",
+	}
+	if typha.version == nil || agent.version == nil {
+		f.Message = fmt.Sprintf("Typha %s %q and the agents %q, and the tags do not say which versions these are", runs, typha.tag, agent.tag)
+		return f
+	}
+	for _, minor := range refusing() {
+		if minor == typha.version.Minor() && agent.version.LessThan(version.MajorMinor(3, minor)) && typha.version.Major() == 3 {
+			f.Severity = finding.Block
+			f.Message = fmt.Sprintf("Typha %s %s, which refuses agents of %s: they lose readiness within seconds of Typha's start, and a roll-out that counts only "+
+				"ready pods does not hold back, since they are unready already (22 of 30 nodes within 33 s)", runs, typha.tag, agent.tag)
+			f.Fix = "keep Typha at its version until every calico-node is new: apply the DaemonSet alone first, wait for its roll-out, then Typha"
+		}
+	}
+	return f
+}

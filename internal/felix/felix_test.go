@@ -1,0 +1,102 @@
+package felix
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTable(t *testing.T) {
+	if Release() != "v3.31.0" || len(load().Parameters) != 190 {
+		t.Errorf("release %s with %d parameters", Release(), len(load().Parameters))
+	}
+	// What Calico publishes as a default must be taken, whatever its kind: that holds the reading of the schemas.
+	for _, p := range load().Parameters {
+		if p.Default == "" || strings.Contains(p.Schema, "bitmask") {
+			continue
+		}
+		if err := p.Check(p.Default); err != nil {
+			t.Errorf("%s: the default %q: %v", p.Name, p.Default, err)
+		}
+	}
+	if _, known, felix := ByVariable("FELIX_vxlanPORT"); !known || !felix {
+		t.Error("the name of a variable is not read in any case")
+	}
+	if _, known, felix := ByVariable("FELIX_NO_SUCH"); known || !felix {
+		t.Error("a parameter that is none")
+	}
+	if _, _, felix := ByVariable("IP"); felix {
+		t.Error("IP is no variable of Felix")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, test := range []struct {
+		name, good, bad string
+	}{
+		{"BPFEnabled", "Yes", "on"},
+		{"ChainInsertMode", "APPEND", "prepend"},
+		{"NFTablesMode", "enabled", "auto"}, // v3.31 does not take it yet
+		{"VXLANPort", "0x12b5", "4789/udp"},
+		{"HealthPort", "65535", "65536"},
+		{"GoGCThreshold", "-1", "-2"},
+		{"RouteRefreshInterval", "1.5", "90s"},
+		{"WireguardInterfaceName", "wg.cali", "a-name-that-is-too-long"},
+		{"LogDebugFilenameRegex", "^a.*", "["},
+		{"IptablesMarkMask", "0xff00", "0x100"},
+		{"NATOutgoingAddress", "10.0.0.1", "fd00::1"},
+		{"ExternalNodesCIDRList", "10.0.0.0/8, 10.1.1.1", "10.0.0.0/99"},
+		{"NATPortRange", "30000:32767", "2:1"},
+		{"KubeNodePortRanges", "30000:32767,80", "80,http"},
+		{"FailsafeInboundHostPorts", "tcp:22,udp:10.0.0.0/8:53,UDP:[fd00::/8]:68,80", "icmp:1"},
+		{"FailsafeOutboundHostPorts", "none", "tcp:nowhere:53"},
+		{"FeatureDetectOverride", "ChecksumOffloadBroken=true", "ChecksumOffloadBroken"},
+	} {
+		p, known, _ := ByVariable("FELIX_" + test.name)
+		if !known {
+			t.Errorf("%s is not in the table", test.name)
+		}
+		if err := p.Check(test.good); err != nil {
+			t.Errorf("%s=%s: %v", test.name, test.good, err)
+		}
+		if p.Check(test.bad) == nil {
+			t.Errorf("%s=%s is taken", test.name, test.bad)
+		}
+	}
+}
+
+func TestCheckField(t *testing.T) {
+	for _, test := range []struct {
+		field     string
+		good, bad any
+	}{
+		{"routeRefreshInterval", "1m30s", "90"},
+		{"vxlanPort", int64(4789), 1.5},
+		{"bpfEnabled", true, "on"},
+		{"externalNodesList", []any{"10.0.0.0/8"}, []any{"10.0.0.0/99"}},
+		{"failsafeInboundHostPorts", []any{map[string]any{"port": int64(1)}}, "x"},
+		{"nftablesMode", "", "Auto"},
+	} {
+		p, ok := ByField(test.field)
+		if !ok {
+			t.Errorf("%s is not in the table", test.field)
+		}
+		if err := p.CheckField(test.good); err != nil {
+			t.Errorf("%s: %v: %v", test.field, test.good, err)
+		}
+		if p.CheckField(test.bad) == nil {
+			t.Errorf("%s: %v is taken", test.field, test.bad)
+		}
+	}
+}
+
+// FuzzCheck holds that no text makes a parameter panic.
+func FuzzCheck(f *testing.F) {
+	for i, text := range []string{"0xffff0000", "tcp:[fd00::/8]:22", "30000:32767", "[", "1e999", "none"} {
+		f.Add(uint8(i), text)
+	}
+	f.Fuzz(func(_ *testing.T, n uint8, text string) {
+		parameters := load().Parameters
+		p := parameters[int(n)%len(parameters)]
+		_, _ = p.Check(text), p.CheckField(text)
+	})
+}

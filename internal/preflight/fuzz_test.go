@@ -1,0 +1,54 @@
+package preflight
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/document"
+)
+
+// FuzzChecks holds that no check fails on any cluster that can be read, be it as odd as it likes. The seeds are the
+// fixtures of all checks, so that a plain run puts every check on every fixture.
+func FuzzChecks(f *testing.F) {
+	files, err := filepath.Glob("../check/*/testdata/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no fixtures: %v", err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		builder := document.New("test")
+		if builder.Add("in", bytes.NewReader(text), true) != nil {
+			return
+		}
+		snapshot, _ := builder.Snapshot()
+		for i := range snapshot.Sources {
+			snapshot.Sources[i].Missing = ""
+		}
+		calico := &cni.Installation{CNI: "calico", Version: "v3.31.0", PodCIDRs: []string{"100.64.0.0/16"}, Capabilities: cni.Capabilities{
+			CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50, Policy: cni.PolicyCalico}}
+		flannel := &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.244.0.0/16"}, Capabilities: cni.Capabilities{CIDRSource: "node"}}
+		for _, source := range []*cni.Installation{flannel, calico} {
+			pass := &check.Pass{
+				Snapshot: snapshot, Source: source, Target: calico, Found: []*cni.Installation{source}, Manifest: snapshot.Other,
+				Change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0"},
+			}
+			for _, n := range Run(All(), pass, Options{}).NotChecked {
+				if strings.Contains(n.Why, "a mistake in Theseus") {
+					t.Errorf("%s: %s", n.ID, n.Why)
+				}
+			}
+		}
+	})
+}
