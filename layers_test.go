@@ -56,6 +56,7 @@ var layers = []struct {
 	{"internal/node", 7, false},
 	{"internal/probe", 7, false},
 	{"internal/journal", 7, false},
+	{"internal/flags", 7, false},
 	{"internal/web", 8, false},
 	{"internal/cli", 9, false},
 	{"internal/controller", 9, false},

@@ -107,6 +107,7 @@ func (a *app) commands() []*cobra.Command {
 		a.rollbackCommand(),
 		a.reportCommand(),
 		a.probeCommand(),
+		a.flagsCommand(),
 	}
 }
 

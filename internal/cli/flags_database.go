@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags"
+)
+
+func (a *app) flagsPutCommand() *cobra.Command {
+	var source, file, who, note string
+	var version int64
+	command := &cobra.Command{
+		Use:   "put FLAG",
+		Short: "Write a flag to a database, with who and why",
+		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that was edited, as `theseus flags\n" +
+			"history` shows it, 0 for a new flag: when somebody was faster, nothing is written, and who it was is told.\n" +
+			"A flag with which the set would not be valid is refused.",
+		Args: exactly(1, "the key of a flag"),
+		RunE: func(command *cobra.Command, args []string) error {
+			value := ""
+			if file != "" {
+				data, err := os.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				plain, err := flag.Value(file, data, flags.FormatOf(file))
+				if err != nil {
+					return fail(exitFailed, "write the flag as JSON or YAML: state, variants, defaultVariant, targeting", "%w", err)
+				}
+				asJSON, err := json.Marshal(plain)
+				if err != nil {
+					return err
+				}
+				value = string(asJSON)
+			}
+			return a.withDatabase(command.Context(), source, func(d *flags.Database) error {
+				return d.Apply(command.Context(), flags.Change{Kind: flags.FlagItem, Name: args[0], Value: value, Version: version, Who: who, Note: note})
+			})
+		},
+	}
+	f := command.Flags()
+	f.StringVar(&source, "source", "", "the database")
+	f.StringVar(&file, "file", "", "the flag as JSON or YAML; without a file the flag is removed")
+	f.Int64Var(&version, "version", 0, "the version that was edited, 0 for a new flag")
+	f.StringVar(&who, "who", whoami(), "who makes the edit")
+	f.StringVar(&note, "note", "", "why")
+	return command
+}
+
+// whoami is the user of this machine.
+func whoami() string {
+	host, _ := os.Hostname()
+	if u, err := user.Current(); err == nil {
+		return u.Username + "@" + host
+	}
+	return ""
+}
+
+func (a *app) withDatabase(ctx context.Context, source string, do func(*flags.Database) error) error {
+	if !strings.HasPrefix(source, "sqlite:") && !strings.HasPrefix(source, "postgres") {
+		return fail(exitUsage, "name it with --source sqlite:FILE or --source postgres://...", "%q is no database", source)
+	}
+	d, err := flags.OpenDatabase(ctx, source)
+	if err != nil {
+		return sourceError(err)
+	}
+	return sourceError(errors.Join(do(d), d.Close()))
+}
+
+func (a *app) flagsHistoryCommand() *cobra.Command {
+	var source string
+	command := &cobra.Command{
+		Use:   "history [FLAG]",
+		Short: "Who changed which flag of a database, when and why",
+		Args:  atMostOne("the key of a flag"),
+		RunE: func(command *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return a.withDatabase(command.Context(), source, func(d *flags.Database) error {
+				entries, err := d.History(command.Context(), flags.FlagItem, name)
+				if err != nil {
+					return err
+				}
+				if a.output == "json" {
+					return printJSON(a.Out, entries)
+				}
+				for _, e := range entries {
+					value := e.Value
+					if value == "" {
+						value = "removed"
+					}
+					fmt.Fprintf(a.Out, "%s  %s  version %d  %s  %s  %s\n", e.At.Format(time.RFC3339), e.Name, e.Version, e.Who, e.Note, value)
+				}
+				return nil
+			})
+		},
+	}
+	command.Flags().StringVar(&source, "source", "", "the database")
+	return command
+}

@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	of "github.com/open-feature/go-sdk/openfeature"
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags"
+)
+
+// evaluator is what every provider of ours offers.
+type evaluator interface {
+	of.FeatureProvider
+	of.ContextAwareStateHandler
+	Evaluate(ctx context.Context, key string, values map[string]any, trace func(flag.Step)) flag.Result
+}
+
+// tokenVariable holds the token for servers of flags.
+const tokenVariable = "THESEUS_FLAGS_TOKEN"
+
+// openEvaluator makes and starts the provider of a source; it goes on when the source is broken, and says so.
+func (a *app) openEvaluator(ctx context.Context, text string) (evaluator, func(), error) {
+	if strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
+		remote, err := flags.OpenRemote(text, os.Getenv(tokenVariable))
+		return remote, func() {}, sourceError(err) // nothing to start: it is only asked
+	}
+	source, done, err := a.openSource(ctx, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	provider := flags.NewProvider(source)
+	stop := func() {
+		provider.Shutdown()
+		_ = done() // it was only read
+	}
+	if err := provider.InitWithContext(ctx, of.EvaluationContext{}); err != nil {
+		return provider, stop, sourceError(err)
+	}
+	return provider, stop, nil
+}
+
+func (a *app) flagsEvalCommand() *cobra.Command {
+	var sources, set []string
+	var file, key string
+	var explain bool
+	command := &cobra.Command{
+		Use:   "eval FLAG",
+		Short: "Evaluate a flag, and say why it has its value",
+		Long: "Evaluates a flag in a context. Of several sources the first that has the flag counts.\n\n" + sourceHelp + "\n" +
+			tokenVariable + " is the token for a server.",
+		Args: exactly(1, "the key of a flag"),
+		RunE: func(command *cobra.Command, args []string) error {
+			values, err := contextValues(a.In, file, set, key)
+			if err != nil {
+				return err
+			}
+			return a.evalFlag(command.Context(), args[0], sources, values, explain)
+		},
+	}
+	f := command.Flags()
+	f.StringArrayVar(&sources, "source", nil, "where the flags are (repeatable)")
+	f.StringVar(&file, "values", "", "file with the context, as JSON, or YAML when it is named so; - for JSON on standard input")
+	f.StringArrayVar(&set, "set", nil, "KEY=VALUE in the context, VALUE as in YAML (repeatable)")
+	f.StringVar(&key, "key", "", "targetingKey of the context: who or what is bucketed")
+	f.BoolVar(&explain, "explain", false, "show every operator of the rule, in its order")
+	return command
+}
+
+// contextValues puts a context together: the file, then the values given one by one.
+func contextValues(in io.Reader, file string, set []string, key string) (map[string]any, error) {
+	values := map[string]any{}
+	if file != "" {
+		data, err := readContext(in, file)
+		if err != nil {
+			return nil, err
+		}
+		plain, err := flag.Value(file, data, flags.FormatOf(file))
+		if err != nil {
+			return nil, fail(exitFailed, `write it as an object: {"zone": "eu-1"}`, "%w", err)
+		}
+		var ok bool
+		if values, ok = plain.(map[string]any); !ok {
+			return nil, fail(exitFailed, `write it as an object: {"zone": "eu-1"}`, "%s: a context is an object", file)
+		}
+	}
+	for _, one := range set {
+		name, text, ok := strings.Cut(one, "=")
+		if !ok || name == "" {
+			return nil, fail(exitUsage, "write --set zone=eu-1", "--set %s is no KEY=VALUE", one)
+		}
+		value, err := flag.Value("--set "+name, []byte(text), flag.YAML)
+		if err != nil {
+			return nil, fail(exitUsage, "put the value in quotes", "%w", err)
+		}
+		values[name] = value
+	}
+	if key != "" {
+		values[of.TargetingKey] = key
+	}
+	return values, nil
+}
+
+// readContext reads a file, or - for standard input.
+func readContext(in io.Reader, file string) ([]byte, error) {
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		in = opened
+	}
+	return io.ReadAll(io.LimitReader(in, flag.MaxBytes+1))
+}
+
+// evaluated is what eval says.
+type evaluated struct {
+	Flag     string         `json:"flag"`
+	Value    any            `json:"value"`
+	Variant  string         `json:"variant,omitempty"`
+	Reason   flag.Reason    `json:"reason"`
+	Source   string         `json:"source"`
+	Metadata map[string]any `json:"metadata,omitempty"`
+	Steps    []flag.Step    `json:"steps,omitempty"`
+	// Algorithm is how subjects are dealt into buckets.
+	Algorithm string `json:"algorithm"`
+}
+
+func (a *app) evalFlag(ctx context.Context, key string, sources []string, values map[string]any, explain bool) error {
+	if len(sources) == 0 {
+		return fail(exitUsage, "theseus flags eval "+key+" --source flags.yaml", "no --source")
+	}
+	var result flag.Result
+	told := evaluated{Flag: key, Algorithm: flag.Algorithm}
+	var trace func(flag.Step)
+	if explain {
+		trace = func(s flag.Step) { told.Steps = append(told.Steps, s) }
+	}
+	for _, text := range sources {
+		provider, stop, err := a.openEvaluator(ctx, text)
+		if err == nil {
+			result = provider.Evaluate(ctx, key, values, trace)
+			told.Source = text
+		}
+		if stop != nil {
+			stop()
+		}
+		if err != nil {
+			return err
+		}
+		if result.Code != flag.FlagNotFound {
+			break
+		}
+	}
+	switch result.Code {
+	case "":
+	case flag.FlagNotFound:
+		return fail(exitFailed, "theseus flags lint counts the flags of a source", "there is no flag %q in %s", key, strings.Join(sources, ", "))
+	default:
+		return fail(exitFailed, "theseus flags eval "+key+" --explain shows the rule at work", "%s: %s", result.Code, result.Message)
+	}
+	told.Value, told.Variant, told.Reason, told.Metadata = result.Value, result.Variant, result.Reason, result.Metadata
+	if a.output == "json" {
+		return printJSON(a.Out, told)
+	}
+	return a.printEvaluated(told, result.Default())
+}
+
+func (a *app) printEvaluated(told evaluated, byCaller bool) error {
+	value := "the caller's default"
+	if !byCaller {
+		raw, err := json.Marshal(told.Value)
+		if err != nil {
+			return err
+		}
+		value = string(raw)
+	}
+	fmt.Fprintf(a.Out, "%s = %s\n", told.Flag, value)
+	if told.Variant != "" {
+		fmt.Fprintf(a.Out, "  variant   %s\n", told.Variant)
+	}
+	fmt.Fprintf(a.Out, "  reason    %s\n  source    %s\n", told.Reason, told.Source)
+	for _, name := range slices.Sorted(maps.Keys(told.Metadata)) {
+		fmt.Fprintf(a.Out, "  metadata  %s=%v\n", name, told.Metadata[name])
+	}
+	for _, s := range told.Steps {
+		fmt.Fprintf(a.Out, "  %s\n", stepLine(s))
+	}
+	return nil
+}
+
+// stepLine is one operator's work in one line.
+func stepLine(s flag.Step) string {
+	words := func(v any) string {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			return fmt.Sprint(v)
+		}
+		return string(raw)
+	}
+	line := s.Operator
+	if s.Arguments != nil {
+		line += " " + words(s.Arguments)
+	}
+	if b := s.Bucket; b != nil {
+		line += fmt.Sprintf(" falls at %d of %d, within %d to %d,", b.Bucket, b.Total, b.Start, b.End-1)
+	}
+	return line + " -> " + words(s.Result)
+}

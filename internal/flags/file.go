@@ -1,0 +1,182 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/flag"
+)
+
+// pollFiles is how often files are looked at. A change counts when it is seen twice: whoever writes is done.
+const pollFiles = 250 * time.Millisecond
+
+// File is a flag set in one file: YAML when it is named .yaml or .yml, else JSON.
+type File struct{ Path string }
+
+// String implements Source.
+func (f File) String() string { return f.Path }
+
+// Load implements Source.
+func (f File) Load(ctx context.Context) (*flag.Set, error) {
+	return loadSettled(ctx, []string{f.Path}, func() (*flag.Set, error) { return ReadFile(f.Path, flag.Strict) })
+}
+
+// Watch implements Source.
+func (f File) Watch(ctx context.Context, changed func()) error {
+	return watchFiles(ctx, func() string { return signature([]string{f.Path}) }, changed)
+}
+
+// ReadFile reads a flag set from a file.
+func ReadFile(path string, mode flag.Mode) (*flag.Set, error) {
+	input, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer input.Close()
+	data, err := io.ReadAll(io.LimitReader(input, flag.MaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	return flag.Parse(path, data, FormatOf(path), mode)
+}
+
+// FormatOf is the format that a file is in, by its name.
+func FormatOf(path string) flag.Format {
+	if extension := filepath.Ext(path); extension == ".yaml" || extension == ".yml" {
+		return flag.YAML
+	}
+	return flag.JSON
+}
+
+// Directory is all flag sets in a folder: its files named .json, .yaml and .yml, hidden ones left out. No two
+// have a flag in common.
+type Directory struct{ Path string }
+
+// String implements Source.
+func (d Directory) String() string { return d.Path }
+
+// Load implements Source.
+func (d Directory) Load(ctx context.Context) (*flag.Set, error) {
+	files, err := d.files()
+	if err != nil {
+		return nil, err
+	}
+	return loadSettled(ctx, files, func() (*flag.Set, error) { return d.read(files, flag.Strict) })
+}
+
+// ReadDirectory reads the flag sets of a folder.
+func ReadDirectory(path string, mode flag.Mode) (*flag.Set, error) {
+	d := Directory{path}
+	files, err := d.files()
+	if err != nil {
+		return nil, err
+	}
+	return d.read(files, mode)
+}
+
+func (d Directory) read(files []string, mode flag.Mode) (*flag.Set, error) {
+	sets := make([]*flag.Set, len(files))
+	for i, file := range files {
+		var err error
+		if sets[i], err = ReadFile(file, mode); err != nil {
+			return nil, err
+		}
+	}
+	return flag.Merge(sets...)
+}
+
+// Watch implements Source.
+func (d Directory) Watch(ctx context.Context, changed func()) error {
+	return watchFiles(ctx, func() string {
+		files, err := d.files()
+		if err != nil {
+			return err.Error()
+		}
+		return signature(files)
+	}, changed)
+}
+
+func (d Directory) files() ([]string, error) {
+	entries, err := os.ReadDir(d.Path)
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasPrefix(name, ".") && slices.Contains([]string{".json", ".yaml", ".yml"}, filepath.Ext(name)) {
+			files = append(files, filepath.Join(d.Path, name))
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%s: there is no .json, .yaml or .yml file in it", d.Path)
+	}
+	return files, nil
+}
+
+// signature is what is seen of files without reading them.
+func signature(files []string) string {
+	var b strings.Builder
+	for _, file := range files {
+		info, err := os.Stat(file)
+		if err != nil {
+			fmt.Fprintf(&b, "%s %v\n", file, err)
+			continue
+		}
+		fmt.Fprintf(&b, "%s %d %d %+v\n", file, info.Size(), info.ModTime().UnixNano(), info.Sys())
+	}
+	return b.String()
+}
+
+var errUnsettled = errors.New("it is being written all the time")
+
+// loadSettled reads files that nobody wrote while they were read.
+func loadSettled(ctx context.Context, files []string, read func() (*flag.Set, error)) (*flag.Set, error) {
+	const attempts = 20
+	for range attempts {
+		before := signature(files)
+		set, err := read()
+		if signature(files) == before {
+			return set, err
+		}
+		if err := sleep(ctx, pollFiles/10); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%s: %w", files[0], errUnsettled)
+}
+
+// watchFiles looks again and again, and calls changed once what it sees is another and stays.
+func watchFiles(ctx context.Context, look func() string, changed func()) error {
+	// What changed between the last read and now is not known: the first look counts as a change.
+	told, last := "", ""
+	for {
+		now := look()
+		if now == last && now != told {
+			told = now
+			changed()
+		}
+		last = now
+		if err := sleep(ctx, pollFiles); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

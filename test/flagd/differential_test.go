@@ -1,0 +1,119 @@
+package flagd
+
+import (
+	"encoding/json"
+	stdflag "flag"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/theseus-cni/theseus/internal/flag"
+)
+
+var evaluations = stdflag.Int("evaluations", 60_000, "how many are compared")
+
+// TestDifferential asks the engine and flagd core the same questions, and expects the same answers.
+func TestDifferential(t *testing.T) {
+	ask := startOracle(t)
+	seen := map[string]int{}
+	compared, refused := 0, 0
+	for seed := uint64(1); compared < *evaluations; seed++ {
+		q := newGenerator(seed).question(8, 3)
+		want := ask(q)
+		got := evaluate(t, q)
+		if want[0].Refused || got[0].Refused {
+			if want[0].Refused != got[0].Refused {
+				t.Fatalf("seed %d: flagd refuses the set: %v, the engine: %v\n%s", seed, want[0].Refused, got[0].Refused, q.Set)
+			}
+			refused++
+			continue
+		}
+		for i := range want {
+			place := question{Set: q.Set, Contexts: []map[string]any{q.Contexts[i/(len(q.Keys)*len(q.Kinds))]},
+				Keys: q.Keys[i/len(q.Kinds)%len(q.Keys):][:1], Kinds: q.Kinds[i%len(q.Kinds):][:1]}
+			agree(t, seed, place, want[i], got[i])
+			seen[want[i].Reason+want[i].Code]++
+			compared++
+		}
+	}
+	t.Logf("%d evaluations, 0 differences; %d sets refused by both; %v", compared, refused, seen)
+	for _, outcome := range []string{"STATIC", "FALLBACK", "DEFAULT", "TARGETING_MATCH", "DISABLED",
+		"ERRORFLAG_NOT_FOUND", "ERRORPARSE_ERROR", "ERRORTYPE_MISMATCH", "ERRORGENERAL"} {
+		if seen[outcome] < 100 {
+			t.Errorf("%s came up %d times only: the questions are too narrow", outcome, seen[outcome])
+		}
+	}
+	if refused == 0 {
+		t.Error("no set was refused: the questions are too narrow")
+	}
+}
+
+// evaluate asks the engine. It goes through JSON, as the oracle's answers do.
+func evaluate(t *testing.T, q question) []answer {
+	set, err := flag.Parse("random", q.Set, flag.JSON, flag.Lenient)
+	if err != nil {
+		return []answer{{Refused: true}}
+	}
+	now := time.Now().Unix()
+	var answers []answer
+	for _, values := range q.Contexts {
+		context, err := flag.NewContext(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range q.Keys {
+			for _, kind := range q.Kinds {
+				r := set.Evaluate(key, context, now).As(flag.Kind(kind))
+				answers = append(answers, answer{Value: r.Value, Variant: r.Variant, Reason: string(r.Reason), Code: string(r.Code), Metadata: r.Metadata})
+			}
+		}
+	}
+	raw, err := json.Marshal(answers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers = nil
+	if err := json.Unmarshal(raw, &answers); err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// agree compares one evaluation.
+func agree(t *testing.T, seed uint64, q question, want, got answer) {
+	t.Helper()
+	if want.Reason == "FALLBACK" { // flagd's name for DEFAULT without a value, translated in its answers
+		want.Reason, want.Value = "DEFAULT", nil
+	}
+	if want.Reason == "DISABLED" {
+		want.Value = nil
+	}
+	if want.Code == "FLAG_NOT_FOUND" { // flagd's providers return the set's metadata, its evaluator nothing
+		want.Metadata, got.Metadata = nil, nil
+	}
+	if q.Kinds[0] == "integer" && got.Code == string(flag.TypeMismatch) && want.Code == "" && lossy(want, q) {
+		return // flagd truncates, we do not
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		context, _ := json.Marshal(q.Contexts[0])
+		var set struct {
+			Flags      map[string]json.RawMessage
+			Evaluators json.RawMessage `json:"$evaluators"`
+		}
+		_ = json.Unmarshal(q.Set, &set)
+		t.Fatalf("seed %d, flag %q as %s (-flagd +engine):\n%s\nflag: %s\nevaluators: %s\ncontext: %s",
+			seed, q.Keys[0], q.Kinds[0], difference, set.Flags[q.Keys[0]], set.Evaluators, context)
+	}
+}
+
+// lossy says that the variant is a number that is no integer of 53 bits.
+func lossy(want answer, q question) bool {
+	var set struct {
+		Flags map[string]struct{ Variants map[string]any }
+	}
+	_ = json.Unmarshal(q.Set, &set)
+	n, ok := set.Flags[q.Keys[0]].Variants[want.Variant].(float64)
+	return ok && (n != math.Trunc(n) || math.Abs(n) > 1<<53-1)
+}
