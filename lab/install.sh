@@ -1,17 +1,29 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the lab's nodes run: the container runtime, the plain CNI plugins,
-# the user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd). Does
-# nothing when all are there.
+# the user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd). BIRD, which
+# Calico runs, is only unpacked, into a folder of the lab's: its package would start daemons on this machine,
+# and take the place of another BIRD. Does nothing when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
-	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap)
+	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8)
+bird=/usr/local/lib/theseus-lab/bird
 missing=()
 for package in "${packages[@]}"; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && exit 0
-echo "== installing ${missing[*]}"
+[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && exit 0
 [ "$(id -u)" = 0 ] || { echo "error: the lab needs root: it makes namespaces" >&2; echo "hint: sudo make $*" >&2; exit 1; }
 apt-get update -qq
-# No service of these packages is to start: the lab runs its own, in its own namespaces.
-DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "== installing ${missing[*]}"
+	# No service of these packages is to start: the lab runs its own, in its own namespaces.
+	DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+if [ ! -d $bird ]; then
+	echo "== unpacking bird"
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+	(cd "$work" && apt-get download -qq -o APT::Sandbox::User=root bird && dpkg-deb -x bird_*.deb bird)
+	mkdir -p "${bird%/*}"
+	mv "$work/bird" $bird
+fi
