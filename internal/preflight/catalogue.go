@@ -27,6 +27,7 @@ func All() []check.Check {
 		bgp.NotStarted(),
 		bgp.Partition(),
 		bgp.PeerSelectorEmpty(),
+		bgp.SessionsDown(),
 		bgp.SingleReflector(),
 		cidr.Overlap(),
 		cni.Autodetection(),
