@@ -84,6 +84,25 @@ type NodeFacts struct {
 	ConfFiles []string `json:"confFiles,omitempty"`
 	// ForwardPolicy is the policy of iptables' FORWARD chain: ACCEPT or DROP.
 	ForwardPolicy string `json:"forwardPolicy,omitempty"`
+	// BIRD is what Calico's BGP daemon says of itself; nil where it does not run.
+	BIRD *BIRD `json:"bird,omitempty"`
+	// Routes counts the kernel's unicast routes by the protocol that made them, such as "kernel" and "bird".
+	Routes map[string]int `json:"routes,omitempty"`
+}
+
+// BIRD is a BGP daemon.
+type BIRD struct {
+	// Down says why the daemon did not answer; empty when it did.
+	Down     string       `json:"down,omitempty"`
+	Sessions []BGPSession `json:"sessions,omitempty"`
+}
+
+// BGPSession is one that a daemon is configured for.
+type BGPSession struct {
+	// Peer is the neighbour's address.
+	Peer string `json:"peer"`
+	// State is that of BGP's state machine: Established, or one on the way there.
+	State string `json:"state"`
 }
 
 // Uplink is the link that carries the node's own address, or nil; of no facts too.

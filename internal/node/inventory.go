@@ -37,6 +37,10 @@ func (n *Node) facts(ctx context.Context) (Answer, error) {
 			facts.ForwardPolicy = policy
 		}
 	}
+	facts.BIRD = n.bird(ctx)
+	if facts.Routes, err = routesByProtocol(); err != nil {
+		return Answer{}, err
+	}
 	return answer(false, fmt.Sprintf("%d interfaces, kernel %s", len(facts.Links), facts.Kernel), facts)
 }
 

@@ -451,6 +451,8 @@ func TestKernelFacts(t *testing.T) {
 	n := newNode(t)
 	flannelNode(t, n)
 	sh(t, "", "iptables-nft", "-w", "-P", "FORWARD", "DROP")
+	sh(t, "", "ip", "route", "add", "198.19.1.0/26", "dev", "eth0", "proto", "bird")
+	sh(t, "", "ip", "route", "add", "blackhole", "198.19.2.0/26", "proto", "bird")
 	var got cluster.NodeFacts
 	if err := json.Unmarshal(do(t, n, step.VerbFacts, struct{}{}).Result, &got); err != nil {
 		t.Fatal(err)
@@ -470,6 +472,9 @@ func TestKernelFacts(t *testing.T) {
 	}
 	if eth := byName["eth0"]; len(eth.Addresses) == 0 || eth.Addresses[0] != "198.18.0.11/18" {
 		t.Errorf("eth0: %+v", eth)
+	}
+	if got.Routes["bird"] != 1 || got.Routes["kernel"] == 0 {
+		t.Errorf("routes by protocol: %v", got.Routes)
 	}
 	if _, has := got.RPFilter["all"]; !has {
 		t.Errorf("rp_filter: %v", got.RPFilter)

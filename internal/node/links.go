@@ -138,6 +138,21 @@ func routes() ([]netlink.Route, error) {
 	return kept, nil
 }
 
+// routesByProtocol counts the unicast routes by the name of the protocol that made them.
+func routesByProtocol() (map[string]int, error) {
+	all, err := routes()
+	if err != nil {
+		return nil, err
+	}
+	count := map[string]int{}
+	for _, route := range all {
+		if route.Type == unix.RTN_UNICAST {
+			count[route.Protocol.String()]++
+		}
+	}
+	return count, nil
+}
+
 // destination is where a route leads; false for a default route.
 func destination(route netlink.Route) (netip.Prefix, bool) {
 	if route.Dst == nil {

@@ -35,6 +35,7 @@ func All() []check.Check {
 		bgp.NotStarted(),
 		bgp.Partition(),
 		bgp.PeerSelectorEmpty(),
+		bgp.SessionsDown(),
 		bgp.SingleReflector(),
 		calico.Unowned(),
 		cidr.Family(),

@@ -11,3 +11,4 @@ func TestPartition(t *testing.T)         { checktest.Run(t, Partition()) }
 func TestSingleReflector(t *testing.T)   { checktest.Run(t, SingleReflector()) }
 func TestClusterID(t *testing.T)         { checktest.Run(t, ClusterID()) }
 func TestNotStarted(t *testing.T)        { checktest.Run(t, NotStarted()) }
+func TestSessionsDown(t *testing.T)      { checktest.Run(t, SessionsDown()) }

@@ -1,43 +1,40 @@
 // Command calico-entry is what calico/node's start_runit is to its image: it prepares the node and
-// keeps Calico's daemons running, without the shell, runit and BIRD of the original. It follows
-// upstream's rc.local for clusters without BGP, where neither BIRD nor confd run.
+// keeps Calico's daemons running, without the shell and runit of the original. It follows upstream's rc.local.
+// Called sv, it is what Calico needs of runit's sv.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 )
 
-const (
-	nodenameFile = "/var/lib/calico/nodename"
-
-	// restartRequest is how a daemon says that it ended only to be started with a new configuration.
-	restartRequest = 129
-	// pause is how long a daemon that failed stays down, as under runit.
-	pause = time.Second
-)
+const nodenameFile = "/var/lib/calico/nodename"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := run(ctx); err != nil {
+	var err error
+	if filepath.Base(os.Args[0]) == "sv" {
+		err = sv(os.Args[1:], pidDir, os.Stdout)
+	} else {
+		err = run(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// run prepares the node, then keeps the daemons up until ctx ends.
+// run prepares the node, then keeps the services up until ctx ends.
 func run(ctx context.Context) error {
-	if err := start(ctx, "-startup").Run(); err != nil {
+	if err := start(ctx, "calico-node", "-startup").Run(); err != nil {
 		return fmt.Errorf("prepare the node: %w", err)
 	}
 	name, err := os.ReadFile(nodenameFile)
@@ -49,12 +46,15 @@ func run(ctx context.Context) error {
 			return fmt.Errorf("set %s: %w", key, err)
 		}
 	}
-	if err := start(ctx, "-allocate-tunnel-addrs", "-allocate-tunnel-addrs-run-once").Run(); err != nil {
+	if err := start(ctx, "calico-node", "-allocate-tunnel-addrs", "-allocate-tunnel-addrs-run-once").Run(); err != nil {
 		return fmt.Errorf("allocate the tunnel's address: %w", err)
 	}
+	if err := os.MkdirAll(pidDir, 0o755); err != nil {
+		return err
+	}
 	var group sync.WaitGroup
-	for _, flag := range daemons(os.Getenv) {
-		group.Go(func() { keep(ctx, flag) })
+	for _, s := range services(os.Getenv) {
+		group.Go(func() { keep(ctx, pidDir, s) })
 	}
 	group.Wait()
 	return nil
@@ -70,41 +70,32 @@ func environment(node string, getenv func(string) string) map[string]string {
 	return env
 }
 
-// daemons are the modes of calico-node that run for good.
-func daemons(getenv func(string) string) []string {
-	list := []string{"-complete-startup", "-allocate-tunnel-addrs", "-status-reporter"}
-	if getenv("CALICO_DISABLE_FELIX") == "" {
-		list = append(list, "-felix")
+// services are what runs for good, by the names that upstream gives them.
+func services(getenv func(string) string) []service {
+	list := []service{
+		node("complete-startup", "-complete-startup"),
+		node("allocate-tunnel-addrs", "-allocate-tunnel-addrs"),
+		node("node-status-reporter", "-status-reporter"),
 	}
-	if getenv("CALICO_NETWORKING_BACKEND") != "none" {
-		list = append(list, "-monitor-addresses")
+	if getenv("CALICO_DISABLE_FELIX") == "" {
+		list = append(list, node("felix", "-felix"))
+	}
+	backend := getenv("CALICO_NETWORKING_BACKEND")
+	if backend != "none" {
+		list = append(list, node("monitor-addresses", "-monitor-addresses"))
+	}
+	if backend != "none" && backend != "vxlan" {
+		list = append(list, bird("bird"), bird("bird6"), node("confd", "-confd"))
 	}
 	if getenv("CALICO_MANAGE_CNI") != "false" {
-		list = append(list, "-monitor-token")
+		list = append(list, node("cni", "-monitor-token"))
 	}
 	return list
 }
 
-// keep runs a daemon again whenever it ends, as runit does: at once if it asked for it.
-func keep(ctx context.Context, flag string) {
-	for ctx.Err() == nil {
-		err := start(ctx, flag).Run()
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() == restartRequest {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "calico-node %s ended: %v\n", flag, err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
-}
-
-// start prepares calico-node with these flags; when ctx ends it is asked to end, not killed.
-func start(ctx context.Context, flags ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "calico-node", flags...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	return cmd
+// bird is BIRD, or its twin for IPv6, on what confd writes. Until then it fails and is started again.
+func bird(name string) service {
+	return service{name: name, argv: []string{
+		name, "-R", "-s", "/var/run/calico/" + name + ".ctl", "-d", "-c", "/etc/calico/confd/config/" + name + ".cfg",
+	}}
 }

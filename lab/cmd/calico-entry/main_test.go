@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,20 +17,26 @@ func env(values map[string]string) func(string) string {
 	return func(key string) string { return values[key] }
 }
 
-func TestDaemons(t *testing.T) {
-	always := []string{"-allocate-tunnel-addrs", "-complete-startup", "-status-reporter"}
+func TestServices(t *testing.T) {
+	always := []string{"allocate-tunnel-addrs", "complete-startup", "node-status-reporter"}
 	for _, test := range []struct {
 		name string
 		env  map[string]string
 		more []string
 	}{
-		{"vxlan", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan"}, []string{"-felix", "-monitor-addresses", "-monitor-token"}},
-		{"policy only", map[string]string{"CALICO_NETWORKING_BACKEND": "none"}, []string{"-felix", "-monitor-token"}},
-		{"CNI managed elsewhere", map[string]string{"CALICO_MANAGE_CNI": "false"}, []string{"-felix", "-monitor-addresses"}},
-		{"Felix elsewhere", map[string]string{"CALICO_DISABLE_FELIX": "true"}, []string{"-monitor-addresses", "-monitor-token"}},
+		{"vxlan", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan"}, []string{"felix", "monitor-addresses", "cni"}},
+		{"BGP", map[string]string{"CALICO_NETWORKING_BACKEND": "bird"}, []string{"felix", "monitor-addresses", "cni", "bird", "bird6", "confd"}},
+		{"BGP unless told otherwise", nil, []string{"felix", "monitor-addresses", "cni", "bird", "bird6", "confd"}},
+		{"policy only", map[string]string{"CALICO_NETWORKING_BACKEND": "none"}, []string{"felix", "cni"}},
+		{"CNI managed elsewhere", map[string]string{"CALICO_NETWORKING_BACKEND": "vxlan", "CALICO_MANAGE_CNI": "false"}, []string{"felix", "monitor-addresses"}},
+		{"Felix elsewhere", map[string]string{"CALICO_NETWORKING_BACKEND": "none", "CALICO_DISABLE_FELIX": "true"}, []string{"cni"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, want := daemons(env(test.env)), append(slices.Clone(always), test.more...)
+			var got []string
+			for _, s := range services(env(test.env)) {
+				got = append(got, s.name)
+			}
+			want := append(slices.Clone(always), test.more...)
 			slices.Sort(got)
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
@@ -61,7 +69,7 @@ func TestKeep(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		keep(ctx, "-felix")
+		keep(ctx, t.TempDir(), node("felix", "-felix"))
 	}()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(dir, "up")); err == nil {
@@ -79,5 +87,41 @@ func TestKeep(t *testing.T) {
 	}
 	if got := strings.Join(strings.Fields(string(runs)), " "); got != "run run run told" {
 		t.Errorf("the daemon saw %q; want three runs and one request to end", got)
+	}
+}
+
+// TestSV hangs up a service that runs and asks for one that does not.
+func TestSV(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	up := filepath.Join(dir, "up")
+	script := "trap 'exit 7' HUP; echo up > " + up + "; while :; do sleep 0.01; done"
+	go func() { done <- service{name: "bird", argv: []string{"sh", "-c", script}}.run(ctx, dir) }()
+	defer cancel()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(up); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the service was not started")
+		}
+	}
+	var out strings.Builder
+	if err := sv([]string{"status", "/etc/service/enabled/bird"}, dir, &out); err != nil || !strings.HasPrefix(out.String(), "run: /etc/service/enabled/bird") {
+		t.Errorf("status: %v, %q", err, out.String())
+	}
+	if err := sv([]string{"status", "confd"}, dir, &out); err == nil {
+		t.Error("confd does not run, and sv says nothing")
+	}
+	if err := sv([]string{"hup", "bird"}, dir, &out); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := <-done; !errors.As(err, &exit) || exit.ExitCode() != 7 {
+		t.Errorf("the service ended with %v; want the exit of its handler", err)
+	}
+	if err := sv([]string{"hup", "bird"}, dir, &out); err == nil {
+		t.Error("a service that ended was hung up")
 	}
 }

@@ -23,6 +23,7 @@ type Cache struct {
 
 	mu        sync.Mutex
 	goVersion string
+	modules   sync.Map // directory by component and module
 }
 
 // New returns a cache that builds from the repository at sourceDir into cacheDir and says on
@@ -180,11 +181,16 @@ func (c *Cache) version(ctx context.Context) (string, error) {
 // ModuleDir returns the directory that the source of a module lies in, downloaded if need be,
 // at the version that the named component pins.
 func (c *Cache) ModuleDir(ctx context.Context, component, module string) (string, error) {
+	key := component + " " + module
+	if dir, ok := c.modules.Load(key); ok {
+		return dir.(string), nil
+	}
 	find := func() (string, error) {
 		out, err := c.golang(ctx, components+component, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module).Output()
 		return strings.TrimSpace(string(out)), err
 	}
 	if dir, err := find(); err == nil && dir != "" {
+		c.modules.Store(key, dir)
 		return dir, nil
 	}
 	if out, err := c.golang(ctx, components+component, "mod", "download", module).CombinedOutput(); err != nil {

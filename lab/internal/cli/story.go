@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,16 +33,29 @@ func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 
 // demo is the main job from end to end.
 func (a *app) demo() *cobra.Command {
-	var nodes int
+	return a.story("demo", "Move a cluster from flannel to Calico under traffic, and show what it cost", 3, scenario.Demo)
+}
+
+// piDay is an outage that happened, and the same change without it.
+func (a *app) piDay() *cobra.Command {
+	return a.story("pi-day", "Play the outage of Pi-Day 2023, and let Theseus prevent it", 5,
+		func(ctx context.Context, r *scenario.Rig) error {
+			_, err := scenario.PiDay(ctx, r)
+			return err
+		})
+}
+
+// story is a command that plays a story in a lab of its own, which goes at its end.
+func (a *app) story(name, short string, nodes int, play func(context.Context, *scenario.Rig) error) *cobra.Command {
 	var dir string
 	var keep bool
 	cmd := &cobra.Command{
-		Use:   "demo",
-		Short: "Move a cluster from flannel to Calico under traffic, and show what it cost",
+		Use:   name,
+		Short: short,
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("name") {
-				a.name = "demo"
+				a.name = strings.ReplaceAll(name, "-", "")
 			}
 			rig, err := a.rig(dir, nodes)
 			if err != nil {
@@ -49,11 +64,11 @@ func (a *app) demo() *cobra.Command {
 			if !keep {
 				defer rig.Down() //nolint:errcheck // the story's own error counts
 			}
-			return lossCode(scenario.Demo(cmd.Context(), rig))
+			return lossCode(play(cmd.Context(), rig))
 		},
 	}
-	cmd.Flags().IntVar(&nodes, "nodes", 3, "number of nodes")
-	cmd.Flags().StringVar(&dir, "dir", "demo", "folder for the plan, the journal and the report")
+	cmd.Flags().IntVar(&nodes, "nodes", nodes, "number of nodes")
+	cmd.Flags().StringVar(&dir, "dir", name, "folder for what the story writes")
 	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab up")
 	return cmd
 }

@@ -52,18 +52,24 @@ func recipes(network, source string) ([]recipe, error) {
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
 		list = append(list, agent())
 	}
+	var own []recipe
+	var err error
 	switch network {
 	case "none", "bridge":
 		return list, nil
-	case "calico":
-		return append(list, calicoImages()...), nil
+	case "calico", "calico-bgp":
 	case "flannel":
-		return append(append(append(list, flannelImages()...), calicoImages()...), calicoMigration()), nil
+		own = append(flannelImages(), calicoMigration())
 	case "weave":
-		weave, err := weaveImages()
-		return append(append(list, weave...), calicoImages()...), err
+		own, err = weaveImages()
+	default:
+		err = fmt.Errorf("no images are known for the network %q", network)
 	}
-	return nil, fmt.Errorf("no images are known for the network %q", network)
+	if err != nil {
+		return nil, err
+	}
+	calico, err := calicoImages()
+	return append(append(list, own...), calico...), err
 }
 
 func always() []recipe {
@@ -158,11 +164,13 @@ func calicoMigration() recipe {
 	}
 }
 
-func calicoImages() []recipe {
+// calicoImages are Calico's. BIRD is Debian's where upstream's is a fork of the same version.
+func calicoImages() ([]recipe, error) {
 	const (
 		bin      = "/opt/cni/bin/"
 		packaged = "/usr/lib/cni/"
 	)
+	daemons, err := bird()
 	cni := recipe{
 		name:     CalicoCNI,
 		binaries: map[string]string{bin + "calico": "calico-cni", bin + "install": "calico-cni-install"},
@@ -177,8 +185,12 @@ func calicoImages() []recipe {
 		{
 			name: CalicoNode, userland: true,
 			binaries: map[string]string{"/usr/bin/calico-node": "calico-node", "/usr/sbin/start_runit": "calico-entry"},
-			files:    []file{directory("/etc/calico", 0o755), {path: "/etc/calico/felix.cfg", mode: 0o644, content: "[global]\n"}},
-			set:      settings{Cmd: []string{"start_runit"}},
+			shipped:  confdFiles(),
+			files: append(daemons,
+				file{path: "/etc/calico/felix.cfg", mode: 0o644, content: "[global]\n"},
+				directory("/etc/calico/confd/config", 0o755),
+				symlink("/usr/bin/sv", "../sbin/start_runit")),
+			set: settings{Cmd: []string{"start_runit"}},
 		},
 		{
 			name: CalicoControllers,
@@ -195,7 +207,32 @@ func calicoImages() []recipe {
 			},
 			set: settings{Entrypoint: []string{"/usr/bin/wrapper", "/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
 		},
+	}, err
+}
+
+// confdFiles are what Calico's confd renders BIRD's configuration from. Its pools name a tunnel for their
+// routes, none at all included, by an attribute that only Calico's fork of BIRD has: here they do so only
+// where there is a tunnel.
+func confdFiles() map[string]shipped {
+	const (
+		tunnel = `krt_tunnel = "{{$data.ipip}}";`
+		before = "         {{- /* Destination in ipPool, mode "
+	)
+	only := func(when string) phrase.Edit {
+		return phrase.Edit{From: tunnel + before + when, To: "{{if $data.ipip}}" + tunnel + "{{end}}" + before + when}
 	}
+	files := map[string]shipped{}
+	add := func(path string, edits ...phrase.Edit) {
+		files["/etc/calico/confd/"+path] = shipped{
+			component: "calico", module: "github.com/projectcalico/calico", path: "confd/etc/calico/confd/" + path, edits: edits,
+		}
+	}
+	for _, name := range []string{"bird", "bird_aggr", "bird_ipam", "bird6", "bird6_aggr", "bird6_ipam"} {
+		add("conf.d/" + name + ".toml")
+		add("templates/" + name + ".cfg.template")
+	}
+	add("templates/bird_ipam.cfg.template", only("not cross sub-net"), only("field is not present"))
+	return files
 }
 
 // gather builds what the recipe names and returns all files of the image's own layer.

@@ -107,6 +107,19 @@ func ulogd() ([]file, error) {
 	return files, nil
 }
 
+// bird is Debian's BIRD 1.6 where Calico looks for its own, from the folder that lab/install.sh unpacks it to.
+func bird() ([]file, error) {
+	const unpacked = "/usr/local/lib/theseus-lab/bird/usr/sbin/"
+	if _, err := os.Stat(unpacked); err != nil {
+		return nil, fmt.Errorf("the images need Debian's BIRD, which lab/install.sh unpacks: %w", err)
+	}
+	return []file{
+		program("/usr/bin/bird", unpacked+"bird"),
+		program("/usr/bin/bird6", unpacked+"bird6"),
+		program("/usr/bin/birdcl", unpacked+"birdc"),
+	}, nil
+}
+
 // missing are the libraries that the files need beyond what the shared layer has.
 func missing(files, shared []file) ([]file, error) {
 	var sources []string

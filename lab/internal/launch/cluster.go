@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,11 @@ func (l *launch) waitReady(ctx context.Context) error {
 		steps = append(steps,
 			step{"nodes are Ready", l.waitNodes},
 			step{"DaemonSets are available", l.waitDaemonSets},
-			step{"the CNI plugins can work", l.waitSubnets},
+			step{"the CNI plugins can work", l.waitSubnets})
+		if l.lab.Spec.Network == network.CalicoBGP {
+			steps = append(steps, step{"BGP peers applied", l.applyPeers})
+		}
+		steps = append(steps,
 			// Not before: a pod whose network is not quite there yet waits for more than 10 s to try again.
 			step{"CoreDNS applied", l.applyDNS},
 			step{"CoreDNS is available", l.waitDNS})
@@ -53,17 +58,18 @@ func (l *launch) waitReady(ctx context.Context) error {
 }
 
 // createNodes makes the Node objects before the kubelets come, so that node n has the n-th range of
-// the pod network whichever kubelet is first, and the label of a worker, which no kubelet may set itself.
+// the pod network whichever kubelet is first, and the label of a worker, which no kubelet may set itself,
+// and the marks of its network.
 // They have their addresses from the start: Weave Net counts them to know how many peers must agree.
 func (l *launch) createNodes(ctx context.Context) error {
 	for n := 1; n <= l.lab.Spec.Nodes; n++ {
 		name, cidr := l.lab.Spec.NodeName(n), l.lab.Spec.NodePodCIDR(n).String()
+		labels := map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+		marks, annotations := network.NodeMarks(l.lab.Spec.Network, n)
+		maps.Copy(labels, marks)
 		node := map[string]any{
 			"apiVersion": "v1", "kind": "Node",
-			"metadata": map[string]any{
-				"name":   name,
-				"labels": map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
-			},
+			"metadata": map[string]any{"name": name, "labels": labels, "annotations": annotations},
 			"status": map[string]any{"addresses": []map[string]string{
 				{"type": "InternalIP", "address": l.lab.Spec.NodeIP(n).String()},
 				{"type": "Hostname", "address": name},
@@ -84,6 +90,9 @@ func (l *launch) applyNetwork(ctx context.Context) error {
 	}
 	return l.apply(ctx, ClusterConfig(l.lab.Spec), parts...)
 }
+
+// applyPeers applies what Calico's BGP is told beyond its manifest.
+func (l *launch) applyPeers(ctx context.Context) error { return l.apply(ctx, nil, network.Peers) }
 
 func (l *launch) applyDNS(ctx context.Context) error { return l.apply(ctx, nil, "coredns") }
 

@@ -2,27 +2,67 @@ package network
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/theseus-cni/theseus/lab/internal/phrase"
 )
 
+// CalicoBGP is Calico without encapsulation: BIRD tells the nodes' routes, through route reflectors.
+const CalicoBGP = "calico-bgp"
+
+// Peers is the part of CalicoBGP that can be applied when Calico's kinds are known.
+const Peers = "calico-peers"
+
+// MasterLabel is what kubeadm marked control planes with until Kubernetes 1.24 took it off all of them, and
+// controlPlaneLabel what it marks them with since 1.20.
+const (
+	MasterLabel       = "node-role.kubernetes.io/master"
+	controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+)
+
+// reflectors is how many nodes of a CalicoBGP lab, from the first on, are route reflectors.
+const reflectors = 3
+
+// NodeMarks returns the labels and annotations that node n, which counts from 1, has for its network.
+func NodeMarks(network string, n int) (labels, annotations map[string]string) {
+	if network != CalicoBGP || n > reflectors {
+		return nil, nil
+	}
+	return map[string]string{MasterLabel: "", controlPlaneLabel: ""},
+		map[string]string{"projectcalico.org/RouteReflectorClusterID": "244.0.0.1"}
+}
+
 // calico is upstream's manifest for VXLAN without BGP, as its documentation tells a user to edit it:
 // the pool's CIDR, and encapsulation everywhere.
 func calico(params Params) ([]byte, error) {
+	return calicoManifest(params, "calico-vxlan.yaml",
+		value("CALICO_IPV4POOL_VXLAN", "CrossSubnet", "Always"))
+}
+
+// calicoBGP is upstream's manifest for BGP, without its encapsulation.
+func calicoBGP(params Params) ([]byte, error) {
+	return calicoManifest(params, "calico.yaml",
+		value("CALICO_IPV4POOL_IPIP", "Always", "Never"))
+}
+
+// value gives a variable of calico-node another value.
+func value(name, from, to string) phrase.Edit {
+	line := "- name: " + name + indent + "  value: "
+	return phrase.Edit{From: line + strconv.Quote(from), To: line + strconv.Quote(to)}
+}
+
+// calicoManifest is a manifest of upstream with the pool's CIDR.
+func calicoManifest(params Params, file string, edits ...phrase.Edit) ([]byte, error) {
 	if !params.PodCIDR.IsValid() {
 		return nil, fmt.Errorf("calico needs a pod CIDR")
 	}
-	return calicoUpstream(params, "calico-vxlan.yaml", []phrase.Edit{
+	return calicoUpstream(params, file, append([]phrase.Edit{
 		{
-			From: `# - name: CALICO_IPV4POOL_CIDR` + indent + `#   value: "192.168.0.0/16"`,
-			To:   `- name: CALICO_IPV4POOL_CIDR` + indent + fmt.Sprintf(`  value: %q`, params.PodCIDR),
-		},
-		{
-			From: `- name: CALICO_IPV4POOL_VXLAN` + indent + `  value: "CrossSubnet"`,
-			To:   `- name: CALICO_IPV4POOL_VXLAN` + indent + `  value: "Always"`,
+			From: "# - name: CALICO_IPV4POOL_CIDR" + indent + `#   value: "192.168.0.0/16"`,
+			To:   "- name: CALICO_IPV4POOL_CIDR" + indent + fmt.Sprintf(`  value: %q`, params.PodCIDR),
 		},
 		withoutBPF,
-	})
+	}, edits...))
 }
 
 // calicoAfterFlannel is upstream's manifest for a cluster whose nodes Calico's flannel migration controller

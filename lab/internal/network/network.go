@@ -30,10 +30,10 @@ type File struct {
 }
 
 // Names lists the networks that a cluster can start on.
-func Names() []string { return []string{"flannel", "calico", "weave", "bridge", "none"} }
+func Names() []string { return []string{"flannel", "calico", CalicoBGP, "weave", "bridge", "none"} }
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns",
-// "kube-router", and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
+// "kube-router", Peers, and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
 // a cluster over from flannel. It is empty for networks that live on the nodes' disks alone.
 func Manifest(network string, params Params) ([]byte, error) {
 	switch network {
@@ -47,6 +47,10 @@ func Manifest(network string, params Params) ([]byte, error) {
 		return calicoAfterFlannel(params)
 	case "flannel-migration-job":
 		return calicoUpstream(params, "flannel-migration/migration-job.yaml", nil)
+	case CalicoBGP:
+		return calicoBGP(params)
+	case Peers:
+		return own(Peers + ".yaml")
 	case "coredns":
 		return coreDNS(params)
 	case "kube-router":

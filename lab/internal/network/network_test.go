@@ -67,6 +67,45 @@ func TestCalicoIsAdapted(t *testing.T) {
 	}
 }
 
+func TestCalicoWithBGPHasNoTunnels(t *testing.T) {
+	const tunnel = "            - name: CALICO_IPV4POOL_IPIP\n              value: \"Always\"\n"
+	got, err := Manifest(CalicoBGP, params(source(t, "manifests/calico.yaml", tunnel+calicoExcerpt)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "- name: CALICO_IPV4POOL_IPIP\n              value: \"Never\"\n"; strings.Count(string(got), want) != 1 {
+		t.Errorf("want %q once in:\n%s", want, got)
+	}
+}
+
+// TestReflectors holds that the nodes' marks are what the peerings pick reflectors by.
+func TestReflectors(t *testing.T) {
+	peers, err := Manifest(Peers, Params{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(peers), "has("+MasterLabel+")") != 4 {
+		t.Errorf("the peerings go by another label than %s:\n%s", MasterLabel, peers)
+	}
+	reflectors := 0
+	for n := 1; n <= 5; n++ {
+		labels, annotations := NodeMarks(CalicoBGP, n)
+		_, master := labels[MasterLabel]
+		if master != (annotations["projectcalico.org/RouteReflectorClusterID"] != "") {
+			t.Errorf("node %d is labelled %v and annotated %v", n, labels, annotations)
+		}
+		if master {
+			reflectors++
+		}
+	}
+	if reflectors != 3 {
+		t.Errorf("%d reflectors, want 3", reflectors)
+	}
+	if labels, annotations := NodeMarks("calico", 1); labels != nil || annotations != nil {
+		t.Errorf("a node of another network has %v and %v", labels, annotations)
+	}
+}
+
 func TestWeaveIsAdapted(t *testing.T) {
 	const excerpt = `
               command:

@@ -178,16 +178,21 @@ func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 
 // Loss is the error of a cost that is not nothing.
 func Loss(cost tally.Summary) error {
-	loss := &LossError{}
-	for kind, count := range cost.Kinds {
-		if strings.HasPrefix(kind, deniedPrefix) {
-			loss.Leaked += count.Failed
-		} else {
-			loss.Failed += count.Failed
-		}
-	}
-	if loss.Failed == 0 && loss.Leaked == 0 {
+	failed, leaked := losses(cost)
+	if failed == 0 && leaked == 0 {
 		return nil
 	}
-	return loss
+	return &LossError{Failed: failed, Leaked: leaked}
+}
+
+// losses are the requests that failed, and the denied ones that got through.
+func losses(cost tally.Summary) (failed, leaked uint64) {
+	for kind, count := range cost.Kinds {
+		if strings.HasPrefix(kind, deniedPrefix) {
+			leaked += count.Failed
+		} else {
+			failed += count.Failed
+		}
+	}
+	return failed, leaked
 }

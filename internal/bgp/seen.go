@@ -1,0 +1,170 @@
+package bgp
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+// established is the state of a session that is up.
+const established = "Established"
+
+// ParseBIRD reads BIRD 1.6's answer to "show protocols all", as it comes over its control socket: lines that
+// begin with a code and a dash or a blank, or with a blank when the code is the one before; the code 0000
+// ends it, and one of 8000 and more is an error.
+func ParseBIRD(answer string) ([]cluster.BGPSession, error) {
+	var sessions []cluster.BGPSession
+	var at *cluster.BGPSession // nil outside of a BGP protocol
+	for line := range strings.Lines(answer) {
+		line = strings.TrimRight(line, "\r\n")
+		code, text := "", line
+		if len(line) >= 5 && line[0] >= '0' && line[0] <= '9' {
+			code, text = line[:4], line[5:]
+		}
+		switch {
+		case code == "0000":
+			return sessions, nil
+		case code != "" && code[0] >= '8':
+			return nil, fmt.Errorf("BIRD says: %s", text)
+		case code == "1002":
+			at = nil
+			if fields := strings.Fields(text); len(fields) > 1 && fields[1] == "BGP" {
+				sessions = append(sessions, cluster.BGPSession{State: "Down"})
+				at = &sessions[len(sessions)-1]
+			}
+		case at != nil:
+			key, value, _ := strings.Cut(text, ":")
+			switch value = strings.TrimSpace(value); strings.TrimSpace(key) {
+			case "BGP state":
+				at.State = value
+			case "Neighbor address":
+				at.Peer = value
+			}
+		}
+	}
+	return nil, errors.New("BIRD's answer breaks off")
+}
+
+// Seen is what is known of a node's BGP as it runs.
+type Seen struct {
+	// Down says why its BIRD did not answer; empty when it did.
+	Down string
+	// Peers has the state of each session by the neighbour's address, for both families.
+	Peers map[netip.Addr]string
+	// Routes are those of the kernel that came from BIRD; -1 when nobody counted them.
+	Routes int
+}
+
+// Watch is what a snapshot tells of the nodes' BGP as it runs, by the agent's facts or else by Calico's own
+// CalicoNodeStatus, which counts only while it is kept up to date.
+func Watch(s *cluster.Snapshot) map[string]Seen {
+	seen := map[string]Seen{}
+	for _, object := range s.Calico("CalicoNodeStatus") {
+		if node, one, ok := fromStatus(object, s.TakenAt.Time); ok {
+			seen[node] = one
+		}
+	}
+	for _, f := range s.Facts {
+		if f.BIRD == nil {
+			continue
+		}
+		one := Seen{Down: f.BIRD.Down, Peers: map[netip.Addr]string{}, Routes: f.Routes["bird"]}
+		for _, session := range f.BIRD.Sessions {
+			one.add(session.Peer, session.State)
+		}
+		seen[f.Node] = one
+	}
+	return seen
+}
+
+func (s *Seen) add(peer, state string) {
+	if address, err := netip.ParseAddr(peer); err == nil && s.Peers[address] != established {
+		s.Peers[address] = state
+	}
+}
+
+// fromStatus reads a CalicoNodeStatus; false when it does not tell of BGP, or is out of date.
+func fromStatus(object unstructured.Unstructured, now time.Time) (string, Seen, bool) {
+	node, _, _ := unstructured.NestedString(object.Object, "spec", "node")
+	classes, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "classes")
+	if node == "" || !slices.Contains(classes, "BGP") || outdated(object, now) {
+		return "", Seen{}, false
+	}
+	one := Seen{Peers: map[netip.Addr]string{}, Routes: -1}
+	for _, field := range []string{"peersV4", "peersV6"} {
+		peers, _, _ := unstructured.NestedSlice(object.Object, "status", "bgp", field)
+		for _, peer := range peers {
+			if fields, ok := peer.(map[string]any); ok {
+				one.add(scalar(fields, "peerIP"), scalar(fields, "state"))
+			}
+		}
+	}
+	if state, _, _ := unstructured.NestedString(object.Object, "status", "agent", "birdV4", "state"); state == "NotReady" {
+		one.Down = "calico-node says that it is not ready"
+	}
+	if slices.Contains(classes, "Routes") {
+		one.Routes = fibRoutes(object)
+	}
+	return node, one, true
+}
+
+// outdated reports whether a status was last written much longer ago than its period. A time of now that is
+// not known proves nothing.
+func outdated(object unstructured.Unstructured, now time.Time) bool {
+	text, _, _ := unstructured.NestedString(object.Object, "status", "lastUpdated")
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return true
+	}
+	const slack = 15 * time.Second
+	period, _, _ := unstructured.NestedInt64(object.Object, "spec", "updatePeriodSeconds")
+	return !now.IsZero() && now.Sub(at) > 2*time.Duration(period)*time.Second+slack
+}
+
+// fibRoutes counts the routes that BIRD learned from a peer and gave to the kernel.
+func fibRoutes(object unstructured.Unstructured) int {
+	count := 0
+	for _, field := range []string{"routesV4", "routesV6"} {
+		routes, _, _ := unstructured.NestedSlice(object.Object, "status", "routes", field)
+		for _, route := range routes {
+			fields, ok := route.(map[string]any)
+			if !ok || scalar(fields, "type") != "FIB" {
+				continue
+			}
+			if source := scalar(fields, "learnedFrom", "sourceType"); source == "NodeMesh" || source == "BGPPeer" {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+// Missing are the neighbours of a node, by index, whose sessions should be there and are not up.
+func (g *Graph) Missing(i int, seen Seen) []int {
+	expected := g.Peers(i)
+	for j := range g.Nodes {
+		if j != i && g.InMesh(i) && g.InMesh(j) {
+			expected = append(expected, j)
+		}
+	}
+	slices.Sort(expected)
+	return slices.DeleteFunc(slices.Compact(expected), func(j int) bool { return seen.Peers[g.address(j)] == established })
+}
+
+// Up counts the sessions of the graph's family that are up, whoever they are with.
+func (g *Graph) Up(seen Seen) int {
+	up := 0
+	for address, state := range seen.Peers {
+		if state == established && address.Is6() == g.Six {
+			up++
+		}
+	}
+	return up
+}

@@ -1,0 +1,120 @@
+package bgp
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/bgp"
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed sessions_down.md
+var sessionsDownDoc string
+
+const sessionsDownID = "bgp/sessions-down"
+
+// SessionsDown finds nodes whose BIRD has other sessions than it should have.
+func SessionsDown() check.Check {
+	return check.Check{
+		ID:    sessionsDownID,
+		Title: "BIRD has no session that is up, or lacks some",
+		Doc:   sessionsDownDoc,
+		Needs: []string{"nodes"},
+		Lacks: unwatched,
+		Run:   sessionsDown,
+	}
+}
+
+// unwatched says which nodes nobody looked at.
+func unwatched(pass *check.Pass) string {
+	if why := lacking("bgppeers", "bgpconfigurations")(pass); why != "" || !pass.Snapshot.UsesCalico() {
+		return why
+	}
+	in := bgp.FromSnapshot(pass.Snapshot)
+	if !in.Started() {
+		return ""
+	}
+	seen := bgp.Watch(pass.Snapshot)
+	var unseen []string
+	for i := range in.Nodes {
+		n := &in.Nodes[i]
+		if _, ok := seen[n.Name]; !ok && (n.IPv4.IsValid() || n.IPv6.IsValid()) {
+			unseen = append(unseen, n.Name)
+		}
+	}
+	if len(unseen) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("nobody says which sessions BIRD has on %d nodes (%s): that takes theseus snapshot --nodes, or a CalicoNodeStatus "+
+		"for each node that is kept up to date (classes Agent, BGP and Routes)", len(unseen), check.Names(unseen))
+}
+
+func sessionsDown(pass *check.Pass) []finding.Finding {
+	in := bgp.FromSnapshot(pass.Snapshot)
+	if !pass.Snapshot.UsesCalico() || !in.Started() {
+		return nil // bgp/not-started has it
+	}
+	seen := bgp.Watch(pass.Snapshot)
+	var found []finding.Finding
+	for i, family := range []string{"IPv4", "IPv6"} {
+		if g := bgp.Build(in, i == 1); g != nil && len(g.Speakers()) > 1 {
+			found = append(found, compare(family, g, in, seen)...)
+		}
+	}
+	return found
+}
+
+// compare holds what is against what should be.
+func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.Seen) []finding.Finding {
+	speakers := g.Speakers()
+	var alone, some []string
+	details := map[string]any{}
+	routes, counted := 0, true
+	for _, i := range speakers {
+		name := g.Nodes[i].Name
+		one := seen[name]
+		missing, up := g.Missing(i, one), g.Up(one)
+		if up > 0 && len(missing) == 0 && one.Down == "" {
+			continue
+		}
+		if up == 0 {
+			alone = append(alone, name)
+		} else {
+			some = append(some, name)
+		}
+		routes, counted = routes+one.Routes, counted && one.Routes >= 0
+		detail := map[string]any{"up": up, "configured": len(one.Peers), "missing": nodeNames(g, missing)}
+		if one.Down != "" {
+			detail["down"] = one.Down
+		}
+		if one.Routes >= 0 {
+			detail["routes"] = one.Routes
+		}
+		details[name] = detail
+	}
+	what := finding.Finding{
+		ID: sessionsDownID, Subject: finding.Subject{Kind: "Network", Name: "calico"}, Evidence: map[string]any{"nodes": details},
+		Fix: "see why on one of them: kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- birdcl -s /var/run/calico/bird.ctl show protocols; " +
+			"a node that has no session configured is a matter of labels and BGPPeers: theseus check --only bgp",
+	}
+	switch {
+	case len(alone) > 0:
+		what.Severity = severity(in)
+		what.Message = fmt.Sprintf("BIRD has no %s session that is up on %d of %d nodes (%s)", family, len(alone), len(speakers), check.Names(alone))
+		if counted && len(some) == 0 {
+			what.Message += fmt.Sprintf(", and the kernel %d routes from it", routes)
+		}
+		if len(some) > 0 {
+			what.Message += fmt.Sprintf(", and lacks some on %d more (%s)", len(some), check.Names(some))
+		}
+		what.Message += ": " + meaning(in)
+	case len(some) > 0:
+		what.Severity = finding.Warn
+		what.Message = fmt.Sprintf("BIRD lacks %s sessions on %d of %d nodes (%s): what is left of them carries the routes",
+			family, len(some), len(speakers), check.Names(some))
+	default:
+		return nil
+	}
+	return []finding.Finding{what}
+}
