@@ -91,7 +91,7 @@ func (c *Conflict) Hint() string { return "look at the flag as it is now, and ed
 
 // OpenSQLite opens a database file; it is made when it is not there.
 func OpenSQLite(path string) (*Database, error) {
-	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	if err != nil {
 		return nil, err
 	}
