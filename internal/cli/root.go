@@ -114,11 +114,11 @@ func (a *app) commands() []*cobra.Command {
 // client connects to the cluster of the current kubeconfig. No request is sent yet.
 func (a *app) client() (*kube.Client, error) {
 	if raw, err := a.kubeconfig.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && !elsewhere() {
-		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig, or a snapshot with --from", "no cluster: there is no kubeconfig")
+		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig; check and plan also read files, with --from", "no cluster: there is no kubeconfig")
 	}
 	config, err := a.kubeconfig.ToRESTConfig()
 	if err != nil {
-		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig, or a snapshot with --from", "no cluster: %v", err)
+		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig; check and plan also read files, with --from", "no cluster: %v", err)
 	}
 	return kube.New(config, a.version)
 }

@@ -21,8 +21,8 @@ func fixed(id string, found ...finding.Finding) check.Check {
 
 // sample are checks with every kind of outcome.
 func sample() []check.Check {
-	lacking := fixed("d/lacking")
-	lacking.Needs = []string{"pods"}
+	lacking, also := fixed("d/lacking"), fixed("f/also-lacking")
+	lacking.Needs, also.Needs = []string{"pods"}, []string{"pods"}
 	broken := fixed("e/broken")
 	broken.Run = func(*check.Pass) []finding.Finding { panic("oh") }
 	return []check.Check{
@@ -31,7 +31,7 @@ func sample() []check.Check {
 			finding.Finding{Severity: finding.Block, Subject: finding.Subject{Kind: "Pod", Namespace: "a", Name: "p"}, Message: "it <stands>", Fix: "kubectl fix"}),
 		fixed("a/one", finding.Finding{Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "m", Evidence: map[string]any{"k": 1}}),
 		fixed("a/three", finding.Finding{Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: "n"}, Message: "i"}),
-		fixed("c/fine"), lacking, broken,
+		fixed("c/fine"), lacking, broken, also,
 	}
 }
 
@@ -68,6 +68,7 @@ warn b/two Pod/z/p
 info a/three Node/n
 not checked d/lacking: pods: forbidden
 not checked e/broken: the check failed, which is a mistake in Theseus: oh
+not checked f/also-lacking: pods: forbidden
 `},
 		"only a topic": {Options{Only: []string{"a"}}, false, "warn a/one Node/n\ninfo a/three Node/n\n"},
 		"only an id":   {Options{Only: []string{"c/fine"}}, false, ""},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
@@ -32,9 +33,7 @@ func Text(output io.Writer, result finding.Result, style Style) error {
 			}
 		}
 	}
-	for _, n := range result.NotChecked {
-		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"), n.ID, n.Why)
-	}
+	writeNotChecked(w, result.NotChecked, style)
 	if len(result.Findings)+len(result.NotChecked) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -57,6 +56,21 @@ func writeFinding(w io.Writer, f finding.Finding, style Style) {
 	}
 	if f.Fix != "" {
 		fmt.Fprintf(w, "    fix: %s\n", f.Fix)
+	}
+}
+
+// writeNotChecked writes what was not checked, once for each reason.
+func writeNotChecked(w io.Writer, all []finding.NotChecked, style Style) {
+	var reasons []string
+	ids := map[string][]string{}
+	for _, n := range all {
+		if ids[n.Why] == nil {
+			reasons = append(reasons, n.Why)
+		}
+		ids[n.Why] = append(ids[n.Why], n.ID)
+	}
+	for _, why := range reasons {
+		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"), strings.Join(ids[why], ", "), why)
 	}
 }
 
