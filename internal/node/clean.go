@@ -124,7 +124,7 @@ func (n *Node) unused(ctx context.Context, found step.Residue) error {
 		return fmt.Errorf("%s is all the network configuration that the node has", strings.Join(serving, ", "))
 	}
 	for _, name := range found.Links {
-		if err := waitUnused(ctx, name, cmp.Or(n.patience, portsWait)); err != nil {
+		if err := waitUnused(ctx, name, found.Links, cmp.Or(n.patience, portsWait)); err != nil {
 			return err
 		}
 	}

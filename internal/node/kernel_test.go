@@ -319,6 +319,35 @@ func TestKernelCleanRefusesInUse(t *testing.T) {
 	do(t, n, step.VerbClean, flannelResidue)
 }
 
+// TestKernelCleanOwnPort: Weave Net's bridge holds a link of its own, which keeps nobody from removing it;
+// a pod's link does.
+func TestKernelCleanOwnPort(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	n := newNode(t)
+	n.patience = time.Millisecond
+	wanted := step.Residue{Links: []string{"weave", "vethwe-*"}}
+	bridge := &netlink.Bridge{LinkAttrs: linkAttrs("weave")}
+	addLink(t, bridge)
+	pod := &netlink.Veth{LinkAttrs: linkAttrs("vethwepl1"), PeerName: "vethpeer"}
+	for _, link := range []netlink.Link{&netlink.Veth{LinkAttrs: linkAttrs("vethwe-bridge"), PeerName: "vethwe-pcap"}, pod} {
+		addLink(t, link)
+		if err := netlink.LinkSetMaster(link, bridge); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := n.Do(t.Context(), step.VerbClean, args(t, wanted)); err == nil || !strings.Contains(err.Error(), "has vethwepl1:") {
+		t.Fatalf("error %v, want one that names the pod's link alone", err)
+	}
+	if err := netlink.LinkDel(pod); err != nil {
+		t.Fatal(err)
+	}
+	if got := do(t, n, step.VerbClean, wanted); residue(t, got).Count() != 0 {
+		t.Errorf("left: %+v", got)
+	}
+}
+
 func TestKernelJoin(t *testing.T) {
 	if !alone(t) {
 		return

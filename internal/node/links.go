@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -82,9 +83,9 @@ func removeLink(name string) error {
 	return nil
 }
 
-// waitUnused waits until a bridge has no ports. A port is a pod's, and a pod that was deleted a moment ago
-// may still be on its way out; one that stays is in use.
-func waitUnused(ctx context.Context, name string, patience time.Duration) error {
+// waitUnused waits until a bridge has no ports but its network's own. Any other is a pod's, and a pod that was
+// deleted a moment ago may still be on its way out; one that stays is in use.
+func waitUnused(ctx context.Context, name string, own []string, patience time.Duration) error {
 	link, err := linkOf(name)
 	if err != nil || link == nil || link.Type() != "bridge" {
 		return err
@@ -93,6 +94,7 @@ func waitUnused(ctx context.Context, name string, patience time.Duration) error 
 	defer cancel()
 	for {
 		ports, err := portsOf(link)
+		ports = slices.DeleteFunc(ports, func(port string) bool { return slices.Contains(own, port) })
 		if err != nil || len(ports) == 0 {
 			return err
 		}

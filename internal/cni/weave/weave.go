@@ -55,7 +55,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 // Residue implements cni.Driver. Chains, sets and rules are those of versions 2.5 to 2.8.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	return step.Residue{
-		Links:        found.Capabilities.HostLinks,
+		Links:        []string{bridge, "datapath", "vethwe-*", "vxlan-6784"}, // vethwepl* are pods'
 		Chains:       []string{"WEAVE", "WEAVE-*"},
 		RuleComments: []string{"Block non-local access to Weave Net control port"},
 		RuleLinks:    []string{bridge},

@@ -33,7 +33,14 @@ func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 
 // demo is the main job from end to end.
 func (a *app) demo() *cobra.Command {
-	return a.story("demo", "Move a cluster from flannel to Calico under traffic, and show what it cost", 3, scenario.Demo)
+	var network string
+	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show what it cost", 3,
+		func(ctx context.Context, r *scenario.Rig) error {
+			r.Network = network
+			return scenario.Demo(ctx, r)
+		})
+	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel (with kube-router) or weave")
+	return cmd
 }
 
 // piDay is an outage that happened, and the same change without it.

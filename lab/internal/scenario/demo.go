@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,10 +30,11 @@ const (
 	hostPrefix   = "host-"  // they come from a node's own network
 )
 
-// Demo moves a cluster from flannel to Calico with Theseus while clients use it.
+// Demo moves a cluster to Calico with Theseus while clients use it.
 func Demo(ctx context.Context, r *Rig) error {
-	r.Say("a cluster of %d nodes on flannel, with kube-router for NetworkPolicy", r.Nodes)
-	if err := r.Up(ctx, "flannel"); err != nil {
+	from := cmp.Or(r.Network, "flannel")
+	r.Say("a cluster of %d nodes on %s", r.Nodes, from)
+	if err := r.Up(ctx, from); err != nil {
 		return err
 	}
 	r.Say("an application on it, and clients that use all of it")
@@ -76,7 +78,7 @@ func (r *Rig) Traffic(ctx context.Context) error {
 	return nil
 }
 
-// Migrate plans and applies flannel -> Calico.
+// Migrate plans and applies the change to Calico.
 func (r *Rig) Migrate(ctx context.Context) error {
 	// One probe that a busy machine loses is to stand in the report, and not to turn the story around.
 	r.Flags = append(r.Flags, "--max-lost", "20")

@@ -29,6 +29,7 @@ type Rig struct {
 	Dir     string    // folder for what the story writes
 	Out     io.Writer // what a reader follows
 	Outside bool      // also deploy clients on the nodes' own network
+	Network string    // that the cluster starts on: flannel where empty
 	Flags   []string  // more flags of the change, such as --bake 2s
 }
 
