@@ -42,9 +42,9 @@ func (w *oneShot) send(seq uint64, at time.Time) {
 // close leaves the probes under way to their deadlines.
 func (w *oneShot) close() {}
 
-// dialDeadline dials, and puts the context's deadline on the connection.
-func dialDeadline(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAlive: -1}
+// dialDeadline dials from an address (nil: any), and puts the context's deadline on the connection.
+func dialDeadline(ctx context.Context, network, address string, from net.Addr) (net.Conn, error) {
+	dialer := net.Dialer{KeepAlive: -1, LocalAddr: from}
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -56,8 +56,9 @@ func dialDeadline(ctx context.Context, network, address string) (net.Conn, error
 // tcpExchange connects, sends a payload and reads it back. The connection is reset in the end, as tens of
 // them a second would otherwise wait out their minute.
 func tcpExchange(address string, p *payload) exchange {
+	var from sourcePorts
 	return func(ctx context.Context, seq uint64, at time.Time) error {
-		conn, err := dialDeadline(ctx, "tcp", address)
+		conn, err := from.dial(ctx, address)
 		if err != nil {
 			return err
 		}
@@ -84,7 +85,7 @@ func dnsExchange(path v1alpha1.Path) exchange {
 		if packErr != nil {
 			return fmt.Errorf("query %q: %w", path.Query, packErr)
 		}
-		conn, err := dialDeadline(ctx, "udp", path.Target.Address)
+		conn, err := dialDeadline(ctx, "udp", path.Target.Address, nil)
 		if err != nil {
 			return err
 		}
