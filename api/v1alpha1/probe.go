@@ -90,8 +90,11 @@ type PathResult struct {
 	Open *Gap  `json:"open,omitempty"`
 	// Dropped counts gaps that no longer fit in Gaps; their probes stay counted in Sent.
 	Dropped int64 `json:"dropped,omitempty"`
-	// Stalls are intervals in which the source itself did not run (it sent late); they excuse no loss,
-	// and explain long intervals without probes.
+	// Excused counts those of Answered whose answer was seen past the timeout because the source itself did not
+	// run meanwhile. RTTMicros holds what passed.
+	Excused int64 `json:"excused,omitempty"`
+	// Stalls are intervals in which the source itself did not run (it sent late). They explain long intervals
+	// without probes, and excuse no probe that was not answered.
 	Stalls []Gap `json:"stalls,omitempty"`
 }
 

@@ -3,7 +3,7 @@
 // what a gate demands. Nothing here sends, waits or looks at a clock; every time comes from the caller.
 //
 // A probe counts from when it was sent. It is answered when its answer is there within the timeout, and
-// lost otherwise; probes are decided in the order in which they were sent, so a probe that is still open
+// lost otherwise, where time in which the sender itself did not run does not count; probes are decided in the order in which they were sent, so a probe that is still open
 // holds back those after it for the timeout at most, and a result never contradicts itself.
 //
 // A gap runs from the send time of the first wrong probe to that of the first right one after it. Wrong

@@ -21,6 +21,10 @@ type Config struct {
 	Interval time.Duration
 	// Timeout is how long after its send an answer still counts.
 	Timeout time.Duration
+	// Awake is the time between two moments in which the sender ran; nil means all of it. Only that counts
+	// towards the timeout: an answer that came while the sender stood still waits for it, and is no loss.
+	// One that never comes is lost all the same, that much later.
+	Awake func(from, to time.Time) time.Duration
 	// Denied is true when an answer is what must not happen.
 	Denied bool
 	// WarmUp is how many probes in a row must do what is expected before counting begins: until then the
@@ -41,6 +45,7 @@ type Tracker struct {
 
 	streak         int // right probes in a row before counting began
 	sent, answered int64
+	excused        int64
 	since, last    time.Time
 	rtt            histogram
 	gaps, stalls   []v1alpha1.Gap
@@ -50,10 +55,11 @@ type Tracker struct {
 
 // probe is one send that waits to be settled in its turn.
 type probe struct {
-	at    time.Time
-	rtt   time.Duration
-	state state
-	cause string
+	at      time.Time
+	rtt     time.Duration
+	state   state
+	excused bool // answered past the timeout, within the time in which the sender ran
+	cause   string
 }
 
 type state uint8
@@ -108,9 +114,10 @@ func (t *Tracker) Answer(seq uint64, at time.Time) bool {
 	}
 	p.rtt = at.Sub(p.at)
 	p.state = answered
-	if p.rtt > t.config.Timeout {
+	if t.past(p, at) {
 		p.state = lost
 	}
+	p.excused = p.state == answered && p.rtt > t.config.Timeout
 	inTime := p.state == answered
 	t.settle()
 	return inTime
@@ -130,7 +137,7 @@ func (t *Tracker) Fail(seq uint64, cause string) {
 func (t *Tracker) Expire(now time.Time) {
 	for seq := t.first; seq < t.next; seq++ {
 		p := t.slot(seq)
-		if now.Sub(p.at) <= t.config.Timeout {
+		if !t.past(p, now) {
 			break
 		}
 		if p.state == waiting {
@@ -138,6 +145,14 @@ func (t *Tracker) Expire(now time.Time) {
 		}
 	}
 	t.settle()
+}
+
+// past says whether the timeout of a probe has passed at now.
+func (t *Tracker) past(p *probe, now time.Time) bool {
+	if now.Sub(p.at) <= t.config.Timeout {
+		return false
+	}
+	return t.config.Awake == nil || t.config.Awake(p.at, now) > t.config.Timeout
 }
 
 // Pending is how many probes are sent and not settled.
@@ -149,7 +164,7 @@ func (t *Tracker) First() uint64 { return t.first }
 // Result is what is settled so far. It shares nothing with the Tracker.
 func (t *Tracker) Result() v1alpha1.PathResult {
 	result := v1alpha1.PathResult{
-		ID: t.config.ID, Sent: t.sent, Answered: t.answered, Since: t.since, Last: t.last,
+		ID: t.config.ID, Sent: t.sent, Answered: t.answered, Excused: t.excused, Since: t.since, Last: t.last,
 		RTTMicros: [3]int64{t.rtt.quantile(0.5), t.rtt.quantile(0.99), t.rtt.max},
 		Gaps:      append([]v1alpha1.Gap(nil), t.gaps...),
 		Dropped:   t.dropped,
@@ -190,6 +205,9 @@ func (t *Tracker) count(p *probe) {
 	t.last = p.at
 	if p.state == answered {
 		t.answered++
+		if p.excused {
+			t.excused++
+		}
 		t.rtt.add(p.rtt.Microseconds())
 	}
 	if wrong {

@@ -344,3 +344,52 @@ func TestTrackerWarmUp(t *testing.T) {
 		})
 	}
 }
+
+// TestAwake: only time in which the sender ran counts towards the timeout. The sender stands still from 1050
+// to 4050 ms; an answer that it finds then is in time, one that never comes is lost, and one that comes when
+// the sender has run for longer than the timeout is too late.
+func TestAwake(t *testing.T) {
+	awake := func(from, to time.Time) time.Duration {
+		ran := to.Sub(from)
+		begin, end := after(1050), after(4050)
+		if from.After(begin) {
+			begin = from
+		}
+		if to.Before(end) {
+			end = to
+		}
+		if end.After(begin) {
+			ran -= end.Sub(begin)
+		}
+		return ran
+	}
+	for _, denied := range []bool{false, true} {
+		tracker := New(Config{ID: "a", Interval: 10 * time.Millisecond, Timeout: time.Second, Awake: awake, Denied: denied})
+		for i := range 5 {
+			tracker.Send(after(1000+10*i), after(1000+10*i))
+		}
+		tracker.Expire(after(4050)) // whoever looks first after a stall must not decide
+		if tracker.Pending() != 5 {
+			t.Fatalf("%d of 5 are open after the stall", tracker.Pending())
+		}
+		tracker.Answer(0, after(4060)) // 60 ms awake
+		tracker.Answer(1, after(4990)) // 980 ms
+		tracker.Answer(2, after(5025)) // 1005 ms: too late
+		tracker.Expire(after(5040))    // 3 has 1020 ms, 4 has 1000 ms
+		if tracker.Pending() != 1 {
+			t.Errorf("%d open, not the last alone", tracker.Pending())
+		}
+		tracker.Send(after(5050), after(5050))
+		tracker.Answer(5, after(5051))
+		got := tracker.Result()
+		if got.Sent != 6 || got.Answered != 3 || got.Excused != 2 {
+			t.Errorf("denied %t: %d sent, %d answered, %d excused", denied, got.Sent, got.Answered, got.Excused)
+		}
+		if !denied && (len(got.Gaps) != 1 || got.Gaps[0].Probes != 3 || !got.Gaps[0].From.Equal(after(1020))) {
+			t.Errorf("gaps %+v", got.Gaps)
+		}
+		if denied && (len(got.Gaps) != 1 || got.Gaps[0].Probes != 2 || got.Open == nil) {
+			t.Errorf("leaks %+v, open %v", got.Gaps, got.Open)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"time"
 
@@ -27,9 +28,12 @@ type oneShot struct {
 
 func (w *oneShot) send(seq uint64, at time.Time) {
 	w.runner.tasks.Go(func() {
-		ctx, cancel := context.WithDeadline(w.runner.ctx, at.Add(w.runner.options.Timeout))
+		ctx, cancel := w.runner.within(at)
 		defer cancel()
 		err := w.exchange(ctx, seq, at)
+		if failed := (*net.OpError)(nil); ctx.Err() != nil && errors.As(err, &failed) {
+			failed.Err = os.ErrDeadlineExceeded
+		}
 		switch {
 		case err == nil:
 			w.line.answered(seq)
@@ -42,15 +46,26 @@ func (w *oneShot) send(seq uint64, at time.Time) {
 // close leaves the probes under way to their deadlines.
 func (w *oneShot) close() {}
 
-// dialDeadline dials from an address (nil: any), and puts the context's deadline on the connection.
-func dialDeadline(ctx context.Context, network, address string, from net.Addr) (net.Conn, error) {
+// dial dials from an address (nil: any); the end of the context ends whatever waits on the connection.
+func dial(ctx context.Context, network, address string, from net.Addr) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1, LocalAddr: from}
 	conn, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	deadline, _ := ctx.Deadline()
-	return conn, conn.SetDeadline(deadline)
+	release := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	return bound{conn, release}, nil
+}
+
+// bound is a connection that a context ends.
+type bound struct {
+	net.Conn
+	release func() bool
+}
+
+func (b bound) Close() error {
+	b.release()
+	return b.Conn.Close()
 }
 
 // tcpExchange connects, sends a payload and reads it back. The connection is reset in the end, as tens of
@@ -73,7 +88,7 @@ func tcpExchange(address string, p *payload) exchange {
 		if got, ok := own.seq(own.data); !ok || got != seq {
 			return errGarbled
 		}
-		return conn.(*net.TCPConn).SetLinger(0)
+		return conn.(bound).Conn.(*net.TCPConn).SetLinger(0)
 	}
 }
 
@@ -85,7 +100,7 @@ func dnsExchange(path v1alpha1.Path) exchange {
 		if packErr != nil {
 			return fmt.Errorf("query %q: %w", path.Query, packErr)
 		}
-		conn, err := dialDeadline(ctx, "udp", path.Target.Address, nil)
+		conn, err := dial(ctx, "udp", path.Target.Address, nil)
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ type Runner struct {
 	options Options
 	run     uint32    // tells this runner's probes from those of others
 	base    time.Time // schedules and stamps count from here
+	pulse   *pulse
 
 	mu     sync.Mutex
 	lines  map[string]*line // by path ID, the removed ones too
@@ -55,8 +56,9 @@ func NewRunner(options Options) *Runner {
 		options.Timeout = loss.DefaultTimeout
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	now := time.Now()
 	r := &Runner{
-		options: options, run: rand.Uint32(), base: time.Now(),
+		options: options, run: rand.Uint32(), base: now, pulse: newPulse(now),
 		lines: map[string]*line{}, wake: make(chan struct{}, 1), ctx: ctx, cancel: cancel,
 	}
 	r.tasks.Go(r.pump)
@@ -164,7 +166,7 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 		if path.Denied {
 			warmUp = 0
 		}
-		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: warmUp})
+		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Awake: r.pulse.awake, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: warmUp})
 	}
 	r.lines[path.ID] = l
 	l.wire = r.open(l)
@@ -209,9 +211,26 @@ func (r *Runner) retire(l *line) {
 	wire := l.wire
 	l.wire, l.ready, l.retired = nil, false, time.Now()
 	r.tasks.Go(func() {
-		pause(r.ctx, r.options.Timeout)
+		within, cancel := r.within(time.Now())
+		defer cancel()
+		<-within.Done()
 		wire.close()
 	})
+}
+
+// within is a context that ends when this process has run for a timeout since a moment.
+func (r *Runner) within(since time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Hour, func() {
+		if left := r.options.Timeout - r.pulse.awake(since, time.Now()); left > 0 {
+			timer.Reset(left)
+			return
+		}
+		cancel()
+	})
+	timer.Reset(time.Until(since.Add(r.options.Timeout)))
+	return ctx, func() { timer.Stop(); cancel() }
 }
 
 // forget drops the oldest removed lines beyond what is kept. The lock is held.
@@ -241,13 +260,14 @@ func (r *Runner) pump() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		timer.Reset(time.Until(r.sendDue()))
+		timer.Reset(min(time.Until(r.sendDue()), beatEvery))
 		select {
 		case <-r.ctx.Done():
 			return
 		case <-r.wake:
 		case <-timer.C:
 		}
+		r.pulse.beat(time.Now())
 	}
 }
 

@@ -2,17 +2,22 @@ package probe
 
 import "time"
 
-// schedule is the absolute times at which a path's probes are due. Multiples of the interval since a
-// common base make the paths of a runner due together, so that one wake-up serves them all.
+// coarse is the longest that a new path waits for its first probe.
+const coarse = 200 * time.Millisecond
+
+// schedule is the absolute times at which a path's probes are due. Multiples of the interval (or of coarse)
+// since a common base make the paths of a runner due together, so that one wake-up serves them all.
 type schedule struct {
 	interval time.Duration
 	due      time.Time
 }
 
-// newSchedule begins at the first multiple of the interval since base that is after now.
+// newSchedule begins at the first multiple of the interval since base that is after now, or of coarse where
+// the interval is longer.
 func newSchedule(base, now time.Time, interval time.Duration) schedule {
-	passed := now.Sub(base) / interval
-	return schedule{interval, base.Add((passed + 1) * interval)}
+	grid := min(interval, coarse)
+	passed := now.Sub(base) / grid
+	return schedule{interval, base.Add((passed + 1) * grid)}
 }
 
 // advance moves on from a probe that was due and sent at the given time. When that was more than two

@@ -30,7 +30,7 @@ func (s *sourcePorts) dial(ctx context.Context, address string) (net.Conn, error
 	s.next.CompareAndSwap(0, 1+rand.Uint32N(allPorts))
 	for tries := 1; ; tries++ {
 		port := firstPort + int(s.next.Add(1)%allPorts)
-		conn, err := dialDeadline(ctx, "tcp", address, &net.TCPAddr{Port: port})
+		conn, err := dial(ctx, "tcp", address, &net.TCPAddr{Port: port})
 		if !errors.Is(err, syscall.EADDRINUSE) || tries == portTries {
 			return conn, err
 		}

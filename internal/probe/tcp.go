@@ -50,7 +50,7 @@ func (r *Runner) newTCP(l *line, p *payload) *tcpWire {
 func (w *tcpWire) send(seq uint64, at time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.conn != nil && at.Sub(w.heard) > silence {
+	if w.conn != nil && w.runner.pulse.awake(w.heard, at) > silence {
 		w.drop(w.conn, errSilent)
 	}
 	if w.conn == nil || w.broken {

@@ -16,6 +16,7 @@ import (
 type measured struct {
 	v1alpha1.Path
 	sent, answered int64
+	excused        int64 // of the answered: seen late, as the prober did not run
 	// rtt is the p50 of the largest accumulation (most probes), the worst p99 and the maximum, in microseconds.
 	rtt  [3]int64
 	most int64
@@ -119,6 +120,7 @@ func (m *measured) add(results []v1alpha1.PathResult) {
 	last := results[len(results)-1]
 	m.sent += last.Sent
 	m.answered += last.Answered
+	m.excused += last.Excused
 	if last.Sent > m.most {
 		m.most, m.rtt[0] = last.Sent, last.RTTMicros[0]
 	}

@@ -58,9 +58,10 @@ func shortNote(m *Model) []string {
 }
 
 func stallNote(m *Model) []string {
-	stalls, longest, node := 0, 0.0, ""
+	stalls, longest, node, excused := 0, 0.0, "", int64(0)
 	for _, n := range m.Nodes {
 		stalls += n.Stalls
+		excused += n.Excused
 		if n.LongestStallMillis > longest {
 			longest, node = n.LongestStallMillis, n.Name
 		}
@@ -68,8 +69,12 @@ func stallNote(m *Model) []string {
 	if stalls == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("Probers did not run %s; the longest stall was %s on %s. Nothing was sent in it, and nothing is known of it.",
-		timesText(stalls), duration(longest), node)}
+	text := fmt.Sprintf("Probers did not run %s; the longest stall was %s on %s. Nothing was sent in it, and nothing is known of it.",
+		timesText(stalls), duration(longest), node)
+	if excused > 0 {
+		text += fmt.Sprintf(" %s came in it and were seen past their timeout; they are not counted as lost.", countOf(excused, "answer"))
+	}
+	return []string{text}
 }
 
 // windowNote tells when measuring did not span the run.

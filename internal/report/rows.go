@@ -78,6 +78,8 @@ type Node struct {
 	// Stalls counts the times in which its prober did not run, and so measured nothing.
 	Stalls             int     `json:"stalls"`
 	LongestStallMillis float64 `json:"longestStallMillis"`
+	// Excused counts answers that its prober saw past their timeout for that reason.
+	Excused int64 `json:"excused,omitempty"`
 	ResidueBefore      int     `json:"residueBefore"`
 	ResidueAfter       int     `json:"residueAfter"`
 	// Inventoried is true when there is an inventory after the clean-up.

@@ -184,6 +184,7 @@ func tallyNode(m *measured, get func(string) *Node) {
 	if m.Source.Node != "" {
 		node := get(m.Source.Node)
 		node.take(m)
+		node.Excused += m.excused
 		for _, stall := range m.stalls {
 			node.Stalls++
 			node.LongestStallMillis = max(node.LongestStallMillis, stall.Millis)
