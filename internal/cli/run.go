@@ -109,7 +109,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{
 		Actor: lease.Guard(actor), Gate: gate, Journal: records, Clock: clock{},
-		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Stop: stopping.stop,
+		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Stop: stopping.stop, Together: together,
 		By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
@@ -120,6 +120,22 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 			r.view.Record(record)
 		},
 	})
+}
+
+// sideBySide is how many actions that do not need each other are done at once.
+const sideBySide = 8
+
+func together(calls []func()) {
+	slots := make(chan struct{}, sideBySide)
+	var running sync.WaitGroup
+	for _, call := range calls {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			call()
+		})
+	}
+	running.Wait()
 }
 
 func (r *run) actor() *kube.Actor {

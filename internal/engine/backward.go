@@ -20,7 +20,7 @@ func (m *machine) backward(ctx context.Context) error {
 			if err := m.heed(ctx); err != nil {
 				return err
 			}
-			if err := m.act(ctx, st, action, true); err != nil {
+			if err := m.act(ctx, st, true, action); err != nil {
 				return err
 			}
 		}

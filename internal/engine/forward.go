@@ -44,14 +44,20 @@ func (m *machine) step(ctx context.Context, st step.Step) error {
 			return err
 		}
 	}
-	for _, action := range st.Actions {
-		if m.state.Find(st.ID).action(action.ID, false).settled() {
+	for actions := st.Actions; len(actions) > 0; {
+		n := 1
+		for n < len(actions) && actions[n].Beside {
+			n++
+		}
+		group := m.unsettled(st, actions[:n])
+		actions = actions[n:]
+		if len(group) == 0 {
 			continue
 		}
 		if err := m.heed(ctx); err != nil {
 			return err
 		}
-		if err := m.act(ctx, st, action, false); err != nil {
+		if err := m.act(ctx, st, false, group...); err != nil {
 			return err
 		}
 	}
@@ -112,36 +118,106 @@ func (m *machine) missing(ctx context.Context, conditions []step.Condition) (str
 	return "", nil
 }
 
-// act looks, writes the intent, acts where needed, and writes the outcome. The inverse is what the first
-// look said: after it, the world may already carry the action's own traces.
-func (m *machine) act(ctx context.Context, st step.Step, action step.Action, undo bool) error {
+// unsettled are the actions that still need something.
+func (m *machine) unsettled(st step.Step, actions []step.Action) []step.Action {
+	var left []step.Action
+	for _, action := range actions {
+		if !m.state.Find(st.ID).action(action.ID, false).settled() {
+			left = append(left, action)
+		}
+	}
+	return left
+}
+
+// deed is an action under way.
+type deed struct {
+	action step.Action
+	record Record // its outcome, when all is well
+	done   bool   // it was done before it began
+	before json.RawMessage
+	err    error // of the first try
+}
+
+// act looks, writes the intent, acts where needed, and writes the outcome. Of several actions that do not need each
+// other every intent is written before the first is done, and every outcome even where another failed.
+func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...step.Action) error {
+	deeds := make([]deed, len(actions))
+	for i, action := range actions {
+		var err error
+		if deeds[i], err = m.intend(ctx, st, action, undo); err != nil {
+			return err
+		}
+	}
+	if len(deeds) > 1 {
+		m.tryTogether(ctx, deeds)
+	}
+	var first error
+	for i := range deeds {
+		err := m.finish(ctx, st, &deeds[i], len(deeds) > 1)
+		var failed *failure
+		if err != nil && !errors.As(err, &failed) && !errors.Is(err, errInterrupted) {
+			return err // the journal cannot be written
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// intend looks and writes the intent. The inverse is what the first look said: after it, the world may already
+// carry the action's own traces.
+func (m *machine) intend(ctx context.Context, st step.Step, action step.Action, undo bool) (deed, error) {
 	if action.Timeout <= 0 {
 		action.Timeout = step.Duration(m.deps.ActionTimeout)
 	}
 	known := m.state.Find(st.ID).action(action.ID, undo)
-	record := Record{Event: Acted, Step: st.ID, Action: action.ID, Undo: undo}
-	var before json.RawMessage
+	d := deed{action: action, record: Record{Event: Acted, Step: st.ID, Action: action.ID, Undo: undo, Result: ResultDone}}
 	if known != nil {
-		before = known.Before
+		d.before = known.Before
 	}
-	seen, err := m.observe(ctx, action, before)
+	seen, err := m.observe(ctx, action, d.before)
 	if err != nil {
-		return m.actionFailed(ctx, st, action, record, known.open(), err)
+		return d, m.actionFailed(ctx, st, action, d.record, known.open(), err)
 	}
 	if known.open() {
-		record.Data = seen.Before // where it is done already, this is the only trace of its answer
+		d.record.Data = seen.Before // where it is done already, this is the only trace of its answer
 	} else if err := m.append(ctx, intent(st, action, undo, seen, known)); err != nil {
-		return err
+		return d, err
 	}
-	record.Result = ResultAlready
-	if !seen.Done {
-		before = m.state.Find(st.ID).action(action.ID, undo).Before
-		if record.Data, err = m.do(ctx, action, before); err != nil {
-			return m.actionFailed(ctx, st, action, record, true, err)
+	if d.done = seen.Done; d.done {
+		d.record.Result = ResultAlready
+	}
+	d.before = m.state.Find(st.ID).action(action.ID, undo).Before
+	return d, nil
+}
+
+// tryTogether makes the first try of each action that is not done.
+func (m *machine) tryTogether(ctx context.Context, deeds []deed) {
+	var calls []func()
+	for i := range deeds {
+		if d := &deeds[i]; !d.done {
+			calls = append(calls, func() { d.record.Data, d.err = m.try(ctx, d.action, d.before) })
 		}
-		record.Result = ResultDone
 	}
-	return m.append(ctx, record)
+	if m.deps.Together != nil {
+		m.deps.Together(calls)
+		return
+	}
+	for _, call := range calls {
+		call()
+	}
+}
+
+// finish does what is not done, or what an outage kept the first try from, and writes the outcome.
+func (m *machine) finish(ctx context.Context, st step.Step, d *deed, tried bool) error {
+	if !d.done && (!tried || d.err != nil && (ctx.Err() != nil || transient(d.err))) {
+		d.record.Data, d.err = m.do(ctx, d.action, d.before)
+	}
+	if d.err != nil {
+		return m.actionFailed(ctx, st, d.action, d.record, true, d.err)
+	}
+	return m.append(ctx, d.record)
 }
 
 // intent is the record before an action.
@@ -173,17 +249,23 @@ func (m *machine) observe(ctx context.Context, action step.Action, before json.R
 
 func (m *machine) do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
 	var answer json.RawMessage
-	limit := time.Duration(action.Timeout)
 	err := m.patiently(ctx, name(action), func(ctx context.Context) (err error) {
-		bounded, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		answer, err = m.deps.Actor.Do(bounded, action, before)
-		if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-			// An expired deadline calls itself temporary; the bound of an action is not.
-			return fmt.Errorf("not finished within %s: %s", limit, err.Error())
-		}
+		answer, err = m.try(ctx, action, before)
 		return err
 	})
+	return answer, err
+}
+
+// try does an action once, within its bound. It touches nothing of the machine, so that several may be tried at once.
+func (m *machine) try(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
+	limit := time.Duration(action.Timeout)
+	bounded, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer, err := m.deps.Actor.Do(bounded, action, before)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		// An expired deadline calls itself temporary; the bound of an action is not.
+		return answer, fmt.Errorf("not finished within %s: %s", limit, err.Error())
+	}
 	return answer, err
 }
 

@@ -45,6 +45,14 @@ func probe(id string, old, new []string) step.Action {
 	return step.Action{ID: id, Op: step.Probe, Title: "measure", Paths: &step.PathSet{Old: old, New: new}}
 }
 
+// beside marks actions, all but the first, as done together.
+func beside(actions ...step.Action) []step.Action {
+	for i := range actions[1:] {
+		actions[1+i].Beside = true
+	}
+	return actions
+}
+
 func gate(title string) *step.Gate { return &step.Gate{Title: title} }
 
 // migration is a network replacement in the shape of the real one, on three nodes: 15 steps, of which the
@@ -59,8 +67,8 @@ func migration() *plan.Plan {
 			apply("agent", "DaemonSet", "theseus-agent")}, After: exists("DaemonSet", "theseus-agent")},
 		{ID: "probes", Actions: []step.Action{apply("old-a", "Probe", "old-a"), apply("old-b", "Probe", "old-b"),
 			apply("old-c", "Probe", "old-c"), probe("measure", nodes, nil)}, Gate: gate("baseline")},
-		{ID: "join", Before: exists("DaemonSet", "theseus-agent"), Actions: []step.Action{node("join-a", "a", step.VerbJoin),
-			node("join-b", "b", step.VerbJoin), node("join-c", "c", step.VerbJoin)}, Gate: gate("joined")},
+		{ID: "join", Before: exists("DaemonSet", "theseus-agent"), Actions: beside(node("join-a", "a", step.VerbJoin),
+			node("join-b", "b", step.VerbJoin), node("join-c", "c", step.VerbJoin)), Gate: gate("joined")},
 		{ID: "taint", Actions: []step.Action{patch("taint-a", "Node", "a", `{"pending":"yes"}`),
 			patch("taint-b", "Node", "b", `{"pending":"yes"}`), patch("taint-c", "Node", "c", `{"pending":"yes"}`)}},
 		{ID: "target", Actions: []step.Action{apply("target-ns", "Namespace", "calico-system"), apply("pool", "IPPool", "new"),
@@ -85,8 +93,8 @@ func migration() *plan.Plan {
 			remove("unold-b", "Probe", "old-b"), remove("unold-c", "Probe", "old-c"), probe("measure-new", nil, nodes),
 			remove("source", "DaemonSet", "flannel")}, Gate: gate("removed")},
 		step.Step{ID: "clean", Before: []step.Condition{{Kind: step.Gone, Ref: ref("DaemonSet", "flannel")}},
-			Actions: []step.Action{node("clean-a", "a", step.VerbClean), node("clean-b", "b", step.VerbClean),
-				node("clean-c", "c", step.VerbClean)}, Gate: gate("cleaned")},
+			Actions: beside(node("clean-a", "a", step.VerbClean), node("clean-b", "b", step.VerbClean),
+				node("clean-c", "c", step.VerbClean)), Gate: gate("cleaned")},
 		step.Step{ID: "final", Actions: []step.Action{apply("target-final", "DaemonSet", "calico-node", "final"),
 			node("part-a", "a", step.VerbPart), node("part-b", "b", step.VerbPart), node("part-c", "c", step.VerbPart)}},
 		step.Step{ID: "leave", Actions: []step.Action{probe("unmeasure", nil, nil), remove("unnew-all-a", "Probe", "new-a"),

@@ -18,6 +18,9 @@ type Deps struct {
 	Journal Journal
 	Control Control
 	Clock   Clock
+	// Together makes calls that do not need each other, side by side if it likes, and returns when all have
+	// returned. nil makes one after another.
+	Together func(calls []func())
 	// Stop, when it is closed, ends the run after the action at hand; the end of the context ends it at once. It
 	// may be nil.
 	Stop <-chan struct{}

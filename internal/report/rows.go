@@ -79,9 +79,9 @@ type Node struct {
 	Stalls             int     `json:"stalls"`
 	LongestStallMillis float64 `json:"longestStallMillis"`
 	// Excused counts answers that its prober saw past their timeout for that reason.
-	Excused int64 `json:"excused,omitempty"`
-	ResidueBefore      int     `json:"residueBefore"`
-	ResidueAfter       int     `json:"residueAfter"`
+	Excused       int64 `json:"excused,omitempty"`
+	ResidueBefore int   `json:"residueBefore"`
+	ResidueAfter  int   `json:"residueAfter"`
 	// Inventoried is true when there is an inventory after the clean-up.
 	Inventoried bool `json:"inventoried"`
 }

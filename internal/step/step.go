@@ -80,6 +80,9 @@ type Action struct {
 	Condition *Condition                 `json:"condition,omitempty"`
 	Paths     *PathSet                   `json:"paths,omitempty"`
 	Taint     *corev1.Taint              `json:"taint,omitempty"`
+	// Beside lets it be done together with the action before it: neither needs the other. Both are of one
+	// operation and verb, on different objects or nodes.
+	Beside bool `json:"beside,omitempty"`
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration `json:"timeout,omitempty"`
 }
