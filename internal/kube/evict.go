@@ -113,13 +113,14 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 	return inNetworks(pods, set.CIDRs)
 }
 
-// sideBySide is how many workloads are moved at once: enough that one slow start does not hold up a node, and
-// few enough that starting pods leave the others on the node their time.
+// sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not
+// hold up a node, and few enough that starting pods leave the others on the node their time.
 const sideBySide = 3
 
-// evict moves pods through the eviction API: a few workloads side by side, the pods of one workload one after
-// another, each only when the workload is whole again. Replacements that land on the old network of this
-// node, which cannot be once its configuration is switched, would be moved again.
+// evict moves pods through the eviction API: those of different workloads side by side, those of one workload one
+// after another, each only when the workload is whole again. How long a pod takes to end holds up no other one whose
+// workload is whole without it. Replacements that land on the old network of this node, which cannot be once
+// its configuration is switched, would be moved again.
 func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
 	before, err := readBefore(seen)
 	if err != nil {
@@ -145,9 +146,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 	slots := make(chan struct{}, sideBySide)
 	for owner, members := range groups {
 		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			moved, err := a.moveAll(ctx, owner, before.ready(owner), members)
+			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, slots)
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
@@ -191,10 +190,11 @@ func refuseBare(groups map[workload][]corev1.Pod) error {
 	return nil
 }
 
-// moveAll moves the pods of one workload one by one, and reports those that it moved even when it fails. After
-// each, as many pods must be ready as before the first one (least), also when an outage or the end of a process
-// cut the moving short in between and it is tried again.
-func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod) ([]EvictedPod, error) {
+// moveAll moves the pods of one workload one by one, each while it has one of the slots, waits until all have
+// ended, and reports those that it moved even when it fails. After each, as many pods must be ready as before the
+// first one (least), also when an outage or the end of a process cut the moving short in between and it is tried
+// again.
+func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, slots chan struct{}) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
 	now, err := a.count(ctx, owner)
 	if err != nil {
@@ -206,7 +206,9 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 	}
 	var moved []EvictedPod
 	for i := range pods {
+		slots <- struct{}{}
 		one, err := a.move(ctx, owner, before, &pods[i])
+		<-slots
 		if one != nil {
 			moved = append(moved, *one)
 		}
@@ -214,9 +216,16 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
 		}
 	}
+	for i := range pods {
+		if err := a.awaitGone(ctx, &pods[i]); err != nil {
+			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
+		}
+	}
 	return moved, nil
 }
 
+// move evicts a pod and waits until its workload is whole without it; of one that does not say when it is whole,
+// until the pod is gone.
 func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
 	began := a.Clock.Now()
 	if err := a.askToGo(ctx, pod); err != nil {
@@ -224,10 +233,14 @@ func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev
 	}
 	evicted := a.Clock.Now()
 	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String(), HeldMillis: evicted.Sub(began).Milliseconds()}
-	if err := a.awaitGone(ctx, pod); err != nil {
-		return moved, err
+	now, err := a.count(ctx, owner)
+	switch {
+	case err != nil:
+	case now.known:
+		err = a.awaitWhole(ctx, owner, before)
+	default:
+		err = a.awaitGone(ctx, pod)
 	}
-	err := a.awaitWhole(ctx, owner, before)
 	moved.WholeMillis = a.Clock.Now().Sub(evicted).Milliseconds()
 	return moved, err
 }

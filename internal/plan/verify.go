@@ -100,6 +100,9 @@ func (m *machine) do(s *step.Step) error {
 	}
 	m.noReturn = m.noReturn || s.NoReturn
 	for i := range s.Actions {
+		if s.Actions[i].Beside && (i == 0 || !pair(&s.Actions[i-1], &s.Actions[i])) {
+			return fmt.Errorf("action %s (%s) may not be done together with what is before it", s.Actions[i].ID, s.Actions[i].Title)
+		}
 		if err := m.act(&s.Actions[i]); err != nil {
 			return fmt.Errorf("action %s (%s): %w", s.Actions[i].ID, s.Actions[i].Title, err)
 		}
@@ -113,6 +116,23 @@ func (m *machine) do(s *step.Step) error {
 		}
 	}
 	return m.gate(s)
+}
+
+// pair says whether two actions may be done together: they do the same on different objects or nodes, which no
+// probe or wait does.
+func pair(a, b *step.Action) bool {
+	if a.Op != b.Op || a.Verb != b.Verb {
+		return false
+	}
+	switch a.Op {
+	case step.Apply:
+		return step.RefOf(a.Object) != step.RefOf(b.Object)
+	case step.Delete, step.Patch:
+		return *a.Ref != *b.Ref
+	case step.Node, step.Restart, step.Taint, step.Untaint:
+		return a.NodeName != b.NodeName
+	}
+	return false
 }
 
 // sound holds after every single action.

@@ -70,6 +70,7 @@ func TestInstallJoint(t *testing.T) {
 		`{"name":"CALICO_IPV4POOL_IPIP","value":"Never"}`, `{"name":"IP_AUTODETECTION_METHOD","value":"kubernetes-internal-ip"}`,
 		`{"name":"CNI_CONF_NAME","value":"10-calico.conflist.theseus"}`, `"theseus.dev/target":"true"`, `"maxUnavailable":1`,
 		`["/bin/calico-node","-felix-ready"]`, `"terminationGracePeriodSeconds":10`,
+		`"startupProbe":{"exec":{"command":["/bin/calico-node","-felix-ready"]},"failureThreshold":300,"periodSeconds":1`,
 	} {
 		if !strings.Contains(agent, want) {
 			t.Errorf("the agent lacks %s:\n%s", want, agent)
@@ -113,6 +114,9 @@ func TestInstallFinal(t *testing.T) {
 		if !strings.Contains(agent, want) {
 			t.Errorf("the final form lacks %s:\n%s", want, agent)
 		}
+	}
+	if strings.Contains(agent, "startupProbe") {
+		t.Errorf("the final form has a startup probe that is not the user's:\n%s", agent)
 	}
 	if strings.Contains(agent, v1alpha1.LabelTarget) {
 		t.Errorf("the final form still waits for a label:\n%s", agent)

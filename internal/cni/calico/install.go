@@ -98,6 +98,7 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
 		delete(agent, "lifecycle")
 	}
+	askOften(agent)
 	if sharesTables(request.Source) && hasNFTables(agent) {
 		setEnv(agent, "FELIX_NFTABLESMODE", "Enabled")
 		setEnv(agent, "FELIX_NFTABLESMARKMASK", "0xfff00000")
@@ -106,6 +107,19 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {
 		m.setMTU(agent, strconv.Itoa(mtu))
 	}
+}
+
+// askOften makes a container that is ready after a second or two known as ready then, and not at the next of the
+// long periods of its readiness probe: a startup probe asks the same every second until the first yes.
+func askOften(container map[string]any) {
+	ready, ok, _ := unstructured.NestedMap(container, "readinessProbe")
+	if _, own := container["startupProbe"]; own || !ok {
+		return
+	}
+	delete(ready, "initialDelaySeconds")
+	delete(ready, "successThreshold")
+	ready["periodSeconds"], ready["failureThreshold"] = int64(1), int64(300)
+	container["startupProbe"] = ready
 }
 
 // sharesTables says that an agent of the source enforces policy in iptables. kube-router accepts there what its

@@ -14,6 +14,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// beside lets actions be done together: none of them needs another.
+func beside(actions []step.Action) []step.Action {
+	for i := range actions {
+		actions[i].Beside = i > 0
+	}
+	return actions
+}
+
+// onEach makes an action for each of several nodes, to be done together.
+func onEach(nodes []string, action func(node string) step.Action) []step.Action {
+	var actions []step.Action
+	for _, node := range nodes {
+		actions = append(actions, action(node))
+	}
+	return beside(actions)
+}
+
 // number gives actions IDs that are unique in the plan.
 func number(stepID, prefix string, actions []step.Action) {
 	for i := range actions {

@@ -39,9 +39,11 @@ func agentOn(agent step.Ref, selector, node string) step.Condition {
 func nodeReady(node string) step.Condition { return step.Condition{Kind: step.NodeReady, Node: node} }
 
 func (b *builder) joinNodes() {
-	var actions, undo []step.Action
+	actions := onEach(b.nodes(), func(node string) step.Action {
+		return onNode(node, step.VerbJoin, "join the networks on "+node, b.join)
+	})
+	var undo []step.Action
 	for _, node := range b.nodes() {
-		actions = append(actions, onNode(node, step.VerbJoin, "join the networks on "+node, b.join))
 		undo = append(undo, onNode(node, step.VerbPart, "part the networks on "+node, b.join))
 	}
 	b.add(step.Step{
@@ -61,6 +63,7 @@ func (b *builder) defineTarget() {
 	for _, definition := range b.Target.Definitions {
 		actions = append(actions, apply(definition))
 	}
+	beside(actions)
 	for i := range b.Target.Definitions {
 		ref := step.RefOf(&b.Target.Definitions[i])
 		actions = append(actions, wait("wait until "+name(ref)+" serves", established(ref), time.Minute))
@@ -155,9 +158,8 @@ func (b *builder) targetWhole() {
 
 // keepOff steers new pods to nodes that are switched, so that few pods move twice.
 func (b *builder) keepOff() {
-	var actions, undo []step.Action
+	var undo []step.Action
 	for _, node := range b.nodes() {
-		actions = append(actions, taint(node))
 		undo = append(undo, untaint(node))
 	}
 	b.add(step.Step{
@@ -165,9 +167,9 @@ func (b *builder) keepOff() {
 		Title:    "Prefer switched nodes for new pods",
 		Why:      "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
 		Before:   []step.Condition{rolled(b.Target.Installation.Agent)},
-		Actions:  actions,
+		Actions:  onEach(b.nodes(), taint),
 		Undo:     undo,
-		Estimate: step.Duration(2*time.Second + b.perNode(50*time.Millisecond)),
+		Estimate: step.Duration(2*time.Second + b.perNode(20*time.Millisecond)),
 	})
 }
 

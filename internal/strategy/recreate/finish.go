@@ -24,16 +24,10 @@ func (b *builder) finalForm() {
 		return
 	}
 	agent := b.Target.Installation.Agent
-	for _, node := range b.nodes() {
-		restart := restart(agent, node)
-		if guard := b.Target.Guard; guard != nil {
-			actions = append(actions,
-				onNode(node, step.VerbGuard, "keep denied on "+node+" what "+b.target()+" denies while it restarts", guard),
-				restart,
-				onNode(node, step.VerbRelease, "leave policy on "+node+" to "+b.target()+" again", guard))
-			continue
+	for _, wave := range b.Waves {
+		for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
+			actions = append(actions, b.restartOn(agent, nodes)...)
 		}
-		actions = append(actions, restart)
 	}
 	actions = append(actions, wait("wait until "+name(agent)+" runs its own form on every node", rolled(agent), b.fleet(5*time.Minute)))
 	actions = append(actions, b.Target.HandOver...)
@@ -49,6 +43,27 @@ func (b *builder) finalForm() {
 	})
 }
 
+// restartsAtOnce is how many agents of a wave restart together: while one does, pods that start on its node wait.
+// Their guards must outlast it, whatever the size of the wave.
+const restartsAtOnce = 4
+
+// restartOn restarts the agents of some nodes, each guarded where its rules move.
+func (b *builder) restartOn(agent step.Ref, nodes []string) []step.Action {
+	restarts := onEach(nodes, func(node string) step.Action { return restart(agent, node) })
+	guard := b.Target.Guard
+	if guard == nil {
+		return restarts
+	}
+	return slices.Concat(
+		onEach(nodes, func(node string) step.Action {
+			return onNode(node, step.VerbGuard, "keep denied on "+node+" what "+b.target()+" denies while it restarts", guard)
+		}),
+		restarts,
+		onEach(nodes, func(node string) step.Action {
+			return onNode(node, step.VerbRelease, "leave policy on "+node+" to "+b.target()+" again", guard)
+		}))
+}
+
 // tidy takes back what only the joint phase needed.
 func (b *builder) tidy() {
 	actions := backwards(b.Target.Extras)
@@ -56,12 +71,21 @@ func (b *builder) tidy() {
 	if b.Target.Conf.Active != b.Target.Installation.Capabilities.ConfName {
 		staged.ConfFiles = append(staged.ConfFiles, b.Target.Conf.Active)
 	}
-	for _, node := range b.nodes() {
-		actions = append(actions,
-			onNode(node, step.VerbPart, "take the rules that joined the networks off "+node, b.join),
-			onNode(node, step.VerbClean, "remove staged configurations from "+node, staged),
-			labelNode(node, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node),
-			onNode(node, step.VerbInventory, "take stock one last time on "+node, b.SourceResidue))
+	for _, action := range []func(node string) step.Action{
+		func(node string) step.Action {
+			return onNode(node, step.VerbPart, "take the rules that joined the networks off "+node, b.join)
+		},
+		func(node string) step.Action {
+			return onNode(node, step.VerbClean, "remove staged configurations from "+node, staged)
+		},
+		func(node string) step.Action {
+			return labelNode(node, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
+		},
+		func(node string) step.Action {
+			return onNode(node, step.VerbInventory, "take stock one last time on "+node, b.SourceResidue)
+		},
+	} {
+		actions = append(actions, onEach(b.nodes(), action)...)
 	}
 	b.add(step.Step{
 		ID:       "finish/tidy",
@@ -76,14 +100,13 @@ func (b *builder) tidy() {
 
 func (b *builder) stopProbes() {
 	actions := []step.Action{probe("stop measuring", step.PathSet{})}
-	for _, node := range b.nodes() {
-		actions = append(actions, remove(probePod(node, "new")))
-	}
-	actions = append(actions, remove(step.Ref{APIVersion: "v1", Kind: "Service",
+	removals := onEach(b.nodes(), func(node string) step.Action { return remove(probePod(node, "new")) })
+	removals = append(removals, remove(step.Ref{APIVersion: "v1", Kind: "Service",
 		Namespace: v1alpha1.Namespace, Name: manifest.ProbeServiceName("new")}))
 	if b.Source.Capabilities.Policy != cni.PolicyNone {
-		actions = append(actions, remove(step.RefOf(manifest.ProbePolicy())))
+		removals = append(removals, remove(step.RefOf(manifest.ProbePolicy())))
 	}
+	actions = append(actions, beside(removals)...)
 	b.add(step.Step{
 		ID:       "finish/probes",
 		Title:    "Stop measuring",
@@ -94,11 +117,13 @@ func (b *builder) stopProbes() {
 }
 
 func (b *builder) leave() {
+	actions := removeTheseus(manifest.Agent(b.Change.AgentImage), manifest.CRDs())
+	beside(actions[1:]) // the first are the agents, which use all the others
 	b.add(step.Step{
 		ID:       "finish/theseus",
 		Title:    "Remove Theseus' agent",
 		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
-		Actions:  removeTheseus(manifest.Agent(b.Change.AgentImage), manifest.CRDs()),
+		Actions:  actions,
 		Estimate: step.Duration(10 * time.Second),
 	})
 }

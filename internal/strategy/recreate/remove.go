@@ -16,18 +16,24 @@ func (b *builder) removeSource() {
 }
 
 func (b *builder) deleteSource() {
-	var actions []step.Action
-	for _, node := range b.nodes() {
-		actions = append(actions, onNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue))
-	}
+	actions := onEach(b.nodes(), func(node string) step.Action {
+		return onNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
+	})
 	actions = append(actions, probe("measure over "+b.target()+" alone", step.PathSet{New: every()}))
-	for _, node := range b.nodes() {
-		actions = append(actions, remove(probePod(node, "old")))
-	}
-	actions = append(actions, remove(step.Ref{APIVersion: "v1", Kind: "Service",
+	removals := onEach(b.nodes(), func(node string) step.Action { return remove(probePod(node, "old")) })
+	removals = append(removals, remove(step.Ref{APIVersion: "v1", Kind: "Service",
 		Namespace: manifest.Namespace().GetName(), Name: manifest.ProbeServiceName("old")}))
-	for _, part := range b.Source.Parts {
-		actions = append(actions, remove(part))
+	actions = append(actions, beside(removals)...)
+	// What runs goes first, with the rights that it has; then all the rest.
+	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
+	for _, runs := range []bool{true, false} {
+		var parts []step.Action
+		for _, part := range b.Source.Parts {
+			if running(part) == runs {
+				parts = append(parts, remove(part))
+			}
+		}
+		actions = append(actions, beside(parts)...)
 	}
 	actions = append(actions, wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
 		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.fleet(3*time.Minute)))
@@ -45,12 +51,13 @@ func (b *builder) deleteSource() {
 }
 
 func (b *builder) cleanNodes(wave Wave) {
-	var actions []step.Action
-	for _, node := range wave.Nodes {
-		actions = append(actions,
-			onNode(node, step.VerbClean, "clean "+node+" of "+b.Source.CNI, b.SourceResidue),
-			onNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue))
-	}
+	actions := append(
+		onEach(wave.Nodes, func(node string) step.Action {
+			return onNode(node, step.VerbClean, "clean "+node+" of "+b.Source.CNI, b.SourceResidue)
+		}),
+		onEach(wave.Nodes, func(node string) step.Action {
+			return onNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
+		})...)
 	b.add(step.Step{
 		ID:       "remove/clean/" + wave.Name,
 		Title:    "Clean " + list(wave.Nodes) + " of " + b.Source.CNI,
