@@ -13,7 +13,8 @@ import (
 func mapsKeys(m map[string]map[string]any) iter.Seq[string] { return maps.Keys(m) }
 
 // parsePlan reads the plan of a transcript. "step ID [noreturn] [gate=TITLE] [before=KIND/NAME] [after=KIND/NAME]
-// [nopods=NETWORK]" begins a step; its actions follow, those of its undo with "undo" in front:
+// [nopods=NETWORK]" begins a step; its actions follow, those of its undo with "undo" in front, and those that may
+// be done together with the one before with "beside":
 //
 //	apply ID KIND/NAME FIELD...   delete ID KIND/NAME   patch ID KIND/NAME JSON
 //	node ID NODE VERB             evict ID NODE NETWORK wait ID KIND/NAME
@@ -29,9 +30,14 @@ func parsePlan(t *testing.T, p *plan.Plan, lines []string) {
 			p.Steps = append(p.Steps, parseStep(words[1], words[2:]))
 		default:
 			last := &p.Steps[len(p.Steps)-1]
-			if words[0] == "undo" {
+			switch words[0] {
+			case "undo":
 				last.Undo = append(last.Undo, parseAction(t, words[1:]))
-			} else {
+			case "beside":
+				action := parseAction(t, words[1:])
+				action.Beside = true
+				last.Actions = append(last.Actions, action)
+			default:
 				last.Actions = append(last.Actions, parseAction(t, words))
 			}
 		}

@@ -311,3 +311,46 @@ func TestEvictDoneIsWhole(t *testing.T) {
 		t.Errorf("%v after %d sleeps, done %v", err, w.sleeps, look())
 	}
 }
+
+// A pod that takes long to end holds up no other pod of its workload, which is whole without it; the eviction is
+// over when it has ended.
+func TestEvictDoesNotWaitForTheEnd(t *testing.T) {
+	like := ownedBy("ReplicaSet", "web-1")
+	w := newWorld(t, []runtime.Object{pod("shop", "p1", "a", "10.244.1.5", like), pod("shop", "p2", "a", "10.244.1.6", like)}, webSet, webDeployment)
+	var order []string
+	w.typed.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetSubresource() != "eviction" {
+			return false, nil, nil
+		}
+		name := action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction).Name
+		order = append(order, name)
+		now := metav1.Now()
+		ending := pod("shop", name, "a", "10.244.1.5", like, func(p *corev1.Pod) { p.DeletionTimestamp, p.Finalizers = &now, []string{"x"} })
+		if err := w.typed.Tracker().Update(podResource, ending, "shop"); err != nil {
+			t.Error(err)
+		}
+		w.recreate(name, like)
+		return true, nil, nil
+	})
+	ended := 0
+	w.slept = func(n int) {
+		if len(order) == 2 && n >= 5 && ended < 2 {
+			ended++
+			if err := w.typed.Tracker().Delete(podResource, "shop", order[2-ended]); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	done, err := w.evicted()
+	if err != nil || !slices.Equal(order, []string{"p1", "p2"}) || len(done.Pods) != 2 {
+		t.Fatalf("evicted %v: %+v, %v", order, done, err)
+	}
+	if ended != 2 {
+		t.Errorf("it was over when %d of 2 had ended", ended)
+	}
+	for _, one := range done.Pods {
+		if one.WholeMillis != 0 {
+			t.Errorf("%s was waited for although its workload was whole: %+v", one.Name, one)
+		}
+	}
+}

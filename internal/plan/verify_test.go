@@ -134,6 +134,15 @@ func TestVerifyCatches(t *testing.T) {
 			gate := *probes.Gate
 			gate.Baseline, probes.Gate = false, &gate
 		}, "before measuring is proven"},
+		{"measuring together with what it measures", func(s []step.Step) {
+			probes := find(s, "prepare/probes")
+			probes.Actions[len(probes.Actions)-1].Beside = true
+		}, "may not be done together"},
+		{"two things together on one node", func(s []step.Step) {
+			join := find(s, "joint/join")
+			join.Actions[1].NodeName = join.Actions[0].NodeName
+		}, "may not be done together"},
+		{"the first action together with nothing", func(s []step.Step) { find(s, "joint/join").Actions[0].Beside = true }, "may not be done together"},
 		{"unknown operation", func(s []step.Step) { find(s, "joint/join").Actions[0].Op = "dance" }, `"dance" is not known`},
 		{"unknown verb", func(s []step.Step) { find(s, "joint/join").Actions[0].Verb = "sing" }, `"sing" is not known`},
 		{"unknown node", func(s []step.Step) { find(s, "joint/join").Actions[0].NodeName = "node-9" }, `"node-9" is in no wave`},

@@ -222,3 +222,24 @@ func TestWords(t *testing.T) {
 		}
 	}
 }
+
+// TestStalls: time in which a prober did not run is told, and so are the answers that it found late for that.
+func TestStalls(t *testing.T) {
+	s := sample{nodes: 3}
+	input := s.input()
+	for i := range input.Reports {
+		for j := range input.Reports[i].Status.Paths {
+			input.Reports[i].Status.Paths[j].Stalls = nil
+		}
+	}
+	path := &input.Reports[len(input.Reports)-1].Status.Paths[0]
+	path.Stalls = []v1alpha1.Gap{{From: path.Last.Add(-5 * time.Second), Millis: 3300}}
+	path.Excused = 154
+	const want = "Probers did not run once; the longest stall was 3.3 s on %s. Nothing was sent in it, and nothing is known of it. " +
+		"154 answers came in it and were seen past their timeout; they are not counted as lost."
+	text := Text(Build(input))
+	node, _, _ := strings.Cut(path.ID, "/")
+	if !strings.Contains(text, strings.Replace(want, "%s", node, 1)) {
+		t.Errorf("the note is not in\n%s", text)
+	}
+}
