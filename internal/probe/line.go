@@ -20,6 +20,7 @@ type line struct {
 	mu      sync.Mutex
 	path    v1alpha1.Path
 	tracker *loss.Tracker
+	ports   sourcePorts // of new connections, whichever wire makes them
 
 	// The rest belongs to the runner: wire is nil when the path was removed.
 	wire     wire

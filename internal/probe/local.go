@@ -124,7 +124,10 @@ func RunLocal(ctx context.Context, local Local) (Document, error) {
 	runner.SetPaths(resolved)
 	pause(ctx, local.For)
 	runner.SetPaths(nil)
-	pause(context.WithoutCancel(ctx), local.Timeout+10*time.Millisecond)
+	within, cancel := runner.within(time.Now())
+	<-within.Done()
+	cancel()
+	pause(context.WithoutCancel(ctx), 10*time.Millisecond)
 	return Document{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbeReport"},
 		Metadata: metav1.ObjectMeta{Name: local.Name},

@@ -70,8 +70,7 @@ func (b bound) Close() error {
 
 // tcpExchange connects, sends a payload and reads it back. The connection is reset in the end, as tens of
 // them a second would otherwise wait out their minute.
-func tcpExchange(address string, p *payload) exchange {
-	var from sourcePorts
+func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
 	return func(ctx context.Context, seq uint64, at time.Time) error {
 		conn, err := from.dial(ctx, address)
 		if err != nil {

@@ -181,7 +181,7 @@ func (r *Runner) open(l *line) wire {
 		return r.newTCP(l, payload)
 	case v1alpha1.TCPNew:
 		r.begin(l)
-		return &oneShot{runner: r, line: l, exchange: tcpExchange(l.path.Target.Address, payload)}
+		return &oneShot{runner: r, line: l, exchange: tcpExchange(l.path.Target.Address, payload, &l.ports)}
 	case v1alpha1.DNS:
 		r.begin(l)
 		return &oneShot{runner: r, line: l, exchange: dnsExchange(l.path)}

@@ -19,10 +19,10 @@ const (
 )
 
 // sourcePorts deals out the source ports of a path's new connections, each again only after all others: at ten
-// connections a second, after 47 minutes. The kernel's own choice comes back to a port much sooner, and
+// connections a second, after 47 minutes. The kernel's own choice may come back to a port at any time, and
 // connection tracking keeps an attempt that nobody answered for two minutes, with the translation that it
 // began with. An attempt on a Service that a node does not translate yet, such as the first ones on a path,
-// would so take a later connection from the same port with it to where nobody is.
+// would so spoil a later connection from the same port: it goes where the first went, or is invalid beside it.
 type sourcePorts struct{ next atomic.Uint32 }
 
 // dial connects from the next free port.
