@@ -132,7 +132,7 @@ func (b *builder) startAgents(wave Wave, first bool) {
 		Actions:  actions,
 		Undo:     undo,
 		Gate:     b.gate(b.target()+" beside "+b.Source.CNI+" disturbs nothing on "+list(wave.Nodes), false),
-		Estimate: step.Duration(25*time.Second + time.Duration(len(wave.Nodes))*2*time.Second),
+		Estimate: step.Duration(15*time.Second + time.Duration(len(wave.Nodes))*time.Second),
 	})
 }
 

@@ -24,8 +24,10 @@ func (b *builder) finalForm() {
 		return
 	}
 	agent := b.Target.Installation.Agent
+	rounds := 0
 	for _, wave := range b.Waves {
 		for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
+			rounds++
 			actions = append(actions, b.restartOn(agent, nodes)...)
 		}
 	}
@@ -39,7 +41,7 @@ func (b *builder) finalForm() {
 		Actions:  actions,
 		After:    []step.Condition{rolled(b.Target.Installation.Agent)},
 		Gate:     b.gate(b.target()+" in its own form loses nothing", true),
-		Estimate: step.Duration(10*time.Second + b.bake() + b.perNode(12*time.Second)),
+		Estimate: step.Duration(10*time.Second + b.bake() + time.Duration(rounds)*15*time.Second),
 	})
 }
 

@@ -49,7 +49,7 @@ func (b *builder) switchNode(wave Wave, node string) {
 func (b *builder) moveNode(wave Wave, node string, last bool) {
 	pods := b.OldPods[node]
 	title := b.target() + " carries the pods of " + node
-	estimate := 5*time.Second + time.Duration(pods)*8*time.Second
+	estimate := 15*time.Second + time.Duration(pods)*3*time.Second
 	if last {
 		title = wave.Name + " is moved and nothing was lost"
 		estimate += b.bake()
