@@ -63,7 +63,6 @@ func (b *builder) defineTarget() {
 	for _, definition := range b.Target.Definitions {
 		actions = append(actions, apply(definition))
 	}
-	beside(actions)
 	for i := range b.Target.Definitions {
 		ref := step.RefOf(&b.Target.Definitions[i])
 		actions = append(actions, wait("wait until "+name(ref)+" serves", established(ref), time.Minute))
