@@ -70,7 +70,7 @@ func TestInstallJoint(t *testing.T) {
 		`{"name":"CALICO_IPV4POOL_IPIP","value":"Never"}`, `{"name":"IP_AUTODETECTION_METHOD","value":"kubernetes-internal-ip"}`,
 		`{"name":"CNI_CONF_NAME","value":"10-calico.conflist.theseus"}`, `"theseus.dev/target":"true"`, `"maxUnavailable":1`,
 		`["/bin/calico-node","-felix-ready"]`, `"terminationGracePeriodSeconds":10`,
-		`"startupProbe":{"exec":{"command":["/bin/calico-node","-felix-ready"]},"failureThreshold":300,"periodSeconds":1`,
+		`"startupProbe":{"exec":{"command":["/bin/calico-node","-felix-ready"]},"failureThreshold":150,"periodSeconds":2`,
 	} {
 		if !strings.Contains(agent, want) {
 			t.Errorf("the agent lacks %s:\n%s", want, agent)

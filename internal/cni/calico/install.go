@@ -110,7 +110,7 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 }
 
 // askOften makes a container that is ready after a second or two known as ready then, and not at the next of the
-// long periods of its readiness probe: a startup probe asks the same every second until the first yes.
+// long periods of its readiness probe: a startup probe asks the same every two seconds until the first yes.
 func askOften(container map[string]any) {
 	ready, ok, _ := unstructured.NestedMap(container, "readinessProbe")
 	if _, own := container["startupProbe"]; own || !ok {
@@ -118,7 +118,7 @@ func askOften(container map[string]any) {
 	}
 	delete(ready, "initialDelaySeconds")
 	delete(ready, "successThreshold")
-	ready["periodSeconds"], ready["failureThreshold"] = int64(1), int64(300)
+	ready["periodSeconds"], ready["failureThreshold"] = int64(2), int64(150)
 	container["startupProbe"] = ready
 }
 
