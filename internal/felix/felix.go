@@ -1,5 +1,6 @@
 // Package felix knows the parameters of Felix, the agent of Calico: their names, their defaults, and which values Felix
-// takes. The table is generated from the one that Calico's own module carries (felix/docs/config-params.json).
+// takes. The tables, one for each release that is known, are
+// generated from those that Calico publishes (felix/docs/config-params.json).
 //
 // Felix reads a parameter, from the weakest source to the strongest, from the FelixConfiguration "default", from those
 // with a node selector (since v3.32), from "node.NAME", from a file, and from the environment (FELIX_NAME, in any
@@ -10,14 +11,17 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/mod/semver"
 )
 
-//go:generate go -C ../../lab run ./felixparams -release v3.31.0 -o ../internal/felix/params.json
+//go:generate go -C ../../lab run ./felixparams -o ../internal/felix/params.json
 
 //go:embed params.json
-var table []byte
+var params []byte
 
 // Parameter is one setting.
 type Parameter struct {
@@ -25,6 +29,10 @@ type Parameter struct {
 	Name string `json:"name"`
 	// Field is the one in the spec of a FelixConfiguration; empty when only files and the environment have it.
 	Field string `json:"field"`
+	// Kind is the type of the field: boolean, integer, string, "integer or string", array or object. Values are all that
+	// the API server takes in it, where it is a string of a fixed set; the environment is not held to them.
+	Kind   string   `json:"kind"`
+	Values []string `json:"values"`
 	// Schema is Calico's own text of what is taken.
 	Schema  string `json:"schema"`
 	Default string `json:"default"`
@@ -32,45 +40,102 @@ type Parameter struct {
 	Fatal bool `json:"fatal"`
 	// Local parameters are ignored in a FelixConfiguration.
 	Local bool `json:"local"`
+	// About is Calico's own first sentence on it.
+	About string `json:"about"`
 }
 
-type catalogue struct {
-	Release    string      `json:"release"`
-	Parameters []Parameter `json:"parameters"`
+// Table is the parameters of one release.
+type Table struct {
+	// Release is Calico's.
+	Release    string
+	Parameters []Parameter
 
 	byName, byField map[string]Parameter
 }
 
-var load = sync.OnceValue(func() *catalogue {
-	c := &catalogue{byName: map[string]Parameter{}, byField: map[string]Parameter{}}
-	if err := json.Unmarshal(table, c); err != nil {
-		panic(fmt.Sprintf("the table of Felix' parameters: %v", err)) // it is built in, and a test reads it
-	}
-	for _, p := range c.Parameters {
-		c.byName[strings.ToLower(p.Name)] = p
-		if p.Field != "" {
-			c.byField[p.Field] = p
+var load = sync.OnceValue(func() []*Table {
+	var file struct {
+		Releases   []struct{ Release string }
+		Parameters []struct {
+			First, Last int
+			Parameter
 		}
 	}
-	return c
+	if err := json.Unmarshal(params, &file); err != nil {
+		panic(fmt.Sprintf("the tables of Felix' parameters: %v", err)) // they are built in, and a test reads them
+	}
+	var tables []*Table
+	for i, r := range file.Releases {
+		t := &Table{Release: r.Release, byName: map[string]Parameter{}, byField: map[string]Parameter{}}
+		for _, p := range file.Parameters {
+			if p.First > i || p.Last < i {
+				continue
+			}
+			t.Parameters = append(t.Parameters, p.Parameter)
+			t.byName[strings.ToLower(p.Name)] = p.Parameter
+			if p.Field != "" {
+				t.byField[p.Field] = p.Parameter
+			}
+		}
+		tables = append(tables, t)
+	}
+	return tables
 })
 
-// Release is the release of Calico that the table is of.
-func Release() string { return load().Release }
+// Releases are those that there are tables of, the oldest first.
+func Releases() []string {
+	var names []string
+	for _, t := range load() {
+		names = append(names, t.Release)
+	}
+	return names
+}
+
+// For is the table of a version of Calico: of its own minor release where it is known, or of the newest before it, or
+// of the oldest. What is no version gets the newest.
+func For(version string) *Table {
+	tables := load()
+	if !semver.IsValid(version) {
+		return tables[len(tables)-1]
+	}
+	found := tables[0]
+	for _, t := range tables[1:] {
+		if semver.Compare(semver.MajorMinor(t.Release), semver.MajorMinor(version)) <= 0 {
+			found = t
+		}
+	}
+	return found
+}
+
+// Exact reports whether the table is of a version's own minor release.
+func (t *Table) Exact(version string) bool {
+	return semver.MajorMinor(t.Release) == semver.MajorMinor(version)
+}
 
 // ByVariable finds the parameter of an environment variable; known is false for a variable of Felix that is none of its
 // parameters, and felix for one that is not meant for Felix.
-func ByVariable(variable string) (p Parameter, known, felix bool) {
+func (t *Table) ByVariable(variable string) (p Parameter, known, felix bool) {
 	name, felix := strings.CutPrefix(strings.ToLower(variable), "felix_")
-	p, known = load().byName[name]
+	p, known = t.byName[name]
 	return p, known, felix
 }
 
 // ByField finds the parameter of a field of a FelixConfiguration.
-func ByField(field string) (Parameter, bool) {
-	p, ok := load().byField[field]
+func (t *Table) ByField(field string) (Parameter, bool) {
+	p, ok := t.byField[field]
 	return p, ok
 }
 
 // Variable is the parameter's environment variable, as it is usually written.
 func (p Parameter) Variable() string { return "FELIX_" + strings.ToUpper(p.Name) }
+
+// Words are the values of a parameter that takes one of a few, as its schema has them; nil for any other.
+func (p Parameter) Words() []string {
+	if len(p.Values) > 0 {
+		return slices.Clone(p.Values)
+	}
+	if strings.HasPrefix(p.Schema, "One of: ") {
+		return quoted(p.Schema)
+	}
+	return nil
+}

@@ -5,27 +5,53 @@ import (
 	"testing"
 )
 
-func TestTable(t *testing.T) {
-	if Release() != "v3.31.0" || len(load().Parameters) != 190 {
-		t.Errorf("release %s with %d parameters", Release(), len(load().Parameters))
-	}
-	// What Calico publishes as a default must be taken, whatever its kind: that holds the reading of the schemas.
-	for _, p := range load().Parameters {
-		if p.Default == "" || strings.Contains(p.Schema, "bitmask") {
-			continue
+func TestTables(t *testing.T) {
+	want := map[string]int{"v3.30.1": 184, "v3.31.0": 190, "v3.32.1": 202, "v3.33.0": 209}
+	for _, table := range load() {
+		if len(table.Parameters) != want[table.Release] {
+			t.Errorf("%s has %d parameters", table.Release, len(table.Parameters))
 		}
-		if err := p.Check(p.Default); err != nil {
-			t.Errorf("%s: the default %q: %v", p.Name, p.Default, err)
+		// What Calico publishes as a default must be taken, whatever its kind: that holds the reading of the schemas.
+		for _, p := range table.Parameters {
+			if p.Default == "" || strings.Contains(p.Schema, "bitmask") {
+				continue
+			}
+			if err := p.Check(p.Default); err != nil {
+				t.Errorf("%s: %s: the default %q: %v", table.Release, p.Name, p.Default, err)
+			}
 		}
 	}
-	if _, known, felix := ByVariable("FELIX_vxlanPORT"); !known || !felix {
+	if len(load()) != len(want) {
+		t.Errorf("tables of %v", Releases())
+	}
+	table := For("v3.31.4")
+	if _, known, felix := table.ByVariable("FELIX_vxlanPORT"); !known || !felix {
 		t.Error("the name of a variable is not read in any case")
 	}
-	if _, known, felix := ByVariable("FELIX_NO_SUCH"); known || !felix {
+	if _, known, felix := table.ByVariable("FELIX_NO_SUCH"); known || !felix {
 		t.Error("a parameter that is none")
 	}
-	if _, _, felix := ByVariable("IP"); felix {
+	if _, _, felix := table.ByVariable("IP"); felix {
 		t.Error("IP is no variable of Felix")
+	}
+}
+
+func TestFor(t *testing.T) {
+	for version, want := range map[string]string{
+		"v3.28.5": "v3.30.1", "v3.30.7": "v3.30.1", "v3.31.0": "v3.31.0", "v3.32.0": "v3.32.1", "v3.40.0": "v3.33.0", "": "v3.33.0", "latest": "v3.33.0",
+	} {
+		if have := For(version).Release; have != want {
+			t.Errorf("%q gets %s", version, have)
+		}
+	}
+	if !For("v3.31.7").Exact("v3.31.7") || For("v3.28.5").Exact("v3.28.5") {
+		t.Error("exact")
+	}
+	// What facts say of the releases: auto came with v3.32 as the default.
+	for version, want := range map[string]string{"v3.31.0": "Disabled", "v3.32.1": "Auto"} {
+		if p, _ := For(version).ByField("nftablesMode"); p.Default != want {
+			t.Errorf("nftablesMode is %s in %s", p.Default, version)
+		}
 	}
 }
 
@@ -51,7 +77,7 @@ func TestCheck(t *testing.T) {
 		{"FailsafeOutboundHostPorts", "none", "tcp:nowhere:53"},
 		{"FeatureDetectOverride", "ChecksumOffloadBroken=true", "ChecksumOffloadBroken"},
 	} {
-		p, known, _ := ByVariable("FELIX_" + test.name)
+		p, known, _ := For("v3.31.0").ByVariable("FELIX_" + test.name)
 		if !known {
 			t.Errorf("%s is not in the table", test.name)
 		}
@@ -76,7 +102,7 @@ func TestCheckField(t *testing.T) {
 		{"failsafeInboundHostPorts", []any{map[string]any{"port": int64(1)}}, "x"},
 		{"nftablesMode", "", "Auto"},
 	} {
-		p, ok := ByField(test.field)
+		p, ok := For("v3.31.0").ByField(test.field)
 		if !ok {
 			t.Errorf("%s is not in the table", test.field)
 		}
@@ -95,7 +121,7 @@ func FuzzCheck(f *testing.F) {
 		f.Add(uint8(i), text)
 	}
 	f.Fuzz(func(_ *testing.T, n uint8, text string) {
-		parameters := load().Parameters
+		parameters := For("").Parameters
 		p := parameters[int(n)%len(parameters)]
 		_, _ = p.Check(text), p.CheckField(text)
 	})

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/felix"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -79,8 +78,8 @@ func orIptables(mode string) string {
 
 // nftablesMode is what Felix goes by on most nodes: the environment, then the configuration for all, then its default.
 func nftablesMode(pass *check.Pass) (mode, where string) {
-	p, _ := felix.ByField("nftablesMode")
-	mode, where = p.Default, "the default of "+felix.Release()
+	p, _ := table(pass).ByField("nftablesMode")
+	mode, where = p.Default, "the default of "+table(pass).Release
 	for _, s := range settings(pass) {
 		if s.parameter.Name == p.Name && s.subject.Name == "default" {
 			mode, where = shown(s.value), "FelixConfiguration default"

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/felix"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -41,6 +42,15 @@ func lacks(pass *check.Pass) string {
 		return ""
 	}
 	return pass.MissingCalico("felixconfigurations")
+}
+
+// table is that of the Calico which the check is about: the one to come, or the one in place.
+func table(pass *check.Pass) *felix.Table {
+	version := ""
+	for _, set := range agents(pass) { // those of the manifests come last
+		_, version = cni.SplitImage(cni.ImageOf(set.Spec.Template.Spec.Containers, "node"))
+	}
+	return felix.For(version)
 }
 
 // agents are the DaemonSets that run calico-node, in the cluster and in the manifests of the network to come.
@@ -76,7 +86,7 @@ func variables(pass *check.Pass) []variable {
 				continue
 			}
 			for _, env := range container.Env {
-				parameter, _, ours := felix.ByVariable(env.Name)
+				parameter, _, ours := table(pass).ByVariable(env.Name)
 				if !ours {
 					continue
 				}
@@ -123,7 +133,7 @@ func settings(pass *check.Pass) []setting {
 	for _, object := range objects {
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 		for _, field := range slices.Sorted(maps.Keys(spec)) {
-			if parameter, ok := felix.ByField(field); ok {
+			if parameter, ok := table(pass).ByField(field); ok {
 				found = append(found, setting{finding.Subject{Kind: "FelixConfiguration", Name: object.GetName()}, parameter, spec[field]})
 			}
 		}
