@@ -129,13 +129,17 @@ func (t *Table) ByField(field string) (Parameter, bool) {
 // Variable is the parameter's environment variable, as it is usually written.
 func (p Parameter) Variable() string { return "FELIX_" + strings.ToUpper(p.Name) }
 
-// Words are the values of a parameter that takes one of a few, as its schema has them; nil for any other.
+// Words are the values of a parameter that takes one of a few, as a FelixConfiguration has them; nil for any other.
+// What the field takes and Felix does not is left out: v3.31 knows nftablesMode Auto in the one and not in the other.
 func (p Parameter) Words() []string {
-	if len(p.Values) > 0 {
+	if !strings.HasPrefix(p.Schema, "One of: ") {
 		return slices.Clone(p.Values)
 	}
-	if strings.HasPrefix(p.Schema, "One of: ") {
-		return quoted(p.Schema)
+	words := quoted(p.Schema)
+	for i, word := range words {
+		if at := slices.IndexFunc(p.Values, func(value string) bool { return strings.EqualFold(value, word) }); at >= 0 {
+			words[i] = p.Values[at]
+		}
 	}
-	return nil
+	return words
 }

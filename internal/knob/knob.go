@@ -9,10 +9,10 @@ package knob
 
 import (
 	"fmt"
-	"slices"
 	"strings"
+	"time"
 
-	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/felix"
 )
 
 // Knob is one setting.
@@ -25,9 +25,11 @@ type Knob struct {
 	Title   string   `json:"title"`
 	Type    Type     `json:"type"`
 	// Values are those that an Enum takes. A knob of any other type takes what Takes says, in words.
-	Values  []string `json:"values,omitempty"`
-	Takes   string   `json:"takes,omitempty"`
-	Default string   `json:"default,omitempty"`
+	Values []string `json:"values,omitempty"`
+	Takes  string   `json:"takes,omitempty"`
+	// AnyCase is true where an Enum's values are taken in any case.
+	AnyCase bool   `json:"anyCase,omitempty"`
+	Default string `json:"default,omitempty"`
 	// Since and Before are releases: the first that has it, and the first that has it no longer.
 	Since  string `json:"since,omitempty"`
 	Before string `json:"before,omitempty"`
@@ -35,6 +37,8 @@ type Knob struct {
 	BadValue string `json:"badValue,omitempty"`
 	// Places are where it is set, the weakest first: a later one beats the earlier ones.
 	Places []Place `json:"places"`
+	// Effect is that of all places, where the catalogue says so of a parameter of Felix.
+	Effect Effect `json:"effect,omitempty"`
 	// Refuses says when the component does not start with a new value; empty when it always does.
 	Refuses string `json:"refuses,omitempty"`
 	// Proofs show that a value took effect.
@@ -45,8 +49,8 @@ type Knob struct {
 	// Sources say where all of this is from: files of the upstream repository, pages, or what was seen in the lab.
 	Sources []string `json:"sources"`
 
-	check func(text string) error
-	field func(value any) error
+	// felix is set for a parameter of Felix.
+	felix *felix.Parameter
 }
 
 // ID is how a knob is named without doubt: "calico/nftablesMode".
@@ -120,15 +124,17 @@ type Place struct {
 	// Path is the field, with dots between ("spec.nftablesMode"). Of a ConfigMap whose key holds a document, Inside is
 	// the field within that. Of a DaemonSet, Env is the variable and Container its container; Argument is a command line
 	// argument of it.
-	Path      string  `json:"path,omitempty"`
-	Inside    string  `json:"inside,omitempty"`
-	Container string  `json:"container,omitempty"`
-	Env       string  `json:"env,omitempty"`
-	Argument  string  `json:"argument,omitempty"`
-	Scope     Scope   `json:"scope"`
-	Effect    Effect  `json:"effect"`
-	Trigger   Trigger `json:"trigger"`
-	Since     string  `json:"since,omitempty"`
+	Path      string `json:"path,omitempty"`
+	Inside    string `json:"inside,omitempty"`
+	Container string `json:"container,omitempty"`
+	Env       string `json:"env,omitempty"`
+	Argument  string `json:"argument,omitempty"`
+	// SelectorPath is where the object says for which nodes it is.
+	SelectorPath string  `json:"selectorPath,omitempty"`
+	Scope        Scope   `json:"scope"`
+	Effect       Effect  `json:"effect"`
+	Trigger      Trigger `json:"trigger"`
+	Since        string  `json:"since,omitempty"`
 	// Note says what people stumble over here.
 	Note string `json:"note,omitempty"`
 }
@@ -162,8 +168,7 @@ type Coupling struct {
 	When  string   `json:"when,omitempty"`
 	Needs []string `json:"needs,omitempty"`
 	Not   []string `json:"not,omitempty"`
-	// Default stands for the other's value where the catalogue knows none in force.
-	Why string `json:"why"`
+	Why   string   `json:"why"`
 }
 
 // ProofsOf are the proofs of one value, those of any value among them.
@@ -179,26 +184,13 @@ func (k *Knob) ProofsOf(value string) []Proof {
 
 // Check says why the component would not take a text; nil when it would, or when only the node can tell.
 func (k *Knob) Check(text string) error {
-	if k.check != nil {
-		return k.check(text)
+	if k.felix == nil {
+		return k.checkText(text)
 	}
-	return checkType(k, text)
-}
-
-// Write is one edit that gives a knob a value: a merge patch of one object, which is created where it is missing.
-type Write struct {
-	Knob  string   `json:"knob"`
-	Value any      `json:"value"` // as the object holds it
-	Ref   step.Ref `json:"ref"`
-	// Fields lead to the value within the object.
-	Fields []string `json:"fields"`
-	// Selector is set on the object too where it is for some nodes only, at SelectorFields.
-	Selector       any      `json:"selector,omitempty"`
-	SelectorFields []string `json:"selectorFields,omitempty"`
-	Scope          Scope    `json:"scope"`
-	Effect         Effect   `json:"effect"`
-	Trigger        Trigger  `json:"trigger"`
-	Proofs         []Proof  `json:"proofs,omitempty"`
+	if _, err := time.ParseDuration(text); err == nil && k.Type == Duration {
+		return nil // as the field has it
+	}
+	return k.felix.Check(text)
 }
 
 // Error is why a knob cannot be found or set.
@@ -215,14 +207,4 @@ func (e *Error) Hint() string { return e.Advice }
 
 func fail(advice, format string, args ...any) error {
 	return &Error{fmt.Sprintf(format, args...), advice}
-}
-
-// at finds the strongest place of a scope that a merge patch can write.
-func (k *Knob) at(scope Scope) (Place, bool) {
-	for _, p := range slices.Backward(k.Places) {
-		if p.Scope == scope && p.Path != "" && p.Inside == "" {
-			return p, true
-		}
-	}
-	return Place{}, false
 }

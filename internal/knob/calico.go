@@ -1,0 +1,96 @@
+package knob
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/felix"
+)
+
+// withFelix adds the parameters of Felix. Those that are written down too get from there what the table does not say.
+func withFelix(table *felix.Table, more []*Knob) []*Knob {
+	var knobs []*Knob
+	for i := range table.Parameters {
+		p := &table.Parameters[i]
+		k := ofFelix(table, p)
+		at := slices.IndexFunc(more, func(m *Knob) bool { return m.Name == k.Name && len(m.Places) == 0 })
+		if at >= 0 {
+			m := more[at]
+			more = slices.Delete(slices.Clone(more), at, at+1)
+			k.Title, k.Refuses = m.Title, m.Refuses
+			k.Proofs, k.Couples, k.Rollback = append(m.Proofs, k.Proofs...), m.Couples, append(m.Rollback, k.Rollback...)
+			k.Sources = append(k.Sources, m.Sources...)
+			k.Aliases = append(k.Aliases, m.Aliases...)
+			if m.Effect != "" {
+				for j := range k.Places {
+					k.Places[j].Effect = m.Effect
+				}
+			}
+		}
+		knobs = append(knobs, k)
+	}
+	// What is written down without a place and is no parameter of this release, this release does not have.
+	return append(knobs, slices.DeleteFunc(more, func(m *Knob) bool { return len(m.Places) == 0 })...)
+}
+
+// felixLive is the only parameter a user sets that Felix takes without starting again.
+const felixLive = "HealthTimeoutOverrides"
+
+func ofFelix(table *felix.Table, p *felix.Parameter) *Knob {
+	k := &Knob{
+		Component: "calico", Name: p.Field, Aliases: []string{p.Variable()}, Title: p.About, Type: typeOf(p), Values: p.Words(),
+		Takes: strings.ReplaceAll(p.Schema, "`", ""), Default: p.Default, felix: p, AnyCase: true,
+		BadValue: "Felix takes the default, and says so in its log alone",
+		Proofs: []Proof{{How: "calico-node's log, after \"Configuration value changed; change DOES require Felix to restart\" and the start " +
+			"that follows it: no \"Replacing invalid value\" for " + p.Name}},
+		Rollback: []string{"the narrowest place first: node.NODE, then the selector, then default; each removal restarts Felix where it counted"},
+		Sources:  []string{"github.com/projectcalico/calico " + table.Release + " felix/docs/config-params.json, felix/config/config_params.go, felix/daemon/daemon.go (handledConfigChanges)"},
+	}
+	if p.Field == "" {
+		k.Name = p.Name
+	}
+	if p.Fatal {
+		k.BadValue = "Felix ends, on every node that the value is for, and does so again after every start"
+	}
+	effect := Restart
+	if p.Name == felixLive {
+		effect = Live
+	}
+	const api = "crd.projectcalico.org/v1"
+	if p.Field != "" && !p.Local {
+		path := "spec." + p.Field
+		k.Places = append(k.Places,
+			Place{Name: "FelixConfiguration default", APIVersion: api, Kind: "FelixConfiguration", Object: "default", Path: path,
+				Scope: Cluster, Effect: effect, Trigger: Itself, Note: "every Felix of the cluster starts again in the same second"},
+			Place{Name: "FelixConfiguration with spec.nodeSelector", APIVersion: api, Kind: "FelixConfiguration", Path: path, SelectorPath: "spec.nodeSelector",
+				Scope: Selector, Effect: effect, Trigger: Itself, Since: "v3.32",
+				Note: "of two that match a node the older counts as a whole, and the other does nothing there"},
+			Place{Name: "FelixConfiguration node.NODE", APIVersion: api, Kind: "FelixConfiguration", Object: "node.NODE", Path: path,
+				Scope: Node, Effect: effect, Trigger: Itself})
+	}
+	k.Places = append(k.Places,
+		Place{Name: "/etc/calico/felix.cfg in the container", Scope: Node, Effect: Restart, Trigger: Nobody, Note: p.Name + " = value"},
+		Place{Name: "environment of calico-node", APIVersion: "apps/v1", Kind: "DaemonSet", Object: "calico-node", Namespace: "kube-system",
+			Container: "calico-node", Env: p.Variable(), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
+			Note: "beats every FelixConfiguration in silence; with the operator the namespace is calico-system, and the operator takes foreign variables out again"})
+	return k
+}
+
+// typeOf is the nearest type of a parameter.
+func typeOf(p *felix.Parameter) Type {
+	switch {
+	case strings.HasPrefix(p.Schema, "Boolean"):
+		return Bool
+	case p.Words() != nil:
+		return Enum
+	case strings.Contains(p.Schema, "key=value") || strings.Contains(p.Schema, "<key>="):
+		return Map
+	case strings.HasPrefix(p.Schema, "Integer"):
+		return Integer
+	case strings.Contains(p.Schema, "econds (floating point)"):
+		return Duration
+	case p.Kind == "array" || strings.HasPrefix(p.Schema, "Comma"):
+		return List
+	}
+	return Text
+}

@@ -1,0 +1,162 @@
+package knob
+
+import (
+	"embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/semver"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/internal/felix"
+)
+
+//go:embed catalogue/*.yaml
+var files embed.FS
+
+// Components are those that there is a catalogue of.
+func Components() []string { return []string{"calico", "cilium", "flannel", "weave", "kube-proxy"} }
+
+// Catalogue is the knobs of certain versions of the components.
+type Catalogue struct {
+	knobs []*Knob
+	byID  map[string]*Knob
+	names map[string][]*Knob // by name and alias, in small letters
+	notes []string
+}
+
+// New makes the catalogue of versions, by component; a component without a version gets the newest that is known.
+func New(versions map[string]string) *Catalogue {
+	c := &Catalogue{byID: map[string]*Knob{}, names: map[string][]*Knob{}}
+	for _, component := range Components() {
+		version := versions[component]
+		knobs := written(component)
+		if component == "calico" {
+			table := felix.For(version)
+			if semver.IsValid(version) && !table.Exact(version) {
+				c.notes = append(c.notes, fmt.Sprintf("there is no table of Calico %s: that of %s is used", version, table.Release))
+			}
+			knobs = withFelix(table, knobs)
+		}
+		for _, k := range knobs {
+			if within(k.Since, k.Before, version) {
+				k.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool { return !within(p.Since, "", version) })
+				c.add(k)
+			}
+		}
+	}
+	return c
+}
+
+func (c *Catalogue) add(k *Knob) {
+	c.knobs = append(c.knobs, k)
+	c.byID[k.ID()] = k
+	for _, name := range append([]string{k.Name, k.ID()}, k.Aliases...) {
+		name = strings.ToLower(name)
+		c.names[name] = append(c.names[name], k)
+	}
+}
+
+// within reports whether a version has what came with since and went with before.
+func within(since, before, version string) bool {
+	if !semver.IsValid(version) {
+		return true
+	}
+	return (since == "" || semver.Compare(semver.MajorMinor(version), since) >= 0) &&
+		(before == "" || semver.Compare(semver.MajorMinor(version), before) < 0)
+}
+
+// written are the knobs of a file.
+func written(component string) []*Knob {
+	data, err := files.ReadFile("catalogue/" + component + ".yaml")
+	var file struct {
+		Knobs []*Knob `json:"knobs"`
+	}
+	if err == nil {
+		err = yaml.UnmarshalStrict(data, &file)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("the catalogue of %s: %v", component, err)) // it is built in, and a test reads it
+	}
+	for _, k := range file.Knobs {
+		k.Component = component
+	}
+	return file.Knobs
+}
+
+// All are the knobs, by component.
+func (c *Catalogue) All() []*Knob { return c.knobs }
+
+// Notes say what the catalogue does not have of a version.
+func (c *Catalogue) Notes() []string { return c.notes }
+
+// Get finds a knob by its ID.
+func (c *Catalogue) Get(id string) (*Knob, bool) {
+	k, ok := c.byID[id]
+	return k, ok
+}
+
+// Find finds a knob by its ID, by its name where only one component has it, or by another name of it, in any case.
+func (c *Catalogue) Find(name string) (*Knob, error) {
+	found := c.names[strings.ToLower(name)]
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		advice := "theseus flags explain lists them all"
+		if near := c.Near(name); near != "" {
+			advice = "did you mean " + near + "?"
+		}
+		return nil, fail(advice, "there is no flag %q in the catalogue", name)
+	}
+	var ids []string
+	for _, k := range found {
+		ids = append(ids, k.ID())
+	}
+	return nil, fail("say which: "+strings.Join(ids, ", "), "several networks have a flag %q", name)
+}
+
+// Near is the ID of the knob whose name is most like a text; empty when none is.
+func (c *Catalogue) Near(text string) string {
+	best, id := 1+len(text)/4, ""
+	component, bare, ok := strings.Cut(strings.ToLower(text), "/")
+	if !ok {
+		component, bare = "", component
+	}
+	for _, k := range c.knobs {
+		if component != "" && k.Component != component {
+			continue
+		}
+		for _, name := range append([]string{k.Name}, k.Aliases...) {
+			if d := distance(bare, strings.ToLower(name), best); d < best {
+				best, id = d, k.ID()
+			}
+		}
+	}
+	return id
+}
+
+// distance counts the letters to change, insert or remove, or is limit when they are as many.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := corner
+			if a[i] != b[j] {
+				cost++
+			}
+			corner = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return min(row[len(b)], limit)
+}

@@ -1,0 +1,81 @@
+package knob
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func calico(version string) *Catalogue { return New(map[string]string{"calico": version}) }
+
+func TestWrite(t *testing.T) {
+	c := calico("v3.31.0")
+	for _, test := range []struct {
+		knob, value string
+		aim         Aim
+		want        string // the object, or the error
+	}{
+		{"nftablesMode", "enabled", Aim{Scope: Node, Node: "a"},
+			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"nftablesMode":"Enabled"}}`},
+		{"FELIX_BPFENABLED", "yes", Aim{Scope: Cluster, CalicoAPI: "projectcalico.org/v3"},
+			`{"apiVersion":"projectcalico.org/v3","kind":"FelixConfiguration","metadata":{"name":"default"},"spec":{"bpfEnabled":true}}`},
+		{"calico/routeRefreshInterval", "90s", Aim{Scope: Node, Node: "a"},
+			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"90s"}}`},
+		{"calico/routeRefreshInterval", "90", Aim{Scope: Node, Node: "a"},
+			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"1m30s"}}`},
+		{"vxlanPort", "0x12b5", Aim{Scope: Node, Node: "a"},
+			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"vxlanPort":4789}}`},
+		{"externalNodesList", "10.0.0.0/8,10.1.1.1", Aim{Scope: Cluster},
+			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"default"},"spec":{"externalNodesList":["10.0.0.0/8","10.1.1.1"]}}`},
+		{"nftablesMode", "on", Aim{Scope: Cluster}, `error: calico/nftablesMode: "on": it must be one of Disabled, Enabled`},
+		{"nftablesMode", "Enabled", Aim{Scope: Node}, `error: calico/nftablesMode: it is not said for which nodes`},
+		{"nftablesMode", "Enabled", Aim{Scope: Selector, Object: "x", Selector: "a == 'b'"}, `error: calico/nftablesMode cannot be set for one selector: its narrowest place is FelixConfiguration node.NODE (node)`},
+	} {
+		k, err := c.Find(test.knob)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		have := ""
+		w, err := k.Write(test.aim, test.value)
+		if err != nil {
+			have = "error: " + err.Error()
+		} else {
+			object, ok := w.Object()
+			if !ok {
+				t.Errorf("%s: no object", test.knob)
+				continue
+			}
+			raw, _ := json.Marshal(object.Object)
+			have = string(raw)
+		}
+		if have != test.want {
+			t.Errorf("%s=%s:\nhave %s\nwant %s", test.knob, test.value, have, test.want)
+		}
+	}
+	k, _ := calico("v3.32.0").Find("nftablesMode")
+	w, err := k.Write(Aim{Scope: Selector, Object: "canary", Selector: "pool == 'edge'"}, "Enabled")
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, _ := w.Object()
+	if s, _, _ := unstructured.NestedString(object.Object, "spec", "nodeSelector"); s != "pool == 'edge'" || object.GetName() != "canary" {
+		t.Errorf("%v", object.Object)
+	}
+	if w.Place.Effect != Restart || w.Place.Trigger != Itself || len(k.ProofsOf("enabled")) != 2 {
+		t.Errorf("%+v, proofs %v", w.Place, k.ProofsOf("enabled"))
+	}
+}
+
+func TestFind(t *testing.T) {
+	c := calico("v3.31.0")
+	_, err := c.Find("nftableMode")
+	if err == nil || !strings.Contains(err.(*Error).Hint(), "calico/nftablesMode") {
+		t.Errorf("a typo: %v", err)
+	}
+	if _, err := c.Find("nothing of the kind"); err == nil || !strings.Contains(err.(*Error).Hint(), "explain") {
+		t.Error("no such thing")
+	}
+}
