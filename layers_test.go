@@ -34,7 +34,7 @@ var layers = []struct {
 	{"internal/ipam", 1, true},
 	{"internal/flag", 1, true},
 	{"internal/felix", 1, true},
-	{"internal/knob", 2, true},
+	{"internal/knob", 3, true},
 	{"internal/loss", 1, true},
 	{"internal/path", 1, true},
 	{"internal/document", 1, true},

@@ -2,6 +2,8 @@ package knob
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,3 +45,18 @@ func (k *Knob) checkText(text string) error {
 	}
 	return nil
 }
+
+// truth is what a boolean says; text that is none stays as it is.
+func truth(text string) string {
+	switch lower(text) {
+	case "true", "1", "yes", "y", "t", "enabled":
+		return "true"
+	case "false", "0", "no", "n", "f", "disabled", "":
+		return "false"
+	}
+	return text
+}
+
+func lower(text string) string { return strings.ToLower(text) }
+
+func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }

@@ -8,7 +8,10 @@
 package knob
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +40,8 @@ type Knob struct {
 	BadValue string `json:"badValue,omitempty"`
 	// Places are where it is set, the weakest first: a later one beats the earlier ones.
 	Places []Place `json:"places"`
+	// Process is what reads it, where that is not the component's main one.
+	Process string `json:"process,omitempty"`
 	// Effect is that of all places, where the catalogue says so of a parameter of Felix.
 	Effect Effect `json:"effect,omitempty"`
 	// Refuses says when the component does not start with a new value; empty when it always does.
@@ -182,15 +187,33 @@ func (k *Knob) ProofsOf(value string) []Proof {
 	return found
 }
 
-// Check says why the component would not take a text; nil when it would, or when only the node can tell.
+// Check says why the component would not take a text; nil when it would, or when only the node can tell. The structures
+// of Felix' fields are taken as JSON.
 func (k *Knob) Check(text string) error {
-	if k.felix == nil {
+	switch {
+	case k.felix == nil:
 		return k.checkText(text)
-	}
-	if _, err := time.ParseDuration(text); err == nil && k.Type == Duration {
-		return nil // as the field has it
+	case k.felix.Kind == "array" || k.felix.Kind == "object":
+		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
+			if !json.Valid([]byte(text)) {
+				return errors.New("it must be JSON, or a list with commas")
+			}
+			return nil
+		}
+	case k.Type == Duration:
+		if _, err := k.duration(text); err == nil {
+			return nil
+		}
 	}
 	return k.felix.Check(text)
+}
+
+// duration reads a duration with a unit, or the bare number that Felix takes elsewhere than in its fields.
+func (k *Knob) duration(text string) (time.Duration, error) {
+	if n, err := strconv.ParseFloat(text, 64); err == nil && k.felix != nil {
+		return time.Duration(n * float64(k.unit())), nil
+	}
+	return time.ParseDuration(text)
 }
 
 // Error is why a knob cannot be found or set.

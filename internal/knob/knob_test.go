@@ -22,7 +22,7 @@ func TestWrite(t *testing.T) {
 		{"FELIX_BPFENABLED", "yes", Aim{Scope: Cluster, CalicoAPI: "projectcalico.org/v3"},
 			`{"apiVersion":"projectcalico.org/v3","kind":"FelixConfiguration","metadata":{"name":"default"},"spec":{"bpfEnabled":true}}`},
 		{"calico/routeRefreshInterval", "90s", Aim{Scope: Node, Node: "a"},
-			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"90s"}}`},
+			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"1m30s"}}`},
 		{"calico/routeRefreshInterval", "90", Aim{Scope: Node, Node: "a"},
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"1m30s"}}`},
 		{"vxlanPort", "0x12b5", Aim{Scope: Node, Node: "a"},

@@ -122,7 +122,11 @@ func selectorOf(place Place, text string) (any, error) {
 // typed is a value as a place holds it.
 func (k *Knob) typed(text string, place Place) (any, error) {
 	if place.Env != "" || place.Argument != "" || place.Kind == "ConfigMap" && place.Inside == "" {
-		if d, err := time.ParseDuration(text); err == nil && k.felix != nil && k.Type == Duration {
+		if k.felix != nil && k.Type == Duration {
+			d, err := k.duration(text)
+			if err != nil {
+				return nil, err
+			}
 			return strconv.FormatFloat(float64(d)/float64(k.unit()), 'f', -1, 64), nil
 		}
 		return text, nil
@@ -133,7 +137,7 @@ func (k *Knob) typed(text string, place Place) (any, error) {
 	}
 	switch kind {
 	case "bool", "boolean":
-		return slices.Contains([]string{"true", "1", "yes", "y", "t", "enabled"}, strings.ToLower(text)), nil
+		return truth(text) == "true", nil
 	case "integer":
 		return strconv.ParseInt(text, 0, 64)
 	case "integer or string":
@@ -145,8 +149,9 @@ func (k *Knob) typed(text string, place Place) (any, error) {
 	case "array", "object", "list", "map":
 		return structure(text, kind)
 	}
-	if n, err := strconv.ParseFloat(text, 64); err == nil && k.felix != nil && k.Type == Duration {
-		return time.Duration(n * float64(k.unit())).String(), nil
+	if k.felix != nil && k.Type == Duration {
+		d, err := k.duration(text)
+		return d.String(), err
 	}
 	for _, one := range k.Values {
 		if strings.EqualFold(one, text) {
