@@ -18,7 +18,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-//go:generate go -C ../../lab run ./felixparams -o ../internal/felix/params.json
+//go:generate go -C ../../lab run ./knobtables -o ../internal/felix/params.json felix
 
 //go:embed params.json
 var params []byte

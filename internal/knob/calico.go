@@ -1,42 +1,24 @@
 package knob
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/felix"
 )
 
-// withFelix adds the parameters of Felix. Those that are written down too get from there what the table does not say.
-func withFelix(table *felix.Table, more []*Knob) []*Knob {
+// ofFelix are the parameters of a release of Felix.
+func ofFelix(table *felix.Table) []*Knob {
 	var knobs []*Knob
 	for i := range table.Parameters {
-		p := &table.Parameters[i]
-		k := ofFelix(table, p)
-		at := slices.IndexFunc(more, func(m *Knob) bool { return m.Name == k.Name && len(m.Places) == 0 })
-		if at >= 0 {
-			m := more[at]
-			more = slices.Delete(slices.Clone(more), at, at+1)
-			k.Title, k.Refuses = m.Title, m.Refuses
-			k.Proofs, k.Couples, k.Rollback = append(m.Proofs, k.Proofs...), m.Couples, append(m.Rollback, k.Rollback...)
-			k.Sources = append(k.Sources, m.Sources...)
-			k.Aliases = append(k.Aliases, m.Aliases...)
-			if m.Effect != "" {
-				for j := range k.Places {
-					k.Places[j].Effect = m.Effect
-				}
-			}
-		}
-		knobs = append(knobs, k)
+		knobs = append(knobs, ofParameter(table, &table.Parameters[i]))
 	}
-	// What is written down without a place and is no parameter of this release, this release does not have.
-	return append(knobs, slices.DeleteFunc(more, func(m *Knob) bool { return len(m.Places) == 0 })...)
+	return knobs
 }
 
 // felixLive is the only parameter a user sets that Felix takes without starting again.
 const felixLive = "HealthTimeoutOverrides"
 
-func ofFelix(table *felix.Table, p *felix.Parameter) *Knob {
+func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 	k := &Knob{
 		Component: "calico", Name: p.Field, Aliases: []string{p.Variable()}, Title: p.About, Type: typeOf(p), Values: p.Words(),
 		Takes: strings.ReplaceAll(p.Schema, "`", ""), Default: p.Default, felix: p, AnyCase: true,

@@ -32,12 +32,15 @@ func New(versions map[string]string) *Catalogue {
 	for _, component := range Components() {
 		version := versions[component]
 		knobs := written(component)
-		if component == "calico" {
+		switch component {
+		case "calico":
 			table := felix.For(version)
-			if semver.IsValid(version) && !table.Exact(version) {
-				c.notes = append(c.notes, fmt.Sprintf("there is no table of Calico %s: that of %s is used", version, table.Release))
-			}
-			knobs = withFelix(table, knobs)
+			c.note("Calico", version, table.Release)
+			knobs = joined(ofFelix(table), knobs)
+		case "cilium":
+			generated, release := ofCilium(version)
+			c.note("Cilium", version, release)
+			knobs = joined(generated, knobs)
 		}
 		for _, k := range knobs {
 			if within(k.Since, k.Before, version) {
@@ -47,6 +50,13 @@ func New(versions map[string]string) *Catalogue {
 		}
 	}
 	return c
+}
+
+// note says that a table is of another release.
+func (c *Catalogue) note(component, version, release string) {
+	if semver.IsValid(version) && semver.MajorMinor(version) != semver.MajorMinor(release) {
+		c.notes = append(c.notes, fmt.Sprintf("there is no table of %s %s: that of %s is used", component, version, release))
+	}
 }
 
 func (c *Catalogue) add(k *Knob) {
@@ -67,11 +77,20 @@ func within(since, before, version string) bool {
 		(before == "" || semver.Compare(semver.MajorMinor(version), before) < 0)
 }
 
+// entry is a knob of a file. It may take its places from a template of the file, in which $at and $argument are replaced.
+type entry struct {
+	Knob     `json:",inline"`
+	Use      string `json:"use"`
+	At       string `json:"at"`
+	Argument string `json:"argument"`
+}
+
 // written are the knobs of a file.
 func written(component string) []*Knob {
 	data, err := files.ReadFile("catalogue/" + component + ".yaml")
 	var file struct {
-		Knobs []*Knob `json:"knobs"`
+		Templates map[string][]Place `json:"templates"`
+		Knobs     []entry            `json:"knobs"`
 	}
 	if err == nil {
 		err = yaml.UnmarshalStrict(data, &file)
@@ -79,10 +98,55 @@ func written(component string) []*Knob {
 	if err != nil {
 		panic(fmt.Sprintf("the catalogue of %s: %v", component, err)) // it is built in, and a test reads it
 	}
-	for _, k := range file.Knobs {
+	var knobs []*Knob
+	for _, e := range file.Knobs {
+		k := e.Knob
 		k.Component = component
+		fill := strings.NewReplacer("$at", e.At, "$argument", e.Argument).Replace
+		for _, p := range file.Templates[e.Use] {
+			p.Inside, p.Env, p.Argument = fill(p.Inside), fill(p.Env), fill(p.Argument)
+			k.Places = append(k.Places, p)
+		}
+		k.effect()
+		knobs = append(knobs, &k)
 	}
-	return file.Knobs
+	return knobs
+}
+
+// effect gives the knob's own effect to its places.
+func (k *Knob) effect() {
+	for i := range k.Places {
+		if k.Effect != "" {
+			k.Places[i].Effect = k.Effect
+		}
+	}
+}
+
+// joined adds to generated knobs what is written down of them, and those that stand alone.
+func joined(generated, more []*Knob) []*Knob {
+	extra := map[string]*Knob{}
+	var alone []*Knob
+	for _, m := range more {
+		if len(m.Places) == 0 {
+			extra[m.Name] = m // where this release does not have it, it is left out
+		} else {
+			alone = append(alone, m)
+		}
+	}
+	for _, k := range generated {
+		m := extra[k.Name]
+		if m == nil {
+			continue
+		}
+		k.Title, k.Refuses, k.Effect, k.Couples = m.Title, m.Refuses, m.Effect, m.Couples
+		k.Proofs, k.Rollback = append(slices.Clone(m.Proofs), k.Proofs...), append(slices.Clone(m.Rollback), k.Rollback...)
+		k.Sources, k.Aliases = append(k.Sources, m.Sources...), append(k.Aliases, m.Aliases...)
+		if m.Type != "" {
+			k.Type, k.Values, k.Takes = m.Type, m.Values, m.Takes
+		}
+		k.effect()
+	}
+	return append(generated, alone...)
 }
 
 // All are the knobs, by component.

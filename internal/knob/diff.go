@@ -126,7 +126,7 @@ func (d *differ) compare(old, k *Knob) {
 		if !ok {
 			at = len(d.result.Changes)
 			groups[key] = at
-			d.result.Changes = append(d.result.Changes, Change{Knob: k.ID(), From: from, To: to, Why: place.Name, Process: k.process(),
+			d.result.Changes = append(d.result.Changes, Change{Knob: k.ID(), From: from, To: to, Why: place.Name, Process: k.process(place.Effect),
 				Effect: place.Effect, Trigger: place.Trigger, Refuses: k.Refuses, Invalid: key.invalid, knob: k})
 		}
 		c := &d.result.Changes[at]
@@ -160,8 +160,11 @@ func (k *Knob) equal(a, b string) bool {
 	return false
 }
 
-// process is what reads the knob.
-func (k *Knob) process() string {
+// process is what reads the knob, or what takes it along when it is made anew.
+func (k *Knob) process(effect Effect) string {
+	if k.Component == "calico" && effect == Recreate {
+		return "calico-node"
+	}
 	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": "cilium-agent", "flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
 }
 

@@ -144,7 +144,7 @@ func mergedLists(under, over []any) []any {
 func (r *reader) read() {
 	for _, k := range r.catalogue.knobs {
 		for i, p := range k.Places {
-			if p.Kind == "" {
+			if p.Kind == "" || p.Kind == "CiliumNodeConfig" { // the latter is read by its keys
 				continue
 			}
 			if r.spots[p.Kind] == nil {
@@ -255,7 +255,7 @@ func (r *reader) ownAgent(set *appsv1.DaemonSet) int {
 
 // valueOf follows a variable's reference to a ConfigMap.
 func (r *reader) valueOf(namespace string, env corev1.EnvVar) (value string, known bool) {
-	if env.ValueFrom == nil {
+	if env.ValueFrom == nil || env.Value != "" { // an edit may have laid the one over the other
 		return env.Value, true
 	}
 	ref := env.ValueFrom.ConfigMapKeyRef
@@ -313,15 +313,16 @@ func (r *reader) readCustom(kind string, objects []unstructured.Unstructured) {
 		ref := step.RefOf(&object)
 		r.apis[kind] = cmp.Or(r.apis[kind], object.GetAPIVersion())
 		at := r.addConfig(kind, object)
+		if kind == "CiliumNodeConfig" {
+			r.readNodeConfig(object, ref, at)
+			continue
+		}
 		for _, first := range []string{"spec", "metadata"} {
 			section, _ := object.Object[first].(map[string]any)
 			for _, key := range slices.Sorted(maps.Keys(section)) {
 				spots := r.spots[kind][first+"."+key]
 				for _, s := range spots {
 					r.custom1(s, object, ref, at)
-				}
-				if first == "spec" && kind == "CiliumNodeConfig" && key == "defaults" {
-					r.readNodeConfig(object, ref, at)
 				}
 				if len(spots) == 0 && first == "spec" && kind == "FelixConfiguration" && key != "nodeSelector" {
 					r.stray(ref, "calico", key)

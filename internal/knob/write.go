@@ -121,7 +121,7 @@ func selectorOf(place Place, text string) (any, error) {
 
 // typed is a value as a place holds it.
 func (k *Knob) typed(text string, place Place) (any, error) {
-	if place.Env != "" || place.Argument != "" || place.Kind == "ConfigMap" && place.Inside == "" {
+	if place.Env != "" || place.Argument != "" || place.Inside == "" && (place.Kind == "ConfigMap" || place.Kind == "CiliumNodeConfig" || place.Kind == "Node") {
 		if k.felix != nil && k.Type == Duration {
 			d, err := k.duration(text)
 			if err != nil {
@@ -191,11 +191,12 @@ func (w Write) Fields() []string {
 	if w.Place.Path == "" {
 		return nil
 	}
-	fields := strings.Split(w.Place.Path, ".")
-	if w.Place.Kind == "ConfigMap" {
-		fields = []string{"data", strings.TrimPrefix(w.Place.Path, "data.")} // its keys have dots in them
+	for _, section := range []string{"data.", "metadata.annotations.", "spec.defaults."} { // whose keys have dots in them
+		if key, ok := strings.CutPrefix(w.Place.Path, section); ok {
+			return append(strings.Split(strings.TrimSuffix(section, "."), "."), key)
+		}
 	}
-	return fields
+	return strings.Split(w.Place.Path, ".")
 }
 
 // Object is the object with nothing in it but the edit, for server-side apply. It is not ok where the value lies

@@ -4,25 +4,23 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 )
 
-// TestFresh holds the product's table to that of the Calico that the lab builds.
+// TestFresh holds the product's tables to that of the Calico that the lab builds, and to the newest Cilium.
 func TestFresh(t *testing.T) {
-	const built = "v3.31.0"
-	for _, r := range releases {
-		if r.Release != built {
-			continue
-		}
-		text, err := upstreamFile(r, "")
+	for name, test := range map[string]struct{ release, path string }{
+		"felix":  {"v3.31.0", "../../internal/felix/params.json"},
+		"cilium": {"v1.20.2", "../../internal/knob/cilium.json"},
+	} {
+		p := projects[name]
+		at := slices.IndexFunc(p.releases, func(r release) bool { return r.Release == test.release })
+		want, err := p.table(p.releases[at], "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := os.ReadFile("../../internal/felix/params.json")
+		data, err := os.ReadFile(test.path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,12 +29,10 @@ func TestFresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A table is made of spans, so its order is another.
-		if !reflect.DeepEqual(byName(have.of(built)), byName(want)) {
-			t.Error("internal/felix/params.json is stale: go generate ./internal/felix")
+		if !reflect.DeepEqual(byName(have.of(test.release)), byName(want)) {
+			t.Errorf("%s is stale: go generate ./internal/...", test.path)
 		}
-		return
 	}
-	t.Errorf("no release %s", built)
 }
 
 func byName(table []parameter) map[string]parameter {
@@ -51,7 +47,8 @@ func byName(table []parameter) map[string]parameter {
 func TestMerge(t *testing.T) {
 	a, b, c := parameter{Name: "A"}, parameter{Name: "B", Default: "1"}, parameter{Name: "B", Default: "2"}
 	tables := [][]parameter{{a, b}, {a, c}, {b}, {a, b}}
-	merged := merge(tables)
+	releases := []release{{Release: "1"}, {Release: "2"}, {Release: "3"}, {Release: "4"}}
+	merged := merge(releases, tables)
 	for i, r := range releases {
 		if !reflect.DeepEqual(byName(merged.of(r.Release)), byName(tables[i])) {
 			t.Errorf("%s: %v", r.Release, merged.of(r.Release))
