@@ -49,13 +49,15 @@ func (a *app) openEvaluator(ctx context.Context, text string) (evaluator, func()
 }
 
 func (a *app) flagsEvalCommand() *cobra.Command {
-	var sources, set []string
-	var file, key string
+	var sources, set, from []string
+	var file, key, node string
 	var explain bool
 	command := &cobra.Command{
 		Use:   "eval FLAG",
 		Short: "Evaluate a flag, and say why it has its value",
-		Long: "Evaluates a flag in a context. Of several sources the first that has the flag counts.\n\n" + sourceHelp + "\n" +
+		Long: "Evaluates a flag in a context. Of several sources the first that has the flag counts. With --node the context is\n" +
+			"that of a node of the cluster, and a flag that means a setting of the network is held against what is in force\n" +
+			"there. Without a source, FLAG is such a setting: what is in force on the node, by what, and what that beats.\n\n" + sourceHelp + "\n" +
 			tokenVariable + " is the token for a server.",
 		Args: exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -63,13 +65,27 @@ func (a *app) flagsEvalCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.evalFlag(command.Context(), args[0], sources, values, explain)
+			var on *place
+			if node != "" || len(from) > 0 {
+				if on, err = a.placeOf(command.Context(), node, from); err != nil {
+					return err
+				}
+				given := values
+				values = flag.NodeValues(on.node)
+				maps.Copy(values, given)
+			}
+			if len(sources) == 0 && on != nil {
+				return a.inForce(args[0], on)
+			}
+			return a.evalFlag(command.Context(), args[0], sources, values, on, explain)
 		},
 	}
 	f := command.Flags()
 	f.StringArrayVar(&sources, "source", nil, "where the flags are (repeatable)")
 	f.StringVar(&file, "values", "", "file with the context, as JSON, or YAML when it is named so; - for JSON on standard input")
 	f.StringArrayVar(&set, "set", nil, "KEY=VALUE in the context, VALUE as in YAML (repeatable)")
+	f.StringVar(&node, "node", "", "the node that is asked about, whose values are the context; --values, --set and --key go over them")
+	f.StringSliceVar(&from, "from", nil, fromHelp)
 	f.StringVar(&key, "key", "", "targetingKey of the context: who or what is bucketed")
 	f.BoolVar(&explain, "explain", false, "show every operator of the rule, in its order")
 	return command
@@ -133,11 +149,13 @@ type evaluated struct {
 	Steps    []flag.Step    `json:"steps,omitempty"`
 	// Algorithm is how subjects are dealt into buckets.
 	Algorithm string `json:"algorithm"`
+	// Knob is the setting that the flag means, on the node that was asked about.
+	Knob *onNode `json:"knob,omitempty"`
 }
 
-func (a *app) evalFlag(ctx context.Context, key string, sources []string, values map[string]any, explain bool) error {
+func (a *app) evalFlag(ctx context.Context, key string, sources []string, values map[string]any, on *place, explain bool) error {
 	if len(sources) == 0 {
-		return fail(exitUsage, "theseus flags eval "+key+" --source flags.yaml", "no --source")
+		return fail(exitUsage, "theseus flags eval "+key+" --source flags.yaml, or --node NODE for what is in force there", "no --source")
 	}
 	var result flag.Result
 	told := evaluated{Flag: key, Algorithm: flag.Algorithm}
@@ -169,6 +187,12 @@ func (a *app) evalFlag(ctx context.Context, key string, sources []string, values
 		return fail(exitFailed, "theseus flags eval "+key+" --explain shows the rule at work", "%s: %s", result.Code, result.Message)
 	}
 	told.Value, told.Variant, told.Reason, told.Metadata = result.Value, result.Variant, result.Reason, result.Metadata
+	if on != nil {
+		var err error
+		if told.Knob, err = on.wanted(key, result); err != nil {
+			return err
+		}
+	}
 	if a.output == "json" {
 		return printJSON(a.Out, told)
 	}
@@ -194,6 +218,9 @@ func (a *app) printEvaluated(told evaluated, byCaller bool) error {
 	}
 	for _, s := range told.Steps {
 		fmt.Fprintf(a.Out, "  %s\n", stepLine(s))
+	}
+	if told.Knob != nil {
+		return a.printOnNode(told.Knob)
 	}
 	return nil
 }

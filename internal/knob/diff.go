@@ -42,7 +42,7 @@ type Change struct {
 	knob *Knob
 }
 
-// Idle is an edit that does nothing.
+// Idle is an edit that does nothing. Edits of one knob for one node each, which the same hides, are one.
 type Idle struct {
 	Knob string `json:"knob"`
 	Edit *Set   `json:"edit"`
@@ -108,7 +108,7 @@ func (d *differ) compare(old, k *Knob) {
 	for _, pair := range d.pairs {
 		was, is := d.before.winner(old, pair[0]), d.after.winner(k, pair[1])
 		from, to := valueOf(old, was), valueOf(k, is)
-		if from == to || k.equal(from, to) {
+		if k.Same(from, to) {
 			continue
 		}
 		place := &defaultChanged
@@ -145,9 +145,11 @@ func (d *differ) compare(old, k *Knob) {
 	}
 }
 
-// equal compares two values as the component reads them.
-func (k *Knob) equal(a, b string) bool {
+// Same reports whether two values mean the same to the component.
+func (k *Knob) Same(a, b string) bool {
 	switch {
+	case a == b:
+		return true
 	case k.Type == Bool:
 		return truth(a) == truth(b)
 	case k.Type == Enum && k.AnyCase:
@@ -168,6 +170,9 @@ func (k *Knob) process(effect Effect) string {
 	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": "cilium-agent", "flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
 }
 
+// containers are those of the components' agents.
+var containers = map[string]string{"calico": "calico-node", "cilium": "cilium-agent", "flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}
+
 // atOnce is on how many of some nodes a trigger acts at the same time.
 func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {
 	switch trigger {
@@ -176,9 +181,8 @@ func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {
 	case Nobody:
 		return 0
 	}
-	container := map[string]string{"calico": "calico-node", "cilium": "cilium-agent", "flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}[component]
 	for _, set := range f.sets {
-		if !hasContainer(set, container) {
+		if !hasContainer(set, containers[component]) {
 			continue
 		}
 		if set.Spec.UpdateStrategy.Type == "OnDelete" {
@@ -213,15 +217,35 @@ func (d *differ) idle() {
 				were[text{s.Ref, s.Place.Name, s.Value}] = true
 			}
 		}
-		for _, s := range d.after.written(k) {
-			if were[text{s.Ref, s.Place.Name, s.Value}] {
-				continue // no edit
-			}
-			if by, hidden := d.after.hidden(k, s); by != nil {
-				d.result.Idle = append(d.result.Idle, Idle{k.ID(), s, by, hidden})
-			}
-		}
+		d.result.Idle = append(d.result.Idle, d.after.idle(k, func(s *Set) bool { return !were[text{s.Ref, s.Place.Name, s.Value}] })...)
 	}
+}
+
+// idle are the values of a knob that count nowhere, of those that are asked about.
+func (f *Fleet) idle(k *Knob, ask func(*Set) bool) []Idle {
+	var found []Idle
+	type alike struct {
+		place, value string
+		by           step.Ref
+	}
+	groups := map[alike]int{}
+	for _, s := range f.written(k) {
+		if !ask(s) {
+			continue
+		}
+		by, nodes := f.hidden(k, s)
+		if by == nil {
+			continue
+		}
+		key := alike{s.Place.Name, s.Value, by.Ref}
+		if at, ok := groups[key]; ok && s.on >= 0 {
+			found[at].Nodes += nodes
+			continue
+		}
+		groups[key] = len(found)
+		found = append(found, Idle{k.ID(), s, by, nodes})
+	}
+	return found
 }
 
 // written are all values of a knob, wherever they are.
@@ -240,27 +264,28 @@ func (f *Fleet) written(k *Knob) []*Set {
 
 // hidden says what hides a value wherever it is for, and on how many nodes; nil when it counts somewhere.
 func (f *Fleet) hidden(k *Knob, s *Set) (by *Set, nodes int) {
-	for n := range f.nodes {
-		if s.on >= 0 && s.on != n {
-			continue
-		}
-		var first *Set
-		counts := false
+	first, last := 0, len(f.nodes)
+	if s.on >= 0 {
+		first, last = s.on, s.on+1
+	}
+	for n := first; n < last; n++ {
+		var won *Set
+		isFor := false
 		f.each(k, n, func(other *Set) bool {
-			if first == nil {
-				first = other
+			if won == nil {
+				won = other
 			}
-			counts = other == s
-			return !counts
+			isFor = other == s
+			return !isFor
 		})
 		switch {
-		case !counts:
-			continue // not for this node
-		case first == s:
+		case !isFor:
+			continue
+		case won == s || won.Ref == s.Ref: // the latter is a variable that is taken from this object
 			return nil, 0
 		}
 		if by == nil {
-			by = first
+			by = won
 		}
 		nodes++
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -58,6 +60,9 @@ type Fleet struct {
 	unread []Stray
 	// apis are the versions of the objects of a kind, spaces the namespaces of DaemonSets and ConfigMaps, as found.
 	apis, spaces map[string]string
+
+	made     sync.Once
+	prepared []flag.Context
 }
 
 // level is what is set at one place of a knob.

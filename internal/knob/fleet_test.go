@@ -128,7 +128,7 @@ func TestFleet(t *testing.T) {
 		{"calico/natPortRange", "a", " by FelixConfiguration/default"}, // invalid: the default, which is empty
 		{"calico/vxlanPort", "a", "unknown by DaemonSet/calico-system/calico-node"},
 		{"calico/routeRefreshInterval", "a", "90s by FelixConfiguration/default"},
-		{"calico/bgp", "a", "vxlan by DaemonSet/calico-system/calico-node over ConfigMap/calico-system/calico-config"},
+		{"calico/bgp", "a", "vxlan by ConfigMap/calico-system/calico-config over ConfigMap/calico-system/calico-config"},
 		{"calico/asNumber", "b", "64999 by Node/b"},
 		{"calico/asNumber", "a", "64512"},
 		{"calico/iptablesBackend", "a", "auto"},
@@ -194,6 +194,13 @@ spec: {template: {spec: {containers: [{name: calico-node, env: [{name: FELIX_BPF
 `, `calico/bpfEnabled: false -> yes on 2, environment of calico-node: calico-node recreate, 2 at once
 calico/bgp: vxlan -> bird on 3, environment of calico-node: calico-node recreate, 2 at once
 calico-node recreate 2 of 3`},
+		{"what a variable is taken from", `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: calico-config, namespace: calico-system}
+data: {calico_backend: bird}
+`, `calico/bgp: vxlan -> bird on 3, environment of calico-node, from a ConfigMap: calico-node recreate, 0 at once
+calico-node recreate 0 of 3`},
 		{"config map", `
 apiVersion: v1
 kind: ConfigMap

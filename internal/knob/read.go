@@ -201,8 +201,12 @@ func (r *reader) readDaemonSet(set *appsv1.DaemonSet) {
 			found := false
 			for _, s := range spots {
 				if p := s.place(); p.Container == container.Name {
-					value, known := r.valueOf(set.Namespace, env)
-					r.all(s, own(), ref, value).Unknown = !known
+					value, from, known := r.valueOf(set.Namespace, env)
+					made := r.all(s, own(), ref, value)
+					if made.Unknown = !known; from != nil { // a change there restarts nobody
+						made.Ref, made.Place.Trigger = *from, Nobody
+						made.Place.Name += ", from a ConfigMap"
+					}
 					found = true
 				}
 			}
@@ -253,22 +257,22 @@ func (r *reader) ownAgent(set *appsv1.DaemonSet) int {
 	return len(r.agents) - 1
 }
 
-// valueOf follows a variable's reference to a ConfigMap.
-func (r *reader) valueOf(namespace string, env corev1.EnvVar) (value string, known bool) {
+// valueOf follows a variable's reference to a ConfigMap, which it names then.
+func (r *reader) valueOf(namespace string, env corev1.EnvVar) (value string, from *step.Ref, known bool) {
 	if env.ValueFrom == nil || env.Value != "" { // an edit may have laid the one over the other
-		return env.Value, true
+		return env.Value, nil, true
 	}
 	ref := env.ValueFrom.ConfigMapKeyRef
 	if ref == nil {
-		return "", false
+		return "", nil, false
 	}
 	for _, m := range r.configMaps {
 		if m.Namespace == namespace && m.Name == ref.Name {
 			value, known = m.Data[ref.Key]
-			return value, known
+			return value, &step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: ref.Name}, known
 		}
 	}
-	return "", false
+	return "", nil, false
 }
 
 // all notes a value for all nodes, or for those of an agent.
@@ -342,7 +346,11 @@ func (r *reader) custom1(s spot, object unstructured.Unstructured, ref step.Ref,
 	}
 	name := object.GetName()
 	switch {
-	case p.Scope == Pool:
+	case p.Scope == Pool: // what is in force is all of them together
+		if l := r.level(s.knob, s.rank); len(l.all) > 0 {
+			l.all[0].Value += "," + name + "=" + value
+			return
+		}
 		r.all(s, -1, ref, name+"="+value)
 	case p.SelectorPath != "":
 		if at >= 0 {

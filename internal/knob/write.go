@@ -67,13 +67,16 @@ func (k *Knob) Write(aim Aim, value string) (Write, error) {
 		w.Ref.Name = "theseus-" + aim.Node
 		w.Selector, err = selectorOf(place, hostname+"="+aim.Node)
 	case aim.Scope == Node:
-		w.Ref.Name = strings.ReplaceAll(place.Object, "NODE", aim.Node)
+		w.Ref.Name = nodeName(place.Object, aim.Node)
 	case aim.Scope == Selector:
 		w.Ref.Name = aim.Object
 		w.Selector, err = selectorOf(place, aim.Selector)
 	}
 	return w, err
 }
+
+// nodeName is the name of a node's own object.
+func nodeName(object, node string) string { return strings.TrimSuffix(object, "NODE") + node }
 
 // placeFor finds the place of a scope that can be written. One for a selector serves for a node too.
 func (k *Knob) placeFor(scope Scope) (Place, error) {

@@ -1,0 +1,265 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/kube"
+)
+
+const fromHelp = "the cluster: a snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input"
+
+func (a *app) flagsDiffCommand() *cobra.Command {
+	var from []string
+	command := &cobra.Command{
+		Use:   "diff A B",
+		Short: "What changes on every node between two states: values, processes that start again, how many at once",
+		Long: "Each of A and B is a flag set, a file of Kubernetes objects that are laid over the cluster, a snapshot, or\n" +
+			"\"cluster\" for the cluster itself. The cluster is that of --from, or of the current kubeconfig; two snapshots need\n" +
+			"none. 3 when B holds what does nothing or is not taken.\n\n" + sourceHelp,
+		Args: exactly(2, "two states: flag sets, files of objects, snapshots, or the word cluster"),
+		RunE: func(command *cobra.Command, args []string) error {
+			return a.diffFlags(command.Context(), args[0], args[1], from)
+		},
+	}
+	command.Flags().StringSliceVar(&from, "from", nil, fromHelp)
+	return command
+}
+
+// state is one side of a comparison.
+type state struct {
+	fleet    *knob.Fleet
+	set      *flag.Set
+	values   *knob.Evaluated
+	bound    []knob.Bound
+	findings []finding.Finding
+}
+
+func (a *app) diffFlags(ctx context.Context, one, two string, from []string) error {
+	var base *knob.Fleet
+	cluster := func() (*knob.Fleet, error) {
+		if base == nil {
+			snapshot, err := a.see(ctx, from)
+			if err != nil {
+				return nil, err
+			}
+			base = knob.Read(snapshot, nil)
+		}
+		return base, nil
+	}
+	now := time.Now().Unix()
+	before, err := a.stateOf(ctx, one, cluster, now, nil)
+	if err != nil {
+		return err
+	}
+	after, err := a.stateOf(ctx, two, cluster, now, before)
+	if err != nil {
+		return err
+	}
+	told := difference{Difference: knob.Diff(before.fleet, after.fleet), Flags: changedFlags(before, after)}
+	told.Findings = append(append([]finding.Finding{}, after.findings...), knob.LintEdit(told.Difference)...)
+	if err := a.printDifference(told); err != nil {
+		return err
+	}
+	if finding.NewResult(told.Findings, nil).Blocks() {
+		return quietExit(exitBlocked)
+	}
+	return nil
+}
+
+// difference is what diff says.
+type difference struct {
+	Flags []flagChange `json:"flags"`
+	knob.Difference
+	Findings []finding.Finding `json:"findings"`
+}
+
+// flagChange is a flag that gets another value on some nodes.
+type flagChange struct {
+	Flag  string   `json:"flag"`
+	From  string   `json:"from"`
+	To    string   `json:"to"`
+	Nodes []string `json:"nodes"`
+}
+
+// stateOf makes a state of what an argument names. What the other state has evaluated already is not evaluated again.
+func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fleet, error), now int64, other *state) (*state, error) {
+	if text == "cluster" {
+		fleet, err := cluster()
+		return &state{fleet: fleet}, err
+	}
+	manifest, isManifest, err := manifestOf(text)
+	if err != nil {
+		return nil, err
+	}
+	if isManifest {
+		if whole(manifest) {
+			snapshot, err := a.see(ctx, []string{text})
+			if err != nil {
+				return nil, err
+			}
+			return &state{fleet: knob.Read(snapshot, nil)}, nil
+		}
+	}
+	base, err := cluster()
+	if err != nil {
+		return nil, err
+	}
+	if isManifest {
+		return &state{fleet: base.After(manifest)}, nil
+	}
+	source, done, err := a.openSource(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	set, err := source.Load(ctx)
+	if err != nil {
+		_ = done() // it was only read
+		return nil, sourceError(err)
+	}
+	s := &state{set: set}
+	s.bound, s.findings = base.Catalogue().Bind(set)
+	var known *knob.Evaluated
+	if other != nil && other.set != nil {
+		known = other.values.Without(flag.Changed(other.set, set))
+	}
+	s.values = base.Evaluate(set, set.Keys(), now, known)
+	var more []finding.Finding
+	s.fleet, more = base.With(s.bound, s.values)
+	s.findings = append(s.findings, more...)
+	return s, sourceError(done())
+}
+
+// kubernetes tells objects from a flag set, by the keys that one or the other begins with.
+var kubernetes = regexp.MustCompile(`(?m)^[ \t{-]*"?(apiVersion|kind)"?[ \t]*:`)
+
+// manifestOf reads a file of Kubernetes objects; not ok for what is no such file.
+func manifestOf(text string) (objects []unstructured.Unstructured, ok bool, err error) {
+	file, err := os.Open(text)
+	if err != nil {
+		return nil, false, nil // a source that is no file
+	}
+	defer file.Close()
+	head, _ := bufio.NewReaderSize(file, 1<<16).Peek(1 << 16) // shorter at the end of the file
+	if !kubernetes.Match(head) {
+		return nil, false, nil
+	}
+	objects, err = kube.ReadObjects(text)
+	return objects, true, err
+}
+
+// whole reports whether objects are a cluster of their own: they have nodes in them, or are a snapshot.
+func whole(objects []unstructured.Unstructured) bool {
+	for _, o := range objects {
+		if o.GetKind() == "Node" || o.GetKind() == "Snapshot" {
+			return true
+		}
+	}
+	return false
+}
+
+// changedFlags compares two flag sets node by node; none where a side is no flag set.
+func changedFlags(before, after *state) []flagChange {
+	changes := []flagChange{}
+	if before.set == nil || after.set == nil {
+		return changes
+	}
+	nodes := after.fleet.Nodes()
+	for _, key := range flag.Changed(before.set, after.set) {
+		one, two := before.values.Of(key), after.values.Of(key)
+		at := map[[2]string]int{}
+		for n, node := range nodes {
+			pair := [2]string{shownResult(one, n), shownResult(two, n)}
+			if pair[0] == pair[1] {
+				continue
+			}
+			i, ok := at[pair]
+			if !ok {
+				i = len(changes)
+				at[pair] = i
+				changes = append(changes, flagChange{Flag: key, From: pair[0], To: pair[1]})
+			}
+			changes[i].Nodes = append(changes[i].Nodes, node)
+		}
+	}
+	return changes
+}
+
+func shownResult(results []flag.Result, n int) string {
+	switch {
+	case results == nil:
+		return "no flag"
+	case results[n].Code != "":
+		return string(results[n].Code)
+	case results[n].Default():
+		return "the caller's default"
+	}
+	return knob.ValueText(results[n].Value)
+}
+
+func (a *app) printDifference(d difference) error {
+	if a.output == "json" {
+		return printJSON(a.Out, d)
+	}
+	for _, c := range d.Flags {
+		fmt.Fprintf(a.Out, "flag %s: %s -> %s on %d of %d nodes (%s)\n", c.Flag, c.From, c.To, len(c.Nodes), d.Nodes, few(c.Nodes))
+	}
+	for _, c := range d.Changes {
+		fmt.Fprintf(a.Out, "%s: %s -> %s on %d of %d nodes (%s)\n  by %s: %s, %s\n", c.Knob, quoteEmpty(c.From), quoteEmpty(c.To), len(c.Nodes), d.Nodes,
+			few(c.Nodes), c.Why, c.Effect, atOnce(c.Trigger, c.AtOnce))
+		if c.Refuses != "" {
+			fmt.Fprintf(a.Out, "  refuses: %s\n", c.Refuses)
+		}
+	}
+	for _, p := range d.Processes {
+		fmt.Fprintf(a.Out, "%s: %s on %d nodes, %s\n", p.Name, p.Effect, p.Nodes, atOnce(p.Trigger, p.AtOnce))
+	}
+	for _, list := range []struct {
+		title string
+		nodes []string
+	}{{"joined", d.Joined}, {"left", d.Left}} {
+		if len(list.nodes) > 0 {
+			fmt.Fprintf(a.Out, "nodes that %s: %s\n", list.title, few(list.nodes))
+		}
+	}
+	if len(d.Flags)+len(d.Changes)+len(d.Idle) == 0 {
+		fmt.Fprintf(a.Out, "no node changes, of %d\n", d.Nodes)
+	}
+	return a.printFindingsText(d.Findings)
+}
+
+func atOnce(trigger knob.Trigger, n int) string {
+	if trigger == knob.Nobody || n == 0 {
+		return "when somebody restarts it"
+	}
+	if n == 1 {
+		return "one at a time"
+	}
+	return fmt.Sprintf("%d at once", n)
+}
+
+func quoteEmpty(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// few names some of many.
+func few(names []string) string {
+	if len(names) > 5 {
+		return strings.Join(names[:5], ", ") + ", ..."
+	}
+	return strings.Join(names, ", ")
+}
