@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
@@ -31,7 +32,7 @@ func New(versions map[string]string) *Catalogue {
 	c := &Catalogue{byID: map[string]*Knob{}, names: map[string][]*Knob{}}
 	for _, component := range Components() {
 		version := versions[component]
-		knobs := written(component)
+		knobs := written()[component]
 		switch component {
 		case "calico":
 			table := felix.For(version)
@@ -44,8 +45,9 @@ func New(versions map[string]string) *Catalogue {
 		}
 		for _, k := range knobs {
 			if within(k.Since, k.Before, version) {
-				k.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool { return !within(p.Since, "", version) })
-				c.add(k)
+				own := *k // what is written is shared
+				own.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool { return !within(p.Since, "", version) })
+				c.add(&own)
 			}
 		}
 	}
@@ -85,8 +87,16 @@ type entry struct {
 	Argument string `json:"argument"`
 }
 
-// written are the knobs of a file.
-func written(component string) []*Knob {
+// written are the knobs of the files, by component; not to be changed.
+var written = sync.OnceValue(func() map[string][]*Knob {
+	all := map[string][]*Knob{}
+	for _, component := range Components() {
+		all[component] = readFile(component)
+	}
+	return all
+})
+
+func readFile(component string) []*Knob {
 	data, err := files.ReadFile("catalogue/" + component + ".yaml")
 	var file struct {
 		Templates map[string][]Place `json:"templates"`

@@ -2,8 +2,6 @@ package knob
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,5 +56,3 @@ func truth(text string) string {
 }
 
 func lower(text string) string { return strings.ToLower(text) }
-
-func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }

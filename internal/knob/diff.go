@@ -2,6 +2,7 @@ package knob
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -114,9 +115,9 @@ func (d *differ) compare(old, k *Knob) {
 		place := &defaultChanged
 		switch {
 		case is != nil && (was == nil || is.rank >= was.rank):
-			place = &is.Place
+			place = is.Place
 		case was != nil:
-			place = &was.Place // what was taken away
+			place = was.Place // what was taken away
 		}
 		key := same{from: from, to: to, place: place.Name}
 		if is != nil {
@@ -208,16 +209,16 @@ func (d *differ) idle() {
 			continue
 		}
 		type text struct {
-			ref          step.Ref
-			place, value string
+			place, kind, space, name, value string
 		}
+		textOf := func(s *Set) text { return text{s.Place.Name, s.Ref.Kind, s.Ref.Namespace, s.Ref.Name, s.Value} }
 		were := map[text]bool{}
 		if old, ok := d.before.catalogue.byID[k.ID()]; ok {
 			for _, s := range d.before.written(old) {
-				were[text{s.Ref, s.Place.Name, s.Value}] = true
+				were[textOf(s)] = true
 			}
 		}
-		d.result.Idle = append(d.result.Idle, d.after.idle(k, func(s *Set) bool { return !were[text{s.Ref, s.Place.Name, s.Value}] })...)
+		d.result.Idle = append(d.result.Idle, d.after.idle(k, func(s *Set) bool { return !were[textOf(s)] })...)
 	}
 }
 
@@ -253,9 +254,12 @@ func (f *Fleet) written(k *Knob) []*Set {
 	var found []*Set
 	for _, l := range f.levels[k] {
 		found = append(found, l.all...)
-		for _, list := range []map[int]*Set{l.config, l.node} {
-			for _, at := range sortedKeys(list) {
-				found = append(found, list[at])
+		for _, at := range slices.Sorted(maps.Keys(l.config)) {
+			found = append(found, l.config[at])
+		}
+		for _, s := range l.node {
+			if s != nil {
+				found = append(found, s)
 			}
 		}
 	}

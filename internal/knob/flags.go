@@ -205,10 +205,10 @@ func (f *Fleet) give(b Bound, results []flag.Result) *finding.Finding {
 		}
 		return nil
 	}
-	l.node = maps.Clone(l.node)
-	if l.node == nil {
-		l.node = make(map[int]*Set, len(results))
+	if l.node = slices.Clone(l.node); l.node == nil {
+		l.node = make([]*Set, len(f.nodes))
 	}
+	made := make([]Set, len(f.nodes))
 	byVariant := map[string]*Set{}
 	for n, r := range results {
 		if r.Default() {
@@ -219,9 +219,9 @@ func (f *Fleet) give(b Bound, results []flag.Result) *finding.Finding {
 			first = f.put(b.Knob, rank, step.Ref{}, ValueText(r.Value))
 			byVariant[r.Variant] = first
 		}
-		s := *first
-		s.Ref, s.on = refOf(place, f.nodes[n].Name), n
-		l.node[n] = &s
+		made[n] = *first
+		made[n].Ref, made[n].on = refOf(place, f.nodes[n].Name), n
+		l.node[n] = &made[n]
 	}
 	return nil
 }

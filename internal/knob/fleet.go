@@ -20,7 +20,7 @@ import (
 // Set is one value that somebody wrote somewhere.
 type Set struct {
 	Knob  *Knob    `json:"-"`
-	Place Place    `json:"place"`
+	Place *Place   `json:"place"`
 	Ref   step.Ref `json:"ref"`
 	Value string   `json:"value"`
 	// Unknown is true when the value lies in an object that is not in the input, such as a Secret.
@@ -69,7 +69,7 @@ type Fleet struct {
 type level struct {
 	all    []*Set // of several, the agent of the node decides
 	owners []int  // the agent of each, -1 for any
-	node   map[int]*Set
+	node   []*Set // by node, nil where nobody set it for one
 	config map[int]*Set
 }
 
@@ -202,7 +202,7 @@ func (f *Fleet) winner(k *Knob, n int) *Set {
 // each visits what is set for a node, the strongest first, until it is told to stop.
 func (f *Fleet) each(k *Knob, n int, visit func(*Set) bool) {
 	for i, l := range slices.Backward(f.levels[k]) {
-		if s := l.node[n]; s != nil && !visit(s) {
+		if n >= 0 && l.node != nil && l.node[n] != nil && !visit(l.node[n]) {
 			return
 		}
 		if n >= 0 && len(l.config) > 0 {
@@ -258,7 +258,7 @@ func (f *Fleet) level(k *Knob, rank int) *level {
 }
 
 func (f *Fleet) put(k *Knob, rank int, ref step.Ref, value string) *Set {
-	s := &Set{Knob: k, Place: k.Places[rank], Ref: ref, Value: value, rank: rank, on: -1}
+	s := &Set{Knob: k, Place: &k.Places[rank], Ref: ref, Value: value, rank: rank, on: -1}
 	if value == "" {
 		return s
 	}
@@ -274,7 +274,7 @@ func (f *Fleet) put(k *Knob, rank int, ref step.Ref, value string) *Set {
 func (f *Fleet) putOn(n int, k *Knob, rank int, ref step.Ref, value string) {
 	l := f.level(k, rank)
 	if l.node == nil {
-		l.node = map[int]*Set{}
+		l.node = make([]*Set, len(f.nodes))
 	}
 	l.node[n] = f.put(k, rank, ref, value)
 	l.node[n].on = n

@@ -204,8 +204,9 @@ func (r *reader) readDaemonSet(set *appsv1.DaemonSet) {
 					value, from, known := r.valueOf(set.Namespace, env)
 					made := r.all(s, own(), ref, value)
 					if made.Unknown = !known; from != nil { // a change there restarts nobody
-						made.Ref, made.Place.Trigger = *from, Nobody
-						made.Place.Name += ", from a ConfigMap"
+						p := *s.place()
+						p.Name, p.Trigger = p.Name+", from a ConfigMap", Nobody
+						made.Ref, made.Place = *from, &p
 					}
 					found = true
 				}
