@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -119,14 +120,9 @@ func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fl
 	if isManifest {
 		return &state{fleet: base.After(manifest)}, nil
 	}
-	source, done, err := a.openSource(ctx, text)
+	set, err := a.loadSet(ctx, text)
 	if err != nil {
 		return nil, err
-	}
-	set, err := source.Load(ctx)
-	if err != nil {
-		_ = done() // it was only read
-		return nil, sourceError(err)
 	}
 	s := &state{set: set}
 	s.bound, s.findings = base.Catalogue().Bind(set)
@@ -138,7 +134,17 @@ func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fl
 	var more []finding.Finding
 	s.fleet, more = base.With(s.bound, s.values)
 	s.findings = append(s.findings, more...)
-	return s, sourceError(done())
+	return s, nil
+}
+
+// loadSet reads a flag set once.
+func (a *app) loadSet(ctx context.Context, text string) (*flag.Set, error) {
+	source, done, err := a.openSource(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	set, err := source.Load(ctx)
+	return set, sourceError(errors.Join(err, done()))
 }
 
 // kubernetes tells objects from a flag set, by the keys that one or the other begins with.

@@ -2,13 +2,52 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/plan"
 )
+
+// resolveFlags evaluates all flags of sources for every node; of several sources the first that has a flag counts.
+func (a *app) resolveFlags(ctx context.Context, snapshot *cluster.Snapshot, sources []string) (plan.Flags, error) {
+	var resolved plan.Flags
+	if len(sources) == 0 {
+		return resolved, nil
+	}
+	fleet, now := knob.Read(snapshot, nil), time.Now().Unix()
+	resolved.Values = map[string]map[string][]string{}
+	digests := sha256.New()
+	for _, text := range sources {
+		set, err := a.loadSet(ctx, text)
+		if err != nil {
+			return resolved, err
+		}
+		fmt.Fprintln(digests, set.Digest())
+		values := fleet.Evaluate(set, set.Keys(), now, nil)
+		for _, key := range values.Flags {
+			if resolved.Values[key] != nil {
+				continue
+			}
+			resolved.Values[key] = map[string][]string{}
+			for n, r := range values.Of(key) {
+				if r.Code != "" {
+					return resolved, fail(exitFailed, "theseus flags eval "+key+" --node "+fleet.Nodes()[n]+" --explain", "%s: %s", text, r.Message)
+				}
+				value := shownResult(values.Of(key), n)
+				resolved.Values[key][value] = append(resolved.Values[key][value], fleet.Nodes()[n])
+			}
+		}
+	}
+	resolved.Digest = hex.EncodeToString(digests.Sum(nil))
+	return resolved, nil
+}
 
 // place is a node of a cluster.
 type place struct {

@@ -27,7 +27,7 @@ import (
 func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
 
 func (a *app) planCommand() *cobra.Command {
-	var from []string
+	var from, sources []string
 	var change changeFlags
 	command := &cobra.Command{
 		Use:   "plan",
@@ -41,15 +41,16 @@ func (a *app) planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.plan(command.Context(), from, spec)
+			return a.plan(command.Context(), from, sources, spec)
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
 	change.register(command)
 	return command
 }
 
-func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec) error {
+func (a *app) plan(ctx context.Context, from, sources []string, change v1alpha1.ChangeSpec) error {
 	if whatif.Asked(change) {
 		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
 	}
@@ -60,7 +61,11 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if err := a.mustNotBlock(result, "fix what blocks, or accept what you have read: --accept ID=REASON"); err != nil {
 		return err
 	}
-	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Manifest: pass.Manifest, Version: a.version, Now: time.Now()})
+	resolved, err := a.resolveFlags(ctx, pass.Snapshot, sources)
+	if err != nil {
+		return err
+	}
+	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Manifest: pass.Manifest, Version: a.version, Now: time.Now(), Flags: resolved})
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -64,9 +65,9 @@ type Record struct {
 
 // Start is the data of the first record: what was decided once, so that a resumed run decides the same.
 type Start struct {
-	Plan    string            `json:"plan"` // hash
-	Theseus string            `json:"theseus"`
-	Flags   map[string]string `json:"flags,omitempty"`
+	Plan    string     `json:"plan"` // hash
+	Theseus string     `json:"theseus"`
+	Flags   plan.Flags `json:"flags"`
 	// Steps is how many steps the plan has, so that a journal alone tells how far it is.
 	Steps int `json:"steps,omitempty"`
 }

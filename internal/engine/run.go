@@ -24,10 +24,9 @@ type Deps struct {
 	// Stop, when it is closed, ends the run after the action at hand; the end of the context ends it at once. It
 	// may be nil.
 	Stop <-chan struct{}
-	// By says who runs the engine (user@host), Theseus with which version, Flags how they were evaluated.
+	// By says who runs the engine (user@host), Theseus with which version.
 	By      string
 	Theseus string
-	Flags   map[string]string
 	// Notify hears every record after it is durable; Note hears, in a line for people, what is being waited
 	// for. Either may be nil.
 	Notify func(Record)
@@ -123,7 +122,7 @@ func (m *machine) open(ctx context.Context) error {
 // so writes nothing.
 func (m *machine) enter(ctx context.Context) error {
 	if m.state.Phase == PhaseNew {
-		start, err := json.Marshal(Start{Plan: m.plan.Hash, Theseus: m.deps.Theseus, Flags: m.deps.Flags,
+		start, err := json.Marshal(Start{Plan: m.plan.Hash, Theseus: m.deps.Theseus, Flags: m.plan.Flags,
 			Steps: len(m.plan.Steps)})
 		if err != nil {
 			return fmt.Errorf("engine: writing the first record: %w", err)

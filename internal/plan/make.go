@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
@@ -29,6 +30,15 @@ type Options struct {
 	Now     time.Time
 	// Name of the migration; empty makes one of the networks' names and the plan's hash.
 	Name string
+	// Flags are the values of flags on nodes, as resolved for this plan; the algorithm is filled in.
+	Flags Flags
+}
+
+// flags says by which algorithm they were resolved.
+func (o Options) flags() Flags {
+	resolved := o.Flags
+	resolved.Algorithm = flag.Algorithm
+	return resolved
 }
 
 // Refusal says why no plan is made, and what the user can do about it.
@@ -75,6 +85,7 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		Strategy: recreate.Name, Reason: reason(source, target),
 		Source: *source, Target: target.Installation,
 		Waves: wavesOf(waves), Steps: steps, Workloads: workloadsOf(workloads), Findings: findings,
+		Flags: options.flags(),
 	}
 	for _, s := range steps {
 		p.Estimate += s.Estimate

@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
 	"github.com/theseus-cni/theseus/internal/cni/weave"
+	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
@@ -61,6 +62,20 @@ func TestMakeIsDeterministic(t *testing.T) {
 	first, second := mustMake(t, flannelToCalico(t)), mustMake(t, flannelToCalico(t))
 	if first.Hash != second.Hash || first.Name != second.Name || first.Hash != plan.Hash(first) {
 		t.Errorf("%s %s, then %s %s", first.Name, first.Hash, second.Name, second.Hash)
+	}
+}
+
+// TestFlags: the flags as they were resolved, and the algorithm in any case, are in the plan and under its hash.
+func TestFlags(t *testing.T) {
+	r := flannelToCalico(t)
+	without := mustMake(t, r)
+	r.options.Flags = plan.Flags{Digest: "d", Values: map[string]map[string][]string{"mode": {"on": {"a"}, "off": {"b"}}}}
+	with := mustMake(t, r)
+	if without.Flags.Algorithm != flag.Algorithm || with.Flags.Algorithm != flag.Algorithm || with.Flags.Values["mode"]["on"][0] != "a" {
+		t.Errorf("%+v, %+v", without.Flags, with.Flags)
+	}
+	if with.Hash == without.Hash {
+		t.Error("the hash leaves the flags out")
 	}
 }
 

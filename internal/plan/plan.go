@@ -34,6 +34,7 @@ type Plan struct {
 	Workloads []Workload        `json:"workloads"`
 	Findings  []finding.Finding `json:"findings,omitempty"`
 	Estimate  step.Duration     `json:"estimate"`
+	Flags     Flags             `json:"flags"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
 }
@@ -47,6 +48,16 @@ type Cluster struct {
 	// Fingerprint is over what the plan rests on (networks, nodes, policies, budgets), and not over pods.
 	Fingerprint string      `json:"fingerprint"`
 	TakenAt     metav1.Time `json:"takenAt"`
+}
+
+// Flags are the feature flags that the plan was made with, resolved once, so that it means the same whenever it is run.
+type Flags struct {
+	// Algorithm is what dealt nodes into buckets (flag.Algorithm): another may deal them differently.
+	Algorithm string `json:"algorithm"`
+	// Digest is that of the flag set; empty when there was none.
+	Digest string `json:"digest,omitempty"`
+	// Values are the nodes by flag and value.
+	Values map[string]map[string][]string `json:"values,omitempty"`
 }
 
 // Wave is a set of nodes changed together.
