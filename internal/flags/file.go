@@ -130,7 +130,7 @@ func signature(files []string) string {
 			fmt.Fprintf(&b, "%s %v\n", file, err)
 			continue
 		}
-		fmt.Fprintf(&b, "%s %d %d %+v\n", file, info.Size(), info.ModTime().UnixNano(), info.Sys())
+		fmt.Fprintf(&b, "%s %d %d %v\n", file, info.Size(), info.ModTime().UnixNano(), identity(info))
 	}
 	return b.String()
 }

@@ -11,11 +11,14 @@ import (
 	"time"
 
 	of "github.com/open-feature/go-sdk/openfeature"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 )
 
@@ -40,6 +43,27 @@ func TestJSONFile(t *testing.T) {
 	p := NewProvider(File{path})
 	accept(t, contract{provider: p, put: put, pair: pairOf(p),
 		spoil: fault{do: func(t *testing.T) { write(t, path, invalidSet) }}, cut: fault{do: func(t *testing.T) { remove(t, path) }}})
+}
+
+// TestFileFromThePast: a file is read again whatever its time says, as after a clock that was set back, or a restored
+// backup.
+func TestFileFromThePast(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "flags.json")
+	write(t, path, setOf(1))
+	p := NewProvider(File{path})
+	if err := p.Init(of.EvaluationContext{}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.Shutdown()
+	for generation, at := range map[int]time.Time{2: time.Unix(1, 0), 3: time.Now().AddDate(40, 0, 0)} {
+		write(t, path, setOf(generation))
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the file is read", func() bool {
+			return p.Evaluate(t.Context(), "first", nil, nil).Value == float64(generation)
+		})
+	}
 }
 
 func TestYAMLFile(t *testing.T) {
@@ -139,9 +163,33 @@ func execute(t *testing.T, d *Database, statement string) {
 	}
 }
 
-// TestObject runs against client-go's fake: what a real API server does beyond it is the lab's to show.
+// TestObject runs against client-go's fake.
 func TestObject(t *testing.T) {
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{FeatureFlags: "FeatureFlagList"})
+	acceptObject(t, fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{FeatureFlags: "FeatureFlagList"}))
+}
+
+// clusterVariable names a kubeconfig of an API server that has FeatureFlags and the namespace net, which the lab's
+// test gives (lab/test/flags).
+const clusterVariable = "THESEUS_FLAGS_CLUSTER"
+
+// TestObjectInCluster runs the same against a real API server.
+func TestObjectInCluster(t *testing.T) {
+	file := os.Getenv(clusterVariable)
+	if file == "" {
+		t.Skip("make lab-test runs this: " + clusterVariable + " names no kubeconfig")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	acceptObject(t, client)
+}
+
+func acceptObject(t *testing.T, client dynamic.Interface) {
 	flags := client.Resource(FeatureFlags).Namespace("net")
 	put := func(t *testing.T, set string) {
 		var spec map[string]any
@@ -150,10 +198,15 @@ func TestObject(t *testing.T) {
 		}
 		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "core.openfeature.dev/v1beta1", "kind": "FeatureFlag",
 			"metadata": map[string]any{"namespace": "net", "name": "cni"}, "spec": map[string]any{"flagSpec": spec}}}
-		if _, err := flags.Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
-			if _, err := flags.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
+		there, err := flags.Get(t.Context(), "cni", metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = flags.Create(t.Context(), object, metav1.CreateOptions{})
+		} else if err == nil {
+			object.SetResourceVersion(there.GetResourceVersion())
+			_, err = flags.Update(t.Context(), object, metav1.UpdateOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 	put(t, setOf(1))

@@ -105,6 +105,41 @@ func TestEdits(t *testing.T) {
 	})
 }
 
+// TestClock: edits count in the order in which they were made, whatever the clocks of those who made them said.
+func TestClock(t *testing.T) {
+	databases(t, func(t *testing.T, open func() *Database) {
+		d := open()
+		if err := d.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		edit := func(value string, version int64) {
+			t.Helper()
+			if err := d.Apply(t.Context(), Change{Kind: FlagItem, Name: "bpf", Value: value, Version: version, Who: "jo"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		edit(onOff, 0)
+		for _, table := range []string{"item", "history"} { // the first clock was forty years ahead
+			execute(t, d, `UPDATE theseus_flag_`+table+` SET at = '2066-01-01T00:00:00Z'`)
+		}
+		edit(onOn, 1)
+		history, err := d.History(t.Context(), FlagItem, "bpf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(history) != 2 || history[0].Version != 2 || history[0].Value != onOn || !history[0].At.Before(history[1].At) {
+			t.Errorf("the history is %+v", history)
+		}
+		set, err := d.Load(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := set.Evaluate("bpf", flag.Context{}, 0); r.Value != true {
+			t.Errorf("the older edit counts: %+v", r)
+		}
+	})
+}
+
 func itoa(n int64) string { return string(rune('0' + n)) }
 
 // TestRace: of many who edit one version at once, one wins.

@@ -1,0 +1,111 @@
+// Package flags runs Theseus' flags against a real API server: the acceptance suite of providers on a FeatureFlag, and
+// the command line on one.
+package flags
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+)
+
+// definition is as much of open-feature-operator's as is needed: it keeps what is in flagSpec as it is.
+const definition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: featureflags.core.openfeature.dev}
+spec:
+  group: core.openfeature.dev
+  scope: Namespaced
+  names: {kind: FeatureFlag, plural: featureflags, singular: featureflag, listKind: FeatureFlagList}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec:
+            type: object
+            properties:
+              flagSpec: {type: object, x-kubernetes-preserve-unknown-fields: true}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: net}
+`
+
+// object is a FeatureFlag whose flag is on or off.
+func object(variant string) string {
+	return `apiVersion: core.openfeature.dev/v1beta1
+kind: FeatureFlag
+metadata: {name: line, namespace: net}
+spec:
+  flagSpec:
+    flags:
+      bpf: {state: ENABLED, variants: {"on": true, "off": false}, defaultVariant: "` + variant + `"}
+`
+}
+
+func TestFlags(t *testing.T) {
+	rig := rigtest.New(t, "../../../bin", "flags", 1, "none")
+	kubeconfig := filepath.Join(rig.Dir, "kubeconfig")
+	apply := func(text string) {
+		t.Helper()
+		out, err := rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "-f", "-")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	apply(definition)
+
+	t.Run("the provider", func(t *testing.T) {
+		tests := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=3m", "-run=^TestObjectInCluster$", "-v", "./internal/flags")
+		tests.Dir = "../../.."
+		tests.Env = append(os.Environ(), "THESEUS_FLAGS_CLUSTER="+kubeconfig)
+		out, err := tests.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestObjectInCluster")) {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+
+	t.Run("the command line", func(t *testing.T) {
+		apply(object("off"))
+		server := rigtest.Start(t, rig, "flags", "flags", "serve", "--source", "k8s:net/line", "--listen", "127.0.0.1:0")
+		address := ""
+		eventually(t, "it serves", func() bool {
+			address = regexp.MustCompile(`http://[0-9.:]+`).FindString(server.Said())
+			return address != ""
+		})
+		ask := func() string {
+			out, _ := exec.CommandContext(t.Context(), rig.Theseus, "flags", "eval", "bpf", "--source", address).Output() // what it says is looked at
+			return string(out)
+		}
+		eventually(t, "the flag is off", func() bool { return strings.HasPrefix(ask(), "bpf = false\n") })
+		apply(object("on"))
+		eventually(t, "the change arrives", func() bool { return strings.HasPrefix(ask(), "bpf = true\n") })
+		// A typo is refused whole, and the last good set stays.
+		apply(object("onn"))
+		eventually(t, "the server says that its source is not well", func() bool { return strings.Contains(server.Said(), "STALE") })
+		if said := ask(); !strings.HasPrefix(said, "bpf = true\n") {
+			t.Errorf("with a broken source: %s", said)
+		}
+	})
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for range 600 {
+		if holds() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("never: %s", what)
+}
