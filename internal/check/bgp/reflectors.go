@@ -21,7 +21,7 @@ func SingleReflector() check.Check {
 		Title: "The loss of one route reflector takes routes from other nodes",
 		Doc:   singleReflectorDoc,
 		Needs: []string{"nodes"},
-		Lacks: lacking("bgppeers", "bgpconfigurations"),
+		Lacks: modelled,
 		Run:   singleReflector,
 	}
 }

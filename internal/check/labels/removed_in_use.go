@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
@@ -28,14 +27,14 @@ func RemovedInUse() check.Check {
 			if pass.WhatIf == nil {
 				return "nothing is said that would change labels (--kubernetes-to, --remove-label, --add-label, --replace-nodes)"
 			}
-			if missing := unread(pass.Snapshot); len(missing) > 0 && len(found(pass)) == 0 {
+			if missing := unread(pass); len(missing) > 0 && len(found(pass)) == 0 {
 				return strings.Join(missing, "; ")
 			}
 			return ""
 		},
 		Run: func(pass *check.Pass) []finding.Finding {
 			all := found(pass)
-			if missing := unread(pass.Snapshot); len(missing) > 0 {
+			if missing := unread(pass); len(missing) > 0 {
 				all = append(all, finding.Finding{
 					ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Input", Name: "labels"},
 					Message: "there may be more, since not all was looked at: " + strings.Join(missing, "; "),
@@ -47,7 +46,8 @@ func RemovedInUse() check.Check {
 }
 
 // unread are the resources without which the answer is not whole.
-func unread(s *cluster.Snapshot) []string {
+func unread(pass *check.Pass) []string {
+	s := pass.Snapshot
 	var missing []string
 	for _, resource := range []string{"daemonsets", "deployments", "statefulsets"} {
 		if ok, why := s.Has(resource); !ok {
@@ -56,8 +56,8 @@ func unread(s *cluster.Snapshot) []string {
 	}
 	if s.UsesCalico() {
 		for _, resource := range []string{"ippools", "bgppeers"} {
-			if ok, why := s.HasCalico(resource); !ok {
-				missing = append(missing, resource+": "+why)
+			if why := pass.MissingCalico(resource); why != "" {
+				missing = append(missing, why)
 			}
 		}
 	}
