@@ -328,10 +328,11 @@ func (b *block) one(text []byte) bool {
 		b.out = append(b.out, text...)
 		return true
 	case c == '{' || c == '[':
-		return b.ask(text)
-	case strings.IndexByte("?:,]}#&*!|>%@`-", c) >= 0 && (c != '-' || len(text) == 1):
+		return closes(text) && b.ask(text)
+	case strings.IndexByte("?:,]}#&*!|>%@`", c) >= 0 || dash(text):
 		return false
-	case bytes.Contains(text, []byte(" #")) || bytes.Contains(text, []byte(": ")) || text[len(text)-1] == ':':
+	case bytes.Contains(text, []byte(" #")) || bytes.Contains(text, []byte(": ")) || text[len(text)-1] == ':',
+		bytes.HasPrefix(text, []byte("---")), bytes.HasPrefix(text, []byte("...")):
 		return false
 	}
 	switch kindOf(text) {
@@ -345,6 +346,24 @@ func (b *block) one(text []byte) bool {
 		return true
 	}
 	return b.ask(text)
+}
+
+// closes reports whether a flow collection ends where the text does, and not before.
+func closes(text []byte) bool {
+	depth := 0
+	for i, c := range text {
+		switch c {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i == len(text)-1
+			}
+		case '"', '\'', '#':
+			return false // a bracket may be part of what is quoted
+		}
+	}
+	return false
 }
 
 type scalarKind int
