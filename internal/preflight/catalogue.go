@@ -51,6 +51,7 @@ func All() []check.Check {
 		ipam.Exhaustion(),
 		ipam.StaleHandles(),
 		kubeproxy.ClusterCIDR(),
+		labels.NodeNamed(),
 		labels.RemovedInUse(),
 		mtu.Path(),
 		mtu.TooBig(),

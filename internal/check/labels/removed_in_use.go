@@ -4,6 +4,8 @@ package labels
 import (
 	_ "embed"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
@@ -69,12 +71,36 @@ func found(pass *check.Pass) []finding.Finding {
 		return nil
 	}
 	var all []finding.Finding
+	hanging := map[string][]string{} // what goes by a label that is lost
 	for _, u := range collect(pass.Snapshot) {
 		if f, ok := u.compare(pass); ok {
 			all = append(all, f)
+			for _, key := range pass.WhatIf.Lost(u.keys) {
+				hanging[key] = append(hanging[key], u.subject.String())
+			}
 		} else if f, ok := u.deprecated(pass); ok {
 			all = append(all, f)
 		}
+	}
+	return append(all, hangs(pass, hanging)...)
+}
+
+// hangs says how much hangs on one label, where that is more than one thing.
+func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
+	var all []finding.Finding
+	for _, key := range slices.Sorted(maps.Keys(hanging)) {
+		subjects := slices.Compact(hanging[key])
+		if len(subjects) < 2 {
+			continue
+		}
+		nodes := pass.WhatIf.Because(whatif.Label, []string{key}).Nodes
+		all = append(all, finding.Finding{
+			ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Label", Name: key},
+			Message: fmt.Sprintf("%d objects go by this one label of %d nodes (%s), which carry all of that together: %s",
+				len(subjects), len(nodes), check.Names(nodes), check.Names(subjects)),
+			Evidence: map[string]any{"objects": subjects, "nodes": nodes},
+			Fix:      "change the objects first, one by one, and take the label last",
+		})
 	}
 	return all
 }

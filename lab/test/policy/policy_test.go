@@ -67,7 +67,7 @@ type question struct {
 }
 
 func TestVerdicts(t *testing.T) {
-	rig := rigtest.New(t, bin, "verdicts", 2, "calico")
+	rig := rigtest.New(t, bin, "judge", 2, "calico")
 	w := &world{Rig: rig, t: t, addresses: map[string]string{}}
 	w.verdicts = filepath.Join(t.TempDir(), "verdicts")
 	build := exec.Command("go", "build", "-o", w.verdicts, "./test/verdicts")
