@@ -122,10 +122,10 @@ func (w *world) deploy() {
 		return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
 	}
 	var manifest strings.Builder
-	for _, namespace := range []string{"x", "y", "fence"} {
+	for _, namespace := range []string{"x", "z", "fence"} {
 		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %[1]s, labels: {team: %[1]s}}\n", namespace)
 	}
-	for i, name := range []string{"x/a", "x/b", "x/c", "y/a", "y/b", "y/c"} {
+	for i, name := range []string{"x/a", "x/b", "x/c", "z/a", "z/b", "z/c"} {
 		namespace, own, _ := strings.Cut(name, "/")
 		named := ports
 		if own == "a" {
