@@ -63,6 +63,7 @@ var layers = []struct {
 	{"internal/controller", 9, false},
 	{"internal/agent", 9, false},
 	{"cmd/", 10, false},
+	{"test/verdicts", 10, false}, // a program for the tests in a lab
 }
 
 // impure are the imports that a pure package does without.

@@ -60,7 +60,7 @@ type builder struct {
 	cached map[*selector.Selector][]int32
 }
 
-// Build makes the graph of one family; nil where BGPPeers multiply to more than four million peerings.
+// Build makes the graph of one family; nil where BGPPeers multiply to more than MaxPeerings.
 func Build(in *Input, six bool) *Graph {
 	b := &builder{in: in, six: six, nodes: slices.Clone(in.Nodes), byName: map[string]int32{},
 		byIP: map[netip.Addr]int32{}, cached: map[*selector.Selector][]int32{}}

@@ -129,3 +129,23 @@ func TestTooMany(t *testing.T) {
 		t.Error("it was built")
 	}
 }
+
+func TestCarriers(t *testing.T) {
+	rr := "rr:1.1.1.1"
+	for name, test := range map[string]struct {
+		in   *Input
+		want string
+	}{
+		"one":             {made("a", "b", "c:"+rr).peer("p", "!has(rr)", "has(rr)"), "[2]"},
+		"three":           {made("a", "b", "c:"+rr, "d:"+rr, "e:"+rr).peer("p", "!has(rr)", "has(rr)").peer("q", "has(rr)", "has(rr)"), "[2 3 4]"},
+		"more than asked": {made("a", "b", "c:"+rr, "d:"+rr, "e:"+rr, "f:"+rr).peer("p", "!has(rr)", "has(rr)").peer("q", "has(rr)", "has(rr)"), "[]"},
+		"a mesh":          {&Input{AS: DefaultAS, Mesh: true, Nodes: made("a", "b", "c").Nodes}, "[]"},
+		"two halves":      {made("a:x", "b:x", "c:rr,x:1.1.1.1", "d:y", "e:y", "f:rr,y:2.2.2.2").peer("p", "has(x) && !has(rr)", "has(x) && has(rr)").peer("q", "has(y) && !has(rr)", "has(y) && has(rr)").peer("r", "has(rr)", "has(rr)"), "[2 5]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := fmt.Sprint(Build(test.in, false).Carriers(3)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}

@@ -53,6 +53,24 @@ func (g *Graph) Losses(k int) (losses []Loss, complete bool) {
 	return losses, complete
 }
 
+// Carriers is a smallest set of reflectors without which no other node has a route to another one; nil when there is
+// none of at most most reflectors, or there are too many sets to try.
+func (g *Graph) Carriers(most int) []int {
+	for k := 1; k <= min(most, len(g.Reflectors())); k++ {
+		losses, complete := g.Losses(k)
+		for _, loss := range losses {
+			left := len(g.Speakers()) - k
+			if left > 1 && loss.Pairs == left*(left-1) {
+				return loss.Down
+			}
+		}
+		if !complete {
+			return nil
+		}
+	}
+	return nil
+}
+
 // alike names a set of nodes by their classes.
 func (r *Routes) alike(set []int) string {
 	classes := make([]int32, len(set))

@@ -22,8 +22,8 @@ type peering struct {
 	peer   int32 // index of the BGPPeer
 }
 
-// maxPeerings bounds what selectors can multiply to: 100 bytes each.
-const maxPeerings = 4 << 20
+// MaxPeerings bounds what selectors can multiply to, both directions counted: 100 bytes each.
+const MaxPeerings = 4 << 20
 
 // peerings makes every node's configuration, as confd would; nil where there would be too many.
 func (b *builder) peerings() [][]peering {
@@ -33,7 +33,7 @@ func (b *builder) peerings() [][]peering {
 	for _, pass := range []func(int, *Peer) (locals []int32, remotes []peering){b.global, b.own, b.reverse} {
 		for _, i := range order {
 			locals, remotes := pass(i, &b.in.Peers[i])
-			if total += len(locals) * len(remotes); total > maxPeerings {
+			if total += len(locals) * len(remotes); total > MaxPeerings {
 				return nil
 			}
 			for _, local := range locals {

@@ -20,7 +20,8 @@ type Check struct {
 	Title string
 	Doc   string
 	// Needs are the resources of the snapshot without which the check cannot answer, as Snapshot.Has
-	// names them; "source", "target", "facts" and "rights" stand for what a pass may lack.
+	// names them; "source", "target", "facts", "host" (the facts' part of that name) and "rights" stand for what a pass
+	// may lack.
 	Needs []string
 	// Lacks says what else is missing for an answer, beyond Needs; empty when nothing is. It may be nil.
 	Lacks func(*Pass) string

@@ -32,6 +32,8 @@ func (p *Pass) missing(need string) string {
 		return "what " + p.Change.To + " would be here cannot be told from its manifests: theseus plan says why"
 	case "facts":
 		return p.missingFacts()
+	case "host":
+		return p.missingHost()
 	case "rights":
 		if len(p.Snapshot.Rights) == 0 {
 			return "the input does not say what this user may do"
@@ -53,6 +55,19 @@ func (p *Pass) missingFacts() string {
 	for i := range p.Snapshot.Nodes {
 		if facts[p.Snapshot.Nodes[i].Name] == nil {
 			return "no facts of node " + p.Snapshot.Nodes[i].Name
+		}
+	}
+	return ""
+}
+
+// missingHost demands of every node what stands in cluster.Host.
+func (p *Pass) missingHost() string {
+	if why := p.missingFacts(); why != "" {
+		return why
+	}
+	for i := range p.Snapshot.Facts {
+		if p.Snapshot.Facts[i].Host == nil {
+			return "an older agent looked at node " + p.Snapshot.Facts[i].Node + ": theseus snapshot --nodes again"
 		}
 	}
 	return ""

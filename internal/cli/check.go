@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/report"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -28,7 +29,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Find what a change would break, before it is made",
 		Long: "Runs the checks on the cluster, or on --from files. A check that lacks its evidence says so and\n" +
-			"never passes. -o text, json, sarif, junit, or svg: the BGP graph before and after the change.",
+			"never passes. -o text, json, sarif, junit, html (with the BGP graph before and after the change), or svg:\n" +
+			"the graph alone.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if list {
@@ -65,9 +67,12 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 	for _, entry := range options.Unused(result) {
 		fmt.Fprintf(a.Err, "note: accepted and not found any more: %s %s (%s)\n", entry.ID, entry.Subject, entry.Reason)
 	}
-	if a.output == "svg" {
+	switch a.output {
+	case "svg":
 		err = a.drawGraph(pass)
-	} else {
+	case "html":
+		err = a.printPage(pass, result)
+	default:
 		err = a.printFindings(result, options.Choose(preflight.All()))
 	}
 	if err != nil {
@@ -126,16 +131,15 @@ func (a *app) printFindings(result finding.Result, checks []check.Check) error {
 	case "junit":
 		return preflight.JUnit(a.Out, result, checks)
 	}
-	return fail(exitUsage, "-o text, json, sarif, junit or svg", "findings cannot be written as %q", a.output)
+	return fail(exitUsage, "-o text, json, sarif, junit, html or svg", "findings cannot be written as %q", a.output)
 }
 
-// drawGraph draws the BGP graph, before the change and after.
-func (a *app) drawGraph(pass *check.Pass) error {
+// graphOf is the BGP graph by family, before the change and after; why says why there is none.
+func graphOf(pass *check.Pass) (rows []draw.Row, why string) {
 	if !pass.Snapshot.UsesCalico() {
-		return fail(exitFailed, "give its Nodes, BGPPeers and BGPConfigurations: theseus check --help", "there is no BGP graph to draw: Calico is not in the input")
+		return nil, "Calico is not in the input"
 	}
 	before := bgp.FromSnapshot(pass.Snapshot)
-	var rows []draw.Row
 	for _, six := range []bool{false, true} {
 		if !before.Speaks(six) {
 			continue
@@ -144,17 +148,40 @@ func (a *app) drawGraph(pass *check.Pass) error {
 		if six {
 			row.Family = "IPv6"
 		}
+		large := row.Before == nil
 		if pass.WhatIf != nil {
 			row.After, row.AfterTitle = bgp.Build(bgp.FromSnapshot(pass.WhatIf.After), six), "after the change"
+			large = large || row.After == nil
 		}
-		if row.Before != nil {
-			rows = append(rows, row)
+		if large {
+			return nil, "the BGPPeers make millions of peerings"
 		}
+		rows = append(rows, row)
 	}
 	if len(rows) == 0 {
-		return fail(exitFailed, "look at the BGPPeers' selectors: theseus check --only bgp", "there is no BGP graph to draw: no node has an address, or the BGPPeers make millions of peerings")
+		return nil, "no node has an address"
+	}
+	return rows, ""
+}
+
+// drawGraph draws the BGP graph.
+func (a *app) drawGraph(pass *check.Pass) error {
+	rows, why := graphOf(pass)
+	if why != "" {
+		return fail(exitFailed, "it takes Calico's Nodes, BGPPeers and BGPConfigurations: theseus check --help", "there is no BGP graph to draw: %s", why)
 	}
 	return draw.SVG(a.Out, rows)
+}
+
+// printPage writes the findings and the graph, where there is one, as a page.
+func (a *app) printPage(pass *check.Pass, result finding.Result) error {
+	rows, _ := graphOf(pass)
+	page, err := report.Findings(result, rows)
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(page)
+	return err
 }
 
 func (a *app) listChecks() error {

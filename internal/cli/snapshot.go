@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/kube"
@@ -73,13 +75,25 @@ func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for i := range snapshot.Nodes {
-		names = append(names, snapshot.Nodes[i].Name)
-	}
 	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
 		Migration: "look-" + snapshot.TakenAt.Format(time.RFC3339Nano), Note: func(text string) { fmt.Fprintln(a.Err, text) }}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return actor.Look(ctx, recreate.InstallAgent(image, lookTimeout), names)
+	return actor.Look(ctx, recreate.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
+}
+
+// sights lets each node measure the path to a few others: to its neighbours in the list, and across it.
+func sights(nodes []corev1.Node) []kube.Sight {
+	all := make([]kube.Sight, len(nodes))
+	for i := range nodes {
+		all[i].Node = nodes[i].Name
+		for _, to := range []int{(i + 1) % len(nodes), (i + len(nodes) - 1) % len(nodes), (i + len(nodes)/2) % len(nodes)} {
+			for _, address := range nodes[to].Status.Addresses {
+				if address.Type == corev1.NodeInternalIP && to != i && !slices.Contains(all[i].Peers, address.Address) {
+					all[i].Peers = append(all[i].Peers, address.Address)
+				}
+			}
+		}
+	}
+	return all
 }

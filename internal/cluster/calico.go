@@ -25,17 +25,25 @@ func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 	return found
 }
 
-// HasCalico reports whether Calico's objects of a resource, such as "bgppeers", were read, and why not.
+// HasCalico reports whether Calico's objects of a resource, such as "bgppeers", are known, and why not. They are
+// known when they were read from either group, and when a cluster was asked for the group and has no such resource.
 func (s *Snapshot) HasCalico(resource string) (bool, string) {
 	why := ""
 	for _, group := range calicoGroups {
-		ok, missing := s.Has(resource + "." + group)
-		if ok {
-			return true, ""
+		for _, source := range s.Sources {
+			if source.Resource != resource+"."+group {
+				continue
+			}
+			if source.Missing == "" {
+				return true, ""
+			}
+			why = source.Missing
 		}
-		why = missing
 	}
-	return false, why
+	if why != "" {
+		return false, why
+	}
+	return s.Has(calicoGroups[1])
 }
 
 // UsesCalico reports whether Calico is in the cluster: its agent or any of its objects.

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"net/netip"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -88,6 +89,50 @@ type NodeFacts struct {
 	BIRD *BIRD `json:"bird,omitempty"`
 	// Routes counts the kernel's unicast routes by the protocol that made them, such as "kernel" and "bird".
 	Routes map[string]int `json:"routes,omitempty"`
+	// Host is what the node is besides its network; nil where an agent looked that did not know of it.
+	Host *Host `json:"host,omitempty"`
+}
+
+// Host is a node's kernel and what runs beside Kubernetes there.
+type Host struct {
+	Clock Clock `json:"clock"`
+	// Modules maps modules that networks need to "loaded", "built-in", "loadable" or "absent"; one of which that
+	// cannot be told is not in it.
+	Modules map[string]string `json:"modules,omitempty"`
+	// Managers are daemons that manage links and routes.
+	Managers []LinkManager `json:"managers,omitempty"`
+	// Filters says what keeps packets from the node itself, such as "the policy of INPUT is DROP (iptables-nft)".
+	Filters []string `json:"filters,omitempty"`
+	// IPTables counts the rules by the implementation that holds them: "nft" or "legacy".
+	IPTables map[string]int `json:"iptables,omitempty"`
+	// Paths are those to some other nodes.
+	Paths []PathMTU `json:"paths,omitempty"`
+}
+
+// Clock is the node's time when it was asked, beside the time of who asked, before and after.
+type Clock struct {
+	At       time.Time `json:"at"`
+	Asked    time.Time `json:"asked,omitzero"`
+	Answered time.Time `json:"answered,omitzero"`
+	// Unsynchronised is what the kernel says: nobody keeps the clock in time.
+	Unsynchronised bool `json:"unsynchronised,omitempty"`
+}
+
+// LinkManager is systemd-networkd or NetworkManager.
+type LinkManager struct {
+	Name string `json:"name"`
+	// Foreign is true where it takes routes or rules away that others made (systemd-networkd).
+	Foreign bool `json:"foreign,omitempty"`
+	// Unmanaged are the names of links that it leaves alone, as shell patterns (NetworkManager).
+	Unmanaged []string `json:"unmanaged,omitempty"`
+}
+
+// PathMTU is the largest packet that came to another node in one piece, and back; 0 when none did.
+type PathMTU struct {
+	To  string `json:"to"`
+	MTU int    `json:"mtu"`
+	// Link is the MTU of the link that leads there.
+	Link int `json:"link"`
 }
 
 // BIRD is a BGP daemon.

@@ -59,6 +59,9 @@ type Builder struct {
 	ignored map[string]int
 	// lenient is true while documents that are no Kubernetes objects are skipped.
 	lenient bool
+	// block reads YAML; raw is the JSON that it made last.
+	block block
+	raw   []byte
 }
 
 // New makes an empty builder; the version is that of the tool.

@@ -123,7 +123,7 @@ func (d *yamlDocument) flush() error {
 		return nil
 	}
 	at := place{file: d.file, line: d.itemLine}
-	raw, err := toJSON(d.item.Bytes(), at)
+	raw, err := d.builder.toJSON(d.item.Bytes(), at)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (d *yamlDocument) end() error {
 		return err
 	}
 	at := place{file: d.file, line: max(d.headLine, 1)}
-	raw, err := toJSON(d.head.Bytes(), at)
+	raw, err := d.builder.toJSON(d.head.Bytes(), at)
 	if err != nil {
 		return err
 	}
@@ -159,8 +159,12 @@ func marker(line []byte, mark string) (rest []byte, ok bool) {
 	return bytes.TrimSpace(rest), true
 }
 
-// toJSON turns one YAML text into JSON; the lines of errors count from where the text was found.
-func toJSON(text []byte, at place) ([]byte, error) {
+// toJSON turns one YAML text into JSON, valid until the next call; the lines of errors count from where the text was found.
+func (b *Builder) toJSON(text []byte, at place) ([]byte, error) {
+	if raw, ok := b.block.json(b.raw[:0], text); ok {
+		b.raw = raw
+		return raw, nil
+	}
 	raw, err := yaml.YAMLToJSON(text)
 	if err == nil {
 		return raw, nil

@@ -18,6 +18,14 @@ type Subject struct {
 	Name      string `json:"name"`
 }
 
+// String is how people name a subject: kind/namespace/name.
+func (s Subject) String() string {
+	if s.Namespace == "" {
+		return s.Kind + "/" + s.Name
+	}
+	return s.Kind + "/" + s.Namespace + "/" + s.Name
+}
+
 // Finding is one thing that a check found.
 type Finding struct {
 	// ID is stable, such as "cidr/overlap".

@@ -20,9 +20,16 @@ const (
 	lookBack = 2 * time.Minute
 )
 
+// Sight is a node to look at.
+type Sight struct {
+	Node string
+	// Peers are addresses of other nodes, to which the node measures the path MTU.
+	Peers []string
+}
+
 // Look asks the agent of every node for the node's facts, in the order of the nodes. What of install was not
 // there before is taken away again, also when looking failed or was interrupted.
-func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string) (facts []cluster.NodeFacts, err error) {
+func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) (facts []cluster.NodeFacts, err error) {
 	var back []step.Action
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBack)
@@ -53,12 +60,20 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 	group.SetLimit(lookAtOnce)
 	for i, node := range nodes {
 		group.Go(func() error {
-			answer, err := a.Do(inner, step.Action{ID: "look/" + node, Op: step.Node, NodeName: node, Verb: step.VerbFacts}, nil)
+			args, err := json.Marshal(step.FactsArgs{Peers: node.Peers})
+			if err != nil {
+				return err
+			}
+			asked := a.Clock.Now().UTC()
+			answer, err := a.Do(inner, step.Action{ID: "look/" + node.Node, Op: step.Node, NodeName: node.Node, Verb: step.VerbFacts, Args: args}, nil)
 			if err == nil {
 				err = json.Unmarshal(answer, &facts[i])
 			}
 			if err != nil {
-				return fmt.Errorf("look at %s: %w", node, err)
+				return fmt.Errorf("look at %s: %w", node.Node, err)
+			}
+			if host := facts[i].Host; host != nil {
+				host.Clock.Asked, host.Clock.Answered = asked, a.Clock.Now().UTC()
 			}
 			return nil
 		})

@@ -19,16 +19,16 @@ func TestLook(t *testing.T) {
 		name, err string
 		status    map[string]any
 	}{
-		{"facts", "", map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "kernel": "6.1"}}},
+		{"facts", "", map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "kernel": "6.1", "host": map[string]any{}}}},
 		{"a node that cannot be looked at", "look at a: the agent of a says: no /proc", map[string]any{"phase": "Failed", "message": "no /proc"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, nil, there)
 			w.answer(test.status)
-			facts, err := w.Look(t.Context(), install(t), []string{"a"})
+			facts, err := w.Look(t.Context(), install(t), []Sight{{Node: "a", Peers: []string{"10.0.0.2"}}})
 			if test.err != "" {
 				wantError(t, err, test.err)
-			} else if err != nil || len(facts) != 1 || facts[0].Kernel != "6.1" {
+			} else if err != nil || len(facts) != 1 || facts[0].Kernel != "6.1" || facts[0].Host.Clock.Answered.Before(facts[0].Host.Clock.Asked) || facts[0].Host.Clock.Asked.IsZero() {
 				t.Errorf("%+v, %v", facts, err)
 			}
 			for name, stays := range map[string]bool{"there": true, "made": false} {

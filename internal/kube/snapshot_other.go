@@ -15,7 +15,7 @@ import (
 
 // networkGroups are the API groups of networks and load balancers that are read whole.
 func networkGroups() []string {
-	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io"}
+	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io", "k8s.cni.cncf.io", "sriovnetwork.openshift.io"}
 }
 
 // onePerPod are resources of those groups that are as many as pods and that nothing here asks for.

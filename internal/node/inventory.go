@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-func (n *Node) facts(ctx context.Context) (Answer, error) {
+func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	facts := cluster.NodeFacts{Node: n.Name}
 	var err error
 	if facts.Links, err = links(); err != nil {
@@ -28,10 +28,16 @@ func (n *Node) facts(ctx context.Context) (Answer, error) {
 	if facts.Kernel, err = n.kernel(); err != nil {
 		return Answer{}, err
 	}
-	for _, b := range []backend{{ip4, "nft"}, {ip4, "legacy"}} {
+	host := &cluster.Host{IPTables: map[string]int{}}
+	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
 		if err != nil {
 			return Answer{}, err
+		}
+		host.IPTables[b.kind] += countRules(tables)
+		host.Filters = append(host.Filters, inputFilters(b, tables)...)
+		if b.family != ip4 {
+			continue
 		}
 		if policy := forwardPolicy(tables); facts.ForwardPolicy != "DROP" && policy != "" {
 			facts.ForwardPolicy = policy
@@ -41,6 +47,10 @@ func (n *Node) facts(ctx context.Context) (Answer, error) {
 	if facts.Routes, err = routesByProtocol(); err != nil {
 		return Answer{}, err
 	}
+	if err := n.host(ctx, host, facts.Kernel, args.Peers); err != nil {
+		return Answer{}, err
+	}
+	facts.Host = host
 	return answer(false, fmt.Sprintf("%d interfaces, kernel %s", len(facts.Links), facts.Kernel), facts)
 }
 

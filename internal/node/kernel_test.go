@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -482,8 +483,12 @@ func TestKernelFacts(t *testing.T) {
 	sh(t, "", "iptables-nft", "-w", "-P", "FORWARD", "DROP")
 	sh(t, "", "ip", "route", "add", "198.19.1.0/26", "dev", "eth0", "proto", "bird")
 	sh(t, "", "ip", "route", "add", "blackhole", "198.19.2.0/26", "proto", "bird")
+	sh(t, "", "iptables-legacy", "-w", "-A", "INPUT", "-j", "REJECT")
+	sh(t, "", "ip", "link", "set", "lo", "up")
+	sh(t, "", "iptables-legacy", "-w", "-I", "INPUT", "-i", "lo", "-j", "ACCEPT")
+	sh(t, "table inet own { chain in { type filter hook input priority 0; policy drop; iif lo accept; }; }", "nft", "-f", "-")
 	var got cluster.NodeFacts
-	if err := json.Unmarshal(do(t, n, step.VerbFacts, struct{}{}).Result, &got); err != nil {
+	if err := json.Unmarshal(do(t, n, step.VerbFacts, step.FactsArgs{Peers: []string{"127.0.0.1", "198.18.0.99"}}).Result, &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Node != "node-1" || got.Kernel == "" || got.ForwardPolicy != "DROP" {
@@ -507,6 +512,41 @@ func TestKernelFacts(t *testing.T) {
 	}
 	if _, has := got.RPFilter["all"]; !has {
 		t.Errorf("rp_filter: %v", got.RPFilter)
+	}
+	host := got.Host
+	if host == nil || time.Since(host.Clock.At) > time.Minute || host.IPTables["legacy"] == 0 || host.IPTables["nft"] == 0 {
+		t.Fatalf("host: %+v", host)
+	}
+	if want := []cluster.PathMTU{{To: "127.0.0.1", MTU: 65535, Link: 65535}, {To: "198.18.0.99", Link: 1500}}; !slices.Equal(host.Paths, want) {
+		t.Errorf("path MTUs: %+v", host.Paths)
+	}
+	if want := []string{"a rule of INPUT takes REJECT for all that is left (iptables-legacy)", "the chain in of the nft table inet own drops by default"}; !slices.Equal(host.Filters, want) {
+		t.Errorf("filters: %q", host.Filters)
+	}
+}
+
+// TestKernelPathMTU measures a path in whose middle a link takes less than the ones at its ends.
+func TestKernelPathMTU(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	for _, name := range []string{"middle-of-path", "far-end-of-path"} {
+		sh(t, "", "ip", "netns", "add", name)
+		defer sh(t, "", "ip", "netns", "del", name)
+	}
+	sh(t, "", "ip", "link", "add", "near", "mtu", "1500", "type", "veth", "peer", "name", "m0", "netns", "middle-of-path")
+	sh(t, "", "ip", "-n", "middle-of-path", "link", "add", "m1", "mtu", "1404", "type", "veth", "peer", "name", "far", "netns", "far-end-of-path")
+	for _, words := range []string{
+		"address add 198.18.1.1/24 dev near", "link set near up", "route add 198.18.2.0/24 via 198.18.1.2",
+		"-n middle-of-path address add 198.18.1.2/24 dev m0", "-n middle-of-path link set m0 up", "-n middle-of-path address add 198.18.2.1/24 dev m1", "-n middle-of-path link set m1 up",
+		"-n far-end-of-path address add 198.18.2.2/24 dev far", "-n far-end-of-path link set far up", "-n far-end-of-path route add default via 198.18.2.1",
+	} {
+		sh(t, "", append([]string{"ip"}, strings.Fields(words)...)...)
+	}
+	sh(t, "", "ip", "netns", "exec", "middle-of-path", "sysctl", "-qw", "net.ipv4.ip_forward=1")
+	want := []cluster.PathMTU{{To: "198.18.2.2", MTU: 1404, Link: 1500}}
+	if got := measure(t.Context(), []string{"198.18.2.2"}); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -70,7 +70,10 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	defer n.mu.Unlock()
 	switch verb {
 	case step.VerbFacts:
-		return n.facts(ctx)
+		if len(args) == 0 {
+			return n.facts(ctx, step.FactsArgs{})
+		}
+		return with(args, func(a step.FactsArgs) (Answer, error) { return n.facts(ctx, a) })
 	case step.VerbInventory:
 		return with(args, func(r step.Residue) (Answer, error) { return n.inventory(ctx, r) })
 	case step.VerbClean:

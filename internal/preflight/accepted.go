@@ -63,7 +63,7 @@ func accepts(a v1alpha1.AcceptedFinding, f finding.Finding) bool {
 	if a.Subject == "" {
 		return true
 	}
-	ok, err := path.Match(a.Subject, SubjectName(f.Subject))
+	ok, err := path.Match(a.Subject, f.Subject.String())
 	return ok && err == nil
 }
 

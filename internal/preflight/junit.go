@@ -76,7 +76,7 @@ func junitOf(id string, result finding.Result) junitCase {
 		if f.ID != id {
 			continue
 		}
-		line := fmt.Sprintf("%s %s: %s", f.Severity, SubjectName(f.Subject), f.Message)
+		line := fmt.Sprintf("%s %s: %s", f.Severity, f.Subject.String(), f.Message)
 		if f.Expired != "" {
 			line += "\n  " + f.Expired
 		}

@@ -44,7 +44,7 @@ func run(options Options) finding.Result {
 func lines(result finding.Result) string {
 	var text strings.Builder
 	for _, f := range result.Findings {
-		text.WriteString(string(f.Severity) + " " + f.ID + " " + SubjectName(f.Subject))
+		text.WriteString(string(f.Severity) + " " + f.ID + " " + f.Subject.String())
 		if f.Accepted != "" {
 			text.WriteString(" accepted: " + f.Accepted)
 		}

@@ -113,7 +113,7 @@ func sarifOf(f finding.Finding, rule int) sarifResult {
 	if f.Fix != "" {
 		text += "\nFix: " + f.Fix
 	}
-	name := SubjectName(f.Subject)
+	name := f.Subject.String()
 	result := sarifResult{
 		RuleID: f.ID, RuleIndex: rule,
 		Level:        map[finding.Severity]string{finding.Block: "error", finding.Warn: "warning", finding.Info: "note"}[f.Severity],

@@ -47,7 +47,7 @@ func writeFinding(w io.Writer, f finding.Finding, style Style) {
 		label += " (accepted)"
 	}
 	color := map[finding.Severity]string{finding.Block: "1;31", finding.Warn: "1;33", finding.Info: "1;36"}[f.Severity]
-	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID), SubjectName(f.Subject), f.Message)
+	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID), f.Subject.String(), f.Message)
 	if f.Accepted != "" {
 		fmt.Fprintf(w, "    accepted: %s\n", f.Accepted)
 	}
@@ -82,14 +82,6 @@ func verdict(result finding.Result) string {
 		return "This change is blocked: " + counts + "."
 	}
 	return "Nothing blocks: " + counts + "."
-}
-
-// SubjectName is how people name a subject: kind/namespace/name.
-func SubjectName(s finding.Subject) string {
-	if s.Namespace == "" {
-		return s.Kind + "/" + s.Name
-	}
-	return s.Kind + "/" + s.Namespace + "/" + s.Name
 }
 
 // List writes the catalogue, one line for each check.

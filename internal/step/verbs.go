@@ -3,7 +3,7 @@ package step
 // The verbs of the agent, and the arguments they take (Action.Args as JSON). Every verb observes first
 // and changes nothing that is already so.
 const (
-	// VerbFacts answers with cluster.NodeFacts; it takes no argument.
+	// VerbFacts answers with cluster.NodeFacts; it may take FactsArgs.
 	VerbFacts = "facts"
 	// VerbInventory takes a Residue and answers with an Inventory.
 	VerbInventory = "inventory"
@@ -22,6 +22,12 @@ const (
 	// VerbRelease takes a Guard and takes VerbGuard back.
 	VerbRelease = "release"
 )
+
+// FactsArgs say what to measure besides.
+type FactsArgs struct {
+	// Peers are addresses of other nodes, to which the path MTU is measured.
+	Peers []string `json:"peers,omitempty"`
+}
 
 // Guard names nft tables whose filter rules are copied into tables of Theseus' own.
 type Guard struct {

@@ -32,12 +32,20 @@ func lacking(resources ...string) func(*check.Pass) string {
 			return ""
 		}
 		for _, resource := range resources {
-			if ok, why := pass.Snapshot.HasCalico(resource); !ok {
-				return fmt.Sprintf("%s: %s (kubectl get %s.crd.projectcalico.org -o yaml)", resource, why, resource)
+			if why := pass.MissingCalico(resource); why != "" {
+				return fmt.Sprintf("%s (kubectl get %s.crd.projectcalico.org -o yaml)", why, resource)
 			}
 		}
 		return ""
 	}
+}
+
+// modelled says what is missing for a graph: Calico's objects, or one that is small enough.
+func modelled(pass *check.Pass) string {
+	if why := lacking("bgppeers", "bgpconfigurations")(pass); why != "" || !pass.Snapshot.UsesCalico() {
+		return why
+	}
+	return graphsOf(pass).unmodelled
 }
 
 // graphs are what BGP is made of, now and as the change leaves it (both are the same without one), and what
@@ -45,6 +53,8 @@ func lacking(resources ...string) func(*check.Pass) string {
 type graphs struct {
 	before, after *bgp.Input
 	families      []family
+	// unmodelled says why a family is not among them.
+	unmodelled string
 }
 
 func graphsOf(pass *check.Pass) graphs {
@@ -54,35 +64,35 @@ func graphsOf(pass *check.Pass) graphs {
 		if pass.WhatIf != nil {
 			g.after = bgp.FromSnapshot(pass.WhatIf.After)
 		}
-		g.families = families(g.before, g.after)
+		g.model()
 		return g
 	})
 }
 
-func families(before, after *bgp.Input) []family {
-	var found []family
+// model makes the families.
+func (g *graphs) model() {
 	for _, six := range []bool{false, true} {
-		if !before.Speaks(six) {
+		if !g.before.Speaks(six) {
 			continue
 		}
-		f := family{name: "IPv4", before: bgp.Build(before, six)}
+		f := family{name: "IPv4", before: bgp.Build(g.before, six)}
 		if six {
 			f.name = "IPv6"
 		}
-		if f.before == nil {
+		if f.after = f.before; g.after != g.before {
+			f.after = bgp.Build(g.after, six)
+		}
+		if f.before == nil || f.after == nil {
+			g.unmodelled = fmt.Sprintf("the BGPPeers multiply to more than %d peerings (%s), which are not modelled: give nodes a few reflectors "+
+				"as their peers, rather than one another", bgp.MaxPeerings, f.name)
 			continue
 		}
 		f.now = f.before.Routes()
-		f.after, f.then = f.before, f.now
-		if after != before {
-			if f.after = bgp.Build(after, six); f.after == nil {
-				continue
-			}
+		if f.then = f.now; f.after != f.before {
 			f.then = f.after.Routes()
 		}
-		found = append(found, f)
+		g.families = append(g.families, f)
 	}
-	return found
 }
 
 // loss is how many ordered pairs of nodes have a route now and will have none, and the nodes that lose some

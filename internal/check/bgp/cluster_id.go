@@ -22,7 +22,7 @@ func ClusterID() check.Check {
 		Title: "A route reflector's cluster id is missing, wrong, or that of another one",
 		Doc:   clusterIDDoc,
 		Needs: []string{"nodes"},
-		Lacks: lacking("bgppeers", "bgpconfigurations"),
+		Lacks: modelled,
 		Run:   clusterID,
 	}
 }

@@ -22,7 +22,7 @@ func Partition() check.Check {
 		Title: "Nodes that do not learn each other's routes by BGP",
 		Doc:   partitionDoc,
 		Needs: []string{"nodes"},
-		Lacks: lacking("bgppeers", "bgpconfigurations"),
+		Lacks: modelled,
 		Run:   partition,
 	}
 }

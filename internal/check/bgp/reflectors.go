@@ -21,7 +21,7 @@ func SingleReflector() check.Check {
 		Title: "The loss of one route reflector takes routes from other nodes",
 		Doc:   singleReflectorDoc,
 		Needs: []string{"nodes"},
-		Lacks: lacking("bgppeers", "bgpconfigurations"),
+		Lacks: modelled,
 		Run:   singleReflector,
 	}
 }
@@ -46,6 +46,9 @@ func singleReflector(pass *check.Pass) []finding.Finding {
 				break // the worst of them says it
 			}
 		}
+		if carriers := f.after.Carriers(mostCarriers); len(carriers) > 1 {
+			found = append(found, carried(f, carriers))
+		}
 		if !all || !both {
 			found = append(found, finding.Finding{
 				ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
@@ -54,6 +57,22 @@ func singleReflector(pass *check.Pass) []finding.Finding {
 		}
 	}
 	return found
+}
+
+// mostCarriers is the size of the largest set that is worth a finding: more nodes do not go at once.
+const mostCarriers = 5
+
+// carried says which nodes everything hangs on.
+func carried(f family, carriers []int) finding.Finding {
+	names := nodeNames(f.after, carriers)
+	return finding.Finding{
+		ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
+		Message: fmt.Sprintf("these %d nodes carry the mesh (%s): without them no other node has an %s route to another one's pods. "+
+			"Whatever touches all of them at once, such as a change of the label that they are picked by, ends all traffic between nodes",
+			len(names), check.Names(names), f.name),
+		Evidence: map[string]any{"carriers": names},
+		Fix:      "nothing, if that is meant: never change them together",
+	}
 }
 
 func hangs(pass *check.Pass, f family, loss bgp.Loss, level finding.Severity) finding.Finding {

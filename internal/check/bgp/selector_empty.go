@@ -162,6 +162,10 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 		f.Message += " (" + because.String() + ")"
 		f.Evidence["because"], f.Evidence["source"] = because.String(), because.Source
 	}
+	if graphs.unmodelled != "" {
+		f.Severity = severity(graphs.before)
+		f.Message += ". Which routes go with them is not known: " + graphs.unmodelled
+	}
 	for _, g := range graphs.families {
 		pairs, some, all := g.loss()
 		f.Evidence[g.name] = map[string]any{"sessionsBefore": g.before.Sessions(), "sessionsAfter": g.after.Sessions(),

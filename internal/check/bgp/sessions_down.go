@@ -28,7 +28,7 @@ func SessionsDown() check.Check {
 
 // unwatched says which nodes nobody looked at.
 func unwatched(pass *check.Pass) string {
-	if why := lacking("bgppeers", "bgpconfigurations")(pass); why != "" || !pass.Snapshot.UsesCalico() {
+	if why := modelled(pass); why != "" || !pass.Snapshot.UsesCalico() {
 		return why
 	}
 	in := bgp.FromSnapshot(pass.Snapshot)

@@ -98,11 +98,7 @@ func compare(t *testing.T, c check.Check, pass *check.Pass, want []string) {
 
 // Line is a finding as Case.Want has it.
 func Line(f finding.Finding) string {
-	name := f.Subject.Kind + "/" + f.Subject.Name
-	if f.Subject.Namespace != "" {
-		name = f.Subject.Kind + "/" + f.Subject.Namespace + "/" + f.Subject.Name
-	}
-	return string(f.Severity) + " " + name + ": " + f.Message
+	return string(f.Severity) + " " + f.Subject.String() + ": " + f.Message
 }
 
 // Load reads a fixture. Kinds that the fixture has none of count as read and empty, unless it says otherwise.

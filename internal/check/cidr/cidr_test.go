@@ -9,3 +9,5 @@ import (
 func TestOverlap(t *testing.T) { checktest.Run(t, Overlap()) }
 
 func TestFamily(t *testing.T) { checktest.Run(t, Family()) }
+
+func TestMasquerade(t *testing.T) { checktest.Run(t, Masquerade()) }

@@ -11,3 +11,5 @@ func TestInvalidValue(t *testing.T) { checktest.Run(t, InvalidValue()) }
 func TestEnvOverrides(t *testing.T) { checktest.Run(t, EnvOverrides()) }
 
 func TestKubeProxyMode(t *testing.T) { checktest.Run(t, KubeProxyMode()) }
+
+func TestShadowedConfig(t *testing.T) { checktest.Run(t, ShadowedConfig()) }

@@ -15,6 +15,7 @@ type block struct {
 	node      string // that it has an affinity to; empty when it has none
 	allocated int
 	pods      []held
+	handles   []string // of the addresses that are allocated
 }
 
 // held is an address that is held for a pod.
@@ -48,9 +49,12 @@ func readBlock(object *unstructured.Unstructured) (block, bool) {
 	return b, true
 }
 
-// hold notes for which pod an address is held; tunnels of nodes and reserved addresses are for none.
+// hold notes by which handle and for which pod an address is held; tunnels of nodes and reserved addresses are for none.
 func (b *block) hold(address netip.Addr, attribute any) {
 	fields, _ := attribute.(map[string]any)
+	if handle, _ := fields["handle_id"].(string); handle != "" {
+		b.handles = append(b.handles, handle)
+	}
 	namespace, _, _ := unstructured.NestedString(fields, "secondary", "namespace")
 	pod, _, _ := unstructured.NestedString(fields, "secondary", "pod")
 	if pod != "" {

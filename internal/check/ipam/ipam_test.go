@@ -11,6 +11,8 @@ import (
 
 func TestExhaustion(t *testing.T) { checktest.Run(t, Exhaustion()) }
 
+func TestStaleHandles(t *testing.T) { checktest.Run(t, StaleHandles()) }
+
 // FuzzReadBlock holds that no block, however broken, makes the reader panic or count past its end.
 func FuzzReadBlock(f *testing.F) {
 	f.Add([]byte(`{"spec":{"cidr":"10.0.0.0/30","affinity":"host:a","allocations":[0,null,7,-1],"attributes":[{"secondary":{"pod":"p","namespace":"n"}}]}}`))

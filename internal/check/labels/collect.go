@@ -26,7 +26,10 @@ func collect(s *cluster.Snapshot) []use {
 	uses = append(uses, calicoUses(s)...)
 	uses = append(uses, hostPolicies(s)...)
 	uses = append(uses, others(s)...)
-	return uses
+	uses = append(uses, gatewayLists(s)...)
+	uses = append(uses, attachments(s)...)
+	uses = append(uses, serviceUses(s)...)
+	return append(uses, webhookUses(s)...)
 }
 
 // decode turns an object, or a part of one, into its type.
@@ -233,6 +236,7 @@ func others(s *cluster.Snapshot) []use {
 		{"metallb.io", "L2Advertisement", []string{"spec", "nodeSelectors"}, true, "these nodes no longer announce the addresses", "these nodes announce the addresses too"},
 		{"metallb.io", "BGPAdvertisement", []string{"spec", "nodeSelectors"}, true, "these nodes no longer announce the addresses", "these nodes announce the addresses too"},
 		{"metallb.io", "BGPPeer", []string{"spec", "nodeSelectors"}, true, "the BGP sessions of these nodes go", "these nodes peer too"},
+		{"sriovnetwork.openshift.io", "SriovNetworkNodePolicy", []string{"spec", "nodeSelector"}, false, "the virtual functions of these nodes are taken away", "the cards of these nodes are set up anew, for which they are drained"},
 		{"operator.tigera.io", "Installation", []string{"spec", "controlPlaneNodeSelector"}, false, "Calico's own Deployments are no longer scheduled there", "Calico's own Deployments may be scheduled there"},
 		{"", "PersistentVolume", []string{"spec", "nodeAffinity", "required"}, false, "pods with this volume are not scheduled there", "pods with this volume may be scheduled there"},
 	} {

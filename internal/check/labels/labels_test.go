@@ -7,3 +7,5 @@ import (
 )
 
 func TestRemovedInUse(t *testing.T) { checktest.Run(t, RemovedInUse()) }
+
+func TestNodeNamed(t *testing.T) { checktest.Run(t, NodeNamed()) }

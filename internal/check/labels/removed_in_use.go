@@ -4,10 +4,11 @@ package labels
 import (
 	_ "embed"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
@@ -28,14 +29,14 @@ func RemovedInUse() check.Check {
 			if pass.WhatIf == nil {
 				return "nothing is said that would change labels (--kubernetes-to, --remove-label, --add-label, --replace-nodes)"
 			}
-			if missing := unread(pass.Snapshot); len(missing) > 0 && len(found(pass)) == 0 {
+			if missing := unread(pass); len(missing) > 0 && len(found(pass)) == 0 {
 				return strings.Join(missing, "; ")
 			}
 			return ""
 		},
 		Run: func(pass *check.Pass) []finding.Finding {
 			all := found(pass)
-			if missing := unread(pass.Snapshot); len(missing) > 0 {
+			if missing := unread(pass); len(missing) > 0 {
 				all = append(all, finding.Finding{
 					ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Input", Name: "labels"},
 					Message: "there may be more, since not all was looked at: " + strings.Join(missing, "; "),
@@ -47,7 +48,8 @@ func RemovedInUse() check.Check {
 }
 
 // unread are the resources without which the answer is not whole.
-func unread(s *cluster.Snapshot) []string {
+func unread(pass *check.Pass) []string {
+	s := pass.Snapshot
 	var missing []string
 	for _, resource := range []string{"daemonsets", "deployments", "statefulsets"} {
 		if ok, why := s.Has(resource); !ok {
@@ -56,8 +58,8 @@ func unread(s *cluster.Snapshot) []string {
 	}
 	if s.UsesCalico() {
 		for _, resource := range []string{"ippools", "bgppeers"} {
-			if ok, why := s.HasCalico(resource); !ok {
-				missing = append(missing, resource+": "+why)
+			if why := pass.MissingCalico(resource); why != "" {
+				missing = append(missing, why)
 			}
 		}
 	}
@@ -69,12 +71,36 @@ func found(pass *check.Pass) []finding.Finding {
 		return nil
 	}
 	var all []finding.Finding
+	hanging := map[string][]string{} // what goes by a label that is lost
 	for _, u := range collect(pass.Snapshot) {
 		if f, ok := u.compare(pass); ok {
 			all = append(all, f)
+			for _, key := range pass.WhatIf.Lost(u.keys) {
+				hanging[key] = append(hanging[key], u.subject.String())
+			}
 		} else if f, ok := u.deprecated(pass); ok {
 			all = append(all, f)
 		}
+	}
+	return append(all, hangs(pass, hanging)...)
+}
+
+// hangs says how much hangs on one label, where that is more than one thing.
+func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
+	var all []finding.Finding
+	for _, key := range slices.Sorted(maps.Keys(hanging)) {
+		subjects := slices.Compact(hanging[key])
+		if len(subjects) < 2 {
+			continue
+		}
+		nodes := pass.WhatIf.Because(whatif.Label, []string{key}).Nodes
+		all = append(all, finding.Finding{
+			ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Label", Name: key},
+			Message: fmt.Sprintf("%d objects go by this one label of %d nodes (%s), which carry all of that together: %s",
+				len(subjects), len(nodes), check.Names(nodes), check.Names(subjects)),
+			Evidence: map[string]any{"objects": subjects, "nodes": nodes},
+			Fix:      "change the objects first, one by one, and take the label last",
+		})
 	}
 	return all
 }

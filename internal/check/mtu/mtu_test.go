@@ -7,3 +7,5 @@ import (
 )
 
 func TestTooBig(t *testing.T) { checktest.Run(t, TooBig()) }
+
+func TestPath(t *testing.T) { checktest.Run(t, Path()) }

@@ -59,8 +59,8 @@ func groups(dialect cni.PolicyDialect) []string {
 	return []string{"cilium.io"}
 }
 
-// profile is how an installation reads policies. A dialect that nobody wrote down is none.
-func profile(installation *cni.Installation) policy.Profile {
+// ProfileOf is how an installation reads policies. A dialect that nobody wrote down is none.
+func ProfileOf(installation *cni.Installation) policy.Profile {
 	capabilities := installation.Capabilities
 	p := policy.Profile{
 		CNI: installation.CNI, Version: installation.Version, Dialect: policy.Dialect(capabilities.Policy),
@@ -74,7 +74,7 @@ func profile(installation *cni.Installation) policy.Profile {
 }
 
 func verdicts(pass *check.Pass) []finding.Finding {
-	model := policy.Build(pass.Snapshot, profile(pass.Source), profile(pass.Target))
+	model := policy.Build(pass.Snapshot, ProfileOf(pass.Source), ProfileOf(pass.Target))
 	differences := model.Differences()
 	witnesses := make([]policy.Witness, len(differences))
 	probes := model.Probes()
@@ -138,7 +138,7 @@ func fix(pass *check.Pass, d *policy.Difference) string {
 	switch {
 	case d.Only == policy.After:
 		return describe(d.Policy) + ": delete it if it is not meant, or accept this finding once it is known to be right"
-	case d.Only == policy.Before && profile(pass.Target).Dialect == policy.None:
+	case d.Only == policy.Before && ProfileOf(pass.Target).Dialect == policy.None:
 		return "choose a target that enforces NetworkPolicy, or run a policy agent beside it"
 	case d.Only == policy.Before:
 		return describe(d.Policy) + ": write it again as a policy that " + pass.Target.CNI + " enforces, before the change"

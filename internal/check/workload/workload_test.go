@@ -23,3 +23,5 @@ func TestMonitoring(t *testing.T) { checktest.Run(t, Monitoring()) }
 func TestNetworkAnnotations(t *testing.T) { checktest.Run(t, NetworkAnnotations()) }
 
 func TestLocalStorage(t *testing.T) { checktest.Run(t, LocalStorage()) }
+
+func TestHostNetwork(t *testing.T) { checktest.Run(t, HostNetwork()) }

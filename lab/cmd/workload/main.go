@@ -5,6 +5,8 @@
 //	workload drive   [flags]   clients of all of them
 //	workload intrude [flags]   a client that a NetworkPolicy shuts out
 //	workload fetch   URL       one request: print the answer, or fail within two seconds
+//	workload open    [flags]   answer on many ports
+//	workload knock             try the targets on standard input, a JSON list, and print which answered
 //	workload sum     [FILE...] add up what clients recorded (or standard input) and print it
 package main
 
@@ -18,10 +20,13 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/workload/drive"
+	"github.com/theseus-cni/theseus/lab/internal/workload/knock"
 	"github.com/theseus-cni/theseus/lab/internal/workload/serve"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -40,7 +45,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return errors.New("name what to do: serve, drive, intrude, fetch or sum")
+		return errors.New("name what to do: serve, drive, intrude, fetch, open, knock or sum")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ExitOnError)
 	switch args[0] {
@@ -67,11 +72,31 @@ func run(ctx context.Context, args []string) error {
 	case "fetch":
 		_ = flags.Parse(args[1:])
 		return fetch(ctx, flags.Arg(0), os.Stdout)
+	case "open":
+		tcp := flags.String("tcp", "", "ports, with commas between")
+		udp := flags.String("udp", "", "ports, with commas between")
+		_ = flags.Parse(args[1:])
+		t, err := ports(*tcp)
+		if err != nil {
+			return err
+		}
+		u, err := ports(*udp)
+		if err != nil {
+			return err
+		}
+		return knock.Open(ctx, t, u)
+	case "knock":
+		_ = flags.Parse(args[1:])
+		var targets []knock.Target
+		if err := json.NewDecoder(os.Stdin).Decode(&targets); err != nil {
+			return err
+		}
+		return json.NewEncoder(os.Stdout).Encode(knock.Try(ctx, targets))
 	case "sum":
 		_ = flags.Parse(args[1:])
 		return sum(flags.Args(), os.Stdin, os.Stdout)
 	}
-	return fmt.Errorf("there is no %q: serve, drive, intrude, fetch or sum", args[0])
+	return fmt.Errorf("there is no %q: serve, drive, intrude, fetch, open, knock or sum", args[0])
 }
 
 func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
@@ -83,6 +108,26 @@ func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.DurationVar(&config.Grace, "grace", 10*time.Second, "how long to serve on after SIGTERM")
 	_ = flags.Parse(args)
 	return serve.Run(ctx, config)
+}
+
+// ports reads numbers with commas between, and ranges such as 9000-9010.
+func ports(text string) ([]int, error) {
+	var all []int
+	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' }) {
+		first, last, ranged := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && ranged {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil {
+			return nil, err
+		}
+		for port := from; port <= to; port++ {
+			all = append(all, port)
+		}
+	}
+	return all, nil
 }
 
 // recorder declares the flags that say where a client records.

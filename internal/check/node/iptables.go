@@ -1,0 +1,68 @@
+package node
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed iptables_mixed.md
+var iptablesMixedDoc string
+
+// IPTablesMixed finds nodes with rules in both implementations of iptables.
+func IPTablesMixed() check.Check {
+	return check.Check{
+		ID:    "node/iptables-mixed",
+		Title: "A node has rules of iptables in both of the kernel's tables, legacy and nft",
+		Doc:   iptablesMixedDoc,
+		Needs: []string{"nodes", "host"},
+		Run:   iptablesMixed,
+	}
+}
+
+func iptablesMixed(pass *check.Pass) []finding.Finding {
+	var mixed []string
+	counts := map[string]any{}
+	kinds := map[string][]string{}
+	for i := range pass.Snapshot.Facts {
+		facts := &pass.Snapshot.Facts[i]
+		legacy, nft := facts.Host.IPTables["legacy"], facts.Host.IPTables["nft"]
+		switch {
+		case legacy > 0 && nft > 0:
+			mixed = append(mixed, facts.Node)
+			counts[facts.Node] = facts.Host.IPTables
+		case legacy > 0:
+			kinds["legacy"] = append(kinds["legacy"], facts.Node)
+		case nft > 0:
+			kinds["nft"] = append(kinds["nft"], facts.Node)
+		}
+	}
+	var found []finding.Finding
+	if len(mixed) > 0 {
+		found = append(found, finding.Finding{
+			ID: "node/iptables-mixed", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: mixed[0]},
+			Message: fmt.Sprintf("%d nodes have rules in both implementations of iptables, legacy and nft (%s): every packet passes both, and a tool "+
+				"sees and cleans only one of them", len(mixed), check.Names(mixed)),
+			Evidence: map[string]any{"rules": counts},
+			Fix: "find out who writes which (iptables-legacy-save, iptables-nft-save on the node), and let all use one: update-alternatives --set iptables; " +
+				"rules that nobody writes any more go with a reboot",
+		})
+	}
+	if len(kinds) == 2 {
+		few := kinds["legacy"]
+		other := "nft"
+		if len(kinds["nft"]) < len(few) {
+			few, other = kinds["nft"], "legacy"
+		}
+		found = append(found, finding.Finding{
+			ID: "node/iptables-mixed", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: few[0]},
+			Message: fmt.Sprintf("%d nodes use the other implementation of iptables than the rest, which use %s (%s): agents that choose by the first "+
+				"node they were tried on fail there", len(few), other, check.Names(few)),
+			Evidence: map[string]any{"nodes": few},
+			Fix:      "leave the choice to the agents (Calico: FELIX_IPTABLESBACKEND=Auto)",
+		})
+	}
+	return found
+}

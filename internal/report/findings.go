@@ -1,0 +1,45 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+
+	"github.com/theseus-cni/theseus/internal/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/finding"
+)
+
+//go:embed page/findings.html
+var findingsHTML string
+
+// Findings is what a preflight found as one page that needs nothing else: the verdict, the BGP graph before the change
+// and after it (no rows where there is none), every finding with its fix, and what was not checked.
+func Findings(result finding.Result, graph []draw.Row) ([]byte, error) {
+	var picture bytes.Buffer
+	if len(graph) > 0 {
+		if err := draw.SVG(&picture, graph); err != nil {
+			return nil, err
+		}
+	}
+	t, err := template.New("findings").Parse(findingsHTML)
+	if err != nil {
+		return nil, fmt.Errorf("the findings' page: %w", err)
+	}
+	level, word, title := Good, "nothing blocks", "Nothing that was checked blocks this change"
+	switch {
+	case result.Blocks():
+		level, word, title = Bad, "blocked", "This change is blocked"
+	case result.Summary.Warn > 0:
+		level = Fair
+	}
+	var out bytes.Buffer
+	err = t.Execute(&out, map[string]any{
+		"Style": template.CSS(pageCSS), "Level": level, "Word": word, "Title": title,
+		"Result": result, "Graph": template.HTML(picture.String()), // draw escapes the names in it
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the findings' page: %w", err)
+	}
+	return out.Bytes(), nil
+}

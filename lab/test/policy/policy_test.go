@@ -1,0 +1,271 @@
+// Package policy compares what Theseus says of policies with what a real Calico lets through: every connection between
+// six pods, and from a pod on the nodes' network to them, under each of some forty sets of policies.
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload/knock"
+)
+
+const bin = "../../../bin"
+
+// fences is the first of the ports by which a scene is known to be in force.
+const fences = 9000
+
+var (
+	tcp = []int{80, 81, 82, 83, 84}
+	udp = []int{80, 81}
+)
+
+// pod is one of the pods: namespace/name is what it is called.
+const pod = `---
+apiVersion: v1
+kind: Pod
+metadata: {name: %[2]s, namespace: %[1]s, labels: {pod: %[2]s, team: %[1]s}}
+spec:
+  nodeName: %[3]s
+  hostNetwork: %[4]t
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: theseus.dev/workload:lab
+    args: [open, "--tcp=%[5]s", "--udp=%[6]s"]
+    ports: [%[7]s]
+`
+
+const ports = "{name: web, containerPort: 80}, {name: dns, containerPort: 81, protocol: UDP}"
+
+// world is the cluster with its pods.
+type world struct {
+	*scenario.Rig
+	t         *testing.T
+	verdicts  string // the program
+	snapshot  string // file
+	pods      []string
+	addresses map[string]string
+}
+
+// question is one connection.
+type question struct {
+	From     string `json:"from"`
+	To       string `json:"to"`
+	Protocol string `json:"protocol"`
+	Port     int    `json:"port"`
+}
+
+func TestVerdicts(t *testing.T) {
+	rig := rigtest.New(t, bin, "judge", 2, "calico")
+	w := &world{Rig: rig, t: t, addresses: map[string]string{}}
+	w.verdicts = filepath.Join(t.TempDir(), "verdicts")
+	build := exec.Command("go", "build", "-o", w.verdicts, "./test/verdicts")
+	build.Dir = "../../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w.deploy()
+	wrong, total, undecided := 0, 0, 0
+	var before []string
+	for n, s := range scenes(func(name string) string { return w.addresses[name] }) {
+		questions := w.questions()
+		answers := w.ask(questions, s.documents)
+		w.play(n, before, s.documents)
+		before = s.documents
+		seen := w.measure(questions)
+		allowed := 0
+		for i, q := range questions {
+			total++
+			if seen[i] {
+				allowed++
+			}
+			if answers[i] == "depends" {
+				undecided++
+			} else if (answers[i] == "allow") != seen[i] {
+				wrong++
+				t.Errorf("%s: %s to %s, %s %d: Theseus says %s, and it was let through: %t", s.name, q.From, q.To, q.Protocol, q.Port, answers[i], seen[i])
+			}
+		}
+		fmt.Fprintf(rig.Out, "%-45s %3d of %d connections let through\n", s.name, allowed, len(questions))
+	}
+	fmt.Fprintf(rig.Out, "%d connections tried, %d differences, %d of which Theseus says that it depends\n", total, wrong, undecided)
+	if undecided > total/50 {
+		t.Errorf("of %d connections it says that it depends: that proves nothing", undecided)
+	}
+}
+
+func (w *world) kubectl(stdin string, args ...string) string {
+	w.t.Helper()
+	out, err := w.Kubectl(w.t.Context(), strings.NewReader(stdin), args...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+// deploy starts three pods in each of two namespaces, one on a node's network, and those that tell when policies are in
+// force: one on each node, and a client.
+func (w *world) deploy() {
+	nodes := w.NodeNames()
+	list := func(numbers []int) string {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+	}
+	var manifest strings.Builder
+	for _, namespace := range []string{"x", "z", "fence"} {
+		fmt.Fprintf(&manifest, "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: %[1]s, labels: {team: %[1]s}}\n", namespace)
+	}
+	for i, name := range []string{"x/a", "x/b", "x/c", "z/a", "z/b", "z/c"} {
+		namespace, own, _ := strings.Cut(name, "/")
+		named := ports
+		if own == "a" {
+			named += ", {name: special, containerPort: 83}"
+		}
+		fmt.Fprintf(&manifest, pod, namespace, own, nodes[i%2], false, list(tcp), list(udp), named)
+		w.pods = append(w.pods, name)
+	}
+	fmt.Fprintf(&manifest, pod, "x", "host", nodes[0], true, "19099", "", "")
+	for i, node := range nodes {
+		fmt.Fprintf(&manifest, pod, "fence", fmt.Sprintf("post-%d", i), node, false, fmt.Sprintf("%d-%d", fences, fences+100), "", "")
+	}
+	fmt.Fprintf(&manifest, pod, "fence", "client", nodes[0], false, "1", "", "")
+	w.kubectl(manifest.String(), "apply", "-f", "-")
+	w.kubectl("", "wait", "--for=condition=Ready", "pod", "--all", "-A", "--timeout=120s")
+	for _, line := range strings.Fields(w.kubectl("", "get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.podIP}{"\n"}{end}`)) {
+		name, address, _ := strings.Cut(line, "=")
+		w.addresses[name] = address
+	}
+	w.snapshot = filepath.Join(w.Dir, "verdicts.json")
+	if _, err := w.Run(w.t.Context(), "snapshot", "-o", w.snapshot); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// questions are all connections between the pods, and from the one on the node's network.
+func (w *world) questions() []question {
+	var all []question
+	for _, from := range append(slices.Clone(w.pods), "x/host") {
+		for _, to := range w.pods {
+			if from == to {
+				continue
+			}
+			for _, port := range tcp {
+				all = append(all, question{from, to, "TCP", port})
+			}
+			for _, port := range udp {
+				all = append(all, question{from, to, "UDP", port})
+			}
+		}
+	}
+	return all
+}
+
+// ask has Theseus decide, on the cluster as it was before any policy and the policies of a scene.
+func (w *world) ask(questions []question, documents []string) []string {
+	w.t.Helper()
+	files := []string{w.snapshot}
+	if len(documents) > 0 {
+		file := filepath.Join(w.t.TempDir(), "policies.yaml")
+		if err := os.WriteFile(file, []byte(strings.Join(documents, "---\n")), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	input, err := json.Marshal(questions)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	command := exec.CommandContext(w.t.Context(), w.verdicts, files...)
+	command.Stdin, command.Stderr = bytes.NewReader(input), &stderr
+	out, err := command.Output()
+	var answers []string
+	if err == nil {
+		err = json.Unmarshal(out, &answers)
+	}
+	if err != nil || len(answers) != len(questions) {
+		w.t.Fatalf("%d answers to %d questions: %v %s", len(answers), len(questions), err, stderr.String())
+	}
+	return answers
+}
+
+// play puts a scene in the place of the one before, and waits until it is in force: the last policies of it are fences
+// that open one port, a new one each time, and the agent of each node takes policies of one kind in their order.
+func (w *world) play(n int, before, documents []string) {
+	w.t.Helper()
+	if len(before) > 0 {
+		w.kubectl(strings.Join(before, "---\n"), "delete", "-f", "-")
+	}
+	port := fences + n
+	all := append(slices.Clone(documents),
+		kubernetes("fence", "fence", fmt.Sprintf("{podSelector: {}, ingress: [{ports: [{port: %d}]}]}", port)),
+		global("zz-fence", fmt.Sprintf("order: 1, selector: team == 'fence', types: [Ingress], ingress: [{action: Deny, protocol: TCP, destination: {notPorts: [%d]}}]", port)))
+	w.kubectl(strings.Join(all, "---\n"), "apply", "-f", "-")
+	var targets []knock.Target
+	var want []bool
+	for i := range w.NodeNames() {
+		at := w.addresses[fmt.Sprintf("fence/post-%d", i)]
+		targets = append(targets, knock.Target{Protocol: "TCP", Address: fmt.Sprintf("%s:%d", at, port)},
+			knock.Target{Protocol: "TCP", Address: fmt.Sprintf("%s:%d", at, port+1)})
+		want = append(want, true, false)
+	}
+	var got []bool
+	for until := time.Now().Add(time.Minute); time.Now().Before(until); {
+		if got = w.knock("fence/client", targets); slices.Equal(got, want) {
+			return
+		}
+	}
+	w.t.Fatalf("scene %d is not in force: %v", n, got)
+}
+
+func (w *world) knock(from string, targets []knock.Target) []bool {
+	w.t.Helper()
+	input, err := json.Marshal(targets)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	namespace, name, _ := strings.Cut(from, "/")
+	text, err := w.Kubectl(w.t.Context(), bytes.NewReader(input), "-n", namespace, "exec", "-i", name, "--", "/workload", "knock")
+	var opened []bool
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &opened)
+	}
+	if err != nil || len(opened) != len(targets) {
+		w.t.Errorf("knock from %s: %v (%s)", from, err, text)
+		return make([]bool, len(targets))
+	}
+	return opened
+}
+
+// measure makes the connections, from all pods at once.
+func (w *world) measure(questions []question) []bool {
+	opened := make([]bool, len(questions))
+	var group sync.WaitGroup
+	for _, from := range append(slices.Clone(w.pods), "x/host") {
+		var at []int
+		var targets []knock.Target
+		for i, q := range questions {
+			if q.From == from {
+				at = append(at, i)
+				targets = append(targets, knock.Target{Protocol: q.Protocol, Address: fmt.Sprintf("%s:%d", w.addresses[q.To], q.Port)})
+			}
+		}
+		group.Go(func() {
+			for i, yes := range w.knock(from, targets) {
+				opened[at[i]] = yes
+			}
+		})
+	}
+	group.Wait()
+	return opened
+}

@@ -1,0 +1,58 @@
+// Command verdicts answers for the tests in a lab what internal/policy makes of connections.
+//
+//	verdicts FILE... < questions
+//
+// The files are what `theseus check --from` takes; the network is the one that they show. The questions are a JSON list
+// of {"from": "namespace/pod", "to": "namespace/pod", "protocol": "TCP", "port": 80}, and the answers a list of "allow",
+// "deny" and "depends" in their order.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+
+	checkpolicy "github.com/theseus-cni/theseus/internal/check/policy"
+	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/policy"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func run(files []string, in io.Reader, out io.Writer) error {
+	snapshot, _, err := kube.ReadFiles("verdicts", nil, files...)
+	if err != nil {
+		return err
+	}
+	installation := calico.Driver{}.Detect(snapshot)
+	if installation == nil {
+		return errors.New("Calico is not in the input")
+	}
+	var questions []struct {
+		From, To string
+		Protocol corev1.Protocol
+		Port     int
+	}
+	if err := json.NewDecoder(in).Decode(&questions); err != nil {
+		return err
+	}
+	profile := checkpolicy.ProfileOf(installation)
+	model := policy.Build(snapshot, profile, profile)
+	answers := make([]policy.Verdict, len(questions))
+	for i, q := range questions {
+		if answers[i], err = model.Verdict(policy.After, q.From, q.To, policy.Port{Protocol: q.Protocol, Number: q.Port}); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(out).Encode(answers)
+}
