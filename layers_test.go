@@ -60,6 +60,7 @@ var layers = []struct {
 	{"internal/probe", 7, false},
 	{"internal/journal", 7, false},
 	{"internal/flags", 7, false},
+	{"internal/dns/dnstest", 8, false}, // runs inside tests
 	{"internal/dns/", 7, false},
 	{"internal/dns", 8, false},
 	{"internal/web", 8, false},

@@ -201,32 +201,29 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb)
 }
 
-// swap commits what is still to be changed. A conflict is looked at once more: it may be our own change, of which
-// the answer was lost.
+// swap commits, and only looks where that is in conflict: it may be our own change, of which the answer was lost.
 func (a *Actor) swap(ctx context.Context, args shift.SwapArgs) (json.RawMessage, error) {
 	z, err := a.zone(args.Zone)
 	if err != nil {
 		return nil, err
 	}
+	todo := args.Transaction
+	var others []string
 	for range 3 {
-		todo, others, err := a.standing(ctx, args.Transaction)
-		if err != nil {
+		if err := z.Commit(ctx, todo); err == nil || !errors.Is(err, zone.ErrConflict) {
+			return answer(others), err
+		}
+		if todo, others, err = a.standing(ctx, args.Transaction); err != nil {
 			return nil, err
 		}
 		if len(others) > 0 && !args.Yield {
 			return nil, conflict(others)
 		}
-		if len(todo.Units) > 0 {
-			err = z.Commit(ctx, todo)
-		}
-		if err == nil {
+		if len(todo.Units) == 0 {
 			return answer(others), nil
 		}
-		if !errors.Is(err, zone.ErrConflict) {
-			return nil, err
-		}
 	}
-	return nil, fmt.Errorf("%s: %w", args.Zone, zone.ErrConflict)
+	return nil, fmt.Errorf("%s: %w, again and again", args.Zone, zone.ErrConflict)
 }
 
 func answer(others []string) json.RawMessage {

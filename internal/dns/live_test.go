@@ -210,7 +210,13 @@ func (w *world) hammerAway(n int) (h *hammer, stop func()) {
 func (w *world) client(h *hammer, server, name string) {
 	m := new(mdns.Msg)
 	m.SetQuestion(name, mdns.TypeA)
-	answer, _, err := (&mdns.Client{Timeout: 5 * time.Second}).Exchange(m, server)
+	var answer *mdns.Msg
+	var err error
+	for range 2 { // as a stub resolver does: a datagram may be lost on a busy machine
+		if answer, _, err = (&mdns.Client{Timeout: 5 * time.Second}).Exchange(m, server); err == nil {
+			break
+		}
+	}
 	h.asked.Add(1)
 	switch {
 	case err != nil:

@@ -112,6 +112,7 @@ local-address=127.0.0.1
 local-port=%[2]s
 dnsupdate=yes
 allow-dnsupdate-from=127.0.0.0/8
+allow-axfr-ips=
 cache-ttl=0
 query-cache-ttl=0
 negquery-cache-ttl=0

@@ -5,6 +5,7 @@ package rfc2136
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -30,6 +31,14 @@ type Key struct {
 	Name      string // canonical
 	Algorithm string // such as "hmac-sha256."
 	Secret    string // base64
+}
+
+// Check says what is wrong with a key's form.
+func (k Key) Check() error {
+	if _, err := base64.StdEncoding.DecodeString(k.Secret); err != nil || k.Secret == "" {
+		return errors.New("the secret is not base64")
+	}
+	return nil
 }
 
 // Server is the primary of one zone: the server that takes its updates.
@@ -240,7 +249,7 @@ func (s *Server) verdict(answer *dns.Msg) error {
 		return fmt.Errorf("%s: %w: the server failed (SERVFAIL)", what, engine.ErrUnavailable)
 	case dns.RcodeRefused:
 		return engine.WithHint(fmt.Errorf("%s: %w: the server does not take it (REFUSED)", what, zone.ErrRefused),
-			fmt.Sprintf("let the key %s update the zone (update-policy, acl, TSIG-ALLOW-DNSUPDATE), and send it to the primary", orNone(s.Key.Name)))
+			fmt.Sprintf("let the key %s update the zone (update-policy, acl, TSIG-ALLOW-DNSUPDATE) and send it to the primary; PowerDNS answers so to a wrong secret or clock, too", orNone(s.Key.Name)))
 	case dns.RcodeNotAuth:
 		return s.notAuth(what, signature)
 	case dns.RcodeNotImplemented:
