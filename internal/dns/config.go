@@ -17,6 +17,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/dns/rfc2136"
+	"github.com/theseus-cni/theseus/internal/dns/route53"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
@@ -49,6 +50,7 @@ type Config struct {
 type ZoneConfig struct {
 	Name    string         `json:"name"`
 	RFC2136 *RFC2136Config `json:"rfc2136,omitempty"`
+	Route53 *Route53Config `json:"route53,omitempty"`
 	// Authoritative are the servers that must show each change, as host:port; empty for what the zone's NS records name.
 	Authoritative []string `json:"authoritative,omitempty"`
 }
@@ -61,6 +63,13 @@ type RFC2136Config struct {
 	Key        string `json:"key,omitempty"`
 	Algorithm  string `json:"algorithm,omitempty"`
 	SecretFile string `json:"secretFile,omitempty"`
+}
+
+// Route53Config is a hosted zone of Amazon Route 53; credentials are taken as the aws tool takes them.
+type Route53Config struct {
+	ID string `json:"id"`
+	// Endpoint replaces Route 53's own.
+	Endpoint string `json:"endpoint,omitempty"`
 }
 
 const configHint = "see docs/strategies/mirror-dns.md for the zones file"
@@ -107,11 +116,17 @@ func (c *Config) check() error {
 }
 
 func (z *ZoneConfig) check() error {
-	if z.RFC2136 == nil {
-		return errors.New("it has no provider: give rfc2136")
+	if (z.RFC2136 == nil) == (z.Route53 == nil) {
+		return errors.New("give one provider: rfc2136 or route53")
 	}
 	if err := addressesIn("authoritative", z.Authoritative); err != nil {
 		return err
+	}
+	if z.Route53 != nil {
+		if z.Route53.ID == "" {
+			return errors.New("route53: the zone's id is missing")
+		}
+		return nil
 	}
 	r := z.RFC2136
 	if err := addressesIn("rfc2136.server", []string{r.Server}); err != nil {
@@ -140,7 +155,7 @@ func addressesIn(field string, all []string) error {
 func (c *Config) Open(ctx context.Context) ([]*Zone, error) {
 	var all []*Zone
 	for _, z := range c.Zones {
-		provider, err := c.rfc2136(z)
+		provider, err := c.provider(ctx, z)
 		if err != nil {
 			return nil, err
 		}
@@ -153,6 +168,13 @@ func (c *Config) Open(ctx context.Context) ([]*Zone, error) {
 		all = append(all, opened)
 	}
 	return all, nil
+}
+
+func (c *Config) provider(ctx context.Context, z ZoneConfig) (Provider, error) {
+	if z.Route53 != nil {
+		return route53.Connect(ctx, z.Name, z.Route53.ID, z.Route53.Endpoint)
+	}
+	return c.rfc2136(z)
 }
 
 func (c *Config) rfc2136(z ZoneConfig) (Provider, error) {

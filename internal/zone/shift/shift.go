@@ -91,6 +91,9 @@ func TooMuch(zones []*zone.Zone, moves []zone.Move) string {
 	return strings.Join(found, ", ")
 }
 
+// aliasTTL is for how long caches keep what an alias answers, in seconds: Route 53's for load balancers.
+const aliasTTL = 60
+
 // stage is a unit in all the states that it goes through.
 type stage struct {
 	zone.Move
@@ -337,6 +340,9 @@ func (p *planner) restore(stages []stage) {
 		for _, set := range s.lowered {
 			if set.IsAddress() {
 				wait = max(wait, set.TTL)
+			}
+			if set.Alias != nil {
+				wait = max(wait, aliasTTL)
 			}
 		}
 	}
