@@ -83,9 +83,11 @@ func (r Registry) Ownership(z *Zone, name string) []RRSet {
 	return found
 }
 
-// HandOver is the ownership of a name after a move: the same records with another owner, under the names that
-// belong to the types that the name's addresses then have.
-func (r Registry) HandOver(ownership []RRSet, name, owner string, types []string) []RRSet {
+// HandOver is the ownership of a name after a move: the same records with another owner. Where the types of the
+// name's addresses change, they get the names that belong to the new types; where they do not, they keep theirs,
+// among which may be those of older versions of external-dns.
+func (r Registry) HandOver(ownership []RRSet, name, owner string, was, types []string) []RRSet {
+	keep := slices.Equal(slices.Sorted(slices.Values(was)), slices.Sorted(slices.Values(types)))
 	var after []RRSet
 	for _, set := range ownership {
 		values := slices.Clone(set.Values)
@@ -97,7 +99,7 @@ func (r Registry) HandOver(ownership []RRSet, name, owner string, types []string
 		slices.Sort(values)
 		set.Values = values
 		names := []string{set.Name}
-		if set.Name != r.OldNameOf(name) {
+		if !keep && set.Name != r.OldNameOf(name) {
 			names = nil
 			for _, kind := range types {
 				names = append(names, r.NameOf(name, kind))

@@ -167,7 +167,7 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 	}
 	e.Verdict = Moves
 	e.Move = &zone.Move{Zone: z.Name, Unit: zone.Unit{Name: e.Name, Before: slices.Concat(e.Now, ownership),
-		After: slices.Concat(after, options.Registry.HandOver(ownership, e.Name, options.Mirror, typesOf(after)))}}
+		After: slices.Concat(after, options.Registry.HandOver(ownership, e.Name, options.Mirror, typesOf(e.Now), typesOf(after)))}}
 	for _, claim := range slices.Concat(e.Original, e.Mirror) {
 		if claim.TTL != "" && len(e.Owners) > 0 {
 			e.warn("%s asks external-dns for a TTL of %s: it puts that back when the TTL is lowered; remove the annotation first", claim.Object, claim.TTL)
