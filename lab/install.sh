@@ -2,17 +2,19 @@
 # Installs the Debian packages that the lab's nodes run: the container runtime, the plain CNI plugins, the
 # user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd); and PostgreSQL,
 # which a test starts for itself. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
-# package would start daemons on this machine, and take the place of another BIRD. Does nothing when all are
-# there.
+# package would start daemons on this machine, and take the place of another BIRD. So are the name servers that
+# the tests of internal/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53. Does nothing
+# when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
 	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15)
 bird=/usr/local/lib/theseus-lab/bird
+dns=/usr/local/lib/theseus-lab/dns
 missing=()
 for package in "${packages[@]}"; do
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && exit 0
+[ ${#missing[@]} -eq 0 ] && [ -d $bird ] && [ -d $dns ] && exit 0
 [ "$(id -u)" = 0 ] || { echo "error: the lab needs root: it makes namespaces" >&2; echo "hint: sudo make $*" >&2; exit 1; }
 apt-get update -qq
 if [ ${#missing[@]} -gt 0 ]; then
@@ -25,11 +27,23 @@ if [ ${#missing[@]} -gt 0 ]; then
 	# No service of these packages is to start: the lab runs its own, in its own namespaces.
 	DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -y -qq --no-install-recommends -o Dpkg::Options::=--force-confold "${missing[@]}" >/dev/null
 fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 if [ ! -d $bird ]; then
 	echo "== unpacking bird"
-	work=$(mktemp -d)
-	trap 'rm -rf "$work"' EXIT
 	(cd "$work" && apt-get download -qq -o APT::Sandbox::User=root bird && dpkg-deb -x bird_*.deb bird)
 	mkdir -p "${bird%/*}"
 	mv "$work/bird" $bird
+fi
+if [ ! -d $dns ]; then
+	echo "== unpacking bind9, knot, pdns-server, unbound"
+	mkdir -p "$work/archives/partial" "$work/dns" "${dns%/*}"
+	# With the libraries of theirs that this machine does not have.
+	apt-get install --download-only --reinstall -y -qq --no-install-recommends -o APT::Sandbox::User=root -o Dir::Cache::archives="$work/archives" \
+		bind9 bind9-libs knot libknot13 libdnssec9 libzscanner4 pdns-server pdns-backend-sqlite3 unbound >/dev/null
+	for package in "$work"/archives/*.deb; do
+		dpkg-deb -x "$package" "$work/dns"
+	done
+	chmod 755 "$work/dns"
+	mv "$work/dns" $dns
 fi

@@ -61,6 +61,8 @@ const (
 	// Probe makes the set of measured paths match the probe pods that exist, and waits until every path
 	// has fresh results.
 	Probe Op = "probe"
+	// DNS runs Verb with Args on the names of a zone.
+	DNS Op = "dns"
 )
 
 // Action is one idempotent act as data. Which fields count depends on Op.
@@ -167,6 +169,8 @@ type Gate struct {
 	Bake Duration `json:"bake"`
 	// Baseline is true for the gate that only makes sure that measuring works before anything changes.
 	Baseline bool `json:"baseline,omitempty"`
+	// Args are for whoever measures something else than paths.
+	Args json.RawMessage `json:"args,omitempty"`
 }
 
 // Step is an ordered unit of a plan.

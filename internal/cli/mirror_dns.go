@@ -1,0 +1,378 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/dns"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/zone"
+	"github.com/theseus-cni/theseus/internal/zone/names"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
+)
+
+func (m *mirror) dnsCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "dns",
+		Short: "Move the services' DNS names to the mirror, and back",
+		Long: "Names move in waves, each only when its service answers at the mirror's address, by compare-and-swap: the\n" +
+			"record and external-dns' ownership change together, and only if nobody else has changed them. Each change is\n" +
+			"seen at every name server and chosen resolver, and watched, before the next. What fails is taken back.\n\n" +
+			"    inventory -> plan -> move -> back",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(m.dnsInventoryCommand(), m.dnsPlanCommand(), m.dnsMoveCommand(), m.dnsBackCommand(), m.dnsStatusCommand())
+	return command
+}
+
+// dnsSources is where the inventory comes from.
+type dnsSources struct {
+	zones  string
+	from   []string
+	mirror []string
+}
+
+func (s *dnsSources) register(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&s.zones, "zones", "", "file that says how the zones are reached")
+	flags.StringSliceVar(&s.from, "from", nil, "the original: snapshot, or files of Kubernetes YAML or JSON, instead of the cluster")
+	flags.StringSliceVar(&s.mirror, "mirror-from", nil, "the mirror, likewise")
+}
+
+func readZones(file string) (*dns.Config, error) {
+	if file == "" {
+		return nil, fail(exitUsage, "name it with --zones; docs/strategies/mirror-dns.md shows one", "no zones file")
+	}
+	return dns.ReadConfig(file)
+}
+
+// inventory reads clusters and zones, and compares them.
+func (m *mirror) inventory(ctx context.Context, sources dnsSources) ([]names.Entry, []*zone.Zone, error) {
+	config, err := readZones(sources.zones)
+	if err != nil {
+		return nil, nil, err
+	}
+	original, err := m.seeNames(ctx, sources.from, m.client)
+	if err != nil {
+		return nil, nil, err
+	}
+	other, err := m.seeNames(ctx, sources.mirror, m.mirrorClient)
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := config.Open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var zones []*zone.Zone
+	for _, z := range opened {
+		loaded, err := z.Load(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		zones = append(zones, loaded)
+	}
+	return names.Inventory(original, other, zones, names.Options{Registry: config.Registry,
+		Original: config.Owners.Original, Mirror: config.Owners.Mirror}), zones, nil
+}
+
+// seeNames takes a snapshot of a cluster, with what gives it names, or reads one.
+func (m *mirror) seeNames(ctx context.Context, from []string, connect func() (*kube.Client, error)) (*cluster.Snapshot, error) {
+	if len(from) > 0 {
+		return m.see(ctx, from)
+	}
+	client, err := connect()
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := kube.Snapshot(ctx, client, m.version, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	return snapshot, kube.AddNames(ctx, client, snapshot)
+}
+
+func (m *mirror) dnsInventoryCommand() *cobra.Command {
+	var sources dnsSources
+	command := &cobra.Command{
+		Use:   "inventory --zones FILE",
+		Short: "Which names belong to which service, and which of them can move",
+		Long: "Reads both clusters and the zones, and says of each name to whom it belongs (annotations of external-dns,\n" +
+			"Ingresses, routes of Gateways, DNSEndpoints), where it points, who owns its record, and whether it can move.\n" +
+			"Names that are blocked end it with exit code 3.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			entries, _, err := m.inventory(command.Context(), sources)
+			if err != nil {
+				return err
+			}
+			if m.output == "json" {
+				err = printJSON(m.Out, entries)
+			} else {
+				err = printInventory(m.Out, entries)
+			}
+			if err == nil && len(blocked(entries)) > 0 {
+				err = quietExit(exitBlocked)
+			}
+			return err
+		},
+	}
+	sources.register(command)
+	return command
+}
+
+func blocked(entries []names.Entry) []names.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e names.Entry) bool { return e.Verdict != names.Blocked })
+}
+
+func printInventory(out io.Writer, entries []names.Entry) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	counts := map[names.Verdict]int{}
+	for _, e := range entries {
+		counts[e.Verdict]++
+		detail := e.Why
+		if e.Move != nil {
+			gone, come := e.Move.Changes()
+			detail = values(gone) + " -> " + values(come) + "  " + strings.Join(e.Move.Services, ", ")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", e.Verdict, strings.TrimSuffix(e.Name, "."), detail)
+		for _, text := range e.Warnings {
+			fmt.Fprintf(w, "\t\twarning: %s\n", text)
+		}
+		if e.Hint != "" {
+			fmt.Fprintf(w, "\t\thint: %s\n", e.Hint)
+		}
+	}
+	fmt.Fprintf(w, "%d names: %d move, %d moved already, %d stay, %d blocked\n", len(entries),
+		counts[names.Moves], counts[names.Moved], counts[names.Stays], counts[names.Blocked])
+	return w.Flush()
+}
+
+// values are the addresses of sets.
+func values(sets []zone.RRSet) string {
+	var all []string
+	for _, set := range sets {
+		switch {
+		case !set.IsAddress():
+		case set.Alias != nil:
+			all = append(all, "alias "+set.Alias.Name)
+		default:
+			all = append(all, set.Values...)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// dnsPlanFlags are what a plan of moves is told.
+type dnsPlanFlags struct {
+	dnsSources
+	names     []string
+	options   shift.Options
+	bake      time.Duration
+	rate      shift.ErrorRate
+	weights   []int64
+	yesReally bool
+}
+
+func (m *mirror) dnsPlanCommand() *cobra.Command {
+	var f dnsPlanFlags
+	command := &cobra.Command{
+		Use:   "plan --zones FILE [-o PLAN]",
+		Short: "Make a plan of moves that reads like a runbook",
+		Long: "Plans the move of all names that can move, or of those that --name chooses. A chosen name that is blocked,\n" +
+			"or belongs to nobody, is refused; without --name, blocked names are, so that none is forgotten. A plan that\n" +
+			"changes more than 30 % of a zone of ten names or more needs --yes-really. Nothing is changed.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			p, err := m.dnsPlan(command.Context(), f)
+			if err != nil {
+				return err
+			}
+			return m.writeDNSPlan(p)
+		},
+	}
+	f.register(command)
+	flags := command.Flags()
+	flags.StringSliceVar(&f.names, "name", nil, "names to move, or patterns such as '*.shop.example.org'")
+	flags.Uint32Var(&f.options.TTL, "ttl", 30, "what TTLs are lowered to while names move, in seconds")
+	flags.IntVar(&f.options.First, "first", 3, "how many names the first wave has")
+	flags.IntVar(&f.options.Growth, "growth", 5, "how many times as many each next wave has")
+	flags.IntVar(&f.options.Batch, "batch", 32, "how many names one transaction changes")
+	flags.Int64SliceVar(&f.weights, "weights", nil, "shares in per cent that go to the mirror one after the other, such as 1,10,50, where the provider can")
+	flags.DurationVar(&f.bake, "bake", 0, "how long each wave is watched (default twice the TTL, at least 30 s)")
+	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "how many of a gate's own requests may fail")
+	flags.StringVar(&f.rate.Prometheus, "prometheus", "", "address of a Prometheus that knows the services' error rate")
+	flags.StringVar(&f.rate.Query, "error-rate", "", "query for that error rate")
+	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "what the query may yield at most")
+	flags.BoolVar(&f.yesReally, "yes-really", false, "change more than 30 % of a zone")
+	return command
+}
+
+func (m *mirror) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error) {
+	if (f.rate.Prometheus == "") != (f.rate.Query == "") {
+		return nil, fail(exitUsage, "give both or none", "--prometheus and --error-rate go together")
+	}
+	last := int64(0)
+	for _, w := range f.weights {
+		if w <= last || w >= 100 {
+			return nil, fail(exitUsage, "such as --weights 1,10,50", "weights must grow, from 1 to 99")
+		}
+		last = w
+	}
+	if f.options.TTL == 0 || f.options.First < 1 || f.options.Growth < 1 || f.options.Batch < 1 || f.bake < 0 || f.options.MaxFailed < 0 {
+		return nil, fail(exitUsage, "theseus mirror dns plan --help", "--ttl, --first, --growth and --batch are at least 1, --bake and --max-failed not negative")
+	}
+	f.options.Weights, f.options.Bake = f.weights, step.Duration(f.bake)
+	if f.rate.Query != "" {
+		f.options.ErrorRate = &f.rate
+	}
+	entries, zones, err := m.inventory(ctx, f.dnsSources)
+	if err != nil {
+		return nil, err
+	}
+	moves, err := choose(entries, f.names)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		for _, text := range e.Warnings {
+			fmt.Fprintf(m.Err, "note: %s: %s\n", e.Name, text)
+		}
+	}
+	if much := shift.TooMuch(zones, moves); much != "" && !f.yesReally {
+		return nil, fail(exitBlocked, "move fewer with --name, or add --yes-really", "the plan changes more than 30 %% of a zone: %s", much)
+	}
+	for _, z := range zones {
+		if len(f.weights) > 0 && !z.Can.Weights && slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
+			return nil, fail(exitUsage, "leave --weights out: the names of one wave after the other move as a whole", "the provider of %s cannot weigh", z.Name)
+		}
+	}
+	var used []*zone.Zone
+	for _, z := range zones {
+		if slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
+			used = append(used, z)
+		}
+	}
+	return shift.New(used, moves, f.options, m.version, time.Now()), nil
+}
+
+// choose takes the moves of the inventory, or refuses with what stands against them.
+func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
+	var moves []zone.Move
+	var refused []names.Entry
+	hit := map[string]bool{}
+	for _, e := range entries {
+		chosen := len(patterns) == 0
+		exact := false
+		for _, pattern := range patterns {
+			name, plain := strings.TrimSuffix(e.Name, "."), strings.ToLower(strings.TrimSuffix(pattern, "."))
+			if ok, err := path.Match(plain, name); err != nil {
+				return nil, fail(exitUsage, "such as --name 'www.example.org'", "--name %s: %v", pattern, err)
+			} else if ok {
+				hit[pattern], chosen, exact = true, true, exact || plain == name
+			}
+		}
+		switch {
+		case !chosen:
+		case e.Verdict == names.Moves:
+			moves = append(moves, *e.Move)
+		case e.Verdict == names.Blocked, e.Verdict == names.Stays && exact:
+			refused = append(refused, e)
+		}
+	}
+	for _, pattern := range patterns {
+		if !hit[pattern] {
+			return nil, fail(exitFailed, "theseus mirror dns inventory lists the names", "no name is %q", pattern)
+		}
+	}
+	if len(refused) > 0 {
+		first := refused[0]
+		hint := first.Hint
+		if hint == "" {
+			hint = "theseus mirror dns inventory says why; leave it out with --name"
+		}
+		more := ""
+		if n := len(refused) - 1; n > 0 {
+			more = fmt.Sprintf(" (and %d more names cannot)", n)
+		}
+		return nil, fail(exitBlocked, hint, "%s cannot move: %s%s", strings.TrimSuffix(first.Name, "."), first.Why, more)
+	}
+	if len(moves) == 0 {
+		return nil, fail(exitFailed, "theseus mirror dns inventory says why", "no name moves")
+	}
+	return moves, nil
+}
+
+func (m *mirror) writeDNSPlan(p *shift.Plan) error {
+	switch m.output {
+	case "", "text":
+		_, err := fmt.Fprint(m.Out, shift.Runbook(p))
+		return err
+	case "json":
+		return printJSON(m.Out, p)
+	}
+	data, err := shift.Write(p)
+	if err != nil {
+		return err
+	}
+	if m.output == "yaml" {
+		_, err = m.Out.Write(data)
+		return err
+	}
+	if err := os.WriteFile(m.output, data, 0o600); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(m.Out, "%s\nwritten to %s; read it, then: theseus mirror dns move %s --zones FILE --yes\n", shift.Runbook(p), m.output, m.output)
+	return err
+}
+
+func readDNSPlan(file string) (*shift.Plan, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fail(exitUsage, "make a plan: theseus mirror dns plan --zones FILE -o PLAN", "%w", err)
+	}
+	return shift.Read(data)
+}
+
+// dnsEnd turns the outcome of a run into words and the exit code.
+func (m *mirror) dnsEnd(outcome engine.Outcome, left []string, file string) error {
+	for _, text := range left {
+		fmt.Fprintf(m.Err, "note: left alone, as somebody else changed it: %s\n", text)
+	}
+	switch outcome.End {
+	case engine.EndDone:
+		return nil
+	case engine.EndRolledBack, engine.EndStopped:
+		hint := "remove the cause, then make a new plan"
+		code := outcome.ExitCode()
+		if len(left) > 0 {
+			code, hint = exitNeedsPerson, "look at the names that were left alone"
+		}
+		return fail(code, hint, "%s: %s", outcome.End, orAsked(outcome.Cause))
+	}
+	return fail(outcome.ExitCode(), fmt.Sprintf("theseus mirror dns move %s goes on from there; theseus mirror dns back %s takes everything back", file, file),
+		"%s: %s", outcome.End, orAsked(outcome.Cause))
+}
+
+func orAsked(cause string) string {
+	if cause == "" {
+		return "as asked"
+	}
+	return cause
+}
+
+var errNotBegun = errors.New("it has not begun")

@@ -1,0 +1,232 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/dns"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/journal"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
+)
+
+const dnsJournalHelp = "The journal is a file of this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run it again here, or with\n" +
+	"that folder, and it goes on from wherever it was interrupted or killed."
+
+func (m *mirror) dnsMoveCommand() *cobra.Command {
+	var zones string
+	var yes bool
+	command := &cobra.Command{
+		Use:   "move PLAN --zones FILE --yes",
+		Short: "Move names by a plan, proven, watched and journaled",
+		Long: "Carries a plan of moves out: TTLs are lowered and waited for, then wave by wave names are proven, moved, seen\n" +
+			"everywhere and watched, then the TTLs are restored. What fails is taken back by the same road.\n\n" + dnsJournalHelp,
+		Args: exactly(1, "one plan file"),
+		RunE: func(command *cobra.Command, args []string) error {
+			p, err := readDNSPlan(args[0])
+			if err != nil {
+				return err
+			}
+			return m.runDNS(command.Context(), p, args[0], zones, yes, v1alpha1.DesireRun)
+		},
+	}
+	command.Flags().StringVar(&zones, "zones", "", "file that says how the zones are reached")
+	command.Flags().BoolVar(&yes, "yes", false, "the plan was read: change the zones")
+	return command
+}
+
+func (m *mirror) dnsBackCommand() *cobra.Command {
+	var zones string
+	var yes bool
+	command := &cobra.Command{
+		Use:   "back PLAN --zones FILE --yes",
+		Short: "Take names back to the original by the same road",
+		Long: "A move that is under way is taken back from where it stands. One that is done is gone back step by step, with\n" +
+			"the same proofs, waits and gates, towards the original. A name that somebody else changed since is left alone.\n\n" + dnsJournalHelp,
+		Args: exactly(1, "the plan file of the move"),
+		RunE: func(command *cobra.Command, args []string) error {
+			p, err := readDNSPlan(args[0])
+			if err != nil {
+				return err
+			}
+			state, err := dnsState(command.Context(), p)
+			switch {
+			case errors.Is(err, errNotBegun):
+				return fail(exitFailed, "theseus mirror dns move "+args[0], "nothing of %s has moved: %w", p.Name, err)
+			case err != nil:
+				return err
+			case state.Phase == engine.PhaseRolledBack:
+				return fail(exitFailed, "make a new plan to start again", "%s was taken back already", p.Name)
+			case state.Phase == engine.PhaseDone:
+				return m.runDNS(command.Context(), p.Back(), args[0], zones, yes, v1alpha1.DesireRun)
+			}
+			return m.runDNS(command.Context(), p, args[0], zones, yes, v1alpha1.DesireRollback)
+		},
+	}
+	command.Flags().StringVar(&zones, "zones", "", "file that says how the zones are reached")
+	command.Flags().BoolVar(&yes, "yes", false, "change the zones")
+	return command
+}
+
+// runDNS runs the engine over a plan of moves, from wherever its journal stands.
+func (m *mirror) runDNS(ctx context.Context, p *shift.Plan, file, zones string, yes bool, desire v1alpha1.Desire) error {
+	config, err := readZones(zones)
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return fail(exitUsage, "read the plan, then add --yes", "this changes zones")
+	}
+	opened, err := config.Open(ctx)
+	if err != nil {
+		return err
+	}
+	prober, err := config.Prober()
+	if err != nil {
+		return err
+	}
+	dir, err := makeStateDir(p.Name)
+	if err != nil {
+		return err
+	}
+	unlock, err := lockDir(dir, p.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	records, err := journal.OpenFile(filepath.Join(dir, "journal.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	whole := dns.Plan(p)
+	view, flight := m.dnsView(whole), flight{script: newScript(whole)}
+	past, err := records.Records(ctx)
+	if err != nil {
+		return err
+	}
+	view.Past(past)
+	stopping := &stoppable{stop: make(chan struct{}), say: view.Say, flight: flight.String}
+	defer m.signals.during(stopping)()
+	outcome, err := engine.Run(ctx, whole, engine.Deps{
+		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober, Clock: clock{}, Note: view.Note},
+		Gate:  &dns.Gate{Prober: prober, Clock: clock{}}, Journal: records, Control: dns.Wish(desire), Clock: clock{},
+		Stop: stopping.stop, By: journal.Holder(), Theseus: m.version, Note: view.Note,
+		Notify: func(r engine.Record) { flight.record(r); view.Record(r) },
+	})
+	view.Close()
+	if err != nil {
+		return err
+	}
+	if past, err = records.Records(ctx); err != nil {
+		return err
+	}
+	return m.dnsEnd(outcome, dns.LeftAlone(past), file)
+}
+
+func (m *mirror) dnsView(p *plan.Plan) view {
+	if m.output == "json" {
+		return &events{out: m.Out}
+	}
+	return &lines{out: m.Out, script: newScript(p), begun: time.Now()}
+}
+
+// lockDir lets one process at a time use a journal. The kernel gives the lock back when the process ends.
+func lockDir(dir, name string) (unlock func(), err error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil, fail(exitFailed, "wait until it is done, or interrupt it", "another process moves %s", name)
+	}
+	return func() { file.Close() }, nil
+}
+
+// dnsState is where the move of a plan stands, by its journal.
+func dnsState(ctx context.Context, p *shift.Plan) (engine.State, error) {
+	dir, err := stateDir(p.Name)
+	if err != nil {
+		return engine.State{}, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "journal.jsonl")) // and not as a journal, which would cut what is being written
+	if os.IsNotExist(err) {
+		return engine.State{Phase: engine.PhaseNew}, errNotBegun
+	}
+	if err != nil {
+		return engine.State{}, err
+	}
+	var records []engine.Record
+	for line := range bytes.Lines(data) {
+		var r engine.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break
+			}
+			return engine.State{}, fmt.Errorf("the journal of %s: record %d: %w", p.Name, len(records)+1, err)
+		}
+		records = append(records, r)
+	}
+	return engine.Replay(records)
+}
+
+// dnsStatus is what status says of one direction.
+type dnsStatus struct {
+	Name  string       `json:"name"`
+	Phase engine.Phase `json:"phase"`
+	Done  int          `json:"done"`
+	Total int          `json:"total"`
+	Step  string       `json:"step,omitempty"`
+	Cause string       `json:"cause,omitempty"`
+}
+
+func (m *mirror) dnsStatusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status PLAN",
+		Short: "How far a move is, and its way back",
+		Args:  exactly(1, "the plan file of the move"),
+		RunE: func(command *cobra.Command, args []string) error {
+			p, err := readDNSPlan(args[0])
+			if err != nil {
+				return err
+			}
+			var all []dnsStatus
+			for _, one := range []*shift.Plan{p, p.Back()} {
+				state, err := dnsState(command.Context(), one)
+				if errors.Is(err, errNotBegun) && one != p {
+					continue
+				}
+				if err != nil && !errors.Is(err, errNotBegun) {
+					return err
+				}
+				all = append(all, dnsStatus{one.Name, state.Phase, state.DoneSteps(), len(one.Steps()), state.Step, state.Cause})
+			}
+			if m.output == "json" {
+				return printJSON(m.Out, all)
+			}
+			for _, one := range all {
+				fmt.Fprintf(m.Out, "%s: %s, %d of %d steps", one.Name, one.Phase, one.Done, one.Total)
+				if one.Step != "" && one.Phase != engine.PhaseDone {
+					fmt.Fprintf(m.Out, ", at %s", one.Step)
+				}
+				if one.Cause != "" {
+					fmt.Fprintf(m.Out, ": %s", one.Cause)
+				}
+				fmt.Fprintln(m.Out)
+			}
+			return nil
+		},
+	}
+}

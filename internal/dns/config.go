@@ -1,0 +1,248 @@
+package dns
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/dns/rfc2136"
+	"github.com/theseus-cni/theseus/internal/dns/route53"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/zone"
+)
+
+// ConfigKind is the kind of the file that says how zones are reached.
+const ConfigKind = "Zones"
+
+// Config says how zones are reached, and who sees and owns what is in them. It is a YAML file.
+type Config struct {
+	APIVersion string       `json:"apiVersion"`
+	Kind       string       `json:"kind"`
+	Zones      []ZoneConfig `json:"zones"`
+	// Resolvers must show each change before the next wave, beside the authoritative servers: host:port.
+	Resolvers []string `json:"resolvers,omitempty"`
+	// Registry and Owners are the flags of external-dns in the two clusters.
+	Registry zone.Registry `json:"registry,omitempty"`
+	Owners   struct {
+		Original string `json:"original,omitempty"`
+		Mirror   string `json:"mirror,omitempty"`
+	} `json:"owners,omitempty"`
+	// CA is a file of certificates (PEM) that verify what is served over TLS, beside the system's; relative to this file.
+	CA string `json:"ca,omitempty"`
+	// Ports replaces ports of probes, where a load balancer listens on others than the objects say.
+	Ports map[int]int `json:"ports,omitempty"`
+
+	dir string
+}
+
+// ZoneConfig is one zone; exactly one of its providers is set.
+type ZoneConfig struct {
+	Name    string         `json:"name"`
+	RFC2136 *RFC2136Config `json:"rfc2136,omitempty"`
+	Route53 *Route53Config `json:"route53,omitempty"`
+	// Authoritative are the servers that must show each change, as host:port; empty for what the zone's NS records name.
+	Authoritative []string `json:"authoritative,omitempty"`
+}
+
+// RFC2136Config is a name server that takes dynamic updates.
+type RFC2136Config struct {
+	// Server is the primary, host:port.
+	Server string `json:"server"`
+	// Key, Algorithm (default hmac-sha256) and SecretFile (base64 in a file) sign updates and transfers.
+	Key        string `json:"key,omitempty"`
+	Algorithm  string `json:"algorithm,omitempty"`
+	SecretFile string `json:"secretFile,omitempty"`
+}
+
+// Route53Config is a hosted zone of Amazon Route 53; credentials are taken as the aws tool takes them.
+type Route53Config struct {
+	ID string `json:"id"`
+	// Endpoint replaces Route 53's own.
+	Endpoint string `json:"endpoint,omitempty"`
+}
+
+const configHint = "see docs/strategies/mirror-dns.md for the zones file"
+
+// ReadConfig reads a zones file.
+func ReadConfig(file string) (*Config, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, engine.WithHint(fmt.Errorf("the zones file: %w", err), configHint)
+	}
+	c := &Config{dir: filepath.Dir(file)}
+	if err := yaml.UnmarshalStrict(data, c); err != nil {
+		return nil, engine.WithHint(fmt.Errorf("%s: %w", file, err), configHint)
+	}
+	if err := c.check(); err != nil {
+		return nil, engine.WithHint(fmt.Errorf("%s: %w", file, err), configHint)
+	}
+	return c, nil
+}
+
+func (c *Config) check() error {
+	if c.APIVersion != v1alpha1.APIVersion || c.Kind != ConfigKind {
+		return fmt.Errorf("apiVersion %q, kind %q: want %q, %q", c.APIVersion, c.Kind, v1alpha1.APIVersion, ConfigKind)
+	}
+	if len(c.Zones) == 0 {
+		return errors.New("it names no zone")
+	}
+	seen := map[string]bool{}
+	for i := range c.Zones {
+		z := &c.Zones[i]
+		name, err := zone.Canonical(z.Name)
+		if err != nil {
+			return fmt.Errorf("zone %d: %w", i+1, err)
+		}
+		if z.Name = name; seen[name] {
+			return fmt.Errorf("zone %s is there twice", name)
+		}
+		seen[name] = true
+		if err := z.check(); err != nil {
+			return fmt.Errorf("zone %s: %w", name, err)
+		}
+	}
+	return addressesIn("resolvers", c.Resolvers)
+}
+
+func (z *ZoneConfig) check() error {
+	if (z.RFC2136 == nil) == (z.Route53 == nil) {
+		return errors.New("give one provider: rfc2136 or route53")
+	}
+	if err := addressesIn("authoritative", z.Authoritative); err != nil {
+		return err
+	}
+	if z.Route53 != nil {
+		if z.Route53.ID == "" {
+			return errors.New("route53: the zone's id is missing")
+		}
+		return nil
+	}
+	r := z.RFC2136
+	if err := addressesIn("rfc2136.server", []string{r.Server}); err != nil {
+		return err
+	}
+	if (r.Key == "") != (r.SecretFile == "") {
+		return errors.New("rfc2136: key and secretFile go together")
+	}
+	r.Algorithm = dns.CanonicalName(cmp.Or(r.Algorithm, "hmac-sha256"))
+	if !slices.Contains([]string{dns.HmacSHA1, dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512}, r.Algorithm) {
+		return fmt.Errorf("rfc2136: algorithm %q is not known", r.Algorithm)
+	}
+	return nil
+}
+
+func addressesIn(field string, all []string) error {
+	for _, address := range all {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			return fmt.Errorf("%s: %q is no host:port", field, address)
+		}
+	}
+	return nil
+}
+
+// Open makes the zones of a file ready. Nothing is changed, and only the servers of zones that name none are looked up.
+func (c *Config) Open(ctx context.Context) ([]*Zone, error) {
+	var all []*Zone
+	for _, z := range c.Zones {
+		provider, err := c.provider(ctx, z)
+		if err != nil {
+			return nil, err
+		}
+		opened := &Zone{Name: z.Name, Provider: provider, Authoritative: z.Authoritative}
+		if len(opened.Authoritative) == 0 {
+			if opened.Authoritative, err = nameServers(ctx, provider, z.Name); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, opened)
+	}
+	return all, nil
+}
+
+func (c *Config) provider(ctx context.Context, z ZoneConfig) (Provider, error) {
+	if z.Route53 != nil {
+		return route53.Connect(ctx, z.Name, z.Route53.ID, z.Route53.Endpoint)
+	}
+	return c.rfc2136(z)
+}
+
+func (c *Config) rfc2136(z ZoneConfig) (Provider, error) {
+	s := &rfc2136.Server{Zone: z.Name, Address: z.RFC2136.Server}
+	if z.RFC2136.Key == "" {
+		return s, nil
+	}
+	secret, err := os.ReadFile(c.path(z.RFC2136.SecretFile))
+	if err != nil {
+		return nil, fmt.Errorf("the key of zone %s: %w", z.Name, err)
+	}
+	s.Key = rfc2136.Key{Name: dns.CanonicalName(z.RFC2136.Key), Algorithm: z.RFC2136.Algorithm, Secret: strings.TrimSpace(string(secret))}
+	if err := s.Key.Check(); err != nil {
+		return nil, engine.WithHint(fmt.Errorf("the key of zone %s, %s: %w", z.Name, z.RFC2136.SecretFile, err), "write the secret in base64, as tsig-keygen prints it, and nothing else into the file")
+	}
+	return s, nil
+}
+
+func (c *Config) path(file string) string {
+	if filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(c.dir, file)
+}
+
+// nameServers are the addresses of what the zone's NS records name.
+func nameServers(ctx context.Context, provider Provider, name string) ([]string, error) {
+	const hint = "name the zone's servers as `authoritative` in the zones file"
+	place := zone.Place{Name: name, Type: "NS"}
+	current, err := provider.Read(ctx, []zone.Place{place})
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, set := range current[place] {
+		for _, server := range set.Values {
+			found, err := net.DefaultResolver.LookupHost(ctx, server)
+			if err != nil {
+				return nil, engine.WithHint(fmt.Errorf("name server %s of %s: %w", server, name, err), hint)
+			}
+			for _, address := range found {
+				all = append(all, net.JoinHostPort(address, "53"))
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil, engine.WithHint(fmt.Errorf("zone %s has no NS record", name), hint)
+	}
+	return all, nil
+}
+
+// Prober makes what asks addresses.
+func (c *Config) Prober() (*Prober, error) {
+	p := &Prober{Resolvers: c.Resolvers, Ports: c.Ports}
+	if c.CA == "" {
+		return p, nil
+	}
+	pem, err := os.ReadFile(c.path(c.CA))
+	if err != nil {
+		return nil, fmt.Errorf("the zones file's ca: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, engine.WithHint(fmt.Errorf("%s holds no certificate", c.CA), "write certificates in PEM into it")
+	}
+	p.Roots = roots
+	return p, nil
+}
