@@ -108,6 +108,7 @@ func (a *app) commands() []*cobra.Command {
 		a.reportCommand(),
 		a.probeCommand(),
 		a.flagsCommand(),
+		a.mirrorCommand(),
 	}
 }
 
