@@ -40,6 +40,7 @@ var layers = []struct {
 	{"internal/step", 1, true},
 	{"internal/manifest", 1, true},
 	{"internal/image", 1, true},
+	{"internal/freeze", 1, true},
 	{"internal/twin", 2, true},
 	{"internal/document", 1, true},
 	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests

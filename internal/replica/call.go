@@ -34,14 +34,20 @@ func retried[T any](ctx context.Context, call func(context.Context) (T, error)) 
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 			pause = max(pause, time.Duration(seconds)*time.Second)
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait(ctx, pause); ctx.Err() != nil {
 			return result, ctx.Err()
-		case <-timer.C:
 		}
 		pause *= 2
+	}
+}
+
+// wait waits, but not beyond the end of the context.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 

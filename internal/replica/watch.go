@@ -28,20 +28,18 @@ func (c *Copier) Watch(ctx context.Context, every time.Duration, decide func(*Pa
 			return err
 		}
 		tell(pass, err)
-		wait := every
+		next := every
 		if err != nil || len(pass.Failures) > 0 {
-			wait = min(every, retryAfter)
+			next = min(every, retryAfter)
 		}
-		watching, stop := context.WithTimeout(ctx, wait)
 		if pass != nil {
+			watching, stop := context.WithTimeout(ctx, next)
 			c.awaitChange(watching, pass)
+			stop()
 		} else {
-			<-watching.Done()
+			wait(ctx, next)
 		}
-		stop()
-		settling, stop := context.WithTimeout(ctx, settle)
-		<-settling.Done()
-		stop()
+		wait(ctx, settle)
 	}
 }
 
