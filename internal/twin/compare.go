@@ -196,10 +196,24 @@ func differences(item *Item, live Object) []Difference {
 	return c.found
 }
 
-// steps is a path into an object, for people and for fieldpath.
+// steps is a path into an object, for people, and as hops for those who ask whose it is.
 type steps struct {
 	text string
-	path fieldpath.Path
+	hops []hop
+}
+
+// hop is one step: a field, or an item of a list with its value on the mirror.
+type hop struct {
+	field string
+	index int
+	item  any // nil for a field
+}
+
+func (h hop) elements(set *fieldpath.Set) []fieldpath.PathElement {
+	if h.item == nil {
+		return []fieldpath.PathElement{fieldpath.FieldNameElement(h.field)}
+	}
+	return elements(set, h.index, h.item)
 }
 
 func (s steps) field(name string) steps {
@@ -210,11 +224,33 @@ func (s steps) field(name string) steps {
 	if s.text != "" && text == name {
 		text = "." + name
 	}
-	return steps{s.text + text, append(slices.Clone(s.path), fieldpath.FieldNameElement(name))}
+	return steps{s.text + text, append(slices.Clone(s.hops), hop{field: name})}
 }
 
-func (s steps) item(i int) steps {
-	return steps{s.text + "[" + strconv.Itoa(i) + "]", append(slices.Clone(s.path), fieldpath.IndexElement(i))}
+func (s steps) item(i int, have any) steps {
+	return steps{s.text + "[" + strconv.Itoa(i) + "]", append(slices.Clone(s.hops), hop{index: i, item: have})}
+}
+
+// wrote says whether a manager owns what a path leads to, or a value that holds it and is owned as a whole.
+func (o owner) wrote(path []hop) bool {
+	set := o.fields
+	for i, hop := range path {
+		var below *fieldpath.Set
+		for _, element := range hop.elements(set) {
+			deeper, ok := set.Children.Get(element)
+			if set.Members.Has(element) && (i == len(path)-1 || !ok) {
+				return true
+			}
+			if ok {
+				below = deeper
+			}
+		}
+		if below == nil {
+			return false
+		}
+		set = below
+	}
+	return false
 }
 
 type comparison struct {
@@ -241,7 +277,7 @@ func (c *comparison) value(where steps, want, have any) {
 			return
 		}
 		for i, item := range want {
-			c.item(where.item(i), item, items, i)
+			c.item(where.item(i, items[i]), item, items, i)
 		}
 		if len(items) > len(want) && !associative(items) {
 			c.differ(where, want, have)
@@ -320,7 +356,7 @@ func number(v any) (float64, bool) {
 func (c *comparison) differ(where steps, want, have any) {
 	difference := Difference{Path: where.text, Want: want, Have: have}
 	for _, owner := range c.owners {
-		if owner.manager != Manager && owner.fields.Has(where.path) {
+		if owner.manager != Manager && owner.wrote(where.hops) {
 			difference.By = owner.manager
 			if owner.at != nil {
 				difference.By += " at " + owner.at.UTC().Format("2006-01-02 15:04:05Z")
