@@ -59,6 +59,7 @@ var layers = []struct {
 	{"internal/node", 7, false},
 	{"internal/probe", 7, false},
 	{"internal/journal", 7, false},
+	{"internal/registry", 7, false},
 	{"internal/flags", 7, false},
 	{"internal/replica", 8, false},
 	{"internal/web", 8, false},

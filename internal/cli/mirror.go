@@ -30,6 +30,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	command.AddCommand(
 		m.freezeCommand(),
 		m.thawCommand(),
+		m.registryCommand(),
 		m.copyCommand(),
 		m.diffCommand(),
 	)

@@ -23,6 +23,7 @@ type copyFlags struct {
 	volumes    []string
 	registries []string
 	fields     []string
+	unproven   []string
 	adopt      bool
 	workers    int
 	watch      bool
@@ -50,12 +51,27 @@ func (f *copyFlags) add(command *cobra.Command) {
 	flags.StringSliceVar(&f.volumes, "empty-volume", nil, "claims (namespace/name) that may be empty on the mirror")
 	flags.StringSliceVar(&f.registries, "registry", nil, "rewrite images: registry.example.com=registry-mirror.example.com")
 	flags.StringArrayVar(&f.fields, "image-field", nil, "a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
+	flags.StringSliceVar(&f.unproven, "unproven", nil, "registries that are not asked for rewritten images: only the nodes can log in there")
 	flags.BoolVar(&f.adopt, "adopt", false, "take over objects that the mirror has already")
 	flags.IntVar(&f.workers, "workers", replica.DefaultWorkers, "writes under way at once")
 }
 
-// copier makes what the flags describe.
+// copier makes what the flags describe, with both clusters.
 func (m *mirror) copier(f *copyFlags) (*replica.Copier, error) {
+	copier, err := m.originalCopier(f)
+	if err != nil {
+		return nil, err
+	}
+	other, err := m.mirrorClient()
+	if err != nil {
+		return nil, err
+	}
+	copier.Mirror, err = replica.Connect(other)
+	return copier, err
+}
+
+// originalCopier makes what the flags describe, with the original alone.
+func (m *mirror) originalCopier(f *copyFlags) (*replica.Copier, error) {
 	switch {
 	case len(f.namespaces) == 0:
 		return nil, fail(exitUsage, "choose them with -n, such as -n shop -n billing", "no namespace is chosen")
@@ -87,18 +103,12 @@ func (m *mirror) copier(f *copyFlags) (*replica.Copier, error) {
 		return nil, fail(exitUsage, "see theseus mirror copy --help", "%v", err)
 	}
 	copier.Options.Images = rules
+	copier.Prove = func(ctx context.Context, plan *twin.Plan) error { return mustBeThere(prove(ctx, plan, f.unproven)) }
 	original, err := m.client()
 	if err != nil {
 		return nil, err
 	}
-	other, err := m.mirrorClient()
-	if err != nil {
-		return nil, err
-	}
-	if copier.Original, err = replica.Connect(original); err != nil {
-		return nil, err
-	}
-	copier.Mirror, err = replica.Connect(other)
+	copier.Original, err = replica.Connect(original)
 	return copier, err
 }
 
@@ -275,6 +285,9 @@ func (m *mirror) showLeft(pass *replica.Pass) {
 		fmt.Fprintf(m.Out, "skip %s: %s\n", left.Key, left.Why)
 	}
 	fmt.Fprintf(m.Out, "%d objects are the cluster's own or are made by their owners, and are not copied (-o json lists them)\n", quiet)
+	for _, doubt := range pass.Plan.Doubts() {
+		fmt.Fprintln(m.Err, "note: "+doubt)
+	}
 	for _, key := range pass.Delta.Kept {
 		fmt.Fprintf(m.Out, "keep %s: the mirror has its own\n", key)
 	}

@@ -69,16 +69,9 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 	if source == mirror {
 		return nil, &Refusal{what: "the original and the mirror are one cluster", hint: "name the other one with --mirror-context or --mirror-kubeconfig"}
 	}
-	if err := c.namespacesExist(ctx); err != nil {
-		return nil, err
-	}
-	kinds, versions, unread, err := c.Original.kinds()
+	kinds, versions, err := c.originalKinds()
 	if err != nil {
-		return nil, fmt.Errorf("the original: %w", err)
-	}
-	if len(unread) > 0 {
-		return nil, &Refusal{what: "the original does not say what it has of " + strings.Join(unread, ", ") + ": an aggregated API does not answer",
-			hint: "kubectl get apiservices shows which; mend it or delete it"}
+		return nil, err
 	}
 	theirKinds, theirVersions, _, err := c.Mirror.kinds()
 	if err != nil {
@@ -87,21 +80,11 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 	if kinds, err = common(kinds, versions, theirVersions); err != nil {
 		return nil, &Refusal{what: "no version of the API is served by both clusters: " + err.Error(), hint: "bring the two clusters to neighbouring versions of Kubernetes"}
 	}
-	here, err := c.Original.read(ctx, kinds, c.Namespaces)
+	plan, here, err := c.survey(ctx, source, kinds)
 	if err != nil {
-		return nil, fmt.Errorf("the original: %w", err)
+		return nil, err
 	}
-	world := twin.World{Source: source, Namespaces: c.Namespaces, Objects: here.objects}
-	for _, k := range kinds {
-		if err, ok := here.refused[k.group]; ok {
-			world.Unread = append(world.Unread, k.group)
-			if k.namespaced {
-				return nil, fmt.Errorf("the original: %w", err)
-			}
-			c.Note(fmt.Sprintf("%s of the original may not be read, and are not copied: %v", k.group, err))
-		}
-	}
-	pass := &Pass{Plan: twin.Make(world, c.Options)}
+	pass := &Pass{Plan: plan}
 	there, err := c.Mirror.read(ctx, served(kinds, theirKinds), c.Namespaces)
 	if err != nil {
 		return nil, fmt.Errorf("the mirror: %w", err)
@@ -112,6 +95,54 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 		return nil, err
 	}
 	return pass, nil
+}
+
+// Survey reads the original alone, and says what would go over.
+func (c *Copier) Survey(ctx context.Context) (*twin.Plan, error) {
+	source, err := c.Original.Identity(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("the original: %w", err)
+	}
+	kinds, _, err := c.originalKinds()
+	if err != nil {
+		return nil, err
+	}
+	plan, _, err := c.survey(ctx, source, kinds)
+	return plan, err
+}
+
+func (c *Copier) originalKinds() ([]kind, map[schema.GroupKind][]string, error) {
+	kinds, versions, unread, err := c.Original.kinds()
+	if err != nil {
+		return nil, nil, fmt.Errorf("the original: %w", err)
+	}
+	if len(unread) > 0 {
+		return nil, nil, &Refusal{what: "the original does not say what it has of " + strings.Join(unread, ", ") + ": an aggregated API does not answer",
+			hint: "kubectl get apiservices shows which; mend it or delete it"}
+	}
+	return kinds, versions, nil
+}
+
+func (c *Copier) survey(ctx context.Context, source string, kinds []kind) (*twin.Plan, reading, error) {
+	if err := c.namespacesExist(ctx); err != nil {
+		return nil, reading{}, err
+	}
+	here, err := c.Original.read(ctx, kinds, c.Namespaces)
+	if err != nil {
+		return nil, here, fmt.Errorf("the original: %w", err)
+	}
+	world := twin.World{Source: source, Namespaces: c.Namespaces, Objects: here.objects}
+	for _, k := range kinds {
+		err, ok := here.refused[k.group]
+		if ok && k.namespaced {
+			return nil, here, fmt.Errorf("the original: %w", err)
+		}
+		if ok {
+			world.Unread = append(world.Unread, k.group)
+			c.Note(fmt.Sprintf("%s of the original may not be read, and are not copied: %v", k.group, err))
+		}
+	}
+	return twin.Make(world, c.Options), here, nil
 }
 
 // served are the kinds that the mirror has, in the versions that both have.

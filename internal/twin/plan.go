@@ -39,6 +39,7 @@ type Item struct {
 	Action Action // Copy, Suspend or Disarm
 	Why    string
 	Did    []string // what was changed, but for what Clean does
+	Images []image.Change
 	// Autoscaled says that an autoscaler sets how many pods it has: after its creation that is the mirror's matter.
 	Autoscaled bool
 }
@@ -408,7 +409,8 @@ func (m *maker) item(object Object) *Item {
 	case Disarm:
 		item.Did = append(item.Did, disarm(item.Object)...)
 	}
-	for _, change := range m.plan.options.Images.Rewrite(item.Object.Object, kindOf(object)) {
+	item.Images = m.plan.options.Images.Rewrite(item.Object.Object, kindOf(object))
+	for _, change := range item.Images {
 		item.Did = append(item.Did, change.Path+": "+change.New)
 	}
 	return item

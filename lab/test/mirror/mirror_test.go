@@ -4,7 +4,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -326,16 +325,7 @@ spec: {group: %[1]s, scope: Namespaced, names: {kind: %[3]s, plural: %[2]s}, ver
 		return err == nil
 	})
 	state := func() string {
-		var list struct {
-			Items []struct {
-				Metadata struct{ Name string }
-				Spec     json.RawMessage
-			}
-		}
-		if err := json.Unmarshal([]byte(p.blue.kubectl(t, "", "get", "applications,kustomizations", "-o", "json")), &list); err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprintf("%s", list.Items)
+		return p.blue.kubectl(t, "", "get", "applications,kustomizations", "-o", "jsonpath={range .items[*]}{.metadata.name} {.spec}{\"\\n\"}{end}")
 	}
 	before := state()
 	p.theseus(0, []string{"suspended Application.argoproj.io default/shop", "suspended Kustomization.kustomize.toolkit.fluxcd.io default/shop",
