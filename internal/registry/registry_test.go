@@ -2,6 +2,9 @@ package registry
 
 import (
 	"errors"
+	"io"
+	"log"
+	"net"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -39,14 +42,21 @@ func TestLogins(t *testing.T) {
 
 // TestWhatIsNoRegistry: servers that cannot be trusted or are none. What real registries answer is tested in the lab.
 func TestWhatIsNoRegistry(t *testing.T) {
-	foreign := httptest.NewTLSServer(nil) // its authority is nobody's
+	listener, err := net.Listen("tcp", "127.0.0.2:0") // 127.0.0.1 would be asked without TLS
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := httptest.NewUnstartedServer(nil) // its authority is nobody's
+	foreign.Listener.Close()
+	foreign.Listener = listener
+	foreign.Config.ErrorLog = log.New(io.Discard, "", 0)
+	foreign.StartTLS()
 	defer foreign.Close()
-	name := strings.Replace(strings.TrimPrefix(foreign.URL, "https://"), "127.0.0.1", "registry.localtest.invalid", 1)
 	for image, want := range map[string]string{
-		"Not/An Image":           "is no name of an image",
-		name + "/app:1":          "cannot be asked for",
-		"127.0.0.1:1/app:1":      "cannot be asked for",
-		"127.0.0.1:1/app@sha256": "is no name of an image",
+		"Not/An Image":                      "is no name of an image",
+		listener.Addr().String() + "/app:1": "is not trusted",
+		"127.0.0.1:1/app:1":                 "cannot be asked for",
+		"127.0.0.1:1/app@sha256":            "is no name of an image",
 	} {
 		err := Has(t.Context(), image, nil)
 		var absent *Absent

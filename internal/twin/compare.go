@@ -171,13 +171,13 @@ func differences(item *Item, live Object) []Difference {
 		if name == "metadata" {
 			continue
 		}
-		if name == "spec" && item.Autoscaled {
-			wanted := maps.Clone(item.Object.Object["spec"].(map[string]any))
-			delete(wanted, "replicas")
-			c.value(steps{}.field(name), wanted, live.Object[name])
-			continue
+		wanted := item.Object.Object[name]
+		if spec, ok := wanted.(map[string]any); ok && name == "spec" && item.Autoscaled {
+			spec = maps.Clone(spec)
+			delete(spec, "replicas")
+			wanted = spec
 		}
-		c.value(steps{}.field(name), item.Object.Object[name], live.Object[name])
+		c.value(steps{}.field(name), wanted, live.Object[name])
 	}
 	for _, name := range []string{"labels", "annotations"} {
 		wanted, _ := at(item.Object, "metadata", name).(map[string]any)

@@ -432,10 +432,14 @@ func (m *maker) pullSecrets() {
 func (m *maker) owners(item *Item) {
 	var kept []any
 	references, _ := at(item.Object, "metadata", "ownerReferences").([]any)
-	for _, reference := range references {
-		fields, _ := reference.(map[string]any)
-		if fate := m.fate(ownerKey(fields, item.Object.GetNamespace())); fate.action != "" && fate.action != Skip && fate.action != Ask {
-			kept = append(kept, reference)
+	for _, one := range references {
+		fields, _ := one.(map[string]any)
+		owners := m.in.find(reference{Key: ownerKey(fields, item.Object.GetNamespace())})
+		if len(owners) == 0 {
+			continue // it is gone, or may not be read
+		}
+		if action := m.fate(owners[0]).action; action != Skip && action != Ask {
+			kept = append(kept, one)
 		}
 	}
 	if len(kept) > 0 {

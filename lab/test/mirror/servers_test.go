@@ -264,3 +264,12 @@ func refuser(t testing.TB) (url string, authority []byte) {
 	t.Cleanup(server.Close)
 	return server.URL, ca.Cert
 }
+
+func listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
+}
