@@ -43,6 +43,9 @@ var layers = []struct {
 	{"internal/document", 1, true},
 	{"internal/step", 1, true},
 	{"internal/manifest", 1, true},
+	{"internal/image", 1, true},
+	{"internal/freeze", 1, true},
+	{"internal/twin", 2, true},
 	{"internal/document", 1, true},
 	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests
 	{"internal/cni/", 3, true},
@@ -60,10 +63,12 @@ var layers = []struct {
 	{"internal/node", 7, false},
 	{"internal/probe", 7, false},
 	{"internal/journal", 7, false},
+	{"internal/registry", 7, false},
 	{"internal/flags", 7, false},
 	{"internal/dns/dnstest", 8, false}, // runs inside tests
 	{"internal/dns/", 7, false},
 	{"internal/dns", 8, false},
+	{"internal/replica", 8, false},
 	{"internal/web", 8, false},
 	{"internal/cli", 9, false},
 	{"internal/controller", 9, false},

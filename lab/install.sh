@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the lab's nodes run: the container runtime, the plain CNI plugins, the
-# user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd); and PostgreSQL,
-# which a test starts for itself. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
+# user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd); and PostgreSQL
+# and a registry of images, which tests start for themselves. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
 # package would start daemons on this machine, and take the place of another BIRD. So are the name servers that
 # the tests of internal/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53. Does nothing
 # when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2
-	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15)
+	ethtool libseccomp2 gcc libc6-dev libpcap-dev curl ulogd2 ulogd2-pcap libreadline8 postgresql-15 docker-registry)
 bird=/usr/local/lib/theseus-lab/bird
 dns=/usr/local/lib/theseus-lab/dns
 missing=()

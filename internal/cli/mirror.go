@@ -29,6 +29,11 @@ func (a *app) mirrorCommand() *cobra.Command {
 	command.PersistentFlags().StringVar(m.other.Context, "mirror-context", "", "context of the mirror")
 	command.AddCommand(
 		m.dnsCommand(),
+		m.freezeCommand(),
+		m.thawCommand(),
+		m.registryCommand(),
+		m.copyCommand(),
+		m.diffCommand(),
 	)
 	return command
 }

@@ -147,7 +147,7 @@ func printInventory(out io.Writer, entries []names.Entry) error {
 		detail := e.Why
 		if e.Move != nil {
 			gone, come := e.Move.Changes()
-			detail = values(gone) + " -> " + values(come) + "  " + strings.Join(e.Move.Services, ", ")
+			detail = addresses(gone) + " -> " + addresses(come) + "  " + strings.Join(e.Move.Services, ", ")
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", e.Verdict, strings.TrimSuffix(e.Name, "."), detail)
 		for _, text := range e.Warnings {
@@ -162,8 +162,8 @@ func printInventory(out io.Writer, entries []names.Entry) error {
 	return w.Flush()
 }
 
-// values are the addresses of sets.
-func values(sets []zone.RRSet) string {
+// addresses are those of sets.
+func addresses(sets []zone.RRSet) string {
 	var all []string
 	for _, set := range sets {
 		switch {

@@ -1,0 +1,379 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/image"
+	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/twin"
+)
+
+// copyFlags are what copy and diff are told.
+type copyFlags struct {
+	namespaces []string
+	decide     []string
+	volumes    []string
+	registries []string
+	fields     []string
+	unproven   []string
+	adopt      bool
+	workers    int
+	watch      bool
+	every      time.Duration
+}
+
+const copyLong = `Copies all objects of the chosen namespaces, and what they need cluster-wide (definitions, classes, roles,
+webhooks), to the mirror, by server-side apply as the field manager theseus-mirror. What users own of an object
+goes over, by its managedFields; what the original's own controllers and API server wrote does not.
+
+It is a loop: it looks at both clusters and writes what differs, deletions included, until nothing differs.
+A second run changes nothing. With --watch it goes on until it is interrupted.
+
+Nothing is written before everything was decided:
+- What acts outside its cluster is skipped, suspended, disarmed or asked about; -o json shows what became of
+  everything, --decide changes it, and so does the annotation mirror.theseus.dev/action on an object.
+- Data of volumes is not copied: a claim is refused until it is accepted by name with --empty-volume.
+- Objects that the mirror has already, and not from here, are refused unless --adopt is given.
+`
+
+func (f *copyFlags) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespaces to copy")
+	flags.StringArrayVar(&f.decide, "decide", nil, "what happens to a kind or an object: 'CronJob.batch=copy', 'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
+	flags.StringSliceVar(&f.volumes, "empty-volume", nil, "claims (namespace/name) that may be empty on the mirror")
+	flags.StringSliceVar(&f.registries, "registry", nil, "rewrite images: registry.example.com=registry-mirror.example.com")
+	flags.StringArrayVar(&f.fields, "image-field", nil, "a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
+	flags.StringSliceVar(&f.unproven, "unproven", nil, "registries that are not asked for rewritten images: only the nodes can log in there")
+	flags.BoolVar(&f.adopt, "adopt", false, "take over objects that the mirror has already")
+	flags.IntVar(&f.workers, "workers", replica.DefaultWorkers, "writes under way at once")
+}
+
+// copier makes what the flags describe, with both clusters.
+func (m *mirror) copier(f *copyFlags) (*replica.Copier, error) {
+	copier, err := m.originalCopier(f)
+	if err != nil {
+		return nil, err
+	}
+	other, err := m.mirrorClient()
+	if err != nil {
+		return nil, err
+	}
+	copier.Mirror, err = replica.Connect(other)
+	return copier, err
+}
+
+// originalCopier makes what the flags describe, with the original alone.
+func (m *mirror) originalCopier(f *copyFlags) (*replica.Copier, error) {
+	switch {
+	case len(f.namespaces) == 0:
+		return nil, fail(exitUsage, "choose them with -n, such as -n shop -n billing", "no namespace is chosen")
+	case f.workers < 1:
+		return nil, fail(exitUsage, "give a number above 0", "--workers is %d", f.workers)
+	}
+	for _, name := range f.namespaces {
+		if strings.HasPrefix(name, "kube-") || name == "theseus-system" {
+			return nil, fail(exitUsage, "choose the namespaces of users", "%s is every cluster's own", name)
+		}
+	}
+	slices.Sort(f.namespaces)
+	copier := &replica.Copier{Namespaces: slices.Compact(f.namespaces), Workers: f.workers,
+		Note:    func(text string) { fmt.Fprintln(m.Err, "note: "+text) },
+		Options: twin.Options{Decide: map[string]twin.Action{}, EmptyVolumes: f.volumes, Adopt: f.adopt}}
+	for _, decision := range f.decide {
+		what, name, _ := strings.Cut(decision, "=")
+		action, err := twin.ParseAction(name)
+		if err != nil {
+			return nil, fail(exitUsage, "such as --decide CronJob.batch=copy", "--decide %s: %v", decision, err)
+		}
+		copier.Options.Decide[what] = action
+	}
+	rules, err := image.ParseRules(f.registries)
+	if err == nil {
+		err = rules.ParseFields(f.fields)
+	}
+	if err != nil {
+		return nil, fail(exitUsage, "see theseus mirror copy --help", "%v", err)
+	}
+	copier.Options.Images = rules
+	copier.Prove = func(ctx context.Context, plan *twin.Plan) error { return mustBeThere(prove(ctx, plan, f.unproven)) }
+	original, err := m.client()
+	if err != nil {
+		return nil, err
+	}
+	copier.Original, err = replica.Connect(original)
+	return copier, err
+}
+
+func (m *mirror) copyCommand() *cobra.Command {
+	flags := &copyFlags{}
+	command := &cobra.Command{
+		Use:     "copy -n NAMESPACE ...",
+		Short:   "Copy namespaces to the mirror, and keep them in step",
+		Long:    copyLong,
+		Example: "  theseus mirror copy --mirror-context green -n shop -n billing --registry registry.example.com=registry-mirror.example.com",
+		Args:    none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			copier, err := m.copier(flags)
+			if err != nil {
+				return err
+			}
+			return m.copy(command.Context(), copier, flags)
+		},
+	}
+	flags.add(command)
+	command.Flags().BoolVar(&flags.watch, "watch", false, "keep the mirror in step until interrupted")
+	command.Flags().DurationVar(&flags.every, "resync", time.Minute, "with --watch: look at everything this often, whatever is seen to change")
+	return command
+}
+
+// rounds bounds how often copy looks again until nothing differs: a mirror whose controllers undo what is written
+// never gets there.
+const rounds = 5
+
+func (m *mirror) copy(ctx context.Context, copier *replica.Copier, flags *copyFlags) error {
+	if flags.watch {
+		return copier.Watch(ctx, flags.every, decisions, func(pass *replica.Pass, err error) {
+			if err != nil {
+				exitCode(m.Err, err)
+				return
+			}
+			if pass.Delta.Writes() > 0 || len(pass.Failures) > 0 {
+				m.showPass(pass)
+			}
+		})
+	}
+	for round := 1; ; round++ {
+		pass, err := copier.Look(ctx)
+		if err != nil {
+			return err
+		}
+		if err := decisions(pass); err != nil {
+			return err
+		}
+		if round == 1 {
+			m.showLeft(pass)
+		}
+		if pass.Delta.Writes() == 0 {
+			m.showPass(pass)
+			return nil
+		}
+		if err := copier.Carry(ctx, pass); err != nil {
+			return err
+		}
+		m.showPass(pass)
+		if len(pass.Failures) > 0 {
+			return failures(pass)
+		}
+		if round == rounds {
+			return fail(exitFailed, "theseus mirror diff shows what, and who writes it", "after %d rounds the mirror still differs: somebody else writes there", rounds)
+		}
+	}
+}
+
+// decisions refuses a copy about which a person has something to decide.
+func decisions(pass *replica.Pass) error {
+	if foreign := pass.Delta.Foreign; len(foreign) > 0 {
+		return fail(exitNeedsPerson, "delete them there, leave them out with --decide '"+foreign[0].String()+"=skip', or take them over with --adopt",
+			"the mirror has %d objects already that were not copied from here: %s", len(foreign), some(foreign))
+	}
+	questions := pass.Plan.Questions
+	if len(questions) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, question := range questions {
+		lines = append(lines, question.Key.String()+": "+question.Why)
+	}
+	return fail(exitNeedsPerson, questions[0].Hint, "%d to decide: %s", len(questions), strings.Join(lines, "; "))
+}
+
+// failures groups what the mirror did not take by what it said.
+func failures(pass *replica.Pass) error {
+	groups := map[string][]twin.Key{}
+	var order []string
+	for _, failure := range pass.Failures {
+		cause := replica.Cause(failure.Err)
+		if groups[cause] == nil {
+			order = append(order, cause)
+		}
+		groups[cause] = append(groups[cause], failure.Key)
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
+	var lines []string
+	for _, cause := range order {
+		lines = append(lines, fmt.Sprintf("%d times %s (%s)", len(groups[cause]), cause, some(groups[cause])))
+	}
+	return fail(exitFailed, replica.FailureHint(pass.Failures[0].Err), "the mirror did not take %d objects: %s", len(pass.Failures), strings.Join(lines, "; "))
+}
+
+func some(keys []twin.Key) string {
+	var names []string
+	for _, key := range keys[:min(len(keys), 3)] {
+		names = append(names, key.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(keys) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// passDocument is a pass as -o json shows it.
+type passDocument struct {
+	InStep  int            `json:"inStep"`
+	Created int            `json:"created"`
+	Updated int            `json:"updated"`
+	Deleted int            `json:"deleted"`
+	Seconds float64        `json:"seconds"`
+	Objects []objectOutput `json:"objects,omitempty"`
+}
+
+type objectOutput struct {
+	Object string   `json:"object"`
+	Action string   `json:"action"`
+	Why    string   `json:"why,omitempty"`
+	Did    []string `json:"did,omitempty"`
+}
+
+func (m *mirror) showPass(pass *replica.Pass) {
+	if m.output == "json" {
+		document := passDocument{InStep: pass.Delta.InStep, Created: pass.Created, Updated: pass.Updated, Deleted: pass.Deleted, Seconds: pass.Took.Seconds()}
+		for _, wave := range pass.Plan.Waves {
+			for _, item := range wave {
+				document.Objects = append(document.Objects, objectOutput{twin.KeyOf(item.Object).String(), string(item.Action), item.Why, item.Did})
+			}
+		}
+		for _, left := range pass.Plan.Left {
+			document.Objects = append(document.Objects, objectOutput{Object: left.Key.String(), Action: "skip", Why: left.Why})
+		}
+		encode(m.Out, document)
+		return
+	}
+	if pass.Created+pass.Updated+pass.Deleted == 0 && len(pass.Failures) == 0 {
+		fmt.Fprintf(m.Out, "in step: %d objects\n", pass.Delta.InStep)
+		return
+	}
+	fmt.Fprintf(m.Out, "%d created, %d updated, %d deleted, %d were in step (%.1f s)\n", pass.Created, pass.Updated, pass.Deleted, pass.Delta.InStep, pass.Took.Seconds())
+}
+
+// showLeft says what goes over changed, and what of it that a person may miss does not go over.
+func (m *mirror) showLeft(pass *replica.Pass) {
+	if m.output == "json" {
+		return
+	}
+	for _, wave := range pass.Plan.Waves {
+		for _, item := range wave {
+			if item.Action != twin.Copy {
+				fmt.Fprintf(m.Out, "%s %s: %s\n", item.Action, twin.KeyOf(item.Object), item.Why)
+			}
+		}
+	}
+	quiet := 0
+	for _, left := range pass.Plan.Left {
+		if left.Own {
+			quiet++
+			continue
+		}
+		fmt.Fprintf(m.Out, "skip %s: %s\n", left.Key, left.Why)
+	}
+	fmt.Fprintf(m.Out, "%d objects are the cluster's own or are made by their owners, and are not copied (-o json lists them)\n", quiet)
+	for _, doubt := range pass.Plan.Doubts() {
+		fmt.Fprintln(m.Err, "note: "+doubt)
+	}
+	for _, key := range pass.Delta.Kept {
+		fmt.Fprintf(m.Out, "keep %s: the mirror has its own\n", key)
+	}
+}
+
+func encode(w io.Writer, document any) {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.Encode(document) //nolint:errcheck // a closed pipe is the reader's wish
+}
+
+func (m *mirror) diffCommand() *cobra.Command {
+	flags := &copyFlags{}
+	command := &cobra.Command{
+		Use:   "diff -n NAMESPACE ...",
+		Short: "Show what differs between the original and the mirror, and why",
+		Long: "Shows what copy with the same flags would do, field by field, and who wrote what differs. Nothing is written.\n" +
+			"Exit code 3 says that something differs.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			copier, err := m.copier(flags)
+			if err != nil {
+				return err
+			}
+			pass, err := copier.Look(command.Context())
+			if err != nil {
+				return err
+			}
+			m.showDiff(pass)
+			if err := decisions(pass); err != nil {
+				return err
+			}
+			if pass.Delta.Writes() > 0 {
+				return quietExit(exitBlocked)
+			}
+			return nil
+		},
+	}
+	flags.add(command)
+	return command
+}
+
+// diffDocument is one object that differs.
+type diffDocument struct {
+	Object string            `json:"object"`
+	Verb   twin.Verb         `json:"verb"`
+	Fields []twin.Difference `json:"fields,omitempty"`
+}
+
+func (m *mirror) showDiff(pass *replica.Pass) {
+	steps := slices.Concat(append(slices.Clone(pass.Delta.Waves), pass.Delta.Deletes)...)
+	if m.output == "json" {
+		documents := []diffDocument{}
+		for _, step := range steps {
+			documents = append(documents, diffDocument{step.Key.String(), step.Verb, step.Why})
+		}
+		encode(m.Out, documents)
+		return
+	}
+	for _, step := range steps {
+		fmt.Fprintf(m.Out, "%s %s\n", step.Verb, step.Key)
+		for _, field := range step.Why {
+			fmt.Fprintf(m.Out, "    %s%s\n", field.Path, values(field))
+		}
+	}
+	fmt.Fprintf(m.Out, "%d differ, %d are in step\n", len(steps), pass.Delta.InStep)
+}
+
+// values shows the two values of a field. Those of Secrets are nobody's business.
+func values(field twin.Difference) string {
+	if field.Want == nil && field.Have == nil {
+		return ""
+	}
+	show := func(value any) string {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return fmt.Sprint(value)
+		}
+		if text := string(data); len(text) <= 80 {
+			return text
+		}
+		return string(data[:77]) + "..."
+	}
+	text := ": is " + show(field.Have) + ", is to be " + show(field.Want)
+	if field.By != "" {
+		text += " (written by " + field.By + ")"
+	}
+	return text
+}

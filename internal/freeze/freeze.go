@@ -1,0 +1,338 @@
+// Package freeze says how a deploy freeze looks as objects: an admission policy that stops users and pipelines in
+// chosen namespaces and lets controllers work, and GitOps objects that stand still and remember what they did before.
+package freeze
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// PolicyName is the name of the policy and of its binding: a cluster is frozen once.
+	PolicyName = "freeze.theseus.dev"
+	// BeforeAnnotation on a suspended GitOps object holds what it was before, as a Former.
+	BeforeAnnotation = "theseus.dev/before-freeze"
+
+	byAnnotation         = "theseus.dev/frozen-by"
+	sinceAnnotation      = "theseus.dev/frozen-since"
+	reasonAnnotation     = "theseus.dev/frozen-because"
+	namespacesAnnotation = "theseus.dev/frozen-namespaces"
+	allowedAnnotation    = "theseus.dev/frozen-allowed"
+)
+
+// Freeze is who froze what, and why.
+type Freeze struct {
+	Namespaces []string  `json:"namespaces"`
+	By         string    `json:"by"`
+	Since      time.Time `json:"since"`
+	Reason     string    `json:"reason"`
+	Allowed    []string  `json:"allowed,omitempty"` // users, and groups as group:NAME, who may go on
+}
+
+// controllers are the users whose work goes on: Kubernetes' own, which the cluster runs. In kube-system every
+// controller of kube-controller-manager has a service account.
+const controllers = `request.userInfo.username.startsWith("system:serviceaccount:kube-system:") || ` +
+	`request.userInfo.username.startsWith("system:node:") || ` +
+	`request.userInfo.username in ["system:kube-controller-manager", "system:kube-scheduler", "system:apiserver", "system:cloud-controller-manager"]`
+
+// ownRecord is a workload that notes something in its own namespace, such as who leads (Patroni and others): a pod of
+// the namespace that updates a ConfigMap. It goes on, since it would stop working.
+const ownRecord = `request.resource.group == "" && request.resource.resource == "configmaps" && request.operation == "UPDATE" && ` +
+	`request.userInfo.username.startsWith("system:serviceaccount:" + request.namespace + ":") && ` +
+	`has(request.userInfo.extra) && "authentication.kubernetes.io/pod-name" in request.userInfo.extra`
+
+// made says of a variable that another object makes it, and goes on doing so: such objects are not what is deployed.
+const made = `has(%[1]s.metadata.ownerReferences) && %[1]s.metadata.ownerReferences.exists(o, has(o.controller) && o.controller)`
+
+// Policy is the policy of the freeze. Writes of users to anything that makes up a deployment are denied, through
+// every subresource but status; what controllers write, what belongs to an object that is frozen itself, and what is
+// no deployment (events, leases, evictions, the life of pods) is not.
+func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
+	all := func(resources ...string) admissionv1.NamedRuleWithOperations {
+		return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.OperationAll},
+			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: resources},
+		}}
+	}
+	writes := all("*/*")
+	writes.Operations = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
+	life := all("pods")
+	life.Operations = []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete}
+	return &admissionv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: f.meta(),
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{},
+				ObjectSelector:    &metav1.LabelSelector{},
+				MatchPolicy:       ptr.To(admissionv1.Equivalent),
+				ResourceRules:     []admissionv1.NamedRuleWithOperations{writes},
+				ExcludeResourceRules: []admissionv1.NamedRuleWithOperations{
+					all("*/status", "*/binding", "*/token", "*/eviction", "*/exec", "*/attach", "*/portforward", "*/proxy", "*/log",
+						"*/ephemeralcontainers", "*/resize", "bindings", "events", "leases", "endpoints", "endpointslices", "localsubjectaccessreviews"),
+					life,
+				},
+			},
+			MatchConditions: []admissionv1.MatchCondition{
+				{Name: "not-a-controller", Expression: "!(" + controllers + ")"},
+				{Name: "not-a-workloads-own-record", Expression: "!(" + ownRecord + ")"},
+				{Name: "not-allowed-by-name", Expression: "!(" + f.exempt() + ")"},
+				{Name: "not-made-by-another-object", Expression: fmt.Sprintf("!((object == null || (%s)) && (oldObject == null || (%s)))",
+					fmt.Sprintf(made, "object"), fmt.Sprintf(made, "oldObject"))},
+			},
+			Validations: []admissionv1.Validation{{
+				Expression: "false",
+				Message:    f.message(),
+				Reason:     ptr.To(metav1.StatusReasonForbidden),
+			}},
+		},
+	}
+}
+
+// Binding binds the policy to the namespaces by their names, which no label can lift: the API server itself holds
+// kubernetes.io/metadata.name.
+func (f Freeze) Binding() *admissionv1.ValidatingAdmissionPolicyBinding {
+	return &admissionv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
+		ObjectMeta: f.meta(),
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        PolicyName,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny, admissionv1.Audit},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: f.Namespaces}},
+			}},
+		},
+	}
+}
+
+func (f Freeze) meta() metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: PolicyName, Annotations: map[string]string{
+		byAnnotation: f.By, sinceAnnotation: f.Since.UTC().Format(time.RFC3339), reasonAnnotation: f.Reason,
+		namespacesAnnotation: strings.Join(f.Namespaces, ","), allowedAnnotation: strings.Join(f.Allowed, ","),
+	}}
+}
+
+// message is what a denied user reads. The API server sets its own words before it.
+func (f Freeze) message() string {
+	return fmt.Sprintf("frozen since %s by %s: %s. Deploys to this namespace wait until it is thawed", f.Since.UTC().Format(time.RFC3339), f.By, f.Reason)
+}
+
+// exempt is the condition for those who may go on.
+func (f Freeze) exempt() string {
+	var users, groups []string
+	for _, name := range f.Allowed {
+		if group, ok := strings.CutPrefix(name, "group:"); ok {
+			groups = append(groups, strconv.Quote(group))
+		} else {
+			users = append(users, strconv.Quote(name))
+		}
+	}
+	return fmt.Sprintf("request.userInfo.username in [%s] || request.userInfo.groups.exists(g, g in [%s])",
+		strings.Join(users, ", "), strings.Join(groups, ", "))
+}
+
+// Read is the freeze that a policy stands for.
+func Read(policy *admissionv1.ValidatingAdmissionPolicy) (Freeze, error) {
+	notes := policy.Annotations
+	since, err := time.Parse(time.RFC3339, notes[sinceAnnotation])
+	if err != nil {
+		return Freeze{}, fmt.Errorf("the policy %s does not say since when: %w", policy.Name, err)
+	}
+	f := Freeze{By: notes[byAnnotation], Reason: notes[reasonAnnotation], Since: since}
+	f.Namespaces = list(notes[namespacesAnnotation])
+	f.Allowed = list(notes[allowedAnnotation])
+	return f, nil
+}
+
+func list(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// Check says what is wrong with a freeze.
+func (f Freeze) Check() error {
+	switch {
+	case len(f.Namespaces) == 0:
+		return fmt.Errorf("no namespace is chosen")
+	case strings.TrimSpace(f.Reason) == "" || strings.ContainsAny(f.Reason, "\r\n"):
+		return fmt.Errorf("a freeze needs a reason of one line, which everybody reads who is stopped")
+	case slices.ContainsFunc(f.Allowed, func(name string) bool { return name == "" || name == "group:" || strings.ContainsAny(name, ",\n") }):
+		return fmt.Errorf("a user who may go on has no name")
+	}
+	return nil
+}
+
+// Former is a field as it was before the freeze.
+type Former struct {
+	Path  []string        `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"` // missing: the field was missing
+}
+
+// Suspends says which field makes a GitOps object stand still, and with what value; nil takes the field away. It
+// returns false for kinds that nobody knows.
+func Suspends(object *unstructured.Unstructured) (path []string, value any, known bool) {
+	switch object.GroupVersionKind().GroupKind().String() {
+	case "Application.argoproj.io":
+		return []string{"spec", "syncPolicy", "automated"}, nil, true
+	case "Kustomization.kustomize.toolkit.fluxcd.io", "HelmRelease.helm.toolkit.fluxcd.io":
+		return []string{"spec", "suspend"}, true, true
+	}
+	return nil, nil, false
+}
+
+// Suspend returns the merge patch that makes an object stand still and remember. It returns nil where it remembers
+// already.
+func Suspend(object *unstructured.Unstructured) ([]byte, error) {
+	path, value, known := Suspends(object)
+	if !known {
+		return nil, fmt.Errorf("nobody knows how to suspend a %s", object.GroupVersionKind().GroupKind())
+	}
+	if object.GetAnnotations()[BeforeAnnotation] != "" {
+		return nil, nil
+	}
+	former := Former{Path: path}
+	if before, found, err := unstructured.NestedFieldNoCopy(object.Object, path...); err != nil {
+		return nil, err
+	} else if found {
+		if former.Value, err = json.Marshal(before); err != nil {
+			return nil, err
+		}
+	}
+	note, err := json.Marshal(former)
+	if err != nil {
+		return nil, err
+	}
+	return patch(object, string(note), path, value)
+}
+
+// Resume returns the merge patch that takes an object back to what it was, or nil where it remembers nothing.
+func Resume(object *unstructured.Unstructured) ([]byte, error) {
+	note := object.GetAnnotations()[BeforeAnnotation]
+	if note == "" {
+		return nil, nil
+	}
+	var former Former
+	if err := json.Unmarshal([]byte(note), &former); err != nil || len(former.Path) == 0 {
+		return nil, fmt.Errorf("the annotation %s says %q, which nobody understands", BeforeAnnotation, note)
+	}
+	var value any
+	if former.Value != nil {
+		if err := json.Unmarshal(former.Value, &value); err != nil {
+			return nil, fmt.Errorf("the annotation %s: %w", BeforeAnnotation, err)
+		}
+	}
+	return patch(object, nil, former.Path, value)
+}
+
+// patch sets the annotation and the field. It holds for the version of the object that was read, and no other.
+func patch(object *unstructured.Unstructured, note any, path []string, value any) ([]byte, error) {
+	merge := map[string]any{"metadata": map[string]any{
+		"resourceVersion": object.GetResourceVersion(),
+		"annotations":     map[string]any{BeforeAnnotation: note},
+	}}
+	fields := merge
+	for _, name := range path[:len(path)-1] {
+		below := map[string]any{}
+		fields[name] = below
+		fields = below
+	}
+	fields[path[len(path)-1]] = value
+	return json.Marshal(merge)
+}
+
+// Deploys says whether a GitOps object writes into one of the namespaces of its own cluster.
+func Deploys(object *unstructured.Unstructured, namespaces []string) bool {
+	text := func(path ...string) string {
+		value, _, _ := unstructured.NestedString(object.Object, path...)
+		return value
+	}
+	in := func(name string) bool { return slices.Contains(namespaces, name) }
+	switch object.GetKind() {
+	case "Application":
+		server, name := text("spec", "destination", "server"), text("spec", "destination", "name")
+		here := server == "https://kubernetes.default.svc" || name == "in-cluster" || server == "" && name == ""
+		return here && (in(text("spec", "destination", "namespace")) || resourcesIn(object, in))
+	case "HelmRelease":
+		if _, elsewhere, _ := unstructured.NestedMap(object.Object, "spec", "kubeConfig"); elsewhere {
+			return false
+		}
+		if target := text("spec", "targetNamespace"); target != "" {
+			return in(target)
+		}
+		return in(object.GetNamespace())
+	case "Kustomization":
+		if _, elsewhere, _ := unstructured.NestedMap(object.Object, "spec", "kubeConfig"); elsewhere {
+			return false
+		}
+		return in(text("spec", "targetNamespace")) || in(object.GetNamespace()) || inventoryIn(object, in)
+	}
+	return false
+}
+
+// resourcesIn looks at what an Application says that it has.
+func resourcesIn(object *unstructured.Unstructured, in func(string) bool) bool {
+	resources, _, _ := unstructured.NestedSlice(object.Object, "status", "resources")
+	return slices.ContainsFunc(resources, func(one any) bool {
+		fields, _ := one.(map[string]any)
+		namespace, _ := fields["namespace"].(string)
+		return in(namespace)
+	})
+}
+
+// inventoryIn looks at what a Kustomization says that it has: namespace_name_group_kind.
+func inventoryIn(object *unstructured.Unstructured, in func(string) bool) bool {
+	return slices.ContainsFunc(Inventory(object), func(id []string) bool { return in(id[0]) })
+}
+
+// Inventory is what a Kustomization made: namespace, name, group and kind of each.
+func Inventory(object *unstructured.Unstructured) [][]string {
+	entries, _, _ := unstructured.NestedSlice(object.Object, "status", "inventory", "entries")
+	var found [][]string
+	for _, entry := range entries {
+		fields, _ := entry.(map[string]any)
+		id, _ := fields["id"].(string)
+		if parts := strings.Split(id, "_"); len(parts) == 4 {
+			found = append(found, parts)
+		}
+	}
+	return found
+}
+
+// WithParents are those GitOps objects that deploy to the namespaces, and those that made them and would set them
+// going again.
+func WithParents(objects []*unstructured.Unstructured, namespaces []string) []*unstructured.Unstructured {
+	chosen := map[*unstructured.Unstructured]bool{}
+	for _, object := range objects {
+		chosen[object] = Deploys(object, namespaces)
+	}
+	for more := true; more; {
+		more = false
+		for _, parent := range objects {
+			if chosen[parent] || parent.GetKind() != "Kustomization" {
+				continue
+			}
+			for _, id := range Inventory(parent) {
+				for _, child := range objects {
+					gk := child.GroupVersionKind().GroupKind()
+					if chosen[child] && id[0] == child.GetNamespace() && id[1] == child.GetName() && id[2] == gk.Group && id[3] == gk.Kind {
+						chosen[parent], more = true, true
+					}
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(objects), func(object *unstructured.Unstructured) bool { return !chosen[object] })
+}
