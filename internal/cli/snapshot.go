@@ -77,9 +77,14 @@ func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image
 	for i := range snapshot.Nodes {
 		names = append(names, snapshot.Nodes[i].Name)
 	}
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
-		Migration: "look-" + snapshot.TakenAt.Format(time.RFC3339Nano), Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	actor := a.looker(client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return actor.Look(ctx, recreate.InstallAgent(image, lookTimeout), names)
+}
+
+// looker asks agents outside of any migration; the name is for its tasks.
+func (a *app) looker(client *kube.Client, name string) *kube.Actor {
+	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
+		Migration: name, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
 }

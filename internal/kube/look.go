@@ -22,7 +22,12 @@ const (
 
 // Look asks the agent of every node for the node's facts, in the order of the nodes. What of install was not
 // there before is taken away again, also when looking failed or was interrupted.
-func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string) (facts []cluster.NodeFacts, err error) {
+func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string) ([]cluster.NodeFacts, error) {
+	return Ask[cluster.NodeFacts](ctx, a, install, nodes, step.VerbFacts, nil)
+}
+
+// Ask asks the agent of every node for a verb, as Look does, and decodes the answers.
+func Ask[T any](ctx context.Context, a *Actor, install []step.Action, nodes []string, verb string, args json.RawMessage) (answers []T, err error) {
 	var back []step.Action
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBack)
@@ -48,14 +53,14 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 			return nil, fmt.Errorf("%s: %w", action.Title, err)
 		}
 	}
-	facts = make([]cluster.NodeFacts, len(nodes))
+	answers = make([]T, len(nodes))
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(lookAtOnce)
 	for i, node := range nodes {
 		group.Go(func() error {
-			answer, err := a.Do(inner, step.Action{ID: "look/" + node, Op: step.Node, NodeName: node, Verb: step.VerbFacts}, nil)
+			answer, err := a.Do(inner, step.Action{ID: "look/" + node, Op: step.Node, NodeName: node, Verb: verb, Args: args}, nil)
 			if err == nil {
-				err = json.Unmarshal(answer, &facts[i])
+				err = json.Unmarshal(answer, &answers[i])
 			}
 			if err != nil {
 				return fmt.Errorf("look at %s: %w", node, err)
@@ -63,5 +68,5 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []string)
 			return nil
 		})
 	}
-	return facts, group.Wait()
+	return answers, group.Wait()
 }
