@@ -8,13 +8,16 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo pi-day bench-loss test unit lab-test build setup clean
+.PHONY: help demo demo-flags pi-day bench-loss test unit lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: setup build ## a real cluster moved from flannel to Calico under traffic, and the report
 	$(LAB) demo --dir $(BIN)/demo
+
+demo-flags: setup build ## Calico's data plane switched to nftables and back on a real cluster, one node first, under traffic
+	$(LAB) canary --dir $(BIN)/canary
 
 pi-day: setup build ## the outage of Pi-Day 2023 in a real cluster, and Theseus preventing it
 	$(LAB) pi-day --dir $(BIN)/pi-day

@@ -19,6 +19,13 @@ type ChangeSpec struct {
 	PodCIDR string `json:"podCIDR,omitempty"`
 	// Strategy is recreate, adopt, surge or mirror; empty lets the planner choose.
 	Strategy string `json:"strategy,omitempty"`
+	// Dataplane is the data plane to switch the network in place to: "iptables" or "nftables".
+	Dataplane string `json:"dataplane,omitempty"`
+	// Flag is FLAG=VALUE, a flag of the network in place that is rolled out node by node.
+	Flag string `json:"flag,omitempty"`
+	// WavePercents are shares of the nodes that have the flag after each wave, such as [1, 10, 50, 100], instead of
+	// Waves. Which node is in is decided by a hash of the flag and the node's name: who is in stays in.
+	WavePercents []int `json:"wavePercents,omitempty"`
 	// Waves are node counts per wave, such as [1, 5, 0]; 0 means all that remain. Empty is [1, 2, 4, ... ].
 	Waves []int `json:"waves,omitempty"`
 	// MaxGapMillis is the longest gap, in ms, that a gate lets pass on any path. 0 means the default.

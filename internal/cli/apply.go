@@ -97,7 +97,10 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 		return err
 	}
 	// What blocks may have come since the plan was made, and this user may not be the one who made it.
-	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source, Target: &p.Target}
+	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source}
+	if p.Rollout == nil {
+		pass.Target = &p.Target
+	}
 	result := preflight.Run(preflight.All(), pass, checkOptions(p.Change))
 	if err := a.mustNotBlock(result, "fix what blocks, then apply again, or make a new plan that accepts it: theseus plan --accept ID=REASON"); err != nil {
 		return err
@@ -154,7 +157,7 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 	}
 	in, _ := a.terminal() // seen before
 	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%d nodes in %d waves, %d steps, %s. Type %q to go on: ",
-		p.Name, p.Source.CNI, p.Target.CNI, p.Strategy, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), about(time.Duration(p.Estimate)), p.Target.CNI)
+		p.Name, p.From(), p.To(), p.Strategy, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), about(time.Duration(p.Estimate)), p.To())
 	answer := make(chan string, 1)
 	go func() { // an interrupt does not end a read from a terminal; the end of the program does
 		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation
@@ -164,7 +167,7 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 	case <-ctx.Done():
 		return fail(exitInterrupted, "nothing was changed", "interrupted before it was confirmed")
 	case line := <-answer:
-		if strings.TrimSpace(line) == p.Target.CNI {
+		if strings.TrimSpace(line) == p.To() {
 			return nil
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +22,7 @@ type changeFlags struct {
 	maxGap time.Duration
 	bake   time.Duration
 	probe  time.Duration
+	waves  []string
 	accept []string
 	// accepted is a file of accepted findings.
 	accepted string
@@ -33,7 +36,8 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
 	flags.StringVar(&c.spec.PodCIDR, "pod-cidr", "", "range of its pods, apart from that of the present network")
 	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (the only one built so far); empty lets the planner choose")
-	flags.IntSliceVar(&c.spec.Waves, "waves", nil, "nodes per wave, such as 1,5,0; 0 means all that remain")
+	flags.StringVar(&c.spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
+	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
 	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before")
 	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each node")
@@ -55,6 +59,9 @@ func (c *changeFlags) registerWhatIf(command *cobra.Command) {
 
 // resolve merges the document and the flags that were given.
 func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
+	if err := c.readWaves(); err != nil {
+		return c.spec, err
+	}
 	spec := c.spec
 	if c.file != "" {
 		document, err := readChange(c.file)
@@ -93,6 +100,22 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	return spec, nil
 }
 
+// readWaves reads counts, or shares.
+func (c *changeFlags) readWaves() error {
+	for _, text := range c.waves {
+		into, number := &c.spec.Waves, text
+		if share, ok := strings.CutSuffix(text, "%"); ok {
+			into, number = &c.spec.WavePercents, share
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || len(c.spec.Waves) > 0 && len(c.spec.WavePercents) > 0 {
+			return fail(exitUsage, "--waves 1,5,0 or --waves 1%,10%,100%", "--waves %s: waves are numbers of nodes, or shares", strings.Join(c.waves, ","))
+		}
+		*into = append(*into, n)
+	}
+	return nil
+}
+
 // readAccepted reads a file of accepted findings.
 func readAccepted(file string) ([]v1alpha1.AcceptedFinding, error) {
 	const form = "it must begin with apiVersion: " + v1alpha1.APIVersion + " and kind: " + preflight.AcceptedKind +
@@ -121,6 +144,7 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 		"pod-cidr":    {&document.PodCIDR, &c.spec.PodCIDR},
 		"strategy":    {&document.Strategy, &c.spec.Strategy},
 		"agent-image": {&document.AgentImage, &c.spec.AgentImage},
+		"dataplane":   {&document.Dataplane, &c.spec.Dataplane},
 
 		"kubernetes-to": {&document.KubernetesTo, &c.spec.KubernetesTo},
 		"label-nodes":   {&document.LabelNodes, &c.spec.LabelNodes},
@@ -141,7 +165,7 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 		document.AddLabels = c.spec.AddLabels
 	}
 	if given("waves") {
-		document.Waves = c.spec.Waves
+		document.Waves, document.WavePercents = c.spec.Waves, c.spec.WavePercents
 	}
 	return document
 }

@@ -71,7 +71,7 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		return json.NewEncoder(a.Out).Encode(map[string]any{"name": name, "phase": state.Phase, "step": state.Step,
 			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause})
 	}
-	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.Source.CNI, p.Target.CNI, state.Phase)
+	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), state.Phase)
 	script := newScript(p)
 	if current := script.steps[state.Step]; current != nil && !state.Over() {
 		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.index[state.Step], script.total, current.Title)

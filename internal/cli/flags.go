@@ -33,7 +33,8 @@ func (a *app) flagsCommand() *cobra.Command {
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(a.flagsLintCommand(), a.flagsEvalCommand(), a.flagsDiffCommand(), a.flagsExplainCommand(),
-		a.flagsServeCommand(), a.flagsPutCommand(), a.flagsHistoryCommand())
+		a.flagsServeCommand(), a.flagsPutCommand(), a.flagsHistoryCommand(),
+		a.flagsRolloutCommand(), a.flagsVerifyCommand())
 	return command
 }
 

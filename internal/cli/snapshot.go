@@ -75,8 +75,7 @@ func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image
 	if err != nil {
 		return nil, err
 	}
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
-		Migration: "look-" + snapshot.TakenAt.Format(time.RFC3339Nano), Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	actor := a.looker(client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	return actor.Look(ctx, recreate.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
@@ -96,4 +95,10 @@ func sights(nodes []corev1.Node) []kube.Sight {
 		}
 	}
 	return all
+}
+
+// looker asks agents outside of any migration; the name is for its tasks.
+func (a *app) looker(client *kube.Client, name string) *kube.Actor {
+	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
+		Migration: name, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
 }

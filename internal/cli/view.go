@@ -93,6 +93,8 @@ func (s *script) describe(r engine.Record) string {
 		return "resumed by " + r.By
 	case engine.RollingBack:
 		return "rolling back: " + r.Error
+	case engine.TakingBack:
+		return "taking back this step alone: " + r.Error
 	case engine.StepUndone:
 		return "        undone: " + title
 	case engine.Finished:

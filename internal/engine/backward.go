@@ -13,22 +13,40 @@ func (m *machine) backward(ctx context.Context) error {
 		if known := m.state.Find(st.ID); known == nil || known.Undone {
 			continue
 		}
-		for _, action := range undoOf(st, m.state.Find(st.ID)) {
-			if m.state.Find(st.ID).action(action.ID, true).settled() {
-				continue
-			}
-			if err := m.heed(ctx); err != nil {
-				return err
-			}
-			if err := m.act(ctx, st, true, action); err != nil {
-				return err
-			}
-		}
-		if err := m.append(ctx, Record{Event: StepUndone, Step: st.ID}); err != nil {
+		if err := m.undo(ctx, st); err != nil {
 			return err
 		}
 	}
 	return m.append(ctx, Record{Event: Finished, Result: ResultRolledBack, Error: m.state.Cause})
+}
+
+// undo takes one step back.
+func (m *machine) undo(ctx context.Context, st step.Step) error {
+	for _, action := range undoOf(st, m.state.Find(st.ID)) {
+		if m.state.Find(st.ID).action(action.ID, true).settled() {
+			continue
+		}
+		if err := m.heed(ctx); err != nil {
+			return err
+		}
+		if err := m.act(ctx, st, true, action); err != nil {
+			return err
+		}
+	}
+	return m.append(ctx, Record{Event: StepUndone, Step: st.ID})
+}
+
+// alone takes back the one step that failed, and leaves the rest to a person.
+func (m *machine) alone(ctx context.Context) error {
+	for _, st := range m.plan.Steps {
+		if st.ID != m.state.Back {
+			continue
+		}
+		if err := m.undo(ctx, st); err != nil {
+			return err
+		}
+	}
+	return &takenBack{m.state.Cause}
 }
 
 // undoOf is what takes a step back: its own undo, or the inverses of everything that was intended, done or

@@ -40,6 +40,13 @@ type failure struct {
 
 func (f *failure) Error() string { return f.cause }
 
+// takenBack is a step that failed and was taken back alone.
+type takenBack struct{ cause string }
+
+func (t *takenBack) Error() string {
+	return t.cause + "; that step was taken back, the others stand as they are"
+}
+
 // gaveUp is an outage that lasted longer than the run's patience.
 type gaveUp struct {
 	what   string

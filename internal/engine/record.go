@@ -27,7 +27,9 @@ const (
 	Resumed     Event = "resumed"
 	RollingBack Event = "rolling-back" // Error says why; Result is "asked" or "failed"
 	StepUndone  Event = "step-undone"
-	Finished    Event = "finished" // Result "done", "rolled-back" or "needs-person"
+	// TakingBack takes back one step that is marked Alone, after a failure: Error says which. Then a person is asked.
+	TakingBack Event = "taking-back"
+	Finished   Event = "finished" // Result "done", "rolled-back" or "needs-person"
 )
 
 // What the Result of a record says.

@@ -69,7 +69,9 @@ func (s *State) take(r Record) error {
 		s.Phase, s.Cause = PhasePaused, r.Error
 		return nil
 	case Resumed:
-		s.Phase, s.Cause = PhaseRunning, s.rollback
+		if s.Phase = PhaseRunning; s.Back == "" {
+			s.Cause = s.rollback
+		}
 		if s.Undoing {
 			s.Phase = PhaseRollingBack
 		}
@@ -79,7 +81,13 @@ func (s *State) take(r Record) error {
 			return fmt.Errorf("it rolls back already")
 		}
 		s.Undoing, s.Phase, s.Asked = true, PhaseRollingBack, r.Result == ResultAsked
-		s.Cause, s.rollback = r.Error, r.Error
+		s.Cause, s.rollback, s.Back = r.Error, r.Error, ""
+		return nil
+	case TakingBack:
+		if st := s.Find(r.Step); s.Undoing || s.Back != "" || st == nil || st.Done {
+			return fmt.Errorf("step %q is not there to be taken back alone", r.Step)
+		}
+		s.Back, s.Cause = r.Step, r.Error
 		return nil
 	case Finished:
 		return s.finish(r)
@@ -127,7 +135,7 @@ func (s *State) within(r Record) error {
 	}
 	back := r.Undo || r.Event == StepUndone
 	switch {
-	case back != s.Undoing:
+	case back != (s.Undoing || s.Back == r.Step):
 		return fmt.Errorf("step %q: direction does not fit the run's", r.Step)
 	case !back && st.Done:
 		return fmt.Errorf("step %q is done", r.Step)
@@ -149,6 +157,10 @@ func (s *State) within(r Record) error {
 	case StepDone:
 		st.Done, st.EndedAt = true, r.At
 	case StepUndone:
+		if s.Back == r.Step { // as if it had never begun; a person looks at it first
+			s.Steps, s.Back, s.Phase = s.Steps[:len(s.Steps)-1], "", PhaseNeedsPerson
+			return nil
+		}
 		st.Undone, st.EndedAt = true, r.At
 	}
 	return nil

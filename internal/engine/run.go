@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Deps is everything that a run needs from outside.
@@ -141,8 +143,11 @@ func (m *machine) enter(ctx context.Context) error {
 
 // walk goes on in the direction of the run until it is over.
 func (m *machine) walk(ctx context.Context) error {
-	if m.state.Undoing {
+	switch {
+	case m.state.Undoing:
 		return m.backward(ctx)
+	case m.state.Back != "":
+		return m.alone(ctx)
 	}
 	return m.forward(ctx)
 }
@@ -156,12 +161,15 @@ func (m *machine) settle(ctx context.Context, err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	if m.state.Undoing || m.deps.PauseOnFailure || m.state.PastReturn(m.plan.Steps) {
+	if m.state.Undoing || m.state.Back != "" || m.deps.PauseOnFailure || m.state.PastReturn(m.plan.Steps) {
 		if err := m.append(ctx, Record{Event: Finished, Step: failed.step, Result: ResultNeedsPerson,
 			Error: failed.cause}); err != nil {
 			return err
 		}
 		return failed
+	}
+	if i := slices.IndexFunc(m.plan.Steps, func(st step.Step) bool { return st.ID == failed.step }); i >= 0 && m.plan.Steps[i].Alone {
+		return m.append(ctx, Record{Event: TakingBack, Step: failed.step, Error: failed.cause})
 	}
 	return m.append(ctx, Record{Event: RollingBack, Step: failed.step, Result: ResultFailed, Error: failed.cause})
 }
@@ -170,6 +178,7 @@ func (m *machine) settle(ctx context.Context, err error) error {
 func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 	var failed *failure
 	var tired *gaveUp
+	var back *takenBack
 	switch {
 	case errors.Is(err, errInterrupted):
 		if ctx.Err() == nil {
@@ -184,6 +193,8 @@ func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 		return m.outcome(EndPaused, m.state.Cause), nil
 	case errors.As(err, &failed):
 		return m.outcome(EndNeedsPerson, failed.cause), nil
+	case errors.As(err, &back):
+		return m.outcome(EndNeedsPerson, back.Error()), nil
 	case errors.As(err, &tired):
 		return m.outcome(EndNeedsPerson, tired.Error()), nil
 	}

@@ -13,7 +13,7 @@ import (
 func mapsKeys(m map[string]map[string]any) iter.Seq[string] { return maps.Keys(m) }
 
 // parsePlan reads the plan of a transcript. "step ID [noreturn] [gate=TITLE] [before=KIND/NAME] [after=KIND/NAME]
-// [nopods=NETWORK]" begins a step; its actions follow, those of its undo with "undo" in front, and those that may
+// [nopods=NETWORK] [alone]" begins a step; its actions follow, those of its undo with "undo" in front, and those that may
 // be done together with the one before with "beside":
 //
 //	apply ID KIND/NAME FIELD...   delete ID KIND/NAME   patch ID KIND/NAME JSON
@@ -53,6 +53,8 @@ func parseStep(id string, options []string) step.Step {
 		switch key {
 		case "noreturn":
 			st.NoReturn = true
+		case "alone":
+			st.Alone = true
 		case "gate":
 			st.Gate = gate(value)
 		case "before":

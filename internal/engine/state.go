@@ -29,6 +29,8 @@ type State struct {
 	Phase Phase
 	// Undoing is true from the record RollingBack on, also while paused or in need of a person.
 	Undoing bool
+	// Back is the step that is being taken back alone; "" when none is.
+	Back string
 	// Asked is true when the operator asked for the rollback, false when a failure caused it.
 	Asked bool
 	// Cause says why it stands still, or else why it rolls back.

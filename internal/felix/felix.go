@@ -143,3 +143,26 @@ func (p Parameter) Words() []string {
 	}
 	return words
 }
+
+// loaded is what Felix logs when it starts, with its whole configuration: a change of nearly all parameters ends it, so
+// that the last such line tells what it runs with.
+const loaded = "Successfully loaded configuration."
+
+// InLog finds what a running Felix says of a parameter, in one line of its log; not ok for other lines. at is the line's
+// own time, as written there.
+func (p Parameter) InLog(line string) (value, at string, ok bool) {
+	if !strings.Contains(line, loaded) {
+		return "", "", false
+	}
+	_, rest, found := strings.Cut(line, " "+p.Name+":")
+	if !found {
+		return "", "", false
+	}
+	if quoted, isText := strings.CutPrefix(rest, `"`); isText {
+		value, _, ok = strings.Cut(quoted, `"`)
+	} else {
+		value, _, ok = strings.Cut(rest, ",")
+	}
+	at, _, _ = strings.Cut(line, " [")
+	return value, at, ok
+}

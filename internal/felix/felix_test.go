@@ -126,3 +126,24 @@ func FuzzCheck(f *testing.F) {
 		_, _ = p.Check(text), p.CheckField(text)
 	})
 }
+
+// TestInLog reads lines as Felix v3.31.0 wrote them.
+func TestInLog(t *testing.T) {
+	p, _ := For("v3.31.0").ByField("nftablesMode")
+	const head = "2026-11-21 08:16:56.595 [INFO][220] felix/daemon.go 354: "
+	for _, test := range []struct{ line, value, at string }{
+		{head + `Successfully loaded configuration. GOMAXPROCS=2 config=&config.Config{DataplaneDriver:"calico-iptables-plugin", NFTablesMode:"Enabled", WireguardEnabled:false}`, "Enabled", "2026-11-21 08:16:56.595"},
+		{head + `Successfully loaded configuration. config=&config.Config{OtherNFTablesMode:"Enabled"}`, "", ""},
+		{head + `Parsed value for NFTablesMode: Enabled (from datastore (per-host))`, "", ""},
+		{"", "", ""},
+	} {
+		value, at, ok := p.InLog(test.line)
+		if value != test.value || at != test.at || ok != (test.value != "") {
+			t.Errorf("%q, %q, %t from %s", value, at, ok, test.line)
+		}
+	}
+	other, _ := For("v3.31.0").ByField("wireguardEnabled")
+	if value, _, ok := other.InLog(head + `Successfully loaded configuration. config=&config.Config{NFTablesMode:"Enabled", WireguardEnabled:false, X:1}`); !ok || value != "false" {
+		t.Errorf("%q, %t", value, ok)
+	}
+}

@@ -53,6 +53,8 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		return len(pods) == 0 && err == nil, fmt.Sprintf("%d pods of %s are still there", len(pods), c.Selector), err
 	case step.NoPods:
 		return a.noPods(ctx, c)
+	case step.NodesAmong:
+		return a.nodesAmong(ctx, c.Nodes)
 	}
 	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
 }
@@ -111,6 +113,20 @@ func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, err
 	}
 	return false, fmt.Sprintf("%d pods still have an address in %s, such as %s/%s", len(left),
 		strings.Join(c.CIDRs, ", "), left[0].Namespace, left[0].Name), nil
+}
+
+// nodesAmong finds nodes that joined since a list was made.
+func (a *Actor) nodesAmong(ctx context.Context, known []string) (bool, string, error) {
+	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, "", err
+	}
+	for i := range nodes.Items {
+		if name := nodes.Items[i].Name; !slices.Contains(known, name) {
+			return false, "node " + name + " joined since the plan was made, and would get the new value unproven", nil
+		}
+	}
+	return true, "", nil
 }
 
 func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([]corev1.Pod, error) {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -21,6 +22,8 @@ type Gate struct {
 	// answer of each path on; nil from the moment of the question, for a run that goes on after losses that
 	// a person has seen.
 	Since []v1alpha1.ProbeReport
+	// canary compares changed nodes with the others, from the first gate on.
+	canary loss.Canary
 }
 
 // Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails at once
@@ -34,7 +37,11 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	if len(paths) == 0 {
 		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
 	}
-	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake)}
+	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake),
+		Changed: gate.Changed}
+	if len(gate.Changed) > 0 && limits.MaxLost == 0 {
+		limits.MaxLost = math.MaxInt64 // gaps are bounded, and the comparison decides
+	}
 	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
 	if g.Actor.Note != nil {
 		g.Actor.Note("measuring: " + gate.Title)
@@ -51,6 +58,13 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		verdict := loss.Judge(limits, loss.Evidence{
 			Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked, Now: now,
 		})
+		g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
+		if stop, why := g.canary.Stop(); len(gate.Changed) > 0 {
+			verdict.Reason += "; " + why
+			if stop {
+				verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
+			}
+		}
 		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
 			g.Since = now
 			return convert(verdict), nil

@@ -29,7 +29,41 @@ type Sight struct {
 
 // Look asks the agent of every node for the node's facts, in the order of the nodes. What of install was not
 // there before is taken away again, also when looking failed or was interrupted.
-func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) (facts []cluster.NodeFacts, err error) {
+func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) ([]cluster.NodeFacts, error) {
+	questions := make([]Question, len(nodes))
+	for i, node := range nodes {
+		args, err := json.Marshal(step.FactsArgs{Peers: node.Peers})
+		if err != nil {
+			return nil, err
+		}
+		questions[i] = Question{Node: node.Node, Verb: step.VerbFacts, Args: args}
+	}
+	answers, err := Ask[cluster.NodeFacts](ctx, a, install, questions)
+	facts := make([]cluster.NodeFacts, len(answers))
+	for i, answer := range answers {
+		facts[i] = answer.Value
+		if host := facts[i].Host; host != nil {
+			host.Clock.Asked, host.Clock.Answered = answer.Asked, answer.Answered
+		}
+	}
+	return facts, err
+}
+
+// Question is a verb for the agent of a node.
+type Question struct {
+	Node, Verb string
+	Args       json.RawMessage
+}
+
+// Answer is what an agent said, and between which times of this machine.
+type Answer[T any] struct {
+	Value           T
+	Asked, Answered time.Time
+}
+
+// Ask asks agents, and takes what it installed for that away again, as Look does. Answers are in the order of the
+// questions.
+func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions []Question) (answers []Answer[T], err error) {
 	var back []step.Action
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBack)
@@ -55,28 +89,22 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) 
 			return nil, fmt.Errorf("%s: %w", action.Title, err)
 		}
 	}
-	facts = make([]cluster.NodeFacts, len(nodes))
+	answers = make([]Answer[T], len(questions))
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(lookAtOnce)
-	for i, node := range nodes {
+	for i, q := range questions {
 		group.Go(func() error {
-			args, err := json.Marshal(step.FactsArgs{Peers: node.Peers})
-			if err != nil {
-				return err
-			}
-			asked := a.Clock.Now().UTC()
-			answer, err := a.Do(inner, step.Action{ID: "look/" + node.Node, Op: step.Node, NodeName: node.Node, Verb: step.VerbFacts, Args: args}, nil)
+			answers[i].Asked = a.Clock.Now().UTC()
+			answer, err := a.Do(inner, step.Action{ID: "look/" + q.Node, Op: step.Node, NodeName: q.Node, Verb: q.Verb, Args: q.Args}, nil)
+			answers[i].Answered = a.Clock.Now().UTC()
 			if err == nil {
-				err = json.Unmarshal(answer, &facts[i])
+				err = json.Unmarshal(answer, &answers[i].Value)
 			}
 			if err != nil {
-				return fmt.Errorf("look at %s: %w", node.Node, err)
-			}
-			if host := facts[i].Host; host != nil {
-				host.Clock.Asked, host.Clock.Answered = asked, a.Clock.Now().UTC()
+				return fmt.Errorf("look at %s: %w", q.Node, err)
 			}
 			return nil
 		})
 	}
-	return facts, group.Wait()
+	return answers, group.Wait()
 }

@@ -2,6 +2,7 @@ package loss
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -19,6 +20,9 @@ type Limits struct {
 	// MaxGap is the longest gap allowed on any path within MaxLost; 0 means that length does not matter.
 	// It excuses no loss: probes lost in a short gap count against MaxLost too.
 	MaxGap time.Duration
+	// Changed, where it is not empty, are the nodes with the change: MaxGap then bounds the silence on their paths
+	// alone, counted in intervals between lost probes, as a sender that does not run for a while hears nothing either.
+	Changed []string
 	// Bake is how long every source must have measured since the gate was asked, on its own clock.
 	Bake time.Duration
 	// Timeout is the probes' timeout; evidence about denied paths is that much older than its report.
@@ -64,6 +68,7 @@ type delta struct {
 	path         v1alpha1.Path
 	sent, wrong  int64
 	longest      float64 // ms
+	silence      float64 // ms, of the longest run of lost probes: what lies between them
 	unknown      string  // why the evidence cannot be trusted; empty when it can
 	missing      string  // what is not there yet; empty when all is
 	wrongAreLeak bool
@@ -194,12 +199,17 @@ func (d *delta) losses(before, after v1alpha1.PathResult) {
 	}
 	for _, gap := range after.Gaps {
 		if gap.From.After(from) {
-			d.longest = max(d.longest, gap.Millis)
+			d.gap(gap)
 		}
 	}
 	if after.Open != nil && d.wrong > 0 {
-		d.longest = max(d.longest, after.Open.Millis)
+		d.gap(*after.Open)
 	}
+}
+
+func (d *delta) gap(gap v1alpha1.Gap) {
+	d.longest = max(d.longest, gap.Millis)
+	d.silence = max(d.silence, float64((gap.Probes-1)*int64(d.path.IntervalMillis)))
 }
 
 // restarted says whether a result was begun anew, by a source that lost its counts.
@@ -249,7 +259,7 @@ func failure(limits Limits, verdict *Verdict, deltas []delta) string {
 	if verdict.Leaked > 0 {
 		reasons = append(reasons, wrongs(deltas, true))
 	}
-	tooLong := limits.MaxGap > 0 && verdict.Lost > 0 && longestLoss(deltas) > limits.MaxGap
+	tooLong := limits.MaxGap > 0 && verdict.Lost > 0 && limits.longestLoss(deltas) > limits.MaxGap
 	if verdict.Lost > limits.MaxLost || tooLong {
 		reason := wrongs(deltas, false)
 		if verdict.Lost <= limits.MaxLost {
@@ -270,11 +280,15 @@ func failure(limits Limits, verdict *Verdict, deltas []delta) string {
 	return strings.Join(reasons, "; ")
 }
 
-func longestLoss(deltas []delta) time.Duration {
+func (l Limits) longestLoss(deltas []delta) time.Duration {
 	longest := 0.0
 	for _, d := range deltas {
-		if !d.wrongAreLeak {
+		switch {
+		case d.wrongAreLeak:
+		case len(l.Changed) == 0:
 			longest = max(longest, d.longest)
+		case slices.Contains(l.Changed, d.path.Source.Node) || slices.Contains(l.Changed, d.path.Target.Node):
+			longest = max(longest, d.silence)
 		}
 	}
 	return time.Duration(longest * float64(time.Millisecond))

@@ -13,8 +13,8 @@ import (
 // guardSuffix makes the name of a table's copy.
 const guardSuffix = "-theseus"
 
-// guard copies the filter rules of nft tables beside them. A packet passes both, so what is denied stays
-// denied while the owner of the first takes them away and writes its rules elsewhere.
+// guard copies the filter rules of nft tables, and of iptables chains, beside them. A packet passes both, so what is
+// denied stays denied while the owner of the first takes them away and writes its rules elsewhere.
 func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	limit := time.Duration(g.For).Truncate(time.Second)
 	if limit <= 0 {
@@ -24,7 +24,10 @@ func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	var made []string
+	made, err := n.guardIPTables(ctx, g, limit)
+	if err != nil {
+		return Answer{}, err
+	}
 	for _, name := range pick(g.Tables, present) {
 		family, table, _ := strings.Cut(name, " ")
 		text, err := n.Commands.run(ctx, "", "nft", "list", "table", family, table)
@@ -37,7 +40,7 @@ func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 		made = append(made, name)
 	}
 	if len(made) == 0 {
-		return Answer{Message: "no table to guard"}, nil
+		return Answer{Message: "nothing to guard"}, nil
 	}
 	return Answer{Changed: true, Message: "guarded for " + limit.String() + ": " + strings.Join(made, ", ")}, nil
 }
@@ -48,7 +51,10 @@ func (n *Node) release(ctx context.Context, g step.Guard) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	var gone []string
+	gone, err := n.releaseIPTables(ctx, g)
+	if err != nil {
+		return Answer{}, err
+	}
 	for _, name := range g.Tables {
 		if !slices.Contains(present, name+guardSuffix) {
 			continue

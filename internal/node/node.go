@@ -1,5 +1,5 @@
 // Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
-// deactivate, join, part, guard and release. Every verb looks first and changes only what is not yet as asked, so each can
+// deactivate, join, part, guard, release and dataplane. Every verb looks first and changes only what is not yet as asked, so each can
 // be run again after any crash. What is to be done is decided by pure functions over what was read
 // (tables.go, scrub.go, joint.go, match.go); the rest reads and writes.
 //
@@ -90,6 +90,8 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
 	case step.VerbRelease:
 		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
+	case step.VerbDataplane:
+		return with(args, func(d step.Dataplane) (Answer, error) { return n.dataplane(ctx, d) })
 	}
 	return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)
 }

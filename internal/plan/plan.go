@@ -33,10 +33,44 @@ type Plan struct {
 	Steps     []step.Step       `json:"steps"`
 	Workloads []Workload        `json:"workloads"`
 	Findings  []finding.Finding `json:"findings,omitempty"`
-	Estimate  step.Duration     `json:"estimate"`
-	Flags     Flags             `json:"flags"`
+	// Rollout is set where a flag of the network in place is what changes; Target is then the same network.
+	Rollout  *Rollout      `json:"rollout,omitempty"`
+	Estimate step.Duration `json:"estimate"`
+	Flags    Flags         `json:"flags"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
+}
+
+// Rollout says which flag gets which value.
+type Rollout struct {
+	Flag  string `json:"flag"`
+	Value string `json:"value"`
+	// From and To are the data planes before and after.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Scoped are the nodes that have a configuration of their own already, which is to stay.
+	Scoped []string `json:"scoped,omitempty"`
+}
+
+// String names it, as in "nftablesMode=Enabled (iptables to nftables)".
+func (r *Rollout) String() string {
+	return r.Flag + "=" + r.Value + " (" + r.From + " to " + r.To + ")"
+}
+
+// From names what the change leaves: a network, or a data plane.
+func (p *Plan) From() string {
+	if p.Rollout != nil {
+		return p.Rollout.From
+	}
+	return p.Source.CNI
+}
+
+// To is where the change goes.
+func (p *Plan) To() string {
+	if p.Rollout != nil {
+		return p.Rollout.To
+	}
+	return p.Target.CNI
 }
 
 // Cluster says which cluster, in which state, the plan was made for.

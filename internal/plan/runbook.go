@@ -42,6 +42,12 @@ func Runbook(p *Plan) string {
 
 func summary(b *strings.Builder, p *Plan) {
 	fmt.Fprintf(b, "Plan %s\n", p.Name)
+	if p.Rollout != nil {
+		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
+		fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
+			len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		return
+	}
 	fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 		network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
@@ -64,6 +70,10 @@ func nodeWaves(b *strings.Builder, p *Plan) {
 }
 
 func workloads(b *strings.Builder, p *Plan) {
+	if p.Rollout != nil {
+		b.WriteString("\nPods keep running, with their addresses and connections.\n")
+		return
+	}
 	b.WriteString("\nWhat happens to every workload:\n")
 	for _, w := range p.Workloads {
 		fmt.Fprintf(b, "  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
@@ -96,8 +106,13 @@ func chapterOf(s *step.Step) string {
 		return "Move"
 	case "remove":
 		return "Remove the source"
+	case "fold":
+		return "Fold back"
 	case "finish":
 		return "Finish"
+	}
+	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
+		return "Switch: " + head
 	}
 	return "Move: " + head
 }
@@ -122,6 +137,9 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 			watch = "watched for " + round(s.Gate.Bake)
 		}
 		lost := "no probe lost"
+		if len(s.Gate.Changed) > 0 {
+			lost = fmt.Sprintf("changed nodes lose no more than the others (an e-process), no gap above %s, nothing leaked", time.Duration(s.Gate.MaxGap))
+		}
 		if s.Gate.MaxLost > 0 {
 			lost = fmt.Sprintf("at most %d probes lost, no gap above %s", s.Gate.MaxLost, time.Duration(s.Gate.MaxGap))
 		}
@@ -236,6 +254,8 @@ func phrase(c step.Condition) string {
 		return "no pod of " + c.Selector + " is left"
 	case step.Gone:
 		return c.Ref.String() + " is gone"
+	case step.NodesAmong:
+		return fmt.Sprintf("no node has joined since the plan was made for %d", len(c.Nodes))
 	}
 	return string(c.Kind)
 }

@@ -65,9 +65,11 @@ type Model struct {
 
 // Change says what was to be done, where, by which plan.
 type Change struct {
-	Name       string `json:"name,omitempty"`
-	Source     string `json:"source,omitempty"`
-	Target     string `json:"target,omitempty"`
+	Name   string `json:"name,omitempty"`
+	Source string `json:"source,omitempty"`
+	Target string `json:"target,omitempty"`
+	// Flag is the flag that was rolled out, where that was the change.
+	Flag       string `json:"flag,omitempty"`
 	Strategy   string `json:"strategy,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 	Cluster    string `json:"cluster,omitempty"`

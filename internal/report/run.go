@@ -109,7 +109,7 @@ func (h *history) take(r *engine.Record) {
 		h.acted(r)
 	case engine.GateAsked, engine.GateAnswer:
 		h.gate(r, &entry)
-	case engine.Paused, engine.Resumed, engine.RollingBack, engine.Finished:
+	case engine.Paused, engine.Resumed, engine.RollingBack, engine.TakingBack, engine.Finished:
 		h.turned(r, &entry)
 	}
 	h.journal = append(h.journal, entry)
@@ -209,6 +209,8 @@ func (h *history) turned(r *engine.Record, entry *Entry) {
 			h.undoing.From, h.backAt = r.At, r.At
 		}
 		h.run.Outcome, h.why, entry.Bad = RollingBack, r.Error, true
+	case engine.TakingBack:
+		h.run.Outcome, h.why, h.backAt, entry.Bad = NeedsPerson, r.Error, r.At, true
 	case engine.Finished:
 		h.finished(r)
 		entry.Bad = h.run.Outcome != Done

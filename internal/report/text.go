@@ -122,7 +122,10 @@ func trafficText(m Model) string {
 }
 
 func podsText(m Model) string {
-	if len(m.Workloads) == 0 {
+	switch {
+	case len(m.Workloads) == 0 && m.Change.Flag != "":
+		return "none moved"
+	case len(m.Workloads) == 0:
 		return "not counted"
 	}
 	text := fmt.Sprintf("%s of %s, %s made anew, %s", countOf(int64(m.Totals.Pods), "pod"),
@@ -164,6 +167,8 @@ func gatesText(m Model) string {
 func residueText(m Model) string {
 	r := m.Residue
 	switch {
+	case m.Change.Flag != "" && r.NodesBefore == 0:
+		return "every node proved that none is left of the former rules"
 	case r.NodesBefore == 0:
 		return "not inventoried"
 	case r.NodesAfter == 0:

@@ -90,9 +90,12 @@ func costs(m *Model) string {
 func line(m *Model) string {
 	t := m.Totals
 	parts := []string{nodesText(m)}
-	if len(m.Workloads) == 0 {
+	switch {
+	case len(m.Workloads) == 0 && m.Change.Flag != "":
+		parts = append(parts, "no pod moved")
+	case len(m.Workloads) == 0:
 		parts = append(parts, "pods not counted")
-	} else {
+	default:
 		parts = append(parts, countOf(int64(t.Pods), "pod"), countOf(int64(t.Restarts), "restart"))
 	}
 	if len(m.Traffic) > 0 {
@@ -147,7 +150,8 @@ func missing(in Input, m *Model) []string {
 		silent := silentNodes(m)
 		say(len(silent) > 0, "No probe report came from %s: %s.", countOf(int64(len(silent)), "node"), some(silent))
 	}
-	say(len(in.Workloads) == 0, "The pods were not counted: restarts and evictions are unknown.")
+	flag := in.Plan != nil && in.Plan.Rollout != nil // then no pod is moved, and no network removed
+	say(len(in.Workloads) == 0 && !flag, "The pods were not counted: restarts and evictions are unknown.")
 	pending := 0
 	for _, gate := range m.Gates {
 		if gate.Pending {
@@ -156,7 +160,7 @@ func missing(in Input, m *Model) []string {
 	}
 	say(pending > 0, "%s not answered.", countOf(int64(pending), "gate"))
 	if m.Run.Outcome == Done {
-		say(m.Residue.NodesBefore == 0, "What the old network left behind was not inventoried.")
+		say(m.Residue.NodesBefore == 0 && !flag, "What the old network left behind was not inventoried.")
 		say(len(m.Residue.NodesWithout) > 0, "No inventory after the clean-up from: %s.", some(m.Residue.NodesWithout))
 	}
 	return list

@@ -108,6 +108,7 @@ type Condition struct {
 	Selector  string   `json:"selector,omitempty"`
 	Namespace string   `json:"namespace,omitempty"`
 	CIDRs     []string `json:"cidrs,omitempty"`
+	Nodes     []string `json:"nodes,omitempty"`
 }
 
 // ConditionKind names a condition.
@@ -130,6 +131,8 @@ const (
 	PodGone ConditionKind = "pod-gone"
 	// Gone: Ref does not exist.
 	Gone ConditionKind = "gone"
+	// NodesAmong: the cluster has no node but those of Nodes.
+	NodesAmong ConditionKind = "nodes-among"
 )
 
 // EveryNode in a PathSet stands for every node that has such a probe pod when the action runs. A plan for
@@ -171,6 +174,10 @@ type Gate struct {
 	Baseline bool `json:"baseline,omitempty"`
 	// Args are for whoever measures something else than paths.
 	Args json.RawMessage `json:"args,omitempty"`
+	// Changed are the nodes that have the change by now. Where it is not empty, single losses do not decide, but
+	// whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and MaxLost where it
+	// is not 0.
+	Changed []string `json:"changed,omitempty"`
 }
 
 // Step is an ordered unit of a plan.
@@ -192,6 +199,8 @@ type Step struct {
 	// Undo takes the step back, in the order given. Where it is empty, the inverses of the actions as
 	// observed before each was done are walked backwards.
 	Undo []Action `json:"undo,omitempty"`
+	// Alone marks a step whose failure takes back nothing but the step itself; a person is asked then.
+	Alone bool `json:"alone,omitempty"`
 	// NoReturn marks the first step after which there is no way back.
 	NoReturn bool     `json:"noReturn,omitempty"`
 	Estimate Duration `json:"estimate,omitempty"`

@@ -1,5 +1,7 @@
 package step
 
+import "time"
+
 // The verbs of the agent, and the arguments they take (Action.Args as JSON). Every verb observes first
 // and changes nothing that is already so.
 const (
@@ -21,6 +23,8 @@ const (
 	VerbGuard = "guard"
 	// VerbRelease takes a Guard and takes VerbGuard back.
 	VerbRelease = "release"
+	// VerbDataplane takes a Dataplane, waits until it is so, and answers with an Attestation.
+	VerbDataplane = "dataplane"
 )
 
 // FactsArgs say what to measure besides.
@@ -29,10 +33,14 @@ type FactsArgs struct {
 	Peers []string `json:"peers,omitempty"`
 }
 
-// Guard names nft tables whose filter rules are copied into tables of Theseus' own.
+// Guard names nft tables and iptables chains whose filter rules are copied into tables and chains of Theseus' own.
 type Guard struct {
 	// Tables are family and name, as in "ip calico"; one that is not there is left out.
 	Tables []string `json:"tables"`
+	// Chains are chains of iptables' filter tables, such as "cali-*": both families, both backends.
+	Chains []string `json:"chains,omitempty"`
+	// Sets are the ipsets that those match on, such as "cali*".
+	Sets []string `json:"sets,omitempty"`
 	// Without leaves out rules whose comment contains one of these.
 	Without []string `json:"without,omitempty"`
 	// For is how long the copy denies. The kernel itself ends it, so nobody has to be alive for that.
@@ -51,4 +59,47 @@ type ConfArgs struct {
 type JoinArgs struct {
 	Old []string `json:"old"` // pod CIDRs of the source
 	New []string `json:"new"` // pod CIDRs of the target
+}
+
+// The data planes of an agent that can keep its rules in either.
+const (
+	IPTables = "iptables"
+	NFTables = "nftables"
+)
+
+// Dataplane says which rules are an agent's in either of two data planes, and in which they are to be.
+type Dataplane struct {
+	// Want is IPTables or NFTables; empty watches for as long as For says, and demands nothing.
+	Want string `json:"want,omitempty"`
+	// Tables, Chains and Sets are the agent's, as in Guard.
+	Tables []string `json:"tables"`
+	Chains []string `json:"chains"`
+	Sets   []string `json:"sets,omitempty"`
+	// Links are the interfaces of pods, such as "cali*"; PerLink the beginnings of the chains that each of them has, such
+	// as "cali-tw-", with or without something before them.
+	Links   []string `json:"links"`
+	PerLink []string `json:"perLink"`
+	// Passed and Refused demand that, while it is watched, packets were let through and were dropped by those chains.
+	Passed  bool `json:"passed,omitempty"`
+	Refused bool `json:"refused,omitempty"`
+	// For is how long all that may take to become so.
+	For Duration `json:"for,omitempty"`
+}
+
+// Attestation is what the kernel of a node shows of an agent's rules.
+type Attestation struct {
+	Node string    `json:"node"`
+	At   time.Time `json:"at"`
+	// Kernel is IPTables, NFTables, "both" or "none".
+	Kernel string `json:"kernel"`
+	// Tables are the agent's nft tables; Chains and Sets count what it has in iptables and ipset.
+	Tables []string `json:"tables,omitempty"`
+	Chains int      `json:"chains"`
+	Sets   int      `json:"sets"`
+	// Pods counts interfaces of pods; Bare are those for which a chain is missing.
+	Pods int      `json:"pods"`
+	Bare []string `json:"bare,omitempty"`
+	// Passed and Refused are packets that the chains of pods let through, and dropped, while they were watched.
+	Passed  int64 `json:"passed"`
+	Refused int64 `json:"refused"`
 }

@@ -43,6 +43,11 @@ func (a *app) demo() *cobra.Command {
 	return cmd
 }
 
+// canary is the rollout of a flag.
+func (a *app) canary() *cobra.Command {
+	return a.story("canary", "Switch Calico's data plane to nftables and back, one node first, under traffic", 3, scenario.Canary)
+}
+
 // piDay is an outage that happened, and the same change without it.
 func (a *app) piDay() *cobra.Command {
 	return a.story("pi-day", "Play the outage of Pi-Day 2023, and let Theseus prevent it", 5,

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -164,4 +166,41 @@ func Run(t *testing.T, rig *scenario.Rig, machine string, code int, texts []stri
 		texts = append(texts, "\nhint: ")
 	}
 	Start(t, rig, machine, args...).Ends(code, texts...)
+}
+
+// HoldAPIServer holds the API server of the rig's lab for a time, from now on.
+func HoldAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
+	t.Helper()
+	pids := apiServers(t, rig)
+	fmt.Fprintf(rig.Out, "-- the API server is away for %s\n", away)
+	signal := func(s syscall.Signal) {
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	signal(syscall.SIGSTOP)
+	time.AfterFunc(away, func() { signal(syscall.SIGCONT) })
+}
+
+// apiServers finds the API server among the processes of this lab.
+func apiServers(t *testing.T, rig *scenario.Rig) []int {
+	t.Helper()
+	out, err := exec.Command("pgrep", "-f", "kube-apiserver.*labs/"+rig.Name+"/").Output()
+	if err != nil {
+		t.Fatalf("no API server of lab %s: %v", rig.Name, err)
+	}
+	var pids []int
+	for _, field := range strings.Fields(string(out)) {
+		pid, err := strconv.Atoi(field)
+		name, _ := os.ReadFile(filepath.Join("/proc", field, "cmdline"))
+		if err == nil && slices.Contains(strings.Split(string(name), "\x00"), "kube-apiserver") {
+			pids = append(pids, pid)
+		}
+	}
+	if len(pids) == 0 {
+		t.Fatal("no API server found")
+	}
+	return pids
 }

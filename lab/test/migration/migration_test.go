@@ -2,18 +2,13 @@ package migration
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
@@ -58,7 +53,7 @@ func TestKilledAndResumed(t *testing.T) {
 		}
 		killAt(t, rig, "machine-"+strconv.Itoa(i), text, func(line string) {
 			if strings.Contains(line, "carry traffic on every node") {
-				away.Do(func() { stopAPIServer(t, rig, 30*time.Second) })
+				away.Do(func() { rigtest.HoldAPIServer(t, rig, 30*time.Second) })
 			}
 		}, args...)
 	}
@@ -139,40 +134,4 @@ func TestRollback(t *testing.T) {
 		mustLoseNothing(t, rig, "after the rollback from "+text)
 		nothingOnNodes(t, rig, "Calico", calicoTraces)
 	}
-}
-
-// stopAPIServer holds the API server of the rig's lab for a time, from now on.
-func stopAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
-	pids := apiServers(t, rig)
-	fmt.Fprintf(rig.Out, "-- the API server is away for %s\n", away)
-	signal := func(s syscall.Signal) {
-		for _, pid := range pids {
-			if err := syscall.Kill(pid, s); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	signal(syscall.SIGSTOP)
-	time.AfterFunc(away, func() { signal(syscall.SIGCONT) })
-}
-
-// apiServers finds the API server among the processes of this lab.
-func apiServers(t *testing.T, rig *scenario.Rig) []int {
-	t.Helper()
-	out, err := exec.Command("pgrep", "-f", "kube-apiserver.*labs/"+rig.Name+"/").Output()
-	if err != nil {
-		t.Fatalf("no API server of lab %s: %v", rig.Name, err)
-	}
-	var pids []int
-	for _, field := range strings.Fields(string(out)) {
-		pid, err := strconv.Atoi(field)
-		name, _ := os.ReadFile(filepath.Join("/proc", field, "cmdline"))
-		if err == nil && slices.Contains(strings.Split(string(name), "\x00"), "kube-apiserver") {
-			pids = append(pids, pid)
-		}
-	}
-	if len(pids) == 0 {
-		t.Fatal("no API server found")
-	}
-	return pids
 }

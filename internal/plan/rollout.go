@@ -1,0 +1,290 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/murmur3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
+)
+
+// provable is the flag of which it is known how a node shows that it took effect, and the data plane of each value.
+const provable = "calico/nftablesMode"
+
+func planes() map[string]string {
+	return map[string]string{"Enabled": step.NFTables, "Disabled": step.IPTables}
+}
+
+// RollsOut says whether a change is the rollout of a flag.
+func RollsOut(change v1alpha1.ChangeSpec) bool { return change.Flag != "" || change.Dataplane != "" }
+
+// makeRollout plans the rollout of a flag of the network in place, or returns a *Refusal.
+func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	source, err := inPlace(snapshot, change, drivers)
+	if err != nil {
+		return nil, err
+	}
+	flag, coupled, err := flagFor(snapshot, source, change)
+	var known *knob.Error
+	if errors.As(err, &known) {
+		return nil, &Refusal{Message: known.Error(), Hint: known.Hint()}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := nodesReady(snapshot, source); err != nil {
+		return nil, err
+	}
+	if change.AgentImage == "" {
+		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	}
+	waves, err := rolloutWaves(snapshot, change, flag.Field)
+	if err != nil {
+		return nil, err
+	}
+	nodes := time.Duration(len(snapshot.Nodes))
+	p := &Plan{
+		APIVersion: v1alpha1.APIVersion, Kind: Kind,
+		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
+		Flags:   options.flags(),
+		Cluster: describe(snapshot), Change: change, Strategy: rollout.Name,
+		Reason: "the flag is read by each node's agent, so one node after another can have it and be proven before the next",
+		Source: *source, Target: *source, Findings: append(slices.Clone(findings), coupled...),
+		Rollout: &Rollout{Flag: flag.Field, Value: flag.Value, From: flag.From, To: flag.To, Scoped: scopedNames(flag)},
+		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves,
+			Install: recreate.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
+	}
+	for _, w := range waves {
+		p.Waves = append(p.Waves, Wave(w))
+	}
+	for _, s := range p.Steps {
+		p.Estimate += s.Estimate
+	}
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, flag.To, suffix(p))
+	}
+	p.Hash = Hash(p)
+	if err := Verify(p); err != nil {
+		return nil, fmt.Errorf("the plan that was made breaks a rule, which is a bug of Theseus: %w", err)
+	}
+	return p, nil
+}
+
+// flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op, is
+// refused; what it goes together with is told.
+func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec) (rollout.Flag, []finding.Finding, error) {
+	none := rollout.Flag{}
+	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
+		return none, nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
+	}
+	if source.CNI != "calico" {
+		return none, nil, refuse("flags are rolled out on Calico", "this cluster is on %s", source.CNI)
+	}
+	agent := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name)
+	if owner := metav1.GetControllerOf(agent); owner != nil {
+		return none, nil, refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
+	}
+	fleet := knob.Read(snapshot, nil)
+	k, value, err := asked(fleet, change)
+	if err != nil {
+		return none, nil, err
+	}
+	whole, err := fleet.Write(k, knob.Aim{Scope: knob.Cluster}, value)
+	if err != nil {
+		return none, nil, err
+	}
+	flag := rollout.Flag{API: whole.Ref.APIVersion, Field: k.Name, Value: fmt.Sprint(whole.Value), Scoped: map[string]bool{}}
+	if err := same(fleet, k, &flag); err != nil {
+		return none, nil, err
+	}
+	for _, object := range snapshot.Calico("FelixConfiguration") {
+		if node, scoped := strings.CutPrefix(object.GetName(), "node."); scoped {
+			flag.Scoped[node] = true
+		}
+		if object.GetName() == whole.Ref.Name {
+			flag.Before, _, _ = unstructured.NestedFieldCopy(object.Object, whole.Fields()...)
+		}
+	}
+	return flag, coupled(fleet, k, flag), nil
+}
+
+// asked finds the flag and its value in the catalogue.
+func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec) (*knob.Knob, string, error) {
+	name, value, whole := strings.Cut(change.Flag, "=")
+	if change.Dataplane != "" {
+		settings, err := fleet.Catalogue().Dataplane(change.Dataplane)
+		if err != nil {
+			return nil, "", err
+		}
+		for _, s := range settings {
+			if k, ok := fleet.Catalogue().Get(s.Knob); s.Knob != provable && (!ok || !strings.EqualFold(fleet.Value(k, "").Value, s.Value)) {
+				return nil, "", refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
+			}
+		}
+		last := settings[len(settings)-1]
+		name, value, whole = last.Knob, last.Value, true
+	}
+	if !whole || value == "" {
+		return nil, "", refuse("write it as nftablesMode=Enabled", "%q gives no value", change.Flag)
+	}
+	k, err := fleet.Catalogue().Find(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := k.Check(value); err != nil {
+		return nil, "", refuse("the agent would not take it, and go on with "+k.Default+" without a word", "%s=%s: %v", k.Name, value, err)
+	}
+	if k.ID() != provable {
+		return nil, "", refuse("known is "+provable, "no way is built to prove on a node that %s took effect, so it is not rolled out", k.ID())
+	}
+	return k, value, nil
+}
+
+// same demands that all nodes have one other value, and that nothing beats one of a node's own.
+func same(fleet *knob.Fleet, k *knob.Knob, flag *rollout.Flag) error {
+	flag.To = PlaneOf(flag.Value)
+	for _, node := range fleet.Nodes() {
+		in := fleet.Value(k, node)
+		w, err := fleet.Write(k, knob.Aim{Scope: knob.Node, Node: node}, flag.Value)
+		if err != nil {
+			return err
+		}
+		if by := fleet.Beaten(k, node, w); by != nil {
+			return refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
+		}
+		if by := in.By; by != nil && by.Place.Scope != knob.Cluster {
+			return refuse("take it out there first, or finish what was begun by hand", "%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
+		}
+		flag.From = PlaneOf(in.Value)
+		switch flag.From {
+		case "":
+			return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
+		case flag.To:
+			return refuse("there is nothing to do", "%s is %s already", k.Name, in.Value)
+		}
+	}
+	return nil
+}
+
+// coupled are the other flags that the value goes together with, where they say something else. Either flag may know of it.
+func coupled(fleet *knob.Fleet, k *knob.Knob, flag rollout.Flag) []finding.Finding {
+	var found []finding.Finding
+	clash := func(other *knob.Knob, c knob.Coupling, when, then string) {
+		is := func(one string) bool { return strings.EqualFold(one, then) }
+		if !strings.EqualFold(c.When, when) || !slices.ContainsFunc(c.Not, is) && (len(c.Needs) == 0 || slices.ContainsFunc(c.Needs, is)) {
+			return
+		}
+		found = append(found, finding.Finding{ID: "rollout/coupled", Severity: finding.Warn, Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
+			Message: fmt.Sprintf("%s=%s does not go with %s=%s: %s", k.Name, flag.Value, other.ID(), fleet.Value(other, "").Value, c.Why)})
+	}
+	for _, c := range k.Couples {
+		if other, ok := fleet.Catalogue().Get(c.With); ok {
+			clash(other, c, flag.Value, fleet.Value(other, "").Value)
+		}
+	}
+	for _, other := range fleet.Catalogue().All() {
+		for _, c := range other.Couples {
+			if c.With == k.ID() {
+				clash(other, c, fleet.Value(other, "").Value, flag.Value)
+			}
+		}
+	}
+	return found
+}
+
+// PlaneOf is the data plane that a value of Calico's data plane flag stands for; empty when it stands for none.
+func PlaneOf(value string) string {
+	for one, plane := range planes() {
+		if strings.EqualFold(one, value) {
+			return plane
+		}
+	}
+	return ""
+}
+
+// Wanted says for every node which value of Calico's data plane flag is in force by the API, and where it is written.
+func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry) ([]rollout.Attestation, *cni.Installation, error) {
+	driver, _ := drivers.Get("calico")
+	network := driver.Detect(snapshot)
+	if network == nil {
+		return nil, nil, refuse("flags of other networks cannot be verified yet", "there is no Calico in this cluster")
+	}
+	fleet := knob.Read(snapshot, nil)
+	k, ok := fleet.Catalogue().Get(provable)
+	if !ok {
+		return nil, nil, refuse("it came with v3.29", "Calico %s has no %s", network.Version, provable)
+	}
+	var all []rollout.Attestation
+	for _, node := range fleet.Nodes() {
+		in := fleet.Value(k, node)
+		one := rollout.Attestation{Node: node, Flag: k.Name, Wanted: in.Value}
+		if in.By != nil {
+			one.By = in.By.Ref.String()
+		}
+		all = append(all, one)
+	}
+	return all, network, nil
+}
+
+func scopedNames(flag rollout.Flag) []string {
+	var names []string
+	for name := range flag.Scoped {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// rolloutWaves divides the nodes by counts, or by shares that stick: a node's place in the order follows from a
+// hash of the flag and its name alone (that of flagd's fractional), so who is in at one share is in at every greater one.
+func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag string) ([]rollout.Wave, error) {
+	var waves []rollout.Wave
+	if len(change.WavePercents) == 0 {
+		counted, err := recreate.Waves(snapshot, change.Waves)
+		if err != nil {
+			return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+		}
+		for _, w := range counted {
+			waves = append(waves, rollout.Wave(w))
+		}
+		return waves, nil
+	}
+	if !slices.IsSorted(change.WavePercents) || change.WavePercents[0] < 1 || change.WavePercents[len(change.WavePercents)-1] != 100 {
+		return nil, refuse("such as --waves 1%,10%,50%,100%", "shares of the nodes must grow, and the last be 100%%")
+	}
+	type placed struct {
+		name string
+		hash uint32
+	}
+	var nodes []placed
+	for i := range snapshot.Nodes {
+		name := snapshot.Nodes[i].Name
+		nodes = append(nodes, placed{name, murmur3.StringSum32(flag + name)})
+	}
+	slices.SortFunc(nodes, func(a, b placed) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name)) })
+	next := 0
+	for _, percent := range change.WavePercents {
+		wave := rollout.Wave{Name: fmt.Sprintf("wave-%d", len(waves)+1)}
+		for ; next < len(nodes) && uint64(nodes[next].hash)*100>>32 < uint64(percent); next++ {
+			wave.Nodes = append(wave.Nodes, nodes[next].name)
+		}
+		if len(wave.Nodes) > 0 {
+			waves = append(waves, wave)
+		}
+	}
+	return waves, nil
+}

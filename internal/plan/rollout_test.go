@@ -1,0 +1,178 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/plan"
+)
+
+func toNFTables(t testing.TB) *request {
+	return &request{
+		snapshot: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+		change:   v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"},
+		drivers:  drivers(),
+		options:  plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},
+	}
+}
+
+// felixConfiguration adds one to a request's snapshot.
+func felixConfiguration(r *request, name string, spec map[string]any) {
+	r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration",
+		"metadata": map[string]any{"name": name}, "spec": spec,
+	}})
+}
+
+// node adds nodes like the first to a request's snapshot.
+func addNodes(r *request, names ...string) {
+	for _, name := range names {
+		node := *r.snapshot.Nodes[0].DeepCopy()
+		node.Name = name
+		r.snapshot.Nodes = append(r.snapshot.Nodes, node)
+	}
+}
+
+func TestRolloutIsReadAsWritten(t *testing.T) {
+	p := mustMake(t, toNFTables(t))
+	data, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := plan.Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Hash != p.Hash || again.Rollout.String() != "nftablesMode=Enabled (iptables to nftables)" {
+		t.Errorf("%s %s", again.Hash, again.Rollout)
+	}
+	text := plan.Runbook(p)
+	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on calico", "Pods keep running", "Gate: ", "Fold back", "for the cluster as it was"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+}
+
+// TestRolloutCannotDoWithout: there is no step, no action on the network and no undo that a rollout can do without.
+func TestRolloutCannotDoWithout(t *testing.T) {
+	p := mustMake(t, toNFTables(t))
+	for i, s := range p.Steps {
+		if s.ID != "prepare/theseus" && s.ID != "finish/theseus" && s.ID != "prepare/proof" && plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))) == nil {
+			t.Errorf("a plan without %s passes", s.ID)
+		}
+		if !strings.HasSuffix(s.ID, "/switch") && s.ID != "fold/default" {
+			continue
+		}
+		for j, action := range s.Actions {
+			steps := slices.Clone(p.Steps)
+			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
+			if action.Op != "wait" && !(s.ID == "fold/default" && action.Verb == "dataplane") && plan.Verify(mutant(p, steps)) == nil {
+				if action.Verb == "dataplane" && j == 2 {
+					continue // the proof after it waits for the same
+				}
+				t.Errorf("step %s without %q passes", s.ID, action.Title)
+			}
+		}
+		for j, action := range s.Undo {
+			steps := slices.Clone(p.Steps)
+			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
+			if action.Op != "wait" && plan.Verify(mutant(p, steps)) == nil {
+				t.Errorf("the undo of %s without %q passes", s.ID, action.Title)
+			}
+		}
+	}
+}
+
+// TestRolloutCatchesReordering: no two steps may change places.
+func TestRolloutCatchesReordering(t *testing.T) {
+	p := mustMake(t, toNFTables(t))
+	for i := range len(p.Steps) - 1 {
+		if p.Steps[i].ID == "prepare/theseus" || p.Steps[i].ID == "finish/probes" || p.Steps[i].ID == "prepare/probes" || p.Steps[i].ID == "prepare/proof" {
+			continue // what the model does not know of: Theseus' own parts
+		}
+		steps := slices.Clone(p.Steps)
+		steps[i], steps[i+1] = steps[i+1], steps[i]
+		if plan.Verify(mutant(p, steps)) == nil {
+			t.Errorf("a plan with %s before %s passes", steps[i].ID, steps[i+1].ID)
+		}
+	}
+}
+
+func TestRolloutRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*request)
+		words  string
+		hint   string
+	}{
+		{"a typo in the value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode=Enabeld" }, "one of", "go on with Disabled without a word"},
+		{"a typo in the flag", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftableMode=Enabled" }, "there is no flag", "did you mean calico/nftablesMode?"},
+		{"no value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode" }, "gives no value", "nftablesMode=Enabled"},
+		{"a flag that nobody can prove", func(r *request) { r.change.Dataplane, r.change.Flag = "", "logSeverityScreen=Debug" }, "no way is built to prove", ""},
+		{"both", func(r *request) { r.change.Flag = "nftablesMode=Enabled" }, "cannot be changed in one plan", ""},
+		{"with a network", func(r *request) { r.change.To = "flannel" }, "cannot be changed in one plan", ""},
+		{"unknown data plane", func(r *request) { r.change.Dataplane = "ipvs" }, `"ipvs" is no data plane`, "iptables"},
+		{"it is so", func(r *request) { r.change.Dataplane = "iptables" }, "is Disabled already", ""},
+		{"another network", func(r *request) {
+			r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+		}, "this cluster is on flannel", ""},
+		{"the environment wins", func(r *request) {
+			container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
+			container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_NftablesMode", Value: "Disabled"})
+		}, "beats every FelixConfiguration", "take it out there"},
+		{"an operator", func(r *request) {
+			r.snapshot.DaemonSets[0].OwnerReferences = []metav1.OwnerReference{{Kind: "Installation", Name: "default", Controller: new(true)}}
+		}, "belongs to Installation default", ""},
+		{"a canary by hand", func(r *request) {
+			felixConfiguration(r, "node."+r.snapshot.Nodes[0].Name, map[string]any{"nftablesMode": "Enabled"})
+		}, "has a value of its own", ""},
+		{"shares that shrink", func(r *request) { r.change.WavePercents = []int{50, 10, 100} }, "must grow", ""},
+		{"shares without the rest", func(r *request) { r.change.WavePercents = []int{50} }, "the last be 100%", ""},
+		{"no image", func(r *request) { r.change.AgentImage = "" }, "no image", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := toNFTables(t)
+			test.change(r)
+			_, err := r.make()
+			refusal, ok := err.(*plan.Refusal)
+			if !ok || !strings.Contains(refusal.Message+" / "+refusal.Hint, test.words) || !strings.Contains(refusal.Hint, test.hint) {
+				t.Errorf("got %v (%+v), want %q and the hint %q", err, refusal, test.words, test.hint)
+			}
+		})
+	}
+}
+
+// TestSharesStick: who is in at one share is in at every greater one, whatever other nodes there are.
+func TestSharesStick(t *testing.T) {
+	names := func(percents []int, extra ...string) (all [][]string) {
+		r := toNFTables(t)
+		for i := range 200 {
+			addNodes(r, "n-"+string(rune('a'+i%26))+string(rune('a'+i/26)))
+		}
+		addNodes(r, extra...)
+		r.change.WavePercents = percents
+		p := mustMake(t, r)
+		for _, wave := range p.Waves {
+			all = append(all, wave.Nodes)
+		}
+		return all
+	}
+	ten, half := names([]int{10, 100})[0], names([]int{50, 100}, "late-1", "late-2")[0]
+	if len(ten) < 5 || len(ten) > 40 || len(half) < 70 || len(half) > 130 {
+		t.Errorf("%d at 10%%, %d at 50%% of 200", len(ten), len(half))
+	}
+	for _, name := range ten {
+		if !slices.Contains(half, name) {
+			t.Errorf("%s is in at 10%% and not at 50%%", name)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+// Package rollout is the strategy that changes one flag of a network's agent node by node: the flag is set with
+// the narrowest scope there is (FelixConfiguration node.NAME), proven on that node, and when all nodes have it
+// folded back into the cluster-wide value, which then restarts nothing.
+//
+// While an agent takes its rules from one data plane to the other, a guard keeps denied what they deny. A node
+// passes when the kernel shows the wanted rules for every pod and none of the others, when packets were let
+// through and refused by the wanted ones, and when the measured paths say that nothing was lost or leaked.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Name is how users name the strategy.
+const Name = "rollout"
+
+// Wave is a set of nodes that get the flag together, one after another.
+type Wave struct {
+	Name  string
+	Nodes []string
+}
+
+// Flag is what is rolled out: a field of Calico's FelixConfiguration that moves its rules from one data plane to
+// the other.
+type Flag struct {
+	// API is the API version of FelixConfigurations; Field and Value are those of the FelixConfiguration; Before is its cluster-wide value so far, nil for none.
+	API    string
+	Field  string
+	Value  string
+	Before any
+	// From and To are the data planes (step.IPTables, step.NFTables) before and after.
+	From, To string
+	// Scoped are the nodes that have a FelixConfiguration of their own already, which is to stay.
+	Scoped map[string]bool
+}
+
+// Input is everything that the steps follow from.
+type Input struct {
+	Network *cni.Installation
+	Change  v1alpha1.ChangeSpec
+	Flag    Flag
+	Waves   []Wave
+	// Install puts Theseus' agent on every node.
+	Install []step.Action
+}
+
+// Defaults of the gates.
+const (
+	DefaultMaxGap = 500 * time.Millisecond
+	DefaultBake   = 10 * time.Second
+)
+
+// guardFor is how long a guard denies at most, and switchFor how long an agent may take to write its rules anew.
+const (
+	guardFor  = 4 * time.Minute
+	switchFor = 2 * time.Minute
+	proofFor  = time.Minute
+)
+
+// Guard names what Calico denies by, in both data planes. What it does to interfaces that it does not know is left
+// out: a pod that starts meanwhile is not in the copy.
+func Guard() step.Guard {
+	return step.Guard{Tables: tables(), Chains: chains(), Sets: sets(), Without: []string{"Unknown interface"}, For: step.Duration(guardFor)}
+}
+
+// Dataplane names Calico's rules in both data planes; want may be empty.
+func Dataplane(want string) step.Dataplane {
+	return step.Dataplane{Want: want, Tables: tables(), Chains: chains(), Sets: sets(),
+		Links: []string{"cali*"}, PerLink: []string{"cali-tw-", "cali-fw-"}}
+}
+
+func tables() []string { return []string{"ip calico", "ip6 calico"} }
+func chains() []string { return []string{"cali-*"} }
+func sets() []string   { return []string{"cali*"} }
+
+// Steps makes the whole procedure.
+func Steps(in Input) []step.Step {
+	b := &builder{Input: in}
+	for _, wave := range in.Waves {
+		b.all = append(b.all, wave.Nodes...)
+	}
+	b.prepare()
+	done := 0
+	for _, wave := range in.Waves {
+		for i, node := range wave.Nodes {
+			done++
+			b.switchNode(wave, node, b.all[:done], i)
+		}
+	}
+	b.fold()
+	b.finish()
+	return b.steps
+}
+
+// builder collects the steps in order.
+type builder struct {
+	Input
+	all   []string // nodes in the order of the waves
+	steps []step.Step
+}
+
+func (b *builder) add(s step.Step) {
+	for i := range s.Actions {
+		s.Actions[i].ID = fmt.Sprintf("%s/%d", s.ID, i+1)
+	}
+	for i := range s.Undo {
+		s.Undo[i].ID = fmt.Sprintf("%s/undo-%d", s.ID, i+1)
+	}
+	b.steps = append(b.steps, s)
+}
+
+// gate is judged with the changed nodes on one side and those that are not changed yet on the other.
+func (b *builder) gate(title string, changed []string) *step.Gate {
+	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost, Changed: changed, Bake: step.Duration(b.bake())}
+	if b.Change.MaxGapMillis > 0 {
+		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
+	}
+	return gate
+}
+
+func (b *builder) bake() time.Duration {
+	if b.Change.BakeSeconds > 0 {
+		return time.Duration(b.Change.BakeSeconds) * time.Second
+	}
+	return DefaultBake
+}
+
+func (b *builder) perNode(each time.Duration) time.Duration { return time.Duration(len(b.all)) * each }
+
+// refuses says whether the network enforces policy, so that refused packets can be demanded.
+func (b *builder) refuses() bool {
+	return b.Network.Capabilities.Policy != cni.PolicyNone && b.Network.Capabilities.Policy != ""
+}
+
+// prove demands that traffic crosses the rules of a data plane on a node.
+func (b *builder) prove(node, plane string) step.Action {
+	args := Dataplane(plane)
+	args.Passed, args.Refused, args.For = true, b.refuses(), step.Duration(proofFor)
+	return onNode(node, step.VerbDataplane, "prove that traffic crosses the rules in "+plane+" on "+node, args)
+}
+
+// written waits until the rules of a node are in one data plane alone.
+func written(node, plane string) step.Action {
+	args := Dataplane(plane)
+	args.For = step.Duration(switchFor)
+	return onNode(node, step.VerbDataplane, "wait until the rules of "+node+" are in "+plane+" alone", args)
+}
+
+func guard(node, verb, title string) step.Action { return onNode(node, verb, title+node, Guard()) }
+
+// scoped is the FelixConfiguration of one node.
+func (b *builder) scoped(node string) step.Ref {
+	return step.Ref{APIVersion: b.Flag.API, Kind: "FelixConfiguration", Name: "node." + node}
+}
+
+func (b *builder) object(name string) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": b.Flag.API, "kind": "FelixConfiguration",
+		"metadata": map[string]any{"name": name},
+		"spec":     map[string]any{b.Flag.Field: b.Flag.Value},
+	}}
+}
+
+// set gives a node the value, and unset takes it away: with the object, unless that was there before.
+func (b *builder) set(node string) step.Action {
+	object := b.object(b.scoped(node).Name)
+	return step.Action{Op: step.Apply, Object: &object, Title: "set " + b.Flag.Field + "=" + b.Flag.Value + " for " + node}
+}
+
+func (b *builder) unset(node, title string) step.Action {
+	ref := b.scoped(node)
+	if b.Flag.Scoped[node] {
+		return step.Action{Op: step.Patch, Ref: &ref, Patch: canonical(map[string]any{"spec": map[string]any{b.Flag.Field: nil}}), Title: title}
+	}
+	return step.Action{Op: step.Delete, Ref: &ref, Title: title}
+}
+
+func probePodRef(node string) step.Ref {
+	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: manifest.ProbePodName(node, "old")}
+}

@@ -1,0 +1,169 @@
+package rollout
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// prepare installs Theseus' own parts, proves that measuring works, and that every node is as it should be.
+func (b *builder) prepare() {
+	b.add(step.Step{
+		ID: "prepare/theseus", Title: "Install Theseus' agent on every node",
+		Why:      "Everything that is done on a node is done by its agent, which does not use the pod network.",
+		Actions:  b.Install,
+		Undo:     Leave(b.Install),
+		Estimate: step.Duration(20*time.Second + b.perNode(200*time.Millisecond)),
+	})
+	b.startProbes()
+	var actions []step.Action
+	for _, node := range b.all {
+		actions = append(actions, b.prove(node, b.Flag.From))
+	}
+	b.add(step.Step{
+		ID: "prepare/proof", Title: "Prove that every node's rules are in " + b.Flag.From,
+		Why:      "A node whose rules are not complete now could not be told from one that the change broke.",
+		Actions:  actions,
+		Estimate: step.Duration(b.perNode(time.Second)),
+	})
+}
+
+// shared are the objects that all probe pods need.
+func (b *builder) shared() []unstructured.Unstructured {
+	services := manifest.ProbeServices()
+	if b.refuses() {
+		services = append(services, *manifest.ProbePolicy())
+	}
+	return services
+}
+
+func (b *builder) startProbes() {
+	var actions []step.Action
+	for _, object := range b.shared() {
+		actions = append(actions, apply(object))
+	}
+	for _, node := range b.all {
+		actions = append(actions, apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
+	}
+	for _, node := range b.all {
+		ready := step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
+			Selector: v1alpha1.LabelProbe + "=old," + manifest.LabelNode + "=" + manifest.NodeValue(node)}
+		actions = append(actions, step.Action{Op: step.Wait, Title: "wait until the probe pod of " + node + " is ready", Condition: &ready,
+			Timeout: step.Duration(2*time.Minute + b.perNode(time.Second))})
+	}
+	actions = append(actions, probe("measure the paths between all nodes", step.PathSet{Old: []string{step.EveryNode}}))
+	gate := b.gate("measuring works, and nothing is lost before anything is changed", nil)
+	gate.Baseline = true
+	b.add(step.Step{
+		ID: "prepare/probes", Title: "Measure the network as it is",
+		Why:      "What was lost can only be told by comparison, and a gate without evidence never passes.",
+		Actions:  actions,
+		Undo:     b.endProbes(),
+		Gate:     gate,
+		Estimate: step.Duration(10*time.Second + b.perNode(300*time.Millisecond) + b.bake()),
+	})
+}
+
+func (b *builder) endProbes() []step.Action {
+	actions := []step.Action{probe("stop measuring", step.PathSet{})}
+	for _, node := range b.all {
+		actions = append(actions, remove(probePodRef(node)))
+	}
+	shared := b.shared()
+	for i := len(shared) - 1; i >= 0; i-- {
+		actions = append(actions, remove(step.RefOf(&shared[i])))
+	}
+	return actions
+}
+
+// switchNode gives one node the flag, under a guard, and proves it there.
+func (b *builder) switchNode(wave Wave, node string, changed []string, inWave int) {
+	agent := b.Network.Agent
+	running := step.Condition{Kind: step.PodReady, Node: node, Namespace: agent.Namespace, Selector: b.Network.Selector}
+	before := []step.Condition{{Kind: step.NodeReady, Node: node}, running}
+	if inWave == 0 {
+		before = append(before, b.frozen())
+	}
+	keep := "keep denied what policy denies while the rules are written anew on "
+	leave := "leave policy to the agent again on "
+	b.add(step.Step{
+		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.To,
+		Why: "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
+			"and a copy of them denies what they deny in between.",
+		Wave: wave.Name, Node: node, Before: before,
+		Actions: []step.Action{
+			guard(node, step.VerbGuard, keep),
+			b.set(node),
+			written(node, b.Flag.To),
+			ready(node, running),
+			guard(node, step.VerbRelease, leave),
+			b.prove(node, b.Flag.To),
+		},
+		Undo: []step.Action{
+			guard(node, step.VerbGuard, keep),
+			b.unset(node, "take "+b.Flag.Field+" back on "+node),
+			written(node, b.Flag.From),
+			ready(node, running),
+			guard(node, step.VerbRelease, leave),
+		},
+		Alone:    len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
+		Gate:     b.gate(node+" in "+b.Flag.To+" loses and leaks no more than the others", changed),
+		Estimate: step.Duration(10*time.Second + b.bake()),
+	})
+}
+
+func ready(node string, running step.Condition) step.Action {
+	return step.Action{Op: step.Wait, Title: "wait until the agent of " + node + " is ready", Condition: &running,
+		Timeout: step.Duration(3 * time.Minute)}
+}
+
+// frozen demands that the nodes are those of the plan.
+func (b *builder) frozen() step.Condition { return step.Condition{Kind: step.NodesAmong, Nodes: b.all} }
+
+// fold makes the value that of the cluster. Nodes have it already, so no agent restarts.
+func (b *builder) fold() {
+	whole := b.object("default")
+	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + b.Flag.Field + "=" + b.Flag.Value + " for the cluster"}}
+	var undo []step.Action
+	for _, node := range b.all {
+		actions = append(actions, b.unset(node, "let "+node+" take "+b.Flag.Field+" from the cluster"))
+		undo = append(undo, b.set(node))
+	}
+	for _, node := range b.all {
+		actions = append(actions, b.prove(node, b.Flag.To))
+	}
+	ref := step.RefOf(&whole)
+	undo = append(undo, step.Action{Op: step.Patch, Ref: &ref, Patch: canonical(map[string]any{"spec": map[string]any{b.Flag.Field: b.Flag.Before}}),
+		Title: "set " + b.Flag.Field + " for the cluster as it was"})
+	b.add(step.Step{
+		ID: "fold/default", Title: "Make " + b.Flag.Field + "=" + b.Flag.Value + " the cluster's value",
+		Why:      "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
+		Before:   []step.Condition{b.frozen()},
+		Actions:  actions,
+		Undo:     undo,
+		Alone:    true,
+		Gate:     b.gate("nothing noticed that the value moved", b.all),
+		Estimate: step.Duration(5*time.Second + b.bake() + b.perNode(time.Second)),
+	})
+}
+
+// finish takes Theseus' own parts away.
+func (b *builder) finish() {
+	b.add(step.Step{
+		ID: "finish/probes", Title: "Stop measuring",
+		Why:      "What was measured is in the report. Another rollout takes the flag back.",
+		Actions:  b.endProbes(),
+		NoReturn: true,
+		Estimate: step.Duration(5*time.Second + b.perNode(time.Second)),
+	})
+	b.add(step.Step{
+		ID: "finish/theseus", Title: "Remove Theseus' agent",
+		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Actions:  Leave(b.Install),
+		Estimate: step.Duration(10 * time.Second),
+	})
+}

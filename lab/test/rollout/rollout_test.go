@@ -1,0 +1,193 @@
+// Package rollout tests the rollout of a flag on a real cluster with Calico: there and back under traffic, a wave
+// that goes wrong, an agent that is killed, a flag's source that is cut off, and what must be refused.
+package rollout
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// bin holds the built programs: `make build` makes them, and these tests are of no other.
+const bin = "../../../bin"
+
+// rules prints, for a node, how many of Calico's chains there are in iptables and tables in nftables, and whatever
+// Theseus left.
+const rules = `echo iptables $( (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -c '^:cali-') \
+	nftables $(nft list tables | grep -c 'calico$') left $( (iptables-nft-save; ipset list -n; nft list tables) | grep -cE 'theseus|^:thli|^thli')`
+
+// in demands that the rules of every node are in one data plane, and nothing is left of the other or of Theseus.
+func in(t *testing.T, rig *scenario.Rig, plane string) {
+	t.Helper()
+	for _, node := range rig.NodeNames() {
+		out, err := rig.OnNode(t.Context(), node, "sh", "-c", rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has := strings.Fields(out) // iptables N nftables N left N
+		if len(has) != 6 || (has[1] != "0") != (plane == "iptables") || (has[3] != "0") != (plane == "nftables") || has[5] != "0" {
+			t.Errorf("%s is to be in %s alone: %s", node, plane, out)
+		}
+	}
+}
+
+// configurations are the names of all FelixConfigurations, with the value of the flag.
+func configurations(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.nftablesMode} {end}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// plan writes a plan, and returns its file.
+func plan(t *testing.T, rig *scenario.Rig, name string, args ...string) string {
+	t.Helper()
+	file := filepath.Join(rig.Dir, name+".yaml")
+	args = append(args, "--agent-image", scenario.AgentImage, "--probe-interval", "20ms", "-o", file)
+	if _, err := rig.Run(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// nothingLost demands that the clients lost nothing and that nothing that policy denies came through.
+func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cost, err := rig.Steady(ctx)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if loss := scenario.Loss(cost); loss != nil {
+		cost.Print(rig.Out) //nolint:errcheck // for the reader
+		t.Fatalf("%s: %v", when, loss)
+	}
+	t.Logf("%s: nothing lost or leaked of %d requests", when, cost.Sent())
+}
+
+func TestRollout(t *testing.T) {
+	rig := rigtest.New(t, bin, "ro", 3, "calico")
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	in(t, rig, "iptables")
+	refused(t, rig)
+	there(t, rig)
+	back(t, rig)
+	wrong(t, rig)
+}
+
+// refused: what is misspelt is not planned, and neither is what an environment variable would hide.
+func refused(t *testing.T, rig *scenario.Rig) {
+	rigtest.Run(t, rig, "here", 1, []string{"nftablesMode=Enabeld", "go on with Disabled without a word"},
+		"flags", "rollout", "nftablesMode=Enabeld", "--agent-image", scenario.AgentImage)
+	rigtest.Run(t, rig, "here", 1, []string{"did you mean calico/nftablesMode?"}, "flags", "rollout", "nftableMode=Enabled", "--agent-image", scenario.AgentImage)
+
+	agents := func(args ...string) {
+		t.Helper()
+		if out, err := rig.Kubectl(t.Context(), nil, append([]string{"-n", "kube-system"}, args...)...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE=Disabled")
+	rigtest.Run(t, rig, "here", 1, []string{"FELIX_NFTABLESMODE=Disabled in DaemonSet/kube-system/calico-node beats every FelixConfiguration"},
+		"plan", "--dataplane", "nftables", "--agent-image", scenario.AgentImage)
+	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_NFTABLESMODE-")
+	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
+}
+
+// there goes to nftables, while Felix is killed in the middle of a switch, and while the source of its flags is cut off.
+func there(t *testing.T, rig *scenario.Rig) {
+	file := plan(t, rig, "there", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "4s")
+	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Until("set nftablesMode=Enabled for ro-node-1")
+	if out, err := rig.OnNode(t.Context(), "ro-node-1", "pkill", "-KILL", "-f", "^calico-node -felix"); err != nil {
+		t.Errorf("Felix was not killed: %v %s", err, out)
+	}
+	run.Until("Switch ro-node-2 to nftables")
+	rigtest.HoldAPIServer(t, rig, 15*time.Second)
+	run.Ends(0, "prove that traffic crosses the rules in nftables on ro-node-3", "finished: done")
+	nothingLost(t, rig, "iptables to nftables")
+	in(t, rig, "nftables")
+	if got := configurations(t, rig); got != "default=Enabled" {
+		t.Errorf("the value was not folded back: %s", got)
+	}
+	drift(t, rig)
+}
+
+// drift: a Felix that hangs does not take what is wanted; that is seen, and names the node.
+func drift(t *testing.T, rig *scenario.Rig) {
+	felix := func(signal string) {
+		t.Helper()
+		if out, err := rig.OnNode(t.Context(), "ro-node-2", "pkill", "-"+signal, "-f", "^calico-node -felix"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	felix("STOP")
+	const own = `{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": "node.ro-node-2"}, "spec": {"nftablesMode": "Disabled"}}`
+	if _, err := rig.Kubectl(t.Context(), strings.NewReader(own), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	run := rigtest.Start(t, rig, "here", "flags", "verify", "--agent-image", scenario.AgentImage)
+	run.Ends(3, "drift on ro-node-2: the agent runs with Enabled; the kernel has rules in nftables, not in iptables alone")
+	if strings.Count(run.Said(), "drift on") != 1 {
+		t.Errorf("other nodes drift:\n%s", run.Said())
+	}
+	if _, err := rig.Kubectl(t.Context(), nil, "delete", "felixconfiguration", "node.ro-node-2"); err != nil {
+		t.Fatal(err)
+	}
+	felix("CONT")
+}
+
+// ghost is a node that joins.
+const ghost = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ro-node-9"}, "spec": {"unschedulable": true}}`
+
+// back goes to iptables; a node that joins meanwhile is waited out.
+func back(t *testing.T, rig *scenario.Rig) {
+	file := plan(t, rig, "back", "flags", "rollout", "nftablesMode=Disabled", "--waves", "1,0", "--bake", "4s")
+	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Until("Switch ro-node-1 to iptables")
+	if _, err := rig.Kubectl(t.Context(), strings.NewReader(ghost), "apply", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+	run.Until("node ro-node-9 joined since the plan was made")
+	if _, err := rig.Kubectl(t.Context(), nil, "delete", "node", "ro-node-9"); err != nil {
+		t.Fatal(err)
+	}
+	run.Ends(0, "finished: done")
+	nothingLost(t, rig, "nftables to iptables")
+	in(t, rig, "iptables")
+}
+
+// wrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps what it
+// has proven, the third is not touched, and a person takes the whole back.
+func wrong(t *testing.T, rig *scenario.Rig) {
+	before := configurations(t, rig)
+	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "12s")
+	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Until("prove that traffic crosses the rules in nftables on ro-node-2")
+	if out, err := rig.OnNode(t.Context(), "ro-node-2", "nft", "insert", "rule", "ip", "calico", "filter-cali-FORWARD", "numgen", "random", "mod", "100", "<", "10", "drop"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run.Ends(6, "lost on changed nodes", "stop, because of ro-node-2", "taking back this step alone", "undone: Switch ro-node-2 to nftables", "hint: ")
+	if strings.Contains(run.Said(), "Switch ro-node-3") {
+		t.Errorf("it went on to the third node:\n%s", run.Said())
+	}
+	if got := configurations(t, rig); !strings.Contains(got, "node.ro-node-1=Enabled") || strings.Contains(got, "node.ro-node-2") {
+		t.Errorf("not the second node alone was taken back: %s", got)
+	}
+	rigtest.Start(t, rig, "here", "rollback").Ends(5, "undone: Switch ro-node-1 to nftables")
+	in(t, rig, "iptables")
+	if after := configurations(t, rig); after != before {
+		t.Errorf("the flag was %s, and is %s", before, after)
+	}
+}
