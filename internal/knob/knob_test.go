@@ -79,3 +79,23 @@ func TestFind(t *testing.T) {
 		t.Error("no such thing")
 	}
 }
+
+// FuzzWrite holds that no value makes a knob panic, and that an edit names its object.
+func FuzzWrite(f *testing.F) {
+	for i, text := range []string{"Enabled", "90s", "0x12b5", "[{}]", "{", "a=b,c", "none", "true", "1e999"} {
+		f.Add(uint16(i*37), text)
+	}
+	c := New(nil)
+	f.Fuzz(func(t *testing.T, n uint16, text string) {
+		k := c.All()[int(n)%len(c.All())]
+		for _, aim := range []Aim{{Scope: Cluster}, {Scope: Node, Node: "a"}, {Scope: Selector, Object: "o", Selector: "a=b"}} {
+			w, err := k.Write(aim, text)
+			if err != nil {
+				continue
+			}
+			if object, ok := w.Object(); ok && object.GetKind() == "" {
+				t.Errorf("%s: an object of no kind", k.ID())
+			}
+		}
+	})
+}
