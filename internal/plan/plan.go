@@ -34,7 +34,7 @@ type Plan struct {
 	Workloads []Workload        `json:"workloads"`
 	Findings  []finding.Finding `json:"findings,omitempty"`
 	Estimate  step.Duration     `json:"estimate"`
-	Flags     Flags             `json:"flags"`
+	Flags     Flags             `json:"flags,omitzero"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
 }
