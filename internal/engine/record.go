@@ -69,7 +69,7 @@ type Record struct {
 type Start struct {
 	Plan    string     `json:"plan"` // hash
 	Theseus string     `json:"theseus"`
-	Flags   plan.Flags `json:"flags"`
+	Flags   plan.Flags `json:"flags,omitzero"`
 	// Steps is how many steps the plan has, so that a journal alone tells how far it is.
 	Steps int `json:"steps,omitempty"`
 }

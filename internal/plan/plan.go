@@ -36,7 +36,7 @@ type Plan struct {
 	// Rollout is set where a flag of the network in place is what changes; Target is then the same network.
 	Rollout  *Rollout      `json:"rollout,omitempty"`
 	Estimate step.Duration `json:"estimate"`
-	Flags    Flags         `json:"flags"`
+	Flags    Flags         `json:"flags,omitzero"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
 }
