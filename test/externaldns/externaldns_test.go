@@ -82,7 +82,7 @@ func newController(t *testing.T, server *dnstest.Server, owner string, r zone.Re
 	c.RFC2136Host, c.RFC2136Zone, c.RFC2136AXFR = []string{host}, []string{strings.TrimSuffix(origin, ".")}, true
 	c.RFC2136Port, _ = strconv.Atoi(port)
 	c.RFC2136TSIGKeyName, c.RFC2136TSIGSecret, c.RFC2136TSIGSecretAlg = server.Key.Name, server.Key.Secret, "hmac-sha256"
-	c.RFC2136LoadBalancingStrategy = "disabled"
+	c.RFC2136LoadBalancingStrategy, c.RFC2136BatchChangeSize = "disabled", 50
 	c.TXTOwnerID, c.TXTPrefix, c.TXTSuffix, c.TXTWildcardReplacement = owner, r.Prefix, r.Suffix, r.Wildcard
 	c.ManagedDNSRecordTypes = zone.AddressTypes()
 	p, err := rfc2136.New(context.Background(), c, endpoint.NewDomainFilter([]string{strings.TrimSuffix(origin, ".")}))

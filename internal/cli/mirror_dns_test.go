@@ -1,0 +1,139 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/dns/dnstest"
+)
+
+const dnsOrigin = "shop.example.org."
+
+// TestMirrorDNS moves a dozen names of a real BIND, behind a real unbound, there and back by the command line. On the
+// way there the process is killed again and again, and run once more.
+func TestMirrorDNS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real name servers: not with -short")
+	}
+	const n, blue, green = 12, "127.0.0.13", "127.0.0.14"
+	dir := t.TempDir()
+	var zone []string
+	hosts := ""
+	for i := range n {
+		zone = append(zone, fmt.Sprintf("s%d 2 IN A %s", i, blue), fmt.Sprintf("a-s%d 2 IN TXT \"heritage=external-dns,external-dns/owner=blue\"", i))
+		hosts += fmt.Sprintf("  - host: s%d.shop.example.org\n", i)
+	}
+	server := dnstest.BIND(t, dnsOrigin, dnstest.ZoneText(dnsOrigin, zone...))
+	resolver := dnstest.Unbound(t, server)
+	files := map[string]string{
+		"key": server.Key.Secret,
+		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\nowners: {original: blue, mirror: green}\nports: {80: %d}\n",
+			server.Address, resolver.Address, serveBoth(t, blue, green)),
+	}
+	for name, address := range map[string]string{"blue.yaml": blue, "green.yaml": green} {
+		files[name] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop}\nspec:\n  rules:\n" + hosts +
+			"status: {loadBalancer: {ingress: [{ip: " + address + "}]}}\n"
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(kill time.Duration, args ...string) (int, string) { return theseus(t, dir, kill, args...) }
+	inputs := []string{"--zones", "zones.yaml", "--from", "blue.yaml", "--mirror-from", "green.yaml"}
+	must := func(want int, says string, args ...string) {
+		t.Helper()
+		if code, said := run(0, args...); code != want || !strings.Contains(said, says) {
+			t.Fatalf("theseus %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), code, want, says, said)
+		}
+	}
+	plan := append([]string{"mirror", "dns", "plan", "-o", "move.yaml", "--ttl", "1", "--bake", "100ms", "--first", "2"}, inputs...)
+	must(0, "13 names: 12 move", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+	must(3, "12 of 13 names of shop.example.org. (92 %)", plan...)
+	must(1, `no name is "nobody.shop.example.org"`, append(plan, "--name", "nobody.shop.example.org")...)
+	must(0, "written to move.yaml", append(plan, "--yes-really")...)
+	must(2, "read the plan, then add --yes", "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml")
+	must(1, "nothing of dns-", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
+	killed := 0
+	for code := -1; code != 0; {
+		var said string
+		kill := time.Duration(100+rand.IntN(600)+100*killed) * time.Millisecond // a busy machine needs longer to get anywhere
+		if killed >= 10 {
+			kill = 0
+		}
+		if code, said = run(kill, "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes"); code == -1 {
+			killed++
+		} else if code != 0 {
+			t.Fatalf("exit code %d:\n%s", code, said)
+		}
+	}
+	t.Logf("killed %d times", killed)
+	if killed < 3 {
+		t.Errorf("killed only %d times", killed)
+	}
+	must(0, "done, ", "mirror", "dns", "status", "move.yaml")
+	must(0, "12 moved already", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+	must(0, "finished: done", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
+	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+}
+
+// serveBoth answers HTTP at two addresses on one port.
+func serveBoth(t *testing.T, one, other string) int {
+	t.Helper()
+	first, err := net.Listen("tcp", one+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := first.Addr().(*net.TCPAddr).Port
+	second, err := net.Listen("tcp", net.JoinHostPort(other, strconv.Itoa(port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, listener := range []net.Listener{first, second} {
+		server := &http.Server{Handler: http.NotFoundHandler()}
+		go server.Serve(listener) //nolint:errcheck // it is closed
+		t.Cleanup(func() { server.Close() })
+	}
+	return port
+}
+
+// theseus runs this binary as theseus, and kills it after a while, unless that is 0: then the exit code is -1.
+func theseus(t *testing.T, dir string, kill time.Duration, args ...string) (int, string) {
+	t.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "theseus")
+	if err := os.Symlink(binary, link); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	command := exec.CommandContext(t.Context(), link, args...)
+	command.Dir, command.Stdout, command.Stderr = dir, &out, &out
+	command.Env = append(os.Environ(), "THESEUS_STATE_DIR="+filepath.Join(dir, "state"))
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if kill > 0 {
+		timer := time.AfterFunc(kill, func() { command.Process.Kill() }) //nolint:errcheck // it may be gone
+		defer timer.Stop()
+	}
+	err = command.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return command.ProcessState.ExitCode(), out.String()
+}
