@@ -10,7 +10,7 @@ import (
 )
 
 // benchObjects is how many objects are copied. A tenth of them are Deployments.
-const benchObjects = 5000
+const benchObjects = 2000
 
 // BenchmarkCopy copies objects between two API servers on this machine, and applies the same objects with kubectl,
 // client-side and server-side, one after the other. Reported are objects per second, reading and comparing included.

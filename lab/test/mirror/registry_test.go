@@ -24,7 +24,7 @@ const htpasswd = "puller:$2y$05$abcdefghijklmnopqrstuuoXuKqgZXLiJqzfmMXDDhSFPIvx
 func registry(t testing.TB) string {
 	t.Helper()
 	dir, address := t.TempDir(), fmt.Sprint("127.0.0.1:", port(t))
-	config := fmt.Sprintf("version: 0.1\nlog: {level: fatal}\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\nauth: {htpasswd: {realm: lab, path: %q}}\n",
+	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\nauth: {htpasswd: {realm: lab, path: %q}}\n",
 		filepath.Join(dir, "data"), address, filepath.Join(dir, "htpasswd"))
 	for name, text := range map[string]string{"config.yml": config, "htpasswd": htpasswd} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -32,7 +32,6 @@ func registry(t testing.TB) string {
 		}
 	}
 	cmd := exec.Command("docker-registry", "serve", filepath.Join(dir, "config.yml"))
-	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v: lab/install.sh installs it", err)
 	}
