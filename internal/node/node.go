@@ -35,6 +35,9 @@ type Node struct {
 	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
 	patience time.Duration
 
+	// hook is called before every change that a move makes; tests end the process there.
+	hook func(point string)
+
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
 }
@@ -90,6 +93,12 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
 	case step.VerbRelease:
 		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
+	case step.VerbAdoptable:
+		return with(args, n.adoptable)
+	case step.VerbAdopt:
+		return with(args, func(a step.AdoptArgs) (Answer, error) { return n.adopt(ctx, a) })
+	case step.VerbSettle:
+		return with(args, func(a step.SettleArgs) (Answer, error) { return n.settle(ctx, a) })
 	}
 	return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)
 }

@@ -119,7 +119,8 @@ type AdoptMark struct {
 }
 
 // AdoptGap is measured by datagrams sent every Interval from within the pod's network namespace to the node and
-// back. Control is the longest gap of an equally long window before the move.
+// back, from before anything is touched until the old interface is gone. Longest is the longest time between two
+// answers; Control is the same just before the move.
 type AdoptGap struct {
 	Interval Duration `json:"interval"`
 	Sent     int      `json:"sent"`
