@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -219,7 +220,7 @@ func (n *Node) describe(s *sandbox) (*adoption.Record, adoption.Pod, error) {
 	var own netlink.Link
 	for _, link := range all {
 		attrs := link.Attrs()
-		if attrs.Flags&unix.IFF_LOOPBACK != 0 || attrs.Flags&unix.IFF_UP == 0 { // tunl0 and its like are there, but down
+		if attrs.Flags&net.FlagLoopback != 0 || attrs.Flags&net.FlagUp == 0 { // tunl0 and its like are there, but down
 			continue
 		}
 		pod.Links = append(pod.Links, attrs.Name)

@@ -1,0 +1,469 @@
+package node
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/theseus-cni/theseus/internal/adoption"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// The two site of these tests: the real bridge plugin, and the real ptp plugin, whose pods are routed as
+// Calico's are. Both take addresses from one range.
+const (
+	bridgeList = `{"cniVersion":"0.4.0","name":"cbr0","plugins":[{"type":"bridge","bridge":"cni0","isGateway":true,"mtu":1450,
+		"ipam":{"type":"host-local","subnet":"198.19.5.0/24","routes":[{"dst":"0.0.0.0/0"},{"dst":"198.19.0.0/16"}]}},
+		{"type":"portmap","capabilities":{"portMappings":true}}]}`
+	routedList = `{"cniVersion":"0.4.0","name":"routed","plugins":[{"type":"ptp","mtu":1400,
+		"ipam":{"type":"host-local","subnet":"198.19.5.0/24","routes":[{"dst":"0.0.0.0/0"}]}},
+		{"type":"portmap","capabilities":{"portMappings":true}}]}`
+)
+
+var (
+	bridged = step.Attachment{Conf: []string{"10-bridge.conflist"}, Bridge: "cni0", Reservations: "/var/lib/cni/networks/cbr0"}
+	routed  = step.Attachment{Conf: []string{"05-routed.conflist.theseus"}, Strict: true, Reservations: "/var/lib/cni/networks/routed"}
+	forth   = step.AdoptArgs{From: bridged, To: routed}
+	back    = step.AdoptArgs{From: routed, To: bridged, Release: true}
+)
+
+// site is a node with both site' plugins in a root of its own.
+type site struct {
+	*Node
+	t *testing.T
+}
+
+// newSite makes the node on a file system that goes with the mount namespace.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	root := os.Getenv(childMark)
+	must(t, unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""))
+	must(t, unix.Mount("tmpfs", root, "tmpfs", 0, "mode=755"))
+	for _, dir := range []string{"opt/cni/bin", "etc/cni/net.d", "run/netns", "var/lib/cni", "proc", "sys", "dev", "usr", "lib", "lib64", "bin", "sbin", "etc/alternatives"} {
+		must(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+	}
+	must(t, unix.Mount("proc", filepath.Join(root, "proc"), "proc", 0, ""))
+	for _, dir := range []string{"usr", "lib", "lib64", "bin", "sbin", "etc/alternatives"} {
+		if _, err := os.Stat("/" + dir); err == nil {
+			must(t, unix.Mount("/"+dir, filepath.Join(root, dir), "", unix.MS_BIND, ""))
+			must(t, unix.Mount("", filepath.Join(root, dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+		}
+	}
+	for _, plugin := range []string{"bridge", "ptp", "host-local", "portmap"} {
+		binary, err := os.ReadFile("/usr/lib/cni/" + plugin)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(root, binaryDir, plugin), binary, 0o755))
+	}
+	write(t, root, map[string]string{confDir + "/10-bridge.conflist": bridgeList, confDir + "/05-routed.conflist.theseus": routedList})
+	sh(t, "", "ip", "link", "set", "lo", "up")
+	must(t, os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644))
+	return &site{nodeAt(root), t}
+}
+
+func nodeAt(root string) *Node {
+	return &Node{Name: "node-1", Root: root, Sys: "/proc/sys", Commands: NewCommands(4, 20*time.Second)}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testPod is a network namespace that the runtime's part of these tests has attached.
+type testPod struct {
+	name, id, path, address string
+	t                       *testing.T
+	w                       *site
+}
+
+// pod makes one on a network, as a container runtime does.
+func (w *site) pod(name, list string, capabilities map[string]any) *testPod {
+	w.t.Helper()
+	p := &testPod{name: name, id: fmt.Sprintf("%064x", []byte(name)), path: "/run/netns/cni-" + name, t: w.t, w: w}
+	file := filepath.Join(w.Root, p.path)
+	must(w.t, os.WriteFile(file, nil, 0o644))
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		done <- func() error {
+			if _, err := netns.New(); err != nil {
+				return err
+			}
+			if err := unix.Mount(fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), unix.Gettid()), file, "", unix.MS_BIND, ""); err != nil {
+				return err
+			}
+			lo, err := netlink.LinkByName("lo")
+			if err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(lo)
+		}()
+	}()
+	must(w.t, <-done)
+	parsed, err := confList([]byte(list))
+	must(w.t, err)
+	result, err := w.cni().AddNetworkList(w.t.Context(), parsed, p.conf(capabilities))
+	must(w.t, err)
+	text, err := json.Marshal(result)
+	must(w.t, err)
+	var answer struct{ IPs []struct{ Address string } }
+	must(w.t, json.Unmarshal(text, &answer))
+	p.address, _, _ = strings.Cut(answer.IPs[0].Address, "/")
+	return p
+}
+
+func (p *testPod) conf(capabilities map[string]any) *libcni.RuntimeConf {
+	return &libcni.RuntimeConf{ContainerID: p.id, NetNS: p.path, IfName: "eth0", CapabilityArgs: capabilities,
+		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "test"}, {"K8S_POD_NAME", p.name}, {"K8S_POD_UID", "uid-" + p.name}}}
+}
+
+// del is what the runtime does when a pod ends, with the configuration that is current then.
+func (p *testPod) del(list string) {
+	p.t.Helper()
+	parsed, err := confList([]byte(list))
+	must(p.t, err)
+	must(p.t, p.w.cni().DelNetworkList(p.t.Context(), parsed, p.conf(nil)))
+	must(p.t, unix.Unmount(filepath.Join(p.w.Root, p.path), unix.MNT_DETACH))
+	must(p.t, os.Remove(filepath.Join(p.w.Root, p.path)))
+}
+
+// in calls in the pod's namespace.
+func (p *testPod) in(call func() error) {
+	p.t.Helper()
+	s, err := p.w.enter(p.path)
+	must(p.t, err)
+	defer s.close()
+	must(p.t, s.do(call))
+}
+
+// ip runs ip in the pod's namespace.
+func (p *testPod) ip(args ...string) string {
+	return sh(p.t, "", append([]string{"nsenter", "--net=" + filepath.Join(p.w.Root, p.path), "ip"}, args...)...)
+}
+
+// state is what of a pod's network anybody can see; two equal states are one and the same network.
+func (p *testPod) state() string {
+	p.t.Helper()
+	s, err := p.w.enter(p.path)
+	must(p.t, err)
+	defer s.close()
+	var lines []string
+	links, err := s.LinkList()
+	must(p.t, err)
+	for _, link := range links {
+		if attrs := link.Attrs(); attrs.Flags&net.FlagUp != 0 {
+			lines = append(lines, fmt.Sprintf("link %s mtu %d", attrs.Name, attrs.MTU))
+		}
+	}
+	for _, what := range []string{"address show dev eth0", "route show table all type unicast", "rule"} {
+		for line := range strings.Lines(p.ip(append([]string{"-4", "-o"}, strings.Fields(what)...)...)) {
+			line = strings.TrimSpace(line)
+			if what == "address show dev eth0" {
+				line = strings.Join(strings.Fields(line)[1:4], " ")
+			}
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// whole fails unless the pod is on exactly one network with nothing left of a move; it says which one.
+func (p *testPod) whole() string {
+	p.t.Helper()
+	state := p.state()
+	for _, left := range []string{oldName, strconv.Itoa(pinTable), "\n90:"} {
+		if strings.Contains(state, left) {
+			p.t.Errorf("%s: %q is left of a move:\n%s", p.name, left, state)
+		}
+	}
+	records, err := p.w.sandboxes()
+	must(p.t, err)
+	for _, s := range records {
+		if s.ID != p.id {
+			continue
+		}
+		record, pod, err := p.w.describe(&s)
+		must(p.t, err)
+		if record.Address != p.address {
+			p.t.Errorf("%s: its address is %s and was %s", p.name, record.Address, p.address)
+		}
+		if pod.Master == "cni0" {
+			return "bridged"
+		}
+		return "routed"
+	}
+	p.t.Errorf("%s: the runtime remembers nothing", p.name)
+	return ""
+}
+
+// traffic is a flow of one datagram a millisecond that is sent back, and of bytes on a kept connection.
+type traffic struct {
+	name       string
+	stop       chan struct{}
+	done       sync.WaitGroup
+	sent, back int
+	mu         sync.Mutex
+	seen       map[uint64]bool
+	broken     error
+	exchanged  int
+	closers    []io.Closer
+	longest    time.Duration
+	last       time.Time
+}
+
+// talk makes a flow between two namespaces; a nil pod is the host, whose address is given.
+func talk(t *testing.T, w *site, name string, from, to *testPod, address string) *traffic {
+	t.Helper()
+	f := &traffic{name: name, stop: make(chan struct{}), seen: map[uint64]bool{}}
+	inside := func(p *testPod, call func() error) {
+		if p == nil {
+			must(t, call())
+			return
+		}
+		p.in(call)
+	}
+	var listener net.Listener
+	var server, client *net.UDPConn
+	var stream net.Conn
+	inside(to, func() (err error) {
+		if listener, err = net.Listen("tcp4", address+":0"); err != nil {
+			return err
+		}
+		server, err = net.ListenUDP("udp4", &net.UDPAddr{IP: net.ParseIP(address)})
+		return err
+	})
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, _ = io.Copy(conn, conn)
+			_ = conn.Close()
+		}
+	}()
+	inside(from, func() (err error) {
+		if client, err = net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr)); err != nil {
+			return err
+		}
+		stream, err = net.DialTimeout("tcp4", listener.Addr().String(), 5*time.Second)
+		return err
+	})
+	f.closers = []io.Closer{listener, server, client, stream}
+	f.done.Go(func() { f.echo(server) })
+	f.done.Go(func() { f.receive(client) })
+	f.done.Go(func() { f.exchange(stream) })
+	f.done.Go(func() { f.send(client) })
+	return f
+}
+
+func (f *traffic) send(conn *net.UDPConn) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.stop:
+			return
+		case <-tick.C:
+			f.mu.Lock()
+			f.sent++
+			seq := uint64(f.sent)
+			f.mu.Unlock()
+			_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, seq))
+		}
+	}
+}
+
+func (f *traffic) echo(conn *net.UDPConn) {
+	var data [64]byte
+	for {
+		n, from, err := conn.ReadFromUDP(data[:])
+		if err != nil {
+			return
+		}
+		_, _ = conn.WriteToUDP(data[:n], from)
+	}
+}
+
+func (f *traffic) receive(conn *net.UDPConn) {
+	var data [64]byte
+	for {
+		_, err := conn.Read(data[:])
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err == nil {
+			f.mu.Lock()
+			f.seen[binary.BigEndian.Uint64(data[:])] = true
+			now := time.Now()
+			if !f.last.IsZero() {
+				f.longest = max(f.longest, now.Sub(f.last))
+			}
+			f.last = now
+			f.mu.Unlock()
+		}
+	}
+}
+
+func (f *traffic) exchange(conn net.Conn) {
+	data := make([]byte, 32)
+	for {
+		select {
+		case <-f.stop:
+			return
+		default:
+		}
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_, err := conn.Write(data)
+		if err == nil {
+			_, err = io.ReadFull(conn, data)
+		}
+		if err != nil {
+			f.broken = err
+			return
+		}
+		f.exchanged++
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// end stops the flow and fails where anything was lost.
+func (f *traffic) end(t *testing.T) {
+	t.Helper()
+	time.Sleep(20 * time.Millisecond)
+	close(f.stop)
+	time.Sleep(50 * time.Millisecond)
+	for _, c := range f.closers {
+		_ = c.Close()
+	}
+	f.done.Wait()
+	var lost []uint64
+	for seq := uint64(1); seq <= uint64(f.sent); seq++ {
+		if !f.seen[seq] {
+			lost = append(lost, seq)
+		}
+	}
+	t.Logf("%s: %d datagrams, %d lost, longest gap %s, %d exchanges", f.name, f.sent, len(lost), f.longest.Round(time.Microsecond), f.exchanged)
+	if len(lost) > 0 || f.broken != nil || f.exchanged == 0 || f.sent < 10 {
+		t.Errorf("%s: lost %v of %d; the connection: %d exchanges, %v", f.name, lost, f.sent, f.exchanged, f.broken)
+	}
+}
+
+// flows are what must not notice anything: host and neighbours, both ways.
+func flows(t *testing.T, w *site, pods ...*testPod) func() {
+	t.Helper()
+	var all []*traffic
+	for i, p := range pods {
+		all = append(all, talk(t, w, "host to "+p.name, nil, p, p.address), talk(t, w, p.name+" to host", p, nil, "198.19.5.1"))
+		next := pods[(i+1)%len(pods)]
+		if next != p {
+			all = append(all, talk(t, w, p.name+" to "+next.name, p, next, next.address))
+		}
+	}
+	return func() {
+		t.Helper()
+		for _, f := range all {
+			f.end(t)
+		}
+	}
+}
+
+// outcomes reads a result by pod.
+func outcomes(t *testing.T, a Answer) map[string]step.AdoptOutcome {
+	t.Helper()
+	var result step.AdoptResult
+	must(t, json.Unmarshal(a.Result, &result))
+	all := map[string]step.AdoptOutcome{}
+	for _, o := range result.Pods {
+		all[o.Name] = o
+	}
+	return all
+}
+
+func TestAdoptThereAndBack(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	a, b, c := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil), w.pod("c", bridgeList, nil)
+	before := a.state()
+	hostBefore := hostState(t)
+	end := flows(t, w, a, b, c)
+
+	canary := forth
+	canary.Pods = []string{"test/a"}
+	got := outcomes(t, do(t, w.Node, step.VerbAdopt, canary))
+	if len(got) != 1 || got["a"].State != step.AdoptMoved || got["a"].Network != "routed" || got["a"].Gap == nil {
+		t.Errorf("the canary: %+v", got)
+	}
+	if on := a.whole() + b.whole() + c.whole(); on != "routedbridgedbridged" {
+		t.Errorf("after the canary: %s", on)
+	}
+	do(t, w.Node, step.VerbAdopt, forth)
+	if on := a.whole() + b.whole() + c.whole(); on != "routedroutedrouted" {
+		t.Errorf("after all: %s", on)
+	}
+	if again := do(t, w.Node, step.VerbAdopt, forth); again.Changed || outcomes(t, again)["b"].State != step.AdoptAlready {
+		t.Errorf("again: %+v", again)
+	}
+	do(t, w.Node, step.VerbAdopt, back)
+	end()
+	if on := a.whole() + b.whole() + c.whole(); on != "bridgedbridgedbridged" {
+		t.Errorf("after the way back: %s", on)
+	}
+	if after := a.state(); after != before {
+		t.Errorf("the pod's network was\n%s\nand is\n%s", before, after)
+	}
+	if after := hostState(t); after != hostBefore {
+		t.Errorf("the host's network was\n%s\nand is\n%s", hostBefore, after)
+	}
+	if left, _ := names(filepath.Join(w.Root, "var/lib/theseus")); len(left) > 1 {
+		t.Errorf("left: %v", left)
+	}
+	for _, p := range []*testPod{a, b, c} {
+		p.del(bridgeList)
+	}
+	if left, _ := names(filepath.Join(w.Root, "var/lib/cni/networks/cbr0")); slices.ContainsFunc(left, isAddress) {
+		t.Errorf("reservations are left: %v", left)
+	}
+	if left, _ := names(filepath.Join(w.Root, "var/lib/cni/networks/routed")); slices.ContainsFunc(left, isAddress) {
+		t.Errorf("reservations are left: %v", left)
+	}
+}
+
+func isAddress(name string) bool { return net.ParseIP(name) != nil }
+
+// hostState is what moving changes on the host.
+func hostState(t *testing.T) string {
+	t.Helper()
+	text := sh(t, "", "ip", "rule") + sh(t, "", "ip", "-4", "route", "show", "table", "all", "type", "unicast")
+	for _, name := range []string{"conf/cni0/rp_filter", "conf/cni0/proxy_arp", "neigh/cni0/proxy_delay"} {
+		value, err := readParameter("/proc/sys/net/ipv4/" + name)
+		must(t, err)
+		text += name + " " + value + "\n"
+	}
+	return text
+}
+
+var _ = syscall.SIGKILL
+var _ = exec.Command
+var _ = adoption.Moved
