@@ -48,7 +48,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer working.Wait()
 	defer cancel() // ends the three below, also when serving fails
 	working.Go(func() { a.keep(ctx) })
-	working.Go(func() { a.tasks(ctx) })
+	working.Go(func() {
+		a.resume(ctx)
+		a.tasks(ctx)
+	})
 	working.Go(func() { a.measure(ctx) })
 	return probe.Serve(ctx, a.Address, a.Ports)
 }
@@ -63,6 +66,19 @@ func (a *Agent) keep(ctx context.Context) {
 		}
 		trouble.note(ctx, err)
 		pause(ctx, keepInterval)
+	}
+}
+
+// resume ends the moves of pods that a former agent left half done, before any new task.
+func (a *Agent) resume(ctx context.Context) {
+	ended, err := a.Node.Resume(ctx)
+	if err != nil {
+		a.Log.Error("moves of pods cannot be resumed", "error", err)
+	}
+	for _, pod := range ended {
+		if pod.Reason != "" {
+			a.Log.Warn("an interrupted move has ended", "pod", pod.Namespace+"/"+pod.Name, "state", pod.State, "reason", pod.Reason)
+		}
 	}
 }
 
