@@ -146,6 +146,9 @@ func finish(ctx context.Context, hands Hands, record *Record) (step.AdoptState, 
 // back takes a transaction back, for a reason. Taking back goes on when the caller gives up.
 func back(ctx context.Context, hands Hands, record *Record, reason error) (step.AdoptState, error) {
 	ctx = context.WithoutCancel(ctx)
+	if seen, err := hands.See(record); err == nil && !seen.Alive {
+		return bury(ctx, hands, record)
+	}
 	for _, undo := range []func(context.Context, *Record) error{hands.Unflip, hands.Remove, hands.Unpin} {
 		if err := undo(ctx, record); err != nil {
 			return ended(ctx, hands, record, fmt.Errorf("%w; taking back: %w", reason, err))

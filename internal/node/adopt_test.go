@@ -8,14 +8,12 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -464,6 +462,91 @@ func hostState(t *testing.T) string {
 	return text
 }
 
-var _ = syscall.SIGKILL
-var _ = exec.Command
-var _ = adoption.Moved
+// ended is thrown where a test ends an agent.
+type ended struct{}
+
+// moveUntil moves one pod until the given change, counted from 1, and says whether there was that one.
+func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change int) (reached bool, point string) {
+	t.Helper()
+	n := nodeAt(w.Root) // an agent of its own, as after a restart
+	n.drain = time.Millisecond
+	count := 0
+	n.hook = func(at string) {
+		if count++; count == change {
+			point = at
+			panic(ended{})
+		}
+	}
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			if _, is := thrown.(ended); !is {
+				panic(thrown)
+			}
+			reached = true
+		}
+	}()
+	must(t, n.prepareBridges(args))
+	args.Pods = []string{"test/" + p.name}
+	job, err := n.job(args)
+	must(t, err)
+	if len(job.pods) != 1 {
+		t.Fatalf("%s is not on %s", p.name, job.from.Network)
+	}
+	record, err := n.candidate(&job.pods[0], job)
+	must(t, err)
+	state, err := adoption.Move(t.Context(), &hands{n: n, ready: &chains{n: n}}, record)
+	if state != step.AdoptMoved {
+		t.Fatalf("%s: %s, %v", p.name, state, err)
+	}
+	return false, ""
+}
+
+// TestAdoptAgentDies ends the agent before every single change that a move makes to the kernel or the disk, both
+// ways, with traffic on the pod all the while. The next agent leaves the pod whole on one network.
+func TestAdoptAgentDies(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
+	end := flows(t, w, a, b)
+	w.drain = time.Millisecond
+	for _, way := range []struct {
+		args, other step.AdoptArgs
+		from, to    string
+	}{{forth, back, "bridged", "routed"}, {back, forth, "routed", "bridged"}} {
+		ends := map[string]int{}
+		for change := 1; ; change++ {
+			reached, point := moveUntil(t, w, a, way.args, change)
+			next := nodeAt(w.Root)
+			next.drain = time.Millisecond
+			if _, err := next.Resume(t.Context()); err != nil {
+				t.Fatalf("after %q: %v", point, err)
+			}
+			on := a.whole()
+			ends[on]++
+			if t.Failed() {
+				t.Fatalf("ended before change %d, %q", change, point)
+			}
+			if !reached {
+				t.Logf("%s to %s: ended before each of %d changes; then %v", way.from, way.to, change-1, ends)
+				break
+			}
+			if on == way.to { // and back to the beginning
+				do(t, next, step.VerbAdopt, way.other)
+			}
+		}
+		if ends[way.from] < 20 || ends[way.to] < 5 {
+			t.Errorf("%s to %s: it ended on %v", way.from, way.to, ends)
+		}
+	}
+	end()
+	a.del(bridgeList)
+	do(t, w.Node, step.VerbSettle, step.SettleArgs{Network: routed})
+	for _, network := range []string{"cbr0", "routed"} {
+		left, _ := names(filepath.Join(w.Root, "var/lib/cni/networks", network))
+		if slices.Contains(left, a.address) {
+			t.Errorf("%s still holds %s", network, a.address)
+		}
+	}
+}

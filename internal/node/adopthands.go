@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,9 +180,9 @@ func (h *hands) rename(in *space, record *adoption.Record, from, to string) erro
 
 // podFilters sets rp_filter in the pod, of everything that record.Filters names.
 func (h *hands) podFilters(in *space, record *adoption.Record, value func(former string) string) error {
+	h.at("rp_filter")
 	return in.do(func() error {
 		for name, former := range record.Filters {
-			h.at("rp_filter " + name)
 			err := writeParameter(filepath.Join(h.n.Sys, "net/ipv4/conf", name, "rp_filter"), value(former))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
@@ -468,7 +469,7 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 	if err := h.n.tellNeighbours(ctx, h, record); err != nil {
 		return err
 	}
-	pause(ctx, drain)
+	pause(ctx, cmp.Or(h.n.drain, drain))
 	err := h.inside(record, func(in *space) error {
 		link, err := linkAt(in.Handle, record.Old.Index)
 		if err != nil {

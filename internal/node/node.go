@@ -35,6 +35,8 @@ type Node struct {
 	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
 	patience time.Duration
 
+	// drain is how long an old interface outlives its last use; 0 means drain.
+	drain time.Duration
 	// hook is called before every change that a move makes; tests end the process there.
 	hook func(point string)
 
