@@ -173,10 +173,9 @@ func bury(ctx context.Context, hands Hands, record *Record) (step.AdoptState, er
 	if err := hands.Unpin(ctx, record); err != nil {
 		return step.AdoptStuck, err
 	}
-	for _, side := range []Side{record.To, record.From} {
-		if err := hands.Release(ctx, record, side); err != nil {
-			return step.AdoptStuck, err
-		}
+	err := errors.Join(hands.Release(ctx, record, record.To), hands.Release(ctx, record, record.From))
+	if err != nil {
+		return step.AdoptStuck, err
 	}
 	record.Before = nil
 	return step.AdoptGone, hands.Forget(record)

@@ -51,10 +51,10 @@ type Record struct {
 	New Link `json:"new,omitzero"`
 	// Routes are those of the pod's main table before anything was touched.
 	Routes []Route `json:"routes,omitempty"`
-	// HostRoute is how the host reached the pod then.
-	HostRoute Route `json:"hostRoute"`
-	// Filters are values of rp_filter in the pod's namespace then, by interface.
-	Filters map[string]string `json:"filters,omitempty"`
+	// HostSource is the address that the host's own packets to the pod had then.
+	HostSource string `json:"hostSource,omitempty"`
+	// Parameters are kernel parameters of the pod's namespace then, by their path below net/ipv4/conf.
+	Parameters map[string]string `json:"parameters,omitempty"`
 	// Files are contents that the target's plugin must leave as they were; null means that there was no file.
 	Files map[string]*string `json:"files,omitempty"`
 	// Own is true when the target's address was still reserved for this sandbox, as it is on the way back.

@@ -26,9 +26,8 @@ type Pod struct {
 	// Through is the host's interface that its packets to the pod leave by, Host the other end of Interface and
 	// Master the bridge that this hangs on.
 	Through, Host, Master string
-	// Capabilities and Args are what the runtime gave to the plugins.
+	// Capabilities are what the runtime gave to the plugins.
 	Capabilities map[string]any
-	Args         [][2]string
 }
 
 // Refusals are the reasons why a pod cannot be moved; none means that it can.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -77,12 +78,12 @@ func (n *Node) adopt(ctx context.Context, args step.AdoptArgs) (Answer, error) {
 			job.result.Pods = append(job.result.Pods, outcome)
 		}
 	}
-	if err := n.prepareBridges(args); err != nil {
+	if err := n.prepareHost(args.From.Bridge, args.To.Bridge); err != nil {
 		return Answer{}, err
 	}
 	moved := n.moveAll(ctx, job, args)
 	job.result.Pods = append(append(job.result.Pods, moved...), job.already...)
-	if err := n.tidyBridges(); err != nil {
+	if err := n.tidyHost(); err != nil {
 		return Answer{}, err
 	}
 	count := map[step.AdoptState]int{}
@@ -131,10 +132,10 @@ func (n *Node) move(ctx context.Context, s *sandbox, job *job, ready *chains) st
 		return s.outcome(step.AdoptRefused, err)
 	}
 	h := &hands{n: n, ready: ready}
-	probe, control := h.startGap(record)
+	probe := h.startGap(record)
 	state, err := adoption.Move(ctx, h, record)
 	if probe != nil {
-		record.Gap = probe.finish(control)
+		record.Gap = probe.finish(h.flipped)
 		if state == step.AdoptMoved && !record.Release {
 			err = errors.Join(err, n.writeRecord(record))
 		}
@@ -180,7 +181,7 @@ func (n *Node) job(args step.AdoptArgs) (*job, error) {
 		return nil, fmt.Errorf("both networks are called %s", from.Network)
 	}
 	j := &job{from: from, to: to, release: args.Release, result: step.AdoptResult{Node: n.Name}}
-	if err := n.renames(); err != nil {
+	if err := renames(); err != nil {
 		j.result.Refused = "this node moves no pod: " + err.Error()
 	}
 	if j.records, err = n.records(); err != nil {
@@ -253,7 +254,7 @@ func (n *Node) candidate(s *sandbox, job *job) (*adoption.Record, error) {
 	if err := n.saveFiles(record); err != nil {
 		return record, err
 	}
-	return record, n.savedFilters(record)
+	return record, n.savedParameters(record)
 }
 
 // reserved says whether the target's host-local holds the address for this very sandbox.
@@ -278,21 +279,21 @@ func (n *Node) reserved(record *adoption.Record) (bool, error) {
 	return true, nil
 }
 
-// savedFilters reads rp_filter in the pod.
-func (n *Node) savedFilters(record *adoption.Record) error {
+// savedParameters reads what a move changes in the pod.
+func (n *Node) savedParameters(record *adoption.Record) error {
 	in, err := n.enter(record.NetNS)
 	if err != nil {
 		return err
 	}
 	defer in.close()
-	record.Filters = map[string]string{}
+	record.Parameters = map[string]string{}
 	return in.do(func() error {
-		for _, name := range []string{"all", "default", record.Interface} {
-			value, err := readParameter(filepath.Join(n.Sys, "net/ipv4/conf", name, "rp_filter"))
+		for _, name := range []string{"all/rp_filter", "default/rp_filter", record.Interface + "/rp_filter", "default/arp_ignore", record.Interface + "/arp_ignore"} {
+			value, err := readParameter(filepath.Join(n.Sys, confParameters, name))
 			if err != nil {
-				return fmt.Errorf("read the pod's rp_filter: %w", err)
+				return fmt.Errorf("read the pod's kernel parameters: %w", err)
 			}
-			record.Filters[name] = value
+			record.Parameters[name] = value
 		}
 		return nil
 	})
@@ -358,7 +359,7 @@ func (n *Node) settle(ctx context.Context, args step.SettleArgs) (Answer, error)
 	}
 	gone, err := n.settleGone(ctx, side)
 	result.Pods = append(result.Pods, gone...)
-	errs = append(errs, err, n.tidyBridges())
+	errs = append(errs, err, n.tidyHost())
 	got, err := answer(len(result.Pods) > 0, fmt.Sprintf("%s holds nothing more for %d pods", side.Network, len(result.Pods)), result)
 	return got, errors.Join(append(errs, err)...)
 }
@@ -454,7 +455,7 @@ func (n *Node) forgetRecord(record *adoption.Record) error {
 
 // renames finds out whether this kernel renames an interface that is up, which Linux does from 6.2 on, by doing
 // so in a network namespace that exists for that alone.
-func (n *Node) renames() error {
+var renames = sync.OnceValue(func() error {
 	failed := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
@@ -485,36 +486,41 @@ func (n *Node) renames() error {
 		}()
 	}()
 	return <-failed
-}
+})
 
 // bridges is what was changed on the node for all moves: kernel parameters with their former values.
 type bridges struct {
 	Former map[string]string `json:"former"`
 }
 
-// prepareBridges makes the bridges of both networks answer ARP for pods that are not on them, at once, and not
-// mind where packets come from; and it sends the host's traffic to the table of held routes first.
-func (n *Node) prepareBridges(args step.AdoptArgs) error {
+// prepareHost makes the bridges of both networks answer ARP for pods that are not on them, at once, and not mind
+// where packets come from; and it sends the host's traffic to the table of held routes first. A bridge that is not
+// there yet is prepared when a plugin has made it.
+func (n *Node) prepareHost(names ...string) error {
+	n.bridgeMu.Lock()
+	defer n.bridgeMu.Unlock()
 	state, err := n.bridges()
 	if err != nil {
 		return err
 	}
 	wanted := map[string]string{}
-	for _, bridge := range []string{args.From.Bridge, args.To.Bridge} {
-		if bridge == "" {
-			continue
-		}
-		wanted["net/ipv4/conf/"+bridge+"/rp_filter"] = "2"
-		wanted["net/ipv4/conf/"+bridge+"/proxy_arp"] = "1"
-		wanted["net/ipv4/neigh/"+bridge+"/proxy_delay"] = "0"
-	}
-	for name := range wanted {
-		value, err := readParameter(filepath.Join(n.Sys, name))
-		if err != nil {
-			return fmt.Errorf("read a kernel parameter: %w", err)
-		}
-		if _, known := state.Former[name]; !known {
-			state.Former[name] = value
+	for _, bridge := range names {
+		for name, value := range map[string]string{
+			"net/ipv4/conf/" + bridge + "/rp_filter":    strconv.Itoa(rpLoose),
+			"net/ipv4/conf/" + bridge + "/proxy_arp":    "1",
+			"net/ipv4/neigh/" + bridge + "/proxy_delay": "0",
+		} {
+			former, err := readParameter(filepath.Join(n.Sys, name))
+			if bridge == "" || errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("read a kernel parameter: %w", err)
+			}
+			wanted[name] = value
+			if _, known := state.Former[name]; !known {
+				state.Former[name] = former
+			}
 		}
 	}
 	text, err := json.Marshal(state)
@@ -552,8 +558,8 @@ func (n *Node) bridges() (*bridges, error) {
 	return state, nil
 }
 
-// tidyBridges takes prepareBridges back when no record needs it any more.
-func (n *Node) tidyBridges() error {
+// tidyHost takes prepareHost back when no record needs it any more.
+func (n *Node) tidyHost() error {
 	records, err := n.records()
 	if err != nil || len(records) > 0 {
 		return err

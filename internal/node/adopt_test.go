@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,7 @@ func newSite(t *testing.T) *site {
 			must(t, unix.Mount("", filepath.Join(root, dir), "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 		}
 	}
-	for _, plugin := range []string{"bridge", "ptp", "host-local", "portmap"} {
+	for _, plugin := range []string{"bridge", "ptp", "host-local", "portmap", "tuning"} {
 		binary, err := os.ReadFile("/usr/lib/cni/" + plugin)
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(root, binaryDir, plugin), binary, 0o755))
@@ -469,7 +470,7 @@ type ended struct{}
 func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change int) (reached bool, point string) {
 	t.Helper()
 	n := nodeAt(w.Root) // an agent of its own, as after a restart
-	n.drain = time.Millisecond
+	n.hasty = true
 	count := 0
 	n.hook = func(at string) {
 		if count++; count == change {
@@ -485,7 +486,7 @@ func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change in
 			reached = true
 		}
 	}()
-	must(t, n.prepareBridges(args))
+	must(t, n.prepareHost(args.From.Bridge, args.To.Bridge))
 	args.Pods = []string{"test/" + p.name}
 	job, err := n.job(args)
 	must(t, err)
@@ -510,7 +511,7 @@ func TestAdoptAgentDies(t *testing.T) {
 	w := newSite(t)
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
 	end := flows(t, w, a, b)
-	w.drain = time.Millisecond
+	w.hasty = true
 	for _, way := range []struct {
 		args, other step.AdoptArgs
 		from, to    string
@@ -519,7 +520,7 @@ func TestAdoptAgentDies(t *testing.T) {
 		for change := 1; ; change++ {
 			reached, point := moveUntil(t, w, a, way.args, change)
 			next := nodeAt(w.Root)
-			next.drain = time.Millisecond
+			next.hasty = true
 			if _, err := next.Resume(t.Context()); err != nil {
 				t.Fatalf("after %q: %v", point, err)
 			}
@@ -548,5 +549,206 @@ func TestAdoptAgentDies(t *testing.T) {
 		if slices.Contains(left, a.address) {
 			t.Errorf("%s still holds %s", network, a.address)
 		}
+	}
+}
+
+// plugin replaces a plugin of the node by a script.
+func (w *site) plugin(name, script string) (restore func()) {
+	w.t.Helper()
+	file := filepath.Join(w.Root, binaryDir, name)
+	must(w.t, os.Rename(file, file+".real"))
+	must(w.t, os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+	return func() { must(w.t, os.Rename(file+".real", file)) }
+}
+
+// TestAdoptFaults: whatever the target does, the pod stays on a working network, and nothing is left.
+func TestAdoptFaults(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	w.hasty = true
+	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
+	before, hostBefore := a.state(), hostState(t)
+	end := flows(t, w, a, b)
+	delegate := func(more string) string { // the real plugin, and then something else
+		return `out=$(/opt/cni/bin/ptp.real); code=$?; [ "$CNI_COMMAND" = ADD ] || exit $code; ` + more
+	}
+	for name, c := range map[string]struct{ script, want string }{
+		"refuses":          {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","code":11,"msg":"no more of it"}'; exit 1`, "no more of it"},
+		"garbage":          {delegate(`echo '{"cniVersion":'`), "ptp"},
+		"answers null":     {delegate(`echo null`), "gave no address"},
+		"answers too much": {delegate(`yes | head -c 3000000`), "longer than"},
+		"fails when done":  {delegate(`exit 3`), "exit status 3"},
+		"lies":             {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"` + a.address + `/24"}]}'`, "made no interface eth0"},
+		"gives another":    {delegate(`echo "$out" | sed s/` + strings.ReplaceAll(a.address, ".", "[.]") + `/198.19.5.77/`), "198.19.5.77"},
+		"dies of a signal": {delegate(`kill -9 $$`), "killed"},
+	} {
+		restore := w.plugin("ptp", c.script)
+		wanted := forth
+		wanted.Pods = []string{"test/a"}
+		got, err := w.Do(t.Context(), step.VerbAdopt, args(t, wanted))
+		restore()
+		if err == nil || !strings.Contains(err.Error(), c.want) || outcomes(t, got)["a"].State != step.AdoptUndone {
+			t.Errorf("%s: %v, %+v", name, err, outcomes(t, got)["a"])
+		}
+		if after := a.state(); after != before || a.whole() != "bridged" {
+			t.Errorf("%s: the pod's network was\n%s\nand is\n%s", name, before, after)
+		}
+		if after := hostState(t); after != hostBefore {
+			t.Errorf("%s: the host was\n%s\nand is\n%s", name, hostBefore, after)
+		}
+		if left, _ := names(filepath.Join(w.Root, "var/lib/cni/networks/routed")); slices.Contains(left, a.address) {
+			t.Errorf("%s: the target still holds the address", name)
+		}
+	}
+
+	taken := filepath.Join(w.Root, routed.Reservations, a.address)
+	must(t, os.MkdirAll(filepath.Dir(taken), 0o755))
+	must(t, os.WriteFile(taken, []byte("somebody\neth0"), 0o644))
+	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
+	if err == nil || outcomes(t, got)["a"].State != step.AdoptRefused || !strings.Contains(err.Error(), "reserved for the sandbox somebody") ||
+		outcomes(t, got)["b"].State != step.AdoptMoved {
+		t.Errorf("a taken address: %v", err)
+	}
+	if text, _ := os.ReadFile(taken); string(text) != "somebody\neth0" {
+		t.Errorf("somebody's reservation is %q", text)
+	}
+	if on := a.whole() + b.whole(); on != "bridgedrouted" {
+		t.Errorf("then: %s", on)
+	}
+	end()
+}
+
+// TestAdoptHangs: a plugin that does not answer is ended with all that it started.
+func TestAdoptHangs(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	a := w.pod("a", bridgeList, nil)
+	end := flows(t, w, a)
+	defer w.plugin("ptp", `[ "$CNI_COMMAND" = ADD ] || exit 0; sleep 3217 & echo $! > /etc/child; wait`)()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for ctx.Err() == nil { // the plugin hangs by now
+			if _, err := os.Stat(filepath.Join(w.Root, "etc/child")); err == nil {
+				cancel()
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	got, err := w.Do(ctx, step.VerbAdopt, args(t, forth))
+	if err == nil || outcomes(t, got)["a"].State != step.AdoptUndone || a.whole() != "bridged" {
+		t.Errorf("%v, %s", err, got.Result)
+	}
+	end()
+	child, err := os.ReadFile(filepath.Join(w.Root, "etc/child"))
+	must(t, err)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/stat")
+		if err != nil || strings.Contains(string(state), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("what the plugin started lives on")
+		}
+	}
+}
+
+// TestAdoptPodDies: a pod that ends in the middle of its move leaves nothing at either network.
+func TestAdoptPodDies(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	keeper := w.pod("keeper", bridgeList, nil)
+	end := flows(t, w, keeper)
+	for change := 1; ; change++ {
+		p := w.pod(fmt.Sprintf("p%d", change), bridgeList, nil)
+		n := nodeAt(w.Root)
+		n.hasty = true
+		count, point := 0, ""
+		n.hook = func(at string) {
+			if count++; count == change {
+				point = at
+				p.del(bridgeList)
+			}
+		}
+		wanted := forth
+		wanted.Pods = []string{"test/" + p.name}
+		got, _ := n.Do(t.Context(), step.VerbAdopt, args(t, wanted))
+		if point == "" {
+			t.Logf("ended before each of %d changes", change-1)
+			break
+		}
+		n.hook = nil
+		if state := outcomes(t, got)[p.name].State; state != step.AdoptGone {
+			if _, err := n.Do(t.Context(), step.VerbAdopt, args(t, step.AdoptArgs{From: bridged, To: routed, Skip: []string{"test/keeper"}})); err != nil {
+				t.Errorf("after %q: %v", point, err)
+			}
+		}
+		for _, dir := range []string{"var/lib/cni/networks/cbr0", "var/lib/cni/networks/routed", adoptDir, resultsDir} {
+			left, _ := names(filepath.Join(w.Root, dir))
+			if i := slices.IndexFunc(left, func(name string) bool { return name == p.address || strings.Contains(name, p.id) }); i >= 0 {
+				t.Errorf("the pod ended before %q: %s/%s is left", point, dir, left[i])
+			}
+		}
+		if routes := sh(t, "", "ip", "route", "show", "table", "all"); strings.Contains(routes, p.address+" ") {
+			t.Errorf("the pod ended before %q: %s", point, routes)
+		}
+	}
+	end()
+}
+
+// TestAdoptRefused: what a pod has that cannot be carried over is named, and nothing is touched.
+func TestAdoptRefused(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	several, rules, six, fine := w.pod("several", bridgeList, nil), w.pod("rules", bridgeList, nil), w.pod("six", bridgeList, nil), w.pod("fine", bridgeList, nil)
+	unknown := w.pod("unknown", strings.Replace(bridgeList, `{"type":"portmap"`, `{"type":"tuning","sysctl":{}},{"type":"portmap"`, 1), nil)
+	several.ip("link", "add", "net1", "type", "bridge")
+	several.ip("link", "set", "net1", "up")
+	rules.ip("rule", "add", "fwmark", "7", "lookup", "77")
+	six.ip("address", "add", "fd00::2/64", "dev", "eth0")
+	before := several.state() + rules.state() + six.state() + unknown.state() + hostState(t)
+	got := outcomes(t, do(t, w.Node, step.VerbAdoptable, forth))
+	for name, want := range map[string]string{"several": "several interfaces: eth0, net1", "rules": "1 routing rules of its own",
+		"six": "IPv6", "unknown": "not known: tuning"} {
+		if o := got[name]; o.State != step.AdoptRefused || !strings.Contains(o.Reason, want) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	if got["fine"].State != step.AdoptReady {
+		t.Errorf("fine: %+v", got["fine"])
+	}
+	_, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
+	if err == nil || fine.whole() != "routed" {
+		t.Errorf("the others: %v", err)
+	}
+	do(t, w.Node, step.VerbAdopt, back)
+	if after := several.state() + rules.state() + six.state() + unknown.state() + hostState(t); after != before {
+		t.Errorf("touched:\n%s\nwas\n%s", after, before)
+	}
+}
+
+// TestAdoptBornThere: a pod that the target made can be moved to the source, which never knew it, and whose bridge
+// does not exist yet.
+func TestAdoptBornThere(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	p := w.pod("p", routedList, nil)
+	end := flows(t, w, p)
+	do(t, w.Node, step.VerbAdopt, back)
+	end()
+	if p.whole() != "bridged" {
+		t.Error("it is not on the bridge")
+	}
+	if text, err := os.ReadFile(filepath.Join(w.Root, bridged.Reservations, p.address)); err != nil || !strings.HasPrefix(string(text), p.id) {
+		t.Errorf("its address is not reserved: %v %q", err, text)
 	}
 }

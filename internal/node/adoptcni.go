@@ -19,6 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/internal/adoption"
 )
@@ -27,6 +28,7 @@ import (
 const (
 	pluginTimeout = 30 * time.Second // for one ADD or DEL of a whole list
 	maxAnswer     = 1 << 20          // of what one prints, in bytes
+	pluginNice    = 10               // within the agent's own share of the processors
 )
 
 // confList reads a network's configuration: a list, or one plugin alone.
@@ -102,7 +104,12 @@ func (p *plugins) ExecPlugin(ctx context.Context, path string, stdin []byte, env
 	cmd.WaitDelay = time.Second
 	runtime.LockOSThread() // Pdeathsig is about the thread that started it
 	defer runtime.UnlockOSThread()
-	err := cmd.Run()
+	err := cmd.Start()
+	if err == nil {
+		// A plugin is big, and starts slowly: it must not keep the agent, and what it measures, from running.
+		_ = unix.Setpriority(unix.PRIO_PGRP, cmd.Process.Pid, pluginNice)
+		err = cmd.Wait()
+	}
 	name := filepath.Base(path)
 	switch {
 	case err == nil && !out.over:

@@ -25,22 +25,23 @@ type gapProbe struct {
 	sent      atomic.Int64
 	stop      chan struct{}
 	done      sync.WaitGroup
+	moveBegan time.Time
 
 	mu       sync.Mutex
 	received map[int64]bool
-	last     time.Time
-	longest  time.Duration
+	arrivals []time.Time
 }
 
-// startGap begins to measure; nil when the pod may not talk to its node or it does not answer.
-func (h *hands) startGap(record *adoption.Record) (*gapProbe, time.Duration) {
-	source := net.ParseIP(record.HostRoute.Source)
-	if source == nil {
-		return nil, 0
+// startGap begins to measure, and returns when the control window is over; nil when the pod may not talk to its
+// node, or gets no answer.
+func (h *hands) startGap(record *adoption.Record) *gapProbe {
+	source := net.ParseIP(record.HostSource)
+	if source == nil || h.n.hasty {
+		return nil
 	}
 	host, err := net.ListenUDP("udp4", &net.UDPAddr{IP: source})
 	if err != nil {
-		return nil, 0
+		return nil
 	}
 	p := &gapProbe{host: host, stop: make(chan struct{}), received: map[int64]bool{}}
 	err = h.inside(record, func(in *space) error {
@@ -51,48 +52,49 @@ func (h *hands) startGap(record *adoption.Record) (*gapProbe, time.Duration) {
 	})
 	if err != nil {
 		_ = host.Close()
-		return nil, 0
+		return nil
 	}
 	p.done.Go(p.echo)
 	p.done.Go(p.receive)
 	p.done.Go(p.send)
 	time.Sleep(gapControl)
-	_, control := p.cut()
-	if control == 0 { // nothing came back
+	p.moveBegan = time.Now()
+	p.mu.Lock()
+	answers := len(p.arrivals)
+	p.mu.Unlock()
+	if answers < 2 {
 		p.end()
-		return nil, 0
+		return nil
 	}
-	return p, control
+	return p
 }
 
-// cut returns what was counted since the last cut.
-func (p *gapProbe) cut() (lost int, longest time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	longest = p.longest
-	p.longest = 0
-	return int(p.sent.Load()) - len(p.received), longest
-}
-
-// finish ends the measurement.
-func (p *gapProbe) finish(control time.Duration) *step.AdoptGap {
-	sent := int(p.sent.Load())
-	deadline := time.Now().Add(gapAfter)
-	for time.Now().Before(deadline) { // what was sent by now has its time to come back
-		time.Sleep(gapInterval)
-	}
-	p.mu.Lock()
-	lost := 0
-	for seq := range int64(sent) {
+// finish ends the measurement. The flip was over at the given time; none is zero.
+func (p *gapProbe) finish(flip time.Time) *step.AdoptGap {
+	sent := p.sent.Load() // what was sent by now has its time to come back
+	time.Sleep(gapAfter)
+	over := time.Now()
+	p.end()
+	got := &step.AdoptGap{Interval: step.Duration(gapInterval), Sent: int(sent)}
+	for seq := range sent {
 		if !p.received[seq] {
-			lost++
+			got.Lost++
 		}
 	}
-	longest := max(p.longest, time.Since(p.last)) // a silence that lasts counts too
-	p.mu.Unlock()
-	p.end()
-	return &step.AdoptGap{Interval: step.Duration(gapInterval), Sent: sent, Lost: lost,
-		Longest: step.Duration(longest), Control: step.Duration(control)}
+	last := p.arrivals[0]
+	for _, at := range append(p.arrivals, over) { // a silence that lasts counts too
+		gap := step.Duration(at.Sub(last))
+		if at.Before(p.moveBegan) {
+			got.Control = max(got.Control, gap)
+		} else {
+			got.Longest = max(got.Longest, gap)
+		}
+		if !last.After(flip) && at.After(flip) {
+			got.AtFlip = gap
+		}
+		last = at
+	}
+	return got
 }
 
 func (p *gapProbe) end() {
@@ -105,14 +107,12 @@ func (p *gapProbe) end() {
 func (p *gapProbe) send() {
 	tick := time.NewTicker(gapInterval)
 	defer tick.Stop()
-	var data [8]byte
 	for {
 		select {
 		case <-p.stop:
 			return
 		case <-tick.C:
-			binary.BigEndian.PutUint64(data[:], uint64(p.sent.Load()))
-			_, _ = p.pod.Write(data[:]) // one that cannot be sent is one that is lost
+			_, _ = p.pod.Write(binary.BigEndian.AppendUint64(nil, uint64(p.sent.Load()))) // what cannot be sent is lost
 			p.sent.Add(1)
 		}
 	}
@@ -141,13 +141,9 @@ func (p *gapProbe) receive() {
 		if err != nil || n != 8 {
 			continue
 		}
-		now := time.Now()
 		p.mu.Lock()
 		p.received[int64(binary.BigEndian.Uint64(data[:]))] = true
-		if !p.last.IsZero() {
-			p.longest = max(p.longest, now.Sub(p.last))
-		}
-		p.last = now
+		p.arrivals = append(p.arrivals, time.Now())
 		p.mu.Unlock()
 	}
 }

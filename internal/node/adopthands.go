@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +27,7 @@ const oldName = "old0"
 // Times that a transaction waits for.
 const (
 	readyWait = 30 * time.Second       // for the target to program an endpoint
-	readyPoll = 50 * time.Millisecond  //
+	readyPoll = 50 * time.Millisecond  // between two looks
 	drain     = 100 * time.Millisecond // for what is on its way to the old interface
 )
 
@@ -35,6 +36,8 @@ type hands struct {
 	n *Node
 	// ready tells which chains exist; the pods of one verb share it.
 	ready *chains
+	// flipped is when the flip was over.
+	flipped time.Time
 }
 
 var _ adoption.Hands = (*hands)(nil)
@@ -119,7 +122,16 @@ func (h *hands) Pin(_ context.Context, record *adoption.Record) error {
 	}
 	defer host.Close()
 	return h.inside(record, func(in *space) error {
-		if err := h.podFilters(in, record, func(string) string { return "2" }); err != nil {
+		err := h.setParameters(in, record, func(name, former string) string {
+			switch {
+			case strings.HasSuffix(name, "/rp_filter"):
+				return strconv.Itoa(rpLoose)
+			case record.To.Bridge != "" && name == "default/arp_ignore":
+				return silent // until the flip, what the plugin puts on the bridge must not answer for the pod
+			}
+			return former
+		})
+		if err != nil {
 			return err
 		}
 		h.at("pin the host")
@@ -178,19 +190,30 @@ func (h *hands) rename(in *space, record *adoption.Record, from, to string) erro
 	return nil
 }
 
-// podFilters sets rp_filter in the pod, of everything that record.Filters names.
-func (h *hands) podFilters(in *space, record *adoption.Record, value func(former string) string) error {
-	h.at("rp_filter")
+// confParameters is where the kernel parameters of interfaces are, below Sys, and silent the value of arp_ignore
+// with which an interface answers for no address.
+const (
+	confParameters = "net/ipv4/conf"
+	silent         = "8"
+)
+
+// setParameters sets the kernel parameters that record.Parameters names. Those of interfaces that are not there
+// do not count.
+func (h *hands) setParameters(in *space, record *adoption.Record, value func(name, former string) string) error {
+	h.at("kernel parameters")
 	return in.do(func() error {
-		for name, former := range record.Filters {
-			err := writeParameter(filepath.Join(h.n.Sys, "net/ipv4/conf", name, "rp_filter"), value(former))
+		for name, former := range record.Parameters {
+			err := writeParameter(filepath.Join(h.n.Sys, confParameters, name), value(name, former))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
+				return fmt.Errorf("set the pod's kernel parameters: %w", err)
 			}
 		}
 		return nil
 	})
 }
+
+// asBefore is the former value.
+func asBefore(_, former string) string { return former }
 
 // Unpin implements adoption.Hands.
 func (h *hands) Unpin(_ context.Context, record *adoption.Record) error {
@@ -208,9 +231,6 @@ func (h *hands) Unpin(_ context.Context, record *adoption.Record) error {
 				return fmt.Errorf("give back the pod's route to %s: %w", saved.To, err)
 			}
 		}
-		if err := in.do(func() error { return h.n.answersARP(record.Interface, true) }); err != nil {
-			return err
-		}
 		h.at("let go of the pod")
 		if err := removeRule(in.Handle); err != nil {
 			return err
@@ -218,7 +238,7 @@ func (h *hands) Unpin(_ context.Context, record *adoption.Record) error {
 		if err := h.flush(in); err != nil {
 			return err
 		}
-		return h.podFilters(in, record, func(former string) string { return former })
+		return h.setParameters(in, record, asBefore)
 	})
 	if err != nil {
 		return err
@@ -249,7 +269,7 @@ func (h *hands) Add(ctx context.Context, record *adoption.Record) error {
 		return err
 	}
 	h.at("added")
-	if err := h.n.restoreFiles(record); err != nil {
+	if err := errors.Join(h.n.restoreFiles(record), h.n.prepareHost(record.To.Bridge)); err != nil {
 		return err
 	}
 	return h.inside(record, func(in *space) error { return h.found(in, record) })
@@ -339,6 +359,9 @@ func (h *hands) Remove(ctx context.Context, record *adoption.Record) error {
 	if errors.Is(err, errNoSpace) {
 		path, err = "", nil
 	}
+	if err == nil {
+		err = h.n.takeBackNeighbours(ctx, h, record)
+	}
 	if err != nil {
 		return err
 	}
@@ -353,7 +376,7 @@ func (h *hands) Remove(ctx context.Context, record *adoption.Record) error {
 			return err
 		}
 		h.at("remove the new interface")
-		if err := in.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		if err := h.removeLink(in, link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("remove the new interface: %w", err)
 		}
 		return nil
@@ -363,7 +386,8 @@ func (h *hands) Remove(ctx context.Context, record *adoption.Record) error {
 // Wait implements adoption.Hands. It also tells both sides each other's hardware addresses, so that the first
 // packet after the flip waits for nobody.
 func (h *hands) Wait(ctx context.Context, record *adoption.Record) error {
-	if err := h.ready.wait(ctx, record.To.Ready, record.New.Host); err != nil {
+	alive := func() error { return h.inside(record, func(*space) error { return nil }) }
+	if err := h.ready.wait(ctx, record.To.Ready, record.New.Host, alive); err != nil {
 		return err
 	}
 	return h.inside(record, func(in *space) error {
@@ -450,6 +474,9 @@ func (h *hands) exchange(record *adoption.Record, through int, hostFirst bool, p
 			slices.Reverse(parts)
 		}
 		h.at("flip")
+		h.n.rtnl.Lock() // removing an interface keeps the kernel's lock for long
+		defer h.n.rtnl.Unlock()
+		defer urgent()()
 		began := time.Now()
 		if err := parts[0](); err != nil {
 			return fmt.Errorf("the first half: %w", err)
@@ -458,10 +485,26 @@ func (h *hands) exchange(record *adoption.Record, through int, hostFirst bool, p
 		if err := parts[1](); err != nil {
 			return fmt.Errorf("the second half: %w", err)
 		}
-		record.Took = time.Since(began)
+		h.flipped = time.Now()
+		record.Took = h.flipped.Sub(began)
 		h.at("flipped")
 		return nil
 	})
+}
+
+// urgent lets nothing else run on this processor until the returned function is called, where the kernel admits
+// that: between the two halves of a flip a pod's two directions differ.
+func urgent() (relax func()) {
+	runtime.LockOSThread()
+	former, err := unix.SchedGetAttr(0, 0)
+	if err != nil || unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0) != nil {
+		return runtime.UnlockOSThread
+	}
+	return func() {
+		if unix.SchedSetAttr(0, former, 0) == nil {
+			runtime.UnlockOSThread() // else the thread ends with the goroutine
+		}
+	}
 }
 
 // Part implements adoption.Hands.
@@ -469,7 +512,9 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 	if err := h.n.tellNeighbours(ctx, h, record); err != nil {
 		return err
 	}
-	pause(ctx, cmp.Or(h.n.drain, drain))
+	if !h.n.hasty {
+		pause(ctx, drain)
+	}
 	err := h.inside(record, func(in *space) error {
 		link, err := linkAt(in.Handle, record.Old.Index)
 		if err != nil {
@@ -477,7 +522,7 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 		}
 		if link != nil && isOld(record, link) {
 			h.at("remove the old interface")
-			if err := in.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+			if err := h.removeLink(in, link); err != nil && !errors.Is(err, unix.ENODEV) {
 				return fmt.Errorf("remove the old interface: %w", err)
 			}
 		}
@@ -487,12 +532,19 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 		if err := removeRule(in.Handle); err != nil { // it went with the flip, unless somebody put it back
 			return err
 		}
-		return h.podFilters(in, record, func(former string) string { return former })
+		return h.setParameters(in, record, asBefore)
 	})
 	if err != nil {
 		return err
 	}
 	return h.unpinWhenAgreed(ctx, record)
+}
+
+// removeLink removes an interface of the pod while no other pod's traffic changes over.
+func (h *hands) removeLink(in *space, link netlink.Link) error {
+	h.n.rtnl.Lock()
+	defer h.n.rtnl.Unlock()
+	return in.LinkDel(link)
 }
 
 // unpinWhenAgreed removes the host's held route when the other tables lead to the new interface by themselves.
@@ -507,6 +559,9 @@ func (h *hands) unpinWhenAgreed(ctx context.Context, record *adoption.Record) er
 		if agreed {
 			h.at("let go of the host")
 			return unpinHost(record.Address)
+		}
+		if err := h.inside(record, func(*space) error { return nil }); err != nil {
+			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("no route of the target's leads to %s through %s", record.Address, record.New.Host)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -22,81 +23,114 @@ const neighbourTries = 20
 
 // tellNeighbours makes everybody on the bridge that one side uses send to the pod's new place. One gratuitous ARP
 // is not enough: Linux ignores an answer that comes within a second of another one, and the old interface goes
-// on answering who asks it. So the old interface is silenced, the ARP is sent, and then the entries themselves
-// are looked at, and put right, in every pod of the node, until none is wrong.
+// on answering who asks it. So only one of the two answers, the ARP is sent, and then the entries themselves are
+// looked at, and put right, in every pod of the node, until none is wrong.
 func (n *Node) tellNeighbours(ctx context.Context, h *hands, record *adoption.Record) error {
-	name := record.From.Bridge
-	if name == "" {
-		name = record.To.Bridge
-	}
-	if name == "" {
-		return nil
-	}
-	bridge, err := linkOf(name)
+	bridge, err := bridgeOf(record)
 	if err != nil || bridge == nil {
 		return err
 	}
 	right := bridge.Attrs().HardwareAddr.String() // the bridge answers for the pod
-	if record.To.Bridge != "" {
-		right = record.New.MAC
-	} else if err := h.inside(record, func(in *space) error {
-		if link, err := linkAt(in.Handle, record.Old.Index); err != nil || link == nil || !isOld(record, link) {
-			return err
+	err = h.inside(record, func(in *space) error {
+		h.at("who answers")
+		if record.To.Bridge != "" {
+			right = record.New.MAC
+			return in.do(func() error {
+				return n.answersARP(record.Interface, record.Parameters[record.Interface+"/arp_ignore"])
+			})
 		}
-		h.at("silence the old interface")
-		return in.do(func() error { return n.answersARP(oldName, false) })
-	}); err != nil {
+		return in.do(func() error { return n.answersARP(oldName, silent) })
+	})
+	if err != nil {
 		return err
 	}
 	h.at("tell the bridge")
 	if err := gratuitousARP(bridge.Attrs().Index, record.Address, right); err != nil {
 		return err
 	}
-	for range neighbourTries {
-		wrong, err := n.correct(record, right)
-		if err != nil || wrong == 0 {
+	return n.correctUntil(ctx, record, right, func(mac string) bool { return mac != right })
+}
+
+// takeBackNeighbours makes everybody who has heard of the new interface on a bridge forget it, before it goes.
+func (n *Node) takeBackNeighbours(ctx context.Context, h *hands, record *adoption.Record) error {
+	if record.To.Bridge == "" {
+		return nil
+	}
+	bridge, err := bridgeOf(record)
+	if err != nil || bridge == nil {
+		return err
+	}
+	right, wrong := bridge.Attrs().HardwareAddr.String(), ""
+	if record.From.Bridge != "" {
+		right = record.Old.MAC
+	}
+	err = h.insideOrGone(record, func(in *space) error {
+		link, err := linkIn(in.Handle, record.Interface)
+		if err != nil || link == nil || isOld(record, link) {
 			return err
 		}
-		pause(ctx, readyPoll)
+		wrong = link.Attrs().HardwareAddr.String()
+		h.at("the new interface is silent")
+		return in.do(func() error { return n.answersARP(record.Interface, silent) })
+	})
+	if err != nil || wrong == "" {
+		return err
 	}
-	return errors.New("neighbours go back to the pod's old hardware address")
+	return n.correctUntil(ctx, record, right, func(mac string) bool { return mac == wrong })
+}
+
+// bridgeOf is the bridge that the pod leaves or comes to; nil when there is none.
+func bridgeOf(record *adoption.Record) (netlink.Link, error) {
+	name := cmp.Or(record.From.Bridge, record.To.Bridge)
+	if name == "" {
+		return nil, nil
+	}
+	return linkOf(name)
 }
 
 // answersARP decides whether an interface of the thread's namespace answers ARP.
-func (n *Node) answersARP(name string, yes bool) error {
-	value := "8" // for no address at all
-	if yes {
-		value = "0"
-	}
-	err := writeParameter(filepath.Join(n.Sys, "net/ipv4/conf", name, "arp_ignore"), value)
+func (n *Node) answersARP(name, value string) error {
+	err := writeParameter(filepath.Join(n.Sys, confParameters, name, "arp_ignore"), value)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
+// correctUntil puts entries right until a look finds none that is wrong.
+func (n *Node) correctUntil(ctx context.Context, record *adoption.Record, right string, wrong func(mac string) bool) error {
+	for range neighbourTries {
+		found, err := n.correct(record, right, wrong)
+		if err != nil || found == 0 {
+			return err
+		}
+		pause(ctx, readyPoll)
+	}
+	return errors.New("neighbours go back to the pod's former hardware address")
+}
+
 // correct puts the entries for the pod in the other pods of the node right, and says how many were not.
-func (n *Node) correct(record *adoption.Record, right string) (int, error) {
+func (n *Node) correct(record *adoption.Record, right string, wrong func(mac string) bool) (int, error) {
 	all, err := n.sandboxes()
 	if err != nil {
 		return 0, err
 	}
-	wrong, seen := 0, map[string]bool{record.NetNS: true}
+	count, seen := 0, map[string]bool{record.NetNS: true}
 	for _, s := range all {
 		if s.NetNS == "" || seen[s.NetNS] {
 			continue
 		}
 		seen[s.NetNS] = true
-		found, err := n.correctIn(s.NetNS, record.Address, right)
+		found, err := n.correctIn(s.NetNS, record.Address, right, wrong)
 		if err != nil && !errors.Is(err, errNoSpace) {
 			return 0, err
 		}
-		wrong += found
+		count += found
 	}
-	return wrong, nil
+	return count, nil
 }
 
-func (n *Node) correctIn(path, address, right string) (int, error) {
+func (n *Node) correctIn(path, address, right string, wrong func(mac string) bool) (int, error) {
 	in, err := n.enter(path)
 	if err != nil {
 		return 0, err
@@ -106,17 +140,17 @@ func (n *Node) correctIn(path, address, right string) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list neighbours: %w", err)
 	}
-	wrong, wanted := 0, net.ParseIP(address)
+	count, wanted := 0, net.ParseIP(address)
 	for _, entry := range entries {
-		if !entry.IP.Equal(wanted) || len(entry.HardwareAddr) == 0 || entry.HardwareAddr.String() == right {
+		if !entry.IP.Equal(wanted) || len(entry.HardwareAddr) == 0 || !wrong(entry.HardwareAddr.String()) {
 			continue
 		}
-		wrong++
+		count++
 		if err := in.NeighSet(neighbour(entry.LinkIndex, address, right)); err != nil && !errors.Is(err, unix.ENODEV) {
-			return wrong, fmt.Errorf("correct a neighbour: %w", err)
+			return count, fmt.Errorf("correct a neighbour: %w", err)
 		}
 	}
-	return wrong, nil
+	return count, nil
 }
 
 // gratuitousARP tells everybody on a link where an address is: a broadcast request whose sender and target are

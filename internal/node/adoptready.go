@@ -18,12 +18,18 @@ type chains struct {
 	list []string
 }
 
-// wait waits until there is a chain for every pattern.
-func (c *chains) wait(ctx context.Context, patterns []string, link string) error {
+// wait waits until there is a chain for every pattern, or alive has an error.
+func (c *chains) wait(ctx context.Context, patterns []string, link string, alive func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
+	if len(patterns) == 0 {
+		return nil
+	}
 	missing := ""
 	for {
+		if err := alive(); err != nil {
+			return err
+		}
 		all, err := c.since(ctx, time.Now())
 		if err == nil {
 			if missing = lacks(all, patterns, link); missing == "" {

@@ -94,17 +94,8 @@ func loadRoute(saved adoption.Route, table int) (*netlink.Route, error) {
 // onLinkFirst orders routes such that a gateway is reachable before a route names it.
 func onLinkFirst(routes []adoption.Route) []adoption.Route {
 	routes = slices.Clone(routes)
-	slices.SortStableFunc(routes, func(a, b adoption.Route) int {
-		return len(a.Via)*boolInt(a.Via != "") - len(b.Via)*boolInt(b.Via != "")
-	})
+	slices.SortStableFunc(routes, func(a, b adoption.Route) int { return min(len(a.Via), 1) - min(len(b.Via), 1) })
 	return routes
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // hostNet is the pod's address as a destination.
@@ -124,22 +115,11 @@ func hostRoute(address string) (*netlink.Route, error) {
 	return &routes[0], nil
 }
 
-func savedOnLink(route *netlink.Route) *adoption.Route {
-	saved := &adoption.Route{Link: route.LinkIndex, Scope: int(netlink.SCOPE_LINK)}
-	if route.Dst != nil {
-		saved.To = (&net.IPNet{IP: route.Dst.IP, Mask: net.CIDRMask(32, 32)}).String()
-	}
-	if route.Src != nil {
-		saved.Source = route.Src.String()
-	}
-	return saved
-}
-
 // pinnedThrough is the pod's route in the host's table, through one of its two interfaces.
 func pinnedThrough(record *adoption.Record, through int) *netlink.Route {
 	return &netlink.Route{
 		Dst: hostNet(record.Address), LinkIndex: through, Scope: netlink.SCOPE_LINK, Table: pinTable,
-		Protocol: pinProtocol, Src: net.ParseIP(record.HostRoute.Source),
+		Protocol: pinProtocol, Src: net.ParseIP(record.HostSource),
 	}
 }
 

@@ -200,7 +200,7 @@ func linkIn(handle *netlink.Handle, name string) (netlink.Link, error) {
 // describe looks at a pod before anything is touched: the record of a move, but for its sides' lists, and what
 // decides whether it can be moved.
 func (n *Node) describe(s *sandbox) (*adoption.Record, adoption.Pod, error) {
-	pod := adoption.Pod{Interface: s.Interface, Capabilities: s.Capabilities, Args: s.Args}
+	pod := adoption.Pod{Interface: s.Interface, Capabilities: s.Capabilities}
 	if s.NetNS == "" {
 		return nil, pod, errors.New("the runtime does not remember its network namespace")
 	}
@@ -316,7 +316,10 @@ func (n *Node) hostEnd(own netlink.Link, record *adoption.Record, pod *adoption.
 	if route.Gw != nil {
 		pod.Through = route.Gw.String()
 	}
-	record.Old.Through, record.HostRoute = route.LinkIndex, *savedOnLink(route)
+	record.Old.Through = route.LinkIndex
+	if route.Src != nil {
+		record.HostSource = route.Src.String()
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ func alone(t *testing.T) bool {
 	if os.Getenv(childMark) != "" {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	child := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
 	child.Env = append(os.Environ(), childMark+"="+t.TempDir())

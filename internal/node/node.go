@@ -1,5 +1,6 @@
 // Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
-// deactivate, join, part, guard and release. Every verb looks first and changes only what is not yet as asked, so each can
+// deactivate, join, part, guard, release, adoptable, adopt and settle. Every verb looks first and changes only what
+// is not yet as asked, so each can
 // be run again after any crash. What is to be done is decided by pure functions over what was read
 // (tables.go, scrub.go, joint.go, match.go); the rest reads and writes.
 //
@@ -35,10 +36,13 @@ type Node struct {
 	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
 	patience time.Duration
 
-	// drain is how long an old interface outlives its last use; 0 means drain.
-	drain time.Duration
+	// hasty leaves out what only takes time in tests: moves measure nothing and let nothing drain.
+	hasty bool
 	// hook is called before every change that a move makes; tests end the process there.
 	hook func(point string)
+
+	bridgeMu sync.Mutex // pods that are moved at the same time prepare the host
+	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls

@@ -120,11 +120,13 @@ type AdoptMark struct {
 
 // AdoptGap is measured by datagrams sent every Interval from within the pod's network namespace to the node and
 // back, from before anything is touched until the old interface is gone. Longest is the longest time between two
-// answers; Control is the same just before the move.
+// answers; Control is the same just before the move. AtFlip is the time between the last answer before the flip and
+// the first one after it.
 type AdoptGap struct {
 	Interval Duration `json:"interval"`
 	Sent     int      `json:"sent"`
 	Lost     int      `json:"lost"`
 	Longest  Duration `json:"longest"`
+	AtFlip   Duration `json:"atFlip"`
 	Control  Duration `json:"control"`
 }
