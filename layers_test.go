@@ -42,6 +42,7 @@ var layers = []struct {
 	{"internal/path", 1, true},
 	{"internal/document", 1, true},
 	{"internal/step", 1, true},
+	{"internal/adoption", 2, true},
 	{"internal/manifest", 1, true},
 	{"internal/image", 1, true},
 	{"internal/freeze", 1, true},

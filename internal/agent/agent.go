@@ -19,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/probe"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Times that the agent works by.
@@ -29,6 +30,7 @@ const (
 	callTimeout     = 10 * time.Second // for one request
 	watchTimeout    = 60 * time.Second // for one watch, so that a dead connection is noticed
 	verbTimeout     = 3 * time.Minute  // for one task
+	resumeInterval  = 10 * time.Second // between two tries to end an interrupted move
 )
 
 // Agent works for one node.
@@ -48,7 +50,15 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer working.Wait()
 	defer cancel() // ends the three below, also when serving fails
 	working.Go(func() { a.keep(ctx) })
-	working.Go(func() { a.tasks(ctx) })
+	working.Go(func() {
+		ended := a.resume(ctx) // before any new task
+		working.Go(func() {
+			for ; !ended && ctx.Err() == nil; ended = a.resume(ctx) {
+				pause(ctx, resumeInterval)
+			}
+		})
+		a.tasks(ctx)
+	})
 	working.Go(func() { a.measure(ctx) })
 	return probe.Serve(ctx, a.Address, a.Ports)
 }
@@ -64,6 +74,22 @@ func (a *Agent) keep(ctx context.Context) {
 		trouble.note(ctx, err)
 		pause(ctx, keepInterval)
 	}
+}
+
+// resume ends the moves of pods that a former agent left half done, and says whether none is left.
+func (a *Agent) resume(ctx context.Context) bool {
+	pods, err := a.Node.Resume(ctx)
+	if err != nil {
+		a.Log.Error("moves of pods cannot be resumed", "error", err)
+	}
+	ended := err == nil
+	for _, pod := range pods {
+		ended = ended && pod.State != step.AdoptStuck
+		if pod.Reason != "" {
+			a.Log.Warn("an interrupted move", "pod", pod.Namespace+"/"+pod.Name, "state", pod.State, "reason", pod.Reason)
+		}
+	}
+	return ended
 }
 
 // resource is the client of one of Theseus' kinds.

@@ -84,6 +84,7 @@ func agentPod(image string) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName:            AgentName,
 		HostNetwork:                   true,
+		HostPID:                       true, // a network's plugins run in the node's root and look themselves up in its /proc
 		DNSPolicy:                     corev1.DNSDefault,
 		PriorityClassName:             "system-node-critical",
 		TerminationGracePeriodSeconds: new(int64(5)),

@@ -234,9 +234,11 @@ func (n *Node) writeOrder(in *order) error {
 }
 
 func (n *Node) removeOrder() error {
-	if err := os.RemoveAll(filepath.Dir(filepath.Join(n.Root, stateFile))); err != nil {
+	path := filepath.Join(n.Root, stateFile)
+	if err := errors.Join(os.RemoveAll(path), os.RemoveAll(path+".tmp")); err != nil {
 		return fmt.Errorf("remove the joint phase: %w", err)
 	}
+	_ = os.Remove(filepath.Dir(path)) // unless moves of pods have records there
 	return nil
 }
 

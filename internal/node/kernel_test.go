@@ -19,7 +19,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// childMark marks the child process that runs one test in a network namespace of its own.
+// childMark marks the child process that runs one test in network and mount namespaces of its own. Its value is
+// an empty folder.
 const childMark = "THESEUS_TEST_NETNS"
 
 // alone runs the calling test again in a child process with a new network namespace, and reports true in
@@ -31,15 +32,16 @@ func alone(t *testing.T) bool {
 	if os.Getenv(childMark) != "" {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	child := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.count=1")
-	child.Env = append(os.Environ(), childMark+"=1")
-	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	child.Env = append(os.Environ(), childMark+"="+t.TempDir())
+	child.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := child.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
 		t.Fatalf("in a network namespace of its own (this needs root): %v\n%s", err, out)
 	}
+	t.Logf("%s", out)
 	return false
 }
 

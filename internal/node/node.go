@@ -1,5 +1,6 @@
 // Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
-// deactivate, join, part, guard, release and dataplane. Every verb looks first and changes only what is not yet as asked, so each can
+// deactivate, join, part, guard, release, dataplane, adoptable, adopt and settle. Every verb looks first and changes
+// only what is not yet as asked, so each can
 // be run again after any crash. What is to be done is decided by pure functions over what was read
 // (tables.go, scrub.go, joint.go, match.go); the rest reads and writes.
 //
@@ -34,6 +35,14 @@ type Node struct {
 
 	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
 	patience time.Duration
+
+	// hasty leaves out what only takes time in tests: moves measure nothing and let nothing drain.
+	hasty bool
+	// hook is called before every change that a move makes; tests end the process there.
+	hook func(point string)
+
+	bridgeMu sync.Mutex // pods that are moved at the same time prepare the host
+	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
@@ -92,6 +101,12 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
 	case step.VerbDataplane:
 		return with(args, func(d step.Dataplane) (Answer, error) { return n.dataplane(ctx, d) })
+	case step.VerbAdoptable:
+		return with(args, n.adoptable)
+	case step.VerbAdopt:
+		return with(args, func(a step.AdoptArgs) (Answer, error) { return n.adopt(ctx, a) })
+	case step.VerbSettle:
+		return with(args, func(a step.SettleArgs) (Answer, error) { return n.settle(ctx, a) })
 	}
 	return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)
 }
