@@ -55,6 +55,7 @@ var layers = []struct {
 	{"internal/check/", 4, true},
 	{"internal/check", 3, true},
 	{"internal/preflight", 5, true},
+	{"internal/strategy/joint", 3, true},
 	{"internal/strategy/", 4, true},
 	{"internal/plan", 5, true},
 	{"internal/engine", 6, true},

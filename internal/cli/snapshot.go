@@ -12,7 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 func (a *app) snapshotCommand() *cobra.Command {
@@ -78,7 +78,7 @@ func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image
 	actor := a.looker(client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return actor.Look(ctx, recreate.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
+	return actor.Look(ctx, joint.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
 }
 
 // sights lets each node measure the path to a few others: to its neighbours in the list, and across it.

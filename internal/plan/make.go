@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
 
@@ -67,17 +68,17 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err := nodesReady(snapshot, source); err != nil {
 		return nil, err
 	}
-	waves, err := recreate.Waves(snapshot, change.Waves)
+	waves, err := joint.Waves(snapshot, change.Waves)
 	if err != nil {
 		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
 	}
-	workloads, pods, strangers := recreate.Survey(snapshot, source.PodCIDRs, waves)
+	workloads, pods, strangers := joint.Survey(snapshot, source.PodCIDRs, waves)
 	if err := movable(workloads, strangers, source); err != nil {
 		return nil, err
 	}
 	from, _ := drivers.Get(source.CNI)
 	to, _ := drivers.Get(change.To)
-	steps := recreate.Steps(recreate.Input{
+	steps := recreate.Steps(joint.Input{
 		Snapshot: snapshot, Source: source, Target: target, Change: change, Waves: waves,
 		SourceResidue: from.Residue(source), TargetResidue: to.Residue(&target.Installation), OldPods: pods,
 	})
@@ -145,7 +146,7 @@ func networks(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
 		return nil, nil, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
 	}
-	for _, clash := range recreate.Clashes(*source, target.Installation) {
+	for _, clash := range joint.Clashes(*source, target.Installation) {
 		return nil, nil, refuse(clash.Hint, "%s", clash.Message)
 	}
 	if target.Conf.Active >= source.Capabilities.ConfName {
@@ -179,7 +180,7 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 	return driver, nil
 }
 
-func wavesOf(waves []recreate.Wave) []Wave {
+func wavesOf(waves []joint.Wave) []Wave {
 	all := make([]Wave, 0, len(waves))
 	for _, w := range waves {
 		all = append(all, Wave(w))
@@ -187,7 +188,7 @@ func wavesOf(waves []recreate.Wave) []Wave {
 	return all
 }
 
-func workloadsOf(workloads []recreate.Workload) []Workload {
+func workloadsOf(workloads []joint.Workload) []Workload {
 	all := make([]Workload, 0, len(workloads))
 	for _, w := range workloads {
 		all = append(all, Workload{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Pods: w.Pods,

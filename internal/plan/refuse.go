@@ -9,7 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 // inPlace finds the one network that the cluster runs on.
@@ -113,10 +113,10 @@ func ready(node *corev1.Node) bool {
 }
 
 // movable refuses pods that would be lost, and pods on a network that nobody knows of.
-func movable(workloads []recreate.Workload, strangers []string, source *cni.Installation) error {
+func movable(workloads []joint.Workload, strangers []string, source *cni.Installation) error {
 	var lost []string
 	for _, w := range workloads {
-		if w.Treatment == recreate.Refuse {
+		if w.Treatment == joint.Refuse {
 			lost = append(lost, fmt.Sprintf("%s/%s %s", w.Namespace, w.Name, w.Note))
 		}
 	}

@@ -10,81 +10,41 @@ package recreate
 import (
 	"time"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 // Name is how users name the strategy.
 const Name = "recreate"
 
-// Input is everything that the steps follow from.
-type Input struct {
-	Snapshot *cluster.Snapshot
-	Source   *cni.Installation
-	Target   *cni.Target
-	Change   v1alpha1.ChangeSpec
-	Waves    []Wave
-	// SourceResidue and TargetResidue are what either network leaves on a node.
-	SourceResidue step.Residue
-	TargetResidue step.Residue
-	// OldPods counts the pods on the source network per node, for the estimates.
-	OldPods map[string]int
-}
-
-// Defaults of the gates.
-const (
-	DefaultMaxGap = time.Second
-	DefaultBake   = 5 * time.Second
-)
-
 // Steps makes the whole procedure.
-func Steps(in Input) []step.Step {
-	b := &builder{Input: in, join: JoinArgs(*in.Source, in.Target.Installation)}
-	for _, wave := range in.Waves {
-		b.all = append(b.all, wave.Nodes...)
-	}
-	b.prepare()
-	b.joint()
+func Steps(in joint.Input) []step.Step {
+	b := &builder{joint.New(in)}
+	b.Prepare()
+	b.Bring()
+	b.keepOff()
 	b.switchNodes()
-	b.removeSource()
-	b.finish()
-	return b.steps
+	b.deleteSource()
+	b.CleanSource()
+	b.Finish("new")
+	return b.Steps
 }
 
-// builder collects the steps in order.
-type builder struct {
-	Input
-	join  step.JoinArgs
-	all   []string
-	steps []step.Step
-}
+type builder struct{ *joint.Builder }
 
-func (b *builder) add(s step.Step) {
-	number(s.ID, "", s.Actions)
-	number(s.ID, "undo-", s.Undo)
-	b.steps = append(b.steps, s)
-}
-
-// nodes are all nodes in the order of the waves.
-func (b *builder) nodes() []string { return b.all }
-
-// gate demands that no path had a gap; baked gates watch for as long as the change says.
-func (b *builder) gate(title string, baked bool) *step.Gate {
-	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost}
-	if b.Change.MaxGapMillis > 0 {
-		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
+// keepOff steers new pods to nodes that are switched, so that few pods move twice.
+func (b *builder) keepOff() {
+	var undo []step.Action
+	for _, node := range b.Nodes() {
+		undo = append(undo, joint.Untaint(node))
 	}
-	if baked {
-		gate.Bake = step.Duration(b.bake())
-	}
-	return gate
-}
-
-func (b *builder) bake() time.Duration {
-	if b.Change.BakeSeconds > 0 {
-		return time.Duration(b.Change.BakeSeconds) * time.Second
-	}
-	return DefaultBake
+	b.Add(step.Step{
+		ID:       "switch/prefer",
+		Title:    "Prefer switched nodes for new pods",
+		Why:      "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
+		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions:  joint.OnEach(b.Nodes(), joint.Taint),
+		Undo:     undo,
+		Estimate: step.Duration(2*time.Second + b.PerNode(20*time.Millisecond)),
+	})
 }

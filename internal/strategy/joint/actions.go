@@ -1,4 +1,4 @@
-package recreate
+package joint
 
 import (
 	"encoding/json"
@@ -14,21 +14,21 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// beside lets actions be done together: none of them needs another.
-func beside(actions []step.Action) []step.Action {
+// Beside lets actions be done together: none of them needs another.
+func Beside(actions []step.Action) []step.Action {
 	for i := range actions {
 		actions[i].Beside = i > 0
 	}
 	return actions
 }
 
-// onEach makes an action for each of several nodes, to be done together.
-func onEach(nodes []string, action func(node string) step.Action) []step.Action {
+// OnEach makes an action for each of several nodes, to be done together.
+func OnEach(nodes []string, action func(node string) step.Action) []step.Action {
 	var actions []step.Action
 	for _, node := range nodes {
 		actions = append(actions, action(node))
 	}
-	return beside(actions)
+	return Beside(actions)
 }
 
 // number gives actions IDs that are unique in the plan.
@@ -38,23 +38,26 @@ func number(stepID, prefix string, actions []step.Action) {
 	}
 }
 
-// name is how people name an object: its kind, and namespace/name.
-func name(ref step.Ref) string {
+// Name is how people name an object: its kind, and namespace/name.
+func Name(ref step.Ref) string {
 	if ref.Namespace == "" {
 		return ref.Kind + " " + ref.Name
 	}
 	return ref.Kind + " " + ref.Namespace + "/" + ref.Name
 }
 
-func apply(object unstructured.Unstructured) step.Action {
-	return step.Action{Op: step.Apply, Object: &object, Title: "create " + name(step.RefOf(&object))}
+// Apply makes an object so.
+func Apply(object unstructured.Unstructured) step.Action {
+	return step.Action{Op: step.Apply, Object: &object, Title: "create " + Name(step.RefOf(&object))}
 }
 
-func remove(ref step.Ref) step.Action {
-	return step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + name(ref)}
+// Remove deletes an object.
+func Remove(ref step.Ref) step.Action {
+	return step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + Name(ref)}
 }
 
-func wait(title string, condition step.Condition, timeout time.Duration) step.Action {
+// Wait waits for a condition.
+func Wait(title string, condition step.Condition, timeout time.Duration) step.Action {
 	return step.Action{Op: step.Wait, Title: title, Condition: &condition, Timeout: step.Duration(timeout)}
 }
 
@@ -62,12 +65,14 @@ func established(ref step.Ref) step.Condition {
 	return step.Condition{Kind: step.Established, Ref: &ref}
 }
 
-func rolled(ref step.Ref) step.Condition { return step.Condition{Kind: step.Rolled, Ref: &ref} }
+// Rolled is a workload that is ready everywhere.
+func Rolled(ref step.Ref) step.Condition { return step.Condition{Kind: step.Rolled, Ref: &ref} }
 
-func gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, Ref: &ref} }
+// Gone is an object that is not there.
+func Gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, Ref: &ref} }
 
-// onNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
-func onNode(node, verb, title string, args any) step.Action {
+// OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
+func OnNode(node, verb, title string, args any) step.Action {
 	return step.Action{Op: step.Node, NodeName: node, Verb: verb, Args: canonical(args), Title: title}
 }
 
@@ -99,15 +104,18 @@ func pending() *corev1.Taint {
 	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule}
 }
 
-func taint(node string) step.Action {
+// Taint makes a node the second choice for new pods.
+func Taint(node string) step.Action {
 	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(), Title: "prefer other nodes to " + node + " for new pods"}
 }
 
-func untaint(node string) step.Action {
+// Untaint takes Taint back.
+func Untaint(node string) step.Action {
 	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "let new pods come to " + node + " again"}
 }
 
-func evict(node, network string, cidrs []string, pods int) step.Action {
+// Evict moves the pods of a node that have an address in a range of a network.
+func Evict(node, network string, cidrs []string, pods int) step.Action {
 	return step.Action{
 		Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: cidrs},
 		Title:   fmt.Sprintf("evict the pods of %s that are on %s (%s)", node, network, strings.Join(cidrs, ", ")),
@@ -115,33 +123,42 @@ func evict(node, network string, cidrs []string, pods int) step.Action {
 	}
 }
 
-func probe(title string, set step.PathSet) step.Action {
+// Probe makes the measured paths match the probe pods that a set names.
+func Probe(title string, set step.PathSet) step.Action {
 	return step.Action{Op: step.Probe, Paths: &set, Title: title, Timeout: step.Duration(2 * time.Minute)}
 }
 
 func restart(agent step.Ref, node string) step.Action {
-	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node, Title: "restart the agent of " + name(agent) + " on " + node,
+	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node, Title: "restart the agent of " + Name(agent) + " on " + node,
 		Timeout: step.Duration(5 * time.Minute)}
 }
 
-func every() []string { return []string{step.EveryNode} }
+// Every stands for every node in a set of paths.
+func Every() []string { return []string{step.EveryNode} }
 
-func probePod(node, network string) step.Ref {
+// ProbePod names the probe pod of a node on a network.
+func ProbePod(node, network string) step.Ref {
 	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: manifest.ProbePodName(node, network)}
 }
 
-func probePodReady(node, network string) step.Condition {
+// ProbeService names the Service in front of the probe pods of a network.
+func ProbeService(network string) step.Ref {
+	return step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: manifest.ProbeServiceName(network)}
+}
+
+// ProbePodReady is that pod being ready.
+func ProbePodReady(node, network string) step.Condition {
 	return step.Condition{
 		Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
 		Selector: v1alpha1.LabelProbe + "=" + network + "," + manifest.LabelNode + "=" + manifest.NodeValue(node),
 	}
 }
 
-// backwards turns applied objects into their deletion, last first.
-func backwards(objects []unstructured.Unstructured) []step.Action {
+// Backwards turns applied objects into their deletion, last first.
+func Backwards(objects []unstructured.Unstructured) []step.Action {
 	var actions []step.Action
 	for i := len(objects) - 1; i >= 0; i-- {
-		actions = append(actions, remove(step.RefOf(&objects[i])))
+		actions = append(actions, Remove(step.RefOf(&objects[i])))
 	}
 	return actions
 }

@@ -1,4 +1,4 @@
-package recreate_test
+package joint_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
-	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 func nodes(workers, control int) *cluster.Snapshot {
@@ -48,7 +48,7 @@ func TestWaves(t *testing.T) {
 		{3, 0, []int{-1}, "error: a wave of -1 nodes makes no sense"},
 	} {
 		t.Run(fmt.Sprint(test.workers, test.control, test.counts), func(t *testing.T) {
-			waves, err := recreate.Waves(nodes(test.workers, test.control), test.counts)
+			waves, err := joint.Waves(nodes(test.workers, test.control), test.counts)
 			var got []string
 			for i, wave := range waves {
 				got = append(got, strings.Join(wave.Nodes, " "))
@@ -102,7 +102,7 @@ func TestClashes(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var got []string
-			for _, clash := range recreate.Clashes(test.source, test.target) {
+			for _, clash := range joint.Clashes(test.source, test.target) {
 				got = append(got, clash.ID)
 				if clash.Message == "" || clash.Hint == "" {
 					t.Errorf("%s says nothing: %+v", clash.ID, clash)
@@ -117,11 +117,11 @@ func TestClashes(t *testing.T) {
 
 func TestSurvey(t *testing.T) {
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
-	waves, err := recreate.Waves(snapshot, nil)
+	waves, err := joint.Waves(snapshot, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	workloads, perNode, strangers := recreate.Survey(snapshot, []string{"10.244.0.0/16"}, waves)
+	workloads, perNode, strangers := joint.Survey(snapshot, []string{"10.244.0.0/16"}, waves)
 	if len(strangers) > 0 {
 		t.Errorf("strangers: %q", strangers)
 	}

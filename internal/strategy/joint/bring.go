@@ -1,0 +1,166 @@
+package joint
+
+import (
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Bring brings the target up beside the source, so that both networks carry traffic on every node before
+// the first pod moves.
+func (b *Builder) Bring() {
+	b.joinNodes()
+	b.defineTarget()
+	b.applyTarget()
+	for i, wave := range b.Waves {
+		b.startAgents(wave, i == 0)
+	}
+	b.targetWhole()
+}
+
+// TargetName is the target's name.
+func (b *Builder) TargetName() string { return b.Target.Installation.CNI }
+
+// TargetOn is the target's agent on one node.
+func (b *Builder) TargetOn(node string) step.Condition {
+	return agentOn(b.Target.Installation.Agent, b.Target.Installation.Selector, node)
+}
+
+// SourceOn is the source's agent on one node.
+func (b *Builder) SourceOn(node string) step.Condition {
+	return agentOn(b.Source.Agent, b.Source.Selector, node)
+}
+
+func agentOn(agent step.Ref, selector, node string) step.Condition {
+	return step.Condition{Kind: step.PodReady, Node: node, Namespace: agent.Namespace, Selector: selector}
+}
+
+// NodeReady is a node that is Ready.
+func NodeReady(node string) step.Condition { return step.Condition{Kind: step.NodeReady, Node: node} }
+
+func (b *Builder) joinNodes() {
+	actions := OnEach(b.Nodes(), func(node string) step.Action {
+		return OnNode(node, step.VerbJoin, "join the networks on "+node, b.Join)
+	})
+	var undo []step.Action
+	for _, node := range b.Nodes() {
+		undo = append(undo, OnNode(node, step.VerbPart, "part the networks on "+node, b.Join))
+	}
+	b.Add(step.Step{
+		ID:    "joint/join",
+		Title: "Join the two networks on every node",
+		Why: "Pods of one network must see the true addresses of the other's, or policy that names sources breaks; " +
+			"as connections keep the translation that they began with, this comes before the first of them.",
+		Actions:  actions,
+		Undo:     undo,
+		Gate:     b.Gate("nothing noticed the rules that join the networks", false),
+		Estimate: step.Duration(5*time.Second + b.PerNode(2*time.Second)),
+	})
+}
+
+func (b *Builder) defineTarget() {
+	var actions []step.Action
+	for _, definition := range b.Target.Definitions {
+		actions = append(actions, Apply(definition))
+	}
+	for i := range b.Target.Definitions {
+		ref := step.RefOf(&b.Target.Definitions[i])
+		actions = append(actions, Wait("wait until "+Name(ref)+" serves", established(ref), time.Minute))
+	}
+	if len(actions) == 0 {
+		return
+	}
+	b.Add(step.Step{
+		ID:       "joint/definitions",
+		Title:    "Define the custom resources of " + b.TargetName(),
+		Why:      "Its agents keep their data in them.",
+		Actions:  actions,
+		Estimate: step.Duration(10 * time.Second),
+	})
+}
+
+func (b *Builder) applyTarget() {
+	var before []step.Condition
+	for i := range b.Target.Definitions {
+		before = append(before, established(step.RefOf(&b.Target.Definitions[i])))
+	}
+	var actions []step.Action
+	for _, object := range b.Target.Objects {
+		actions = append(actions, Apply(object))
+	}
+	b.Add(step.Step{
+		ID:       "joint/target",
+		Title:    "Install " + b.TargetName() + " on no node yet",
+		Why:      "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads.",
+		Before:   before,
+		Actions:  actions,
+		Estimate: step.Duration(5 * time.Second),
+	})
+}
+
+func (b *Builder) startAgents(wave Wave, first bool) {
+	var before []step.Condition
+	var actions, undo []step.Action
+	agent := b.Target.Installation.Agent
+	for _, node := range wave.Nodes {
+		before = append(before, NodeReady(node))
+		actions = append(actions, labelNode(node, "true", "let "+b.TargetName()+" run on "+node))
+	}
+	for _, node := range wave.Nodes {
+		actions = append(actions, Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), 5*time.Minute+time.Duration(len(wave.Nodes))*time.Second))
+		undo = append(undo, labelNode(node, nil, "take "+b.TargetName()+" off "+node))
+	}
+	for _, node := range wave.Nodes {
+		undo = append(undo,
+			Wait("wait until "+b.TargetName()+" is gone from "+node, step.Condition{
+				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute),
+			OnNode(node, step.VerbClean, "clean "+node+" of "+b.TargetName(), b.TargetResidue))
+	}
+	if first {
+		undo = append(Backwards(b.Target.Extras), undo...)
+		for _, extra := range b.Target.Extras {
+			actions = append(actions, Apply(extra))
+		}
+	}
+	b.Add(step.Step{
+		ID:       "joint/agents/" + wave.Name,
+		Title:    "Start " + b.TargetName() + " beside " + b.Source.CNI + " on " + List(wave.Nodes),
+		Why:      "It carries traffic to the target's addresses, of which no pod has one yet; " + b.Source.CNI + " goes on serving every pod.",
+		Wave:     wave.Name,
+		Before:   before,
+		Actions:  actions,
+		Undo:     undo,
+		Gate:     b.Gate(b.TargetName()+" beside "+b.Source.CNI+" disturbs nothing on "+List(wave.Nodes), false),
+		Estimate: step.Duration(15*time.Second + time.Duration(len(wave.Nodes))*time.Second),
+	})
+}
+
+// targetWhole waits for what else belongs to the target, such as its controllers.
+func (b *Builder) targetWhole() {
+	agent := b.Target.Installation.Agent
+	actions := []step.Action{Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute))}
+	for i := range b.Target.Objects {
+		ref := step.RefOf(&b.Target.Objects[i])
+		if ref.Kind == "Deployment" || ref.Kind == "StatefulSet" {
+			actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
+		}
+	}
+	b.Add(step.Step{
+		ID:       "joint/whole",
+		Title:    "Check that both networks carry traffic on every node",
+		Why:      "No pod may move while there is a node from which it could not be reached on its new address.",
+		Actions:  actions,
+		Gate:     b.Gate("both networks are up and nothing was lost", true),
+		Estimate: step.Duration(10*time.Second + b.Bake()),
+	})
+}
+
+// List names nodes, the first three of many.
+func List(nodes []string) string {
+	if len(nodes) > 4 {
+		return strings.Join(nodes[:3], ", ") + " and " + noun(len(nodes)-3, "other node")
+	}
+	return strings.Join(nodes, ", ")
+}

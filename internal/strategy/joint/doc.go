@@ -1,0 +1,83 @@
+// Package joint holds what the strategies that run two networks side by side have in common: Theseus itself is
+// installed and measuring proven, the target comes up beside the source on no node and then on all of them, and
+// at the end the source is cleaned away, the target gets its own form and Theseus leaves.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package joint
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Input is everything that the steps follow from.
+type Input struct {
+	Snapshot *cluster.Snapshot
+	Source   *cni.Installation
+	Target   *cni.Target
+	Change   v1alpha1.ChangeSpec
+	Waves    []Wave
+	// SourceResidue and TargetResidue are what either network leaves on a node.
+	SourceResidue step.Residue
+	TargetResidue step.Residue
+	// OldPods counts the pods on the source network per node, for the estimates.
+	OldPods map[string]int
+}
+
+// Defaults of the gates.
+const (
+	DefaultMaxGap = time.Second
+	DefaultBake   = 5 * time.Second
+)
+
+// Builder collects the steps in order.
+type Builder struct {
+	Input
+	// Join names the two networks.
+	Join  step.JoinArgs
+	Steps []step.Step
+	all   []string
+}
+
+// New makes a builder without steps.
+func New(in Input) *Builder {
+	b := &Builder{Input: in, Join: JoinArgs(*in.Source, in.Target.Installation)}
+	for _, wave := range in.Waves {
+		b.all = append(b.all, wave.Nodes...)
+	}
+	return b
+}
+
+// Add appends a step and gives its actions IDs.
+func (b *Builder) Add(s step.Step) {
+	number(s.ID, "", s.Actions)
+	number(s.ID, "undo-", s.Undo)
+	b.Steps = append(b.Steps, s)
+}
+
+// Nodes are all nodes in the order of the waves.
+func (b *Builder) Nodes() []string { return b.all }
+
+// Gate demands that no path had a gap; baked gates watch for as long as the change says.
+func (b *Builder) Gate(title string, baked bool) *step.Gate {
+	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost}
+	if b.Change.MaxGapMillis > 0 {
+		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
+	}
+	if baked {
+		gate.Bake = step.Duration(b.Bake())
+	}
+	return gate
+}
+
+// Bake is how long baked gates watch.
+func (b *Builder) Bake() time.Duration {
+	if b.Change.BakeSeconds > 0 {
+		return time.Duration(b.Change.BakeSeconds) * time.Second
+	}
+	return DefaultBake
+}

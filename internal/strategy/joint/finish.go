@@ -1,0 +1,163 @@
+package joint
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// CleanSource cleans node by node what the source left.
+func (b *Builder) CleanSource() {
+	for _, wave := range b.Waves {
+		b.cleanNodes(wave)
+	}
+}
+
+func (b *Builder) cleanNodes(wave Wave) {
+	actions := append(
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbClean, "clean "+node+" of "+b.Source.CNI, b.SourceResidue)
+		}),
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
+		})...)
+	b.Add(step.Step{
+		ID:       "remove/clean/" + wave.Name,
+		Title:    "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
+		Why:      "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
+		Wave:     wave.Name,
+		Before:   []step.Condition{Gone(b.Source.Agent)},
+		Actions:  actions,
+		Gate:     b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
+		Estimate: step.Duration(5*time.Second + time.Duration(len(wave.Nodes))*4*time.Second),
+	})
+}
+
+// Finish hands the target over in the user's own form and takes Theseus' own parts away, with the probe pods
+// of the networks that still have some.
+func (b *Builder) Finish(probed ...string) {
+	b.finalForm()
+	b.tidy()
+	b.stopProbes(probed)
+	b.leave()
+}
+
+func (b *Builder) finalForm() {
+	actions := slices.Clone(b.Target.Final)
+	if len(actions) == 0 {
+		return
+	}
+	agent := b.Target.Installation.Agent
+	rounds := 0
+	for _, wave := range b.Waves {
+		for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
+			rounds++
+			actions = append(actions, b.restartOn(agent, nodes)...)
+		}
+	}
+	actions = append(actions, Wait("wait until "+Name(agent)+" runs its own form on every node", Rolled(agent), b.Fleet(5*time.Minute)))
+	actions = append(actions, b.Target.HandOver...)
+	b.Add(step.Step{
+		ID:       "finish/form",
+		Title:    "Give " + b.TargetName() + " its own form",
+		Why:      "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay.",
+		Before:   []step.Condition{Gone(b.Source.Agent)},
+		Actions:  actions,
+		After:    []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Gate:     b.Gate(b.TargetName()+" in its own form loses nothing", true),
+		Estimate: step.Duration(10*time.Second + b.Bake() + time.Duration(rounds)*15*time.Second),
+	})
+}
+
+// restartsAtOnce is how many agents of a wave restart together: while one does, pods that start on its node wait.
+// Their guards must outlast it, whatever the size of the wave.
+const restartsAtOnce = 4
+
+// restartOn restarts the agents of some nodes, each guarded where its rules move.
+func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
+	restarts := OnEach(nodes, func(node string) step.Action { return restart(agent, node) })
+	guard := b.Target.Guard
+	if guard == nil {
+		return restarts
+	}
+	return slices.Concat(
+		OnEach(nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbGuard, "keep denied on "+node+" what "+b.TargetName()+" denies while it restarts", guard)
+		}),
+		restarts,
+		OnEach(nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbRelease, "leave policy on "+node+" to "+b.TargetName()+" again", guard)
+		}))
+}
+
+// tidy takes back what only the joint phase needed.
+func (b *Builder) tidy() {
+	actions := Backwards(b.Target.Extras)
+	staged := step.Residue{ConfFiles: []string{b.Target.Conf.Staged}}
+	if b.Target.Conf.Active != b.Target.Installation.Capabilities.ConfName {
+		staged.ConfFiles = append(staged.ConfFiles, b.Target.Conf.Active)
+	}
+	for _, action := range []func(node string) step.Action{
+		func(node string) step.Action {
+			return OnNode(node, step.VerbPart, "take the rules that joined the networks off "+node, b.Join)
+		},
+		func(node string) step.Action {
+			return OnNode(node, step.VerbClean, "remove staged configurations from "+node, staged)
+		},
+		func(node string) step.Action {
+			return labelNode(node, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
+		},
+		func(node string) step.Action {
+			return OnNode(node, step.VerbInventory, "take stock one last time on "+node, b.SourceResidue)
+		},
+	} {
+		actions = append(actions, OnEach(b.Nodes(), action)...)
+	}
+	b.Add(step.Step{
+		ID:       "finish/tidy",
+		Title:    "Part the networks",
+		Why:      "There is one network again, and nothing of the joint phase is needed any more.",
+		Before:   []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions:  actions,
+		Gate:     b.Gate(b.TargetName()+" alone loses nothing", true),
+		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(6*time.Second)),
+	})
+}
+
+func (b *Builder) stopProbes(probed []string) {
+	actions := []step.Action{Probe("stop measuring", step.PathSet{})}
+	var removals []step.Action
+	for _, network := range probed {
+		for _, node := range b.Nodes() {
+			removals = append(removals, Remove(ProbePod(node, network)))
+		}
+		removals = append(removals, Remove(ProbeService(network)))
+	}
+	if b.Source.Capabilities.Policy != cni.PolicyNone {
+		removals = append(removals, Remove(step.RefOf(manifest.ProbePolicy())))
+	}
+	actions = append(actions, Beside(removals)...)
+	b.Add(step.Step{
+		ID:       "finish/probes",
+		Title:    "Stop measuring",
+		Why:      "What was measured is in the report.",
+		Actions:  actions,
+		Estimate: step.Duration(5*time.Second + b.PerNode(time.Second)),
+	})
+}
+
+func (b *Builder) leave() {
+	actions := removeTheseus(manifest.Agent(b.Change.AgentImage), manifest.CRDs())
+	Beside(actions[1:]) // the first are the agents, which use all the others
+	b.Add(step.Step{
+		ID:       "finish/theseus",
+		Title:    "Remove Theseus' agent",
+		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Actions:  actions,
+		Estimate: step.Duration(10 * time.Second),
+	})
+}
