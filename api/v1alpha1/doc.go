@@ -17,6 +17,9 @@ const (
 	LabelManaged = "theseus.dev/managed"
 	// LabelTarget marks the nodes on which the target network's agent runs.
 	LabelTarget = "theseus.dev/target"
+	// LabelAdopted marks the nodes on which the target network may give a new pod an address of the range that it
+	// takes over: it knows all that are taken there.
+	LabelAdopted = "theseus.dev/adopted"
 	// LabelProbe marks probe pods; its value is the network they were made on, "old" or "new".
 	LabelProbe = "theseus.dev/probe"
 	// TaintPending keeps new pods off nodes that are not switched yet, where there is a choice.

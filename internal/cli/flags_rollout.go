@@ -18,7 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
@@ -92,7 +92,7 @@ func (a *app) verifyFlag(ctx context.Context, image string) error {
 		questions[i] = kube.Question{Node: all[i].Node, Verb: step.VerbDataplane, Args: args}
 	}
 	seen, err := kube.Ask[step.Attestation](ctx, a.looker(client, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano)),
-		recreate.InstallAgent(image, lookTimeout), questions)
+		joint.InstallAgent(image, lookTimeout), questions)
 	if err != nil {
 		return err
 	}

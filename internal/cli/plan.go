@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -126,9 +127,7 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 		return pass
 	}
 	// What the driver refuses is said by the planner, with its reason; checks do without a target then.
-	if target, err := driver.Install(cni.Request{
-		Manifest: manifest, PodCIDR: change.PodCIDR, Source: pass.Source, NodeLabel: v1alpha1.LabelTarget,
-	}); err == nil {
+	if target, err := driver.Install(plan.Request(snapshot, change, pass.Source, joint.Outlook{}, manifest)); err == nil {
 		pass.Target = &target.Installation
 	}
 	return pass

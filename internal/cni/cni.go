@@ -72,6 +72,9 @@ type Capabilities struct {
 	CanRequestAddress bool `json:"canRequestAddress"`
 	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs.
 	SwitchedPerNode bool `json:"switchedPerNode"`
+	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
+	// cannot be done, or was never tried.
+	Attachment *step.Attachment `json:"attachment,omitempty"`
 }
 
 // Request asks a driver for an installation beside a source network.
@@ -81,6 +84,9 @@ type Request struct {
 	// PodCIDR is the range for the target's pods.
 	PodCIDR string
 	Source  *Installation
+	// Takeover asks for a target that takes over the running pods of Source with their addresses; PodCIDR is then
+	// the range of Source.
+	Takeover *Takeover
 	// NodeLabel (a key; value "true") decides which nodes run the agent.
 	NodeLabel string
 }
@@ -103,6 +109,28 @@ type Target struct {
 	// must be guarded while it restarts.
 	Guard *step.Guard
 	Conf  step.ConfArgs
+	// Adoption is set when a Takeover was asked for.
+	Adoption *Adoption
+}
+
+// Takeover is what a target must know of the range that it takes over.
+type Takeover struct {
+	// NodeBits is the length of the prefix of each node's range, such as 24.
+	NodeBits int
+	// Reserved are addresses (as CIDRs) that no new pod may get while the source is there: those of its own
+	// interfaces, and of pods that stay on it for now.
+	Reserved []string
+}
+
+// Adoption is what a target needs beyond an installation to take over running pods with their addresses.
+type Adoption struct {
+	// Pools are applied when Definitions serve, before the first agent runs, and stay: the source's range, of
+	// which a pod gets an address only where it asks for that very one, or on nodes with LabelAdopted.
+	Pools []unstructured.Unstructured
+	// Carry lets the target carry the range between nodes, and Drop takes that back.
+	Carry, Drop []step.Action
+	// Settle opens the range on every node, when nothing is left of the source.
+	Settle []step.Action
 }
 
 // Registry is the set of drivers, in order.

@@ -110,7 +110,11 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 	if err != nil {
 		return nil, err
 	}
-	return inNetworks(pods, set.CIDRs)
+	pods, err = inNetworks(pods, set.CIDRs)
+	if len(set.Names) > 0 {
+		pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) })
+	}
+	return pods, err
 }
 
 // sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not

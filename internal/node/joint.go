@@ -32,6 +32,11 @@ func exemptions(args step.JoinArgs) (map[family][]rule, error) {
 	rules := map[family][]rule{}
 	for _, a := range old {
 		for _, b := range fresh {
+			if a == b {
+				// One range that is taken over: neither network masquerades within it, and kube-proxy does for a pod
+				// that reaches itself through a Service.
+				return nil, nil
+			}
 			if a.Addr().Is4() != b.Addr().Is4() {
 				continue
 			}

@@ -37,6 +37,9 @@ func TestExemptions(t *testing.T) {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}
+	if got, err := exemptions(step.JoinArgs{Old: []string{"198.19.0.0/20"}, New: []string{"198.19.0.0/20"}}); err != nil || len(got) > 0 {
+		t.Errorf("within one range, where a pod may reach itself through a Service: %v, %v", got, err)
+	}
 }
 
 func TestPutFirst(t *testing.T) {

@@ -97,6 +97,14 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 		return with(args, func(step.JoinArgs) (Answer, error) { return n.part(ctx) })
 	case step.VerbGuard:
 		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
+	case step.VerbHold:
+		return with(args, hold)
+	case step.VerbUnhold:
+		return with(args, func(a step.HoldArgs) (Answer, error) { return unhold(ctx, a) })
+	case step.VerbYield:
+		return with(args, yield)
+	case step.VerbCarried:
+		return with(args, func(a step.HoldArgs) (Answer, error) { return carried(ctx, a) })
 	case step.VerbRelease:
 		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
 	case step.VerbDataplane:

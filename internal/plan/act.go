@@ -62,11 +62,6 @@ func (m *machine) apply(object *unstructured.Unstructured) error {
 	}
 	m.set(exists(ref), true)
 	m.set(rolledOut(ref), false)
-	if ref.Kind == "CustomResourceDefinition" {
-		group, _, _ := unstructured.NestedString(object.Object, "spec", "group")
-		kind, _, _ := unstructured.NestedString(object.Object, "spec", "names", "kind")
-		m.kinds[group+"/"+kind] = ref
-	}
 	if network := object.GetLabels()[v1alpha1.LabelProbe]; network != "" && ref.Kind == "Pod" {
 		return m.makeProbe(object, network)
 	}
@@ -142,6 +137,9 @@ func (m *machine) remove(ref step.Ref) error {
 		if m.tally.podsOld > 0 {
 			return fmt.Errorf("%s belongs to the source, and there may be pods on it", ref)
 		}
+		if m.adopting() && m.tally.yielded < len(m.nodes) {
+			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes", ref, len(m.nodes)-m.tally.yielded)
+		}
 	}
 	m.set(exists(ref), false)
 	m.set(rolledOut(ref), false)
@@ -196,6 +194,9 @@ func (m *machine) patch(a *step.Action) error {
 		if !m.facts[exists(*a.Ref)] {
 			return fmt.Errorf("%s is not there", a.Ref)
 		}
+		if m.adopting() {
+			return m.carry()
+		}
 		return nil
 	}
 	i, err := m.node(a.Ref.Name)
@@ -207,6 +208,9 @@ func (m *machine) patch(a *step.Action) error {
 	}
 	if err := json.Unmarshal(a.Patch, &patch); err != nil {
 		return fmt.Errorf("patch: %w", err)
+	}
+	if value, ok := patch.Metadata.Labels[v1alpha1.LabelAdopted]; ok && m.adopting() {
+		return m.selected(i, value != nil)
 	}
 	value, ok := patch.Metadata.Labels[v1alpha1.LabelTarget]
 	if !ok {
@@ -221,6 +225,11 @@ func (m *machine) patch(a *step.Action) error {
 	}
 	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
 		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it", a.Ref.Name)
+	}
+	for _, part := range m.plan.Target.Parts {
+		if !m.facts[exists(part)] && m.adopting() {
+			return fmt.Errorf("%s is not there yet, and the target's first agent would make do without it", part)
+		}
 	}
 	m.note("label", a.Ref.Name)
 	m.set(rolledOut(m.plan.Target.Agent), false)
@@ -269,6 +278,11 @@ func (m *machine) evict(set *step.PodSet) error {
 		return err
 	}
 	switch {
+	case m.adopting():
+		if !m.nodes[i].Selected || len(set.Names) == 0 {
+			return fmt.Errorf("pods may be evicted from %s only by name, and when the target serves new ones", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) { n.PodsOld, n.Emptied = false, true })
 	case slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs):
 		if m.nodes[i].Active != Target {
 			return fmt.Errorf("pods evicted from %s now would come back on the source", set.Node)

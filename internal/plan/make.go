@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/adopt"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
@@ -61,7 +62,11 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if RollsOut(change) {
 		return makeRollout(snapshot, change, drivers, findings, options)
 	}
-	source, target, err := networks(snapshot, change, drivers, options.Manifest)
+	driver, err := wanted(change, drivers, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	source, err := inPlace(snapshot, change, drivers)
 	if err != nil {
 		return nil, err
 	}
@@ -72,26 +77,32 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err != nil {
 		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
 	}
-	workloads, pods, strangers := joint.Survey(snapshot, source.PodCIDRs, waves)
-	if err := movable(workloads, strangers, source); err != nil {
+	target, outlook, err := bring(snapshot, change, driver, source, waves, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := movable(outlook, source); err != nil {
 		return nil, err
 	}
 	from, _ := drivers.Get(source.CNI)
-	to, _ := drivers.Get(change.To)
-	steps := recreate.Steps(joint.Input{
-		Snapshot: snapshot, Source: source, Target: target, Change: change, Waves: waves,
-		SourceResidue: from.Residue(source), TargetResidue: to.Residue(&target.Installation), OldPods: pods,
-	})
+	in := joint.Input{
+		Snapshot: snapshot, Source: source, Target: target, Change: change, Waves: waves, Outlook: outlook,
+		SourceResidue: from.Residue(source), TargetResidue: driver.Residue(&target.Installation),
+	}
+	strategy, why, steps := recreate.Name, reason(source, target), recreate.Steps
+	if change.Strategy == adopt.Name {
+		strategy, why, steps = adopt.Name, adoptReason(source, target), adopt.Steps
+	}
 	p := &Plan{
 		APIVersion: v1alpha1.APIVersion, Kind: Kind,
 		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
 		Cluster: describe(snapshot), Change: change,
-		Strategy: recreate.Name, Reason: reason(source, target),
+		Strategy: strategy, Reason: why,
 		Source: *source, Target: target.Installation,
-		Waves: wavesOf(waves), Steps: steps, Workloads: workloadsOf(workloads), Findings: findings,
+		Waves: wavesOf(waves), Steps: steps(in), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
 		Flags: options.flags(),
 	}
-	for _, s := range steps {
+	for _, s := range p.Steps {
 		p.Estimate += s.Estimate
 	}
 	if p.Name == "" {
@@ -123,37 +134,61 @@ func reason(source *cni.Installation, target *cni.Target) string {
 		source.CNI, target.Installation.CNI)
 }
 
-// networks finds the network in place and prepares the one to come.
-func networks(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (*cni.Installation, *cni.Target, error) {
-	driver, err := wanted(change, drivers, manifest)
-	if err != nil {
-		return nil, nil, err
+func adoptReason(source *cni.Installation, target *cni.Target) string {
+	return fmt.Sprintf("a pod can be moved from %s to %s while it runs, as %s gives an address to whoever asks for it and both keep off what is the other's",
+		source.CNI, target.Installation.CNI, target.Installation.CNI)
+}
+
+// bring prepares the network to come, and says what happens to pods.
+func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Driver, source *cni.Installation, waves []joint.Wave,
+	manifest []unstructured.Unstructured) (*cni.Target, joint.Outlook, error) {
+	var outlook joint.Outlook
+	if change.Strategy == adopt.Name {
+		for _, clash := range adopt.Clashes(snapshot, *source) {
+			return nil, outlook, refuse(clash.Hint, "%s", clash.Message)
+		}
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adopt.Unfit(snapshot))
+	} else {
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, nil)
 	}
-	source, err := inPlace(snapshot, change, drivers)
-	if err != nil {
-		return nil, nil, err
-	}
-	target, err := driver.Install(cni.Request{
-		Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget,
-	})
+	target, err := driver.Install(Request(snapshot, change, source, outlook, manifest))
 	var refused *cni.Refusal
 	if errors.As(err, &refused) {
-		return nil, nil, &Refusal{Message: refused.Message, Hint: refused.Hint}
+		return nil, outlook, &Refusal{Message: refused.Message, Hint: refused.Hint}
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("install %s: %w", driver.Name(), err)
+		return nil, outlook, fmt.Errorf("install %s: %w", driver.Name(), err)
 	}
 	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
-		return nil, nil, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
+		return nil, outlook, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
+	}
+	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
+		return nil, outlook, refuse("use --strategy recreate with --pod-cidr", "%s was never given running pods", change.To)
 	}
 	for _, clash := range joint.Clashes(*source, target.Installation) {
-		return nil, nil, refuse(clash.Hint, "%s", clash.Message)
+		if change.Strategy == adopt.Name && clash.ID == "overlap" {
+			continue // the range is the same on purpose
+		}
+		return nil, outlook, refuse(clash.Hint, "%s", clash.Message)
 	}
 	if target.Conf.Active >= source.Capabilities.ConfName {
-		return nil, nil, refuse("rename the source's file so that it sorts later",
+		return nil, outlook, refuse("rename the source's file so that it sorts later",
 			"the target's CNI configuration %s would not be read before the source's %s", target.Conf.Active, source.Capabilities.ConfName)
 	}
-	return source, target, nil
+	return target, outlook, nil
+}
+
+// Request is what a driver is asked for by a change.
+func Request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni.Installation, outlook joint.Outlook,
+	manifest []unstructured.Unstructured) cni.Request {
+	request := cni.Request{Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget}
+	if change.Strategy != adopt.Name || len(source.PodCIDRs) == 0 {
+		return request
+	}
+	request.PodCIDR = source.PodCIDRs[0]
+	bits, _ := adopt.NodeBits(snapshot, *source) // an error is a clash
+	request.Takeover = &cni.Takeover{NodeBits: bits, Reserved: adopt.Reserved(snapshot, outlook)}
+	return request
 }
 
 func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (cni.Driver, error) {
@@ -168,11 +203,13 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 	switch {
 	case !ok:
 		return nil, refuse("known are: "+strings.Join(known, ", "), "the network %q is not known", change.To)
-	case change.Strategy != "" && change.Strategy != recreate.Name:
-		return nil, refuse("use --strategy recreate, or leave it out", "the strategy %q is not available for this change", change.Strategy)
+	case change.Strategy != "" && change.Strategy != recreate.Name && change.Strategy != adopt.Name:
+		return nil, refuse("use --strategy recreate or --strategy adopt, or leave it out", "the strategy %q is not available for this change", change.Strategy)
 	case len(manifest) == 0:
 		return nil, refuse("say --manifest with the file that installs it, as for a new cluster", "no manifest of %s is given", change.To)
-	case change.PodCIDR == "":
+	case change.Strategy == adopt.Name && change.PodCIDR != "":
+		return nil, refuse("leave --pod-cidr out", "pods that are adopted keep their addresses, so there is no other range to give")
+	case change.Strategy != adopt.Name && change.PodCIDR == "":
 		return nil, refuse("say --pod-cidr with a free range, such as 10.96.0.0/16", "no range for the pods of %s is given", change.To)
 	case change.AgentImage == "":
 		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"slices"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -61,6 +61,23 @@ type NodeModel struct {
 	OwnForm bool `json:"ownForm"`
 	// Guarded: what the target's agent denies stays denied while it restarts.
 	Guarded bool `json:"guarded"`
+	// Of the strategy adopt. Canary: the source's probe pod is on the target; Proven: and a gate has seen its
+	// traffic; Adopted: so are all others; Swept: and the
+	// source can make no new one; Verified: it was seen once more that none is left; Selected: the target may give new pods addresses here; Held:
+	// the source's routes between nodes have a higher metric; Pinned: they serve all the same; Carried: the target
+	// has its own; Yielded: which serve; Settled: the source
+	// has let go of every address.
+	Canary   bool `json:"canary,omitempty"`
+	Proven   bool `json:"proven,omitempty"`
+	Adopted  bool `json:"adopted,omitempty"`
+	Swept    bool `json:"swept,omitempty"`
+	Verified bool `json:"verified,omitempty"`
+	Selected bool `json:"selected,omitempty"`
+	Held     bool `json:"held,omitempty"`
+	Pinned   bool `json:"pinned,omitempty"`
+	Carried  bool `json:"carried,omitempty"`
+	Yielded  bool `json:"yielded,omitempty"`
+	Settled  bool `json:"settled,omitempty"`
 	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
 	Counted   bool `json:"counted"`
 	Recounted bool `json:"recounted"`
@@ -70,7 +87,7 @@ type NodeModel struct {
 type tally struct {
 	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending     int
 	probes, measured, onTarget, half, emptied, sourceResidue, staged, recounted int
-	ownForm, guarded                                                            int
+	ownForm, guarded, selected, pinned, carried, yielded, moving, verified      int
 }
 
 func (t *tally) count(n *NodeModel, by int) {
@@ -96,6 +113,12 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.recounted, n.Recounted)
 	add(&t.ownForm, n.OwnForm)
 	add(&t.guarded, n.Guarded)
+	add(&t.selected, n.Selected)
+	add(&t.pinned, n.Pinned)
+	add(&t.yielded, n.Yielded)
+	add(&t.carried, n.Carried)
+	add(&t.moving, n.Canary && (!n.Selected || n.PodsOld))
+	add(&t.verified, n.Verified)
 }
 
 // machine carries a model through actions, and keeps a log by which it can be taken back.
@@ -144,9 +167,23 @@ func newMachine(p *Plan) *machine {
 	}
 	m.extras = extrasOf(p)
 	for i := range p.Steps {
-		m.guards = m.guards || slices.ContainsFunc(p.Steps[i].Actions, func(a step.Action) bool { return a.Verb == step.VerbGuard })
+		for j := range p.Steps[i].Actions {
+			a := &p.Steps[i].Actions[j]
+			m.guards = m.guards || a.Verb == step.VerbGuard
+			m.define(a)
+		}
 	}
 	return m
+}
+
+// define remembers which kind a definition that the plan makes is of: objects of it come after it.
+func (m *machine) define(a *step.Action) {
+	if a.Op != step.Apply || a.Object.GetKind() != "CustomResourceDefinition" {
+		return
+	}
+	group, _, _ := unstructured.NestedString(a.Object.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(a.Object.Object, "spec", "names", "kind")
+	m.kinds[group+"/"+kind] = step.RefOf(a.Object)
 }
 
 func exists(ref step.Ref) string { return "exists " + ref.String() }

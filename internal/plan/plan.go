@@ -105,9 +105,9 @@ type Workload struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Pods are the names of its pods that move, by wave.
+	// Pods are the names of its pods that move or are adopted, by wave.
 	Pods map[string][]string `json:"pods,omitempty"`
-	// Treatment is "move", "stay" (host network), "refuse"; Note says more.
+	// Treatment is "adopt" (its pods go on to run), "move" (they are created again), "stay" (host network), "refuse"; Note says more.
 	Treatment string `json:"treatment"`
 	// Budget names the PodDisruptionBudget that limits it, where there is one.
 	Budget string `json:"budget,omitempty"`

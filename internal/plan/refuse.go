@@ -113,9 +113,9 @@ func ready(node *corev1.Node) bool {
 }
 
 // movable refuses pods that would be lost, and pods on a network that nobody knows of.
-func movable(workloads []joint.Workload, strangers []string, source *cni.Installation) error {
+func movable(outlook joint.Outlook, source *cni.Installation) error {
 	var lost []string
-	for _, w := range workloads {
+	for _, w := range outlook.Workloads {
 		if w.Treatment == joint.Refuse {
 			lost = append(lost, fmt.Sprintf("%s/%s %s", w.Namespace, w.Name, w.Note))
 		}
@@ -124,10 +124,10 @@ func movable(workloads []joint.Workload, strangers []string, source *cni.Install
 		return refuse("give them a Deployment, or delete those that are not needed",
 			"%d pods cannot be moved: %s", len(lost), some(lost))
 	}
-	if len(strangers) > 0 {
+	if len(outlook.Strangers) > 0 {
 		return refuse("find out which network these pods are on; Theseus moves only what it understands",
-			"%d pods have addresses outside of %s's range %s: %s", len(strangers), source.CNI,
-			strings.Join(source.PodCIDRs, ", "), some(strangers))
+			"%d pods have addresses outside of %s's range %s: %s", len(outlook.Strangers), source.CNI,
+			strings.Join(source.PodCIDRs, ", "), some(outlook.Strangers))
 	}
 	return nil
 }

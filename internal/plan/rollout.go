@@ -18,7 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
@@ -66,7 +66,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		Source: *source, Target: *source, Findings: append(slices.Clone(findings), coupled...),
 		Rollout: &Rollout{Flag: flag.Field, Value: flag.Value, From: flag.From, To: flag.To, Scoped: scopedNames(flag)},
 		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves,
-			Install: recreate.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
+			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
 	for _, w := range waves {
 		p.Waves = append(p.Waves, Wave(w))
@@ -254,7 +254,7 @@ func scopedNames(flag rollout.Flag) []string {
 func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag string) ([]rollout.Wave, error) {
 	var waves []rollout.Wave
 	if len(change.WavePercents) == 0 {
-		counted, err := recreate.Waves(snapshot, change.Waves)
+		counted, err := joint.Waves(snapshot, change.Waves)
 		if err != nil {
 			return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
 		}

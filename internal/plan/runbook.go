@@ -77,7 +77,7 @@ func workloads(b *strings.Builder, p *Plan) {
 	b.WriteString("\nWhat happens to every workload:\n")
 	for _, w := range p.Workloads {
 		fmt.Fprintf(b, "  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
-		if w.Treatment != "move" {
+		if w.Treatment != "move" && w.Treatment != "adopt" {
 			fmt.Fprintf(b, "stays as it is, %s\n", w.Note)
 			continue
 		}
@@ -87,7 +87,7 @@ func workloads(b *strings.Builder, p *Plan) {
 				moves = append(moves, wave.Name+": "+shortList(pods))
 			}
 		}
-		fmt.Fprintf(b, "moves (%s)", strings.Join(moves, "; "))
+		fmt.Fprintf(b, "%s (%s)", map[string]string{"move": "moves", "adopt": "is adopted"}[w.Treatment], strings.Join(moves, "; "))
 		if w.Budget != "" {
 			fmt.Fprintf(b, ", within budget %s", w.Budget)
 		}

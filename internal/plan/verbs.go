@@ -32,6 +32,15 @@ func (m *machine) onNode(a *step.Action) error {
 		return m.clean(i, a)
 	case step.VerbGuard, step.VerbRelease:
 		m.edit(i, func(n *NodeModel) { n.Guarded = a.Verb == step.VerbGuard })
+	case step.VerbAdoptable, step.VerbAdopt:
+		return m.adopt(i, a)
+	case step.VerbHold, step.VerbCarried, step.VerbYield, step.VerbUnhold:
+		return m.routes(i, a)
+	case step.VerbSettle:
+		if !m.noReturn || m.tally.yielded < len(m.nodes) {
+			return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
+		}
+		m.edit(i, func(n *NodeModel) { n.Settled = true })
 	case step.VerbFacts:
 	default:
 		return fmt.Errorf("the verb %q is not known", a.Verb)
@@ -68,6 +77,8 @@ func (m *machine) activate(i int) error {
 		return fmt.Errorf("another node is switched, but may still have pods on the source")
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
+	case m.adopting() && !m.nodes[i].Adopted:
+		return fmt.Errorf("%s would serve new pods on the target before its own were adopted", m.nodes[i].Name)
 	}
 	m.note("switch", m.nodes[i].Name)
 	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, true })
@@ -86,11 +97,17 @@ func (m *machine) clean(i int, a *step.Action) error {
 		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || !m.nodes[i].Counted {
 			return fmt.Errorf("%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
 		}
+		if m.adopting() && (!m.nodes[i].Settled || len(residue.Routes) > 0) {
+			return fmt.Errorf("cleaning %s would take addresses or routes from adopted pods", name)
+		}
 		m.note("clean", name)
 		m.edit(i, func(n *NodeModel) { n.SourceResidue = false })
 	case len(residue.Links) > 0:
 		if m.nodes[i].Active == Target || m.nodes[i].TargetAgent {
 			return fmt.Errorf("%s may be cleaned of the target only when that is gone from it", name)
+		}
+		if m.adopting() && len(residue.Routes) > 0 {
+			return fmt.Errorf("cleaning %s would take the routes of the source", name)
 		}
 		m.edit(i, func(n *NodeModel) { n.TargetResidue, n.Staged = false, false })
 	default:
@@ -166,7 +183,7 @@ func (m *machine) reachPod(i int, c step.Condition, never *neverError) error {
 		m.edit(i, func(n *NodeModel) { n.TargetAgent = true })
 	case m.isProbe(c, "old") && m.nodes[i].ProbeOld:
 		m.edit(i, func(n *NodeModel) { n.ReadyOld = true })
-	case m.isProbe(c, "new") && m.nodes[i].ProbeNew:
+	case m.isProbe(c, "new") && m.nodes[i].ProbeNew && (m.nodes[i].Selected || !m.adopting()):
 		m.edit(i, func(n *NodeModel) { n.ReadyNew = true })
 	default:
 		return never

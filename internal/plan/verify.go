@@ -175,6 +175,12 @@ func (m *machine) gate(s *step.Step) error {
 	if i, ok := m.index[s.Node]; ok && m.nodes[i].Active == Target && !m.nodes[i].MeasuredNew {
 		return fmt.Errorf("its gate has no evidence of the target on %s", s.Node)
 	}
+	if i, ok := m.index[s.Node]; ok && m.nodes[i].Canary && !m.nodes[i].Proven {
+		if !m.nodes[i].MeasuredOld {
+			return fmt.Errorf("its gate has no evidence of the adopted probe pod of %s", s.Node)
+		}
+		m.edit(i, func(n *NodeModel) { n.Proven = true })
+	}
 	if s.Gate.Baseline {
 		m.set("baseline", true)
 	}
@@ -184,13 +190,13 @@ func (m *machine) gate(s *step.Step) error {
 func (m *machine) touchesTraffic(a step.Action) bool {
 	switch a.Op {
 	case step.Node:
-		return a.Verb != step.VerbInventory && a.Verb != step.VerbFacts
+		return a.Verb != step.VerbInventory && a.Verb != step.VerbFacts && a.Verb != step.VerbAdoptable
 	case step.Evict, step.Restart:
 		return true
 	case step.Delete:
 		return m.parts[*a.Ref]
 	case step.Patch:
-		return a.Ref.Kind == "Node"
+		return a.Ref.Kind == "Node" || m.adopting()
 	}
 	return false
 }
@@ -278,7 +284,11 @@ func asBefore(now, then NodeModel) bool {
 	if now.PodsNew && !then.PodsNew || now.Pending && !then.Pending {
 		return false
 	}
+	if now.Adopted && !then.Adopted || now.Swept && !then.Swept {
+		return false
+	}
 	now.PodsOld, now.PodsNew, now.Pending, now.Emptied = then.PodsOld, then.PodsNew, then.Pending, then.Emptied
+	now.Adopted, now.Swept, now.Verified = then.Adopted, then.Swept, then.Verified
 	return now == then
 }
 
@@ -311,7 +321,7 @@ func (m *machine) end() error {
 		{t.sourceAgents, "run the source"}, {t.sourceResidue, "are not cleaned of the source"}, {all - t.recounted, "were not counted again"},
 		{t.joined, "still have the joining rules"}, {t.labelled, "still have the label"}, {t.pending, "still have the taint"},
 		{t.probes, "still have probe pods"}, {t.staged, "may have a staged configuration"},
-		{t.guarded, "still have a guard"},
+		{t.guarded, "still have a guard"}, {t.selected, "still have the label " + v1alpha1.LabelAdopted},
 	} {
 		if left.n > 0 {
 			return fmt.Errorf("at the end %d of %d nodes %s", left.n, all, left.what)
@@ -349,7 +359,11 @@ func (m *machine) inOrder() error {
 	for i := range m.nodes {
 		wanted = append(wanted, m.nodes[i].Name)
 	}
-	for _, what := range []string{"label", "switch", "clean"} {
+	orders := []string{"label", "switch", "clean"}
+	if m.adopting() {
+		orders = append(orders, "adopt", "yield")
+	}
+	for _, what := range orders {
 		if !slices.Equal(m.order[what], wanted) {
 			return fmt.Errorf("the order in which nodes get the %s is not that of the waves", what)
 		}

@@ -86,6 +86,7 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	switch {
 	case s.ID == "joint/target" && a.Object.GetKind() != "DaemonSet": // what the agent needs is not modelled
 	case s.ID == "prepare/theseus" && a.Op != step.Apply:
+	case strings.HasPrefix(s.ID, "carry/") && a.Op == step.Probe: // hosts that begin anew have another address
 	case s.ID == "verify/empty": // sweeps up what a race may have left
 	case s.ID == "finish/form" && a.Op == step.Patch: // labels
 	case a.Verb == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning

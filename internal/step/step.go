@@ -97,6 +97,8 @@ type PodSet struct {
 	CIDRs []string `json:"cidrs"`
 	// Namespace limits the set where it is not empty.
 	Namespace string `json:"namespace,omitempty"`
+	// Names limits the set to these pods, as namespace/name, where it is not empty.
+	Names []string `json:"names,omitempty"`
 }
 
 // Condition is something observable through the API that must hold.

@@ -16,6 +16,7 @@ const (
 	// VerbDeactivate takes ConfArgs: takes the active configuration back to its staged name.
 	VerbDeactivate = "deactivate"
 	// VerbJoin takes JoinArgs: no masquerade between the two networks, loose rp_filter; kept true until VerbPart.
+	// Where both are the same range, rp_filter alone.
 	VerbJoin = "join"
 	// VerbPart takes JoinArgs and takes VerbJoin back.
 	VerbPart = "part"

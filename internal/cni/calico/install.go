@@ -28,6 +28,12 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	if err != nil {
 		return nil, err
 	}
+	if request.Takeover != nil {
+		if err := final.takeOver(request); err != nil {
+			return nil, err
+		}
+		final.fitTakeover(request.Takeover)
+	}
 	final.fit(request)
 	joint, err := understand(append(final.definitions, final.objects...))
 	if err != nil {
@@ -47,6 +53,14 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		Final:        finish(joint, final),
 		HandOver:     unlabel(joint, final),
 		Conf:         conf,
+	}
+	if request.Takeover != nil {
+		target.Adoption = adoption(request)
+		target.Extras = reservation(request.Takeover)
+		for _, pool := range target.Adoption.Pools {
+			target.Installation.Parts = slices.Insert(target.Installation.Parts, 0, step.RefOf(&pool))
+		}
+		target.Installation.Capabilities.Attachment = attachment(conf.Active)
 	}
 	if joint.nftables() && !final.nftables() {
 		target.Guard = &step.Guard{Tables: []string{"ip calico", "ip6 calico"}, Without: []string{"Unknown interface"},
@@ -102,6 +116,10 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	if sharesTables(request.Source) && hasNFTables(agent) {
 		setEnv(agent, "FELIX_NFTABLESMODE", "Enabled")
 		setEnv(agent, "FELIX_NFTABLESMARKMASK", "0xfff00000")
+	}
+	if request.Takeover != nil {
+		// The tunnel must be there before the range needs it: Felix would restart at that very moment.
+		setEnv(agent, "FELIX_VXLANENABLED", "true")
 	}
 	setEnv(m.installer(), confNameVar, conf.Staged)
 	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {

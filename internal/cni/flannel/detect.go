@@ -53,11 +53,13 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 		Agent:    cni.DaemonSetRef(agent),
 		Selector: cni.SelectorOf(agent),
 	}
-	conf, problems := readNetConf(configOf(snapshot, agent.Namespace, ownSpace, "kube-system"))
+	config := configOf(snapshot, agent.Namespace, ownSpace, "kube-system")
+	conf, problems := readNetConf(config)
 	found.Problems = problems
 	found.PodCIDRs = conf.networks()
 	found.Capabilities = capabilities(conf, confFile(agent))
 	found.Capabilities.MTU = podMTU(snapshot, conf)
+	found.Capabilities.Attachment = attachment(config, found.Capabilities.ConfName)
 	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs Calico beside flannel in one pod (Canal), which is a network of its own")
 	}

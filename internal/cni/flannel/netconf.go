@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // netConf is flannel's net-conf.json as far as it matters here.
@@ -59,6 +60,34 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 		problems = append(problems, fmt.Sprintf("%s has the backend %q; only vxlan and host-gw are understood", where, kind))
 	}
 	return conf, problems
+}
+
+// attachment is how pods hang on flannel, as the configuration that its init container copies to nodes says; nil
+// where it chains plugins that nobody tried to move a pod from.
+func attachment(config *corev1.ConfigMap, confName string) *step.Attachment {
+	var conf struct {
+		Name    string
+		Plugins []struct {
+			Type     string
+			Delegate struct{ Bridge string }
+		}
+	}
+	if config == nil || json.Unmarshal([]byte(config.Data["cni-conf.json"]), &conf) != nil || conf.Name == "" || len(conf.Plugins) == 0 {
+		return nil
+	}
+	found := &step.Attachment{
+		Conf: []string{confName}, Bridge: bridge, Reservations: "/var/lib/cni/networks/" + conf.Name,
+		Restore: []string{"/var/lib/cni/flannel/{id}"},
+	}
+	for i, plugin := range conf.Plugins {
+		if i == 0 && plugin.Type != "flannel" || i > 0 && plugin.Type != "portmap" {
+			return nil
+		}
+		if plugin.Delegate.Bridge != "" {
+			found.Bridge = plugin.Delegate.Bridge
+		}
+	}
+	return found
 }
 
 // capabilities follow from the backend; flannel's own defaults are VNI 1 on UDP port 8472.

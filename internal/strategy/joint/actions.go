@@ -91,11 +91,12 @@ func canonical(value any) json.RawMessage {
 	return data
 }
 
-func labelNode(node string, value any, title string) step.Action {
+// Label sets a label of a node, or removes it where value is nil.
+func Label(node, key string, value any, title string) step.Action {
 	return step.Action{
 		Op: step.Patch, Title: title,
 		Ref:   &step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
-		Patch: canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelTarget: value}}}),
+		Patch: canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}),
 	}
 }
 

@@ -14,6 +14,9 @@ func (b *Builder) Bring() {
 	b.joinNodes()
 	b.defineTarget()
 	b.applyTarget()
+	if b.Target.Adoption != nil {
+		b.definePools()
+	}
 	for i, wave := range b.Waves {
 		b.startAgents(wave, i == 0)
 	}
@@ -48,11 +51,16 @@ func (b *Builder) joinNodes() {
 	for _, node := range b.Nodes() {
 		undo = append(undo, OnNode(node, step.VerbPart, "part the networks on "+node, b.Join))
 	}
+	title, why := "Join the two networks on every node", "Pods of one network must see the true addresses of the other's, or policy that names sources breaks; "+
+		"as connections keep the translation that they began with, this comes before the first of them."
+	if b.Target.Adoption != nil {
+		title = "Accept packets by either network on every node"
+		why = "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops."
+	}
 	b.Add(step.Step{
-		ID:    "joint/join",
-		Title: "Join the two networks on every node",
-		Why: "Pods of one network must see the true addresses of the other's, or policy that names sources breaks; " +
-			"as connections keep the translation that they began with, this comes before the first of them.",
+		ID:       "joint/join",
+		Title:    title,
+		Why:      why,
 		Actions:  actions,
 		Undo:     undo,
 		Gate:     b.Gate("nothing noticed the rules that join the networks", false),
@@ -100,17 +108,33 @@ func (b *Builder) applyTarget() {
 	})
 }
 
+// definePools tells the target of the range that it takes over before its first agent looks for one.
+func (b *Builder) definePools() {
+	var actions []step.Action
+	for _, pool := range b.Target.Adoption.Pools {
+		actions = append(actions, Apply(pool))
+	}
+	b.Add(step.Step{
+		ID:    "joint/pools",
+		Title: "Tell " + b.TargetName() + " of the range of " + b.Source.CNI,
+		Why: "Running pods keep their addresses, so " + b.TargetName() + " must know their range; it gives no new pod an address of it, " +
+			"as it does not know which ones are taken.",
+		Actions:  actions,
+		Estimate: step.Duration(2 * time.Second),
+	})
+}
+
 func (b *Builder) startAgents(wave Wave, first bool) {
 	var before []step.Condition
 	var actions, undo []step.Action
 	agent := b.Target.Installation.Agent
 	for _, node := range wave.Nodes {
 		before = append(before, NodeReady(node))
-		actions = append(actions, labelNode(node, "true", "let "+b.TargetName()+" run on "+node))
+		actions = append(actions, Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node))
 	}
 	for _, node := range wave.Nodes {
 		actions = append(actions, Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), 5*time.Minute+time.Duration(len(wave.Nodes))*time.Second))
-		undo = append(undo, labelNode(node, nil, "take "+b.TargetName()+" off "+node))
+		undo = append(undo, Label(node, v1alpha1.LabelTarget, nil, "take "+b.TargetName()+" off "+node))
 	}
 	for _, node := range wave.Nodes {
 		undo = append(undo,

@@ -53,7 +53,7 @@ func overlaps(source, target cni.Installation) []Clash {
 func families(source, _ cni.Installation) []Clash {
 	for _, old := range source.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(old); err == nil && !prefix.Addr().Is4() {
-			return []Clash{{"family", fmt.Sprintf("%s gives pods IPv6 addresses (%s), and the strategy recreate joins IPv4 networks only", source.CNI, old),
+			return []Clash{{"family", fmt.Sprintf("%s gives pods IPv6 addresses (%s), and two networks are joined for IPv4 only", source.CNI, old),
 				"this cluster cannot be changed by this version"}}
 		}
 	}

@@ -24,8 +24,8 @@ type Input struct {
 	// SourceResidue and TargetResidue are what either network leaves on a node.
 	SourceResidue step.Residue
 	TargetResidue step.Residue
-	// OldPods counts the pods on the source network per node, for the estimates.
-	OldPods map[string]int
+	// Outlook says what happens to pods: their number per node is for the estimates.
+	Outlook Outlook
 }
 
 // Defaults of the gates.
@@ -40,7 +40,9 @@ type Builder struct {
 	// Join names the two networks.
 	Join  step.JoinArgs
 	Steps []step.Step
-	all   []string
+	// BeforeClean is what a node needs before it is cleaned of the source; it may be nil.
+	BeforeClean func(node string) step.Action
+	all         []string
 }
 
 // New makes a builder without steps.

@@ -10,6 +10,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// RemoveParts deletes the source: what runs goes first, with the rights that it has, then all the rest.
+func (b *Builder) RemoveParts() []step.Action {
+	var actions []step.Action
+	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
+	for _, runs := range []bool{true, false} {
+		var parts []step.Action
+		for _, part := range b.Source.Parts {
+			if running(part) == runs {
+				parts = append(parts, Remove(part))
+			}
+		}
+		actions = append(actions, Beside(parts)...)
+	}
+	return actions
+}
+
 // CleanSource cleans node by node what the source left.
 func (b *Builder) CleanSource() {
 	for _, wave := range b.Waves {
@@ -18,13 +34,17 @@ func (b *Builder) CleanSource() {
 }
 
 func (b *Builder) cleanNodes(wave Wave) {
-	actions := append(
+	var actions []step.Action
+	if b.BeforeClean != nil {
+		actions = OnEach(wave.Nodes, b.BeforeClean)
+	}
+	actions = slices.Concat(actions,
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbClean, "clean "+node+" of "+b.Source.CNI, b.SourceResidue)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
-		})...)
+		}))
 	b.Add(step.Step{
 		ID:       "remove/clean/" + wave.Name,
 		Title:    "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
@@ -109,7 +129,7 @@ func (b *Builder) tidy() {
 			return OnNode(node, step.VerbClean, "remove staged configurations from "+node, staged)
 		},
 		func(node string) step.Action {
-			return labelNode(node, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
+			return Label(node, v1alpha1.LabelTarget, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
 		},
 		func(node string) step.Action {
 			return OnNode(node, step.VerbInventory, "take stock one last time on "+node, b.SourceResidue)

@@ -121,15 +121,15 @@ func TestSurvey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	workloads, perNode, strangers := joint.Survey(snapshot, []string{"10.244.0.0/16"}, waves)
-	if len(strangers) > 0 {
-		t.Errorf("strangers: %q", strangers)
+	outlook := joint.Survey(snapshot, []string{"10.244.0.0/16"}, waves, nil)
+	if len(outlook.Strangers) > 0 {
+		t.Errorf("strangers: %q", outlook.Strangers)
 	}
-	if perNode["node-1"] != 2 || perNode["node-2"] != 2 || perNode["control-1"] != 1 {
-		t.Errorf("pods to move: %v", perNode)
+	if n := outlook.PerNode; n["node-1"] != 2 || n["node-2"] != 2 || n["control-1"] != 1 {
+		t.Errorf("pods to move: %v", n)
 	}
 	var got []string
-	for _, w := range workloads {
+	for _, w := range outlook.Workloads {
 		got = append(got, fmt.Sprintf("%s %s/%s %s %s", w.Kind, w.Namespace, w.Name, w.Treatment, w.Budget))
 	}
 	want := []string{

@@ -18,6 +18,7 @@ import (
 
 // The treatments of a workload.
 const (
+	Adopt  = "adopt"  // its pods go on to run, with their addresses and connections
 	Move   = "move"   // its pods are evicted and created again
 	Stay   = "stay"   // its pods use the host's network
 	Refuse = "refuse" // its pods would be lost
@@ -26,7 +27,7 @@ const (
 // Workload says what will happen to one workload.
 type Workload struct {
 	Kind, Namespace, Name string
-	// Pods are the names of its pods that move, by wave.
+	// Pods are the names of its pods that move or are adopted, by wave.
 	Pods      map[string][]string
 	Treatment string
 	// Budget names the PodDisruptionBudget that limits it.
@@ -34,13 +35,30 @@ type Workload struct {
 	Note   string
 	// moving counts its pods on the pod network.
 	moving int
+	// others is more than 0 when others of its pods go on to run.
+	others int
 }
 
-// Survey says what happens to every workload, sorted by namespace, kind and name; how many pods each node
-// has to move; and which pods have an address that is in none of the given ranges.
-func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave) (workloads []Workload, perNode map[string]int, strangers []string) {
-	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{},
-		owners: ownersOf(snapshot), found: map[cluster.Owner]*Workload{}, perNode: map[string]int{}}
+// Outlook says what happens to pods.
+type Outlook struct {
+	// Workloads are sorted by namespace, kind and name. One whose pods are treated differently is there twice.
+	Workloads []Workload
+	// PerNode counts the pods of each node that move or are adopted.
+	PerNode map[string]int
+	// Apart are the pods that cannot be adopted, by node.
+	Apart map[string][]Pod
+	// Strangers are pods that have an address in none of the ranges.
+	Strangers []string
+}
+
+// Pod is a pod (namespace/name) and its address, which may not be known yet.
+type Pod struct{ Name, Address string }
+
+// Survey says what happens to every workload on networks of these ranges. unfit says why a pod cannot be adopted,
+// empty if it can; without it all are moved.
+func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func(*corev1.Pod) string) Outlook {
+	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
+		owners: ownersOf(snapshot), found: map[treated]*Workload{}, Outlook: Outlook{PerNode: map[string]int{}, Apart: map[string][]Pod{}}}
 	for _, wave := range waves {
 		for _, node := range wave.Nodes {
 			s.waveOf[node] = wave.Name
@@ -49,17 +67,26 @@ func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave) (workloads
 	for i := range snapshot.Pods {
 		s.pod(&snapshot.Pods[i])
 	}
-	return s.result(), s.perNode, s.strangers
+	s.Workloads = s.result()
+	slices.Sort(s.Strangers)
+	return s.Outlook
+}
+
+// treated is what one line of an outlook is about.
+type treated struct {
+	owner     cluster.Owner
+	treatment string
+	reason    string
 }
 
 type surveyor struct {
-	snapshot  *cluster.Snapshot
-	networks  []netip.Prefix
-	waveOf    map[string]string
-	owners    map[string]cluster.Owner
-	found     map[cluster.Owner]*Workload
-	perNode   map[string]int
-	strangers []string
+	snapshot *cluster.Snapshot
+	networks []netip.Prefix
+	waveOf   map[string]string
+	owners   map[string]cluster.Owner
+	unfit    func(*corev1.Pod) string
+	found    map[treated]*Workload
+	Outlook
 }
 
 // ownersOf maps ReplicaSets ("namespace/name") to the workload above them, once: a cluster has many pods.
@@ -93,21 +120,25 @@ func (s *surveyor) pod(pod *corev1.Pod) {
 	if owner.Kind == "Node" { // a static pod: each is on its own
 		owner = cluster.Owner{Kind: "Node", Namespace: pod.Namespace, Name: pod.Name}
 	}
-	w := s.found[owner]
-	if w == nil {
-		w = &Workload{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, Treatment: Stay}
-		s.found[owner] = w
-	}
 	if pod.Spec.HostNetwork || pod.Spec.NodeName == "" {
+		s.line(treated{owner, Stay, ""})
 		return
 	}
 	if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !contains(s.networks, address) {
-		s.strangers = append(s.strangers, pod.Namespace+"/"+pod.Name+" ("+pod.Status.PodIP+")")
+		s.Strangers = append(s.Strangers, pod.Namespace+"/"+pod.Name+" ("+pod.Status.PodIP+")")
 		return
 	}
-	w.Treatment = Move
+	as := treated{owner, Move, ""}
+	if s.unfit != nil {
+		if as.reason = s.unfit(pod); as.reason == "" {
+			as.treatment = Adopt
+		} else {
+			s.Apart[pod.Spec.NodeName] = append(s.Apart[pod.Spec.NodeName], Pod{pod.Namespace + "/" + pod.Name, pod.Status.PodIP})
+		}
+	}
+	w := s.line(as)
 	w.moving++
-	s.perNode[pod.Spec.NodeName]++
+	s.PerNode[pod.Spec.NodeName]++
 	if w.Budget == "" {
 		w.Budget = s.budgetOf(pod)
 	}
@@ -116,6 +147,15 @@ func (s *surveyor) pod(pod *corev1.Pod) {
 	}
 	wave := s.waveOf[pod.Spec.NodeName]
 	w.Pods[wave] = append(w.Pods[wave], pod.Name)
+}
+
+func (s *surveyor) line(as treated) *Workload {
+	w := s.found[as]
+	if w == nil {
+		w = &Workload{Kind: as.owner.Kind, Namespace: as.owner.Namespace, Name: as.owner.Name, Treatment: as.treatment}
+		s.found[as] = w
+	}
+	return w
 }
 
 func (s *surveyor) budgetOf(pod *corev1.Pod) string {
@@ -135,24 +175,37 @@ func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 
 func (s *surveyor) result() []Workload {
 	var all []Workload
-	for _, w := range s.found {
+	for as, w := range s.found {
+		if as.treatment == Stay && (s.found[treated{as.owner, Move, ""}] != nil || s.found[treated{as.owner, Adopt, ""}] != nil) {
+			continue // some of its pods are not scheduled yet
+		}
 		for _, pods := range w.Pods {
 			slices.Sort(pods)
 		}
+		if kept := s.found[treated{as.owner, Adopt, ""}]; kept != nil && as.reason != "" {
+			w.others = len(kept.Pods)
+		}
 		w.judge()
+		if as.reason != "" {
+			w.Note = as.reason + "; " + w.Note
+		}
 		all = append(all, *w)
 	}
 	slices.SortFunc(all, func(a, b Workload) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Treatment, b.Treatment), cmp.Compare(a.Note, b.Note))
 	})
-	slices.Sort(s.strangers)
 	return all
 }
 
 // judge says in words what a move means for this kind.
 func (w *Workload) judge() {
-	if w.Treatment != Move {
+	switch w.Treatment {
+	case Stay:
 		w.Note = "uses the host's network"
+		return
+	case Adopt:
+		w.Note, w.Budget = "its pods go on to run, with their addresses and connections", ""
 		return
 	}
 	switch w.Kind {
@@ -171,7 +224,7 @@ func (w *Workload) judge() {
 	default:
 		w.Note = fmt.Sprintf("its %s is taken to create pods again", strings.ToLower(w.Kind))
 	}
-	if w.moving == 1 && (w.Kind == "Deployment" || w.Kind == "ReplicaSet" || w.Kind == "StatefulSet") {
+	if w.moving == 1 && w.others == 0 && (w.Kind == "Deployment" || w.Kind == "ReplicaSet" || w.Kind == "StatefulSet") {
 		w.Note = "has one pod only: it is interrupted from its eviction until its successor is ready"
 	}
 }

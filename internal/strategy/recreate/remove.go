@@ -16,17 +16,7 @@ func (b *builder) deleteSource() {
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
 	removals = append(removals, joint.Remove(joint.ProbeService("old")))
 	actions = append(actions, joint.Beside(removals)...)
-	// What runs goes first, with the rights that it has; then all the rest.
-	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
-	for _, runs := range []bool{true, false} {
-		var parts []step.Action
-		for _, part := range b.Source.Parts {
-			if running(part) == runs {
-				parts = append(parts, joint.Remove(part))
-			}
-		}
-		actions = append(actions, joint.Beside(parts)...)
-	}
+	actions = append(actions, b.RemoveParts()...)
 	actions = append(actions, joint.Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
 		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute)))
 	b.Add(step.Step{

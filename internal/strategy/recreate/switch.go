@@ -21,7 +21,7 @@ func (b *builder) switchNodes() {
 }
 
 func (b *builder) switchNode(wave joint.Wave, node string) {
-	pods := b.OldPods[node]
+	pods := b.Outlook.PerNode[node]
 	b.Add(step.Step{
 		ID:     wave.Name + "/" + node + "/switch",
 		Title:  "Let " + b.TargetName() + " serve new pods on " + node,
@@ -48,7 +48,7 @@ func (b *builder) switchNode(wave joint.Wave, node string) {
 }
 
 func (b *builder) moveNode(wave joint.Wave, node string, last bool) {
-	pods := b.OldPods[node]
+	pods := b.Outlook.PerNode[node]
 	title := b.TargetName() + " carries the pods of " + node
 	estimate := 15*time.Second + time.Duration(pods)*3*time.Second
 	if last {

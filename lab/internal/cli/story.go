@@ -33,13 +33,14 @@ func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 
 // demo is the main job from end to end.
 func (a *app) demo() *cobra.Command {
-	var network string
+	var network, strategy string
 	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show what it cost", 3,
 		func(ctx context.Context, r *scenario.Rig) error {
-			r.Network = network
+			r.Network, r.Strategy = network, strategy
 			return scenario.Demo(ctx, r)
 		})
 	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel (with kube-router) or weave")
+	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty lets the planner choose")
 	return cmd
 }
 
@@ -91,7 +92,7 @@ func (a *app) benchLoss() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "bench-loss",
-		Short: "Move clusters from flannel to Calico in three ways, and compare what each lost",
+		Short: "Move clusters from flannel to Calico in several ways, and compare what each lost",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("name") {
@@ -120,7 +121,7 @@ func (a *app) benchLoss() *cobra.Command {
 	f.IntVar(&bench.Rig.Nodes, "nodes", 3, "number of nodes")
 	f.StringVar(&bench.Rig.Dir, "dir", "bench-loss", "folder for the results")
 	f.IntVar(&bench.Runs, "runs", 3, "how often each is done")
-	f.StringSliceVar(&only, "only", []string{"a", "b", "c"}, "a (delete, install, restart), b (Calico's controller), c (Theseus)")
+	f.StringSliceVar(&only, "only", []string{"a", "b", "c", "d"}, "a (delete, install, restart), b (Calico's controller), c (Theseus), d (Theseus, by adoption)")
 	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
 	return cmd
 }

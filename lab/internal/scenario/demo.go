@@ -119,8 +119,13 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	// Three nodes share this machine's cores with their probes: half as many leave the rest its time.
-	flags := []string{"--to", "calico", "--manifest", file, "--pod-cidr", lab.NewPodCIDR().String(),
-		"--agent-image", AgentImage, "--probe-interval", "20ms"}
+	flags := []string{"--to", "calico", "--manifest", file, "--agent-image", AgentImage, "--probe-interval", "20ms"}
+	if r.Strategy != "adopt" { // adopted pods keep their addresses
+		flags = append(flags, "--pod-cidr", lab.NewPodCIDR().String())
+	}
+	if r.Strategy != "" {
+		flags = append(flags, "--strategy", r.Strategy)
+	}
 	return append(flags, r.Flags...), nil
 }
 

@@ -31,6 +31,8 @@ type Rig struct {
 	Outside bool      // also deploy clients on the nodes' own network
 	Network string    // that the cluster starts on: flannel where empty
 	Flags   []string  // more flags of the change, such as --bake 2s
+
+	Strategy string // of the change; empty lets the planner choose
 }
 
 // NodeNames are the names of the lab's nodes.

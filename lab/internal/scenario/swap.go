@@ -23,7 +23,14 @@ func Swaps() []Swap {
 		{"a", "delete, install, restart all pods", (*Rig).deleteAndInstall},
 		{"b", "Calico's flannel migration controller", (*Rig).migrationController},
 		{"c", "Theseus", (*Rig).Migrate},
+		{"d", "Theseus, by adoption", (*Rig).adopt},
 	}
+}
+
+// adopt moves the pods as they run.
+func (r *Rig) adopt(ctx context.Context) error {
+	r.Strategy = "adopt"
+	return r.Migrate(ctx)
 }
 
 // deleteAndInstall is the swap as it is usually done, in its careful form: nothing is torn down on the nodes until

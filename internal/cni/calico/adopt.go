@@ -1,0 +1,99 @@
+package calico
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Names of what a takeover needs.
+const (
+	poolName        = "default-ipv4-ippool" // as calico-node itself would name it
+	reservationName = "theseus-reserved"
+)
+
+// attachment is how pods hang on Calico: by a veth pair without a bridge, whose packets Felix drops until the
+// chains of that interface are there, in iptables and in nftables alike.
+func attachment(conf string) *step.Attachment {
+	return &step.Attachment{
+		Conf:   []string{conf + stagedSuffix, conf},
+		Strict: true,
+		Ready:  []string{"cali-tw-{link}", "cali-fw-{link}"},
+	}
+}
+
+// takeOver refuses what Calico cannot do. Its blocks of addresses hold 1 to 4096.
+func (m *manifest) takeOver(request cni.Request) error {
+	if len(request.Source.PodCIDRs) != 1 || request.Source.PodCIDRs[0] != request.PodCIDR {
+		return refuse(fmt.Sprintf("Calico can take over one range, and %s has %d", request.Source.CNI, len(request.Source.PodCIDRs)), useRecreate)
+	}
+	if bits := request.Takeover.NodeBits; bits < 20 || bits > 32 {
+		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), useRecreate)
+	}
+	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool { return d.GetName() == "ipreservations."+group }) {
+		return refuse("the manifest does not define IPReservations, without which new pods could get an address of the node itself",
+			"give the manifest of Calico v3.22 or later")
+	}
+	return nil
+}
+
+const useRecreate = "use --strategy recreate with --pod-cidr"
+
+// pools are the range that is taken over: its blocks are the nodes' ranges, so that the first address that is
+// taken over claims its node's range for that node.
+func pools(request cni.Request) []unstructured.Unstructured {
+	all := []unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": group + "/v1",
+		"kind":       "IPPool",
+		"metadata":   map[string]any{"name": poolName},
+		"spec": map[string]any{
+			"cidr": request.PodCIDR, "blockSize": int64(request.Takeover.NodeBits), "natOutgoing": true,
+			"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": "has(" + v1alpha1.LabelAdopted + ")",
+		},
+	}}}
+	label(all)
+	return all
+}
+
+func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
+	var cidrs []any
+	for _, cidr := range takeover.Reserved {
+		cidrs = append(cidrs, cidr)
+	}
+	all := []unstructured.Unstructured{{Object: map[string]any{
+		"apiVersion": group + "/v1",
+		"kind":       "IPReservation",
+		"metadata":   map[string]any{"name": reservationName},
+		"spec":       map[string]any{"reservedCIDRs": cidrs},
+	}}}
+	label(all)
+	return all
+}
+
+func adoption(request cni.Request) *cni.Adoption {
+	ref := step.Ref{APIVersion: group + "/v1", Kind: "IPPool", Name: poolName}
+	patch := func(title string, value any) []step.Action {
+		return []step.Action{{Op: step.Patch, Title: title, Ref: &ref, Patch: raw(value)}}
+	}
+	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
+	return &cni.Adoption{
+		Pools: pools(request),
+		Carry: patch("let calico carry "+request.PodCIDR+" between nodes", mode("Always")),
+		Drop:  patch("let calico carry "+request.PodCIDR+" no more", mode("Never")),
+		Settle: patch("let calico give addresses of "+request.PodCIDR+" on every node", map[string]any{
+			"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}},
+			"spec":     map[string]any{"nodeSelector": "all()"},
+		}),
+	}
+}
+
+// fitTakeover makes what calico-node would make of the range by itself the same as what is made here.
+func (m *manifest) fitTakeover(takeover *cni.Takeover) {
+	setEnv(findContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE", strconv.Itoa(takeover.NodeBits))
+}

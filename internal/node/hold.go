@@ -1,0 +1,293 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// carriedWait bounds how long the target's routes are waited for, and the end of them.
+const carriedWait = 60 * time.Second
+
+// A pin is one rule that sends packets to the range through a table of the source's routes to other nodes. What
+// it does not hold, such as the node's own pods, is looked up as ever.
+const (
+	heldTable = 251
+	heldPref  = 91
+)
+
+// hold pins first, then moves the source's routes behind any other.
+func hold(args step.HoldArgs) (Answer, error) {
+	pinned, err := pinRoutes(args)
+	if err != nil {
+		return Answer{}, err
+	}
+	got, err := shift(args, 0, step.HeldMetric)
+	got.Changed = got.Changed || pinned
+	return got, err
+}
+
+// pinRoutes says whether it changed anything.
+func pinRoutes(args step.HoldArgs) (bool, error) {
+	changed := false
+	for _, metric := range []int{0, step.HeldMetric} {
+		routes, err := heldRoutes(args, metric)
+		if err != nil {
+			return changed, err
+		}
+		for _, route := range routes {
+			if route.Gw == nil {
+				continue // the bridge of this node
+			}
+			route.Table, route.Priority = heldTable, 0
+			if err := netlink.RouteReplace(&route); err != nil {
+				return changed, fmt.Errorf("pin the route %s: %w", route.Dst, err)
+			}
+		}
+	}
+	for _, within := range args.Within {
+		rule, err := heldRule(within)
+		if err != nil {
+			return changed, err
+		}
+		err = netlink.RuleAdd(rule)
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return changed, fmt.Errorf("pin %s: %w", within, err)
+		}
+		changed = changed || err == nil
+	}
+	return changed, nil
+}
+
+// unpinRoutes removes the rules first, each in one step, then what they led to.
+func unpinRoutes(args step.HoldArgs) (bool, error) {
+	changed := false
+	for _, within := range args.Within {
+		rule, err := heldRule(within)
+		if err != nil {
+			return changed, err
+		}
+		err = netlink.RuleDel(rule)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return changed, fmt.Errorf("let go of %s: %w", within, err)
+		}
+		changed = changed || err == nil
+	}
+	all, err := routes()
+	if err != nil {
+		return changed, err
+	}
+	for _, route := range all {
+		if route.Table != heldTable {
+			continue
+		}
+		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return changed, fmt.Errorf("remove the pinned route %s: %w", route.Dst, err)
+		}
+	}
+	return changed, nil
+}
+
+func heldRule(within string) (*netlink.Rule, error) {
+	_, to, err := net.ParseCIDR(within)
+	if err != nil {
+		return nil, fmt.Errorf("the range: %w", err)
+	}
+	rule := netlink.NewRule()
+	rule.Family, rule.Dst, rule.Priority, rule.Table = netlink.FAMILY_V4, to, heldPref, heldTable
+	return rule, nil
+}
+
+// yield lets the target's routes serve.
+func yield(args step.HoldArgs) (Answer, error) {
+	if _, missing, err := without(args); err != nil || missing != "" {
+		return Answer{}, cmp.Or(err, errors.New(missing))
+	}
+	changed, err := unpinRoutes(args)
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Changed: changed, Message: "packets to other nodes take the target's routes"}, nil
+}
+
+// unhold puts the source's routes first again. Whoever made routes in between must have taken them away: they
+// would be replaced, and then deleted by their owner.
+func unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
+	err := until(ctx, func() (string, error) {
+		held, err := heldRoutes(args, step.HeldMetric)
+		if err != nil {
+			return "", err
+		}
+		for _, route := range held {
+			to, _ := destination(route)
+			over, err := routesTo(to, 0)
+			if err != nil {
+				return "", err
+			}
+			if len(over) > 0 && !slices.ContainsFunc(over, func(r netlink.Route) bool { return r.LinkIndex == route.LinkIndex }) {
+				return fmt.Sprintf("%s still has a route that is not the source's", route.Dst), nil
+			}
+		}
+		return "", nil
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	got, err := shift(args, step.HeldMetric, 0)
+	if err != nil {
+		return got, err
+	}
+	unpinned, err := unpinRoutes(args)
+	got.Changed = got.Changed || unpinned
+	return got, err
+}
+
+func shift(args step.HoldArgs, from, to int) (Answer, error) {
+	routes, err := heldRoutes(args, from)
+	if err != nil {
+		return Answer{}, err
+	}
+	for _, route := range routes {
+		moved := route
+		moved.Priority = to
+		if err := netlink.RouteReplace(&moved); err != nil {
+			return Answer{}, fmt.Errorf("give the route %s the metric %d: %w", route.Dst, to, err)
+		}
+		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return Answer{}, fmt.Errorf("remove the route %s: %w", route.Dst, err)
+		}
+	}
+	if len(routes) == 0 {
+		return Answer{Message: fmt.Sprintf("no route of metric %d", from)}, nil
+	}
+	return Answer{Changed: true, Message: fmt.Sprintf("%d routes have the metric %d", len(routes), to)}, nil
+}
+
+// carried waits until the target has a route for each one that is held and leads to another node.
+func carried(ctx context.Context, args step.HoldArgs) (Answer, error) {
+	count := 0
+	err := until(ctx, func() (missing string, err error) {
+		count, missing, err = without(args)
+		return missing, err
+	})
+	if err != nil {
+		return Answer{}, err
+	}
+	return Answer{Message: fmt.Sprintf("the target has %d routes to other nodes", count)}, nil
+}
+
+// without counts the held routes to other nodes, and names one that the target has not.
+func without(args step.HoldArgs) (count int, missing string, err error) {
+	held, err := heldRoutes(args, step.HeldMetric)
+	if err != nil {
+		return 0, "", err
+	}
+	for _, route := range held {
+		if route.Gw == nil {
+			continue // the bridge of this node
+		}
+		count++
+		to, _ := destination(route)
+		ours, err := targetHas(args, to)
+		if err != nil {
+			return count, "", err
+		}
+		if !ours {
+			return count, fmt.Sprintf("the target has no route to %s", route.Dst), nil
+		}
+	}
+	return count, "", nil
+}
+
+func targetHas(args step.HoldArgs, destination netip.Prefix) (bool, error) {
+	routes, err := routesTo(destination, 0)
+	if err != nil {
+		return false, err
+	}
+	links, err := linksOf(args.Target)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(routes, func(r netlink.Route) bool { return links[r.LinkIndex] }), nil
+}
+
+// until looks again and again until nothing is missing.
+func until(ctx context.Context, look func() (missing string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, carriedWait)
+	defer cancel()
+	for {
+		missing, err := look()
+		if err != nil || missing == "" {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.New(missing)
+		}
+		pause(ctx, poll)
+	}
+}
+
+// heldRoutes are the source's routes of the main table within the range that have a metric.
+func heldRoutes(args step.HoldArgs, metric int) ([]netlink.Route, error) {
+	var within []netip.Prefix
+	for _, text := range args.Within {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("the range: %w", err)
+		}
+		within = append(within, prefix)
+	}
+	links, err := linksOf(args.Source)
+	if err != nil {
+		return nil, err
+	}
+	return mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
+		return r.Priority == metric && links[r.LinkIndex] && inside(within, to)
+	})
+}
+
+func routesTo(destination netip.Prefix, metric int) ([]netlink.Route, error) {
+	return mainRoutes(func(r netlink.Route, to netip.Prefix) bool { return to == destination && r.Priority == metric })
+}
+
+// mainRoutes are routes of the main table, fit to be given to the kernel again: a state of their interface is none
+// of theirs.
+func mainRoutes(keep func(netlink.Route, netip.Prefix) bool) ([]netlink.Route, error) {
+	all, err := routes()
+	if err != nil {
+		return nil, err
+	}
+	var kept []netlink.Route
+	for _, route := range all {
+		if to, ok := destination(route); ok && route.Table == unix.RT_TABLE_MAIN && keep(route, to) {
+			route.Flags &= int(netlink.FLAG_ONLINK)
+			kept = append(kept, route)
+		}
+	}
+	return kept, nil
+}
+
+// linksOf are the indexes of interfaces by patterns.
+func linksOf(patterns []string) (map[int]bool, error) {
+	all, err := listed(netlink.LinkList)
+	if err != nil {
+		return nil, fmt.Errorf("list the interfaces: %w", err)
+	}
+	found := map[int]bool{}
+	for _, link := range all {
+		if matches(patterns, link.Attrs().Name) {
+			found[link.Attrs().Index] = true
+		}
+	}
+	return found, nil
+}

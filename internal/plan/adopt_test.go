@@ -1,0 +1,185 @@
+package plan_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const reservations = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: ipreservations.crd.projectcalico.org}
+spec:
+  group: crd.projectcalico.org
+  names: {kind: IPReservation, listKind: IPReservationList, plural: ipreservations, singular: ipreservation}
+  scope: Cluster
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+
+// adoption is the same cluster, whose nodes can have their pods adopted.
+func adoption(t testing.TB) *request {
+	r := flannelToCalico(t)
+	r.change.Strategy, r.change.PodCIDR = "adopt", ""
+	r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(reservations))...)
+	for i := range r.snapshot.Nodes {
+		info := &r.snapshot.Nodes[i].Status.NodeInfo
+		info.KernelVersion, info.ContainerRuntimeVersion = "6.12.9-cloud", "containerd://2.1.0"
+	}
+	return r
+}
+
+// withOneApart is that cluster with a pod that cannot be adopted.
+func withOneApart(t testing.TB) *request {
+	r := adoption(t)
+	pod := &r.snapshot.Pods[slices.IndexFunc(r.snapshot.Pods, isWeb)]
+	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "storage"}
+	return r
+}
+
+func isWeb(pod corev1.Pod) bool { return strings.HasPrefix(pod.Name, "web-") }
+
+func TestAdoptGolden(t *testing.T) {
+	p := mustMake(t, withOneApart(t))
+	golden(t, "adopt-runbook.txt", []byte(plan.Runbook(p)))
+	text, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := plan.Read(text); err != nil || again.Hash != p.Hash {
+		t.Errorf("reading what was written: %v", err)
+	}
+}
+
+// TestAdoptKeepsPods: nothing is evicted where all can be adopted, a bare pod too, and no address range is asked for.
+func TestAdoptKeepsPods(t *testing.T) {
+	r := adoption(t)
+	r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
+	p := mustMake(t, r)
+	for _, s := range p.Steps {
+		for _, a := range slices.Concat(s.Actions, s.Undo) {
+			if a.Op == step.Evict {
+				t.Errorf("step %s evicts", s.ID)
+			}
+		}
+	}
+	if !slices.Equal(p.Source.PodCIDRs, p.Target.PodCIDRs) {
+		t.Errorf("from %v to %v", p.Source.PodCIDRs, p.Target.PodCIDRs)
+	}
+	for _, w := range p.Workloads {
+		if w.Treatment == "move" {
+			t.Errorf("%s/%s moves", w.Namespace, w.Name)
+		}
+	}
+}
+
+func TestAdoptRefuses(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*request)
+		words  string
+	}{
+		{"a range", func(r *request) { r.change.PodCIDR = "10.96.0.0/16" }, "keep their addresses"},
+		{"another runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }, "runs cri-o"},
+		{"an unknown runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "" }, "unknown container runtime"},
+		{"no range of a node", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "" }, "the range of node node-2"},
+		{"ranges of several sizes", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "10.244.2.0/25" }, "not all of one size"},
+		{"ranges too large for a block", func(r *request) {
+			for i := range r.snapshot.Nodes {
+				r.snapshot.Nodes[i].Spec.PodCIDR = fmt.Sprintf("10.244.%d.0/19", i*32)
+				r.snapshot.Pods = nil
+			}
+		}, "19 bits"},
+		{"a plugin that nobody knows", func(r *request) {
+			r.snapshot.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel"},{"type":"mine"}]}`
+		}, "never taken from flannel"},
+		{"no reservations", func(r *request) { r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1] }, "IPReservations"},
+		{"weave", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml")) }, "never taken from weave"},
+		{"a bare pod on an old kernel", func(r *request) {
+			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "5.15.0-101-generic"
+			r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
+				"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
+		}, "cannot rename an interface in use"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := adoption(t)
+			test.change(r)
+			_, err := r.make()
+			var refused *plan.Refusal
+			if !errors.As(err, &refused) {
+				t.Fatalf("not refused: %v", err)
+			}
+			if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
+				t.Errorf("the refusal does not say %q: %q, hint %q", test.words, refused.Message, refused.Hint)
+			}
+		})
+	}
+}
+
+// TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.
+func TestVerifyAdoptOrder(t *testing.T) {
+	p := mustMake(t, withOneApart(t))
+	for from := range p.Steps {
+		rest := slices.Delete(slices.Clone(p.Steps), from, from+1)
+		if plan.Verify(mutant(p, rest)) == nil {
+			t.Errorf("a plan without %s passes", p.Steps[from].ID)
+		}
+		for to := range p.Steps {
+			if from != to && !interchangeable(p.Steps[from].ID, p.Steps[to].ID) && plan.Verify(mutant(p, slices.Insert(slices.Clone(rest), to, p.Steps[from]))) == nil {
+				t.Errorf("a plan with %s as step %d (not %d) passes", p.Steps[from].ID, to+1, from+1)
+			}
+		}
+	}
+	for i, s := range p.Steps {
+		for j, action := range s.Undo {
+			steps := slices.Clone(p.Steps)
+			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
+			if action.Op != step.Wait && !dispensable(&s, &action) && plan.Verify(mutant(p, steps)) == nil {
+				t.Errorf("step %s passes without its undo action %q", s.ID, action.Title)
+			}
+		}
+		for j, action := range s.Actions {
+			steps := slices.Clone(p.Steps)
+			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
+			if plan.Verify(mutant(p, steps)) == nil && !dispensable(&s, &action) {
+				t.Errorf("step %s passes without %q", s.ID, action.Title)
+			}
+		}
+	}
+}
+
+// interchangeable are steps that may as well stand the other way round.
+func interchangeable(a, b string) bool {
+	for _, pair := range [][2]string{{"joint/target", "joint/pools"}, {"finish/range", "finish/form"}, {"finish/range", "finish/tidy"}} {
+		if a == pair[0] && b == pair[1] || a == pair[1] && b == pair[0] {
+			return true
+		}
+	}
+	return false
+}
+
+// TestCarriedTooEarly: with the range carried before the last pod is adopted, Felix would cut off those that are
+// not; no place before that is accepted.
+func TestCarriedTooEarly(t *testing.T) {
+	p := mustMake(t, adoption(t))
+	carry := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "carry/range" })
+	patch := slices.IndexFunc(p.Steps[carry].Actions, func(a step.Action) bool { return a.Op == step.Patch })
+	early := p.Steps[carry].Actions[patch]
+	early.ID = "early"
+	for i := range carry {
+		steps := slices.Clone(p.Steps)
+		steps[i].Actions = append(slices.Clone(steps[i].Actions), early)
+		if err := plan.Verify(mutant(p, steps)); err == nil {
+			t.Errorf("the range may be carried in step %s", steps[i].ID)
+		}
+	}
+}

@@ -1,0 +1,28 @@
+package step
+
+// The verbs that hand the routes between nodes over, when every pod of a range is on the target.
+const (
+	// VerbHold takes HoldArgs: packets to other nodes are pinned to the source's routes within the range, whatever
+	// other routes come, and those of the main table get HeldMetric, so that the target's can be made beside them.
+	VerbHold = "hold"
+	// VerbCarried takes HoldArgs: it waits until the target has a route for each one held that leads to another
+	// node, and fails when that does not come. It changes nothing.
+	VerbCarried = "carried"
+	// VerbYield takes HoldArgs: the pin goes, and with it packets take the target's routes, all at once. It fails
+	// where the target lacks one. VerbHold takes it back.
+	VerbYield = "yield"
+	// VerbUnhold takes HoldArgs and takes VerbHold back, when the target's routes have gone.
+	VerbUnhold = "unhold"
+)
+
+// HeldMetric is the metric of routes that are held.
+const HeldMetric = 100
+
+// HoldArgs names a range and the interfaces by which two networks reach it.
+type HoldArgs struct {
+	// Within are the ranges, as CIDRs.
+	Within []string `json:"within"`
+	// Source and Target are interfaces; a trailing * is a prefix.
+	Source []string `json:"source"`
+	Target []string `json:"target"`
+}

@@ -1,0 +1,141 @@
+package adopt
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+// verify makes sure on every node, with its own eyes, that nothing is left on the source: carrying the range
+// cuts off whatever is.
+func (b *builder) verify() {
+	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return b.to(node, "make sure that no pod of "+node+" is on "+b.Source.CNI, nil, nil)
+	})
+	b.Add(step.Step{
+		ID:    "verify/adopted",
+		Title: "Check that no pod of any node is left on " + b.Source.CNI,
+		Why: "The next step lets " + b.TargetName() + " carry the whole range; its agent then takes the route to the bridge of " + b.Source.CNI +
+			" away, and with it every pod that is still there.",
+		Actions:  actions,
+		Gate:     b.Gate("every pod is on "+b.TargetName()+" and nothing was lost", true),
+		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(time.Second)),
+	})
+}
+
+// carry lets the target make its routes while the source's go on to serve: the ends of its tunnels come up one
+// after the other, and a node that sends before the other end is there loses what it sends.
+func (b *builder) carry() {
+	hold := b.hold()
+	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.OnNode(node, step.VerbHold, "pin what leaves "+node+" to the routes of "+b.Source.CNI, hold)
+	})
+	undo := slices.Clone(b.Target.Adoption.Drop)
+	for _, node := range b.Nodes() {
+		undo = append(undo, joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold))
+	}
+	actions = append(actions, b.Target.Adoption.Carry...)
+	actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.OnNode(node, step.VerbCarried, "wait until "+b.TargetName()+" could carry what leaves "+node, hold)
+	})...)
+	b.Add(step.Step{
+		ID:    "carry/range",
+		Title: "Let " + b.TargetName() + " make its routes between nodes",
+		Why: "Until now " + b.Source.CNI + " carries the range between nodes, for pods of both, and goes on to: a pin holds what leaves a node to its routes " +
+			"until every node has those of " + b.TargetName() + ".",
+		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions:  actions,
+		Undo:     append(undo, b.measureAnew()...),
+		Gate:     b.Gate("nobody noticed the routes of "+b.TargetName(), false),
+		Estimate: step.Duration(15*time.Second + b.PerNode(2*time.Second)),
+	})
+	for i, wave := range b.Waves {
+		b.yield(wave, i == len(b.Waves)-1)
+	}
+}
+
+// yield flips the routes of nodes, each in one step; the ways there and back may differ, as before.
+func (b *builder) yield(wave joint.Wave, last bool) {
+	hold := b.hold()
+	var actions, undo []step.Action
+	for _, node := range wave.Nodes {
+		actions = append(actions, joint.OnNode(node, step.VerbYield, "send what leaves "+node+" by "+b.TargetName(), hold))
+		undo = append(undo, joint.OnNode(node, step.VerbHold, "send what leaves "+node+" by "+b.Source.CNI+" again", hold))
+	}
+	if last {
+		actions = append(actions, b.measureAnew()...)
+	}
+	b.Add(step.Step{
+		ID:       "carry/" + wave.Name,
+		Title:    "Let " + b.TargetName() + " carry what leaves " + joint.List(wave.Nodes),
+		Why:      "The pin is one rule, and goes in one step.",
+		Wave:     wave.Name,
+		Actions:  actions,
+		Undo:     undo,
+		Gate:     b.Gate(list(wave.Nodes, last)+" reach the others over "+b.TargetName(), last),
+		Estimate: step.Duration(8*time.Second + b.Bake()),
+	})
+}
+
+func list(nodes []string, all bool) string {
+	if all {
+		return "all nodes"
+	}
+	return joint.List(nodes)
+}
+
+// measureAnew begins all measured paths anew: a host that began to talk to a pod before has an address of an
+// interface for it that is about to go.
+func (b *builder) measureAnew() []step.Action {
+	return []step.Action{
+		joint.Probe("stop measuring the pods that "+b.Source.CNI+" made", step.PathSet{New: joint.Every()}),
+		joint.Probe("measure them anew, and the others not", step.PathSet{Old: joint.Every()}),
+		joint.Probe("measure both again", step.PathSet{Old: joint.Every(), New: joint.Every()}),
+	}
+}
+
+// deleteSource is the point of no return.
+func (b *builder) deleteSource() {
+	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
+	})
+	actions = append(actions, b.RemoveParts()...)
+	actions = append(actions, joint.Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
+		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute)))
+	b.Add(step.Step{
+		ID:       "remove/source",
+		Title:    "Remove " + b.Source.CNI,
+		Why:      "It carries nothing any more.",
+		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions:  actions,
+		After:    []step.Condition{joint.Gone(b.Source.Agent)},
+		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
+		NoReturn: true,
+		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(2*time.Second)),
+	})
+}
+
+// settleNode gives back what the source still holds for pods, before its own plugin and files go.
+func (b *builder) settleNode(node string) step.Action {
+	return joint.OnNode(node, step.VerbSettle, "let "+b.Source.CNI+" give back the addresses that it kept on "+node, step.SettleArgs{Network: b.source})
+}
+
+// openRange lets the target give addresses everywhere: nothing is left that it might collide with.
+func (b *builder) openRange() {
+	actions := slices.Clone(b.Target.Adoption.Settle)
+	for _, node := range b.Nodes() {
+		actions = append(actions, joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node))
+	}
+	b.Add(step.Step{
+		ID:       "finish/range",
+		Title:    "Give the range to " + b.TargetName() + " for good",
+		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; nodes that come later get theirs too.",
+		Before:   []step.Condition{joint.Gone(b.Source.Agent)},
+		Actions:  actions,
+		Gate:     b.Gate("nobody noticed", false),
+		Estimate: step.Duration(5*time.Second + b.PerNode(50*time.Millisecond)),
+	})
+}

@@ -1,0 +1,67 @@
+// Package adopt is the strategy that moves running pods to the target network: no pod is created again, none
+// gets another address, no connection ends. The target comes up beside the source, and learns the source's
+// range without giving any of it to new pods. On each node the probe pod is moved first and proves the way by
+// its own traffic, then the node's other pods, then the runtime is switched. When no pod of any node is left on
+// the source, the target takes over the range between nodes, and the source is taken away.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package adopt
+
+import (
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+// Name is how users name the strategy.
+const Name = "adopt"
+
+// Steps makes the whole procedure. Both networks must say how pods hang on them, and the target must come with
+// an Adoption.
+func Steps(in joint.Input) []step.Step {
+	// Every route within the range may be one of the target's, to a pod that it took over. What is the source's
+	// goes with its interfaces.
+	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
+	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment}
+	b.BeforeClean = b.settleNode
+	b.Prepare()
+	b.Bring()
+	b.rehearse()
+	for _, wave := range b.Waves {
+		for i, node := range wave.Nodes {
+			b.adoptNode(wave, node, i == len(wave.Nodes)-1)
+		}
+	}
+	b.verify()
+	b.carry()
+	b.deleteSource()
+	b.CleanSource()
+	b.openRange()
+	b.Finish("old", "new")
+	return b.Steps
+}
+
+type builder struct {
+	*joint.Builder
+	source, target step.Attachment
+}
+
+// to moves pods of a node to the target, all of them when none is named.
+func (b *builder) to(node, title string, pods, skip []string) step.Action {
+	return joint.OnNode(node, step.VerbAdopt, title, step.AdoptArgs{From: b.source, To: b.target, Pods: pods, Skip: skip})
+}
+
+// back moves them back.
+func (b *builder) back(node, title string, pods, skip []string) step.Action {
+	return joint.OnNode(node, step.VerbAdopt, title, step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true})
+}
+
+// canary is the probe pod of a node that was made on the source.
+func canary(node string) string {
+	return v1alpha1.Namespace + "/" + joint.ProbePod(node, "old").Name
+}
+
+// hold names the range, and the interfaces by which either network reaches it.
+func (b *builder) hold() step.HoldArgs {
+	return step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.HostLinks, Target: b.Target.Installation.Capabilities.HostLinks}
+}

@@ -1,0 +1,136 @@
+package adopt
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+// oldestKernel can rename an interface that is up, which a pod's own must be while it moves (Linux 6.2).
+const oldestKernel = "6.2"
+
+// Clashes are the reasons why a cluster's pods cannot be adopted from its network.
+func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash {
+	var found []joint.Clash
+	clash := func(id, message string) {
+		found = append(found, joint.Clash{ID: id, Message: message, Hint: "use --strategy recreate with --pod-cidr"})
+	}
+	if source.Capabilities.Attachment == nil {
+		clash("attachment", "running pods were never taken from "+source.CNI+" as it is configured here")
+	}
+	if _, err := NodeBits(snapshot, source); err != nil {
+		clash("ranges", err.Error())
+	}
+	for i := range snapshot.Nodes {
+		info := &snapshot.Nodes[i].Status.NodeInfo
+		if !strings.HasPrefix(info.ContainerRuntimeVersion, "containerd://") {
+			clash("runtime", "node "+snapshot.Nodes[i].Name+" runs "+orUnknown(info.ContainerRuntimeVersion)+
+				", and only containerd was tried: what a runtime remembers of a pod's network is its own")
+			break
+		}
+	}
+	return found
+}
+
+func orUnknown(text string) string {
+	if text == "" {
+		return "an unknown container runtime"
+	}
+	return text
+}
+
+type rangeError string
+
+func (e rangeError) Error() string { return string(e) }
+
+// NodeBits is the length of the prefix of the nodes' ranges: each lies in the source's range, and all are of one
+// size, so that a block of addresses of the target's is the range of one node.
+func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) {
+	if source.Capabilities.CIDRSource != "node" || len(source.PodCIDRs) != 1 {
+		return 0, rangeError(source.CNI + " does not give each node one range of addresses of its own")
+	}
+	all, err := netip.ParsePrefix(source.PodCIDRs[0])
+	if err != nil || !all.Addr().Is4() {
+		return 0, rangeError("the range of " + source.CNI + ", " + source.PodCIDRs[0] + ", is no IPv4 range")
+	}
+	bits := 0
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
+		switch {
+		case err != nil || !all.Contains(own.Addr()) || own.Bits() < all.Bits():
+			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all.String())
+		case bits != 0 && own.Bits() != bits:
+			return 0, rangeError("the ranges of the nodes are not all of one size")
+		}
+		bits = own.Bits()
+	}
+	return bits, nil
+}
+
+// Reserved are the addresses that no new pod may get for as long as the source is there: those of the source's
+// own interfaces, which are the first two of each node's range, and of the pods that stay on it for a while.
+func Reserved(snapshot *cluster.Snapshot, outlook joint.Outlook) []string {
+	var all []string
+	for i := range snapshot.Nodes {
+		if own, err := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR); err == nil {
+			all = append(all, netip.PrefixFrom(own.Addr(), min(31, own.Addr().BitLen())).String())
+		}
+	}
+	for _, pods := range outlook.Apart {
+		for _, pod := range pods {
+			if pod.Address != "" {
+				all = append(all, pod.Address+"/32")
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Unfit says for each pod why it cannot be adopted, empty if it can: such a pod is created again. What only
+// its node knows is found by the agent there.
+func Unfit(snapshot *cluster.Snapshot) func(*corev1.Pod) string {
+	ranges := map[string]netip.Prefix{}
+	old := map[string]string{}
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		if own, err := netip.ParsePrefix(node.Spec.PodCIDR); err == nil {
+			ranges[node.Name] = own
+		}
+		kernel := node.Status.NodeInfo.KernelVersion
+		if found, err := version.ParseGeneric(kernel); err != nil || !found.AtLeast(version.MustParseGeneric(oldestKernel)) {
+			old[node.Name] = "the kernel of its node (" + kernel + ") cannot rename an interface in use, as Linux " + oldestKernel + " can"
+		}
+	}
+	return func(pod *corev1.Pod) string {
+		if reason := old[pod.Spec.NodeName]; reason != "" {
+			return reason
+		}
+		if len(pod.Status.PodIPs) > 1 {
+			return "it has addresses of two families"
+		}
+		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !ranges[pod.Spec.NodeName].Contains(address) {
+			return "its address is not of its node's range"
+		}
+		for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
+			switch {
+			case key == "k8s.v1.cni.cncf.io/networks":
+				return "it has several interfaces"
+			case strings.HasPrefix(key, "cni.projectcalico.org/"):
+				return "its annotations ask Calico for something of their own (" + key + ")"
+			case key == "kubernetes.io/ingress-bandwidth", key == "kubernetes.io/egress-bandwidth":
+				return "its bandwidth is limited"
+			}
+		}
+		return ""
+	}
+}

@@ -1,0 +1,101 @@
+package migration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
+)
+
+// TestAdopt moves a cluster under traffic by adoption: the same pods, with their addresses, never restarted, and
+// nothing lost. Then a pod is deleted as ever, and its successor gets an address of the same range.
+func TestAdopt(t *testing.T) {
+	rig := newRig(t, "adopt", 3)
+	rig.Strategy = "adopt"
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := podsOf(t, rig)
+	if err := rig.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustLoseNothing(t, rig, "after the adoption")
+	mustBeSamePods(t, before, podsOf(t, rig))
+	nothingOnNodes(t, rig, "flannel", flannelTraces)
+	mustServeCalico(t, rig)
+
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "db-0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod/db-0", "--timeout=60s"); err != nil {
+		t.Fatal(err)
+	}
+	// Nothing is left of the deleted pod: as many addresses are given away as there are pods and tunnels.
+	out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o", `jsonpath={range .items[?(@.spec.hostNetwork!=true)]}{.metadata.name}{"\n"}{end}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := len(strings.Fields(out))
+	handles, err := rig.Kubectl(t.Context(), nil, "get", "ipamhandles.crd.projectcalico.org", "-o", "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(strings.Fields(handles)); n != pods+len(rig.NodeNames()) {
+		t.Errorf("%d addresses are given away, for %d pods and %d tunnels:\n%s", n, pods, len(rig.NodeNames()), handles)
+	}
+}
+
+// backFrom are the moments at which an adoption is stopped and taken back: in the middle of a node, between nodes,
+// and when Calico carries the range already.
+var backFrom = []string{
+	"Let calico serve new pods on adback-node-1",
+	"send what leaves adback-node-1 by calico",
+}
+
+// TestAdoptBack takes an adoption back from its middle and from its end, by a kill and then `theseus rollback`
+// elsewhere: every pod is on flannel again, with its address, and was never restarted.
+func TestAdoptBack(t *testing.T) {
+	rig := newRig(t, "adback", 2)
+	rig.Strategy = "adopt"
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := podsOf(t, rig)
+	for i, text := range backFrom {
+		plan, err := rig.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		killAt(t, rig, "here", text, nil, "apply", plan, "--yes")
+		code, out := theseus(t, rig, fmt.Sprintf("there-%d", i), "rollback")
+		if code != 5 {
+			t.Fatalf("rollback from %q ended with %d:\n%s", text, code, out)
+		}
+		mustLoseNothing(t, rig, "after the rollback from "+text)
+		mustBeSamePods(t, before, podsOf(t, rig))
+		nothingOnNodes(t, rig, "Calico", calicoTraces)
+	}
+}
+
+// podsOf are the workload's pods: name, identity, address, restarts.
+func podsOf(t *testing.T, rig *scenario.Rig) []string {
+	t.Helper()
+	out, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "get", "pods", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	slices.Sort(lines)
+	return lines
+}
+
+func mustBeSamePods(t *testing.T, before, after []string) {
+	t.Helper()
+	if !slices.Equal(before, after) {
+		t.Errorf("the pods (name, identity, address, restarts) were\n%s\nand are\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
