@@ -9,7 +9,7 @@ require (
 
 require (
 	github.com/projectcalico/calico/lib/std v0.0.0-00010101000000-000000000000 // indirect
-	github.com/sirupsen/logrus v1.9.3 // indirect
+	github.com/sirupsen/logrus v1.9.4 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )
 
