@@ -2,6 +2,7 @@ package agent
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -29,6 +30,7 @@ func TestSplit(t *testing.T) {
 
 func TestCombine(t *testing.T) {
 	result := func(id string) v1alpha1.PathResult { return v1alpha1.PathResult{ID: id, Sent: 1} }
+	now := time.Now()
 	old := []v1alpha1.Path{path("b", "n1", "old")}
 	both := map[string][]v1alpha1.Path{"old": old, "new": {path("c", "n1", "new")}}
 	for _, c := range []struct {
@@ -46,9 +48,11 @@ func TestCombine(t *testing.T) {
 		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, []string{"a"}},
 		{"a pod that has gone leaves its last results", nil,
 			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"a", "b"}},
+		{"a pod that still measures what it is to leave", nil,
+			map[string]probe.ResultsFile{"old": {Generation: 5, At: now.Add(-time.Second)}}, 5, []string{"a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := combine(7, c.wanted, []v1alpha1.PathResult{result("a")}, c.pods)
+			got := combine(7, c.wanted, []v1alpha1.PathResult{result("a")}, c.pods, now)
 			var ids []string
 			for _, r := range got.Paths {
 				ids = append(ids, r.ID)

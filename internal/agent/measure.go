@@ -55,7 +55,7 @@ func (a *Agent) measure(ctx context.Context) {
 			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
 			a.order(runner, plan.Generation, wanted)
 		case <-ticker.C:
-			status := combine(plan.Generation, wanted, runner.Results(), a.podResults())
+			status := combine(plan.Generation, wanted, runner.Results(), a.podResults(), time.Now())
 			out.publish(ctx, status)
 		}
 	}

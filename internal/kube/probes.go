@@ -43,12 +43,13 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 		return nil, err
 	}
 	answer := jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))})
+	stopped := a.Clock.Now().Add(stopWait)
 	for said := ""; ; {
 		reports, err := a.probeReports(ctx)
 		if err != nil {
 			return nil, err
 		}
-		missing := unestablished(plans, reports)
+		missing := unestablished(plans, reports, a.Clock.Now().Before(stopped))
 		if missing == "" {
 			return answer, nil
 		}
@@ -62,17 +63,25 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	}
 }
 
-// unestablished says which path has no count yet, or whose report is missing; empty when all have.
-func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport) string {
+// stopWait bounds how long is waited for sources that are to measure no more: what they aim at may go then. A node
+// that is down does not say that it has stopped.
+const stopWait = 10 * time.Second
+
+// unestablished says which path has no count yet, or whose report is missing; and, where stopping counts, who
+// still measures what is to be measured no more. Empty when all is well.
+func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, stopping bool) string {
 	status := map[string]v1alpha1.ProbeReportStatus{}
 	for _, report := range reports {
 		status[report.Name] = report.Status
 	}
-	missing, example, silent := 0, "", ""
+	missing, example, silent, busy := 0, "", "", ""
 	for _, plan := range plans {
 		report, reported := status[plan.Name]
 		switch {
 		case len(plan.Spec.Paths) == 0:
+			if stopping && reported && report.Generation != plan.Spec.Generation {
+				busy = plan.Name + " has not stopped measuring"
+			}
 		case !reported:
 			silent = "; " + plan.Name + " has reported nothing"
 		case report.Generation != plan.Spec.Generation:
@@ -91,7 +100,7 @@ func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport) s
 		}
 	}
 	if missing == 0 {
-		return ""
+		return busy
 	}
 	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s%s", missing, len(pathsOf(plans)), example, silent)
 }

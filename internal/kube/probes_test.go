@@ -136,3 +136,28 @@ func TestSetPathsWithoutItsPod(t *testing.T) {
 		})
 	}
 }
+
+// TestStopped: who is to measure nothing any more must say so before the targets may go, unless nobody waits for
+// it any longer.
+func TestStopped(t *testing.T) {
+	plans := []v1alpha1.ProbePlan{planOf("a", 4, nil)}
+	report := func(generation int64) []v1alpha1.ProbeReport {
+		return []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Generation: generation}}}
+	}
+	for name, test := range map[string]struct {
+		reports  []v1alpha1.ProbeReport
+		stopping bool
+		want     string
+	}{
+		"stopped":         {report(4), true, ""},
+		"still at it":     {report(3), true, "a has not stopped measuring"},
+		"never measured":  {nil, true, ""},
+		"waited for long": {report(3), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := unestablished(plans, test.reports, test.stopping); got != test.want {
+				t.Errorf("%q, not %q", got, test.want)
+			}
+		})
+	}
+}
