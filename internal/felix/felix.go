@@ -1,6 +1,6 @@
 // Package felix knows the parameters of Felix, the agent of Calico: their names, their defaults, and which values Felix
-// takes. The tables, one for each release that is known, are
-// generated from those that Calico publishes (felix/docs/config-params.json).
+// takes. The tables, one for each release that the module proxy has, are
+// generated from those that Calico publishes (felix/docs/config-params.json); of newer releases newer.go knows what matters.
 //
 // Felix reads a parameter, from the weakest source to the strongest, from the FelixConfiguration "default", from those
 // with a node selector (since v3.32), from "node.NAME", from a file, and from the environment (FELIX_NAME, in any
@@ -51,6 +51,7 @@ type Table struct {
 	Parameters []Parameter
 
 	byName, byField map[string]Parameter
+	derived         bool // of another release's table
 }
 
 var load = sync.OnceValue(func() []*Table {
@@ -66,21 +67,27 @@ var load = sync.OnceValue(func() []*Table {
 	}
 	var tables []*Table
 	for i, r := range file.Releases {
-		t := &Table{Release: r.Release, byName: map[string]Parameter{}, byField: map[string]Parameter{}}
+		t := &Table{Release: r.Release}
 		for _, p := range file.Parameters {
-			if p.First > i || p.Last < i {
-				continue
-			}
-			t.Parameters = append(t.Parameters, p.Parameter)
-			t.byName[strings.ToLower(p.Name)] = p.Parameter
-			if p.Field != "" {
-				t.byField[p.Field] = p.Parameter
+			if p.First <= i && i <= p.Last {
+				t.Parameters = append(t.Parameters, p.Parameter)
 			}
 		}
-		tables = append(tables, t)
+		tables = append(tables, t.indexed())
 	}
-	return tables
+	return append(tables, newer(tables[len(tables)-1])...)
 })
+
+func (t *Table) indexed() *Table {
+	t.byName, t.byField = map[string]Parameter{}, map[string]Parameter{}
+	for _, p := range t.Parameters {
+		t.byName[strings.ToLower(p.Name)] = p
+		if p.Field != "" {
+			t.byField[p.Field] = p
+		}
+	}
+	return t
+}
 
 // Releases are those that there are tables of, the oldest first.
 func Releases() []string {
@@ -107,9 +114,9 @@ func For(version string) *Table {
 	return found
 }
 
-// Exact reports whether the table is of a version's own minor release.
+// Exact reports whether the table is all that Calico publishes of a version's own minor release.
 func (t *Table) Exact(version string) bool {
-	return semver.MajorMinor(t.Release) == semver.MajorMinor(version)
+	return !t.derived && semver.MajorMinor(t.Release) == semver.MajorMinor(version)
 }
 
 // ByVariable finds the parameter of an environment variable; known is false for a variable of Felix that is none of its

@@ -6,7 +6,7 @@ import (
 )
 
 func TestTables(t *testing.T) {
-	want := map[string]int{"v3.30.1": 184, "v3.31.0": 190, "v3.32.1": 202, "v3.33.0": 209}
+	want := map[string]int{"v3.30.1": 184, "v3.31.0": 190, "v3.32.0": 190, "v3.33.0": 190}
 	for _, table := range load() {
 		if len(table.Parameters) != want[table.Release] {
 			t.Errorf("%s has %d parameters", table.Release, len(table.Parameters))
@@ -38,13 +38,13 @@ func TestTables(t *testing.T) {
 
 func TestFor(t *testing.T) {
 	for version, want := range map[string]string{
-		"v3.28.5": "v3.30.1", "v3.30.7": "v3.30.1", "v3.31.0": "v3.31.0", "v3.32.0": "v3.32.1", "v3.40.0": "v3.33.0", "": "v3.33.0", "latest": "v3.33.0",
+		"v3.28.5": "v3.30.1", "v3.30.7": "v3.30.1", "v3.31.0": "v3.31.0", "v3.32.1": "v3.32.0", "v3.40.0": "v3.33.0", "": "v3.33.0", "latest": "v3.33.0",
 	} {
 		if have := For(version).Release; have != want {
 			t.Errorf("%q gets %s", version, have)
 		}
 	}
-	if !For("v3.31.7").Exact("v3.31.7") || For("v3.28.5").Exact("v3.28.5") {
+	if !For("v3.31.7").Exact("v3.31.7") || For("v3.28.5").Exact("v3.28.5") || For("v3.32.0").Exact("v3.32.0") {
 		t.Error("exact")
 	}
 	// What facts say of the releases: auto came with v3.32 as the default.

@@ -3,7 +3,7 @@
 //	felix   internal/felix/params.json, of Calico's felix/docs/config-params.json, which it has since v3.30
 //	cilium  internal/knob/cilium.json, of Cilium's Documentation/cmdref of its agent and its operator
 //
-// They come from the module proxy, or, for releases that it does not serve, from a clone of the repository.
+// They come from the module proxy.
 package main
 
 import (
@@ -23,10 +23,8 @@ import (
 // release is one of a project.
 type release struct {
 	Release string `json:"release"`
-	// Module is the version on the module proxy, where it is not the release's name; Commit is the one in the repository
-	// of what the proxy does not have.
+	// Module is the version on the module proxy, where it is not the release's name.
 	Module string `json:"module,omitempty"`
-	Commit string `json:"commit,omitempty"`
 }
 
 // project is where a table comes from.
@@ -43,8 +41,6 @@ var projects = map[string]project{
 		releases: []release{
 			{Release: "v3.30.1", Module: "v0.0.0-20250529224300-393b14e729a6"},
 			{Release: "v3.31.0", Module: "v0.0.0-20251021213802-b1f3c43f8437"},
-			{Release: "v3.32.1", Commit: "0ca9d1b93644778cafdf1812f3dda02ac0c361e8"},
-			{Release: "v3.33.0", Commit: "6609dea54713df1f84a77d8a7cecf25dff86fa5f"}, // the head of release-v3.33, of 21 August 2026
 		},
 	},
 	"cilium": {
@@ -55,13 +51,12 @@ var projects = map[string]project{
 }
 
 func main() {
-	output := flag.String("o", "", "file to write; the releases in it that cannot be had now are kept")
-	clone := flag.String("git", "", "a clone of the project's repository")
+	output := flag.String("o", "", "file to write")
 	flag.Parse()
 	p, known := projects[flag.Arg(0)]
 	err := fmt.Errorf("say which table: felix or cilium")
 	if known {
-		err = p.write(*output, *clone)
+		err = p.write(*output)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -69,24 +64,10 @@ func main() {
 	}
 }
 
-func (p project) write(output, clone string) error {
-	old, err := os.ReadFile(output)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	var kept file
-	if len(old) > 0 {
-		if err := json.Unmarshal(old, &kept); err != nil {
-			return err
-		}
-	}
+func (p project) write(output string) error {
 	var tables [][]parameter
 	for _, r := range p.releases {
-		table, err := p.table(r, clone)
-		if before := kept.of(r.Release); err != nil && before != nil {
-			fmt.Fprintf(os.Stderr, "%s stays as it is: %v\n", r.Release, err)
-			table, err = before, nil
-		}
+		table, err := p.table(r)
 		if err != nil {
 			return fmt.Errorf("%s: %w", r.Release, err)
 		}
@@ -100,10 +81,10 @@ func (p project) write(output, clone string) error {
 }
 
 // table reads what the project publishes of one release.
-func (p project) table(r release, clone string) ([]parameter, error) {
+func (p project) table(r release) ([]parameter, error) {
 	var table []parameter
 	for _, path := range p.paths {
-		text, err := p.file(r, clone, path)
+		text, err := p.file(r, path)
 		if err != nil {
 			return nil, err
 		}
@@ -123,13 +104,7 @@ func (p project) table(r release, clone string) ([]parameter, error) {
 	return table, nil
 }
 
-func (p project) file(r release, clone, path string) ([]byte, error) {
-	if r.Commit != "" {
-		if clone == "" {
-			return nil, errors.New("the module proxy has no such version: name a clone with -git")
-		}
-		return output("git", "-C", clone, "show", r.Commit+":"+path)
-	}
+func (p project) file(r release, path string) ([]byte, error) {
 	// Outside of any module, so that it needs no go.sum.
 	text, err := output("go", "-C", os.TempDir(), "mod", "download", "-json", p.module+"@"+cmp.Or(r.Module, r.Release))
 	if err != nil {
@@ -171,23 +146,6 @@ type parameter struct {
 	Fatal   bool     `json:"fatal,omitempty"`
 	Local   bool     `json:"local,omitempty"`
 	About   string   `json:"about,omitempty"`
-}
-
-// of returns the table of a release, nil when it is not there.
-func (f file) of(name string) []parameter {
-	for i, r := range f.Releases {
-		if r.Release != name {
-			continue
-		}
-		var table []parameter
-		for _, s := range f.Parameters {
-			if s.First <= i && i <= s.Last {
-				table = append(table, s.parameter)
-			}
-		}
-		return table
-	}
-	return nil
 }
 
 func merge(releases []release, tables [][]parameter) file {

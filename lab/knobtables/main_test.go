@@ -16,7 +16,7 @@ func TestFresh(t *testing.T) {
 	} {
 		p := projects[name]
 		at := slices.IndexFunc(p.releases, func(r release) bool { return r.Release == test.release })
-		want, err := p.table(p.releases[at], "")
+		want, err := p.table(p.releases[at])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,6 +33,23 @@ func TestFresh(t *testing.T) {
 			t.Errorf("%s is stale: go generate ./internal/...", test.path)
 		}
 	}
+}
+
+// of returns the table of a release, nil when it is not there.
+func (f file) of(name string) []parameter {
+	for i, r := range f.Releases {
+		if r.Release != name {
+			continue
+		}
+		var table []parameter
+		for _, s := range f.Parameters {
+			if s.First <= i && i <= s.Last {
+				table = append(table, s.parameter)
+			}
+		}
+		return table
+	}
+	return nil
 }
 
 func byName(table []parameter) map[string]parameter {
