@@ -23,6 +23,14 @@ import (
 // patience only ends a test that has failed.
 const patience = 5 * time.Minute
 
+// Full skips a test, loudly, unless THESEUS_FULL=1 asks for all; why is what would take so long, or is not settled.
+func Full(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("THESEUS_FULL") != "1" {
+		t.Skip("NOT TESTED: " + why + "; THESEUS_FULL=1 tests it")
+	}
+}
+
 // New brings a lab up on a network; the end of the test takes it down. bin is the folder of the built programs.
 func New(t *testing.T, bin, name string, nodes int, network string, flags ...string) *scenario.Rig {
 	t.Helper()

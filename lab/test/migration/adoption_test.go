@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
@@ -59,6 +60,7 @@ var backFrom = []string{
 // elsewhere: every pod is on flannel again, with its address, and was never restarted. What clients lose while pods
 // move back is shown and not judged: docs/strategies/adopt.md says what is known of it.
 func TestAdoptBack(t *testing.T) {
+	rigtest.Full(t, "an adoption taken back, in which clients still lose requests")
 	rig := newRig(t, "adback", 2)
 	rig.Strategy = "adopt"
 	if err := rig.Traffic(t.Context()); err != nil {

@@ -67,6 +67,7 @@ type question struct {
 }
 
 func TestVerdicts(t *testing.T) {
+	rigtest.Full(t, "verdicts on policies against what a real Calico lets through")
 	rig := rigtest.New(t, bin, "judge", 2, "calico")
 	w := &world{Rig: rig, t: t, addresses: map[string]string{}}
 	w.verdicts = filepath.Join(t.TempDir(), "verdicts")

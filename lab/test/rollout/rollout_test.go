@@ -74,6 +74,7 @@ func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 }
 
 func TestRollout(t *testing.T) {
+	rigtest.Full(t, "Calico's data plane switched there and back, which takes five minutes and more")
 	rig := rigtest.New(t, bin, "ro", 3, "calico")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
