@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
