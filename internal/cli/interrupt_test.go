@@ -2,8 +2,8 @@ package cli
 
 import (
 	"bytes"
-	"os/signal"
 	"context"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
