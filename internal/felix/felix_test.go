@@ -51,6 +51,8 @@ func TestFor(t *testing.T) {
 	for version, want := range map[string]string{"v3.31.0": "Disabled", "v3.32.1": "Auto"} {
 		if p, _ := For(version).ByField("nftablesMode"); p.Default != want {
 			t.Errorf("nftablesMode is %s in %s", p.Default, version)
+		} else if p.Check("Enable") == nil {
+			t.Errorf("nftablesMode may be Enable in %s", version)
 		}
 	}
 }

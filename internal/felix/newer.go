@@ -1,6 +1,9 @@
 package felix
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // differences are what is known to matter of releases that the module proxy does not have: parameters whose values or
 // defaults became others. From Calico's documentation of FelixConfiguration: nftablesMode Auto, the default since v3.32,
@@ -21,7 +24,8 @@ func newer(table *Table) (tables []*Table) {
 		for _, changed := range d.changed {
 			at := slices.IndexFunc(next.Parameters, func(p Parameter) bool { return p.Name == changed.Name })
 			p := &next.Parameters[at]
-			p.Default, p.Values, p.Schema = changed.Default, changed.Values, ""
+			p.Default, p.Values = changed.Default, changed.Values
+			p.Schema = "One of: `" + strings.Join(changed.Values, "`, `") + "` (case insensitive)"
 		}
 		table = next.indexed()
 		tables = append(tables, table)
