@@ -35,11 +35,11 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Nothing is left of the deleted pod: as many addresses are given away as there are pods and tunnels.
-	out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o", `jsonpath={range .items[?(@.spec.hostNetwork!=true)]}{.metadata.name}{"\n"}{end}`)
+	out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o", `jsonpath={range .items[*]}pod {.spec.hostNetwork}{"\n"}{end}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := len(strings.Fields(out))
+	pods := strings.Count(out, "pod \n")
 	handles, err := rig.Kubectl(t.Context(), nil, "get", "ipamhandles.crd.projectcalico.org", "-o", "name")
 	if err != nil {
 		t.Fatal(err)
