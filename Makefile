@@ -43,7 +43,7 @@ lab-test: setup build ## the tests on real clusters
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 else
-	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), the way back of an adoption,"
+	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption and its way back,"
 	@echo "   policy verdicts against a real Calico, and the rollout of a data plane"
 endif
 	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...

@@ -14,6 +14,7 @@ import (
 // TestAdopt moves a cluster under traffic by adoption: the same pods, with their addresses, never restarted, and
 // nothing lost. Then a pod is deleted as ever, and its successor gets an address of the same range.
 func TestAdopt(t *testing.T) {
+	rigtest.Full(t, "running pods moved from flannel to Calico")
 	rig := newRig(t, "adopt", 3)
 	rig.Strategy = "adopt"
 	if err := rig.Traffic(t.Context()); err != nil {
