@@ -68,9 +68,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves,
 			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
-	for _, w := range waves {
-		p.Waves = append(p.Waves, Wave(w))
-	}
+	p.Waves = wavesOf(waves)
 	for _, s := range p.Steps {
 		p.Estimate += s.Estimate
 	}
@@ -251,17 +249,14 @@ func scopedNames(flag rollout.Flag) []string {
 
 // rolloutWaves divides the nodes by counts, or by shares that stick: a node's place in the order follows from a
 // hash of the flag and its name alone (that of flagd's fractional), so who is in at one share is in at every greater one.
-func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag string) ([]rollout.Wave, error) {
-	var waves []rollout.Wave
+func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag string) ([]joint.Wave, error) {
+	var waves []joint.Wave
 	if len(change.WavePercents) == 0 {
 		counted, err := joint.Waves(snapshot, change.Waves)
 		if err != nil {
 			return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
 		}
-		for _, w := range counted {
-			waves = append(waves, rollout.Wave(w))
-		}
-		return waves, nil
+		return counted, nil
 	}
 	if !slices.IsSorted(change.WavePercents) || change.WavePercents[0] < 1 || change.WavePercents[len(change.WavePercents)-1] != 100 {
 		return nil, refuse("such as --waves 1%,10%,50%,100%", "shares of the nodes must grow, and the last be 100%%")
@@ -278,7 +273,7 @@ func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag s
 	slices.SortFunc(nodes, func(a, b placed) int { return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.name, b.name)) })
 	next := 0
 	for _, percent := range change.WavePercents {
-		wave := rollout.Wave{Name: fmt.Sprintf("wave-%d", len(waves)+1)}
+		wave := joint.Wave{Name: fmt.Sprintf("wave-%d", len(waves)+1)}
 		for ; next < len(nodes) && uint64(nodes[next].hash)*100>>32 < uint64(percent); next++ {
 			wave.Nodes = append(wave.Nodes, nodes[next].name)
 		}

@@ -73,11 +73,11 @@ func Gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, 
 
 // OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
 func OnNode(node, verb, title string, args any) step.Action {
-	return step.Action{Op: step.Node, NodeName: node, Verb: verb, Args: canonical(args), Title: title}
+	return step.Action{Op: step.Node, NodeName: node, Verb: verb, Args: Canonical(args), Title: title}
 }
 
-// canonical encodes plain data with sorted keys, so that reading and writing a plan changes nothing.
-func canonical(value any) json.RawMessage {
+// Canonical encodes plain data with sorted keys, so that reading and writing a plan changes nothing.
+func Canonical(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err == nil {
 		var tree any
@@ -96,7 +96,7 @@ func Label(node, key string, value any, title string) step.Action {
 	return step.Action{
 		Op: step.Patch, Title: title,
 		Ref:   &step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
-		Patch: canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}),
+		Patch: Canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}),
 	}
 }
 

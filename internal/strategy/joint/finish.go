@@ -171,7 +171,7 @@ func (b *Builder) stopProbes(probed []string) {
 }
 
 func (b *Builder) leave() {
-	actions := removeTheseus(manifest.Agent(b.Change.AgentImage), manifest.CRDs())
+	actions := Leave(InstallAgent(b.Change.AgentImage, 0))
 	Beside(actions[1:]) // the first are the agents, which use all the others
 	b.Add(step.Step{
 		ID:       "finish/theseus",

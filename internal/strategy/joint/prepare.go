@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/manifest"
@@ -20,12 +18,13 @@ func (b *Builder) Prepare() {
 }
 
 func (b *Builder) installTheseus() {
+	install := InstallAgent(b.Change.AgentImage, b.Fleet(5*time.Minute))
 	b.Add(step.Step{
 		ID:       "prepare/theseus",
 		Title:    "Install Theseus' agent on every node",
 		Why:      "Everything that is done on a node is done by its agent, which uses neither pod network.",
-		Actions:  InstallAgent(b.Change.AgentImage, b.Fleet(5*time.Minute)),
-		Undo:     removeTheseus(manifest.Agent(b.Change.AgentImage), manifest.CRDs()),
+		Actions:  install,
+		Undo:     Leave(install),
 		Estimate: step.Duration(20*time.Second + b.PerNode(200*time.Millisecond)),
 	})
 }
@@ -48,13 +47,14 @@ func InstallAgent(image string, timeout time.Duration) []step.Action {
 	return append(actions, Wait("wait until "+Name(daemonSet)+" is ready on every node", Rolled(daemonSet), timeout))
 }
 
-// removeTheseus leaves the journal, its definitions and the namespace that it lives in.
-func removeTheseus(agent, crds []unstructured.Unstructured) []step.Action {
-	keep := []string{manifest.Plural("Migration") + "." + v1alpha1.Group, manifest.Plural("JournalPage") + "." + v1alpha1.Group}
-	actions := Backwards(agent)
-	for _, action := range Backwards(crds) {
-		if !slices.Contains(keep, action.Ref.Name) {
-			actions = append(actions, action)
+// Leave takes back what InstallAgent applied, last first, but the journal, its definitions and the namespace that it
+// lives in.
+func Leave(install []step.Action) []step.Action {
+	kept := []string{v1alpha1.Namespace, manifest.Plural("Migration") + "." + v1alpha1.Group, manifest.Plural("JournalPage") + "." + v1alpha1.Group}
+	var actions []step.Action
+	for _, action := range slices.Backward(install) {
+		if action.Op == step.Apply && !slices.Contains(kept, action.Object.GetName()) {
+			actions = append(actions, Remove(step.RefOf(action.Object)))
 		}
 	}
 	return actions

@@ -17,18 +17,12 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 // Name is how users name the strategy.
 const Name = "rollout"
-
-// Wave is a set of nodes that get the flag together, one after another.
-type Wave struct {
-	Name  string
-	Nodes []string
-}
 
 // Flag is what is rolled out: a field of Calico's FelixConfiguration that moves its rules from one data plane to
 // the other.
@@ -49,7 +43,7 @@ type Input struct {
 	Network *cni.Installation
 	Change  v1alpha1.ChangeSpec
 	Flag    Flag
-	Waves   []Wave
+	Waves   []joint.Wave
 	// Install puts Theseus' agent on every node.
 	Install []step.Action
 }
@@ -146,17 +140,19 @@ func (b *builder) refuses() bool {
 func (b *builder) prove(node, plane string) step.Action {
 	args := Dataplane(plane)
 	args.Passed, args.Refused, args.For = true, b.refuses(), step.Duration(proofFor)
-	return onNode(node, step.VerbDataplane, "prove that traffic crosses the rules in "+plane+" on "+node, args)
+	return joint.OnNode(node, step.VerbDataplane, "prove that traffic crosses the rules in "+plane+" on "+node, args)
 }
 
 // written waits until the rules of a node are in one data plane alone.
 func written(node, plane string) step.Action {
 	args := Dataplane(plane)
 	args.For = step.Duration(switchFor)
-	return onNode(node, step.VerbDataplane, "wait until the rules of "+node+" are in "+plane+" alone", args)
+	return joint.OnNode(node, step.VerbDataplane, "wait until the rules of "+node+" are in "+plane+" alone", args)
 }
 
-func guard(node, verb, title string) step.Action { return onNode(node, verb, title+node, Guard()) }
+func guard(node, verb, title string) step.Action {
+	return joint.OnNode(node, verb, title+node, Guard())
+}
 
 // scoped is the FelixConfiguration of one node.
 func (b *builder) scoped(node string) step.Ref {
@@ -180,11 +176,7 @@ func (b *builder) set(node string) step.Action {
 func (b *builder) unset(node, title string) step.Action {
 	ref := b.scoped(node)
 	if b.Flag.Scoped[node] {
-		return step.Action{Op: step.Patch, Ref: &ref, Patch: canonical(map[string]any{"spec": map[string]any{b.Flag.Field: nil}}), Title: title}
+		return step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: nil}}), Title: title}
 	}
 	return step.Action{Op: step.Delete, Ref: &ref, Title: title}
-}
-
-func probePodRef(node string) step.Ref {
-	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: manifest.ProbePodName(node, "old")}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 // prepare installs Theseus' own parts, proves that measuring works, and that every node is as it should be.
@@ -16,7 +17,7 @@ func (b *builder) prepare() {
 		ID: "prepare/theseus", Title: "Install Theseus' agent on every node",
 		Why:      "Everything that is done on a node is done by its agent, which does not use the pod network.",
 		Actions:  b.Install,
-		Undo:     Leave(b.Install),
+		Undo:     joint.Leave(b.Install),
 		Estimate: step.Duration(20*time.Second + b.perNode(200*time.Millisecond)),
 	})
 	b.startProbes()
@@ -44,18 +45,15 @@ func (b *builder) shared() []unstructured.Unstructured {
 func (b *builder) startProbes() {
 	var actions []step.Action
 	for _, object := range b.shared() {
-		actions = append(actions, apply(object))
+		actions = append(actions, joint.Apply(object))
 	}
 	for _, node := range b.all {
-		actions = append(actions, apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
+		actions = append(actions, joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
 	}
 	for _, node := range b.all {
-		ready := step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
-			Selector: v1alpha1.LabelProbe + "=old," + manifest.LabelNode + "=" + manifest.NodeValue(node)}
-		actions = append(actions, step.Action{Op: step.Wait, Title: "wait until the probe pod of " + node + " is ready", Condition: &ready,
-			Timeout: step.Duration(2*time.Minute + b.perNode(time.Second))})
+		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"), 2*time.Minute+b.perNode(time.Second)))
 	}
-	actions = append(actions, probe("measure the paths between all nodes", step.PathSet{Old: []string{step.EveryNode}}))
+	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
 	gate := b.gate("measuring works, and nothing is lost before anything is changed", nil)
 	gate.Baseline = true
 	b.add(step.Step{
@@ -69,19 +67,15 @@ func (b *builder) startProbes() {
 }
 
 func (b *builder) endProbes() []step.Action {
-	actions := []step.Action{probe("stop measuring", step.PathSet{})}
+	actions := []step.Action{joint.Probe("stop measuring", step.PathSet{})}
 	for _, node := range b.all {
-		actions = append(actions, remove(probePodRef(node)))
+		actions = append(actions, joint.Remove(joint.ProbePod(node, "old")))
 	}
-	shared := b.shared()
-	for i := len(shared) - 1; i >= 0; i-- {
-		actions = append(actions, remove(step.RefOf(&shared[i])))
-	}
-	return actions
+	return append(actions, joint.Backwards(b.shared())...)
 }
 
 // switchNode gives one node the flag, under a guard, and proves it there.
-func (b *builder) switchNode(wave Wave, node string, changed []string, inWave int) {
+func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inWave int) {
 	agent := b.Network.Agent
 	running := step.Condition{Kind: step.PodReady, Node: node, Namespace: agent.Namespace, Selector: b.Network.Selector}
 	before := []step.Condition{{Kind: step.NodeReady, Node: node}, running}
@@ -117,8 +111,7 @@ func (b *builder) switchNode(wave Wave, node string, changed []string, inWave in
 }
 
 func ready(node string, running step.Condition) step.Action {
-	return step.Action{Op: step.Wait, Title: "wait until the agent of " + node + " is ready", Condition: &running,
-		Timeout: step.Duration(3 * time.Minute)}
+	return joint.Wait("wait until the agent of "+node+" is ready", running, 3*time.Minute)
 }
 
 // frozen demands that the nodes are those of the plan.
@@ -137,7 +130,7 @@ func (b *builder) fold() {
 		actions = append(actions, b.prove(node, b.Flag.To))
 	}
 	ref := step.RefOf(&whole)
-	undo = append(undo, step.Action{Op: step.Patch, Ref: &ref, Patch: canonical(map[string]any{"spec": map[string]any{b.Flag.Field: b.Flag.Before}}),
+	undo = append(undo, step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: b.Flag.Before}}),
 		Title: "set " + b.Flag.Field + " for the cluster as it was"})
 	b.add(step.Step{
 		ID: "fold/default", Title: "Make " + b.Flag.Field + "=" + b.Flag.Value + " the cluster's value",
@@ -163,7 +156,7 @@ func (b *builder) finish() {
 	b.add(step.Step{
 		ID: "finish/theseus", Title: "Remove Theseus' agent",
 		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
-		Actions:  Leave(b.Install),
+		Actions:  joint.Leave(b.Install),
 		Estimate: step.Duration(10 * time.Second),
 	})
 }
