@@ -108,6 +108,9 @@ func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, err
 		return false, "", err
 	}
 	left, err := inNetworks(pods, c.CIDRs)
+	if c.LeaveEnding {
+		left = slices.DeleteFunc(left, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+	}
 	if err != nil || len(left) == 0 {
 		return err == nil, "", err
 	}

@@ -111,10 +111,9 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 		return nil, err
 	}
 	pods, err = inNetworks(pods, set.CIDRs)
-	if len(set.Names) > 0 {
-		pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) })
-	}
-	return pods, err
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return len(set.Names) > 0 && !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) || set.LeaveEnding && pod.DeletionTimestamp != nil
+	}), err
 }
 
 // sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not
@@ -150,7 +149,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 	slots := make(chan struct{}, sideBySide)
 	for owner, members := range groups {
 		all.Go(func() {
-			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, slots)
+			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, slots, set.LeaveEnding)
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
@@ -195,10 +194,10 @@ func refuseBare(groups map[workload][]corev1.Pod) error {
 }
 
 // moveAll moves the pods of one workload one by one, each while it has one of the slots, waits until all have
-// ended, and reports those that it moved even when it fails. After each, as many pods must be ready as before the
+// ended unless those may be left, and reports those that it moved even when it fails. After each, as many pods must be ready as before the
 // first one (least), also when an outage or the end of a process cut the moving short in between and it is tried
 // again.
-func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, slots chan struct{}) ([]EvictedPod, error) {
+func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, slots chan struct{}, leaveEnding bool) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
 	now, err := a.count(ctx, owner)
 	if err != nil {
@@ -221,6 +220,9 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 		}
 	}
 	for i := range pods {
+		if leaveEnding {
+			break
+		}
 		if err := a.awaitGone(ctx, &pods[i]); err != nil {
 			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
 		}

@@ -287,12 +287,18 @@ func (m *machine) evict(set *step.PodSet) error {
 		if m.nodes[i].Active != Target {
 			return fmt.Errorf("pods evicted from %s now would come back on the source", set.Node)
 		}
-		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew = false, true })
+		if !set.LeaveEnding && !m.nodes[i].Moved {
+			return fmt.Errorf("the last pods of %s are waited for, and the others were not moved", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) {
+			n.Moved, n.PodsNew = true, true
+			n.PodsOld, n.Emptied = n.PodsOld && set.LeaveEnding, !set.LeaveEnding
+		})
 	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs):
 		if m.nodes[i].Active != Source {
 			return fmt.Errorf("pods evicted from %s now would come back on the target", set.Node)
 		}
-		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew = true, false })
+		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew, n.Moved = true, false, false })
 	default:
 		return fmt.Errorf("the ranges %v are neither network's", set.CIDRs)
 	}

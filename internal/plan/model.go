@@ -34,9 +34,10 @@ type NodeModel struct {
 	// SourceAgent and TargetAgent run here, so that traffic to their networks is carried.
 	SourceAgent bool `json:"sourceAgent"`
 	TargetAgent bool `json:"targetAgent"`
-	// PodsOld and PodsNew: there may be pods of users on the source, on the target.
+	// PodsOld and PodsNew: there may be pods of users on the source, on the target. Moved: those on the source are ending.
 	PodsOld bool `json:"podsOld"`
 	PodsNew bool `json:"podsNew"`
+	Moved   bool `json:"moved,omitempty"`
 	// Joined: the rules that join both networks are in force.
 	Joined bool `json:"joined"`
 	// Labelled and Pending: the target's label, the soft taint.
@@ -81,13 +82,16 @@ type NodeModel struct {
 	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
 	Counted   bool `json:"counted"`
 	Recounted bool `json:"recounted"`
+	wave      int
 }
 
 // tally counts the nodes of which something holds, so that rules need not look at each.
 type tally struct {
-	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending     int
-	probes, measured, onTarget, half, emptied, sourceResidue, staged, recounted int
-	ownForm, guarded, selected, pinned, carried, yielded, moving, verified      int
+	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending int
+	probes, measured, onTarget, emptied, sourceResidue, staged, recounted   int
+	ownForm, guarded, selected, pinned, carried, yielded, moving, verified  int
+	// half counts by wave the nodes that are switched, and on which pods on the source may go on.
+	half map[int]int
 }
 
 func (t *tally) count(n *NodeModel, by int) {
@@ -106,7 +110,11 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.probes, n.ProbeOld || n.ProbeNew)
 	add(&t.measured, n.MeasuredOld || n.MeasuredNew)
 	add(&t.onTarget, n.Active == Target)
-	add(&t.half, n.Active == Target && n.PodsOld)
+	if n.Active == Target && n.PodsOld && !n.Moved {
+		if t.half[n.wave] += by; t.half[n.wave] == 0 {
+			delete(t.half, n.wave)
+		}
+	}
 	add(&t.emptied, n.Emptied)
 	add(&t.sourceResidue, n.SourceResidue)
 	add(&t.staged, n.Staged)
@@ -152,10 +160,10 @@ type change struct {
 
 func newMachine(p *Plan) *machine {
 	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
-		parts: map[step.Ref]bool{}, order: map[string][]string{}}
-	for _, wave := range p.Waves {
+		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: map[int]int{}}}
+	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			n := NodeModel{Name: name, Active: Source, SourceAgent: true, PodsOld: true, SourceResidue: true}
+			n := NodeModel{Name: name, Active: Source, SourceAgent: true, PodsOld: true, SourceResidue: true, wave: w}
 			m.index[name] = len(m.nodes)
 			m.nodes = append(m.nodes, n)
 			m.tally.count(&n, 1)

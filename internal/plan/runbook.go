@@ -249,7 +249,11 @@ func phrase(c step.Condition) string {
 		if c.Node == "" {
 			return "no pod of the cluster has an address in " + strings.Join(c.CIDRs, ", ")
 		}
-		return "no pod of " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
+		text := "no pod of " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
+		if c.LeaveEnding {
+			text += ", but for those that are ending"
+		}
+		return text
 	case step.PodGone:
 		return "no pod of " + c.Selector + " is left"
 	case step.Gone:

@@ -25,7 +25,7 @@ func (m *machine) onNode(a *step.Action) error {
 	case step.VerbActivate:
 		return m.activate(i)
 	case step.VerbDeactivate:
-		m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Emptied = Source, true, false })
+		m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Moved, n.Emptied = Source, true, false, false })
 	case step.VerbInventory:
 		m.edit(i, func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue })
 	case step.VerbClean:
@@ -73,8 +73,8 @@ func (m *machine) activate(i int) error {
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
 	case m.tally.targetAgents < all:
 		return fmt.Errorf("the target's agent is known to run on %d of %d nodes", m.tally.targetAgents, all)
-	case m.tally.half > 0:
-		return fmt.Errorf("another node is switched, but may still have pods on the source")
+	case len(m.tally.half) > 0 && m.tally.half[m.nodes[i].wave] == 0:
+		return fmt.Errorf("a node of another wave is switched, but pods on the source may go on there")
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
 	case m.adopting() && !m.nodes[i].Adopted:
@@ -197,10 +197,10 @@ func (m *machine) reachEmpty(c step.Condition, never *neverError) error {
 	}
 	if c.Node != "" {
 		i, err := m.node(c.Node)
-		if err != nil || m.nodes[i].PodsOld {
+		if err != nil || m.nodes[i].PodsOld && !(c.LeaveEnding && m.nodes[i].Moved) {
 			return never
 		}
-		m.edit(i, func(n *NodeModel) { n.Emptied = true })
+		m.edit(i, func(n *NodeModel) { n.Emptied = !n.PodsOld })
 		return nil
 	}
 	if m.tally.podsOld > 0 || m.tally.onTarget < len(m.nodes) || m.tally.emptied < len(m.nodes) {
@@ -232,7 +232,7 @@ func (m *machine) holds(c step.Condition) bool {
 	case step.Gone:
 		return !m.facts[exists(*c.Ref)]
 	case step.NoPods:
-		return c.Node == "" && m.facts["known empty"] || known && !m.nodes[i].PodsOld
+		return c.Node == "" && m.facts["known empty"] || known && (!m.nodes[i].PodsOld || c.LeaveEnding && m.nodes[i].Moved)
 	case step.PodReady:
 		switch {
 		case !known:

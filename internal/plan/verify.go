@@ -121,8 +121,8 @@ func (m *machine) do(s *step.Step) error {
 	return m.gate(s)
 }
 
-// pair says whether two actions may be done together: they do the same on different objects or nodes, which no
-// probe or wait does.
+// pair says whether two actions may be done together: they wait, or do the same on different objects or nodes, which
+// no probe does.
 func pair(a, b *step.Action) bool {
 	if a.Op != b.Op || a.Verb != b.Verb {
 		return false
@@ -130,6 +130,8 @@ func pair(a, b *step.Action) bool {
 	switch a.Op {
 	case step.Apply:
 		return step.RefOf(a.Object) != step.RefOf(b.Object)
+	case step.Wait:
+		return true
 	case step.Delete, step.Patch:
 		return *a.Ref != *b.Ref
 	case step.Node, step.Restart, step.Taint, step.Untaint:
@@ -148,8 +150,8 @@ func (m *machine) sound() error {
 		return errors.New("there may be pods on the target, which does not run everywhere")
 	case t.podsOld > 0 && t.podsNew > 0 && t.joined < all:
 		return errors.New("there may be pods on both networks, which are not joined everywhere")
-	case t.half > 1 && !m.undoing:
-		return errors.New("more than one node is switched and not moved")
+	case len(t.half) > 1 && !m.undoing:
+		return errors.New("nodes of more than one wave are switched and not moved")
 	}
 	if t.podsOld > 0 && t.podsNew > 0 && !m.undoing {
 		for _, extra := range m.extras {
@@ -172,8 +174,10 @@ func (m *machine) gate(s *step.Step) error {
 	if m.tally.measured < len(m.nodes) {
 		return fmt.Errorf("its gate has evidence from %d of %d nodes", m.tally.measured, len(m.nodes))
 	}
-	if i, ok := m.index[s.Node]; ok && m.nodes[i].Active == Target && !m.nodes[i].MeasuredNew {
-		return fmt.Errorf("its gate has no evidence of the target on %s", s.Node)
+	for _, name := range m.nodesOf(s) {
+		if n := &m.nodes[m.index[name]]; n.Active == Target && !n.MeasuredNew {
+			return fmt.Errorf("its gate has no evidence of the target on %s", name)
+		}
 	}
 	if i, ok := m.index[s.Node]; ok && m.nodes[i].Canary && !m.nodes[i].Proven {
 		if !m.nodes[i].MeasuredOld {
@@ -183,6 +187,19 @@ func (m *machine) gate(s *step.Step) error {
 	}
 	if s.Gate.Baseline {
 		m.set("baseline", true)
+	}
+	return nil
+}
+
+// nodesOf are the nodes of the plan that a step is about: one, or those of its wave.
+func (m *machine) nodesOf(s *step.Step) []string {
+	if _, known := m.index[s.Node]; known {
+		return []string{s.Node}
+	}
+	for _, wave := range m.plan.Waves {
+		if s.Node == "" && wave.Name == s.Wave {
+			return wave.Nodes
+		}
 	}
 	return nil
 }
@@ -287,7 +304,7 @@ func asBefore(now, then NodeModel) bool {
 	if now.Adopted && !then.Adopted || now.Swept && !then.Swept {
 		return false
 	}
-	now.PodsOld, now.PodsNew, now.Pending, now.Emptied = then.PodsOld, then.PodsNew, then.Pending, then.Emptied
+	now.PodsOld, now.PodsNew, now.Moved, now.Pending, now.Emptied = then.PodsOld, then.PodsNew, then.Moved, then.Pending, then.Emptied
 	now.Adopted, now.Swept, now.Verified = then.Adopted, then.Swept, then.Verified
 	return now == then
 }

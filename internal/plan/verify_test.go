@@ -120,13 +120,13 @@ func TestVerifyCatches(t *testing.T) {
 		{"a point of no return too late", func(s []step.Step) {
 			find(s, "remove/source").NoReturn, find(s, "finish/form").NoReturn = false, true
 		}, "until the point of no return"},
-		{"the same step twice", func(s []step.Step) { find(s, "joint/whole").ID = "joint/join" }, "not unique"},
+		{"the same step twice", func(s []step.Step) { find(s, "joint/target").ID = "joint/join" }, "not unique"},
 		{"the same action twice", func(s []step.Step) {
 			join := find(s, "joint/join")
 			join.Actions = slices.Clone(join.Actions)
 			join.Actions[1].ID = join.Actions[0].ID
 		}, "not unique"},
-		{"switch without a gate", func(s []step.Step) { find(s, "wave-1/node-1/switch").Gate = nil }, "has no gate"},
+		{"switch without a gate", func(s []step.Step) { find(s, "wave-1/switch").Gate = nil }, "has no gate"},
 		{"move without a gate", func(s []step.Step) { find(s, "wave-1/node-1/move").Gate = nil }, "has no gate"},
 		{"clean without a gate", func(s []step.Step) { find(s, "remove/clean/wave-1").Gate = nil }, "has no gate"},
 		{"source removed without a gate", func(s []step.Step) { find(s, "remove/source").Gate = nil }, "has no gate"},

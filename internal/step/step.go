@@ -99,6 +99,8 @@ type PodSet struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Names limits the set to these pods, as namespace/name, where it is not empty.
 	Names []string `json:"names,omitempty"`
+	// LeaveEnding does not count pods that are ending, so that nobody waits for their grace periods.
+	LeaveEnding bool `json:"leaveEnding,omitempty"`
 }
 
 // Condition is something observable through the API that must hold.
@@ -111,6 +113,8 @@ type Condition struct {
 	Namespace string   `json:"namespace,omitempty"`
 	CIDRs     []string `json:"cidrs,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
+	// LeaveEnding does not count pods that are ending.
+	LeaveEnding bool `json:"leaveEnding,omitempty"`
 }
 
 // ConditionKind names a condition.

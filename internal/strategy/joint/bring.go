@@ -1,6 +1,7 @@
 package joint
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,8 @@ func (b *Builder) Bring() {
 		b.definePools()
 	}
 	for i, wave := range b.Waves {
-		b.startAgents(wave, i == 0)
+		b.startAgents(wave, i == 0, i == len(b.Waves)-1)
 	}
-	b.targetWhole()
 }
 
 // TargetName is the target's name.
@@ -69,22 +69,14 @@ func (b *Builder) joinNodes() {
 }
 
 func (b *Builder) defineTarget() {
-	var actions []step.Action
-	for _, definition := range b.Target.Definitions {
-		actions = append(actions, Apply(definition))
-	}
-	for i := range b.Target.Definitions {
-		ref := step.RefOf(&b.Target.Definitions[i])
-		actions = append(actions, Wait("wait until "+Name(ref)+" serves", established(ref), time.Minute))
-	}
-	if len(actions) == 0 {
+	if len(b.Target.Definitions) == 0 {
 		return
 	}
 	b.Add(step.Step{
 		ID:       "joint/definitions",
 		Title:    "Define the custom resources of " + b.TargetName(),
 		Why:      "Its agents keep their data in them.",
-		Actions:  actions,
+		Actions:  define(b.Target.Definitions),
 		Estimate: step.Duration(10 * time.Second),
 	})
 }
@@ -94,16 +86,20 @@ func (b *Builder) applyTarget() {
 	for i := range b.Target.Definitions {
 		before = append(before, established(step.RefOf(&b.Target.Definitions[i])))
 	}
-	var actions []step.Action
+	var namespaces, rest []step.Action
 	for _, object := range b.Target.Objects {
-		actions = append(actions, Apply(object))
+		if object.GetKind() == "Namespace" {
+			namespaces = append(namespaces, Apply(object))
+			continue
+		}
+		rest = append(rest, Apply(object))
 	}
 	b.Add(step.Step{
 		ID:       "joint/target",
 		Title:    "Install " + b.TargetName() + " on no node yet",
 		Why:      "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads.",
 		Before:   before,
-		Actions:  actions,
+		Actions:  slices.Concat(Beside(namespaces), Beside(rest)),
 		Estimate: step.Duration(5 * time.Second),
 	})
 }
@@ -124,16 +120,13 @@ func (b *Builder) definePools() {
 	})
 }
 
-func (b *Builder) startAgents(wave Wave, first bool) {
+// startAgents lets the target run on the nodes of a wave; with the last of them it is whole.
+func (b *Builder) startAgents(wave Wave, first, last bool) {
 	var before []step.Condition
-	var actions, undo []step.Action
+	var undo []step.Action
 	agent := b.Target.Installation.Agent
 	for _, node := range wave.Nodes {
 		before = append(before, NodeReady(node))
-		actions = append(actions, Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node))
-	}
-	for _, node := range wave.Nodes {
-		actions = append(actions, Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), 5*time.Minute+time.Duration(len(wave.Nodes))*time.Second))
 		undo = append(undo, Label(node, v1alpha1.LabelTarget, nil, "take "+b.TargetName()+" off "+node))
 	}
 	for _, node := range wave.Nodes {
@@ -142,11 +135,25 @@ func (b *Builder) startAgents(wave Wave, first bool) {
 				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute),
 			OnNode(node, step.VerbClean, "clean "+node+" of "+b.TargetName(), b.TargetResidue))
 	}
+	actions := slices.Concat(
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node)
+		}),
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), 5*time.Minute+time.Duration(len(wave.Nodes))*time.Second)
+		}))
 	if first {
 		undo = append(Backwards(b.Target.Extras), undo...)
 		for _, extra := range b.Target.Extras {
 			actions = append(actions, Apply(extra))
 		}
+	}
+	title := b.TargetName() + " beside " + b.Source.CNI + " disturbs nothing on " + List(wave.Nodes)
+	estimate := 15*time.Second + time.Duration(len(wave.Nodes))*time.Second
+	if last { // no pod may move while there is a node from which it could not be reached on its new address
+		title = "both networks are up on every node and nothing was lost"
+		estimate += b.Bake()
+		actions = append(actions, b.targetWhole()...)
 	}
 	b.Add(step.Step{
 		ID:       "joint/agents/" + wave.Name,
@@ -156,13 +163,13 @@ func (b *Builder) startAgents(wave Wave, first bool) {
 		Before:   before,
 		Actions:  actions,
 		Undo:     undo,
-		Gate:     b.Gate(b.TargetName()+" beside "+b.Source.CNI+" disturbs nothing on "+List(wave.Nodes), false),
-		Estimate: step.Duration(15*time.Second + time.Duration(len(wave.Nodes))*time.Second),
+		Gate:     b.Gate(title, last),
+		Estimate: step.Duration(estimate),
 	})
 }
 
-// targetWhole waits for what else belongs to the target, such as its controllers.
-func (b *Builder) targetWhole() {
+// targetWhole waits for the target's agents and what else belongs to it, such as its controllers.
+func (b *Builder) targetWhole() []step.Action {
 	agent := b.Target.Installation.Agent
 	actions := []step.Action{Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute))}
 	for i := range b.Target.Objects {
@@ -171,14 +178,7 @@ func (b *Builder) targetWhole() {
 			actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
 		}
 	}
-	b.Add(step.Step{
-		ID:       "joint/whole",
-		Title:    "Check that both networks carry traffic on every node",
-		Why:      "No pod may move while there is a node from which it could not be reached on its new address.",
-		Actions:  actions,
-		Gate:     b.Gate("both networks are up and nothing was lost", true),
-		Estimate: step.Duration(10*time.Second + b.Bake()),
-	})
+	return Beside(actions)
 }
 
 // List names nodes, the first three of many.

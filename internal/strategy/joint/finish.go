@@ -10,8 +10,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// RemoveParts deletes the source: what runs goes first, with the rights that it has, then all the rest.
-func (b *Builder) RemoveParts() []step.Action {
+// RemoveParts deletes the source: what runs goes first, with the rights that it has and together with what else goes,
+// then all the rest.
+func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 	var actions []step.Action
 	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
 	for _, runs := range []bool{true, false} {
@@ -20,6 +21,9 @@ func (b *Builder) RemoveParts() []step.Action {
 			if running(part) == runs {
 				parts = append(parts, Remove(part))
 			}
+		}
+		if runs {
+			parts = append(parts, others...)
 		}
 		actions = append(actions, Beside(parts)...)
 	}
@@ -80,7 +84,7 @@ func (b *Builder) finalForm() {
 		}
 	}
 	actions = append(actions, Wait("wait until "+Name(agent)+" runs its own form on every node", Rolled(agent), b.Fleet(5*time.Minute)))
-	actions = append(actions, b.Target.HandOver...)
+	actions = append(actions, Beside(slices.Clone(b.Target.HandOver))...)
 	b.Add(step.Step{
 		ID:       "finish/form",
 		Title:    "Give " + b.TargetName() + " its own form",

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/manifest"
@@ -32,19 +34,23 @@ func (b *Builder) installTheseus() {
 // InstallAgent installs Theseus' agent, and waits until it is ready on every node.
 func InstallAgent(image string, timeout time.Duration) []step.Action {
 	crds, agent := manifest.CRDs(), manifest.Agent(image)
-	actions := []step.Action{Apply(*manifest.Namespace())}
-	for _, crd := range crds {
-		actions = append(actions, Apply(crd))
-	}
-	for i := range crds {
-		ref := step.RefOf(&crds[i])
-		actions = append(actions, Wait("wait until "+Name(ref)+" serves", established(ref), time.Minute))
-	}
+	actions := append([]step.Action{Apply(*manifest.Namespace())}, define(crds)...)
 	for _, object := range agent {
 		actions = append(actions, Apply(object))
 	}
 	daemonSet := step.RefOf(&agent[len(agent)-1])
 	return append(actions, Wait("wait until "+Name(daemonSet)+" is ready on every node", Rolled(daemonSet), timeout))
+}
+
+// define makes definitions, and waits until they serve.
+func define(definitions []unstructured.Unstructured) []step.Action {
+	var applies, waits []step.Action
+	for i := range definitions {
+		ref := step.RefOf(&definitions[i])
+		applies = append(applies, Apply(definitions[i]))
+		waits = append(waits, Wait("wait until "+Name(ref)+" serves", established(ref), time.Minute))
+	}
+	return slices.Concat(Beside(applies), Beside(waits))
 }
 
 // Leave takes back what InstallAgent applied, last first, but the journal, its definitions and the namespace that it
@@ -69,12 +75,11 @@ func (b *Builder) startProbes() {
 	for _, object := range shared {
 		actions = append(actions, Apply(object))
 	}
-	for _, node := range b.Nodes() {
-		actions = append(actions, Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
-	}
-	for _, node := range b.Nodes() {
-		actions = append(actions, Wait("wait until the probe pod of "+node+" is ready", ProbePodReady(node, "old"), b.Fleet(2*time.Minute)))
-	}
+	actions = slices.Concat(actions,
+		OnEach(b.Nodes(), func(node string) step.Action { return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")) }),
+		OnEach(b.Nodes(), func(node string) step.Action {
+			return Wait("wait until the probe pod of "+node+" is ready", ProbePodReady(node, "old"), b.Fleet(2*time.Minute))
+		}))
 	actions = append(actions, Probe("measure the paths between all nodes over "+b.Source.CNI, step.PathSet{Old: Every()}))
 	undo := []step.Action{Probe("stop measuring", step.PathSet{})}
 	for _, node := range b.Nodes() {

@@ -15,8 +15,7 @@ func (b *builder) deleteSource() {
 	actions = append(actions, joint.Probe("measure over "+b.TargetName()+" alone", step.PathSet{New: joint.Every()}))
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
 	removals = append(removals, joint.Remove(joint.ProbeService("old")))
-	actions = append(actions, joint.Beside(removals)...)
-	actions = append(actions, b.RemoveParts()...)
+	actions = append(actions, b.RemoveParts(removals...)...)
 	actions = append(actions, joint.Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
 		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute)))
 	b.Add(step.Step{
