@@ -23,9 +23,7 @@ const dnsOrigin = "shop.example.org."
 // TestMirrorDNS moves a dozen names of a real BIND, behind a real unbound, there and back by the command line. On the
 // way there the process is killed again and again, and run once more.
 func TestMirrorDNS(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	const n, blue, green = 12, "127.0.0.13", "127.0.0.14"
 	dir := t.TempDir()
 	var zone []string

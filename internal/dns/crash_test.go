@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/dns"
+	"github.com/theseus-cni/theseus/internal/dns/dnstest"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/zone"
@@ -88,9 +89,7 @@ func (w *world) attempt(p *shift.Plan, records *journal.Memory, points int) (out
 // TestCrash ends the process at every write, to the journal and to the zone, before it and after it; another one goes
 // on to the same end: on the way there, and on the way back that a failed gate demands.
 func TestCrash(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	const n = 6
 	w := newWorld(t, "bind", n)
 	o := quick()
@@ -153,9 +152,7 @@ func (w *world) reset(n int) {
 
 // TestAnswerLost commits, and loses the answer: the same process tries again, and finds it done.
 func TestAnswerLost(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	w := newWorld(t, "bind", 1)
 	lossy := &lossyZone{Provider: w.server.Primary()}
 	w.actor.Zones[0].Provider = lossy

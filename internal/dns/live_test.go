@@ -244,9 +244,7 @@ func (w *world) client(h *hammer, server, name string) {
 // TestThereAndBack moves 1,000 names to the mirror and back on each real server, behind a real resolver, while
 // clients resolve and request without pause: none of them may notice.
 func TestThereAndBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	const n = 1000
 	for kind := range dnstest.Kinds() {
 		t.Run(kind, func(t *testing.T) {

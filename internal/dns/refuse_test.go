@@ -75,9 +75,7 @@ func (w *whenever) Commit(ctx context.Context, t zone.Transaction) error {
 
 // TestSomebodyElse changes a record before, during and after its move. It is never overwritten; what had moved goes back.
 func TestSomebodyElse(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	const n = 6
 	o := quick()
 	o.First, o.Bake = 2, 1
@@ -109,9 +107,7 @@ func TestSomebodyElse(t *testing.T) {
 
 // TestGateFails breaks services at the mirror: before their names move they stay; after, everything goes back.
 func TestGateFails(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	const n = 6
 	o := quick()
 	o.First, o.Bake = 2, step.Duration(200*time.Millisecond)
@@ -130,9 +126,7 @@ func TestGateFails(t *testing.T) {
 
 // TestLagging leaves one of two servers behind: the wave is not done until all show it, and goes back when one never does.
 func TestLagging(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	w, behind := newWorld(t, "bind", 3), newWorld(t, "bind", 3)
 	w.actor.Resolvers = nil
 	w.actor.Zones[0].Authoritative = []string{w.server.Address, behind.server.Address}
@@ -145,9 +139,7 @@ func TestLagging(t *testing.T) {
 // TestRefused asks servers with a wrong secret, an unknown key, a wrong clock, and no right: each says what it is, and
 // nothing changes.
 func TestRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real name servers: not with -short")
-	}
+	dnstest.NotShort(t)
 	for kind := range dnstest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,6 @@
 package plan_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,14 +112,7 @@ func TestAdoptRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := adoption(t)
 			test.change(r)
-			_, err := r.make()
-			var refused *plan.Refusal
-			if !errors.As(err, &refused) {
-				t.Fatalf("not refused: %v", err)
-			}
-			if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
-				t.Errorf("the refusal does not say %q: %q, hint %q", test.words, refused.Message, refused.Hint)
-			}
+			mustRefuse(t, r, test.words)
 		})
 	}
 }

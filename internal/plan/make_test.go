@@ -163,15 +163,21 @@ func TestMakeRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := flannelToCalico(t)
 			test.change(r)
-			_, err := r.make()
-			var refused *plan.Refusal
-			if !errors.As(err, &refused) {
-				t.Fatalf("not refused: %v", err)
-			}
-			if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
-				t.Errorf("the refusal does not say %q: %q, hint %q", test.words, refused.Message, refused.Hint)
-			}
+			mustRefuse(t, r, test.words)
 		})
+	}
+}
+
+// mustRefuse demands that a request is refused with these words, and with a hint.
+func mustRefuse(t *testing.T, r *request, words string) {
+	t.Helper()
+	_, err := r.make()
+	var refused *plan.Refusal
+	if !errors.As(err, &refused) {
+		t.Fatalf("not refused: %v", err)
+	}
+	if !strings.Contains(refused.Message, words) || refused.Hint == "" {
+		t.Errorf("the refusal does not say %q: %q, hint %q", words, refused.Message, refused.Hint)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 // pods are a server and a client on either node, and a Service in front of the servers.
@@ -155,9 +157,7 @@ func TestNetworks(t *testing.T) {
 // TestOlderKubernetes: the same on Kubernetes v1.34.4, and Theseus reads that cluster. Building it takes
 // some ten minutes, so it is for those who ask.
 func TestOlderKubernetes(t *testing.T) {
-	if os.Getenv("THESEUS_FULL") != "1" {
-		t.Skip("NOT TESTED: Kubernetes v1.34.4, whose build takes ten minutes; THESEUS_FULL=1 tests it")
-	}
+	rigtest.Full(t, "Kubernetes v1.34.4, whose build takes ten minutes")
 	const version = "v1.34.4"
 	c := up(t, "t6", "--network", "flannel", "--kubernetes", version)
 	if out := c.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"); out != version+" "+version {

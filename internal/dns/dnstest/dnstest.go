@@ -25,6 +25,14 @@ import (
 // root is where lab/install.sh unpacks the servers.
 const root = "/usr/local/lib/theseus-lab/dns"
 
+// NotShort skips a test with -short, as real name servers take their time.
+func NotShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real name servers: not with -short")
+	}
+}
+
 // Server is a running server.
 type Server struct {
 	// Address is host:port.
