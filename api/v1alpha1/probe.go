@@ -56,6 +56,8 @@ type ProbePlan struct {
 type ProbePlanSpec struct {
 	Generation int64  `json:"generation"`
 	Paths      []Path `json:"paths"`
+	// ReportMillis is the time between two publications of the node's report, in ms; 0 stands for a second.
+	ReportMillis int64 `json:"reportMillis,omitempty"`
 }
 
 // ProbeReport is what the sources on one node have seen. Its name is the node's.

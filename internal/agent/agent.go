@@ -25,7 +25,7 @@ import (
 // Times that the agent works by.
 const (
 	keepInterval    = time.Second      // between two checks of a joint phase
-	publishInterval = time.Second      // between two publications of a report
+	publishInterval = time.Second      // between two publications of a report, unless the plan of paths says otherwise
 	retryInterval   = time.Second      // after the API could not be reached
 	callTimeout     = 10 * time.Second // for one request
 	watchTimeout    = 60 * time.Second // for one watch, so that a dead connection is noticed

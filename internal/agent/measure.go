@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -54,6 +55,7 @@ func (a *Agent) measure(ctx context.Context) {
 			}
 			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
 			a.order(runner, plan.Generation, wanted)
+			ticker.Reset(cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval))
 		case <-ticker.C:
 			status := combine(plan.Generation, wanted, runner.Results(), a.podResults(), time.Now())
 			out.publish(ctx, status)

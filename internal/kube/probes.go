@@ -43,7 +43,7 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 		return nil, err
 	}
 	answer := jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))})
-	stopped := a.Clock.Now().Add(stopWait)
+	stopped := a.Clock.Now().Add(stopWait + reportEvery(len(plans)))
 	for said := ""; ; {
 		reports, err := a.probeReports(ctx)
 		if err != nil {
@@ -117,26 +117,33 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 	for _, one := range paths {
 		wanted[one.Source.Node] = append(wanted[one.Source.Node], one)
 	}
+	every := reportEvery(len(wanted))
 	for i := range plans {
 		name := plans[i].Name
 		if !slices.Equal(plans[i].Spec.Paths, wanted[name]) {
-			plans[i] = planOf(name, plans[i].Spec.Generation+1, wanted[name])
+			plans[i] = planOf(name, plans[i].Spec.Generation+1, wanted[name], every)
 			err = errors.Join(err, a.writePlan(ctx, plans[i]))
 		}
 		delete(wanted, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		plans = append(plans, planOf(name, 1, wanted[name]))
+		plans = append(plans, planOf(name, 1, wanted[name], every))
 		err = errors.Join(err, a.writePlan(ctx, plans[len(plans)-1]))
 	}
 	return plans, err
 }
 
-func planOf(node string, generation int64, paths []v1alpha1.Path) v1alpha1.ProbePlan {
+// reportEvery keeps the reports of a whole cluster at 100 a second or fewer, but has one every half second of few nodes
+// and every ten seconds of many.
+func reportEvery(nodes int) time.Duration {
+	return min(max(500*time.Millisecond, time.Duration(nodes)*10*time.Millisecond), 10*time.Second)
+}
+
+func planOf(node string, generation int64, paths []v1alpha1.Path, every time.Duration) v1alpha1.ProbePlan {
 	return v1alpha1.ProbePlan{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
 		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
-		Spec:       v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...)},
+		Spec:       v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...), ReportMillis: every.Milliseconds()},
 	}
 }
 

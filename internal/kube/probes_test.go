@@ -140,7 +140,7 @@ func TestSetPathsWithoutItsPod(t *testing.T) {
 // TestStopped: who is to measure nothing any more must say so before the targets may go, unless nobody waits for
 // it any longer.
 func TestStopped(t *testing.T) {
-	plans := []v1alpha1.ProbePlan{planOf("a", 4, nil)}
+	plans := []v1alpha1.ProbePlan{planOf("a", 4, nil, 0)}
 	report := func(generation int64) []v1alpha1.ProbeReport {
 		return []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Generation: generation}}}
 	}
