@@ -118,7 +118,7 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 
 // sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not
 // hold up a node, and few enough that starting pods leave the others on the node their time.
-const sideBySide = 3
+const sideBySide = 5
 
 // evict moves pods through the eviction API: those of different workloads side by side, those of one workload one
 // after another, each only when the workload is whole again. How long a pod takes to end holds up no other one whose
