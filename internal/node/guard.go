@@ -30,12 +30,24 @@ func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	}
 	for _, name := range pick(g.Tables, present) {
 		family, table, _ := strings.Cut(name, " ")
+		if slices.Contains(present, name+guardSuffix) {
+			again, err := n.rearm(ctx, family, table+guardSuffix, limit)
+			if err != nil {
+				return Answer{}, fmt.Errorf("guard table %s again: %w", name, err)
+			}
+			if again {
+				made = append(made, name)
+				continue
+			}
+		}
 		text, err := n.Commands.run(ctx, "", "nft", "list", "table", family, table)
 		if err != nil {
 			return Answer{}, err
 		}
-		if _, err := n.Commands.run(ctx, guardOf(text, family, table, g.Without, limit), "nft", "-f", "-"); err != nil {
-			return Answer{}, fmt.Errorf("guard table %s: %w", name, err)
+		for _, script := range guardOf(text, family, table, g.Without, limit) {
+			if _, err := n.Commands.run(ctx, script, "nft", "-f", "-"); err != nil {
+				return Answer{}, fmt.Errorf("guard table %s: %w", name, err)
+			}
 		}
 		made = append(made, name)
 	}
@@ -71,40 +83,60 @@ func (n *Node) release(ctx context.Context, g step.Guard) (Answer, error) {
 	return Answer{Changed: true, Message: "released: " + strings.Join(gone, ", ")}, nil
 }
 
-// guardOf turns what `nft list table` printed into a script that makes the copy in one transaction, in place
-// of an earlier one. Of the base chains only those that filter are kept, so nothing is marked or translated
-// twice; a chain that nobody enters does nothing. Each lets all pass once the only element of a set has timed
-// out.
-func guardOf(text, family, table string, without []string, limit time.Duration) string {
-	version, number := "ip version", 4
-	if family == "ip6" {
-		version, number = "ip6 version", 6
+// rearm gives a copy that still guards its whole time again; false says that it does not guard any more.
+func (n *Node) rearm(ctx context.Context, family, table string, limit time.Duration) (bool, error) {
+	text, err := n.Commands.run(ctx, "", "nft", "list", "set", family, table, armedSet)
+	if err != nil || !strings.Contains(text, "elements = ") {
+		return false, err
 	}
+	at, number := strings.Join([]string{family, table, armedSet}, " "), versionOf(family)
+	_, err = n.Commands.run(ctx, fmt.Sprintf("delete element %s { %d }\nadd element %s { %d timeout %ds }\n", at, number, at, number, int(limit.Seconds())), "nft", "-f", "-")
+	return err == nil, err
+}
+
+func versionOf(family string) int {
+	if family == "ip6" {
+		return 6
+	}
+	return 4
+}
+
+// guardOf turns what `nft list table` printed into two scripts that make the copy, in place of an earlier one: all of it
+// but its base chains, which nothing enters yet, and these. In one transaction, a set of intervals may still be empty
+// when the rules that match it are in force already, and what only they accept is dropped (seen on Linux 6.18: 102 of
+// 27,801 datagrams in one round of many). Of the base chains only those that filter are kept, so nothing is marked or
+// translated twice. Each lets all pass once the only element of a set has timed out.
+func guardOf(text, family, table string, without []string, limit time.Duration) []string {
 	copied := family + " " + table + guardSuffix
-	var b strings.Builder
-	fmt.Fprintf(&b, "add table %s\ndelete table %s\ntable %s {\n", copied, copied, copied)
-	fmt.Fprintf(&b, "set theseus-armed { typeof %s; flags timeout; elements = { %d timeout %ds }; }\n",
-		version, number, int(limit.Seconds()))
+	var rules, hooks strings.Builder
+	fmt.Fprintf(&rules, "add table %s\ndelete table %s\ntable %s {\n", copied, copied, copied)
+	fmt.Fprintf(&rules, "set %s { typeof %s version; flags timeout; elements = { %d timeout %ds }; }\n",
+		armedSet, family, versionOf(family), int(limit.Seconds()))
+	fmt.Fprintf(&hooks, "table %s {\n", copied)
 	_, body, _ := strings.Cut(text, "{\n")
 	body = strings.TrimSuffix(strings.TrimSpace(body), "}") // the table's own
 	for block := range strings.SplitSeq(body, "\n\n") {
-		hook := hookOf(block)
-		if hook != "" && (!strings.HasPrefix(hook, "type filter ") || !strings.Contains(hook, " priority filter;")) {
-			continue
+		hook, into := hookOf(block), &rules
+		if hook != "" {
+			if !strings.HasPrefix(hook, "type filter ") || !strings.Contains(hook, " priority filter;") {
+				continue
+			}
+			into = &hooks
 		}
 		for line := range strings.Lines(block) {
 			if strings.Contains(line, ` comment "`) && slices.ContainsFunc(without, func(words string) bool { return strings.Contains(line, words) }) {
 				continue
 			}
-			b.WriteString(line)
+			into.WriteString(line)
 			if hook != "" && strings.Contains(line, hook) {
-				fmt.Fprintf(&b, "%s != @theseus-armed accept\n", version)
+				fmt.Fprintf(into, "%s version != @%s accept\n", family, armedSet)
 			}
 		}
-		b.WriteString("\n")
+		into.WriteString("\n")
 	}
-	b.WriteString("}\n")
-	return b.String()
+	rules.WriteString("}\n")
+	hooks.WriteString("}\n")
+	return []string{rules.String(), hooks.String()}
 }
 
 // hookOf is the line that makes a block a base chain; empty for other blocks.

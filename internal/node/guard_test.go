@@ -75,6 +75,16 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestGuardHooksLast: what packets enter first comes when all that it leads to is there.
+func TestGuardHooksLast(t *testing.T) {
+	scripts := guardOf("table ip agent {\n\tset s {\n\t\ttype ipv4_addr\n\t\tflags interval\n\t}\n\n\tchain a {\n\t\tip saddr @s accept\n\t\tdrop\n\t}\n\n"+
+		"\tchain in {\n\t\ttype filter hook input priority filter; policy accept;\n\t\tjump a\n\t}\n}\n", "ip", "agent", nil, time.Minute)
+	if len(scripts) != 2 || strings.Contains(scripts[0], " hook ") || !strings.Contains(scripts[0], "@s accept") ||
+		!strings.Contains(scripts[1], " hook ") || strings.Contains(scripts[1], "delete") {
+		t.Errorf("%q", scripts)
+	}
+}
+
 func expect(t *testing.T, when string, ports map[string]bool) {
 	t.Helper()
 	for port, want := range ports {
