@@ -33,6 +33,8 @@ var layers = []struct {
 	{"internal/zone", 1, true},
 	{"internal/zone/names", 2, true},
 	{"internal/zone/shift", 2, true},
+	{"internal/certificate", 2, true},
+	{"internal/certificate/certtest", 3, false}, // runs inside tests
 	{"internal/policy", 2, true},
 	{"internal/ipam", 1, true},
 	{"internal/flag", 1, true},
@@ -71,6 +73,7 @@ var layers = []struct {
 	{"internal/dns/", 7, false},
 	{"internal/dns", 8, false},
 	{"internal/replica", 8, false},
+	{"internal/certs", 8, false},
 	{"internal/web", 8, false},
 	{"internal/cli", 9, false},
 	{"internal/controller", 9, false},

@@ -207,7 +207,7 @@ func newPair(t testing.TB, controllers bool) *pair {
 func (p *pair) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "theseus"), append([]string{"mirror"}, args...)...)
 	cmd.Args = append(cmd.Args, "--kubeconfig", p.blue.kubeconfig)
-	if args[0] == "copy" || args[0] == "diff" {
+	if args[0] == "copy" || args[0] == "diff" || args[0] == "certs" && args[1] == "prove" {
 		cmd.Args = append(cmd.Args, "--mirror-kubeconfig", p.mirror)
 	}
 	return cmd

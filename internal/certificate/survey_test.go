@@ -1,0 +1,160 @@
+package certificate_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/certificate"
+	"github.com/theseus-cni/theseus/internal/certificate/certtest"
+)
+
+// issuers are one of each sort.
+const issuers = `
+{kind: ClusterIssuer, metadata: {name: dns}, spec: {acme: {solvers: [{dns01: {route53: {}}}]}}}
+{kind: ClusterIssuer, metadata: {name: http}, spec: {acme: {solvers: [{http01: {ingress: {}}}]}}}
+{kind: ClusterIssuer, metadata: {name: both}, spec: {acme: {solvers: [{http01: {ingress: {}}}, {dns01: {route53: {}}, selector: {dnsZones: [green.example.org]}}]}}}
+{kind: ClusterIssuer, metadata: {name: narrow}, spec: {acme: {solvers: [{dns01: {route53: {}}, selector: {dnsZones: [blue.example.org]}}]}}}
+{kind: ClusterIssuer, metadata: {name: sick}, spec: {ca: {}}, status: {conditions: [{type: Ready, status: "False", message: no account}]}}
+{kind: Issuer, metadata: {name: ca, namespace: shop}, spec: {ca: {secretName: ca}}}
+{kind: Issuer, metadata: {name: far, namespace: other}, spec: {ca: {secretName: ca}}}`
+
+// world has objects, one in a line, and the issuers.
+func world(t *testing.T, objects string) certificate.World {
+	t.Helper()
+	w := certificate.World{Leaves: map[string]*certificate.Leaf{}, Wrong: map[string]error{}}
+	for _, line := range strings.Split(strings.TrimSpace(objects+issuers), "\n") {
+		switch o := object(t, line); o.GetKind() {
+		case "Certificate":
+			w.Certificates = append(w.Certificates, o)
+		case "Issuer", "ClusterIssuer":
+			w.Issuers = append(w.Issuers, o)
+		default:
+			w.Routes = append(w.Routes, o)
+		}
+	}
+	return w
+}
+
+// wanted is a Certificate shop/x of an issuer, with more of its metadata, spec and status.
+func wanted(issuer, names, more string) string {
+	kind, name, _ := strings.Cut(issuer, " ")
+	return fmt.Sprintf("{kind: Certificate, metadata: {name: x, namespace: shop, labels: {a: b}}, spec: {secretName: x, dnsNames: [%s], issuerRef: {kind: %s, name: %s}}%s}\n", names, kind, name, more)
+}
+
+// TestSurvey has a case for every verdict and its reason.
+func TestSurvey(t *testing.T) {
+	now := time.Now()
+	root := certtest.New(t, "root", nil)
+	byHand := func(names ...string) *certificate.Leaf {
+		leaf, err := certificate.LeafOf("shop/hand", root.Issue(now, now.Add(10*hour), names...).Secret(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return leaf
+	}
+	const blue, green = "web.blue.example.org", "web.green.example.org"
+	const hand = `{kind: Ingress, metadata: {name: hand, namespace: shop}, spec: {tls: [{hosts: [` + blue + `], secretName: hand}]}}` + "\n"
+	const gate = `{kind: Gateway, metadata: {name: gate, namespace: shop}, spec: {listeners: [{hostname: "*.blue.example.org", tls: {certificateRefs: [{name: hand}]}}, {tls: {certificateRefs: [{name: c, kind: ConfigMap}]}}]}}` + "\n"
+	owned := func(kind string) string {
+		return strings.Replace(wanted("ClusterIssuer dns", blue, ""), "labels:", "ownerReferences: [{kind: "+kind+", name: i, uid: u1, controller: true, apiVersion: v1}], labels:", 1)
+	}
+	var many []string
+	for i := range 60 {
+		many = append(many, fmt.Sprintf("n%d.blue.example.org", i))
+	}
+	all := certificate.Options{Rules: certificate.Rules{{Old: "blue.example.org", New: "green.example.org"}}, Now: now, For: 100 * hour}
+	skip, http := all, all
+	skip.Skip, http.HTTP01 = []string{"shop/x", "shop/hand"}, true
+	for what, c := range map[string]struct {
+		objects string
+		leaf    *certificate.Leaf
+		options certificate.Options
+		verdict certificate.Verdict
+		text    string // in why, hint and notes, and what is added by which way
+	}{
+		"DNS-01":                    {wanted("ClusterIssuer dns", blue, ""), nil, all, certificate.Adds, green + " DNS-01"},
+		"a CA":                      {wanted("Issuer ca", blue, ""), nil, all, certificate.Adds, green + " not asked"},
+		"HTTP-01":                   {wanted("ClusterIssuer http", blue, ""), nil, all, certificate.Blocked, "needs a certificate before it points anywhere"},
+		"HTTP-01, accepted":         {wanted("ClusterIssuer http", blue, ""), nil, http, certificate.Adds, green + " HTTP-01"},
+		"HTTP-01, but for its zone": {wanted("ClusterIssuer both", blue, ""), nil, all, certificate.Adds, green + " DNS-01"},
+		"HTTP-01 of a wildcard":     {wanted("ClusterIssuer http", `"*.blue.example.org"`, ""), nil, all, certificate.Blocked, "no solver for *.green.example.org"},
+		"no solver":                 {wanted("ClusterIssuer narrow", blue, ""), nil, all, certificate.Blocked, "no solver for " + green},
+		"no issuer":                 {wanted("ClusterIssuer none", blue, ""), nil, all, certificate.Blocked, "ClusterIssuer none does not exist"},
+		"another namespace's":       {wanted("Issuer far", blue, ""), nil, all, certificate.Blocked, "Issuer far does not exist"},
+		"a sick issuer":             {wanted("ClusterIssuer sick", blue, ""), nil, all, certificate.Blocked, "not ready: no account"},
+		"a sick certificate":        {wanted("ClusterIssuer dns", blue, `, status: {conditions: [{type: Ready, status: "False", message: rate limit}]}`), nil, all, certificate.Blocked, "not issued as it is: rate limit"},
+		"another group's issuer": {strings.Replace(wanted("Thing x", blue, ""), "issuerRef: {", "issuerRef: {group: example.com, ", 1), nil, all, certificate.Adds,
+			green + " unknown"},
+		"has them":         {wanted("ClusterIssuer dns", blue+", "+green, ""), nil, all, certificate.Has, ""},
+		"no rule":          {wanted("ClusterIssuer dns", "www.example.com", ""), nil, all, certificate.Stays, "no rule"},
+		"left out":         {wanted("ClusterIssuer http", blue, ""), nil, skip, certificate.Stays, "left out"},
+		"an authority":     {strings.Replace(wanted("Issuer ca", blue, ""), "spec: {", "spec: {isCA: true, ", 1), nil, all, certificate.Stays, "authority"},
+		"too many":         {wanted("ClusterIssuer dns", strings.Join(many, ", "), ""), nil, all, certificate.Blocked, "120 names"},
+		"renews by HTTP":   {wanted("ClusterIssuer both", blue, `, status: {renewalTime: "`+now.Add(hour).UTC().Format(time.RFC3339)+`"}`), nil, all, certificate.Adds, "it renews"},
+		"of an Ingress":    {owned("Ingress") + `{kind: Ingress, metadata: {name: i, namespace: shop, uid: u1}, spec: {tls: [{hosts: [` + blue + `], secretName: x}]}}` + "\n", nil, all, certificate.Adds, "to Ingress shop/i"},
+		"of something":     {owned("Route"), nil, all, certificate.Blocked, "Route i makes it"},
+		"by hand":          {hand, byHand(blue, green), all, certificate.ByHand, "copied with its namespace"},
+		"by hand, ends":    {hand, byHand(blue, green), all, certificate.ByHand, "it expires"},
+		"by hand, lacking": {hand, byHand(blue), all, certificate.Blocked, "it is not for " + green},
+		"by hand, left":    {hand, byHand(blue), skip, certificate.Stays, "left out"},
+		"by hand, none":    {hand, nil, all, certificate.Blocked, "there is no Secret shop/hand"},
+		"of a Gateway":     {gate, byHand("*.blue.example.org"), all, certificate.Blocked, "it is not for *.green.example.org"},
+		"the default":      {`{kind: Ingress, metadata: {name: d, namespace: shop}, spec: {tls: [{hosts: [` + blue + `]}]}}` + "\n", nil, all, certificate.Blocked, "default certificate"},
+	} {
+		w := world(t, c.objects)
+		if c.leaf != nil {
+			w.Leaves["shop/hand"] = c.leaf
+		}
+		entries := certificate.Survey(w, c.options)
+		if len(entries) != 1 {
+			t.Errorf("%s: %d entries", what, len(entries))
+			continue
+		}
+		e := entries[0]
+		said := []string{e.Why, e.Hint, "to " + e.To}
+		for _, name := range e.Add {
+			said = append(said, name+" "+string(e.Ways[name]))
+		}
+		if text := strings.Join(slices.Concat(said, e.Notes), "|"); e.Verdict != c.verdict || !strings.Contains(text, c.text) || e.Verdict == certificate.Blocked && e.Hint == "" {
+			t.Errorf("%s: %s, %q, want %s, %q", what, e.Verdict, text, c.verdict, c.text)
+		}
+	}
+	w := world(t, hand)
+	w.Wrong["shop/hand"] = errors.New("its key is another's")
+	if e := certificate.Survey(w, all)[0]; e.Verdict != certificate.Blocked || e.Why != "its key is another's" {
+		t.Errorf("a Secret that is none: %+v", e)
+	}
+}
+
+// TestSecretsFor finds what a name is served from.
+func TestSecretsFor(t *testing.T) {
+	now := time.Now()
+	root := certtest.New(t, "root", nil)
+	w := world(t, `{kind: Ingress, metadata: {name: a, namespace: shop}, spec: {tls: [{hosts: [web.example.org], secretName: a}, {hosts: [gone.example.org], secretName: gone}]}}
+{kind: Gateway, metadata: {name: g, namespace: infra}, spec: {listeners: [{tls: {certificateRefs: [{name: any}]}}, {hostname: "*.shop.example.org", tls: {certificateRefs: [{name: b, namespace: shop}]}}]}}
+`)
+	for secret, name := range map[string]string{"shop/a": "web.example.org", "shop/b": "*.shop.example.org", "infra/any": "any.example.org"} {
+		leaf, err := certificate.LeafOf(secret, root.Issue(now, now.Add(hour), name).Secret(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Leaves[secret] = leaf
+	}
+	for name, want := range map[string]string{"web.example.org": "shop/a", "x.shop.example.org": "shop/b", "*.shop.example.org": "shop/b", "any.example.org": "infra/any", "other.example.org": ""} {
+		leaves, err := w.SecretsFor(name)
+		var got []string
+		for _, leaf := range leaves {
+			got = append(got, leaf.Secret)
+		}
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, %v, want %s", name, got, err, want)
+		}
+	}
+	if _, err := w.SecretsFor("gone.example.org"); err == nil || !strings.Contains(err.Error(), "no Secret shop/gone") {
+		t.Errorf("a Secret that is not there: %v", err)
+	}
+}

@@ -1,0 +1,447 @@
+package cli
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/certificate"
+	"github.com/theseus-cni/theseus/internal/certs"
+	"github.com/theseus-cni/theseus/internal/dns"
+	"github.com/theseus-cni/theseus/internal/zone/names"
+)
+
+func (m *mirror) certsCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "certs",
+		Short: "Give certificates the mirror's names, and prove what the mirror serves",
+		Long: "Before anything moves, cert-manager's certificates get the names that the mirror's services have, in the\n" +
+			"original, and are issued there; copy takes them over. Then each name is proven by a handshake at the mirror.\n\n" +
+			"    list -> add -> (copy) -> prove -> back",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(m.certsListCommand(), m.certsAddCommand(), m.certsBackCommand(), m.certsProveCommand())
+	return command
+}
+
+// certsFlags are what list and add are told.
+type certsFlags struct {
+	namespaces []string
+	domains    []string
+	skip       []string
+	http01     bool
+	serves     time.Duration
+}
+
+func (f *certsFlags) register(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces")
+	flags.StringSliceVar(&f.domains, "domain", nil, "which domain of the mirror stands for which of the original: blue.example.org=green.example.org")
+	flags.StringSliceVar(&f.skip, "skip", nil, "certificates to leave out: namespace/name of the Certificate, its Secret or its Ingress")
+	flags.BoolVar(&f.http01, "http01", false, "names that the authority asks by HTTP-01 point to the original")
+	flags.DurationVar(&f.serves, "serves", 30*24*time.Hour, "how long the mirror is to serve: certificates that end or renew meanwhile are noted")
+}
+
+// survey reads the original's certificates and says what becomes of each.
+func (m *mirror) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []certificate.Entry, error) {
+	rules, err := certificate.ParseRules(f.domains)
+	if err != nil {
+		return nil, nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
+	}
+	if len(rules) == 0 {
+		return nil, nil, fail(exitUsage, "give one, such as --domain blue.example.org=green.example.org", "no domain is given")
+	}
+	client, err := m.client()
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster := &certs.Cluster{Client: client}
+	world, err := cluster.Read(ctx, f.namespaces)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, skip := range f.skip {
+		if !strings.Contains(skip, "/") {
+			return nil, nil, fail(exitUsage, "such as --skip shop/web", "--skip %s names no namespace", skip)
+		}
+	}
+	entries := certificate.Survey(world, certificate.Options{Rules: rules, Skip: f.skip, HTTP01: f.http01, Now: time.Now(), For: f.serves})
+	return cluster, entries, nil
+}
+
+func (m *mirror) certsListCommand() *cobra.Command {
+	var f certsFlags
+	command := &cobra.Command{
+		Use:   "list --domain OLD=NEW",
+		Short: "Which certificates get which names, how the authority asks for each, and what stands against it",
+		Long: "Reads the original and says of every certificate that cert-manager makes, or that an Ingress or a Gateway\n" +
+			"serves, what add would do. Nothing is changed. Exit code 3 says that something stands against it.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, entries, err := m.survey(command.Context(), &f)
+			if err != nil {
+				return err
+			}
+			if err := m.showCerts(entries); err != nil {
+				return err
+			}
+			if len(refused(entries)) > 0 {
+				return quietExit(exitBlocked)
+			}
+			return nil
+		},
+	}
+	f.register(command)
+	return command
+}
+
+func refused(entries []certificate.Entry) []certificate.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e certificate.Entry) bool { return e.Verdict != certificate.Blocked })
+}
+
+func (m *mirror) showCerts(entries []certificate.Entry) error {
+	if m.output == "json" {
+		return printJSON(m.Out, entries)
+	}
+	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
+	counts := map[certificate.Verdict]int{}
+	for _, e := range entries {
+		counts[e.Verdict]++
+		detail := e.Why
+		if e.Verdict == certificate.Adds {
+			var added []string
+			for _, name := range e.Add {
+				added = append(added, fmt.Sprintf("%s (%s)", name, e.Ways[name]))
+			}
+			detail = strings.Join(added, ", ") + " by " + e.Issuer
+			if e.To != e.Object {
+				detail += ", written to " + e.To
+			}
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", e.Verdict, e.Object, detail)
+		for _, text := range e.Notes {
+			fmt.Fprintf(w, "\t\tnote: %s\n", text)
+		}
+		if e.Hint != "" {
+			fmt.Fprintf(w, "\t\thint: %s\n", e.Hint)
+		}
+	}
+	fmt.Fprintf(w, "%d certificates: %d get names, %d have them, %d stay, %d made by hand, %d blocked\n", len(entries),
+		counts[certificate.Adds], counts[certificate.Has], counts[certificate.Stays], counts[certificate.ByHand], counts[certificate.Blocked])
+	return w.Flush()
+}
+
+func (m *mirror) certsAddCommand() *cobra.Command {
+	var f certsFlags
+	var yes bool
+	var patience time.Duration
+	command := &cobra.Command{
+		Use:   "add --domain OLD=NEW --yes",
+		Short: "Add the mirror's names to certificates, and wait until they are issued",
+		Long: "Does what list says, in the original: one certificate of every issuer first, and the others once that is issued.\n" +
+			"Each object remembers what it had in the annotation " + certificate.RecordAnnotation + ", written with the names, and\n" +
+			"only if nobody else has changed it meanwhile. The certificate from before is served until the new one is there.\n" +
+			"It can be interrupted and run again. Stop GitOps first (theseus mirror freeze): it would take the names off again.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			cluster, entries, err := m.survey(command.Context(), &f)
+			if err != nil {
+				return err
+			}
+			if bad := refused(entries); len(bad) > 0 {
+				return fail(exitBlocked, bad[0].Hint, "%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1)
+			}
+			if err := m.showCerts(entries); err != nil {
+				return err
+			}
+			if !yes {
+				return fail(exitUsage, "read it, then add --yes", "this changes certificates")
+			}
+			return m.addCerts(command.Context(), cluster, entries, patience)
+		},
+	}
+	f.register(command)
+	command.Flags().BoolVar(&yes, "yes", false, "the list was read: change the certificates")
+	command.Flags().DurationVar(&patience, "wait", 10*time.Minute, "how long a certificate may take to be issued; 0 does not wait")
+	return command
+}
+
+// addCerts adds names in two waves: one certificate of every issuer, then the others.
+func (m *mirror) addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration) error {
+	var first, rest []certificate.Entry
+	seen := map[string]bool{}
+	for _, e := range entries {
+		if e.Certificate == nil {
+			continue
+		}
+		issuer := e.Issuer
+		if strings.HasPrefix(issuer, "Issuer ") { // of a namespace, where a ClusterIssuer is of all
+			issuer = e.Certificate.GetNamespace() + " " + issuer
+		}
+		switch {
+		case e.Verdict == certificate.Adds && patience > 0 && !seen[issuer]:
+			seen[issuer] = true
+			first = append(first, e)
+		case e.Verdict == certificate.Adds, e.Verdict == certificate.Has:
+			rest = append(rest, e)
+		}
+	}
+	added := 0
+	for _, wave := range [][]certificate.Entry{first, rest} {
+		targets := map[*unstructured.Unstructured][]string{}
+		var order []*unstructured.Unstructured
+		var wanted []certs.Issued
+		for _, e := range wave {
+			if len(e.Add) > 0 && targets[e.Target] == nil {
+				order = append(order, e.Target)
+			}
+			targets[e.Target] = append(targets[e.Target], e.Add...)
+			added += len(e.Add)
+			wanted = append(wanted, certs.Issued{Object: e.Certificate, Names: slices.Concat(e.Names, e.Add)})
+		}
+		var writes []certs.Write
+		for _, target := range order {
+			writes = append(writes, certs.Write{Object: target, Edit: func(now *unstructured.Unstructured) (*certificate.Edit, error) {
+				return certificate.Add(now, targets[target])
+			}})
+		}
+		if err := cluster.Apply(ctx, writes); err != nil {
+			return err
+		}
+		if patience > 0 {
+			if err := cluster.Wait(ctx, wanted, patience, m.note); err != nil {
+				return err
+			}
+		}
+	}
+	if m.output != "json" {
+		fmt.Fprintf(m.Out, "%d names were added\n", added)
+	}
+	return nil
+}
+
+func (m *mirror) note(text string) { fmt.Fprintln(m.Err, "note: "+text) }
+
+func (m *mirror) certsBackCommand() *cobra.Command {
+	var namespaces []string
+	var yes bool
+	command := &cobra.Command{
+		Use:   "back --yes",
+		Short: "Take the mirror's names off certificates again",
+		Long: "Gives every certificate exactly the names that it had. Where somebody else changed them since, the added names go\n" +
+			"and nothing else. A second run changes nothing.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			client, err := m.client()
+			if err != nil {
+				return err
+			}
+			cluster := &certs.Cluster{Client: client}
+			world, err := cluster.Read(command.Context(), namespaces)
+			if err != nil {
+				return err
+			}
+			return m.takeBack(command.Context(), cluster, world, yes)
+		},
+	}
+	command.Flags().StringSliceVarP(&namespaces, "namespace", "n", nil, "only these namespaces")
+	command.Flags().BoolVar(&yes, "yes", false, "change the certificates")
+	return command
+}
+
+func (m *mirror) takeBack(ctx context.Context, cluster *certs.Cluster, world certificate.World, yes bool) error {
+	type row struct {
+		Object  string   `json:"object"`
+		Names   []string `json:"names"`
+		Changed bool     `json:"changedByOthers,omitempty"`
+	}
+	rows := []row{}
+	var writes []certs.Write
+	for _, object := range slices.Concat(world.Certificates, world.Routes) {
+		edit, err := certificate.Back(object)
+		if err != nil {
+			return fail(exitNeedsPerson, "put the names right by hand, and take the annotation away", "%w", err)
+		}
+		if edit == nil {
+			continue
+		}
+		rows = append(rows, row{certificate.Name(object), edit.Names, edit.Changed})
+		writes = append(writes, certs.Write{Object: object, Edit: certificate.Back})
+	}
+	if m.output == "json" {
+		if err := printJSON(m.Out, rows); err != nil {
+			return err
+		}
+	} else {
+		for _, r := range rows {
+			fmt.Fprintf(m.Out, "%s loses %s\n", r.Object, strings.Join(r.Names, ", "))
+			if r.Changed {
+				m.note(r.Object + " was changed by somebody else since: the added names go, and the rest stays as it is")
+			}
+		}
+	}
+	switch {
+	case len(writes) == 0:
+		fmt.Fprintln(m.Err, "note: no certificate has names that were added")
+		return nil
+	case !yes:
+		return fail(exitUsage, "read it, then add --yes", "this changes certificates")
+	}
+	return cluster.Apply(ctx, writes)
+}
+
+// proveFlags are what prove is told.
+type proveFlags struct {
+	dnsSources
+	ca      string
+	domains []string
+	left    time.Duration
+	without bool
+}
+
+func (m *mirror) certsProveCommand() *cobra.Command {
+	var f proveFlags
+	command := &cobra.Command{
+		Use:   "prove",
+		Short: "Prove by handshakes which certificate the mirror serves for every name",
+		Long: "Asks every address of the mirror for every host name of every service, by a TLS handshake with that name, before\n" +
+			"any name points there. The certificate that is really served must be for the name, by a chain from a root that is\n" +
+			"trusted, valid for some time, and the one of the mirror's Secret. A name whose objects have no TLS must be served\n" +
+			"with it if the original does. Exit code 3 says that something is not proven.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error {
+			proofs, err := m.proveCerts(command.Context(), &f)
+			if err != nil {
+				return err
+			}
+			return m.showCertProofs(proofs)
+		},
+	}
+	f.register(command)
+	flags := command.Flags()
+	flags.StringVar(&f.ca, "ca", "", "file of certificates (PEM) that are trusted, beside the system's and those of the zones file")
+	flags.StringSliceVar(&f.domains, "domain", nil, "also prove the mirror's names: blue.example.org=green.example.org")
+	flags.DurationVar(&f.left, "valid-for", 72*time.Hour, "how long certificates must be valid from now on")
+	flags.BoolVar(&f.without, "without-secrets", false, "do not compare with the mirror's Secrets")
+	return command
+}
+
+func (m *mirror) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, error) {
+	rules, err := certificate.ParseRules(f.domains)
+	if err != nil {
+		return nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
+	}
+	prober := &dns.Prober{}
+	if f.zones != "" {
+		config, err := readZones(f.zones)
+		if err != nil {
+			return nil, err
+		}
+		if prober, err = config.Prober(); err != nil {
+			return nil, err
+		}
+	}
+	roots, err := withCA(prober.Roots, f.ca)
+	if err != nil {
+		return nil, err
+	}
+	original, err := m.seeNames(ctx, f.from, m.client)
+	if err != nil {
+		return nil, err
+	}
+	other, err := m.seeNames(ctx, f.mirror, m.mirrorClient)
+	if err != nil {
+		return nil, err
+	}
+	prover := &certs.Prover{Trust: certificate.Trust{Roots: roots, Now: time.Now(), Left: f.left}, Ports: prober.Ports, Resolve: prober.Resolve}
+	if !f.without {
+		if prover.Secrets, err = m.mirrorSecrets(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	asks := certs.Asks(names.Claims(original), names.Claims(other), rules)
+	if len(asks) == 0 {
+		return nil, fail(exitFailed, "theseus mirror dns inventory says which objects have names", "no object of either cluster has a host name: nothing is proven")
+	}
+	return prover.Prove(ctx, asks)
+}
+
+// mirrorSecrets finds the Secrets that the mirror serves for a name.
+func (m *mirror) mirrorSecrets(ctx context.Context, f *proveFlags) (func(string) ([]*certificate.Leaf, error), error) {
+	if len(f.mirror) > 0 {
+		return nil, fail(exitUsage, "add --without-secrets, or name the mirror with --mirror-context", "files do not hold the Secrets to compare with")
+	}
+	client, err := m.mirrorClient()
+	if err != nil {
+		return nil, err
+	}
+	world, err := (&certs.Cluster{Client: client}).Read(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return world.SecretsFor, nil
+}
+
+// withCA adds the certificates of a file to roots; nil stands for the system's.
+func withCA(roots *x509.CertPool, file string) (*x509.CertPool, error) {
+	if file == "" {
+		return roots, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if roots == nil {
+		if roots, err = x509.SystemCertPool(); err != nil {
+			roots = x509.NewCertPool()
+		}
+	}
+	if !roots.AppendCertsFromPEM(data) {
+		return nil, fail(exitFailed, "write certificates in PEM into it", "%s holds no certificate", file)
+	}
+	return roots, nil
+}
+
+func (m *mirror) showCertProofs(proofs []certs.Proof) error {
+	wrong, proven, plain := 0, 0, 0
+	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
+	for _, p := range proofs {
+		state, detail := "proven", fmt.Sprintf("by %s, until %s", p.Issuer, p.Until.UTC().Format(time.DateOnly))
+		switch {
+		case len(p.Wrong) > 0:
+			wrong++
+			state, detail = "wrong", strings.Join(p.Wrong, "; ")
+		case p.Plain:
+			plain++
+			state, detail = "plain", "no object asks for TLS there, and the original does not serve it"
+		default:
+			proven++
+			if p.Secret != "" {
+				detail += ", Secret " + p.Secret
+			}
+		}
+		if m.output != "json" {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", state, p.Name, p.Address, detail)
+		}
+	}
+	if m.output == "json" {
+		if err := printJSON(m.Out, proofs); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(w, "%d proven, %d wrong, %d without TLS\n", proven, wrong, plain)
+	}
+	if err := w.Flush(); err != nil || wrong == 0 {
+		return err
+	}
+	return quietExit(exitBlocked)
+}
