@@ -48,6 +48,7 @@ var layers = []struct {
 	{"internal/freeze", 1, true},
 	{"internal/twin", 2, true},
 	{"internal/splice", 1, true},
+	{"internal/mirrorconfig", 2, true},
 	{"internal/document", 1, true},
 	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests
 	{"internal/cni/", 3, true},
