@@ -28,6 +28,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	command.PersistentFlags().StringVar(m.other.KubeConfig, "mirror-kubeconfig", "", "kubeconfig file of the mirror (else that of the original)")
 	command.PersistentFlags().StringVar(m.other.Context, "mirror-context", "", "context of the mirror")
 	command.AddCommand(
+		m.configCommand(),
 		m.dnsCommand(),
 		m.freezeCommand(),
 		m.thawCommand(),
