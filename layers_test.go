@@ -49,6 +49,8 @@ var layers = []struct {
 	{"internal/image", 1, true},
 	{"internal/freeze", 1, true},
 	{"internal/twin", 2, true},
+	{"internal/splice", 1, true},
+	{"internal/mirrorconfig", 2, true},
 	{"internal/document", 1, true},
 	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests
 	{"internal/cni/", 3, true},

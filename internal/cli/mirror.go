@@ -29,6 +29,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	command.PersistentFlags().StringVar(m.other.Context, "mirror-context", "", "context of the mirror")
 	command.AddCommand(
 		m.certsCommand(),
+		m.configCommand(),
 		m.dnsCommand(),
 		m.freezeCommand(),
 		m.thawCommand(),

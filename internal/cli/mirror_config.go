@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/mirrorconfig"
+	"github.com/theseus-cni/theseus/internal/splice"
+)
+
+const configLong = `Edits the configuration of a cluster, as kops, Cluster API or kubeadm keep it. With --name it becomes that of the
+mirror: its name, stores, zone, ranges, labels and whatever else names the original. With --to its network is another,
+and with --surge a rolling update doubles the nodes before it takes old ones away.
+
+The text is edited in place: comments, order and unknown fields stay. Every change is explained. What only a person
+can know is asked, with exit code 6, and nothing is made before all is answered with --answer.
+
+-o FILE writes it to a file; -o yaml prints it, -o diff what changed, -o json changes and questions.
+`
+
+// configFlags are what config is told.
+type configFlags struct {
+	from    []string
+	answers []string
+	options mirrorconfig.Options
+}
+
+func (m *mirror) configCommand() *cobra.Command {
+	flags := &configFlags{}
+	command := &cobra.Command{
+		Use:   "config --from FILE",
+		Short: "Make the mirror's configuration of the original's, or the original's with another network",
+		Long:  configLong,
+		Example: "  kops get --name blue.example.com -o yaml | theseus mirror config --from - --name green.example.com --to calico -o green.yaml\n" +
+			"  theseus mirror config --from blue.yaml --to calico --surge -o blue-calico.yaml",
+		Args: none,
+		RunE: func(*cobra.Command, []string) error { return m.config(flags) },
+	}
+	f := command.Flags()
+	f.StringSliceVar(&flags.from, "from", nil, "the original's configuration: files, or - for standard input")
+	f.StringVar(&flags.options.Name, "name", "", "the mirror's name; without it the original's own configuration is changed")
+	f.StringVar(&flags.options.State, "state", "", "the mirror's state store of kops, such as s3://state (else the original's)")
+	f.StringVar(&flags.options.Network, "to", "", "network to change to, by kops' name for it: "+strings.Join(mirrorconfig.Networks(), ", "))
+	f.BoolVar(&flags.options.Surge, "surge", false, "rolling updates double the nodes, then take the old ones away")
+	f.StringArrayVar(&flags.answers, "answer", nil, "what was decided: --answer network=10.1.0.0/16")
+	return command
+}
+
+func (m *mirror) config(flags *configFlags) error {
+	options := flags.options
+	switch {
+	case len(flags.from) == 0:
+		return fail(exitUsage, "name it with --from, such as: kops get --name NAME -o yaml | theseus mirror config --from -", "no configuration")
+	case options.Name == "" && options.Network == "" && !options.Surge:
+		return fail(exitUsage, "--name makes the mirror's, --to changes the network, --surge how nodes are replaced", "nothing to change is named")
+	case options.State != "" && options.Name == "":
+		return fail(exitUsage, "leave it out, or name the mirror with --name", "--state is the mirror's, and none is named")
+	}
+	options.Answers = map[string]string{}
+	for _, answer := range flags.answers {
+		id, value, ok := strings.Cut(answer, "=")
+		if _, twice := options.Answers[id]; !ok || value == "" || twice {
+			return fail(exitUsage, "such as --answer network=10.1.0.0/16, each once", "--answer %s", answer)
+		}
+		options.Answers[id] = value
+	}
+	var files []*splice.File
+	var before []byte
+	for _, name := range flags.from {
+		text, err := m.readText(name)
+		if err != nil {
+			return err
+		}
+		file, err := splice.Parse(name, text)
+		if err != nil {
+			return err
+		}
+		files, before = append(files, file), append(before, text...)
+	}
+	result, err := mirrorconfig.Convert(files, options)
+	var usage *mirrorconfig.Usage
+	if errors.As(err, &usage) {
+		return fail(exitUsage, usage.Advice, "%w", err)
+	}
+	if err != nil {
+		return err
+	}
+	return m.showConfig(result, before, strings.Join(flags.from, ", "))
+}
+
+// readText reads a file, or standard input, up to the size that can be edited.
+func (m *mirror) readText(name string) ([]byte, error) {
+	in := m.In
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	return io.ReadAll(io.LimitReader(in, splice.MaxInput+1))
+}
+
+func (m *mirror) showConfig(result *mirrorconfig.Result, before []byte, from string) error {
+	if m.output == "json" {
+		encode(m.Out, result)
+	}
+	if questions := result.Questions; len(questions) > 0 {
+		if m.output != "json" {
+			for _, q := range questions {
+				fmt.Fprintf(m.Out, "%s:%d: %s\n    --answer %s=%s\n", q.File, q.Line, q.Text, q.ID, strings.Join(q.Answers, "|"))
+			}
+		}
+		var ids []string
+		for _, q := range questions {
+			ids = append(ids, q.ID)
+		}
+		return fail(exitNeedsPerson, "answer with --answer "+questions[0].ID+"=... and so on; words in capitals stand for what you fill in", "%d to decide: %s", len(questions), strings.Join(ids, ", "))
+	}
+	switch m.output {
+	case "json":
+		return nil
+	case "yaml":
+		for _, note := range result.Notes {
+			fmt.Fprintln(m.Err, "note:", note)
+		}
+		_, err := m.Out.Write(result.Text)
+		return err
+	case "diff":
+		_, err := m.Out.Write(diff.Diff(from, before, "changed", result.Text))
+		return err
+	case "", "text":
+	default:
+		if err := os.WriteFile(m.output, result.Text, 0o600); err != nil {
+			return err
+		}
+	}
+	m.explainConfig(result)
+	return nil
+}
+
+// explainConfig says of every changed field why, object by object.
+func (m *mirror) explainConfig(result *mirrorconfig.Result) {
+	var objects []string
+	for _, change := range result.Changes {
+		if !slices.Contains(objects, change.Object) {
+			objects = append(objects, change.Object)
+		}
+	}
+	for _, object := range objects {
+		fmt.Fprintln(m.Out, object)
+		for _, c := range result.Changes {
+			if c.Object != object {
+				continue
+			}
+			fmt.Fprintf(m.Out, "  %s:%d %s\n", c.File, c.Line, c.Path)
+			switch {
+			case c.To == "":
+				fmt.Fprintf(m.Out, "    - %s\n", c.From)
+			case c.From == "":
+				fmt.Fprintf(m.Out, "    + %s\n", c.To)
+			default:
+				fmt.Fprintf(m.Out, "    - %s\n    + %s\n", c.From, c.To)
+			}
+			fmt.Fprintf(m.Out, "    %s\n", c.Why)
+		}
+	}
+	if len(result.Names) > 0 {
+		fmt.Fprintln(m.Out, "what kops names after the cluster on AWS, where it makes it (what refers to the left needs the right too)")
+		for _, name := range result.Names {
+			fmt.Fprintf(m.Out, "  %s: %s -> %s\n", name.What, name.Old, name.New)
+		}
+	}
+	for _, note := range result.Notes {
+		fmt.Fprintln(m.Out, "note: "+note)
+	}
+	fmt.Fprintf(m.Out, "%d changes", len(result.Changes))
+	if m.output != "" && m.output != "text" {
+		fmt.Fprintf(m.Out, ", written to %s", m.output)
+	}
+	fmt.Fprintln(m.Out)
+}
