@@ -58,10 +58,9 @@ var backFrom = []string{
 }
 
 // TestAdoptBack takes an adoption back from its middle and from its end, by a kill and then `theseus rollback`
-// elsewhere: every pod is on flannel again, with its address, and was never restarted. What clients lose while pods
-// move back is shown and not judged: docs/strategies/adopt.md says what is known of it.
+// elsewhere: every pod is on flannel again, with its address, and was never restarted, and no client lost a request.
 func TestAdoptBack(t *testing.T) {
-	rigtest.Full(t, "an adoption taken back, in which clients still lose requests")
+	rigtest.Full(t, "an adoption taken back")
 	rig := newRig(t, "adback", 2)
 	rig.Strategy = "adopt"
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -78,11 +77,7 @@ func TestAdoptBack(t *testing.T) {
 		if code != 5 {
 			t.Fatalf("rollback from %q ended with %d:\n%s", text, code, out)
 		}
-		cost, err := rig.Steady(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("after the rollback from %q: %v", text, scenario.Loss(cost))
+		mustLoseNothing(t, rig, "after the rollback from "+text)
 		mustBeSamePods(t, before, podsOf(t, rig))
 		nothingOnNodes(t, rig, "Calico", calicoTraces)
 	}
