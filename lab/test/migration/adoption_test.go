@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
@@ -81,6 +82,67 @@ func TestAdoptBack(t *testing.T) {
 		mustBeSamePods(t, before, podsOf(t, rig))
 		nothingOnNodes(t, rig, "Calico", calicoTraces)
 	}
+}
+
+// TestAdoptRangeTooEarly lets Calico carry the range while pods are still on flannel, which no plan does: Felix puts a
+// blackhole in the place of the route to flannel's bridge. The agents mend it, the gate sees what was lost meanwhile, and
+// the run is taken back: every pod is on flannel, the routes are as they were, and clients are served.
+func TestAdoptRangeTooEarly(t *testing.T) {
+	rigtest.Full(t, "the range carried by Calico too early")
+	rig := newRig(t, "early", 2)
+	rig.Strategy, rig.Flags = "adopt", []string{"--max-lost", "3", "--bake", "1s"}
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, routes := podsOf(t, rig), routesOf(t, rig)
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+	apply.Until("Adopt the pods of early-node-1")
+	if _, err := rig.Kubectl(t.Context(), nil, "patch", "ippools.crd.projectcalico.org", "default-ipv4-ippool", "--type", "merge",
+		"-p", `{"spec":{"vxlanMode":"Always"}}`); err != nil {
+		t.Fatal(err)
+	}
+	wanted := map[string]string{"Felix takes the route": "blackhole", "the agent mends it": "proto 191"}
+	for deadline := time.Now().Add(time.Minute); len(wanted) > 0; {
+		now := strings.Join(routesOf(t, rig), "\n")
+		for what, text := range wanted {
+			if strings.Contains(now, text) {
+				t.Logf("seen: %s", what)
+				delete(wanted, what)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not seen: %v in\n%s", wanted, now)
+		}
+	}
+	apply.Ends(4)
+	cost, err := rig.Steady(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("in all: %v of %d requests", scenario.Loss(cost), cost.Sent())
+	mustBeSamePods(t, before, podsOf(t, rig))
+	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	if after := routesOf(t, rig); !slices.Equal(routes, after) {
+		t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+// routesOf are the nodes' routes to the addresses of pods.
+func routesOf(t *testing.T, rig *scenario.Rig) []string {
+	t.Helper()
+	var all []string
+	for _, node := range rig.NodeNames() {
+		out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip -4 route show | grep -E 'cni0|flannel|blackhole|vxlan.calico' | sort")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, node, out)
+	}
+	return all
 }
 
 // podsOf are the workload's pods: name, identity, address, restarts.
