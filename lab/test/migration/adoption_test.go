@@ -2,6 +2,7 @@ package migration
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -21,15 +22,28 @@ func TestAdopt(t *testing.T) {
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	guests := invite(t, rig)
 	before := podsOf(t, rig)
 	if err := rig.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, rig, "after the adoption")
-	mustBeSamePods(t, before, podsOf(t, rig))
 	nothingOnNodes(t, rig, "flannel", flannelTraces)
 	mustServeCalico(t, rig)
+	for _, component := range []string{"containerd", "kubelet"} { // what they remember of pods is what they find
+		if out, err := exec.Command(rig.Lab, "node", "kill", "--name", rig.Name, "--component", component, rig.NodeNames()[0]).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	mustLoseNothing(t, rig, "after containerd and kubelet were killed")
+	guests.leave()
+	mustBeSamePods(t, before, podsOf(t, rig))
 
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "guest-1", "guest-2"); err != nil {
+		t.Fatal(err)
+	}
+	nothingOnNodes(t, rig, "what the former network held, or a pod's port,",
+		`ls /var/lib/cni/networks/* 2>/dev/null | grep -E '^[0-9]+[.]'; iptables-save | grep -w `+guestPort+`; nft list ruleset | grep -w `+guestPort+`; true`)
 	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "db-0"); err != nil {
 		t.Fatal(err)
 	}
