@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -30,6 +31,7 @@ func TestAdopt(t *testing.T) {
 	mustLoseNothing(t, rig, "after the adoption")
 	nothingOnNodes(t, rig, "flannel", flannelTraces)
 	mustServeCalico(t, rig)
+	mustTellOfMoves(t, rig)
 	for _, component := range []string{"containerd", "kubelet"} { // what they remember of pods is what they find
 		if out, err := exec.Command(rig.Lab, "node", "kill", "--name", rig.Name, "--component", component, rig.NodeNames()[0]).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
@@ -62,6 +64,36 @@ func TestAdopt(t *testing.T) {
 	}
 	if n := len(strings.Fields(handles)); n != pods+len(rig.NodeNames()) {
 		t.Errorf("%d addresses are given away, for %d pods and %d tunnels:\n%s", n, pods, len(rig.NodeNames()), handles)
+	}
+}
+
+// mustTellOfMoves demands that the report has what every pod felt when it was moved.
+func mustTellOfMoves(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	code, text := theseus(t, rig, "state", "report", "-o", "json")
+	var model struct {
+		Totals  struct{ Pods int }
+		Adopted struct {
+			Pods, Measured, Lost, Sent   int
+			FlipMicros                   [3]int64
+			FlipGapMillis, ControlMillis [3]float64
+		}
+		Gaps []struct {
+			Path, Step string
+			From       time.Time
+			Millis     float64
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &model); code != 0 || err != nil {
+		t.Fatalf("report: exit %d, %v", code, err)
+	}
+	a := model.Adopted
+	t.Logf("moved (p50, p99, longest): %+v", a)
+	for _, gap := range model.Gaps {
+		t.Logf("gap: %+v", gap)
+	}
+	if a.Pods < model.Totals.Pods/2 || a.Measured == 0 || a.Sent == 0 || a.FlipMicros[2] == 0 {
+		t.Errorf("of %d pods, the report says: %+v", model.Totals.Pods, a)
 	}
 }
 
