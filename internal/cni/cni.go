@@ -102,9 +102,11 @@ type Target struct {
 	// range, so that its addresses are not masqueraded.
 	Extras []unstructured.Unstructured
 	// Final turns the joint form into the user's own manifest. It leaves the agent's running pods alone: they
-	// are restarted after it, node by node. HandOver follows when all of them run their own form.
+	// are restarted after it, node by node. HandOver follows when all of them run their own form, and what of
+	// Objects only the joint form has is discarded then.
 	Final    []step.Action
 	HandOver []step.Action
+	Discard  []step.Ref
 	// Guard is set when the agent's own form keeps its rules elsewhere than the joint form does: what it denies
 	// must be guarded while it restarts.
 	Guard *step.Guard

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -29,6 +30,9 @@ const (
 	adoptDir   = "var/lib/theseus/adopt"
 	bridgeFile = adoptDir + "/node.json"
 )
+
+// otherWait bounds how long another agent's moves are waited for.
+const otherWait = time.Minute
 
 // defaultParallel is how many pods are moved at a time.
 const defaultParallel = 4
@@ -61,6 +65,11 @@ func (n *Node) adoptable(args step.AdoptArgs) (Answer, error) {
 
 // adopt moves the pods.
 func (n *Node) adopt(ctx context.Context, args step.AdoptArgs) (Answer, error) {
+	done, err := n.exclusive(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer done()
 	resumed, err := n.resume(ctx)
 	if err != nil {
 		return Answer{}, err
@@ -304,7 +313,35 @@ func (n *Node) savedParameters(record *adoption.Record) error {
 func (n *Node) Resume(ctx context.Context) ([]step.AdoptOutcome, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	done, err := n.exclusive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	return n.resume(ctx)
+}
+
+// exclusive waits until no other agent moves pods of this node, and keeps others from it until the returned function
+// is called or this process ends: what one agent is about to do, another would take for left half done. The
+// lock is on the node's root itself, so that it leaves nothing.
+func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
+	root, err := os.Open(n.Root)
+	if err != nil {
+		return nil, fmt.Errorf("lock the node: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, otherWait)
+	defer cancel()
+	for {
+		err := unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = root.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil {
+			_ = root.Close()
+			return nil, fmt.Errorf("another agent moves pods of this node: %w", errors.Join(err, ctx.Err()))
+		}
+		pause(ctx, readyPoll)
+	}
 }
 
 func (n *Node) resume(ctx context.Context) ([]step.AdoptOutcome, error) {
@@ -331,6 +368,11 @@ func (n *Node) settle(ctx context.Context, args step.SettleArgs) (Answer, error)
 	if err != nil {
 		return Answer{}, err
 	}
+	done, err := n.exclusive(ctx)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer done()
 	if _, err := n.resume(ctx); err != nil {
 		return Answer{}, err
 	}

@@ -221,6 +221,7 @@ func (p *testPod) whole() string {
 type traffic struct {
 	name       string
 	stop       chan struct{}
+	senders    sync.WaitGroup
 	done       sync.WaitGroup
 	sent, back int
 	mu         sync.Mutex
@@ -270,8 +271,8 @@ func talk(t *testing.T, w *site, name string, from, to *testPod, address string)
 	f.closers = []io.Closer{listener, server, client, stream}
 	f.done.Go(func() { f.echo(server) })
 	f.done.Go(func() { f.receive(client) })
-	f.done.Go(func() { f.exchange(stream) })
-	f.done.Go(func() { f.send(client) })
+	f.senders.Go(func() { f.exchange(stream) })
+	f.senders.Go(func() { f.send(client) })
 	return f
 }
 
@@ -350,7 +351,15 @@ func (f *traffic) end(t *testing.T) {
 	t.Helper()
 	time.Sleep(20 * time.Millisecond)
 	close(f.stop)
-	time.Sleep(50 * time.Millisecond)
+	f.senders.Wait()
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		f.mu.Lock()
+		all := len(f.seen) == f.sent
+		f.mu.Unlock()
+		if all {
+			break
+		}
+	}
 	for _, c := range f.closers {
 		_ = c.Close()
 	}

@@ -29,6 +29,8 @@ type order struct {
 	// Former are the values of rp_filter before they were loosened; interfaces that came later and were
 	// loose from the start are not among them.
 	Former map[string]int `json:"former,omitempty"`
+	// Kept are the source's routes as they were.
+	Kept []keptRoute `json:"kept,omitempty"`
 }
 
 // joint is what Keep remembers between two calls.
@@ -61,6 +63,11 @@ func (n *Node) join(ctx context.Context, args step.JoinArgs) (Answer, error) {
 		in = &order{Former: map[string]int{}}
 	}
 	in.Args = args
+	if len(in.Kept) == 0 {
+		if in.Kept, err = sourceRoutes(args.Old, args.Keep); err != nil {
+			return Answer{}, err
+		}
+	}
 	if err := n.writeOrder(in); err != nil {
 		return Answer{}, err
 	}
@@ -75,7 +82,7 @@ func (n *Node) join(ctx context.Context, args step.JoinArgs) (Answer, error) {
 	return Answer{Changed: true, Message: "joined: " + mended}, nil
 }
 
-// ensure makes the exemptions first and rp_filter loose, and says what was changed.
+// ensure makes the exemptions first and rp_filter loose, keeps the source's routes, and says what was changed.
 func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 	wanted, err := exemptions(in.Args)
 	if err != nil {
@@ -106,8 +113,12 @@ func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	kept, err := keepSource(in.Kept, false)
+	if err != nil {
+		return "", err
+	}
 	slices.Sort(mended)
-	return strings.Join(append(mended, loosened...), ", "), nil
+	return strings.Join(slices.Concat(mended, loosened, kept), ", "), nil
 }
 
 func (n *Node) putFirst(ctx context.Context, b backend, want []rule) (bool, error) {
@@ -177,7 +188,11 @@ func (n *Node) part(ctx context.Context) (Answer, error) {
 		if err != nil {
 			return Answer{}, err
 		}
-		done = append(done, tightened...)
+		kept, err := keepSource(in.Kept, true)
+		if err != nil {
+			return Answer{}, err
+		}
+		done = slices.Concat(done, tightened, kept)
 		if err := n.removeOrder(); err != nil {
 			return Answer{}, err
 		}

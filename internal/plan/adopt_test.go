@@ -58,9 +58,12 @@ func TestAdoptGolden(t *testing.T) {
 	}
 }
 
-// TestAdoptKeepsPods: nothing is evicted where all can be adopted, a bare pod too, and no address range is asked for.
+// TestAdoptKeepsPods: nothing is evicted where all can be adopted, a bare pod too and one that was on Calico once, and
+// no address range is asked for.
 func TestAdoptKeepsPods(t *testing.T) {
 	r := adoption(t)
+	r.snapshot.Pods[slices.IndexFunc(r.snapshot.Pods, isWeb)].Annotations = map[string]string{
+		"cni.projectcalico.org/containerID": "b0a7", "cni.projectcalico.org/podIP": "", "cni.projectcalico.org/podIPs": ""}
 	r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n"))).Pods...)
 	p := mustMake(t, r)

@@ -20,10 +20,10 @@ func Build(in Input) Model {
 		Change: change(in.Plan, h), Limit: limit(in.Plan),
 		Gaps:  h.gaps(all),
 		Cells: cells(all), Classes: classes(all), Nodes: nodes(in, h, all),
-		Workloads: workloads(in.Workloads), Traffic: slices.Clone(in.Traffic),
+		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal,
 	}
-	m.Incidents = incidents(m.Gaps)
+	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(m.Moves)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
 	m.Totals = totals(in, &m, all)

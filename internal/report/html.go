@@ -35,6 +35,8 @@ type page struct {
 	ListedCut    string
 	Lines        []Entry
 	LinesCut     string
+	Moved        []Move
+	MovedCut     string
 	Leftover     []ResidueItem
 	LeftoverCut  string
 	Bad, Pending int
@@ -59,6 +61,7 @@ func newPage(m Model) *page {
 	p.Troubled, p.TroubledCut = worstIncidents(m.Incidents, maxIncidentRows)
 	p.Listed, p.ListedCut = worstGaps(m)
 	p.Lines, p.LinesCut = journalLines(m)
+	p.Moved, p.MovedCut = movedRows(m)
 	p.Leftover, p.LeftoverCut = residueRows(m)
 	for _, gate := range m.Gates {
 		switch {
@@ -89,6 +92,8 @@ func functions(m Model) template.FuncMap {
 		"tone":    stateTone,
 		"count":   func(n int, noun string) string { return countOf(int64(n), noun) },
 		"residue": func(Model) string { return residueText(m) },
+		"short":   short,
+		"moved":   func(Model) string { return movesText(m) },
 		"gates":   func(Model) string { return gatesText(m) },
 	}
 }

@@ -57,10 +57,13 @@ type Model struct {
 	Classes   []Class           `json:"classes"`
 	Nodes     []Node            `json:"nodes"`
 	Workloads []WorkloadOutcome `json:"workloads"`
-	Traffic   []Traffic         `json:"traffic"`
-	Gates     []Gate            `json:"gates"`
-	Residue   Residue           `json:"residue"`
-	Journal   []Entry           `json:"journal"`
+	// Moves are the pods that were moved while they ran, in order, and Adopted sums them up.
+	Moves   []Move    `json:"moves,omitempty"`
+	Adopted *Adopted  `json:"adopted,omitempty"`
+	Traffic []Traffic `json:"traffic"`
+	Gates   []Gate    `json:"gates"`
+	Residue Residue   `json:"residue"`
+	Journal []Entry   `json:"journal"`
 }
 
 // Change says what was to be done, where, by which plan.

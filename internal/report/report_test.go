@@ -74,11 +74,33 @@ func TestBuildIsDeterministic(t *testing.T) {
 
 func TestLevels(t *testing.T) {
 	want := map[string]Level{"good": Good, "gaps": Bad, "small-gaps": Fair, "rolled-back": Bad, "no-data": Unknown,
-		"large": Bad, "large-good": Good}
+		"large": Bad, "large-good": Good, "adopted": Good, "half-back": Stopped}
 	for name, s := range samples() {
 		if got := Build(s.input()).Verdict.Level; got != want[name] {
 			t.Errorf("%s: level %s, want %s", name, got, want[name])
 		}
+	}
+}
+
+// TestMoves: every pod that was moved has a row, whichever way, and pods that were found moved have none.
+func TestMoves(t *testing.T) {
+	m := Build(samples()["adopted"].input())
+	if a := m.Adopted; len(m.Moves) != 6 || a.Pods != 6 || a.Back != 0 || a.Measured != 3 || a.Sent != 1920 || a.Lost != 6 ||
+		a.FlipMicros != [3]int64{41, 1260, 1260} || a.FlipGapMillis != [3]float64{2.5, 2.5, 2.5} || a.ControlMillis[2] != 3.25 {
+		t.Errorf("%d moves, %+v", len(m.Moves), m.Adopted)
+	}
+	page, err := HTML(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := bytes.Count(page, []byte("<td>k8s-pod-network</td>")); rows != 6 || !bytes.Contains(page, []byte(">41 µs</td>")) {
+		t.Errorf("%d rows on the page", rows)
+	}
+	if a := Build(samples()["half-back"].input()).Adopted; a.Pods != 4 || a.Back != 4 {
+		t.Errorf("of a rollback: %+v", a)
+	}
+	if m := Build(samples()["good"].input()); m.Adopted != nil || m.Moves != nil {
+		t.Errorf("of another strategy: %+v", m.Adopted)
 	}
 }
 

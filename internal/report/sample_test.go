@@ -30,6 +30,8 @@ type sample struct {
 	leaks int64
 	// bare leaves out measurements, workloads, traffic and inventories.
 	bare bool
+	// adopt has each node's pods moved while they run.
+	adopt bool
 	// left is residue that the clean-up did not find.
 	left bool
 }
@@ -122,6 +124,10 @@ func (s sample) nodeSteps(add adder, gate func(string) *step.Gate, wave, node st
 	st = add(at+"/move", "Move the pods of "+node, "One by one, within their budgets, each whole again before the next goes.",
 		gate("nothing was lost while the pods of "+node+" moved"), "evict the pods of "+node+" on 198.18.0.0/16")
 	st.Undo = []step.Action{{ID: at + "/move/undo/1", Title: "evict the pods of " + node + " on 198.19.0.0/16"}}
+	if s.adopt {
+		st.Actions[0].Verb, st.Actions[0].NodeName = step.VerbAdopt, node
+		st.Undo[0].Verb, st.Undo[0].NodeName = step.VerbAdopt, node
+	}
 }
 
 // took is how long a step lasts.
@@ -171,7 +177,7 @@ func (w *writer) step(st *step.Step, pass bool) bool {
 	w.add(100*time.Millisecond, engine.Record{Event: engine.StepBegan, Step: st.ID})
 	for _, action := range st.Actions {
 		w.add(50*time.Millisecond, engine.Record{Event: engine.Intended, Step: st.ID, Action: action.ID, Before: json.RawMessage(`{"secret":"not for readers"}`)})
-		w.add(total/2/time.Duration(len(st.Actions)), engine.Record{Event: engine.Acted, Step: st.ID, Action: action.ID, Result: "done"})
+		w.add(total/2/time.Duration(len(st.Actions)), engine.Record{Event: engine.Acted, Step: st.ID, Action: action.ID, Result: "done", Data: w.moved(action)})
 	}
 	if st.Gate != nil {
 		verdict := &engine.Verdict{Pass: pass, Paths: 96, Sent: 182_000, Reason: "96 paths, 182,000 probes, none lost, no gap"}
@@ -190,13 +196,30 @@ func (w *writer) step(st *step.Step, pass bool) bool {
 	return true
 }
 
+// moved is what an agent answers that has moved two pods, found a third moved, and could measure all but one.
+func (w *writer) moved(action step.Action) json.RawMessage {
+	if action.Verb != step.VerbAdopt {
+		return nil
+	}
+	millis := func(ms float64) step.Duration { return step.Duration(ms * float64(time.Millisecond)) }
+	pod := func(name string, state step.AdoptState, micros time.Duration) step.AdoptOutcome {
+		return step.AdoptOutcome{Namespace: "shop", Name: name, State: state, Network: "k8s-pod-network", Flip: step.Duration(micros * time.Microsecond),
+			Marks: []step.AdoptMark{{Phase: "adding", At: w.at}, {Phase: "flip", At: w.at.Add(time.Second)}}}
+	}
+	result := step.AdoptResult{Node: action.NodeName, Pods: []step.AdoptOutcome{
+		pod("web-1", step.AdoptMoved, 41), pod("ledger-0", step.AdoptMoved, 1260), pod("mailer-7", step.AdoptAlready, 0)}}
+	result.Pods[0].Gap = &step.AdoptGap{Interval: millis(1), Sent: 640, Lost: 2, Longest: millis(9.75), AtFlip: millis(2.5), Control: millis(3.25)}
+	text, _ := json.Marshal(result)
+	return text
+}
+
 func (w *writer) back(steps []step.Step) {
 	last := steps[len(steps)-1].ID
 	w.add(time.Second, engine.Record{Event: engine.RollingBack, Step: last, Result: "failed", Error: "the gate of " + last + " did not pass: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
 	for i := len(steps) - 1; i >= 0; i-- {
 		for _, action := range steps[i].Undo {
 			w.add(time.Second, engine.Record{Event: engine.Intended, Step: steps[i].ID, Action: action.ID, Undo: true})
-			w.add(9*time.Second, engine.Record{Event: engine.Acted, Step: steps[i].ID, Action: action.ID, Undo: true, Result: "done"})
+			w.add(9*time.Second, engine.Record{Event: engine.Acted, Step: steps[i].ID, Action: action.ID, Undo: true, Result: "done", Data: w.moved(action)})
 		}
 		w.add(2*time.Second, engine.Record{Event: engine.StepUndone, Step: steps[i].ID})
 	}
@@ -349,6 +372,8 @@ func samples() map[string]sample {
 		"small-gaps":  {nodes: 3, gaps: 5, longest: 30},
 		"rolled-back": {nodes: 3, gaps: 4, longest: 380, failAt: "wave-2/a-node-2/move"},
 		"no-data":     {nodes: 3, bare: true},
+		"adopted":     {nodes: 3, adopt: true},
+		"half-back":   {nodes: 2, adopt: true, failAt: "wave-2/a-node-2/move"},
 		"large":       {nodes: 212, gaps: 10_000, longest: 70},
 		"large-good":  {nodes: 212},
 	}

@@ -29,6 +29,7 @@ func Text(m Model) string {
 	say("denied", deniedText(m))
 	say("traffic", trafficText(m))
 	say("pods", podsText(m))
+	say("moved", movesText(m))
 	say("gates", gatesText(m))
 	say("residue", residueText(m))
 	worst, _ := worstIncidents(m.Incidents, maxListed)

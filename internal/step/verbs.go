@@ -60,6 +60,8 @@ type ConfArgs struct {
 type JoinArgs struct {
 	Old []string `json:"old"` // pod CIDRs of the source
 	New []string `json:"new"` // pod CIDRs of the target
+	// Keep are interfaces of the source, as patterns: somebody who takes their routes within Old is not let have them.
+	Keep []string `json:"keep,omitempty"`
 }
 
 // The data planes of an agent that can keep its rules in either.

@@ -97,3 +97,40 @@ func adoption(request cni.Request) *cni.Adoption {
 func (m *manifest) fitTakeover(takeover *cni.Takeover) {
 	setEnv(findContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE", strconv.Itoa(takeover.NodeBits))
 }
+
+// keepName names what keeps Felix from forgetting connections, and keepPath is where the shell and every
+// program's own search look for a program first.
+const (
+	keepName = "theseus-keep-connections"
+	keepPath = "/usr/local/sbin/conntrack"
+)
+
+// keepScript stands in for the program that Felix runs.
+const keepScript = `#!/bin/sh
+# calico-node asks for a pod's connections to be forgotten when the pod leaves it. While pods are moved from one
+# network to another they live on, and so do their connections.
+exit 0
+`
+
+// keepConnections lets Felix delete no entries of connection tracking. It does so for a pod's address as soon as it
+// has no route of its own to it any more (felix/routetable, ConntrackCleanupManager), which is right for a pod that
+// ended, and resets every connection through a Service of one that was moved away. There is no setting for it.
+func (m *manifest) keepConnections() {
+	keep := unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1",
+		"kind":       "ConfigMap",
+		"metadata":   map[string]any{"name": keepName, "namespace": m.agent.GetNamespace()},
+		"data":       map[string]any{"conntrack": keepScript},
+	}}
+	add := func(object map[string]any, value map[string]any, fields ...string) {
+		list, _, _ := unstructured.NestedSlice(object, fields...)
+		_ = unstructured.SetNestedSlice(object, append(list, value), fields...) // the path is through maps
+	}
+	add(m.agent.Object, map[string]any{
+		"name": keepName, "configMap": map[string]any{"name": keepName, "defaultMode": int64(0o755)},
+	}, "spec", "template", "spec", "volumes")
+	add(findContainer(m.agent, "containers", agentName), map[string]any{
+		"name": keepName, "mountPath": keepPath, "subPath": "conntrack", "readOnly": true,
+	}, "volumeMounts")
+	m.objects = append(m.objects, keep)
+}

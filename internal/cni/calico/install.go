@@ -54,6 +54,9 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		HandOver:     unlabel(joint, final),
 		Conf:         conf,
 	}
+	for i := len(final.objects); i < len(joint.objects); i++ { // what only the joint form has comes last
+		target.Discard = append(target.Discard, step.RefOf(&joint.objects[i]))
+	}
 	if request.Takeover != nil {
 		target.Adoption = adoption(request)
 		target.Extras = reservation(request.Takeover)
@@ -120,6 +123,7 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	if request.Takeover != nil {
 		// The tunnel must be there before the range needs it: Felix would restart at that very moment.
 		setEnv(agent, "FELIX_VXLANENABLED", "true")
+		m.keepConnections()
 	}
 	setEnv(m.installer(), confNameVar, conf.Staged)
 	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {

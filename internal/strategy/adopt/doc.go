@@ -24,6 +24,7 @@ func Steps(in joint.Input) []step.Step {
 	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
 	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment}
 	b.BeforeClean = b.settleNode
+	b.Join.Keep = in.Source.Capabilities.HostLinks
 	b.Prepare()
 	b.Bring()
 	b.rehearse()

@@ -96,6 +96,12 @@ func Reserved(snapshot *cluster.Snapshot, outlook joint.Outlook) []string {
 	return all
 }
 
+// calicoNotes are annotations by which Calico notes what it did for a pod; those of a pod that has left it stay.
+// All others ask it for something.
+var calicoNotes = []string{"containerID", "podIP", "podIPs"}
+
+const calicoPrefix = "cni.projectcalico.org/"
+
 // Unfit says for each pod why it cannot be adopted, empty if it can: such a pod is created again. What only
 // its node knows is found by the agent there.
 func Unfit(snapshot *cluster.Snapshot) func(*corev1.Pod) string {
@@ -125,7 +131,7 @@ func Unfit(snapshot *cluster.Snapshot) func(*corev1.Pod) string {
 			switch {
 			case key == "k8s.v1.cni.cncf.io/networks":
 				return "it has several interfaces"
-			case strings.HasPrefix(key, "cni.projectcalico.org/"):
+			case strings.HasPrefix(key, calicoPrefix) && !slices.Contains(calicoNotes, key[len(calicoPrefix):]):
 				return "its annotations ask Calico for something of their own (" + key + ")"
 			case key == "kubernetes.io/ingress-bandwidth", key == "kubernetes.io/egress-bandwidth":
 				return "its bandwidth is limited"

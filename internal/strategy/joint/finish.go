@@ -85,6 +85,9 @@ func (b *Builder) finalForm() {
 	}
 	actions = append(actions, Wait("wait until "+Name(agent)+" runs its own form on every node", Rolled(agent), b.Fleet(5*time.Minute)))
 	actions = append(actions, Beside(slices.Clone(b.Target.HandOver))...)
+	for _, ref := range b.Target.Discard {
+		actions = append(actions, Remove(ref))
+	}
 	b.Add(step.Step{
 		ID:       "finish/form",
 		Title:    "Give " + b.TargetName() + " its own form",

@@ -36,6 +36,16 @@ func TestCost(t *testing.T) {
 	}
 }
 
+func TestInOneLine(t *testing.T) {
+	line, err := inOneLine([]byte(`{"totals": {"pods": 20, "evicted": 1, "restarts": 2, "requests": 586159, "failed": 3, "longestGapMillis": 92.6}}`))
+	if want := "20 pods, 1 made anew, 2 restarts, 3 failed requests of 586159, longest gap 93 ms"; line != want || err != nil {
+		t.Errorf("%q, %v; want %q", line, err, want)
+	}
+	if line, err := inOneLine([]byte("error: no")); err == nil {
+		t.Errorf("what is no report gives %q", line)
+	}
+}
+
 func TestNoOutage(t *testing.T) {
 	o := cost(tally.Summary{Updated: time.Unix(101, 0), Kinds: map[string]tally.Count{"http": {Fine: spans(0, 100)}}}, time.Unix(10, 0))
 	if o.Outage != 0 {

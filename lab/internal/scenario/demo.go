@@ -56,8 +56,44 @@ func Demo(ctx context.Context, r *Rig) error {
 	if err := cost.Print(r.Out); err != nil {
 		return err
 	}
+	if err := r.lastLine(ctx); err != nil {
+		return err
+	}
 	return Loss(cost)
 }
+
+// lastLine says in one line what the report says.
+func (r *Rig) lastLine(ctx context.Context) error {
+	text, err := r.run(ctx, nil, nil, r.Theseus, "report", "--traffic", r.traffic(), "-o", "json")
+	if err != nil {
+		return err
+	}
+	line, err := inOneLine([]byte(text))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(r.Out, "\n%s\n", line)
+	return err
+}
+
+// inOneLine sums up a report.
+func inOneLine(report []byte) (string, error) {
+	var model struct {
+		Totals struct {
+			Pods, Evicted, Restarts, Requests, Failed int
+			LongestGapMillis                          float64
+		}
+	}
+	if err := json.Unmarshal(report, &model); err != nil {
+		return "", fmt.Errorf("read the report: %w", err)
+	}
+	t := model.Totals
+	return fmt.Sprintf("%d pods, %d made anew, %d restarts, %d failed requests of %d, longest gap %.0f ms",
+		t.Pods, t.Evicted, t.Restarts, t.Failed, t.Requests, t.LongestGapMillis), nil
+}
+
+// traffic is the file of what the clients counted.
+func (r *Rig) traffic() string { return filepath.Join(r.Dir, "traffic.json") }
 
 // Traffic deploys the workload and waits until its clients run. A failure before anything was changed says
 // that the story would tell nothing.
@@ -175,11 +211,10 @@ func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(r.Dir, "traffic.json")
-	if err := os.WriteFile(file, data, 0o644); err != nil {
+	if err := os.WriteFile(r.traffic(), data, 0o644); err != nil {
 		return err
 	}
-	_, err = r.Run(ctx, "report", "--traffic", file, "-o", filepath.Join(r.Dir, "report.html"))
+	_, err = r.Run(ctx, "report", "--traffic", r.traffic(), "-o", filepath.Join(r.Dir, "report.html"))
 	return err
 }
 
