@@ -92,6 +92,10 @@ func calicoPrograms(version string) map[string]target {
 		return target{module: components + CalicoComponent(version), pkg: calico + pkg, stamp: stamp}
 	}
 	stamp := "-X github.com/projectcalico/calico/pkg/buildinfo.Version=" + version
+	typha := program("/typha/cmd/calico-typha", stamp)
+	if version == CalicoVersions()[0] {
+		typha.patched = typhaPatch()
+	}
 	return map[string]target{
 		"calico-cni":              program("/cni-plugin/cmd/calico", stamp),
 		"calico-cni-install":      program("/cni-plugin/cmd/install", "-X main.VERSION="+version),
@@ -99,7 +103,7 @@ func calicoPrograms(version string) map[string]target {
 		"calico-kube-controllers": program("/kube-controllers/cmd/kube-controllers", stamp),
 		"calico-check-status":     program("/kube-controllers/cmd/check-status", ""),
 		"calico-wrapper":          program("/kube-controllers/cmd/wrapper", ""), // not before v3.31
-		"calico-typha":            program("/typha/cmd/calico-typha", stamp),
+		"calico-typha":            typha,
 	}
 }
 
