@@ -157,7 +157,7 @@ func (b *builder) restart(nodes []string) []step.Action {
 // follow brings a Deployment to the new version.
 func (b *builder) follow(f *cni.Follower) {
 	whole := func() step.Action {
-		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(5*time.Minute))
+		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
 	}
 	b.Add(step.Step{
 		ID: "after/" + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
