@@ -8,7 +8,7 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo demo-flags pi-day bench-loss test unit lab-test build setup clean
+.PHONY: help demo demo-flags pi-day bench-loss bench-scale test unit lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -24,6 +24,11 @@ pi-day: setup build ## the outage of Pi-Day 2023 in a real cluster, and Theseus 
 
 bench-loss: setup build ## the usual swap, Calico's migration controller and Theseus, and what each loses (RUNS=1 for one run each)
 	$(LAB) bench-loss --runs $(RUNS) --dir $(BIN)/bench-loss
+
+bench-scale: ## planning any change on 500 and on 5,000 nodes: time, memory, steps
+	go test -c -o $(BIN)/plan.test ./internal/plan
+	@cd internal/plan; for change in flannel-to-calico weave-to-calico flannel-to-calico-adopt calico-upgrade calico-to-nftables; do for nodes in 500 5000; do \
+		../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
 
 test: setup build unit lab-test ## all tests, those in the lab included
 
@@ -44,9 +49,10 @@ lab-test: setup build ## the tests on real clusters
 	$(LAB) build
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
+	$(LAB) build --network calico-typha --calico v3.28.5
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption and its way back,"
-	@echo "   policy verdicts against a real Calico, and the rollout of a data plane"
+	@echo "   policy verdicts against a real Calico, the rollout of a data plane, and the upgrade of Calico"
 endif
 	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...
 

@@ -98,7 +98,7 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 	}
 	// What blocks may have come since the plan was made, and this user may not be the one who made it.
 	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source}
-	if p.Rollout == nil {
+	if !p.InPlace() {
 		pass.Target = &p.Target
 	}
 	result := preflight.Run(preflight.All(), pass, checkOptions(p.Change))

@@ -4,32 +4,101 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"syscall"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
 // large is a cluster of n nodes with ten pods each.
 func large(t testing.TB, n int) *request {
 	r := flannelToCalico(t)
-	node, pod := r.snapshot.Nodes[0], r.snapshot.Pods[2]
+	grow(r, n, 10)
+	r.change.PodCIDR = "11.0.0.0/8"
+	return r
+}
+
+// grow gives a request's snapshot n nodes like its first, with pods like its last.
+func grow(r *request, n, pods int) {
+	node, pod := r.snapshot.Nodes[0], corev1.Pod{}
+	if all := r.snapshot.Pods; len(all) > 2 {
+		pod = all[2]
+	}
 	r.snapshot.Nodes, r.snapshot.Pods = nil, nil
-	r.options.Manifest = r.options.Manifest[:len(r.options.Manifest):len(r.options.Manifest)]
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)
 		next := *node.DeepCopy()
 		next.Name = name
 		r.snapshot.Nodes = append(r.snapshot.Nodes, next)
-		for j := range 10 {
+		for j := range pods {
 			one := corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: pod.Status}
 			one.Name, one.Spec.NodeName = fmt.Sprintf("web-%d-%d", i, j), name
 			r.snapshot.Pods = append(r.snapshot.Pods, one)
 		}
 	}
-	r.change.PodCIDR = "11.0.0.0/8"
-	return r
+}
+
+// The largest cluster that is measured, and what planning may take there.
+const (
+	mostNodes   = 5000
+	mostSeconds = 10 // of one core
+	mostMiB     = 1536
+)
+
+// BenchmarkScale plans, which proves every prefix of the plan, with 20 pods on each node. `make bench-scale` runs each
+// in a process of its own, since the peak of memory is that of the process.
+func BenchmarkScale(b *testing.B) {
+	for _, change := range []struct {
+		name string
+		make func(testing.TB) *request
+	}{
+		{"flannel-to-calico", flannelToCalico},
+		{"weave-to-calico", func(t testing.TB) *request {
+			r := flannelToCalico(t)
+			r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml"))
+			return r
+		}},
+		{"flannel-to-calico-adopt", adoption},
+		{"calico-upgrade", newer},
+		{"calico-to-nftables", toNFTables},
+	} {
+		for _, nodes := range []int{mostNodes / 10, mostNodes} {
+			b.Run(fmt.Sprintf("%s/%d", change.name, nodes), func(b *testing.B) {
+				r := change.make(b)
+				grow(r, nodes, 20)
+				if r.change.PodCIDR != "" {
+					r.change.PodCIDR = "11.0.0.0/8"
+				}
+				before, _ := used(b)
+				for b.Loop() {
+					p := mustMake(b, r)
+					b.ReportMetric(float64(len(p.Steps)), "steps")
+					b.ReportMetric(time.Duration(p.Estimate).Hours(), "estimated-h")
+				}
+				after, peak := used(b)
+				took := (after - before) / float64(b.N)
+				b.ReportMetric(took, "cpu-s")
+				b.ReportMetric(peak, "peak-MiB")
+				if took > mostSeconds || peak > mostMiB {
+					b.Errorf("%.1f s and %.0f MiB, of %d s and %d MiB", took, peak, mostSeconds, mostMiB)
+				}
+			})
+		}
+	}
+}
+
+// used is the time that this process had on all cores, and the most memory at any time. The clock on the wall depends on
+// who else is on the machine.
+func used(b *testing.B) (seconds, peakMiB float64) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Seconds(), float64(usage.Maxrss) / 1024
 }
 
 // TestLargeClusters: rules hold whatever the size, and a plan grows with the nodes, not with their square.

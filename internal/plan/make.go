@@ -62,11 +62,14 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if RollsOut(change) {
 		return makeRollout(snapshot, change, drivers, findings, options)
 	}
+	if Upgrades(snapshot, change, drivers) {
+		return makeUpgrade(snapshot, change, drivers, findings, options)
+	}
 	driver, err := wanted(change, drivers, options.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	source, err := inPlace(snapshot, change, drivers)
+	source, err := inPlace(snapshot, drivers)
 	if err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, recreate, surge or mirror, and Reason why.
+	// Strategy is adopt, recreate, rollout or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -34,7 +34,9 @@ type Plan struct {
 	Workloads []Workload        `json:"workloads"`
 	Findings  []finding.Finding `json:"findings,omitempty"`
 	// Rollout is set where a flag of the network in place is what changes; Target is then the same network.
-	Rollout  *Rollout      `json:"rollout,omitempty"`
+	Rollout *Rollout `json:"rollout,omitempty"`
+	// Upgrade is set where the version of the network in place is what changes; Target is then the same network.
+	Upgrade  *Upgrade      `json:"upgrade,omitempty"`
 	Estimate step.Duration `json:"estimate"`
 	Flags    Flags         `json:"flags,omitzero"`
 	// Hash is over everything else, so that a changed plan is noticed.
@@ -57,18 +59,33 @@ func (r *Rollout) String() string {
 	return r.Flag + "=" + r.Value + " (" + r.From + " to " + r.To + ")"
 }
 
-// From names what the change leaves: a network, or a data plane.
+// Upgrade says from which version the network in place goes to which.
+type Upgrade struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// InPlace says whether the network stays, and pods with it.
+func (p *Plan) InPlace() bool { return p.Rollout != nil || p.Upgrade != nil }
+
+// From names what the change leaves: a network, its version, or a data plane.
 func (p *Plan) From() string {
-	if p.Rollout != nil {
+	switch {
+	case p.Rollout != nil:
 		return p.Rollout.From
+	case p.Upgrade != nil:
+		return p.Upgrade.From
 	}
 	return p.Source.CNI
 }
 
 // To is where the change goes.
 func (p *Plan) To() string {
-	if p.Rollout != nil {
+	switch {
+	case p.Rollout != nil:
 		return p.Rollout.To
+	case p.Upgrade != nil:
+		return p.Upgrade.To
 	}
 	return p.Target.CNI
 }

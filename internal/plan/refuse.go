@@ -13,7 +13,7 @@ import (
 )
 
 // inPlace finds the one network that the cluster runs on.
-func inPlace(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry) (*cni.Installation, error) {
+func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installation, error) {
 	if trace, remedy := halfMigrated(snapshot); trace != "" {
 		return nil, refuse("if `theseus status` knows it, finish it (theseus resume) or take it back (theseus rollback); if not: "+remedy,
 			"this cluster is in the middle of a migration: %s", trace)
@@ -28,9 +28,6 @@ func inPlace(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni
 			"two networks were found: %s", strings.Join(namesOf(found), " and "))
 	}
 	source := found[0]
-	if source.CNI == change.To {
-		return nil, refuse("choose another target", "this cluster is on %s already", change.To)
-	}
 	if len(source.Problems) > 0 {
 		return nil, refuse("repair it first; a migration starts from a network that works",
 			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))

@@ -34,7 +34,7 @@ func RollsOut(change v1alpha1.ChangeSpec) bool { return change.Flag != "" || cha
 
 // makeRollout plans the rollout of a flag of the network in place, or returns a *Refusal.
 func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
-	source, err := inPlace(snapshot, change, drivers)
+	source, err := inPlace(snapshot, drivers)
 	if err != nil {
 		return nil, err
 	}

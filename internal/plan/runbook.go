@@ -42,14 +42,14 @@ func Runbook(p *Plan) string {
 
 func summary(b *strings.Builder, p *Plan) {
 	fmt.Fprintf(b, "Plan %s\n", p.Name)
-	if p.Rollout != nil {
+	if p.Upgrade != nil {
+		fmt.Fprintf(b, "%s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
+	} else if p.Rollout != nil {
 		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
-		fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
-			len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
-		return
+	} else {
+		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
+			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	}
-	fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
-		network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
 		len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 }
@@ -70,7 +70,7 @@ func nodeWaves(b *strings.Builder, p *Plan) {
 }
 
 func workloads(b *strings.Builder, p *Plan) {
-	if p.Rollout != nil {
+	if p.InPlace() {
 		b.WriteString("\nPods keep running, with their addresses and connections.\n")
 		return
 	}
@@ -106,10 +106,17 @@ func chapterOf(s *step.Step) string {
 		return "Move"
 	case "remove":
 		return "Remove the source"
+	case "upgrade":
+		return "What both versions work with"
+	case "after":
+		return "What follows the agents"
 	case "fold":
 		return "Fold back"
 	case "finish":
 		return "Finish"
+	}
+	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
+		return "Upgrade: " + head
 	}
 	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
 		return "Switch: " + head

@@ -45,6 +45,9 @@ func Verify(p *Plan) error {
 	if p.Rollout != nil {
 		return verifyRollout(p)
 	}
+	if p.Upgrade != nil {
+		return verifyUpgrade(p)
+	}
 	if err := unique(p); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -65,10 +66,7 @@ func verifyRollout(p *Plan) error {
 
 func (r *rolling) copy() *rolling {
 	same := *r
-	same.nodes = make(map[string]flagged, len(r.nodes))
-	for name, n := range r.nodes {
-		same.nodes[name] = n
-	}
+	same.nodes = maps.Clone(r.nodes)
 	return &same
 }
 

@@ -150,7 +150,7 @@ func missing(in Input, m *Model) []string {
 		silent := silentNodes(m)
 		say(len(silent) > 0, "No probe report came from %s: %s.", countOf(int64(len(silent)), "node"), some(silent))
 	}
-	flag := in.Plan != nil && in.Plan.Rollout != nil // then no pod is moved, and no network removed
+	flag := in.Plan != nil && in.Plan.InPlace() // then no pod is moved, and no network removed
 	say(len(in.Workloads) == 0 && !flag, "The pods were not counted: restarts and evictions are unknown.")
 	pending := 0
 	for _, gate := range m.Gates {

@@ -129,7 +129,8 @@ func Probe(title string, set step.PathSet) step.Action {
 	return step.Action{Op: step.Probe, Paths: &set, Title: title, Timeout: step.Duration(2 * time.Minute)}
 }
 
-func restart(agent step.Ref, node string) step.Action {
+// Restart replaces the pod of a DaemonSet on a node by one of its current template.
+func Restart(agent step.Ref, node string) step.Action {
 	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node, Title: "restart the agent of " + Name(agent) + " on " + node,
 		Timeout: step.Duration(5 * time.Minute)}
 }

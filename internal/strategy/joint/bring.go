@@ -76,7 +76,7 @@ func (b *Builder) defineTarget() {
 		ID:       "joint/definitions",
 		Title:    "Define the custom resources of " + b.TargetName(),
 		Why:      "Its agents keep their data in them.",
-		Actions:  define(b.Target.Definitions),
+		Actions:  Define(b.Target.Definitions),
 		Estimate: step.Duration(10 * time.Second),
 	})
 }

@@ -66,7 +66,12 @@ func (b *Builder) cleanNodes(wave Wave) {
 func (b *Builder) Finish(probed ...string) {
 	b.finalForm()
 	b.tidy()
-	b.stopProbes(probed)
+	b.End(probed, probed)
+}
+
+// End takes Theseus' own parts away: the agents, and the probe pods and the Services that networks still have.
+func (b *Builder) End(pods, services []string) {
+	b.stopProbes(pods, services)
 	b.leave()
 }
 
@@ -106,7 +111,7 @@ const restartsAtOnce = 4
 
 // restartOn restarts the agents of some nodes, each guarded where its rules move.
 func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
-	restarts := OnEach(nodes, func(node string) step.Action { return restart(agent, node) })
+	restarts := OnEach(nodes, func(node string) step.Action { return Restart(agent, node) })
 	guard := b.Target.Guard
 	if guard == nil {
 		return restarts
@@ -155,12 +160,14 @@ func (b *Builder) tidy() {
 	})
 }
 
-func (b *Builder) stopProbes(probed []string) {
+func (b *Builder) stopProbes(pods, services []string) {
 	actions := []step.Action{Probe("stop measuring", step.PathSet{})}
 	var removals []step.Action
-	for _, network := range probed {
+	for _, network := range services {
 		for _, node := range b.Nodes() {
-			removals = append(removals, Remove(ProbePod(node, network)))
+			if slices.Contains(pods, network) {
+				removals = append(removals, Remove(ProbePod(node, network)))
+			}
 		}
 		removals = append(removals, Remove(ProbeService(network)))
 	}

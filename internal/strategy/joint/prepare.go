@@ -34,7 +34,7 @@ func (b *Builder) installTheseus() {
 // InstallAgent installs Theseus' agent, and waits until it is ready on every node.
 func InstallAgent(image string, timeout time.Duration) []step.Action {
 	crds, agent := manifest.CRDs(), manifest.Agent(image)
-	actions := append([]step.Action{Apply(*manifest.Namespace())}, define(crds)...)
+	actions := append([]step.Action{Apply(*manifest.Namespace())}, Define(crds)...)
 	for _, object := range agent {
 		actions = append(actions, Apply(object))
 	}
@@ -42,8 +42,8 @@ func InstallAgent(image string, timeout time.Duration) []step.Action {
 	return append(actions, Wait("wait until "+Name(daemonSet)+" is ready on every node", Rolled(daemonSet), timeout))
 }
 
-// define makes definitions, and waits until they serve.
-func define(definitions []unstructured.Unstructured) []step.Action {
+// Define makes definitions, and waits until they serve.
+func Define(definitions []unstructured.Unstructured) []step.Action {
 	var applies, waits []step.Action
 	for i := range definitions {
 		ref := step.RefOf(&definitions[i])

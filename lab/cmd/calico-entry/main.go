@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -54,6 +55,9 @@ func run(ctx context.Context) error {
 	}
 	var group sync.WaitGroup
 	for _, s := range services(os.Getenv) {
+		if slices.Contains(os.Args[1:], "-without="+s.name) {
+			continue // this version has it not
+		}
 		group.Go(func() { keep(ctx, pidDir, s) })
 	}
 	group.Wait()

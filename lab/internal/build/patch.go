@@ -35,6 +35,21 @@ func weavePatch() *patch {
 	}}
 }
 
+// typhaPatch is what Typha v3.31.0 needs where Go is 1.26 or later: json-iterator takes a struct of nothing and a map,
+// which Calico's labels are, for one that an interface holds directly, and Typha ends with a panic at the first object.
+func typhaPatch() *patch {
+	return &patch{module: calico, files: map[string][]phrase.Edit{
+		"libcalico-go/lib/json/json.go": {
+			{From: `import jsoniter "github.com/json-iterator/go"`, To: `import (
+	"encoding/json"
+
+	jsoniter "github.com/json-iterator/go"
+)`},
+			{From: "jsoniter.ConfigCompatibleWithStandardLibrary.Marshal(v)", To: "json.Marshal(v)"},
+		},
+	}}
+}
+
 // patch copies the source of a target's patched module into the cache, changes the copy, and returns
 // a go.mod that is the component's own but for the copy. The caller holds the build lock.
 func (c *Cache) patch(ctx context.Context, t target) (modfile string, err error) {

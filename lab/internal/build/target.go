@@ -21,7 +21,6 @@ const (
 	components = "lab/components/"
 	calico     = "github.com/projectcalico/calico"
 
-	calicoStamp     = "-X github.com/projectcalico/calico/pkg/buildinfo.Version=v3.31.0"
 	kubeRouterStamp = "-X github.com/cloudnativelabs/kube-router/pkg/version.Version=v1.5.1"
 	flannelStamp    = "-X github.com/flannel-io/flannel/pkg/version.Version=v0.28.4"
 	weaveStamp      = "-X main.version=2.6.5"
@@ -41,20 +40,14 @@ func Kube(version string) string {
 // targets lists every program by the name that Binary takes.
 func targets() map[string]target {
 	all := map[string]target{
-		"coredns":                 {module: components + "coredns", pkg: "."},
-		"flanneld":                {module: components + "flannel", pkg: "github.com/flannel-io/flannel", cgo: true, stamp: flannelStamp},
-		"flannel-cni":             {module: components + "flannel-cni", pkg: "github.com/containernetworking/plugins/plugins/meta/flannel"},
-		"calico-cni":              {module: components + "calico", pkg: calico + "/cni-plugin/cmd/calico", stamp: calicoStamp},
-		"calico-cni-install":      {module: components + "calico", pkg: calico + "/cni-plugin/cmd/install", stamp: "-X main.VERSION=v3.31.0"},
-		"calico-node":             {module: components + "calico", pkg: calico + "/node/cmd/calico-node", stamp: calicoStamp},
-		"calico-kube-controllers": {module: components + "calico", pkg: calico + "/kube-controllers/cmd/kube-controllers", stamp: calicoStamp},
-		"calico-check-status":     {module: components + "calico", pkg: calico + "/kube-controllers/cmd/check-status"},
-		"calico-wrapper":          {module: components + "calico", pkg: calico + "/kube-controllers/cmd/wrapper"},
-		"weaver":                  weave("weaver"),
-		"weaveutil":               weave("weaveutil"),
-		"weave-kube-utils":        weave("kube-utils"),
-		"weave-npc":               weave("weave-npc"),
-		"kube-router":             {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
+		"coredns":          {module: components + "coredns", pkg: "."},
+		"flanneld":         {module: components + "flannel", pkg: "github.com/flannel-io/flannel", cgo: true, stamp: flannelStamp},
+		"flannel-cni":      {module: components + "flannel-cni", pkg: "github.com/containernetworking/plugins/plugins/meta/flannel"},
+		"weaver":           weave("weaver"),
+		"weaveutil":        weave("weaveutil"),
+		"weave-kube-utils": weave("kube-utils"),
+		"weave-npc":        weave("weave-npc"),
+		"kube-router":      {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
 
 		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
 		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},
@@ -66,7 +59,52 @@ func targets() map[string]target {
 	for _, version := range KubernetesVersions() {
 		all[Kube(version)] = kube(version)
 	}
+	for _, version := range CalicoVersions() {
+		for program, t := range calicoPrograms(version) {
+			all[Calico(version, program)] = t
+		}
+	}
 	return all
+}
+
+// CalicoVersions lists the versions of Calico that can be built, the default first.
+func CalicoVersions() []string { return []string{"v3.31.0", "v3.28.5"} }
+
+// Calico is the name of a program of Calico, such as "calico-node", at one of those versions.
+func Calico(version, program string) string {
+	if version == CalicoVersions()[0] {
+		return program
+	}
+	return program + "-" + version
+}
+
+// CalicoComponent is the component that pins a version of Calico.
+func CalicoComponent(version string) string {
+	if version == "" {
+		version = CalicoVersions()[0]
+	}
+	return Calico(version, "calico")
+}
+
+// calicoPrograms are Calico's at a version.
+func calicoPrograms(version string) map[string]target {
+	program := func(pkg, stamp string) target {
+		return target{module: components + CalicoComponent(version), pkg: calico + pkg, stamp: stamp}
+	}
+	stamp := "-X github.com/projectcalico/calico/pkg/buildinfo.Version=" + version
+	typha := program("/typha/cmd/calico-typha", stamp)
+	if version == CalicoVersions()[0] {
+		typha.patched = typhaPatch()
+	}
+	return map[string]target{
+		"calico-cni":              program("/cni-plugin/cmd/calico", stamp),
+		"calico-cni-install":      program("/cni-plugin/cmd/install", "-X main.VERSION="+version),
+		"calico-node":             program("/node/cmd/calico-node", stamp),
+		"calico-kube-controllers": program("/kube-controllers/cmd/kube-controllers", stamp),
+		"calico-check-status":     program("/kube-controllers/cmd/check-status", ""),
+		"calico-wrapper":          program("/kube-controllers/cmd/wrapper", ""), // not before v3.31
+		"calico-typha":            typha,
+	}
 }
 
 // kube is Kubernetes at a version: the default's go.mod is the module's own, another's is named for it.

@@ -16,6 +16,7 @@ import (
 // lab's tests do, finds everything there.
 func (a *app) build() *cobra.Command {
 	var networks, versions []string
+	var calico string
 	var source, cache string
 	cmd := &cobra.Command{
 		Use:     "build",
@@ -26,7 +27,7 @@ func (a *app) build() *cobra.Command {
 			var all []spec.Lab
 			for _, version := range versions {
 				for _, network := range networks {
-					s := spec.Lab{Network: network, Kubernetes: version}
+					s := spec.Lab{Network: network, Kubernetes: version, Calico: calico}
 					if err := known(s); err != nil {
 						return err
 					}
@@ -50,7 +51,8 @@ func (a *app) build() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&networks, "network", network.Names(), "networks")
+	f.StringSliceVar(&networks, "network", network.Usual(), "networks")
+	calicoFlag(f, &calico)
 	f.StringSliceVar(&versions, "kubernetes", build.KubernetesVersions()[:1], "versions of Kubernetes")
 	buildFlags(f, &source, &cache)
 	return cmd

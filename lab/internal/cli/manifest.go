@@ -13,7 +13,7 @@ import (
 
 // manifest prints what a user of a network would have downloaded and edited.
 func (a *app) manifest() *cobra.Command {
-	var source, cache, podCIDR string
+	var source, cache, podCIDR, calico string
 	cmd := &cobra.Command{
 		Use:     "manifest NETWORK",
 		Short:   "Print the manifests of a network, as its users apply them",
@@ -36,7 +36,7 @@ func (a *app) manifest() *cobra.Command {
 			}
 			modules := build.New(source, cache, a.err)
 			data, err := network.Manifest(args[0], network.Params{
-				PodCIDR: pods, ServiceCIDR: lab.Spec.ServiceCIDR(), DNS: lab.Spec.DNSIP(),
+				PodCIDR: pods, ServiceCIDR: lab.Spec.ServiceCIDR(), DNS: lab.Spec.DNSIP(), Calico: build.CalicoComponent(calico),
 				Modules: func(component, module string) (string, error) {
 					return modules.ModuleDir(context.WithoutCancel(cmd.Context()), component, module)
 				},
@@ -50,6 +50,7 @@ func (a *app) manifest() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&podCIDR, "pod-cidr", "", "addresses of the pods (default: the range that the lab keeps for a second network)")
+	calicoFlag(f, &calico)
 	buildFlags(f, &source, &cache)
 	return cmd
 }

@@ -50,6 +50,7 @@ func (a *app) up() *cobra.Command {
 	f.StringVar(&s.Network, "network", "flannel", "network of the pods: "+choice(network.Names()))
 	f.StringVar(&s.Policy, "policy", "", "policy agent beside the network: kube-router")
 	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
+	calicoFlag(f, &s.Calico)
 	f.StringVar(&s.ProxyMode, "proxy-mode", "iptables", "mode of kube-proxy: iptables or nftables")
 	f.IntVar(&s.DiskMiB, "disk", 1024, "size of each node's root in MiB")
 	buildFlags(f, &source, &cache)
@@ -61,6 +62,11 @@ func (a *app) up() *cobra.Command {
 func buildFlags(f *pflag.FlagSet, source, cache *string) {
 	f.StringVar(source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
 	f.StringVar(cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
+}
+
+// calicoFlag declares which Calico it is.
+func calicoFlag(f *pflag.FlagSet, version *string) {
+	f.StringVar(version, "calico", "", "version of Calico, where the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+")")
 }
 
 // supported refuses what a lab cannot be, before anything happens.
@@ -81,6 +87,12 @@ func supported(s spec.Lab) error {
 func known(s spec.Lab) error {
 	if names := network.Names(); !slices.Contains(names, s.Network) {
 		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network %s", choice(names))
+	}
+	if versions := build.CalicoVersions(); s.Calico != "" && !slices.Contains(versions, s.Calico) {
+		return hint(fmt.Errorf("Calico %q is not one of the versions that can be built", s.Calico), "use --calico %s", choice(versions))
+	}
+	if s.Calico != "" && !strings.HasPrefix(s.Network, "calico") {
+		return hint(fmt.Errorf("--calico does not go with the network %s", s.Network), "use --network calico or calico-typha")
 	}
 	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
 		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))

@@ -21,9 +21,10 @@ type Image struct {
 	Tar  string // path of an OCI layout in a tar; its content never changes
 }
 
-// All returns the images that a lab on the given network needs, building what is missing.
-func All(ctx context.Context, cache *build.Cache, network string) ([]Image, error) {
-	list, err := recipes(network, cache.Source())
+// All returns the images that a lab on the given network needs, building what is missing. A version of Calico that is
+// not the default comes beside the default, to which it is upgraded.
+func All(ctx context.Context, cache *build.Cache, network, calico string) ([]Image, error) {
+	list, err := recipes(network, calico, cache.Source())
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/phrase"
@@ -12,20 +13,25 @@ import (
 
 // Names of the images, as the manifests of their projects call them.
 const (
-	Pause             = "registry.k8s.io/pause:3.10"
-	CoreDNS           = "registry.k8s.io/coredns/coredns:v1.15.0"
-	Workload          = "theseus.dev/workload:lab"
-	Agent             = "theseus.dev/agent:dev"
-	Flannel           = "ghcr.io/flannel-io/flannel:v0.28.4"
-	FlannelCNI        = "ghcr.io/flannel-io/flannel-cni-plugin:v0.9.1"
-	KubeRouter        = "docker.io/cloudnativelabs/kube-router:v1.5.1"
-	WeaveKube         = "docker.io/weaveworks/weave-kube:2.6.5"
-	WeaveNPC          = "docker.io/weaveworks/weave-npc:2.6.5"
-	CalicoNode        = "quay.io/calico/node:v3.31.0"
-	CalicoCNI         = "quay.io/calico/cni:v3.31.0"
-	CalicoControllers = "quay.io/calico/kube-controllers:v3.31.0"
-	CalicoMigration   = "quay.io/calico/flannel-migration-controller:v3.31.0"
+	Pause           = "registry.k8s.io/pause:3.10"
+	CoreDNS         = "registry.k8s.io/coredns/coredns:v1.15.0"
+	Workload        = "theseus.dev/workload:lab"
+	Agent           = "theseus.dev/agent:dev"
+	Flannel         = "ghcr.io/flannel-io/flannel:v0.28.4"
+	FlannelCNI      = "ghcr.io/flannel-io/flannel-cni-plugin:v0.9.1"
+	KubeRouter      = "docker.io/cloudnativelabs/kube-router:v1.5.1"
+	WeaveKube       = "docker.io/weaveworks/weave-kube:2.6.5"
+	WeaveNPC        = "docker.io/weaveworks/weave-npc:2.6.5"
+	CalicoMigration = "quay.io/calico/flannel-migration-controller:v3.31.0"
 )
+
+// calicoImage is one of Calico's.
+func calicoImage(version, name string) string {
+	if version == "v3.28.5" {
+		return "docker.io/calico/" + name + ":" + version
+	}
+	return "quay.io/calico/" + name + ":" + version
+}
 
 // recipe says what is in an image.
 type recipe struct {
@@ -47,7 +53,7 @@ type shipped struct {
 
 // recipes lists the images that a lab on the given network needs. A flannel or a Weave lab gets
 // Calico's too, and a flannel lab its migration controller: Calico is what it is changed to.
-func recipes(network, source string) ([]recipe, error) {
+func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
 		list = append(list, agent())
@@ -57,7 +63,7 @@ func recipes(network, source string) ([]recipe, error) {
 	switch network {
 	case "none", "bridge":
 		return list, nil
-	case "calico", "calico-bgp":
+	case "calico", "calico-bgp", "calico-typha":
 	case "flannel":
 		own = append(flannelImages(), calicoMigration())
 	case "weave":
@@ -68,8 +74,22 @@ func recipes(network, source string) ([]recipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	calico, err := calicoImages()
-	return append(append(list, own...), calico...), err
+	versions := build.CalicoVersions()[:1]
+	if calico != "" && calico != versions[0] {
+		versions = append(versions, calico)
+	}
+	list = append(list, own...)
+	for _, version := range versions {
+		images, err := calicoImages(version)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, images...)
+		if network == "calico-typha" {
+			list = append(list, calicoTypha(version))
+		}
+	}
+	return list, nil
 }
 
 func always() []recipe {
@@ -164,56 +184,74 @@ func calicoMigration() recipe {
 	}
 }
 
+// calicoTypha is upstream's typha/docker-image.
+func calicoTypha(version string) recipe {
+	return recipe{
+		name:     calicoImage(version, "typha"),
+		binaries: map[string]string{"/usr/bin/calico-typha": build.Calico(version, "calico-typha")},
+		files:    []file{{path: "/etc/calico/typha.cfg", mode: 0o644, content: "[global]\nMetadataAddr = None\nLogFilePath = None\nLogSeverityFile = None\n"}},
+		set:      settings{Cmd: []string{"/usr/bin/calico-typha"}, User: fmt.Sprint(nobody)},
+	}
+}
+
 // calicoImages are Calico's. BIRD is Debian's where upstream's is a fork of the same version.
-func calicoImages() ([]recipe, error) {
+func calicoImages(version string) ([]recipe, error) {
 	const (
 		bin      = "/opt/cni/bin/"
 		packaged = "/usr/lib/cni/"
 	)
 	daemons, err := bird()
+	of := func(program string) string { return build.Calico(version, program) }
 	cni := recipe{
-		name:     CalicoCNI,
-		binaries: map[string]string{bin + "calico": "calico-cni", bin + "install": "calico-cni-install"},
+		name:     calicoImage(version, "cni"),
+		binaries: map[string]string{bin + "calico": of("calico-cni"), bin + "install": of("calico-cni-install")},
 		files:    []file{{path: bin + "calico-ipam", mode: 0o755, hard: bin + "calico"}},
 		set:      settings{Cmd: []string{bin + "install"}, WorkingDir: "/opt/cni/bin"},
 	}
 	for _, plugin := range []string{"bandwidth", "host-local", "loopback", "portmap", "tuning"} {
 		cni.files = append(cni.files, program(bin+plugin, packaged+plugin))
 	}
+	controllers := recipe{
+		name: calicoImage(version, "kube-controllers"),
+		binaries: map[string]string{
+			"/usr/bin/kube-controllers": of("calico-kube-controllers"),
+			"/usr/bin/check-status":     of("calico-check-status"),
+		},
+		files: []file{
+			{path: "/status", mode: 0o755 | os.ModeDir, owner: nobody},
+			{path: "/status/status.json", mode: 0o644, owner: nobody},
+			{path: "/profiles", mode: 0o755 | os.ModeDir, owner: nobody},
+			directory("/tmp", 0o777|os.ModeSticky),
+		},
+		set: settings{Entrypoint: []string{"/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
+	}
+	entry := []string{"start_runit"}
+	if version == build.CalicoVersions()[0] {
+		controllers.binaries["/usr/bin/wrapper"] = of("calico-wrapper")
+		controllers.set.Entrypoint = slices.Insert(controllers.set.Entrypoint, 0, "/usr/bin/wrapper")
+	} else {
+		entry = append(entry, "-without=complete-startup") // which came with v3.29
+	}
 	return []recipe{
 		cni,
 		{
-			name: CalicoNode, userland: true,
-			binaries: map[string]string{"/usr/bin/calico-node": "calico-node", "/usr/sbin/start_runit": "calico-entry"},
-			shipped:  confdFiles(),
+			name: calicoImage(version, "node"), userland: true,
+			binaries: map[string]string{"/usr/bin/calico-node": of("calico-node"), "/usr/sbin/start_runit": "calico-entry"},
+			shipped:  confdFiles(build.CalicoComponent(version)),
 			files: append(daemons,
 				file{path: "/etc/calico/felix.cfg", mode: 0o644, content: "[global]\n"},
 				directory("/etc/calico/confd/config", 0o755),
 				symlink("/usr/bin/sv", "../sbin/start_runit")),
-			set: settings{Cmd: []string{"start_runit"}},
+			set: settings{Cmd: entry},
 		},
-		{
-			name: CalicoControllers,
-			binaries: map[string]string{
-				"/usr/bin/kube-controllers": "calico-kube-controllers",
-				"/usr/bin/check-status":     "calico-check-status",
-				"/usr/bin/wrapper":          "calico-wrapper",
-			},
-			files: []file{
-				{path: "/status", mode: 0o755 | os.ModeDir, owner: nobody},
-				{path: "/status/status.json", mode: 0o644, owner: nobody},
-				{path: "/profiles", mode: 0o755 | os.ModeDir, owner: nobody},
-				directory("/tmp", 0o777|os.ModeSticky),
-			},
-			set: settings{Entrypoint: []string{"/usr/bin/wrapper", "/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
-		},
+		controllers,
 	}, err
 }
 
 // confdFiles are what Calico's confd renders BIRD's configuration from. Its pools name a tunnel for their
 // routes, none at all included, by an attribute that only Calico's fork of BIRD has: here they do so only
 // where there is a tunnel.
-func confdFiles() map[string]shipped {
+func confdFiles(component string) map[string]shipped {
 	const (
 		tunnel = `krt_tunnel = "{{$data.ipip}}";`
 		before = "         {{- /* Destination in ipPool, mode "
@@ -224,7 +262,7 @@ func confdFiles() map[string]shipped {
 	files := map[string]shipped{}
 	add := func(path string, edits ...phrase.Edit) {
 		files["/etc/calico/confd/"+path] = shipped{
-			component: "calico", module: "github.com/projectcalico/calico", path: "confd/etc/calico/confd/" + path, edits: edits,
+			component: component, module: "github.com/projectcalico/calico", path: "confd/etc/calico/confd/" + path, edits: edits,
 		}
 	}
 	for _, name := range []string{"bird", "bird_aggr", "bird_ipam", "bird6", "bird6_aggr", "bird6_ipam"} {

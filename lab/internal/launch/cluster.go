@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/control"
 	"github.com/theseus-cni/theseus/lab/internal/kubeapi"
 	"github.com/theseus-cni/theseus/lab/internal/machine"
@@ -100,7 +101,7 @@ func (l *launch) applyDNS(ctx context.Context) error { return l.apply(ctx, nil, 
 func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 	s := l.lab.Spec
 	params := network.Params{
-		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(),
+		PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(), DNS: s.DNSIP(), Calico: build.CalicoComponent(s.Calico),
 		Modules: func(component, module string) (string, error) { return l.Cache.ModuleDir(ctx, component, module) },
 	}
 	for _, part := range parts {

@@ -27,7 +27,7 @@ func Build(ctx context.Context, cache *build.Cache, s *spec.Lab, out io.Writer) 
 	if s.KubeBinary, err = cache.Binary(ctx, build.Kube(s.Kubernetes)); err != nil {
 		return 0, err
 	}
-	all, err := image.All(ctx, cache, s.Network)
+	all, err := image.All(ctx, cache, s.Network, s.Calico)
 	if err != nil {
 		return 0, err
 	}

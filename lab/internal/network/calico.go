@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -9,6 +10,9 @@ import (
 
 // CalicoBGP is Calico without encapsulation: BIRD tells the nodes' routes, through route reflectors.
 const CalicoBGP = "calico-bgp"
+
+// CalicoTypha is Calico over VXLAN whose agents go through Typha.
+const CalicoTypha = "calico-typha"
 
 // Peers is the part of CalicoBGP that can be applied when Calico's kinds are known.
 const Peers = "calico-peers"
@@ -43,6 +47,17 @@ func calico(params Params) ([]byte, error) {
 func calicoBGP(params Params) ([]byte, error) {
 	return calicoManifest(params, "calico.yaml",
 		value("CALICO_IPV4POOL_IPIP", "Always", "Never"))
+}
+
+// calicoTypha is upstream's manifest for Typha, over VXLAN and without BGP.
+func calicoTypha(params Params) ([]byte, error) {
+	return calicoManifest(params, "calico-typha.yaml",
+		value("CALICO_IPV4POOL_IPIP", "Always", "Never"),
+		value("CALICO_IPV4POOL_VXLAN", "Never", "Always"),
+		phrase.Edit{From: `calico_backend: "bird"`, To: `calico_backend: "vxlan"`},
+		// Nothing but Felix is to be alive and ready; it may be asked twice.
+		phrase.Edit{From: "- -bird-live", To: "- -felix-live"},
+		phrase.Edit{From: "- -bird-ready", To: "- -felix-ready"})
 }
 
 // value gives a variable of calico-node another value.
@@ -82,5 +97,5 @@ var withoutBPF = phrase.Edit{
 }
 
 func calicoUpstream(params Params, file string, edits []phrase.Edit) ([]byte, error) {
-	return upstream(params, "calico", "github.com/projectcalico/calico", "manifests/"+file, edits)
+	return upstream(params, cmp.Or(params.Calico, "calico"), "github.com/projectcalico/calico", "manifests/"+file, edits)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"slices"
 )
 
 //go:embed manifests/*.yaml
@@ -16,6 +17,7 @@ type Params struct {
 	NodePodCIDR netip.Prefix // the part of them that one node hands out; NodeFiles only
 	ServiceCIDR netip.Prefix // cluster addresses of Services
 	DNS         netip.Addr   // cluster address of the DNS Service
+	Calico      string       // component of the Calico that is wanted; "calico" where empty
 
 	// Modules returns the directory that holds the source of a Go module, at the version that a
 	// component pins: build.Cache.ModuleDir does.
@@ -30,7 +32,14 @@ type File struct {
 }
 
 // Names lists the networks that a cluster can start on.
-func Names() []string { return []string{"flannel", "calico", CalicoBGP, "weave", "bridge", "none"} }
+func Names() []string {
+	return []string{"flannel", "calico", CalicoBGP, CalicoTypha, "weave", "bridge", "none"}
+}
+
+// Usual lists those that most tests need.
+func Usual() []string {
+	return slices.DeleteFunc(Names(), func(name string) bool { return name == CalicoTypha })
+}
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns",
 // "kube-router", Peers, and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
@@ -49,6 +58,8 @@ func Manifest(network string, params Params) ([]byte, error) {
 		return calicoUpstream(params, "flannel-migration/migration-job.yaml", nil)
 	case CalicoBGP:
 		return calicoBGP(params)
+	case CalicoTypha:
+		return calicoTypha(params)
 	case Peers:
 		return own(Peers + ".yaml")
 	case "coredns":

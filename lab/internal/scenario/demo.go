@@ -142,7 +142,7 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 
 // ChangeFlags write the manifest of Calico, and return the flags that ask for the change to it.
 func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
-	manifest, err := r.run(ctx, nil, nil, r.Lab, "manifest", "calico", "--name", r.Name)
+	manifest, err := r.Manifest(ctx, "calico")
 	if err != nil {
 		return nil, err
 	}

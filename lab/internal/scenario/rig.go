@@ -69,12 +69,13 @@ func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program s
 
 func (r *Rig) kubeconfig() string { return filepath.Join(r.Dir, "kubeconfig") }
 
-// Up brings the lab up on a network.
+// Up brings the lab up on a network; of Calico an older version can be had, as in calico@v3.28.5.
 func (r *Rig) Up(ctx context.Context, network string) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
 	}
-	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network}
+	network, version, _ := strings.Cut(network, "@")
+	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network, "--calico", version}
 	if network == "flannel" {
 		args = append(args, "--policy", "kube-router")
 	}
@@ -90,6 +91,11 @@ func (r *Rig) Up(ctx context.Context, network string) error {
 		return err
 	}
 	return os.WriteFile(r.kubeconfig(), config, 0o600)
+}
+
+// Manifest is that of a network, for this lab.
+func (r *Rig) Manifest(ctx context.Context, network string, flags ...string) (string, error) {
+	return r.run(ctx, nil, nil, r.Lab, append([]string{"manifest", network, "--name", r.Name}, flags...)...)
 }
 
 // Down ends the lab.

@@ -127,7 +127,7 @@ func (r *Rig) show(ctx context.Context, args ...string) error {
 
 // manifest applies or deletes what `theseus-lab manifest` prints.
 func (r *Rig) manifest(ctx context.Context, name string, verb ...string) error {
-	text, err := r.run(ctx, nil, nil, r.Lab, "manifest", name, "--name", r.Name)
+	text, err := r.Manifest(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,49 @@
+package cni
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Upgrader is a driver whose network can be taken to another version node by node, while two versions run.
+type Upgrader interface {
+	Driver
+	// Upgrade compares the user's own manifests of another version with the network in place. It answers with a
+	// *Refusal where the two cannot run side by side, or where more than the version would change.
+	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured) (*Upgrade, error)
+}
+
+// Upgrade is another version of a network in place, as data.
+type Upgrade struct {
+	// Installation is the network as it will be.
+	Installation Installation
+	// Definitions come first, and stay when the change is taken back: what an older agent does not know in them it
+	// passes over, and to remove one would remove what is stored by it.
+	Definitions []unstructured.Unstructured
+	// Objects are new, or change nothing for the agents of now: they are applied before the first node.
+	Objects []unstructured.Unstructured
+	// Rights let agents of both versions work: those of the new one, in objects of Theseus' own beside those of now,
+	// which are Named, and take their final form in Roles when no agent of now is left.
+	Rights, Roles []unstructured.Unstructured
+	// Agent is the form of the agents' DaemonSet and of what they read, for pods that are made from then on.
+	Agent Form
+	// Hold lets the DaemonSet replace no pod by itself, Unhold takes that back, and Resume gives it its final strategy.
+	Hold, Unhold, Resume step.Action
+	// Followers are Deployments that come when all agents are new, in this order.
+	Followers []Follower
+}
+
+// Form is what a workload is made from, of now and of the new version, as patches.
+type Form struct {
+	New, Old []step.Action
+}
+
+// Follower is a workload that goes with the agents.
+type Follower struct {
+	Ref step.Ref
+	Form
+	// Why says what its place in the order is good for.
+	Why string
+}

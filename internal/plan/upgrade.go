@@ -1,0 +1,176 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+	"github.com/theseus-cni/theseus/internal/strategy/upgrade"
+)
+
+// Upgrades says whether a change takes the network in place to another version.
+func Upgrades(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry) bool {
+	if change.Strategy == upgrade.Name {
+		return true
+	}
+	found := drivers.Detect(snapshot)
+	return change.To != "" && len(found) == 1 && found[0].CNI == change.To
+}
+
+// makeUpgrade plans another version of the network in place, or returns a *Refusal.
+func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	source, err := inPlace(snapshot, drivers)
+	if err != nil {
+		return nil, err
+	}
+	next, err := another(snapshot, source, change, drivers, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := nodesReady(snapshot, source); err != nil {
+		return nil, err
+	}
+	waves, err := joint.Waves(snapshot, change.Waves)
+	if err != nil {
+		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+	}
+	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation}, Change: change, Waves: waves}
+	p := &Plan{
+		APIVersion: v1alpha1.APIVersion, Kind: Kind,
+		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
+		Flags:   options.flags(),
+		Cluster: describe(snapshot), Change: change, Strategy: upgrade.Name,
+		Reason: "routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next",
+		Source: *source, Target: next.Installation, Waves: wavesOf(waves), Steps: upgrade.Steps(in, next),
+		Findings: append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...),
+		Upgrade:  &Upgrade{From: source.Version, To: next.Installation.Version},
+	}
+	for _, s := range p.Steps {
+		p.Estimate += s.Estimate
+	}
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("%s-%s-%s", source.CNI, strings.ReplaceAll(next.Installation.Version, ".", "-"), suffix(p))
+	}
+	p.Hash = Hash(p)
+	if err := Verify(p); err != nil {
+		return nil, fmt.Errorf("the plan that was made breaks a rule, which is a bug of Theseus: %w", err)
+	}
+	return p, nil
+}
+
+// another asks the network's driver for the other version.
+func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (*cni.Upgrade, error) {
+	driver, _ := drivers.Get(source.CNI)
+	upgrader, ok := driver.(cni.Upgrader)
+	switch {
+	case cmp.Or(change.To, source.CNI) != source.CNI:
+		return nil, refuse("leave --strategy out, or say --to "+source.CNI, "this cluster is on %s, and the strategy %s changes its version only", source.CNI, upgrade.Name)
+	case change.PodCIDR != "" || change.Strategy != "" && change.Strategy != upgrade.Name:
+		return nil, refuse("leave --pod-cidr and --strategy out", "this cluster is on %s already: its version can be changed, and pods stay as they are", source.CNI)
+	case !ok:
+		return nil, refuse("upgrade it as it was installed; theseus check says what to look at", "it is not known how agents of %s of two versions work side by side", source.CNI)
+	case len(manifest) == 0:
+		return nil, refuse("say --manifest with the file that installs the other version", "no manifest of %s is given", source.CNI)
+	case change.AgentImage == "":
+		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	}
+	next, err := upgrader.Upgrade(snapshot, source, manifest)
+	var refused *cni.Refusal
+	if errors.As(err, &refused) {
+		return nil, &Refusal{Message: refused.Message, Hint: refused.Hint}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("upgrade %s: %w", source.CNI, err)
+	}
+	if want, have := change.CNIVersion, next.Installation.Version; want != "" && want != have {
+		return nil, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", source.CNI, have, want)
+	}
+	return next, nil
+}
+
+// turned are the settings that the other version, or its manifest, changes by the way.
+func turned(snapshot *cluster.Snapshot, source *cni.Installation, manifest []unstructured.Unstructured) []finding.Finding {
+	after := *snapshot
+	after.DaemonSets, after.ConfigMaps = slices.Clone(snapshot.DaemonSets), slices.Clone(snapshot.ConfigMaps)
+	for i := range manifest {
+		replaced(after.DaemonSets, &manifest[i], "DaemonSet", func(s *appsv1.DaemonSet) metav1.Object { return s })
+		replaced(after.ConfigMaps, &manifest[i], "ConfigMap", func(c *corev1.ConfigMap) metav1.Object { return c })
+	}
+	var found []finding.Finding
+	add := func(name, message, fix string) {
+		found = append(found, finding.Finding{ID: "upgrade/setting", Severity: finding.Warn,
+			Subject: finding.Subject{Kind: "Flag", Name: name}, Message: message, Fix: fix})
+	}
+	for _, c := range knob.Diff(knob.Read(snapshot, nil), knob.Read(&after, nil)).Changes {
+		from, to := cmp.Or(c.From, "nothing"), cmp.Or(c.To, "nothing")
+		add(c.Knob, fmt.Sprintf("the upgrade is a change of a flag too: %s is %s, and becomes %s (%s) on %d nodes as their agents start again", c.Knob, from, to, c.Why, len(c.Nodes)),
+			"set it to "+from+" first where it should stay, and change it later with a plan of its own")
+	}
+	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name), after.DaemonSet(source.Agent.Namespace, source.Agent.Name)
+	for _, name := range leftOut(&before.Spec.Template.Spec, &then.Spec.Template.Spec) {
+		if !strings.Contains(name, " FELIX_") {
+			add(name, "the manifest leaves out "+name+", which agents have now", "put it into the manifest if it is still wanted")
+		}
+	}
+	return found
+}
+
+// replaced puts an object of a manifest in the place of the one that is there.
+func replaced[T any](list []T, object *unstructured.Unstructured, kind string, meta func(*T) metav1.Object) {
+	for i := range list {
+		now := meta(&list[i])
+		if object.GetKind() != kind || now.GetName() != object.GetName() || now.GetNamespace() != object.GetNamespace() {
+			continue
+		}
+		var next T
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &next) == nil {
+			list[i] = next
+		}
+	}
+}
+
+// leftOut are the variables, each as "container NAME", that one form of a pod has and the other has not, of the
+// containers that both have.
+func leftOut(now, then *corev1.PodSpec) []string {
+	var names []string
+	for _, container := range slices.Concat(now.InitContainers, now.Containers) {
+		next := slices.Concat(then.InitContainers, then.Containers)
+		at := slices.IndexFunc(next, func(c corev1.Container) bool { return c.Name == container.Name })
+		for _, variable := range container.Env {
+			if at >= 0 && !slices.ContainsFunc(next[at].Env, func(e corev1.EnvVar) bool { return e.Name == variable.Name }) {
+				names = append(names, container.Name+" "+variable.Name)
+			}
+		}
+	}
+	return names
+}
+
+// newForm says whether a patch makes pods of the version that comes; false, of that of now.
+func (u *Upgrade) newForm(template *corev1.PodTemplateSpec) bool {
+	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return tagOf(c.Image) == u.To })
+}
+
+func tagOf(image string) string {
+	_, tag := cni.SplitImage(image)
+	return tag
+}
+
+// held says whether a strategy leaves pods alone.
+func held(strategy *appsv1.DaemonSetUpdateStrategy) bool {
+	return strategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+}

@@ -1,0 +1,279 @@
+package plan_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// withTypha is a manifest of Calico, with Typha and definitions that keep what they do not know.
+func withTypha(t testing.TB) string {
+	text := strings.ReplaceAll(string(cnitest.Text(t, "calico-manifest.yaml")), "{type: object}", "{type: object, x-kubernetes-preserve-unknown-fields: true}")
+	return text + `
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: calico-typha, namespace: kube-system}
+spec:
+  selector: {matchLabels: {k8s-app: calico-typha}}
+  template:
+    metadata: {labels: {k8s-app: calico-typha}}
+    spec:
+      containers: [{name: calico-typha, image: "quay.io/calico/typha:v3.31.0"}]
+`
+}
+
+// newer is a cluster of three nodes on Calico v3.28.5, and the manifest of v3.31.0.
+func newer(t testing.TB) *request {
+	text := withTypha(t)
+	was := strings.NewReplacer("v3.31.0", "v3.28.5",
+		"CNI_MTU__}]", "CNI_MTU__}, {\"type\": \"bandwidth\"}]",
+		"- {name: IP, value: autodetect}", "- {name: IP, value: autodetect}\n            - {name: MINE, value: mine}\n            - {name: FELIX_ROUTEREFRESHINTERVAL, value: \"30\"}",
+		"initContainers:", "initContainers:\n        - {name: mount-bpffs, image: \"quay.io/calico/node:v3.28.5\"}").Replace(text)
+	objects := slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
+	})
+	r := &request{
+		snapshot: cnitest.Snapshot(t, append(objects, cnitest.Documents(t, []byte(was))...)),
+		change:   v1alpha1.ChangeSpec{To: "calico", AgentImage: "theseus.dev/agent:dev"},
+		drivers:  drivers(),
+		options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Manifest: cnitest.Documents(t, []byte(text))},
+	}
+	addNodes(r, "node-2", "node-3")
+	return r
+}
+
+func TestUpgradeGolden(t *testing.T) {
+	p := mustMake(t, newer(t))
+	golden(t, "upgrade-runbook.txt", []byte(plan.Runbook(p)))
+	text, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := plan.Read(text); err != nil || again.Hash != p.Hash || !again.InPlace() {
+		t.Errorf("reading what was written: %v", err)
+	}
+}
+
+// TestUpgradeLeavesNothing: what a pod was made from is replaced as a whole, and put back as a whole.
+func TestUpgradeLeavesNothing(t *testing.T) {
+	p := mustMake(t, newer(t))
+	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.Node == "node-2" })
+	forms := map[string][]string{"v3.31.0": {"bandwidth", "mount-bpffs", "MINE", "v3.28.5"}, "v3.28.5": {"v3.31.0"}}
+	for version, never := range forms {
+		actions := p.Steps[i].Actions
+		if version == "v3.28.5" {
+			actions = p.Steps[i].Undo
+		}
+		var all string
+		for _, a := range actions {
+			all += string(a.Patch)
+		}
+		for _, word := range never {
+			if strings.Contains(all, word) {
+				t.Errorf("%q is in the form of %s: %s", word, version, all)
+			}
+		}
+		if version == "v3.28.5" && (!strings.Contains(all, "bandwidth") || !strings.Contains(all, "mount-bpffs") || !strings.Contains(all, "MINE")) {
+			t.Errorf("the old form is not whole: %s", all)
+		}
+	}
+}
+
+// TestUpgradeCannotDoWithout: there is no step, no action on the network and no undo that an upgrade can do without.
+func TestUpgradeCannotDoWithout(t *testing.T) {
+	p := mustMake(t, newer(t))
+	free := []string{"prepare/theseus", "finish/theseus", "upgrade/definitions", "after/calico-typha", "after/calico-kube-controllers"}
+	for i, s := range p.Steps {
+		if !slices.Contains(free, s.ID) && plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))) == nil {
+			t.Errorf("a plan without %s passes", s.ID)
+		}
+		if s.ID == "prepare/theseus" || strings.HasPrefix(s.ID, "finish/") {
+			continue
+		}
+		for list, actions := range [][]step.Action{s.Actions, s.Undo} {
+			for j, action := range actions {
+				if action.Op == step.Wait || action.Op == step.Probe && list == 1 || action.Op == step.Apply && !strings.HasPrefix(s.ID, "fold/") ||
+					action.Op == step.Patch && (action.Ref.Kind == "ConfigMap" || list == 0) || s.ID == "prepare/probes" {
+					continue // what the model does not know of, or what an earlier step has done already
+				}
+				steps := slices.Clone(p.Steps)
+				without := slices.Delete(slices.Clone(actions), j, j+1)
+				if list == 0 {
+					steps[i].Actions = without
+				} else {
+					steps[i].Undo = without
+				}
+				if len(without) > 0 && plan.Verify(mutant(p, steps)) == nil {
+					t.Errorf("step %s without %q passes", s.ID, action.Title)
+				}
+			}
+		}
+		if s.Gate != nil {
+			steps := slices.Clone(p.Steps)
+			steps[i].Gate = nil
+			if plan.Verify(mutant(p, steps)) == nil {
+				t.Errorf("step %s without its gate passes", s.ID)
+			}
+		}
+	}
+}
+
+// TestUpgradeCatchesReordering: no two steps may change places, but what follows the agents among itself, and what
+// both versions work with.
+func TestUpgradeCatchesReordering(t *testing.T) {
+	p := mustMake(t, newer(t))
+	for i := range len(p.Steps) - 1 {
+		one, two := p.Steps[i].ID, p.Steps[i+1].ID
+		free := one == "prepare/theseus" || strings.HasPrefix(one, "finish/") ||
+			strings.HasPrefix(one, "upgrade/") && strings.HasPrefix(two, "upgrade/") ||
+			strings.HasPrefix(one, "after/") && !strings.HasPrefix(two, "finish/") || one == "fold/strategy"
+		steps := slices.Clone(p.Steps)
+		steps[i], steps[i+1] = steps[i+1], steps[i]
+		if !free && plan.Verify(mutant(p, steps)) == nil {
+			t.Errorf("a plan with %s before %s passes", two, one)
+		}
+	}
+}
+
+// TestUpgradeTypha: Typha comes when no old agent is left, and the way back begins with it.
+func TestUpgradeTypha(t *testing.T) {
+	p := mustMake(t, newer(t))
+	at := func(id string) int { return slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id }) }
+	if typha := at("after/calico-typha"); typha < at("wave-2/node-3") || typha > at("after/calico-kube-controllers") || typha < 0 {
+		t.Errorf("Typha is step %d", typha)
+	}
+	first := slices.Clone(p.Steps)
+	typha := first[at("after/calico-typha")]
+	typha.Before = nil
+	first = slices.DeleteFunc(first, func(s step.Step) bool { return s.ID == typha.ID })
+	first = slices.Insert(first, at("wave-2/node-2"), typha)
+	if err := plan.Verify(mutant(p, first)); err == nil || !strings.Contains(err.Error(), "no agent of v3.28.5 is left") {
+		t.Errorf("Typha before the last agents: %v", err)
+	}
+}
+
+// TestUpgradeOfMany: steps have several nodes where there are many, so that a plan does not grow by a form for each.
+func TestUpgradeOfMany(t *testing.T) {
+	sizes := map[int]int{}
+	for _, n := range []int{256, 600} {
+		r := newer(t)
+		for i := range n - 3 {
+			addNodes(r, "more-"+strings.Repeat("a", i%7)+string(rune('a'+i%26))+strings.Repeat("b", i/26))
+		}
+		p := mustMake(t, r)
+		text, err := plan.Write(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes[n] = len(text)
+		if len(p.Steps) > 256+30 {
+			t.Errorf("%d nodes take %d steps", n, len(p.Steps))
+		}
+	}
+	if sizes[600] > 3*sizes[256] {
+		t.Errorf("%v", sizes)
+	}
+}
+
+func TestUpgradeSettings(t *testing.T) {
+	p := mustMake(t, newer(t))
+	var said strings.Builder
+	for _, f := range p.Findings {
+		said.WriteString(f.Message + "\n")
+	}
+	for _, want := range []string{"the manifest leaves out calico-node MINE", "calico/routeRefreshInterval is 30, and becomes 90"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, said.String())
+		}
+	}
+}
+
+func TestUpgradeRefuses(t *testing.T) {
+	agent := func(r *request) *appsv1.DaemonSet { return &r.snapshot.DaemonSets[0] }
+	manifest := func(r *request, kind string) *unstructured.Unstructured {
+		return &r.options.Manifest[slices.IndexFunc(r.options.Manifest, func(o unstructured.Unstructured) bool { return o.GetKind() == kind })]
+	}
+	with := func(r *request, text string) {
+		r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(text))...)
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*request)
+		words  string
+		hint   string
+	}{
+		{"the same version", func(r *request) {
+			r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(withTypha(t), "v3.31.0", "v3.28.5")))
+		}, "runs already", ""},
+		{"too far", func(r *request) {
+			r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(withTypha(t), "v3.31.0", "v3.32.0")))
+		}, "more than 3 minor releases", "several plans"},
+		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.30.1" }, "installs calico v3.31.0, not v3.30.1", ""},
+		{"a tag that is none", func(r *request) { agent(r).Spec.Template.Spec.Containers[0].Image = "calico/node:mine" }, "does not say which version", ""},
+		{"an operator", func(r *request) {
+			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"+
+				"spec: {nodeUpdateStrategy: {rollingUpdate: {maxUnavailable: 7}}}\n"))...)
+		}, "on all nodes, 7 at a time", "upgrade the operator"},
+		{"an owner", func(r *request) {
+			agent(r).OwnerReferences = []metav1.OwnerReference{{Kind: "Mine", Name: "m", Controller: new(true)}}
+		}, "belongs to Mine m", ""},
+		{"another way for routes", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }, `CALICO_NETWORKING_BACKEND is "vxlan" and would be "bird"`, "plan of its own"},
+		{"another name of the configuration", func(r *request) {
+			agent(r).Spec.Template.Spec.InitContainers[1].Env[0].Value = "05-calico.conflist"
+		}, "under which name the runtime finds Calico", ""},
+		{"a field that is lost", func(r *request) {
+			r.options.Manifest = cnitest.Documents(t, []byte(strings.Replace(withTypha(t), "{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}",
+				"{openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {cidr: {type: string}, vxlanMode: {type: string}, ipipMode: {type: string}}}}}}", 1)))
+		}, "does not know spec.natOutgoing", "older agents work with newer definitions"},
+		{"a version that is not served", func(r *request) {
+			r.options.Manifest = cnitest.Documents(t, []byte(strings.Replace(withTypha(t), "{name: v1, served: true", "{name: v1, served: false", 1)))
+		}, "does not know version v1", ""},
+		{"a pool that changes", func(r *request) {
+			with(r, "apiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: default-ipv4-ippool}\nspec: {cidr: 10.96.0.0/16}\n")
+		}, "would act on every node at once", ""},
+		{"no Typha", func(r *request) {
+			r.options.Manifest = slices.DeleteFunc(r.options.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "calico-typha" })
+		}, "calico-typha runs, and the manifest lacks it", ""},
+		{"a new Typha", func(r *request) {
+			r.snapshot.Deployments = slices.DeleteFunc(r.snapshot.Deployments, func(d appsv1.Deployment) bool { return d.Name == "calico-typha" })
+		}, "which does not run here", ""},
+		{"through the operator", func(r *request) {
+			with(r, "apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n")
+		}, "through its operator", ""},
+		{"no agent in the manifest", func(r *request) { manifest(r, "DaemonSet").SetName("other") }, "holds no DaemonSet", ""},
+		{"another namespace", func(r *request) { manifest(r, "DaemonSet").SetNamespace("calico-system") }, "DaemonSet/calico-system/calico-node", ""},
+		{"a range", func(r *request) { r.change.PodCIDR = "10.97.0.0/16" }, "on calico already", "--pod-cidr"},
+		{"another strategy", func(r *request) { r.change.Strategy = "recreate" }, "on calico already", "--strategy"},
+		{"another network", func(r *request) { r.change.Strategy, r.change.To = "upgrade", "flannel" }, "this cluster is on calico", ""},
+		{"a network whose versions are not known", func(r *request) {
+			r.snapshot, r.change.To = cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")), "flannel"
+		}, "agents of flannel of two versions", ""},
+		{"no manifest", func(r *request) { r.options.Manifest = nil }, "no manifest", ""},
+		{"no image", func(r *request) { r.change.AgentImage = "" }, "no image", ""},
+		{"a node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = corev1.ConditionUnknown }, "is not Ready", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newer(t)
+			test.change(r)
+			_, err := r.make()
+			var refused *plan.Refusal
+			if !errors.As(err, &refused) || !strings.Contains(refused.Message, test.words) || refused.Hint == "" || !strings.Contains(refused.Hint, test.hint) {
+				t.Errorf("got %v (%+v), want %q and the hint %q", err, refused, test.words, test.hint)
+			}
+		})
+	}
+}

@@ -1,0 +1,200 @@
+// Package upgrade is the strategy that takes a network's agents to another version node by node. Definitions and
+// rights that both versions can work with come first; then the DaemonSet replaces no pod by itself any more, and one
+// node after another gets an agent of the new version, measured before the next. What the agents depend on comes
+// when the last of them is new. Pods are not touched: routes and rules stay while an agent starts again.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+// Name is how users name the strategy.
+const Name = "upgrade"
+
+// gates is about how many steps with nodes, each with a gate, a change has at most, and together how many agents of
+// one step restart at a time.
+const (
+	gates    = 256
+	together = 4
+)
+
+// Steps makes the whole procedure. The target of in is the same network.
+func Steps(in joint.Input, u *cni.Upgrade) []step.Step {
+	b := &builder{Builder: joint.New(in), Upgrade: u}
+	b.Prepare()
+	b.define()
+	b.allow()
+	b.hold()
+	for _, wave := range b.Waves {
+		for i, nodes := range slices.Collect(slices.Chunk(wave.Nodes, len(b.Nodes())/gates+1)) {
+			b.renew(wave, i, nodes)
+		}
+	}
+	for i := range b.Followers {
+		b.follow(&b.Followers[i])
+	}
+	b.fold()
+	last := len(b.Steps)
+	b.End([]string{"old"}, []string{"old", "new"})
+	b.Steps[last].NoReturn = true
+	return b.Steps
+}
+
+type builder struct {
+	*joint.Builder
+	*cni.Upgrade
+}
+
+func (b *builder) agent() step.Ref { return b.Source.Agent }
+
+// between names the two versions.
+func (b *builder) between() string { return b.Source.Version + " and " + b.Installation.Version }
+
+// frozen demands that the nodes are those of the plan.
+func (b *builder) frozen() step.Condition {
+	return step.Condition{Kind: step.NodesAmong, Nodes: b.Nodes()}
+}
+
+// define brings the new definitions. They stay when the change is taken back.
+func (b *builder) define() {
+	if len(b.Definitions) == 0 {
+		return
+	}
+	agent := b.agent()
+	stay := step.Action{Op: step.Patch, Ref: &agent, Patch: joint.Canonical(map[string]any{}), // nothing
+		Title: "leave the definitions as they are, with which both versions work"}
+	b.Add(step.Step{
+		ID: "upgrade/definitions", Title: "Define the custom resources of " + b.Source.CNI + " " + b.Installation.Version,
+		Why: "Agents of the new version write what the old definitions do not know. Older agents pass over what is new, " +
+			"so the definitions stay when the change is taken back: with one would go what is stored by it.",
+		Actions:  joint.Define(b.Definitions),
+		Undo:     []step.Action{stay},
+		Gate:     b.Gate("the definitions disturb no agent of "+b.Source.Version, false),
+		Estimate: step.Duration(10 * time.Second),
+	})
+}
+
+// allow brings what new agents need and older ones do not mind.
+func (b *builder) allow() {
+	var actions []step.Action
+	for _, object := range slices.Concat(b.Objects, b.Rights) {
+		actions = append(actions, joint.Apply(object))
+	}
+	if len(actions) == 0 {
+		return
+	}
+	b.Add(step.Step{
+		ID: "upgrade/rights", Title: "Let agents of both versions work",
+		Why:      "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go when the last old agent has gone.",
+		Actions:  actions,
+		Gate:     b.Gate("nothing noticed the new rights", false),
+		Estimate: step.Duration(10 * time.Second),
+	})
+}
+
+// hold keeps the DaemonSet's controller from rolling.
+func (b *builder) hold() {
+	b.Add(step.Step{
+		ID: "upgrade/hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
+		Why:      "Its controller knows neither waves nor gates, and does not count pods that are unready already.",
+		Before:   []step.Condition{joint.Rolled(b.agent())},
+		Actions:  []step.Action{b.Hold},
+		Undo:     []step.Action{b.Unhold},
+		Gate:     b.Gate("no agent was replaced", false),
+		Estimate: step.Duration(5 * time.Second),
+	})
+}
+
+// renew gives some nodes of a wave agents of the new version.
+func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
+	var before []step.Condition
+	if part == 0 {
+		before = append(before, b.frozen())
+	}
+	for _, node := range nodes {
+		before = append(before, joint.NodeReady(node), b.SourceOn(node))
+	}
+	id, one := fmt.Sprintf("%s/part-%d", wave.Name, part+1), ""
+	if len(nodes) == 1 {
+		id, one = wave.Name+"/"+nodes[0], nodes[0]
+	}
+	rounds := (len(nodes) + together - 1) / together
+	b.Add(step.Step{
+		ID: id, Title: "Bring " + joint.List(nodes) + " to " + b.Installation.Version,
+		Why: "The agent starts again, and the routes and rules of the node's pods stay meanwhile. The way back is the same with what " +
+			b.Source.Version + " was made from.",
+		Wave: wave.Name, Node: one, Before: before,
+		Actions:  slices.Concat(b.Agent.New, b.restart(nodes)),
+		Undo:     slices.Concat(b.Agent.Old, b.restart(backwards(nodes))),
+		Gate:     b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
+		Estimate: step.Duration(time.Duration(rounds)*15*time.Second + b.Bake()),
+	})
+}
+
+func backwards(nodes []string) []string {
+	nodes = slices.Clone(nodes)
+	slices.Reverse(nodes)
+	return nodes
+}
+
+// restart replaces the agents of nodes, a few at a time.
+func (b *builder) restart(nodes []string) []step.Action {
+	var actions []step.Action
+	for some := range slices.Chunk(nodes, together) {
+		actions = append(actions, joint.OnEach(some, func(node string) step.Action { return joint.Restart(b.agent(), node) })...)
+	}
+	return actions
+}
+
+// follow brings a Deployment to the new version.
+func (b *builder) follow(f *cni.Follower) {
+	whole := func() step.Action {
+		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
+	}
+	b.Add(step.Step{
+		ID: "after/" + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
+		Why:      f.Why,
+		Before:   []step.Condition{joint.Rolled(b.agent())},
+		Actions:  append(slices.Clone(f.New), whole()),
+		Undo:     append(slices.Clone(f.Old), whole()),
+		Gate:     b.Gate("nothing noticed the new "+joint.Name(f.Ref), true),
+		Estimate: step.Duration(20*time.Second + b.Bake()),
+	})
+}
+
+// fold gives everything the form that the manifest says.
+func (b *builder) fold() {
+	ref := b.agent()
+	b.Add(step.Step{
+		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
+		Why:      "All its pods are of the new version already, so it replaces none.",
+		Before:   []step.Condition{joint.Rolled(ref), b.frozen()},
+		Actions:  []step.Action{b.Resume},
+		Undo:     []step.Action{b.Hold},
+		Gate:     b.Gate("no agent was replaced", false),
+		Estimate: step.Duration(5 * time.Second),
+	})
+	if len(b.Roles) == 0 {
+		return
+	}
+	var actions []step.Action
+	for _, role := range b.Roles {
+		actions = append(actions, joint.Apply(role))
+	}
+	b.Add(step.Step{
+		ID: "fold/rights", Title: "Leave agents the rights of " + b.Installation.Version + " alone",
+		Why:      "No agent of " + b.Source.Version + " is left, so what only the time between " + b.between() + " needed goes.",
+		Before:   []step.Condition{joint.Rolled(ref)},
+		Actions:  append(actions, joint.Backwards(b.Rights)...),
+		Gate:     b.Gate("agents do with the rights of "+b.Installation.Version, true),
+		Estimate: step.Duration(5*time.Second + b.Bake()),
+	})
+}

@@ -1,0 +1,138 @@
+// Package upgrade tests an upgrade of Calico, with Typha, on a real cluster under traffic: back from the middle, and to
+// the end.
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// bin holds the built programs: `make build` makes them, and these tests are of no other.
+const bin = "../../../bin"
+
+const before, after = "v3.28.5", "v3.31.0"
+
+// kubectl runs it and returns what it printed.
+func kubectl(t *testing.T, rig *scenario.Rig, args ...string) string {
+	t.Helper()
+	out, err := rig.Kubectl(t.Context(), nil, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// versions are the images of Calico's parts, each with how many pods run it.
+func versions(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	images := kubectl(t, rig, "-n", "kube-system", "get", "pods", "-l", "k8s-app in (calico-node, calico-typha, calico-kube-controllers)",
+		"--field-selector", "status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.labels.k8s-app}{":"}{.spec.containers[0].image}{"\n"}{end}`)
+	count := map[string]int{}
+	for _, line := range strings.Fields(images) {
+		part, _, _ := strings.Cut(line, ":")
+		count[part+" "+line[strings.LastIndex(line, ":")+1:]]++
+	}
+	return fmt.Sprint(count)
+}
+
+// all is what versions says when every part is of one version.
+func all(version string) string {
+	return fmt.Sprint(map[string]int{"calico-kube-controllers " + version: 1, "calico-node " + version: 3, "calico-typha " + version: 1})
+}
+
+// state is what an upgrade changes, and its way back is to restore: what pods are made from, and what they may do.
+func state(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	return kubectl(t, rig, "-n", "kube-system", "get", "daemonset/calico-node", "deployment/calico-typha", "deployment/calico-kube-controllers",
+		"configmap/calico-config", "clusterrole/calico-node", "clusterrole/calico-kube-controllers", "-o",
+		`jsonpath={range .items[*]}{.metadata.name} {.data} {.rules} {.spec.updateStrategy} {.spec.template}{"\n"}{end}`)
+}
+
+// pods are those of the traffic, as they run.
+func pods(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	return kubectl(t, rig, "-n", "shop", "get", "pods", "-o", `jsonpath={range .items[*]}{.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
+}
+
+// nothingLost demands that the clients lost nothing, long connections among them, and that nothing that policy denies came through.
+func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cost, err := rig.Steady(ctx)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if loss := scenario.Loss(cost); loss != nil {
+		cost.Print(rig.Out) //nolint:errcheck // for the reader
+		t.Fatalf("%s: %v", when, loss)
+	}
+	stream := cost.Kinds["tcp-stream"]
+	if stream.Sent == 0 {
+		t.Fatalf("%s: no long connection was measured", when)
+	}
+	t.Logf("%s: nothing lost or leaked of %d requests, %d of them on long connections", when, cost.Sent(), stream.Sent)
+}
+
+// plan writes a plan, and returns its file.
+func plan(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	cidr := kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}")
+	manifest, file := filepath.Join(rig.Dir, "calico.yaml"), filepath.Join(rig.Dir, "plan.yaml")
+	text, err := rig.Manifest(t.Context(), "calico-typha", "--pod-cidr", cidr)
+	if err == nil {
+		err = os.WriteFile(manifest, []byte(text), 0o644)
+	}
+	if err == nil {
+		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", after, "--manifest", manifest, "--agent-image", scenario.AgentImage,
+			"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestUpgrade(t *testing.T) {
+	rigtest.Full(t, "Calico "+before+", which has to be built, upgraded and taken back")
+	rig := rigtest.New(t, bin, "up", 3, "calico-typha@"+before)
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	was, running := state(t, rig), pods(t, rig)
+	if got := versions(t, rig); got != all(before) {
+		t.Fatalf("before: %s", got)
+	}
+
+	run := rigtest.Start(t, rig, "here", "apply", plan(t, rig), "--yes")
+	run.Until("Bring up-node-3 to " + after)
+	rigtest.Run(t, rig, "there", 0, nil, "rollback")
+	run.Ends(5, "undone: Bring up-node-2 to "+after, "undone: Bring up-node-1 to "+after)
+	nothingLost(t, rig, "there and back from the middle")
+	if got := versions(t, rig); got != all(before) {
+		t.Errorf("taken back: %s", got)
+	}
+	if now := state(t, rig); now != was {
+		t.Errorf("it is not as it was:\n%s\nand was\n%s", now, was)
+	}
+
+	rigtest.Start(t, rig, "here", "apply", plan(t, rig), "--yes").Ends(0, "finished: done")
+	nothingLost(t, rig, before+" to "+after)
+	if got := versions(t, rig); got != all(after) {
+		t.Errorf("at the end: %s", got)
+	}
+	if now := pods(t, rig); now != running {
+		t.Errorf("pods were touched:\n%s\nand were\n%s", now, running)
+	}
+	if left := kubectl(t, rig, "get", "clusterroles,clusterrolebindings", "-o", "name"); strings.Contains(left, "theseus") {
+		t.Errorf("rights of Theseus' own are left: %s", left)
+	}
+}
