@@ -102,6 +102,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		Waves: wavesOf(waves), Steps: steps(in), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
 		Flags: options.flags(),
 	}
+	if err := holdSessions(snapshot, p); err != nil {
+		return nil, err
+	}
 	for _, s := range p.Steps {
 		p.Estimate += s.Estimate
 	}

@@ -69,6 +69,9 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
 	p.Waves = wavesOf(waves)
+	if err := holdSessions(snapshot, p); err != nil {
+		return nil, err
+	}
 	for _, s := range p.Steps {
 		p.Estimate += s.Estimate
 	}
