@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
@@ -45,6 +46,24 @@ func TestSessionsAreHeld(t *testing.T) {
 	r.snapshot.ConfigMaps = nil
 	if _, err := plan.Make(r.snapshot, r.change, r.drivers, nil, r.options); err == nil || !strings.Contains(err.Error(), "whether BGP carries the routes here is not known") {
 		t.Errorf("nobody knows whether BIRD runs, and it is planned: %v", err)
+	}
+}
+
+// TestFindingsAreReadAsWritten: what a finding rests on may be of any type, and is read back as something more general.
+func TestFindingsAreReadAsWritten(t *testing.T) {
+	r := onThree(t, "bird")
+	findings := []finding.Finding{{ID: "bgp/peer-selector-empty", Severity: finding.Warn, Evidence: map[string]any{
+		"selectors": []struct{ Selector, Field string }{{"all()", "peerSelector"}}, "large": int64(1) << 60, "none": []string(nil)}}}
+	p, err := plan.Make(r.snapshot, r.change, r.drivers, findings, r.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Read(data); err != nil {
+		t.Error(err)
 	}
 }
 
