@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ import (
 // whole holds a verdict that is reached to BGP as well: sessions that are missing are waited for, routes that the
 // cluster's objects make no more are a failure at once. A failure that was found already gets their words.
 func (g *Gate) whole(ctx context.Context, want step.Sessions, reports []v1alpha1.ProbeReport, verdict *loss.Verdict) error {
-	objects, err := g.Actor.bgpObjects(ctx)
+	objects, err := g.Actor.BGPObjects(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,14 +88,20 @@ func words(lack bgp.Lack) string {
 	return fmt.Sprintf("has %d routes from BIRD of at least %d", lack.Seen.Routes, lack.Owed)
 }
 
-// bgpObjects reads what a graph is made of, as far as a gate needs it.
-func (a *Actor) bgpObjects(ctx context.Context) (*cluster.Snapshot, error) {
+// BGPObjects reads what the graph of a cluster is made of whose Calico runs BGP, and nothing else.
+func (a *Actor) BGPObjects(ctx context.Context) (*cluster.Snapshot, error) {
 	s := &cluster.Snapshot{}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
-	s.Nodes = slices.DeleteFunc(nodes.Items, func(n corev1.Node) bool { return n.DeletionTimestamp != nil })
+	for i := range nodes.Items {
+		if n := &nodes.Items[i]; n.DeletionTimestamp == nil {
+			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, "projectcalico.org/") })
+			s.Nodes = append(s.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
+				Status: corev1.NodeStatus{Addresses: n.Status.Addresses}})
+		}
+	}
 	for _, kind := range []string{"BGPConfiguration", "BGPPeer", "IPPool", "FelixConfiguration", "BlockAffinity"} {
 		mapping, err := a.mapping(kind)
 		if err != nil {
