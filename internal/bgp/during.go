@@ -1,6 +1,9 @@
 package bgp
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Kept is what is left of a graph in the moment in which it becomes another one of the same nodes: the sessions that both
 // have on the same terms. BIRD ends every other one when confd changes its configuration, be it only that the neighbour
@@ -14,20 +17,19 @@ func (g *Graph) Kept(after *Graph) *Graph {
 		if g.mesh[i] == after.mesh[i] {
 			kept.mesh[i] = after.mesh[i]
 		}
-		kept.edges[i] = both(g.edges[i], after.edges[i])
-		kept.out[i] = both(g.out[i], after.out[i])
-	}
-	return kept
-}
-
-func both[T comparable](a, b []T) []T {
-	var common []T
-	for _, one := range a {
-		if slices.Contains(b, one) {
-			common = append(common, one)
+		for _, e := range g.edges[i] {
+			at, there := slices.BinarySearchFunc(after.edges[i], e.to, func(x edge, to int32) int { return cmp.Compare(x.to, to) })
+			if there && after.edges[i][at] == e {
+				kept.edges[i] = append(kept.edges[i], e)
+			}
+		}
+		for _, o := range g.out[i] {
+			if slices.Contains(after.out[i], o) {
+				kept.out[i] = append(kept.out[i], o)
+			}
 		}
 	}
-	return common
+	return kept
 }
 
 // Interrupted counts the ordered pairs of nodes of which the first has the second's routes before and after, and not

@@ -101,6 +101,12 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		Waves: wavesOf(waves), Steps: steps(in), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
 		Flags: options.flags(),
 	}
+	return p.sealed(snapshot, source.CNI+"-to-"+change.To)
+}
+
+// sealed completes a plan that has its steps: what its gates hold besides, its estimate, a name that begins with stem
+// where it has none, its hash; and verifies it.
+func (p *Plan) sealed(snapshot *cluster.Snapshot, stem string) (*Plan, error) {
 	if err := holdSessions(snapshot, p); err != nil {
 		return nil, err
 	}
@@ -108,7 +114,7 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		p.Estimate += s.Estimate
 	}
 	if p.Name == "" {
-		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, change.To, suffix(p))
+		p.Name = stem + "-" + suffix(p)
 	}
 	p.Hash = Hash(p)
 	if err := Verify(p); err != nil {
