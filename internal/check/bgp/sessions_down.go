@@ -31,7 +31,7 @@ func unwatched(pass *check.Pass) string {
 	if why := modelled(pass); why != "" || !pass.Snapshot.UsesCalico() {
 		return why
 	}
-	in := bgp.FromSnapshot(pass.Snapshot)
+	in := graphsOf(pass).before
 	if !in.Started() {
 		return ""
 	}
@@ -51,15 +51,15 @@ func unwatched(pass *check.Pass) string {
 }
 
 func sessionsDown(pass *check.Pass) []finding.Finding {
-	in := bgp.FromSnapshot(pass.Snapshot)
-	if !pass.Snapshot.UsesCalico() || !in.Started() {
+	graphs := graphsOf(pass)
+	if !pass.Snapshot.UsesCalico() || !graphs.before.Started() {
 		return nil // bgp/not-started has it
 	}
 	seen := bgp.Watch(pass.Snapshot)
 	var found []finding.Finding
-	for i, family := range []string{"IPv4", "IPv6"} {
-		if g := bgp.Build(in, i == 1); g != nil && len(g.Speakers()) > 1 {
-			found = append(found, compare(family, g, in, seen)...)
+	for _, f := range graphs.families {
+		if len(f.before.Speakers()) > 1 {
+			found = append(found, compare(f.name, f.before, graphs.before, seen)...)
 		}
 	}
 	return found

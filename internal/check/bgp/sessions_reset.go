@@ -34,6 +34,9 @@ func sessionsReset(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, f := range g.families {
 		kept := f.before.Kept(f.after)
+		if kept.Sessions() == f.after.Sessions() {
+			continue // nothing is made anew
+		}
 		pairs, nodes := bgp.Interrupted(f.now, kept.Routes(), f.then)
 		if pairs == 0 {
 			continue
