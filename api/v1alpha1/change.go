@@ -51,6 +51,11 @@ type ChangeSpec struct {
 	// ReplaceNodes selects nodes that come back new: with the labels that the kubelet and the cloud give
 	// them, and without those that somebody put on.
 	ReplaceNodes string `json:"replaceNodes,omitempty"`
+	// ClusterIDs are those that nodes get, by name, which makes them route reflectors of Calico's; an empty one goes.
+	ClusterIDs map[string]string `json:"clusterIDs,omitempty"`
+	// Peered are ranges of networks that are joined with this cluster's, such as a mirror's, as NAME=RANGE: its own
+	// ranges must keep off them.
+	Peered []string `json:"peered,omitempty"`
 	// Accept lists finding ids that the user has read and accepts, with the reason.
 	Accept map[string]string `json:"accept,omitempty"`
 	// Accepted are findings that the user accepts up to a day.

@@ -74,6 +74,18 @@ type ProbeReportStatus struct {
 	Seq        int64        `json:"seq"`
 	At         time.Time    `json:"at"`
 	Paths      []PathResult `json:"paths"`
+	// BGP is what the node's BGP daemon says of itself; nil where Calico never ran one, and while nothing is measured.
+	BGP *BGP `json:"bgp"`
+}
+
+// BGP is what Calico's BGP daemon (BIRD) and the kernel say of a node's routes.
+type BGP struct {
+	// Down says why the daemon did not answer; empty when it did.
+	Down string `json:"down,omitempty"`
+	// Up are the addresses of the neighbours whose session is established, sorted.
+	Up []string `json:"up"`
+	// Routes counts the kernel's unicast routes that came from the daemon.
+	Routes int `json:"routes"`
 }
 
 // PathResult is one path's counts and gaps so far.

@@ -58,6 +58,9 @@ func (a *Agent) measure(ctx context.Context) {
 			ticker.Reset(cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval))
 		case <-ticker.C:
 			status := combine(plan.Generation, wanted, runner.Results(), a.podResults(), time.Now())
+			if len(plan.Paths) > 0 {
+				status.BGP = a.Node.BGP(ctx)
+			}
 			out.publish(ctx, status)
 		}
 	}

@@ -47,6 +47,8 @@ type Input struct {
 	Backend, Unknown string
 	// Pools are the IPPools, for what the loss of routes means.
 	Pools []Pool
+	// Blocks are the ranges of nodes whose routes BIRD carries; none where filters decide which it does.
+	Blocks []Block
 	// Workloads are the pods that a BGPPeer with localWorkloadSelector may pick; none where there is no such one.
 	Workloads []Workload
 	// Guessed is true when no node says its address for BGP, and the node's internal ones were taken.
@@ -106,6 +108,15 @@ type Pool struct {
 	// Felix is true where Felix programs the routes and BIRD does not.
 	Felix    bool
 	Disabled bool
+	CIDR     netip.Prefix
+	// Hidden keeps the blocks of nodes from being announced.
+	Hidden bool
+}
+
+// Block is a range of addresses that a node holds and announces.
+type Block struct {
+	Node string
+	CIDR netip.Prefix
 }
 
 // Workload is a pod that may speak BGP with its node.

@@ -44,6 +44,7 @@ func FromSnapshot(s *cluster.Snapshot) *Input {
 	for _, object := range s.Calico("IPPool") {
 		in.Pools = append(in.Pools, readPool(object, felixRoutes(s)))
 	}
+	in.readBlocks(s)
 	local := slices.ContainsFunc(in.Peers, func(p Peer) bool { return p.LocalWorkload != nil })
 	for i := 0; local && i < len(s.Pods); i++ {
 		if pod := &s.Pods[i]; pod.Spec.NodeName != "" && !pod.Spec.HostNetwork {
@@ -159,6 +160,26 @@ func readPeer(object unstructured.Unstructured) Peer {
 	return p
 }
 
+// readBlocks takes the affinities of nodes to blocks of pools whose routes are BIRD's.
+func (in *Input) readBlocks(s *cluster.Snapshot) {
+	for _, object := range s.Calico("BGPPeer") {
+		if filters, _, _ := unstructured.NestedSlice(object.Object, "spec", "filters"); len(filters) > 0 {
+			return
+		}
+	}
+	for _, object := range s.Calico("BlockAffinity") {
+		text := func(field string) string { return scalar(object.Object, "spec", field) }
+		cidr, err := netip.ParsePrefix(text("cidr"))
+		if err != nil || text("state") != "confirmed" || text("deleted") == "true" || text("type") == "virtual" {
+			continue
+		}
+		carried := func(p Pool) bool { return !p.Felix && !p.Hidden && p.CIDR.Contains(cidr.Addr()) }
+		if slices.ContainsFunc(in.Pools, carried) {
+			in.Blocks = append(in.Blocks, Block{text("node"), cidr})
+		}
+	}
+}
+
 // felixRoutes reports whether Felix programs routes of IPIP as it does those of VXLAN.
 func felixRoutes(s *cluster.Snapshot) bool {
 	for _, object := range s.Calico("FelixConfiguration") {
@@ -171,7 +192,9 @@ func felixRoutes(s *cluster.Snapshot) bool {
 
 func readPool(object unstructured.Unstructured, felix bool) Pool {
 	disabled, _, _ := unstructured.NestedBool(object.Object, "spec", "disabled")
-	pool := Pool{Name: object.GetName(), Encapsulation: "none", Disabled: disabled}
+	hidden, _, _ := unstructured.NestedBool(object.Object, "spec", "disableBGPExport")
+	pool := Pool{Name: object.GetName(), Encapsulation: "none", Disabled: disabled, Hidden: hidden}
+	pool.CIDR, _ = netip.ParsePrefix(scalar(object.Object, "spec", "cidr"))
 	set := func(field string) bool {
 		mode := scalar(object.Object, "spec", field)
 		return mode != "" && mode != "Never"
@@ -188,9 +211,6 @@ func readPool(object unstructured.Unstructured, felix bool) Pool {
 // backend is what tells calico-node's container whether to start BIRD (node/filesystem/etc/rc.local); why says
 // what is missing to know it.
 func backend(s *cluster.Snapshot) (value, why string) {
-	if ok, missing := s.Has("daemonsets"); !ok {
-		return "", "daemonsets: " + missing
-	}
 	for i := range s.DaemonSets {
 		set := &s.DaemonSets[i]
 		if set.Name != "calico-node" {
@@ -204,6 +224,9 @@ func backend(s *cluster.Snapshot) (value, why string) {
 			return "none", ""
 		}
 		return "bird", ""
+	}
+	if ok, missing := s.Has("daemonsets"); !ok {
+		return "", "daemonsets: " + missing
 	}
 	return "", "the DaemonSet calico-node is not in the input"
 }

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
@@ -50,6 +51,30 @@ func ParseBIRD(answer string) ([]cluster.BGPSession, error) {
 		}
 	}
 	return nil, errors.New("BIRD's answer breaks off")
+}
+
+// Up are the addresses of a daemon's neighbours whose sessions are up, sorted as text.
+func Up(bird *cluster.BIRD) []string {
+	up := []string{}
+	for _, session := range bird.Sessions {
+		if session.State == established {
+			up = append(up, session.Peer)
+		}
+	}
+	slices.Sort(up)
+	return up
+}
+
+// Reported is what a node's agent said last.
+func Reported(said *v1alpha1.BGP) Seen {
+	if said == nil {
+		return Seen{Down: "no BIRD was ever there", Routes: -1}
+	}
+	seen := Seen{Down: said.Down, Peers: map[netip.Addr]string{}, Routes: said.Routes}
+	for _, peer := range said.Up {
+		seen.add(peer, established)
+	}
+	return seen
 }
 
 // Seen is what is known of a node's BGP as it runs.
@@ -144,6 +169,72 @@ func fibRoutes(object unstructured.Unstructured) int {
 		}
 	}
 	return count
+}
+
+// Lack is what a node's BGP, as it runs, lacks of what the graph says.
+type Lack struct {
+	Node string
+	Seen Seen
+	// Up counts the sessions of the family that are up; Missing names the neighbours whose session is not.
+	Up      int
+	Missing []string
+	// Owed is how many routes the kernel should have from BIRD at least, where it has fewer.
+	Owed int
+}
+
+// Compare holds every speaker of the graph against what was seen of it; those that nobody saw are left out.
+func (g *Graph) Compare(in *Input, seen map[string]Seen) []Lack {
+	owed := g.owed(in)
+	var lacks []Lack
+	for _, i := range g.Speakers() {
+		one, ok := seen[g.Nodes[i].Name]
+		if !ok {
+			continue
+		}
+		lack := Lack{Node: g.Nodes[i].Name, Seen: one, Up: g.Up(one)}
+		for _, j := range g.Missing(i, one) {
+			lack.Missing = append(lack.Missing, g.Nodes[j].Name)
+		}
+		if one.Routes >= 0 && one.Routes < owed[i] {
+			lack.Owed = owed[i]
+		}
+		if lack.Up == 0 || len(lack.Missing) > 0 || lack.Owed > 0 || one.Down != "" {
+			lacks = append(lacks, lack)
+		}
+	}
+	return lacks
+}
+
+// owed counts for each node the blocks of the other nodes whose routes it learns.
+func (g *Graph) owed(in *Input) []int {
+	owed := make([]int, len(g.Nodes))
+	if len(in.Blocks) == 0 {
+		return owed
+	}
+	index := map[string]int{}
+	for i := range g.Nodes {
+		index[g.Nodes[i].Name] = i
+	}
+	routes := g.Routes()
+	own, of := make([]int, len(g.Nodes)), make([]int, len(routes.size)) // blocks by node, and by class
+	for _, b := range in.Blocks {
+		if i, known := index[b.Node]; known && routes.class[i] >= 0 && b.CIDR.Addr().Is6() == g.Six {
+			own[i]++
+			of[routes.class[i]]++
+		}
+	}
+	for _, i := range g.Speakers() {
+		class := routes.class[i]
+		for o, blocks := range of {
+			switch {
+			case o != int(class) && routes.reach[o][class]:
+				owed[i] += blocks
+			case o == int(class) && routes.twins[o]:
+				owed[i] += blocks - own[i]
+			}
+		}
+	}
+	return owed
 }
 
 // Missing are the neighbours of a node, by index, whose sessions should be there and are not up.

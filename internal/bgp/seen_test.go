@@ -3,14 +3,17 @@ package bgp
 import (
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
@@ -93,6 +96,59 @@ func TestWatch(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, Watch(s), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestCompare holds nodes against two reflectors with one client, by sessions and by the kernel's routes.
+func TestCompare(t *testing.T) {
+	ip, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	in := &Input{Nodes: []Node{
+		{Name: "a", IPv4: ip("10.0.0.1"), Labels: map[string]string{}},
+		{Name: "rr", IPv4: ip("10.0.0.2"), ClusterID: "244.0.0.1", Labels: map[string]string{"rr": ""}},
+		{Name: "s", IPv4: ip("10.0.0.3"), ClusterID: "244.0.0.2", Labels: map[string]string{"rr": ""}},
+	}, Peers: []Peer{{Name: "p", PeerSelector: mustParse("has(rr)")}},
+		Blocks: []Block{{"a", prefix("10.1.0.0/26")}, {"rr", prefix("10.1.0.64/26")}, {"rr", prefix("10.1.0.128/26")},
+			{"s", prefix("10.1.0.192/26")}, {"gone", prefix("10.1.1.0/26")}, {"s", prefix("fd00::/122")}}}
+	g := Build(in, false)
+	said := func(routes int, up ...string) *v1alpha1.BGP { return &v1alpha1.BGP{Up: up, Routes: routes} }
+	for name, test := range map[string]struct {
+		said *v1alpha1.BGP
+		want []Lack
+	}{
+		"whole":         {said(3, "10.0.0.2", "10.0.0.3"), nil},
+		"more":          {said(4, "10.0.0.2", "10.0.0.3", "192.0.2.1"), nil},
+		"routes lost":   {said(2, "10.0.0.2", "10.0.0.3"), []Lack{{Node: "a", Up: 2, Owed: 3}}},
+		"one reflector": {said(3, "10.0.0.3"), []Lack{{Node: "a", Up: 1, Missing: []string{"rr"}}}},
+		"nothing":       {said(0), []Lack{{Node: "a", Missing: []string{"rr", "s"}, Owed: 3}}},
+		"mute":          {&v1alpha1.BGP{Down: "i/o timeout", Routes: 3}, []Lack{{Node: "a", Missing: []string{"rr", "s"}}}},
+		"no BIRD":       {nil, []Lack{{Node: "a", Missing: []string{"rr", "s"}}}},
+	} {
+		got := g.Compare(in, map[string]Seen{"a": Reported(test.said)})
+		if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(Lack{}, "Seen")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestReadBlocks: only blocks whose routes BIRD carries are owed.
+func TestReadBlocks(t *testing.T) {
+	affinity := func(node, cidr, state string) string {
+		return "---\napiVersion: crd.projectcalico.org/v1\nkind: BlockAffinity\nmetadata: {name: " + strings.NewReplacer(".", "-", "/", "-").Replace(node+"-"+cidr) +
+			"}\nspec: {node: " + node + ", cidr: " + cidr + ", state: " + state + ", deleted: \"false\"}\n"
+	}
+	pool := func(name, cidr, more string) string {
+		return "---\napiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: " + name + "}\nspec: {cidr: " + cidr + more + "}\n"
+	}
+	text := pool("plain", "10.1.0.0/16", "") + pool("tunnel", "10.2.0.0/16", ", vxlanMode: Always") + pool("hidden", "10.3.0.0/16", ", disableBGPExport: true") +
+		affinity("a", "10.1.0.0/26", "confirmed") + affinity("b", "10.1.0.64/26", "pending") + affinity("a", "10.2.0.0/26", "confirmed") +
+		affinity("a", "10.3.0.0/26", "confirmed") + affinity("a", "10.4.0.0/26", "confirmed")
+	want := []Block{{"a", netip.MustParsePrefix("10.1.0.0/26")}}
+	if got := read(t, text).Blocks; !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	const filtered = "---\napiVersion: crd.projectcalico.org/v1\nkind: BGPPeer\nmetadata: {name: p}\nspec: {filters: [f]}\n"
+	if got := read(t, text+filtered).Blocks; got != nil {
+		t.Errorf("a filter decides, and %v are owed", got)
 	}
 }
 

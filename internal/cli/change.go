@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -54,6 +55,8 @@ func (c *changeFlags) registerWhatIf(command *cobra.Command) {
 	flags.StringSliceVar(&c.spec.RemoveLabels, "remove-label", nil, "KEY: what if nodes lose this label (repeatable)")
 	flags.StringToStringVar(&c.spec.AddLabels, "add-label", nil, "KEY=VALUE: what if nodes get this label (repeatable)")
 	flags.StringVar(&c.spec.LabelNodes, "label-nodes", "", "SELECTOR: the nodes that --remove-label and --add-label are about; all of them when left out")
+	flags.StringToStringVar(&c.spec.ClusterIDs, "cluster-id", nil, "NODE=ID: what if a node gets this cluster id of BGP, or, with none, loses its own (repeatable)")
+	flags.StringSliceVar(&c.spec.Peered, "peered", nil, "NAME=RANGE: a range of a network that is joined with this one, such as mirror=10.50.0.0/16 (repeatable)")
 	flags.StringVar(&c.spec.ReplaceNodes, "replace-nodes", "", "SELECTOR: what if these nodes are replaced, and come back with the labels of the kubelet and the cloud alone")
 }
 
@@ -81,6 +84,12 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	}
 	if c.bake > 0 {
 		spec.BakeSeconds = int(roundUp(c.bake, time.Second))
+	}
+	for _, text := range spec.Peered {
+		name, cidr, _ := strings.Cut(text, "=")
+		if _, err := netip.ParsePrefix(cidr); err != nil || name == "" {
+			return spec, fail(exitUsage, "write it as mirror=10.50.0.0/16", "--peered %s is no name with a range", text)
+		}
 	}
 	accepted, err := reasons("accept", c.accept)
 	if err != nil {
@@ -163,6 +172,12 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 	}
 	if given("add-label") {
 		document.AddLabels = c.spec.AddLabels
+	}
+	if given("cluster-id") {
+		document.ClusterIDs = c.spec.ClusterIDs
+	}
+	if given("peered") {
+		document.Peered = c.spec.Peered
 	}
 	if given("waves") {
 		document.Waves, document.WavePercents = c.spec.Waves, c.spec.WavePercents

@@ -115,6 +115,9 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 	document := evidence.Document()
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: reportsOf(document), At: time.Now()}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
+	if input.BGP, err = graphsKept(ctx, actor, p, dir); err != nil {
+		return input, err
+	}
 	input.Workloads, err = outcomes(ctx, client, p, records)
 	return input, err
 }

@@ -98,6 +98,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	r.view.Past(past)
 	r.flight.script.learn(past)
 	actor := r.actor()
+	r.keepGraph(ctx, actor)
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
 	if r.fresh {
 		gate.Since = nil

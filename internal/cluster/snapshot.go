@@ -107,6 +107,22 @@ type Host struct {
 	IPTables map[string]int `json:"iptables,omitempty"`
 	// Paths are those to some other nodes.
 	Paths []PathMTU `json:"paths,omitempty"`
+	// Traces are what networks leave in a kernel; nil where an agent looked that did not know of them.
+	Traces *Traces `json:"traces,omitempty"`
+}
+
+// Traces are rules and routes by whoever made them. Lists of routes and rules are cut at 100.
+type Traces struct {
+	// Chains counts the chains of iptables by the beginning of their names, such as "cali-" and "KUBE-".
+	Chains map[string]int `json:"chains,omitempty"`
+	// NFTables are family and name, as in "ip calico".
+	NFTables []string `json:"nftables,omitempty"`
+	// Blackholes are destinations to which packets are dropped or refused, in any table of routes.
+	Blackholes []string `json:"blackholes,omitempty"`
+	// Reached are destinations of the main table that lead to a gateway, but for the default route.
+	Reached []string `json:"reached,omitempty"`
+	// Rules are those of policy routing beside the kernel's own, such as "100: fwmark 0x200 lookup 2004".
+	Rules []string `json:"rules,omitempty"`
 }
 
 // Clock is the node's time when it was asked, beside the time of who asked, before and after.

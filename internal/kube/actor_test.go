@@ -56,6 +56,8 @@ func newWorld(t *testing.T, typed []runtime.Object, documents ...string) *world 
 		{"", "v1", "ConfigMap"}, {"apps", "v1", "Deployment"}, {"apps", "v1", "ReplicaSet"}, {"apps", "v1", "StatefulSet"},
 		{"apps", "v1", "DaemonSet"}, {"batch", "v1", "Job"}, {"example.org", "v1", "Database"},
 		{"apiextensions.k8s.io", "v1", "CustomResourceDefinition"}, {"theseus.dev", "v1alpha1", "NodeTask"},
+		{"crd.projectcalico.org", "v1", "BGPConfiguration"}, {"crd.projectcalico.org", "v1", "BGPPeer"}, {"crd.projectcalico.org", "v1", "IPPool"},
+		{"crd.projectcalico.org", "v1", "FelixConfiguration"}, {"crd.projectcalico.org", "v1", "BlockAffinity"},
 		{"theseus.dev", "v1alpha1", "ProbePlan"}, {"theseus.dev", "v1alpha1", "ProbeReport"},
 	} {
 		gvk := schema.GroupVersionKind{Group: kind.group, Version: kind.version, Kind: kind.kind}

@@ -65,6 +65,11 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 				verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
 			}
 		}
+		if gate.Sessions != nil && !verdict.Waiting {
+			if err := g.whole(ctx, *gate.Sessions, now, &verdict); err != nil {
+				return engine.Verdict{}, classify(err)
+			}
+		}
 		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
 			g.Since = now
 			return convert(verdict), nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
@@ -43,6 +44,21 @@ func (n *Node) bird(ctx context.Context) *cluster.BIRD {
 		found.Sessions = append(found.Sessions, sessions...)
 	}
 	return found
+}
+
+// BGP is what this node's BIRD and kernel say of BGP; nil when no BIRD was ever here. It does not wait for a verb.
+func (n *Node) BGP(ctx context.Context) *v1alpha1.BGP {
+	bird := n.bird(ctx)
+	if bird == nil {
+		return nil
+	}
+	said := &v1alpha1.BGP{Down: bird.Down, Up: bgp.Up(bird)}
+	routes, err := routesByProtocol()
+	if err != nil && said.Down == "" {
+		said.Down = err.Error()
+	}
+	said.Routes = routes["bird"]
+	return said
 }
 
 func askBIRD(ctx context.Context, socket string) ([]cluster.BGPSession, error) {

@@ -61,6 +61,9 @@ func TestBIRD(t *testing.T) {
 	if got := n.bird(t.Context()); len(got.Sessions) != 2 || !strings.Contains(got.Down, "bird6.ctl: BIRD says: Access denied") {
 		t.Errorf("got %+v", got)
 	}
+	if got := n.BGP(t.Context()); !cmp.Equal(got.Up, []string{"198.18.0.12"}) || !strings.Contains(got.Down, "Access denied") {
+		t.Errorf("to the gate it says %+v", got)
+	}
 	if err := os.WriteFile(filepath.Join(root, birdDir, "dead"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

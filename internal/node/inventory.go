@@ -29,6 +29,7 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 		return Answer{}, err
 	}
 	host := &cluster.Host{IPTables: map[string]int{}}
+	chains := map[string]int{}
 	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
 		if err != nil {
@@ -36,6 +37,9 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 		}
 		host.IPTables[b.kind] += countRules(tables)
 		host.Filters = append(host.Filters, inputFilters(b, tables)...)
+		for i := range tables {
+			tables[i].families(chains)
+		}
 		if b.family != ip4 {
 			continue
 		}
@@ -48,6 +52,9 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 		return Answer{}, err
 	}
 	if err := n.host(ctx, host, facts.Kernel, args.Peers); err != nil {
+		return Answer{}, err
+	}
+	if host.Traces, err = n.traces(ctx, chains); err != nil {
 		return Answer{}, err
 	}
 	facts.Host = host

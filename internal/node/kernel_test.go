@@ -489,6 +489,8 @@ func TestKernelFacts(t *testing.T) {
 	sh(t, "", "ip", "link", "set", "lo", "up")
 	sh(t, "", "iptables-legacy", "-w", "-I", "INPUT", "-i", "lo", "-j", "ACCEPT")
 	sh(t, "table inet own { chain in { type filter hook input priority 0; policy drop; iif lo accept; }; }", "nft", "-f", "-")
+	sh(t, "", "ip", "route", "add", "192.0.2.0/24", "via", "198.18.0.99")
+	sh(t, "", "ip", "rule", "add", "fwmark", "0x200/0xf00", "priority", "77", "lookup", "2004")
 	var got cluster.NodeFacts
 	if err := json.Unmarshal(do(t, n, step.VerbFacts, step.FactsArgs{Peers: []string{"127.0.0.1", "198.18.0.99"}}).Result, &got); err != nil {
 		t.Fatal(err)
@@ -524,6 +526,12 @@ func TestKernelFacts(t *testing.T) {
 	}
 	if want := []string{"a rule of INPUT takes REJECT for all that is left (iptables-legacy)", "the chain in of the nft table inet own drops by default"}; !slices.Equal(host.Filters, want) {
 		t.Errorf("filters: %q", host.Filters)
+	}
+	traces := host.Traces
+	if traces == nil || traces.Chains["FLANNEL-"] == 0 || !slices.Contains(traces.NFTables, "inet own") || !slices.Contains(traces.Blackholes, "198.19.2.0/26") ||
+		!slices.Contains(traces.Reached, "192.0.2.0/24") || !slices.Contains(traces.Rules, "77: fwmark 0x200 lookup 2004") ||
+		slices.ContainsFunc(traces.Rules, func(rule string) bool { return strings.HasSuffix(rule, "lookup 255") }) {
+		t.Errorf("traces: %+v", traces)
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
@@ -105,11 +104,20 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		Waves: wavesOf(waves), Steps: steps(in), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
 		Flags: options.flags(),
 	}
+	return p.sealed(snapshot, source.CNI+"-to-"+change.To)
+}
+
+// sealed completes a plan that has its steps: what its gates hold besides, its estimate, a name that begins with stem
+// where it has none, its hash; and verifies it.
+func (p *Plan) sealed(snapshot *cluster.Snapshot, stem string) (*Plan, error) {
+	if err := holdSessions(snapshot, p); err != nil {
+		return nil, err
+	}
 	for _, s := range p.Steps {
 		p.Estimate += s.Estimate
 	}
 	if p.Name == "" {
-		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, change.To, suffix(p))
+		p.Name = stem + "-" + suffix(p)
 	}
 	p.Hash = Hash(p)
 	if err := Verify(p); err != nil {
@@ -237,42 +245,20 @@ func workloadsOf(workloads []joint.Workload) []Workload {
 	return all
 }
 
-// Hash is over the whole plan but the hash itself, in hex. Name and meaning survive writing and reading:
-// arguments and patches are compared by content, whatever the order of their keys.
+// Hash is over the whole plan but the hash itself, in hex. Name and meaning survive writing and reading: all is
+// compared by content, whatever the order of keys.
 func Hash(p *Plan) string {
 	bare := *p
 	bare.Hash = ""
-	bare.Steps = make([]step.Step, len(p.Steps))
-	for i, s := range p.Steps {
-		s.Actions, s.Undo = canonical(s.Actions), canonical(s.Undo)
-		bare.Steps[i] = s
+	var tree any
+	data, err := json.Marshal(bare)
+	if err == nil {
+		if err = json.Unmarshal(data, &tree); err == nil {
+			data, err = json.Marshal(tree)
+		}
 	}
-	sum := sha256.New()
-	if err := json.NewEncoder(sum).Encode(bare); err != nil {
+	if err != nil {
 		return "unhashable: " + err.Error()
 	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
-
-func canonical(actions []step.Action) []step.Action {
-	if len(actions) == 0 {
-		return nil
-	}
-	all := make([]step.Action, len(actions))
-	for i, a := range actions {
-		a.Patch, a.Args = sorted(a.Patch), sorted(a.Args)
-		all[i] = a
-	}
-	return all
-}
-
-func sorted(data json.RawMessage) json.RawMessage {
-	var tree any
-	if len(data) == 0 || json.Unmarshal(data, &tree) != nil {
-		return data
-	}
-	if again, err := json.Marshal(tree); err == nil {
-		return again
-	}
-	return data
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }

@@ -69,17 +69,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
 	p.Waves = wavesOf(waves)
-	for _, s := range p.Steps {
-		p.Estimate += s.Estimate
-	}
-	if p.Name == "" {
-		p.Name = fmt.Sprintf("%s-to-%s-%s", source.CNI, flag.To, suffix(p))
-	}
-	p.Hash = Hash(p)
-	if err := Verify(p); err != nil {
-		return nil, fmt.Errorf("the plan that was made breaks a rule, which is a bug of Theseus: %w", err)
-	}
-	return p, nil
+	return p.sealed(snapshot, source.CNI+"-to-"+flag.To)
 }
 
 // flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op, is

@@ -150,6 +150,9 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 		if s.Gate.MaxLost > 0 {
 			lost = fmt.Sprintf("at most %d probes lost, no gap above %s", s.Gate.MaxLost, time.Duration(s.Gate.MaxGap))
 		}
+		if s.Gate.Sessions != nil {
+			lost += ", BIRD's sessions and routes whole on every node"
+		}
 		fmt.Fprintf(b, "   Gate: %s; %s, %s\n", s.Gate.Title, lost, watch)
 	}
 }

@@ -27,6 +27,7 @@ func FuzzChecks(f *testing.F) {
 		}
 		f.Add(text)
 	}
+	f.Add([]byte(cyclic))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		builder := document.New("test")
 		if builder.Add("in", bytes.NewReader(text), true) != nil {
@@ -42,7 +43,7 @@ func FuzzChecks(f *testing.F) {
 		for _, source := range []*cni.Installation{flannel, calico} {
 			pass := &check.Pass{
 				Snapshot: snapshot, Source: source, Target: calico, Found: []*cni.Installation{source}, Manifest: snapshot.Other,
-				Change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0"},
+				Change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0", Peered: []string{"mirror=10.0.0.0/8"}},
 			}
 			for _, n := range Run(All(), pass, Options{}).NotChecked {
 				if strings.Contains(n.Why, "a mistake in Theseus") {
@@ -52,3 +53,17 @@ func FuzzChecks(f *testing.F) {
 		}
 	})
 }
+
+// cyclic are owners that own each other, and objects whose names are in no namespace.
+const cyclic = `{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: a, namespace: x, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: b, uid: b, controller: true}]}}
+---
+{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: b, namespace: x, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: a, uid: a, controller: true}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: x, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: a, uid: a, controller: true}]}, spec: {nodeName: n}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: q, ownerReferences: [{apiVersion: v1, kind: Pod, name: q, uid: q, controller: true}]}, spec: {nodeName: gone}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: n}, spec: {podSelector: {}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n}}
+`

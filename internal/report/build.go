@@ -21,7 +21,7 @@ func Build(in Input) Model {
 		Gaps:  h.gaps(all),
 		Cells: cells(all), Classes: classes(all), Nodes: nodes(in, h, all),
 		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
-		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal,
+		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 	}
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(m.Moves)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run

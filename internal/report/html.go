@@ -40,6 +40,7 @@ type page struct {
 	Leftover     []ResidueItem
 	LeftoverCut  string
 	Bad, Pending int
+	Graph        template.HTML
 }
 
 // HTML is the report as one page that needs nothing else: no network, no other file.
@@ -48,8 +49,12 @@ func HTML(m Model) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("report's page: %w", err)
 	}
+	p := newPage(m)
+	if p.Graph, err = picture(m.BGP); err != nil {
+		return nil, err
+	}
 	var out bytes.Buffer
-	if err := t.Execute(&out, newPage(m)); err != nil {
+	if err := t.Execute(&out, p); err != nil {
 		return nil, fmt.Errorf("report's page: %w", err)
 	}
 	return out.Bytes(), nil

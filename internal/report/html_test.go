@@ -5,12 +5,15 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bgp"
+	"github.com/theseus-cni/theseus/internal/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -115,5 +118,24 @@ func TestHTMLEscapes(t *testing.T) {
 	}
 	if n := bytes.Count(data, []byte("<script")); n != 1 {
 		t.Errorf("%d scripts, want the page's own", n)
+	}
+}
+
+// TestHTMLDrawsBGP: a change of a cluster whose routes BGP carries shows the graph before it and after.
+func TestHTMLDrawsBGP(t *testing.T) {
+	node := func(name, address, id string) bgp.Node {
+		return bgp.Node{Name: name, Labels: map[string]string{}, IPv4: netip.MustParseAddr(address), ClusterID: id}
+	}
+	graph := func(id string) *bgp.Graph {
+		return bgp.Build(&bgp.Input{Mesh: true, Nodes: []bgp.Node{node("n1", "10.0.0.1", id), node("n2", "10.0.0.2", "")}}, false)
+	}
+	m := Build(Input{BGP: []draw.Row{{Family: "IPv4", Before: graph(""), After: graph("1.2.3.4"), BeforeTitle: "before", AfterTitle: "now"}}})
+	data, err := HTML(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, data)
+	if strings.Count(string(data), "<h2>BGP</h2>") != 1 || strings.Count(string(data), ">n2<") < 2 {
+		t.Errorf("no graph before and after:\n%s", data)
 	}
 }

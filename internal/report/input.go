@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -28,6 +29,8 @@ type Input struct {
 	Workloads         []WorkloadOutcome
 	// Traffic sums up what clients other than Theseus' probes saw, where there were any.
 	Traffic []Traffic
+	// BGP is the graph of Calico's sessions before the change and now; no rows where there is none.
+	BGP []draw.Row
 	// At is when the report is made; it is only printed.
 	At time.Time
 }

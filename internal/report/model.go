@@ -2,6 +2,8 @@ package report
 
 import (
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/bgp/draw"
 )
 
 // Kind is the kind of a serialised report.
@@ -64,6 +66,8 @@ type Model struct {
 	Gates   []Gate    `json:"gates"`
 	Residue Residue   `json:"residue"`
 	Journal []Entry   `json:"journal"`
+	// BGP is what the page draws of Input.BGP.
+	BGP []draw.Row `json:"-"`
 }
 
 // Change says what was to be done, where, by which plan.

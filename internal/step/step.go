@@ -184,6 +184,16 @@ type Gate struct {
 	// whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and MaxLost where it
 	// is not 0.
 	Changed []string `json:"changed,omitempty"`
+	// Sessions is set where Calico's BGP carries routes, which must be whole too.
+	Sessions *Sessions `json:"sessions,omitempty"`
+}
+
+// Sessions demands of every measured node that its BGP daemon answers, has every session that the cluster's objects
+// make, and one at least, and that the kernel has the routes that come by them.
+type Sessions struct {
+	// Unreached is how many ordered pairs of nodes lack a route by those objects when the plan is made, IPv4 and IPv6
+	// together. More are a failure.
+	Unreached int `json:"unreached"`
 }
 
 // Step is an ordered unit of a plan.

@@ -100,4 +100,4 @@ var kept = []string{
 var keptTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", ControlPlane, Master}
 
 // lostAnnotations are those that people put on nodes and that mean something to a network.
-var lostAnnotations = []string{"projectcalico.org/RouteReflectorClusterID", "projectcalico.org/ASNumber"}
+var lostAnnotations = []string{clusterID, "projectcalico.org/ASNumber"}

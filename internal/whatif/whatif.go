@@ -53,7 +53,7 @@ const replaced = "the node is replaced, and nobody puts it on the new one"
 
 // Asked reports whether a change has any what-if in it.
 func Asked(change v1alpha1.ChangeSpec) bool {
-	return change.KubernetesTo != "" || len(change.RemoveLabels)+len(change.AddLabels) > 0 || change.LabelNodes != "" || change.ReplaceNodes != ""
+	return change.KubernetesTo != "" || len(change.RemoveLabels)+len(change.AddLabels)+len(change.ClusterIDs) > 0 || change.LabelNodes != "" || change.ReplaceNodes != ""
 }
 
 // Validate finds what is wrong with the what-ifs of a change, whatever the cluster.
@@ -106,6 +106,9 @@ func Apply(s *cluster.Snapshot, change v1alpha1.ChangeSpec) (*Result, error) {
 		return nil, err
 	}
 	if err := r.relabel(change); err != nil {
+		return nil, err
+	}
+	if err := r.reflect(change.ClusterIDs); err != nil {
 		return nil, err
 	}
 	r.mirror()
@@ -177,6 +180,33 @@ func (r *Result) happen(f fact) {
 		r.addTaint(f.taint.add, f.why, f.source, func(n *corev1.Node) bool { return taintAt(n, f.taint.where) >= 0 })
 	}
 }
+
+// reflect gives nodes the cluster ids that make them route reflectors of Calico's; an empty one is taken away.
+func (r *Result) reflect(ids map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		if !slices.ContainsFunc(r.Before.Nodes, func(n corev1.Node) bool { return n.Name == name }) {
+			return fmt.Errorf("there is no node %q to get a cluster id", name)
+		}
+		id := ids[name]
+		r.each(Effect{What: Annotation, Key: clusterID, Value: id, Removed: id == "", Why: "asked for"}, func(n *corev1.Node) bool {
+			if n.Name != name || n.Annotations[clusterID] == id {
+				return false
+			}
+			n.Annotations = maps.Clone(n.Annotations)
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			if n.Annotations[clusterID] = id; id == "" {
+				delete(n.Annotations, clusterID)
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+// clusterID is where Calico keeps a node's cluster id.
+const clusterID = "projectcalico.org/RouteReflectorClusterID"
 
 func (r *Result) relabel(change v1alpha1.ChangeSpec) error {
 	if len(change.RemoveLabels)+len(change.AddLabels) == 0 {

@@ -162,6 +162,8 @@ func afterwards(pass *check.Pass) string {
 		return "after the upgrade to Kubernetes " + pass.Change.KubernetesTo
 	case pass.Change.ReplaceNodes != "":
 		return "once the nodes are replaced"
+	case len(pass.Change.ClusterIDs) > 0:
+		return "with other cluster ids"
 	}
 	return "after the change of labels"
 }

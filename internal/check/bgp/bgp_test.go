@@ -17,6 +17,7 @@ func TestPartition(t *testing.T)         { checktest.Run(t, Partition()) }
 func TestSingleReflector(t *testing.T)   { checktest.Run(t, SingleReflector()) }
 func TestClusterID(t *testing.T)         { checktest.Run(t, ClusterID()) }
 func TestNotStarted(t *testing.T)        { checktest.Run(t, NotStarted()) }
+func TestSessionsReset(t *testing.T)     { checktest.Run(t, SessionsReset()) }
 func TestSessionsDown(t *testing.T)      { checktest.Run(t, SessionsDown()) }
 
 // TestTooManyPeerings holds that a graph which is too large to be made is not taken for one without faults.

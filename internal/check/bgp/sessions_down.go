@@ -31,7 +31,7 @@ func unwatched(pass *check.Pass) string {
 	if why := modelled(pass); why != "" || !pass.Snapshot.UsesCalico() {
 		return why
 	}
-	in := bgp.FromSnapshot(pass.Snapshot)
+	in := graphsOf(pass).before
 	if !in.Started() {
 		return ""
 	}
@@ -51,15 +51,15 @@ func unwatched(pass *check.Pass) string {
 }
 
 func sessionsDown(pass *check.Pass) []finding.Finding {
-	in := bgp.FromSnapshot(pass.Snapshot)
-	if !pass.Snapshot.UsesCalico() || !in.Started() {
+	graphs := graphsOf(pass)
+	if !pass.Snapshot.UsesCalico() || !graphs.before.Started() {
 		return nil // bgp/not-started has it
 	}
 	seen := bgp.Watch(pass.Snapshot)
 	var found []finding.Finding
-	for i, family := range []string{"IPv4", "IPv6"} {
-		if g := bgp.Build(in, i == 1); g != nil && len(g.Speakers()) > 1 {
-			found = append(found, compare(family, g, in, seen)...)
+	for _, f := range graphs.families {
+		if len(f.before.Speakers()) > 1 {
+			found = append(found, compare(f.name, f.before, graphs.before, seen)...)
 		}
 	}
 	return found
@@ -67,32 +67,32 @@ func sessionsDown(pass *check.Pass) []finding.Finding {
 
 // compare holds what is against what should be.
 func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.Seen) []finding.Finding {
-	speakers := g.Speakers()
-	var alone, some []string
+	var alone, some, short []string
 	details := map[string]any{}
 	routes, counted := 0, true
-	for _, i := range speakers {
-		name := g.Nodes[i].Name
-		one := seen[name]
-		missing, up := g.Missing(i, one), g.Up(one)
-		if up > 0 && len(missing) == 0 && one.Down == "" {
-			continue
+	for _, lack := range g.Compare(in, seen) {
+		switch {
+		case lack.Up == 0:
+			alone = append(alone, lack.Node)
+		case len(lack.Missing) > 0 || lack.Seen.Down != "":
+			some = append(some, lack.Node)
+		default:
+			short = append(short, lack.Node)
 		}
-		if up == 0 {
-			alone = append(alone, name)
-		} else {
-			some = append(some, name)
+		routes, counted = routes+lack.Seen.Routes, counted && lack.Seen.Routes >= 0
+		detail := map[string]any{"up": lack.Up, "configured": len(lack.Seen.Peers), "missing": lack.Missing}
+		if lack.Seen.Down != "" {
+			detail["down"] = lack.Seen.Down
 		}
-		routes, counted = routes+one.Routes, counted && one.Routes >= 0
-		detail := map[string]any{"up": up, "configured": len(one.Peers), "missing": nodeNames(g, missing)}
-		if one.Down != "" {
-			detail["down"] = one.Down
+		if lack.Seen.Routes >= 0 {
+			detail["routes"] = lack.Seen.Routes
 		}
-		if one.Routes >= 0 {
-			detail["routes"] = one.Routes
+		if lack.Owed > 0 {
+			detail["routesOwed"] = lack.Owed
 		}
-		details[name] = detail
+		details[lack.Node] = detail
 	}
+	speakers := len(g.Speakers())
 	what := finding.Finding{
 		ID: sessionsDownID, Subject: finding.Subject{Kind: "Network", Name: "calico"}, Evidence: map[string]any{"nodes": details},
 		Fix: "see why on one of them: kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- birdcl -s /var/run/calico/bird.ctl show protocols; " +
@@ -101,7 +101,7 @@ func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.See
 	switch {
 	case len(alone) > 0:
 		what.Severity = severity(in)
-		what.Message = fmt.Sprintf("BIRD has no %s session that is up on %d of %d nodes (%s)", family, len(alone), len(speakers), check.Names(alone))
+		what.Message = fmt.Sprintf("BIRD has no %s session that is up on %d of %d nodes (%s)", family, len(alone), speakers, check.Names(alone))
 		if counted && len(some) == 0 {
 			what.Message += fmt.Sprintf(", and the kernel %d routes from it", routes)
 		}
@@ -109,10 +109,16 @@ func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.See
 			what.Message += fmt.Sprintf(", and lacks some on %d more (%s)", len(some), check.Names(some))
 		}
 		what.Message += ": " + meaning(in)
+	case len(short) > 0:
+		what.Severity = severity(in)
+		what.Message = fmt.Sprintf("the %s sessions are up, and the kernel lacks routes that come by them on %d of %d nodes (%s): "+
+			"packets to pods of other nodes go where the default route leads", family, len(short), speakers, check.Names(short))
+		what.Fix = "compare on one of them: ip route show proto bird, and kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- " +
+			"birdcl -s /var/run/calico/bird.ctl show route; a daemon that manages links may take BIRD's routes away (node/link-manager)"
 	case len(some) > 0:
 		what.Severity = finding.Warn
 		what.Message = fmt.Sprintf("BIRD lacks %s sessions on %d of %d nodes (%s): what is left of them carries the routes",
-			family, len(some), len(speakers), check.Names(some))
+			family, len(some), speakers, check.Names(some))
 	default:
 		return nil
 	}

@@ -11,3 +11,4 @@ func TestAutodetection(t *testing.T) { checktest.Run(t, Autodetection()) }
 func TestConfPresent(t *testing.T) { checktest.Run(t, ConfPresent()) }
 
 func TestLeftover(t *testing.T) { checktest.Run(t, Leftover()) }
+func TestTraces(t *testing.T)   { checktest.Run(t, Traces()) }

@@ -73,9 +73,9 @@ func scenes(address func(pod string) string) []scene {
 			global("first", "order: 10, selector: team == 'x' && pod == 'a', types: [Ingress], ingress: [{action: Deny, protocol: TCP, source: {selector: pod == 'b'}, destination: {ports: ['80:81']}}]"),
 			global("second", "order: 20, selector: team == 'x' && pod == 'a', types: [Ingress], ingress: [{action: Allow, protocol: TCP, destination: {ports: [80, 81, 82]}}]")}},
 		{"Calico: not these", []string{
-			global("first", fmt.Sprintf("order: 10, selector: team == 'z', types: [Ingress, Egress], egress: [{action: Allow}], ingress: [{action: Log}, {action: Allow, protocol: TCP, source: {notSelector: pod in {'a'}, notNets: [%s/32]}, destination: {notPorts: [83]}}]", address("x/b")))}},
+			global("first", fmt.Sprintf("order: 10, selector: team == 'z', types: [Ingress, Egress], egress: [{action: Allow}], ingress: [{action: Log}, {action: Allow, protocol: TCP, source: {notSelector: \"pod in {'a'}\", notNets: [%s/32]}, destination: {notPorts: [83]}}]", address("x/b")))}},
 		{"Calico before Kubernetes", []string{kubernetes("x", "one", "{podSelector: {}, policyTypes: [Ingress]}"),
-			global("first", "order: 10, selector: team == 'x' && pod in {'a', 'b'}, types: [Ingress], ingress: [{action: Allow, protocol: UDP}]")}},
+			global("first", "order: 10, selector: \"team == 'x' && pod in {'a', 'b'}\", types: [Ingress], ingress: [{action: Allow, protocol: UDP}]")}},
 		{"Calico after Kubernetes", []string{kubernetes("x", "one", "{podSelector: {matchLabels: {pod: a}}, ingress: [{ports: [{port: 80}]}]}"),
 			global("last", "order: 2000, selector: team == 'x', types: [Ingress], ingress: [{action: Deny, protocol: TCP, destination: {ports: [81]}}, {action: Allow}]")}},
 	}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/bgp"
+	"github.com/theseus-cni/theseus/internal/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// graphFile keeps what the BGP graph was made of before anything was changed.
+const graphFile = "bgp-before.json"
+
+// speaksBGP reports whether a plan's gates hold Calico's sessions.
+func speaksBGP(p *plan.Plan) bool {
+	return slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.Gate != nil && s.Gate.Sessions != nil })
+}
+
+// keepGraph writes down what the graph is made of, once for a change.
+func (r *run) keepGraph(ctx context.Context, actor *kube.Actor) {
+	file := filepath.Join(r.dir, graphFile)
+	var before cluster.Snapshot
+	if !speaksBGP(r.plan) || !errors.Is(readJSON(file, &before), fs.ErrNotExist) {
+		return
+	}
+	objects, err := actor.BGPObjects(ctx)
+	if err == nil {
+		err = writeJSON(file, objects)
+	}
+	if err != nil {
+		r.view.Say("warning: the BGP graph cannot be kept for the report: " + err.Error())
+	}
+}
+
+// graphsKept are the graphs before a change, as kept on this machine, and now; none where its gates hold no sessions.
+func graphsKept(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string) ([]draw.Row, error) {
+	if !speaksBGP(p) {
+		return nil, nil
+	}
+	now, err := actor.BGPObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before, title := now, "now (how it was before is on the machine that ran the change)"
+	var kept cluster.Snapshot
+	switch err := readJSON(filepath.Join(dir, graphFile), &kept); {
+	case err == nil:
+		before, title = &kept, "before"
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	in, after := bgp.FromSnapshot(before), bgp.FromSnapshot(now)
+	var rows []draw.Row
+	for i, family := range []string{"IPv4", "IPv6"} {
+		row := draw.Row{Family: family, Before: bgp.Build(in, i == 1), BeforeTitle: title}
+		if row.Before == nil || !in.Speaks(i == 1) {
+			continue
+		}
+		if before != now {
+			row.After, row.AfterTitle = bgp.Build(after, i == 1), "now"
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}

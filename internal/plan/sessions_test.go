@@ -1,0 +1,79 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/plan"
+)
+
+// onThree is a request for a cluster of three nodes in a full mesh, whose calico-node has a backend.
+func onThree(t *testing.T, backend string) *request {
+	r := toNFTables(t)
+	addNodes(r, "second", "third")
+	for i := range r.snapshot.Nodes {
+		r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
+	}
+	r.snapshot.ConfigMaps[0].Data["calico_backend"] = backend
+	r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CALICO_NETWORKING_BACKEND", ValueFrom: &corev1.EnvVarSource{
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "calico-config"}, Key: "calico_backend"}}}}
+	return r
+}
+
+// TestSessionsAreHeld: where BIRD carries routes, every gate holds it, the one before anything is changed too.
+func TestSessionsAreHeld(t *testing.T) {
+	for backend, held := range map[string]bool{"bird": true, "vxlan": false} {
+		p := mustMake(t, onThree(t, backend))
+		gates := 0
+		for _, s := range p.Steps {
+			if s.Gate == nil {
+				continue
+			}
+			gates++
+			if (s.Gate.Sessions != nil) != held {
+				t.Errorf("%s: the gate of %s holds %+v", backend, s.ID, s.Gate.Sessions)
+			}
+		}
+		if said := strings.Contains(plan.Runbook(p), "BIRD's sessions and routes whole"); gates == 0 || said != held {
+			t.Errorf("%s: %d gates, and the runbook speaks of BIRD: %v", backend, gates, said)
+		}
+	}
+	r := onThree(t, "bird")
+	r.snapshot.ConfigMaps = nil
+	if _, err := plan.Make(r.snapshot, r.change, r.drivers, nil, r.options); err == nil || !strings.Contains(err.Error(), "whether BGP carries the routes here is not known") {
+		t.Errorf("nobody knows whether BIRD runs, and it is planned: %v", err)
+	}
+}
+
+// TestFindingsAreReadAsWritten: what a finding rests on may be of any type, and is read back as something more general.
+func TestFindingsAreReadAsWritten(t *testing.T) {
+	r := onThree(t, "bird")
+	findings := []finding.Finding{{ID: "bgp/peer-selector-empty", Severity: finding.Warn, Evidence: map[string]any{
+		"selectors": []struct{ Selector, Field string }{{"all()", "peerSelector"}}, "large": int64(1) << 60, "none": []string(nil)}}}
+	p, err := plan.Make(r.snapshot, r.change, r.drivers, findings, r.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := plan.Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Read(data); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSessionsAlreadyUnreached: what has no route when the plan is made is not held against the change.
+func TestSessionsAlreadyUnreached(t *testing.T) {
+	r := onThree(t, "bird")
+	r.snapshot.Nodes[2].Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1" // leaves the mesh, and nobody peers with it
+	for _, s := range mustMake(t, r).Steps {
+		if s.Gate != nil && s.Gate.Sessions.Unreached != 4 {
+			t.Errorf("the gate of %s: %+v", s.ID, s.Gate.Sessions)
+		}
+	}
+}
