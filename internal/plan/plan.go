@@ -48,18 +48,27 @@ type Rollout struct {
 	// From and To are the data planes before and after.
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Says is what Felix says in its log of a flag that is not about the data plane; From and To are the same then.
+	Says string `json:"says,omitempty"`
 	// Scoped are the nodes that have a configuration of their own already, which is to stay.
 	Scoped []string `json:"scoped,omitempty"`
 }
 
 // String names it, as in "nftablesMode=Enabled (iptables to nftables)".
 func (r *Rollout) String() string {
+	if r.From == r.To {
+		return r.Flag + "=" + r.Value
+	}
 	return r.Flag + "=" + r.Value + " (" + r.From + " to " + r.To + ")"
 }
 
-// From names what the change leaves: a network, or a data plane.
+// From names what the change leaves: a network, a data plane, or the value of a flag.
 func (p *Plan) From() string {
-	if p.Rollout != nil {
+	switch {
+	case p.Rollout == nil:
+	case p.Rollout.From == p.Rollout.To:
+		return "its former " + p.Rollout.Flag
+	default:
 		return p.Rollout.From
 	}
 	return p.Source.CNI
@@ -67,7 +76,11 @@ func (p *Plan) From() string {
 
 // To is where the change goes.
 func (p *Plan) To() string {
-	if p.Rollout != nil {
+	switch {
+	case p.Rollout == nil:
+	case p.Rollout.From == p.Rollout.To:
+		return p.Rollout.String()
+	default:
 		return p.Rollout.To
 	}
 	return p.Target.CNI

@@ -179,6 +179,24 @@ func drift(t *testing.T, rig *scenario.Rig) {
 	felix("CONT")
 }
 
+// TestFlag gives nodes a value that leaves their rules where they are: each Felix starts again by itself, and says so.
+func TestFlag(t *testing.T) {
+	rig := rigtest.New(t, bin, "rf", 2, "calico")
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true", "--agent-image", scenario.AgentImage)
+	file := plan(t, rig, "flag", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
+	rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000",
+		"wait until the agent of rf-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	nothingLost(t, rig, "another interval")
+	in(t, rig, "iptables")
+	out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.iptablesRefreshInterval} {end}`)
+	if err != nil || strings.TrimSpace(out) != "default=1m0s" {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
 // ghost is a node that joins.
 const ghost = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rb-node-9"}, "spec": {"unschedulable": true}}`
 
