@@ -131,7 +131,8 @@ func (s *shared) get(r flag.Result) *flag.Result {
 			return one
 		}
 	}
-	made := &r
+	made := new(flag.Result)
+	*made = r
 	if len(*s) < 16 { // few variants are the rule, and every message another the exception
 		*s = append(*s, made)
 	}
