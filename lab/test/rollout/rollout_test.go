@@ -86,6 +86,7 @@ func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 // calico brings a cluster on Calico up, with its rules in a data plane, and clients that use it.
 func calico(t *testing.T, name, plane string) *scenario.Rig {
 	t.Helper()
+	rigtest.Full(t, "the rollout of a data plane")
 	rig := rigtest.New(t, bin, name, 3, "calico")
 	if plane == "nftables" {
 		set(t, rig, "default", "Enabled")
@@ -181,6 +182,7 @@ func drift(t *testing.T, rig *scenario.Rig) {
 
 // TestFlag gives nodes a value that leaves their rules where they are: each Felix starts again by itself, and says so.
 func TestFlag(t *testing.T) {
+	rigtest.Full(t, "the rollout of another flag")
 	rig := rigtest.New(t, bin, "rf", 2, "calico")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
