@@ -99,6 +99,9 @@ type PathResult struct {
 	Last  time.Time `json:"last"`
 	// RTTMicros holds round-trip quantiles of answered probes in microseconds: p50, p99, max.
 	RTTMicros [3]int64 `json:"rttMicros"`
+	// RTTCounts counts answered probes by their round-trip time, in ranges that begin at 0, 64, 96, 128, 192, 256,
+	// 384 µs and so on; ranges at the end that hold none are left out.
+	RTTCounts []int64 `json:"rttCounts,omitempty"`
 	// Gaps are the closed gaps, oldest first; Open is one that has not ended.
 	Gaps []Gap `json:"gaps,omitempty"`
 	Open *Gap  `json:"open,omitempty"`

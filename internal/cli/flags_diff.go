@@ -202,7 +202,7 @@ func changedFlags(before, after *state) []flagChange {
 	return changes
 }
 
-func shownResult(results []flag.Result, n int) string {
+func shownResult(results []*flag.Result, n int) string {
 	switch {
 	case results == nil:
 		return "no flag"

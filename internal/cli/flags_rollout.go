@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -120,23 +118,8 @@ func reported(ctx context.Context, client *kube.Client, network *cni.Installatio
 	if !ok {
 		return "", "", nil
 	}
-	log, err := client.Log(ctx, network.Agent.Namespace, network.Selector, node, network.Agent.Name)
-	if err != nil {
-		return "", "", fmt.Errorf("the log of %s on %s: %w", network.Agent.Name, node, err)
-	}
-	defer log.Close()
-	for lines := bufio.NewReader(log); ; {
-		line, err := lines.ReadString('\n')
-		if v, t, ok := parameter.InLog(line); ok {
-			value, at = v, t
-		}
-		if err == io.EOF {
-			return value, at, nil
-		}
-		if err != nil {
-			return "", "", err
-		}
-	}
+	return kube.Said(ctx, client.Typed, network.Agent.Namespace, network.Selector, node,
+		step.Saying{Container: network.Agent.Name, Parameter: parameter.Name})
 }
 
 func (a *app) printAttestations(all []rollout.Attestation) error {

@@ -1,6 +1,7 @@
 package knob
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/felix"
@@ -56,6 +57,27 @@ func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 			Container: "calico-node", Env: p.Variable(), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
 			Note: "beats every FelixConfiguration in silence; with the operator the namespace is calico-system, and the operator takes foreign variables out again"})
 	return k
+}
+
+// Said is how Felix writes a value into its log when it starts, and under which name. It is not ok where the log does not
+// tell: what is no parameter of Felix, what it holds as a structure, and anything once it logs less than Info.
+func (k *Knob) Said(value string) (parameter, text string, ok bool) {
+	if k.felix == nil {
+		return "", "", false
+	}
+	switch k.Type {
+	case Bool:
+		text = truth(value)
+	case Integer, Enum:
+		text = value
+	case Duration:
+		d, err := k.duration(value)
+		if err != nil {
+			return "", "", false
+		}
+		text = strconv.FormatInt(int64(d), 10) // as Go writes it with %#v
+	}
+	return k.felix.Name, text, text != "" && !strings.HasPrefix(k.felix.Name, "LogSeverity")
 }
 
 // typeOf is the nearest type of a parameter.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -208,18 +209,25 @@ func (d *differ) idle() {
 		if len(d.after.levels[k]) == 0 {
 			continue
 		}
-		type text struct {
-			place, kind, space, name, value string
-		}
-		textOf := func(s *Set) text { return text{s.Place.Name, s.Ref.Kind, s.Ref.Namespace, s.Ref.Name, s.Value} }
-		were := map[text]bool{}
-		if old, ok := d.before.catalogue.byID[k.ID()]; ok {
-			for _, s := range d.before.written(old) {
-				were[textOf(s)] = true
-			}
-		}
-		d.result.Idle = append(d.result.Idle, d.after.idle(k, func(s *Set) bool { return !were[textOf(s)] })...)
+		were := sync.OnceValue(func() map[text]bool { return d.texts(k) })
+		d.result.Idle = append(d.result.Idle, d.after.idle(k, func(s *Set) bool { return !were()[textOf(s)] })...)
 	}
+}
+
+// text is what is written, wherever it was read.
+type text struct{ place, kind, space, name, value string }
+
+func textOf(s *Set) text { return text{s.Place.Name, s.Ref.Kind, s.Ref.Namespace, s.Ref.Name, s.Value} }
+
+// texts are what was written of a knob before.
+func (d *differ) texts(k *Knob) map[text]bool {
+	were := map[text]bool{}
+	if old, ok := d.before.catalogue.byID[k.ID()]; ok {
+		for _, s := range d.before.written(old) {
+			were[textOf(s)] = true
+		}
+	}
+	return were
 }
 
 // idle are the values of a knob that count nowhere, of those that are asked about.
@@ -231,11 +239,8 @@ func (f *Fleet) idle(k *Knob, ask func(*Set) bool) []Idle {
 	}
 	groups := map[alike]int{}
 	for _, s := range f.written(k) {
-		if !ask(s) {
-			continue
-		}
 		by, nodes := f.hidden(k, s)
-		if by == nil {
+		if by == nil || !ask(s) {
 			continue
 		}
 		key := alike{s.Place.Name, s.Value, by.Ref}
@@ -257,6 +262,7 @@ func (f *Fleet) written(k *Knob) []*Set {
 		for _, at := range slices.Sorted(maps.Keys(l.config)) {
 			found = append(found, l.config[at])
 		}
+		found = slices.Grow(found, len(l.node))
 		for _, s := range l.node {
 			if s != nil {
 				found = append(found, s)

@@ -86,13 +86,13 @@ func ValueText(value any) string {
 // Evaluated are the values of flags on every node of a fleet, in its order.
 type Evaluated struct {
 	Flags   []string
-	Results [][]flag.Result // by flag, then by node
+	Results [][]*flag.Result // by flag, then by node; nodes with the same result share it
 }
 
 // Evaluate evaluates flags for every node, at a time in Unix seconds. Flags that another evaluation has, by a set in
 // which they are the same, are taken from there.
 func (f *Fleet) Evaluate(set *flag.Set, keys []string, now int64, known *Evaluated) *Evaluated {
-	all := &Evaluated{Flags: keys, Results: make([][]flag.Result, len(keys))}
+	all := &Evaluated{Flags: keys, Results: make([][]*flag.Result, len(keys))}
 	var todo []int
 	for i, key := range keys {
 		if known != nil {
@@ -101,7 +101,7 @@ func (f *Fleet) Evaluate(set *flag.Set, keys []string, now int64, known *Evaluat
 				continue
 			}
 		}
-		all.Results[i] = make([]flag.Result, len(f.nodes))
+		all.Results[i] = make([]*flag.Result, len(f.nodes))
 		todo = append(todo, i)
 	}
 	contexts := f.contexts()
@@ -109,9 +109,10 @@ func (f *Fleet) Evaluate(set *flag.Set, keys []string, now int64, known *Evaluat
 	var wait sync.WaitGroup
 	for from := 0; from < len(f.nodes) && len(todo) > 0; from += share {
 		wait.Go(func() {
-			for n := from; n < min(from+share, len(f.nodes)); n++ {
-				for _, i := range todo {
-					all.Results[i][n] = set.Evaluate(keys[i], contexts[n], now)
+			for _, i := range todo {
+				known := shared{}
+				for n := from; n < min(from+share, len(f.nodes)); n++ {
+					all.Results[i][n] = known.get(set.Evaluate(keys[i], contexts[n], now))
 				}
 			}
 		})
@@ -120,8 +121,26 @@ func (f *Fleet) Evaluate(set *flag.Set, keys []string, now int64, known *Evaluat
 	return all
 }
 
+// shared are results of one flag that differ.
+type shared []*flag.Result
+
+// get finds a result, or adds it. A flag's value and metadata follow from the rest.
+func (s *shared) get(r flag.Result) *flag.Result {
+	for _, one := range *s {
+		if one.Variant == r.Variant && one.Reason == r.Reason && one.Code == r.Code && one.Message == r.Message {
+			return one
+		}
+	}
+	made := new(flag.Result)
+	*made = r
+	if len(*s) < 16 { // few variants are the rule, and every message another the exception
+		*s = append(*s, made)
+	}
+	return made
+}
+
 // Of are the results of a flag by node; nil when it was not evaluated.
-func (e *Evaluated) Of(key string) []flag.Result {
+func (e *Evaluated) Of(key string) []*flag.Result {
 	if at := slices.Index(e.Flags, key); at >= 0 {
 		return e.Results[at]
 	}
@@ -175,7 +194,7 @@ func (f *Fleet) clone() *Fleet {
 	return next
 }
 
-func (f *Fleet) give(b Bound, results []flag.Result) *finding.Finding {
+func (f *Fleet) give(b Bound, results []*flag.Result) *finding.Finding {
 	subject := finding.Subject{Kind: "Flag", Name: b.Flag}
 	for _, r := range results {
 		if r.Code != "" {
@@ -238,7 +257,7 @@ func refOf(place Place, node string) step.Ref {
 }
 
 // uniform says what is wrong when nodes get different values of a knob that cannot be set for one node.
-func uniform(b Bound, results []flag.Result, why error) *finding.Finding {
+func uniform(b Bound, results []*flag.Result, why error) *finding.Finding {
 	for _, r := range results {
 		if r.Variant != results[0].Variant || r.Default() != results[0].Default() {
 			return &finding.Finding{ID: "flags/scope", Severity: finding.Block, Subject: finding.Subject{Kind: "Flag", Name: b.Flag},

@@ -141,6 +141,11 @@ func (f *Fleet) Nodes() []string {
 	return names
 }
 
+// Kernel is that of a node.
+func (f *Fleet) Kernel(node string) string {
+	return f.nodes[f.index[node]].Status.NodeInfo.KernelVersion
+}
+
 // Strays are settings that no component knows: typos, mostly.
 func (f *Fleet) Strays() []Stray { return f.strays }
 

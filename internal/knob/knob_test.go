@@ -10,6 +10,28 @@ import (
 
 func calico(version string) *Catalogue { return New(map[string]string{"calico": version}) }
 
+// TestSaid: how Felix writes values into its log, by the formats that Go has for its types.
+func TestSaid(t *testing.T) {
+	c := New(map[string]string{"calico": "v3.31.0"})
+	for _, test := range []struct{ id, value, parameter, text string }{
+		{"calico/nftablesMode", "Enabled", "NFTablesMode", "Enabled"},
+		{"calico/iptablesRefreshInterval", "60s", "IptablesRefreshInterval", "60000000000"},
+		{"calico/iptablesRefreshInterval", "180", "IptablesRefreshInterval", "180000000000"},
+		{"calico/ipv6Support", "yes", "Ipv6Support", "true"},
+		{"calico/logSeverityScreen", "Warning", "", ""},
+		{"calico/failsafeInboundHostPorts", "[]", "", ""},
+		{"calico/bgp", "vxlan", "", ""},
+	} {
+		k, ok := c.Get(test.id)
+		if !ok {
+			t.Fatalf("there is no %s", test.id)
+		}
+		if parameter, text, ok := k.Said(test.value); ok != (test.text != "") || ok && (parameter != test.parameter || text != test.text) {
+			t.Errorf("%s=%s is said as %s:%s, %t", test.id, test.value, parameter, text, ok)
+		}
+	}
+}
+
 func TestWrite(t *testing.T) {
 	c := calico("v3.31.0")
 	for _, test := range []struct {

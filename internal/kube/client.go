@@ -3,14 +3,10 @@ package kube
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
@@ -121,17 +117,4 @@ func (c *Client) serverVersion(ctx context.Context) (*version.Info, error) {
 		}
 		return info, nil
 	}
-}
-
-// Log reads the log of a container of the pod that a selector picks on a node.
-func (c *Client) Log(ctx context.Context, namespace, selector, node, container string) (io.ReadCloser, error) {
-	pods, err := c.Typed.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector,
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})
-	if err != nil {
-		return nil, err
-	}
-	if len(pods.Items) == 0 {
-		return nil, fmt.Errorf("no pod of %s is on %s", selector, node)
-	}
-	return c.Typed.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: container}).Stream(ctx)
 }

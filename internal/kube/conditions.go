@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -53,6 +54,10 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		return len(pods) == 0 && err == nil, fmt.Sprintf("%d pods of %s are still there", len(pods), c.Selector), err
 	case step.NoPods:
 		return a.noPods(ctx, c)
+	case step.AgentSays:
+		said, _, err := Said(ctx, a.Typed, c.Namespace, c.Selector, c.Node, *c.Says)
+		return err == nil && strings.EqualFold(said, c.Says.Value),
+			fmt.Sprintf("the agent of %s says %s=%s, not %s", c.Node, c.Says.Parameter, cmp.Or(said, "?"), c.Says.Value), err
 	case step.NodesAmong:
 		return a.nodesAmong(ctx, c.Nodes)
 	}

@@ -59,18 +59,16 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 			Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked, Now: now,
 		})
 		g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
-		if stop, why := g.canary.Stop(); len(gate.Changed) > 0 {
-			verdict.Reason += "; " + why
-			if stop {
-				verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
-			}
+		over := g.Actor.Clock.Now().After(deadline)
+		if len(gate.Changed) > 0 {
+			g.compare(&verdict, over)
 		}
 		if gate.Sessions != nil && !verdict.Waiting {
 			if err := g.whole(ctx, *gate.Sessions, now, &verdict); err != nil {
 				return engine.Verdict{}, classify(err)
 			}
 		}
-		if !verdict.Waiting || g.Actor.Clock.Now().After(deadline) {
+		if !verdict.Waiting || over {
 			g.Since = now
 			return convert(verdict), nil
 		}
@@ -80,6 +78,21 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		if err := g.Actor.Clock.Sleep(ctx, 2*poll); err != nil {
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
 		}
+	}
+}
+
+// compare lets a verdict pass only when changed nodes are no worse than the others. While that is in doubt it watches on,
+// until the time is over.
+func (g *Gate) compare(verdict *loss.Verdict, over bool) {
+	stop, why := g.canary.Stop()
+	switch {
+	case stop:
+		verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
+	case verdict.Pass && !over && g.canary.Doubt():
+		verdict.Pass, verdict.Waiting = false, true
+		fallthrough
+	default:
+		verdict.Reason += "; " + why
 	}
 }
 

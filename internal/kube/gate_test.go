@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,38 @@ func TestGate(t *testing.T) {
 				t.Error("the next gate does not count from here on")
 			}
 		})
+	}
+}
+
+// A gate does not pass while it is in doubt whether the change is at fault: losses that do not come again pass, later.
+func TestGateWatchesOn(t *testing.T) {
+	w := newWorld(t, nil)
+	w.onePath()
+	seq, lost := int64(1), int64(0)
+	w.report(seq, 5, 5, w.now)
+	from := int64(math.MaxInt64)
+	w.slept = func(int) {
+		if seq++; seq >= from && lost < 4 {
+			lost++
+		}
+		w.report(seq, 5*seq, 5*seq-lost, w.now)
+	}
+	gate := &Gate{Actor: w.Actor, Since: []v1alpha1.ProbeReport{}}
+	ask := func(changed ...string) time.Duration {
+		t.Helper()
+		begun := w.Now()
+		verdict, err := gate.Ask(context.Background(), step.Gate{Title: "t", Bake: step.Duration(4 * time.Second), Changed: changed}, goOn)
+		if err != nil || !verdict.Pass {
+			t.Fatalf("%+v, %v", verdict, err)
+		}
+		return w.Now().Sub(begun)
+	}
+	for range 10 {
+		ask()
+	}
+	from = seq + 5 // towards its end
+	if took := ask("a"); lost == 0 || took <= 4*time.Second || took > time.Minute {
+		t.Errorf("%d probes were lost, and it passed after %s", lost, took)
 	}
 }
 

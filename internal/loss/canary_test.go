@@ -1,7 +1,9 @@
 package loss
 
 import (
+	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +17,8 @@ type fleet struct {
 	results map[string]*v1alpha1.PathResult
 	second  int
 	random  *rand.Rand
+	// takes is how long an answer takes, in microseconds; nil where that does not matter.
+	takes func(v1alpha1.Path) float64
 }
 
 func newFleet(seed uint64, nodes ...string) *fleet {
@@ -39,6 +43,7 @@ func (f *fleet) seconds(n int, c *Canary, changed []string, loses func(path v1al
 					f.results[path.ID].Answered++
 				}
 			}
+			f.answers(path, 20)
 		}
 		f.second++
 		var reports []v1alpha1.ProbeReport
@@ -47,6 +52,18 @@ func (f *fleet) seconds(n int, c *Canary, changed []string, loses func(path v1al
 		}
 		c.Look(f.paths, reports, changed, after(f.second*1000))
 	}
+}
+
+// answers come at the times that are usual for a path, give or take a half.
+func (f *fleet) answers(path v1alpha1.Path, n int) {
+	if f.takes == nil {
+		return
+	}
+	counts := append(slices.Clone(f.results[path.ID].RTTCounts), make([]int64, 40)...)[:40]
+	for range n {
+		counts[rangeOf(int64(f.takes(path)*math.Exp(f.random.NormFloat64()/2)))]++
+	}
+	f.results[path.ID].RTTCounts = counts
 }
 
 func at(node string, share float64) func(v1alpha1.Path) float64 {

@@ -59,3 +59,39 @@ func upperBound(index int) int64 {
 	low := int64(index%subBuckets+subBuckets) << shift
 	return low + int64(1)<<shift - 1
 }
+
+// ranges sums the buckets up in those of PathResult.RTTCounts.
+func (h *histogram) ranges() []int64 {
+	var counts []int64
+	for i, count := range h.counts {
+		if count == 0 {
+			continue
+		}
+		for at := rangeOf(upperBound(i)); len(counts) <= at; {
+			counts = append(counts, 0)
+		}
+		counts[len(counts)-1] += count
+	}
+	return counts
+}
+
+// firstRange is where the second range of PathResult.RTTCounts begins; from there on each power of two has two.
+const firstRange = 64
+
+// rangeOf is the index of a value's range in PathResult.RTTCounts.
+func rangeOf(micros int64) int {
+	if micros < firstRange {
+		return 0
+	}
+	n := bits.Len64(uint64(micros))
+	return 1 + 2*(n-bits.Len64(firstRange)) + int(micros>>(n-2)&1)
+}
+
+// rangeEnd is where a range ends, in microseconds.
+func rangeEnd(index int) int64 {
+	whole := int64(firstRange) << ((index + 1) / 2)
+	if index%2 == 1 {
+		return whole/2 + whole/4
+	}
+	return whole
+}

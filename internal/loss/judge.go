@@ -154,7 +154,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 			continue
 		}
 		d.missing = wanting(limits, path, asked[path.ID], after)
-		d.losses(since[path.ID], after)
+		d.losses(limits.MaxGap, since[path.ID], after)
 		deltas = append(deltas, d)
 	}
 	return deltas
@@ -178,13 +178,15 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 	return ""
 }
 
-// losses counts what went wrong between two results of the path.
-func (d *delta) losses(before, after v1alpha1.PathResult) {
+// losses counts what went wrong between two results of the path. Gaps that were dropped from a result are shorter than
+// those that are kept.
+func (d *delta) losses(maxGap time.Duration, before, after v1alpha1.PathResult) {
 	if restarted(before, after) {
 		d.unknown = d.path.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
 		before = v1alpha1.PathResult{}
 	}
-	if after.Dropped > before.Dropped {
+	allowed := func(gap v1alpha1.Gap) bool { return maxGap == 0 || gap.Millis <= millis(maxGap) }
+	if after.Dropped > before.Dropped && !slices.ContainsFunc(after.Gaps, allowed) {
 		d.unknown = fmt.Sprintf("%s had %d more gaps than its report holds", d.path.ID, after.Dropped-before.Dropped)
 	}
 	d.sent = after.Sent - before.Sent

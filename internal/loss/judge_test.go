@@ -117,6 +117,10 @@ func TestJudge(t *testing.T) {
 			name: "more gaps than the report holds", change: func(w *world) { w.now(0, 0).Dropped = 2 },
 			reason: "a>b had 2 more gaps than its report holds",
 		}, {
+			name: "more gaps than the report holds, all of them short", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
+				w.now(0, 0).Answered, w.now(0, 0).Dropped, w.now(0, 0).Gaps = 1495, 2, []v1alpha1.Gap{gap(12000, 30, 3)}
+			}, pass: true, reason: "5 lost within what is allowed",
+		}, {
 			name: "losses count since the gate before", change: func(w *world) {
 				w.evidence.Since = []v1alpha1.ProbeReport{report("a", 1, 5000, result("a>b", 500, 500, 5000), result("a>b/denied", 0, 0, 0)), report("b", 1, 5000, result("b>a", 500, 500, 5000))}
 				w.evidence.Asked[0].Status.Paths[0].Answered = 990

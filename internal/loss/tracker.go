@@ -166,6 +166,7 @@ func (t *Tracker) Result() v1alpha1.PathResult {
 	result := v1alpha1.PathResult{
 		ID: t.config.ID, Sent: t.sent, Answered: t.answered, Excused: t.excused, Since: t.since, Last: t.last,
 		RTTMicros: [3]int64{t.rtt.quantile(0.5), t.rtt.quantile(0.99), t.rtt.max},
+		RTTCounts: t.rtt.ranges(),
 		Gaps:      append([]v1alpha1.Gap(nil), t.gaps...),
 		Dropped:   t.dropped,
 		Stalls:    append([]v1alpha1.Gap(nil), t.stalls...),

@@ -119,7 +119,7 @@ func TestTrackerAgainstNaive(t *testing.T) {
 		for range 200 {
 			config, events, now := history(t)
 			got, want := play(config, events, now), naive(config, events, now)
-			want.RTTMicros[0], want.RTTMicros[1] = got.RTTMicros[0], got.RTTMicros[1] // the histogram has its own test
+			want.RTTMicros[0], want.RTTMicros[1], want.RTTCounts = got.RTTMicros[0], got.RTTMicros[1], got.RTTCounts // the histogram has its own test
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("%+v\n%+v\nnow %d\n(-naive +tracker)\n%s", config, events, now, diff)
 			}
@@ -239,7 +239,7 @@ func TestTrackerTable(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			config.Denied = test.denied
 			got := play(config, test.events, test.now)
-			got.RTTMicros = [3]int64{}
+			got.RTTMicros, got.RTTCounts = [3]int64{}, nil
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

@@ -27,6 +27,10 @@ func (n *Node) dataplane(ctx context.Context, d step.Dataplane) (Answer, error) 
 	var since *pace
 	for {
 		r, err := n.rules(ctx, d)
+		if err != nil && time.Now().Before(deadline) && ctx.Err() == nil {
+			pause(ctx, dataplanePause) // what is being written cannot always be read
+			continue
+		}
 		if err != nil {
 			return Answer{}, err
 		}

@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -92,6 +93,24 @@ func TestDataplane(t *testing.T) {
 	proof.Passed = true
 	if _, err := n.Do(t.Context(), step.VerbDataplane, args(t, proof)); err == nil || !strings.Contains(err.Error(), "no packet to or from a pod") {
 		t.Errorf("no packet crossed, and it is proven: %v", err)
+	}
+	// What is being written cannot always be read.
+	wanted, dir := calicos(step.NFTables), t.TempDir()
+	wanted.For = step.Duration(10 * time.Second)
+	real, err := exec.LookPath("iptables-nft-save")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\nmkdir " + dir + "/failed 2>/dev/null && exit 2\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "iptables-nft-save"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	if _, err := n.Do(t.Context(), step.VerbDataplane, args(t, wanted)); err != nil {
+		t.Errorf("rules that could not be read once: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "failed")); err != nil {
+		t.Error("nothing failed")
 	}
 	proof.Want = "ipvs"
 	if _, err := n.Do(t.Context(), step.VerbDataplane, args(t, proof)); err == nil {

@@ -50,12 +50,17 @@ type Rollout struct {
 	// From and To are the data planes before and after.
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Says is what Felix says in its log of a flag that is not about the data plane; From and To are the same then.
+	Says string `json:"says,omitempty"`
 	// Scoped are the nodes that have a configuration of their own already, which is to stay.
 	Scoped []string `json:"scoped,omitempty"`
 }
 
 // String names it, as in "nftablesMode=Enabled (iptables to nftables)".
 func (r *Rollout) String() string {
+	if r.From == r.To {
+		return r.Flag + "=" + r.Value
+	}
 	return r.Flag + "=" + r.Value + " (" + r.From + " to " + r.To + ")"
 }
 
@@ -68,9 +73,11 @@ type Upgrade struct {
 // InPlace says whether the network stays, and pods with it.
 func (p *Plan) InPlace() bool { return p.Rollout != nil || p.Upgrade != nil }
 
-// From names what the change leaves: a network, its version, or a data plane.
+// From names what the change leaves: a network, its version, a data plane, or the value of a flag.
 func (p *Plan) From() string {
 	switch {
+	case p.Rollout != nil && p.Rollout.From == p.Rollout.To:
+		return "its former " + p.Rollout.Flag
 	case p.Rollout != nil:
 		return p.Rollout.From
 	case p.Upgrade != nil:
@@ -82,6 +89,8 @@ func (p *Plan) From() string {
 // To is where the change goes.
 func (p *Plan) To() string {
 	switch {
+	case p.Rollout != nil && p.Rollout.From == p.Rollout.To:
+		return p.Rollout.String()
 	case p.Rollout != nil:
 		return p.Rollout.To
 	case p.Upgrade != nil:

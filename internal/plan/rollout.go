@@ -22,8 +22,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
-// provable is the flag of which it is known how a node shows that it took effect, and the data plane of each value.
-const provable = "calico/nftablesMode"
+// dataplane is the flag that takes rules from one data plane to the other: the kernel shows that it took effect. Of other
+// flags Felix says so itself.
+const dataplane = "calico/nftablesMode"
 
 func planes() map[string]string {
 	return map[string]string{"Enabled": step.NFTables, "Disabled": step.IPTables}
@@ -64,12 +65,12 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		Cluster: describe(snapshot), Change: change, Strategy: rollout.Name,
 		Reason: "the flag is read by each node's agent, so one node after another can have it and be proven before the next",
 		Source: *source, Target: *source, Findings: append(slices.Clone(findings), coupled...),
-		Rollout: &Rollout{Flag: flag.Field, Value: flag.Value, From: flag.From, To: flag.To, Scoped: scopedNames(flag)},
+		Rollout: &Rollout{Flag: flag.Field, Value: fmt.Sprint(flag.Value), From: flag.From, To: flag.To, Says: flag.Says, Scoped: scopedNames(flag)},
 		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves,
 			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
 	p.Waves = wavesOf(waves)
-	return p.sealed(snapshot, source.CNI+"-to-"+flag.To)
+	return p.sealed(snapshot, source.CNI+"-to-"+planName(flag))
 }
 
 // flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op, is
@@ -95,8 +96,8 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	if err != nil {
 		return none, nil, err
 	}
-	flag := rollout.Flag{API: whole.Ref.APIVersion, Field: k.Name, Value: fmt.Sprint(whole.Value), Scoped: map[string]bool{}}
-	if err := same(fleet, k, &flag); err != nil {
+	flag := rollout.Flag{API: whole.Ref.APIVersion, Field: k.Name, Value: whole.Value, Scoped: map[string]bool{}}
+	if err := same(fleet, k, value, &flag); err != nil {
 		return none, nil, err
 	}
 	for _, object := range snapshot.Calico("FelixConfiguration") {
@@ -119,7 +120,7 @@ func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec) (*knob.Knob, string, e
 			return nil, "", err
 		}
 		for _, s := range settings {
-			if k, ok := fleet.Catalogue().Get(s.Knob); s.Knob != provable && (!ok || !strings.EqualFold(fleet.Value(k, "").Value, s.Value)) {
+			if k, ok := fleet.Catalogue().Get(s.Knob); s.Knob != dataplane && (!ok || !strings.EqualFold(fleet.Value(k, "").Value, s.Value)) {
 				return nil, "", refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
 			}
 		}
@@ -136,18 +137,51 @@ func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec) (*knob.Knob, string, e
 	if err := k.Check(value); err != nil {
 		return nil, "", refuse("the agent would not take it, and go on with "+k.Default+" without a word", "%s=%s: %v", k.Name, value, err)
 	}
-	if k.ID() != provable {
-		return nil, "", refuse("known is "+provable, "no way is built to prove on a node that %s took effect, so it is not rolled out", k.ID())
+	return k, value, provable(fleet, k, value)
+}
+
+// provable says why a flag cannot be rolled out: it has no place of its own for a node, needs more than that Felix starts
+// again, or nothing would show that it took effect.
+func provable(fleet *knob.Fleet, k *knob.Knob, value string) error {
+	if k.ID() == dataplane {
+		return nil
 	}
-	return k, value, nil
+	if k.ID() == "calico/bpfEnabled" {
+		return bpf(fleet)
+	}
+	w, err := fleet.Write(k, knob.Aim{Scope: knob.Node, Node: "NODE"}, value)
+	if err != nil {
+		return err
+	}
+	if w.Ref.Kind != "FelixConfiguration" || w.Place.Effect != knob.Restart {
+		return refuse("theseus flags explain "+k.ID(), "%s is written into %s, which takes effect by %s: that is not rolled out yet", k.ID(), w.Ref.Kind, w.Place.Effect)
+	}
+	if _, _, ok := k.Said(value); !ok {
+		return refuse("theseus flags explain "+k.ID(), "nothing shows on a node that %s took effect, so it is not rolled out", k.ID())
+	}
+	return nil
+}
+
+// bpfKernel is the first kernel that Calico's eBPF data plane runs on.
+var bpfKernel = [2]int{5, 10}
+
+// bpf says why the eBPF data plane is not switched on.
+func bpf(fleet *knob.Fleet) error {
+	for _, name := range fleet.Nodes() {
+		var have [2]int
+		kernel := fleet.Kernel(name)
+		if n, _ := fmt.Sscanf(kernel, "%d.%d", &have[0], &have[1]); n == 2 && slices.Compare(have[:], bpfKernel[:]) < 0 {
+			return refuse("give these nodes a newer kernel first", "%s has the kernel %s: Calico's eBPF data plane needs %d.%d", name, kernel, bpfKernel[0], bpfKernel[1])
+		}
+	}
+	return refuse("theseus flags explain calico/bpfEnabled", "the eBPF data plane answers for Services itself, so kube-proxy has to go with it, node by node: that is not built")
 }
 
 // same demands that all nodes have one other value, and that nothing beats one of a node's own.
-func same(fleet *knob.Fleet, k *knob.Knob, flag *rollout.Flag) error {
-	flag.To = PlaneOf(flag.Value)
+func same(fleet *knob.Fleet, k *knob.Knob, value string, flag *rollout.Flag) error {
 	for _, node := range fleet.Nodes() {
 		in := fleet.Value(k, node)
-		w, err := fleet.Write(k, knob.Aim{Scope: knob.Node, Node: node}, flag.Value)
+		w, err := fleet.Write(k, knob.Aim{Scope: knob.Node, Node: node}, value)
 		if err != nil {
 			return err
 		}
@@ -157,13 +191,35 @@ func same(fleet *knob.Fleet, k *knob.Knob, flag *rollout.Flag) error {
 		if by := in.By; by != nil && by.Place.Scope != knob.Cluster {
 			return refuse("take it out there first, or finish what was begun by hand", "%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
 		}
-		flag.From = PlaneOf(in.Value)
-		switch flag.From {
-		case "":
-			return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
-		case flag.To:
+		if k.Same(in.Value, value) {
 			return refuse("there is nothing to do", "%s is %s already", k.Name, in.Value)
 		}
+		if err := between(fleet, k, in, value, flag); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// between fills in how a node shows the value that it has, and the one that it gets.
+func between(fleet *knob.Fleet, k *knob.Knob, in knob.InForce, value string, flag *rollout.Flag) error {
+	if k.ID() == dataplane {
+		flag.From, flag.To = PlaneOf(in.Value), PlaneOf(value)
+	} else {
+		var known bool
+		flag.Parameter, flag.Says, _ = k.Said(value)
+		if _, flag.Said, known = k.Said(in.Value); !known {
+			return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
+		}
+		flag.From = step.IPTables // all that releases before the other had
+		if mode, ok := fleet.Catalogue().Get(dataplane); ok {
+			k, in = mode, fleet.Value(mode, in.Node)
+			flag.From = PlaneOf(in.Value)
+		}
+		flag.To = flag.From
+	}
+	if flag.From == "" {
+		return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
 	}
 	return nil
 }
@@ -181,13 +237,13 @@ func coupled(fleet *knob.Fleet, k *knob.Knob, flag rollout.Flag) []finding.Findi
 	}
 	for _, c := range k.Couples {
 		if other, ok := fleet.Catalogue().Get(c.With); ok {
-			clash(other, c, flag.Value, fleet.Value(other, "").Value)
+			clash(other, c, fmt.Sprint(flag.Value), fleet.Value(other, "").Value)
 		}
 	}
 	for _, other := range fleet.Catalogue().All() {
 		for _, c := range other.Couples {
 			if c.With == k.ID() {
-				clash(other, c, fleet.Value(other, "").Value, flag.Value)
+				clash(other, c, fleet.Value(other, "").Value, fmt.Sprint(flag.Value))
 			}
 		}
 	}
@@ -212,9 +268,9 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry) ([]rollout.Attesta
 		return nil, nil, refuse("flags of other networks cannot be verified yet", "there is no Calico in this cluster")
 	}
 	fleet := knob.Read(snapshot, nil)
-	k, ok := fleet.Catalogue().Get(provable)
+	k, ok := fleet.Catalogue().Get(dataplane)
 	if !ok {
-		return nil, nil, refuse("it came with v3.29", "Calico %s has no %s", network.Version, provable)
+		return nil, nil, refuse("it came with v3.29", "Calico %s has no %s", network.Version, dataplane)
 	}
 	var all []rollout.Attestation
 	for _, node := range fleet.Nodes() {
@@ -226,6 +282,14 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry) ([]rollout.Attesta
 		all = append(all, one)
 	}
 	return all, network, nil
+}
+
+// planName is the part of a plan's name that says what changes.
+func planName(flag rollout.Flag) string {
+	if flag.Parameter != "" {
+		return strings.ToLower(flag.Field)
+	}
+	return flag.To
 }
 
 func scopedNames(flag rollout.Flag) []string {

@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 func toNFTables(t testing.TB) *request {
@@ -92,6 +93,41 @@ func TestRolloutCannotDoWithout(t *testing.T) {
 	}
 }
 
+// TestRolloutOfAnyFlag: one that leaves the rules where they are needs no guard; that Felix says what it runs with is a
+// proof that no node can do without.
+func TestRolloutOfAnyFlag(t *testing.T) {
+	r := toNFTables(t)
+	r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=60s"
+	p := mustMake(t, r)
+	text := plan.Runbook(p)
+	for _, want := range []string{"iptablesRefreshInterval=1m0s on calico", "says IptablesRefreshInterval=60000000000", "says IptablesRefreshInterval=180000000000", "its rules stay meanwhile"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+	for i, s := range p.Steps {
+		for _, list := range []string{"actions", "undo"} {
+			actions := map[string][]step.Action{"actions": s.Actions, "undo": s.Undo}[list]
+			for j, action := range actions {
+				if action.Verb == step.VerbGuard {
+					t.Errorf("%s guards what does not move", s.ID)
+				}
+				if action.Condition == nil || action.Condition.Kind != step.AgentSays {
+					continue
+				}
+				steps := slices.Clone(p.Steps)
+				less := slices.Delete(slices.Clone(actions), j, j+1)
+				if steps[i].Actions = less; list == "undo" {
+					steps[i].Actions, steps[i].Undo = s.Actions, less
+				}
+				if plan.Verify(mutant(p, steps)) == nil {
+					t.Errorf("the %s of %s without %q pass", list, s.ID, action.Title)
+				}
+			}
+		}
+	}
+}
+
 // TestRolloutCatchesReordering: no two steps may change places.
 func TestRolloutCatchesReordering(t *testing.T) {
 	p := mustMake(t, toNFTables(t))
@@ -117,7 +153,20 @@ func TestRolloutRefuses(t *testing.T) {
 		{"a typo in the value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode=Enabeld" }, "one of", "go on with Disabled without a word"},
 		{"a typo in the flag", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftableMode=Enabled" }, "there is no flag", "did you mean calico/nftablesMode?"},
 		{"no value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode" }, "gives no value", "nftablesMode=Enabled"},
-		{"a flag that nobody can prove", func(r *request) { r.change.Dataplane, r.change.Flag = "", "logSeverityScreen=Debug" }, "no way is built to prove", ""},
+		{"a flag that nobody can prove", func(r *request) { r.change.Dataplane, r.change.Flag = "", "logSeverityScreen=Debug" }, "nothing shows on a node that", ""},
+		{"a flag that is no node's", func(r *request) { r.change.Dataplane, r.change.Flag = "", "calico/bgp=vxlan" }, "cannot be set for one node", ""},
+		{"a flag that needs no restart", func(r *request) {
+			r.change.Dataplane, r.change.Flag = "", "healthTimeoutOverrides=CalculationGraph=80s"
+		}, "takes effect by live", ""},
+		{"a value that it has", func(r *request) { r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=3m" }, "already", ""},
+		{"a kernel that cannot", func(r *request) {
+			r.change.Dataplane, r.change.Flag = "", "bpfEnabled=true"
+			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-305.el8.x86_64"
+		}, "needs 5.10", "newer kernel"},
+		{"eBPF", func(r *request) {
+			r.change.Dataplane, r.change.Flag = "", "bpfEnabled=true"
+			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "6.1.0"
+		}, "kube-proxy has to go", ""},
 		{"both", func(r *request) { r.change.Flag = "nftablesMode=Enabled" }, "cannot be changed in one plan", ""},
 		{"with a network", func(r *request) { r.change.To = "flannel" }, "cannot be changed in one plan", ""},
 		{"unknown data plane", func(r *request) { r.change.Dataplane = "ipvs" }, `"ipvs" is no data plane`, "iptables"},

@@ -14,6 +14,8 @@ import (
 type flagged struct {
 	// own: it has the value by a configuration of its own; guarded: a guard denies there.
 	own, guarded bool
+	// said: its agent has said that it runs with the value that it has.
+	said bool
 	// plane is where its rules are known to be; proven, that traffic crosses them there.
 	plane  string
 	proven bool
@@ -28,8 +30,8 @@ type rolling struct {
 	order    []string
 }
 
-// verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; a
-// node's value changes only under a guard, which is released only when its rules are known to be in the data plane
+// verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; where rules
+// move to another data plane a node's value changes only under a guard, which is released only when its rules are known to be in the data plane
 // that its value says; a node is done only when it is proven; the cluster's value changes only when every node has
 // it, and a node's own goes only then; every switch is gated, with exactly the changed nodes as changed; whatever
 // a step did, its undo takes back; and at the end no guard and no value of a node's own is left.
@@ -40,7 +42,7 @@ func verifyRollout(p *Plan) error {
 	r := &rolling{plan: p, nodes: map[string]flagged{}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			r.nodes[name] = flagged{plane: p.Rollout.From}
+			r.nodes[name] = flagged{plane: p.Rollout.From, said: true}
 			r.order = append(r.order, name)
 		}
 	}
@@ -63,6 +65,9 @@ func verifyRollout(p *Plan) error {
 	}
 	return r.end(switched)
 }
+
+// moves says whether rules move from one data plane to the other.
+func (r *rolling) moves() bool { return r.plan.Rollout.From != r.plan.Rollout.To }
 
 func (r *rolling) copy() *rolling {
 	same := *r
@@ -99,9 +104,24 @@ func (r *rolling) act(a *step.Action) error {
 	case step.Probe:
 		r.measured = len(a.Paths.Old) > 0
 	case step.Wait:
+		return r.says(a.Condition)
 	default:
 		return fmt.Errorf("the operation %q has no place in a rollout", a.Op)
 	}
+	return nil
+}
+
+// says notes what an agent has been heard to say.
+func (r *rolling) says(c *step.Condition) error {
+	if c.Kind != step.AgentSays {
+		return nil
+	}
+	n, ok := r.nodes[c.Node]
+	if !ok {
+		return fmt.Errorf("node %q is in no wave", c.Node)
+	}
+	n.said = (c.Says.Value == r.plan.Rollout.Says) == (n.own || r.cluster)
+	r.nodes[c.Node] = n
 	return nil
 }
 
@@ -123,12 +143,12 @@ func (r *rolling) value(object string, wanted bool) error {
 		return fmt.Errorf("node %q is in no wave", name)
 	case !r.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
-	case !r.cluster && !n.guarded:
+	case !r.cluster && !n.guarded && r.moves():
 		return fmt.Errorf("nothing keeps denied on %s what policy denies while its rules are written anew", name)
 	}
 	n.own = wanted
 	if !r.cluster {
-		n.plane, n.proven = "", false
+		n.plane, n.proven, n.said = "", false, false
 	}
 	r.nodes[name] = n
 	return nil
@@ -179,7 +199,7 @@ func (r *rolling) after(s *step.Step, before *rolling, switched []string) error 
 		switch {
 		case n.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
-		case n.own && !n.proven:
+		case n.own && (!n.proven || !n.said && !r.moves()):
 			return fmt.Errorf("%s is not proven", name)
 		}
 	}
@@ -203,7 +223,7 @@ func (r *rolling) takenBack(s *step.Step, after *rolling) error {
 	}
 	for _, name := range r.order {
 		now, then := back.nodes[name], r.nodes[name]
-		if now.own != then.own || now.guarded || now.plane != then.plane {
+		if now.own != then.own || now.guarded || now.plane != then.plane || !now.said && !r.moves() {
 			return fmt.Errorf("%s is not as before", name)
 		}
 	}

@@ -113,6 +113,7 @@ type Condition struct {
 	Namespace string   `json:"namespace,omitempty"`
 	CIDRs     []string `json:"cidrs,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
+	Says      *Saying  `json:"says,omitempty"`
 	// LeaveEnding does not count pods that are ending.
 	LeaveEnding bool `json:"leaveEnding,omitempty"`
 }
@@ -139,7 +140,17 @@ const (
 	Gone ConditionKind = "gone"
 	// NodesAmong: the cluster has no node but those of Nodes.
 	NodesAmong ConditionKind = "nodes-among"
+	// AgentSays: the pod of Selector in Namespace on Node said last, in its log, that it runs with Says.
+	AgentSays ConditionKind = "agent-says"
 )
+
+// Saying is what Calico's agent says of one of its parameters when it starts, in the log of Container.
+type Saying struct {
+	Container string `json:"container"`
+	// Parameter is its name as Felix has it, such as NFTablesMode.
+	Parameter string `json:"parameter"`
+	Value     string `json:"value"`
+}
 
 // EveryNode in a PathSet stands for every node that has such a probe pod when the action runs. A plan for
 // thousands of nodes would otherwise repeat all their names in the step of each.

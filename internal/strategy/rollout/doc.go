@@ -24,18 +24,35 @@ import (
 // Name is how users name the strategy.
 const Name = "rollout"
 
-// Flag is what is rolled out: a field of Calico's FelixConfiguration that moves its rules from one data plane to
-// the other.
+// Flag is what is rolled out: a field of Calico's FelixConfiguration.
 type Flag struct {
 	// API is the API version of FelixConfigurations; Field and Value are those of the FelixConfiguration; Before is its cluster-wide value so far, nil for none.
 	API    string
 	Field  string
-	Value  string
+	Value  any
 	Before any
-	// From and To are the data planes (step.IPTables, step.NFTables) before and after.
+	// From and To are the data planes (step.IPTables, step.NFTables) before and after; the same where the flag is about
+	// something else.
 	From, To string
+	// Parameter is what Felix says in its log when it starts, and Says and Said the value after and before. They are
+	// empty where the flag is about the data plane: the kernel shows that.
+	Parameter, Says, Said string
 	// Scoped are the nodes that have a FelixConfiguration of their own already, which is to stay.
 	Scoped map[string]bool
+}
+
+// String is the flag with its value.
+func (f *Flag) String() string { return fmt.Sprintf("%s=%v", f.Field, f.Value) }
+
+// moves says whether rules move from one data plane to the other.
+func (f *Flag) moves() bool { return f.From != f.To }
+
+// after names what a node has when it has the flag.
+func (f *Flag) after() string {
+	if f.moves() {
+		return f.To
+	}
+	return f.String()
 }
 
 // Input is everything that the steps follow from.
@@ -170,7 +187,7 @@ func (b *builder) object(name string) unstructured.Unstructured {
 // set gives a node the value, and unset takes it away: with the object, unless that was there before.
 func (b *builder) set(node string) step.Action {
 	object := b.object(b.scoped(node).Name)
-	return step.Action{Op: step.Apply, Object: &object, Title: "set " + b.Flag.Field + "=" + b.Flag.Value + " for " + node}
+	return step.Action{Op: step.Apply, Object: &object, Title: "set " + b.Flag.String() + " for " + node}
 }
 
 func (b *builder) unset(node, title string) step.Action {

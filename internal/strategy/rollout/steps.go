@@ -82,32 +82,43 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 	if inWave == 0 {
 		before = append(before, b.frozen())
 	}
-	keep := "keep denied what policy denies while the rules are written anew on "
-	leave := "leave policy to the agent again on "
+	why := "The agent of this node alone restarts with the new value; its rules stay meanwhile."
+	if b.Flag.moves() {
+		why = "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
+			"and a copy of them denies what they deny in between."
+	}
 	b.add(step.Step{
-		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.To,
-		Why: "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
-			"and a copy of them denies what they deny in between.",
+		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.after(), Why: why,
 		Wave: wave.Name, Node: node, Before: before,
-		Actions: []step.Action{
-			guard(node, step.VerbGuard, keep),
-			b.set(node),
-			written(node, b.Flag.To),
-			ready(node, running),
-			guard(node, step.VerbRelease, leave),
-			b.prove(node, b.Flag.To),
-		},
-		Undo: []step.Action{
-			guard(node, step.VerbGuard, keep),
-			b.unset(node, "take "+b.Flag.Field+" back on "+node),
-			written(node, b.Flag.From),
-			ready(node, running),
-			guard(node, step.VerbRelease, leave),
-		},
+		Actions: append(b.change(node, running, b.set(node), b.Flag.To, b.Flag.Says), b.prove(node, b.Flag.To)),
+		Undo:    b.change(node, running, b.unset(node, "take "+b.Flag.Field+" back on "+node), b.Flag.From, b.Flag.Said),
+
 		Alone:    len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
-		Gate:     b.gate(node+" in "+b.Flag.To+" loses and leaks no more than the others", changed),
+		Gate:     b.gate(node+" in "+b.Flag.after()+" loses and leaks no more than the others", changed),
 		Estimate: step.Duration(10*time.Second + b.bake()),
 	})
+}
+
+// change gives a node a value, or takes it, and waits until its agent has done what follows: rules in a data plane, under
+// a guard while they move there, or a word in its log.
+func (b *builder) change(node string, running step.Condition, edit step.Action, plane, says string) []step.Action {
+	if b.Flag.moves() {
+		return []step.Action{
+			guard(node, step.VerbGuard, "keep denied what policy denies while the rules are written anew on "),
+			edit,
+			written(node, plane),
+			ready(node, running),
+			guard(node, step.VerbRelease, "leave policy to the agent again on "),
+		}
+	}
+	said := running
+	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Network.Agent.Name, Parameter: b.Flag.Parameter, Value: says}
+	return []step.Action{
+		edit,
+		joint.Wait("wait until the agent of "+node+" says "+b.Flag.Parameter+"="+says, said, switchFor),
+		written(node, plane),
+		ready(node, running),
+	}
 }
 
 func ready(node string, running step.Condition) step.Action {
@@ -120,7 +131,7 @@ func (b *builder) frozen() step.Condition { return step.Condition{Kind: step.Nod
 // fold makes the value that of the cluster. Nodes have it already, so no agent restarts.
 func (b *builder) fold() {
 	whole := b.object("default")
-	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + b.Flag.Field + "=" + b.Flag.Value + " for the cluster"}}
+	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + b.Flag.String() + " for the cluster"}}
 	var undo []step.Action
 	for _, node := range b.all {
 		actions = append(actions, b.unset(node, "let "+node+" take "+b.Flag.Field+" from the cluster"))
@@ -133,7 +144,7 @@ func (b *builder) fold() {
 	undo = append(undo, step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: b.Flag.Before}}),
 		Title: "set " + b.Flag.Field + " for the cluster as it was"})
 	b.add(step.Step{
-		ID: "fold/default", Title: "Make " + b.Flag.Field + "=" + b.Flag.Value + " the cluster's value",
+		ID: "fold/default", Title: "Make " + b.Flag.String() + " the cluster's value",
 		Why:      "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
 		Before:   []step.Condition{b.frozen()},
 		Actions:  actions,

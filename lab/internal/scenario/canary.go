@@ -7,35 +7,18 @@ import (
 
 // Canary switches Calico's data plane to nftables and back, one node first, while clients use the cluster.
 func Canary(ctx context.Context, r *Rig) error {
-	r.Say("a cluster of %d nodes on Calico, whose rules are in iptables", r.Nodes)
-	if err := r.Up(ctx, "calico"); err != nil {
-		return err
-	}
-	r.Say("an application on it, and clients that use all of it, denied ones among them")
-	if err := r.Traffic(ctx); err != nil {
-		return err
-	}
-	for _, flag := range []string{"nftablesMode=Enabled", "nftablesMode=Disabled"} {
-		r.Say("%s: a canary, then the rest", flag)
-		if err := r.Rollout(ctx, filepath.Join(r.Dir, flag+".yaml"), flag); err != nil {
-			return err
+	return r.underTraffic(ctx, "calico", func() error {
+		for _, flag := range []string{"nftablesMode=Enabled", "nftablesMode=Disabled"} {
+			r.Say("%s: a canary, then the rest", flag)
+			if err := r.Rollout(ctx, filepath.Join(r.Dir, flag+".yaml"), flag); err != nil {
+				return err
+			}
+			if _, err := r.Run(ctx, "flags", "verify", "--agent-image", AgentImage); err != nil {
+				return err
+			}
 		}
-		if _, err := r.Run(ctx, "flags", "verify", "--agent-image", AgentImage); err != nil {
-			return err
-		}
-	}
-	cost, err := r.Steady(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.Report(ctx, cost); err != nil {
-		return err
-	}
-	r.Say("what the clients saw")
-	if err := cost.Print(r.Out); err != nil {
-		return err
-	}
-	return Loss(cost)
+		return nil
+	})
 }
 
 // Rollout plans and applies the rollout of a flag, one node first.

@@ -32,17 +32,24 @@ const (
 
 // Demo moves a cluster to Calico with Theseus while clients use it.
 func Demo(ctx context.Context, r *Rig) error {
-	from := cmp.Or(r.Network, "flannel")
-	r.Say("a cluster of %d nodes on %s", r.Nodes, from)
-	if err := r.Up(ctx, from); err != nil {
+	return r.underTraffic(ctx, cmp.Or(r.Network, "flannel"), func() error {
+		r.Say("Theseus: look, plan, apply")
+		return r.Migrate(ctx)
+	})
+}
+
+// underTraffic changes a cluster on a network while clients use it, writes the report, and tells what they saw. Losses
+// are a *LossError.
+func (r *Rig) underTraffic(ctx context.Context, network string, change func() error) error {
+	r.Say("a cluster of %d nodes on %s", r.Nodes, network)
+	if err := r.Up(ctx, network); err != nil {
 		return err
 	}
-	r.Say("an application on it, and clients that use all of it")
+	r.Say("an application on it, and clients that use all of it, denied ones among them")
 	if err := r.Traffic(ctx); err != nil {
 		return err
 	}
-	r.Say("Theseus: look, plan, apply")
-	if err := r.Migrate(ctx); err != nil {
+	if err := change(); err != nil {
 		return err
 	}
 	cost, err := r.Steady(ctx)

@@ -4,6 +4,7 @@ package rollout
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,17 +22,26 @@ const bin = "../../../bin"
 const rules = `echo iptables $( (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -c '^:cali-') \
 	nftables $(nft list tables | grep -c 'calico$') left $( (iptables-nft-save; ipset list -n; nft list tables) | grep -cE 'theseus|^:thli|^thli')`
 
+// strange says what of the rules of a node is not in one data plane alone, or is left of Theseus; empty when nothing is.
+func strange(t *testing.T, rig *scenario.Rig, node, plane string) string {
+	t.Helper()
+	out, err := rig.OnNode(t.Context(), node, "sh", "-c", rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := strings.Fields(out) // iptables N nftables N left N
+	if len(has) != 6 || (has[1] != "0") != (plane == "iptables") || (has[3] != "0") != (plane == "nftables") || has[5] != "0" {
+		return fmt.Sprintf("%s is to be in %s alone: %s", node, plane, out)
+	}
+	return ""
+}
+
 // in demands that the rules of every node are in one data plane, and nothing is left of the other or of Theseus.
 func in(t *testing.T, rig *scenario.Rig, plane string) {
 	t.Helper()
 	for _, node := range rig.NodeNames() {
-		out, err := rig.OnNode(t.Context(), node, "sh", "-c", rules)
-		if err != nil {
-			t.Fatal(err)
-		}
-		has := strings.Fields(out) // iptables N nftables N left N
-		if len(has) != 6 || (has[1] != "0") != (plane == "iptables") || (has[3] != "0") != (plane == "nftables") || has[5] != "0" {
-			t.Errorf("%s is to be in %s alone: %s", node, plane, out)
+		if what := strange(t, rig, node, plane); what != "" {
+			t.Error(what)
 		}
 	}
 }
@@ -73,17 +83,42 @@ func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 	t.Logf("%s: nothing lost or leaked of %d requests", when, cost.Sent())
 }
 
-func TestRollout(t *testing.T) {
-	rigtest.Full(t, "Calico's data plane switched there and back, which takes five minutes and more")
-	rig := rigtest.New(t, bin, "ro", 3, "calico")
+// calico brings a cluster on Calico up, with its rules in a data plane, and clients that use it.
+func calico(t *testing.T, name, plane string) *scenario.Rig {
+	t.Helper()
+	rigtest.Full(t, "the rollout of a data plane")
+	rig := rigtest.New(t, bin, name, 3, "calico")
+	if plane == "nftables" {
+		set(t, rig, "default", "Enabled")
+		for _, node := range rig.NodeNames() {
+			for strange(t, rig, node, plane) != "" { // the test's own limit ends it
+				time.Sleep(200 * time.Millisecond)
+			}
+		}
+	}
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	in(t, rig, "iptables")
+	in(t, rig, plane)
+	return rig
+}
+
+// set writes the flag into a FelixConfiguration.
+func set(t *testing.T, rig *scenario.Rig, name, value string) {
+	t.Helper()
+	text := fmt.Sprintf(`{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": %q}, "spec": {"nftablesMode": %q}}`, name, value)
+	if out, err := rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestThere goes to nftables, while Felix is killed in the middle of a switch, and while the source of its flags is cut
+// off; what was refused before, and what drifts after.
+func TestThere(t *testing.T) {
+	rig := calico(t, "ro", "iptables")
 	refused(t, rig)
 	there(t, rig)
-	back(t, rig)
-	wrong(t, rig)
+	drift(t, rig)
 }
 
 // refused: what is misspelt is not planned, and neither is what an environment variable would hide.
@@ -106,7 +141,7 @@ func refused(t *testing.T, rig *scenario.Rig) {
 	agents("patch", "daemonset", "calico-node", "-p", `{"spec":{"updateStrategy":{"type":"RollingUpdate"}}}`)
 }
 
-// there goes to nftables, while Felix is killed in the middle of a switch, and while the source of its flags is cut off.
+// there is the way itself.
 func there(t *testing.T, rig *scenario.Rig) {
 	file := plan(t, rig, "there", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "4s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
@@ -122,7 +157,6 @@ func there(t *testing.T, rig *scenario.Rig) {
 	if got := configurations(t, rig); got != "default=Enabled" {
 		t.Errorf("the value was not folded back: %s", got)
 	}
-	drift(t, rig)
 }
 
 // drift: a Felix that hangs does not take what is wanted; that is seen, and names the node.
@@ -134,10 +168,7 @@ func drift(t *testing.T, rig *scenario.Rig) {
 		}
 	}
 	felix("STOP")
-	const own = `{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": "node.ro-node-2"}, "spec": {"nftablesMode": "Disabled"}}`
-	if _, err := rig.Kubectl(t.Context(), strings.NewReader(own), "apply", "-f", "-"); err != nil {
-		t.Fatal(err)
-	}
+	set(t, rig, "node.ro-node-2", "Disabled")
 	run := rigtest.Start(t, rig, "here", "flags", "verify", "--agent-image", scenario.AgentImage)
 	run.Ends(3, "drift on ro-node-2: the agent runs with Enabled; the kernel has rules in nftables, not in iptables alone")
 	if strings.Count(run.Said(), "drift on") != 1 {
@@ -149,19 +180,39 @@ func drift(t *testing.T, rig *scenario.Rig) {
 	felix("CONT")
 }
 
-// ghost is a node that joins.
-const ghost = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ro-node-9"}, "spec": {"unschedulable": true}}`
+// TestFlag gives nodes a value that leaves their rules where they are: each Felix starts again by itself, and says so.
+func TestFlag(t *testing.T) {
+	rigtest.Full(t, "the rollout of another flag")
+	rig := rigtest.New(t, bin, "rf", 2, "calico")
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true", "--agent-image", scenario.AgentImage)
+	file := plan(t, rig, "flag", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
+	rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000",
+		"wait until the agent of rf-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	nothingLost(t, rig, "another interval")
+	in(t, rig, "iptables")
+	out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.iptablesRefreshInterval} {end}`)
+	if err != nil || strings.TrimSpace(out) != "default=1m0s" {
+		t.Errorf("%s, %v", out, err)
+	}
+}
 
-// back goes to iptables; a node that joins meanwhile is waited out.
-func back(t *testing.T, rig *scenario.Rig) {
+// ghost is a node that joins.
+const ghost = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rb-node-9"}, "spec": {"unschedulable": true}}`
+
+// TestBack goes to iptables; a node that joins meanwhile is waited out.
+func TestBack(t *testing.T) {
+	rig := calico(t, "rb", "nftables")
 	file := plan(t, rig, "back", "flags", "rollout", "nftablesMode=Disabled", "--waves", "1,0", "--bake", "4s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Until("Switch ro-node-1 to iptables")
+	run.Until("Switch rb-node-1 to iptables")
 	if _, err := rig.Kubectl(t.Context(), strings.NewReader(ghost), "apply", "-f", "-"); err != nil {
 		t.Fatal(err)
 	}
-	run.Until("node ro-node-9 joined since the plan was made")
-	if _, err := rig.Kubectl(t.Context(), nil, "delete", "node", "ro-node-9"); err != nil {
+	run.Until("node rb-node-9 joined since the plan was made")
+	if _, err := rig.Kubectl(t.Context(), nil, "delete", "node", "rb-node-9"); err != nil {
 		t.Fatal(err)
 	}
 	run.Ends(0, "finished: done")
@@ -169,24 +220,32 @@ func back(t *testing.T, rig *scenario.Rig) {
 	in(t, rig, "iptables")
 }
 
-// wrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps what it
+// lossy makes the new rules of a node lose a tenth of what is forwarded, for as long as these rules are there: Felix
+// takes a rule out that it does not know.
+const lossy = `while nft list table ip calico >/dev/null 2>&1; do
+	nft list chain ip calico filter-cali-FORWARD | grep -q numgen || nft insert rule ip calico filter-cali-FORWARD numgen random mod 100 '<' 10 drop
+	sleep 0.1
+done >/dev/null 2>&1 &`
+
+// TestWrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps what it
 // has proven, the third is not touched, and a person takes the whole back.
-func wrong(t *testing.T, rig *scenario.Rig) {
+func TestWrong(t *testing.T) {
+	rig := calico(t, "rw", "iptables")
 	before := configurations(t, rig)
-	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "12s")
+	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Until("prove that traffic crosses the rules in nftables on ro-node-2")
-	if out, err := rig.OnNode(t.Context(), "ro-node-2", "nft", "insert", "rule", "ip", "calico", "filter-cali-FORWARD", "numgen", "random", "mod", "100", "<", "10", "drop"); err != nil {
+	run.Until("prove that traffic crosses the rules in nftables on rw-node-2")
+	if out, err := rig.OnNode(t.Context(), "rw-node-2", "sh", "-c", lossy); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run.Ends(6, "lost on changed nodes", "stop, because of ro-node-2", "taking back this step alone", "undone: Switch ro-node-2 to nftables", "hint: ")
-	if strings.Contains(run.Said(), "Switch ro-node-3") {
+	run.Ends(6, "lost on changed nodes", "stop, because of rw-node-2", "taking back this step alone", "undone: Switch rw-node-2 to nftables", "hint: ")
+	if strings.Contains(run.Said(), "Switch rw-node-3") {
 		t.Errorf("it went on to the third node:\n%s", run.Said())
 	}
-	if got := configurations(t, rig); !strings.Contains(got, "node.ro-node-1=Enabled") || strings.Contains(got, "node.ro-node-2") {
+	if got := configurations(t, rig); !strings.Contains(got, "node.rw-node-1=Enabled") || strings.Contains(got, "node.rw-node-2") {
 		t.Errorf("not the second node alone was taken back: %s", got)
 	}
-	rigtest.Start(t, rig, "here", "rollback").Ends(5, "undone: Switch ro-node-1 to nftables")
+	rigtest.Start(t, rig, "here", "rollback").Ends(5, "undone: Switch rw-node-1 to nftables")
 	in(t, rig, "iptables")
 	if after := configurations(t, rig); after != before {
 		t.Errorf("the flag was %s, and is %s", before, after)
