@@ -39,7 +39,7 @@ func (n *Node) bird(ctx context.Context) *cluster.BIRD {
 			found = &cluster.BIRD{}
 		}
 		if err != nil {
-			found.Down = fmt.Sprintf("%s: %v", name, err)
+			found.Down = strings.TrimPrefix(fmt.Sprintf("%s; %s: %v", found.Down, name, err), "; ")
 		}
 		found.Sessions = append(found.Sessions, sessions...)
 	}

@@ -60,17 +60,7 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		Findings: append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...),
 		Upgrade:  &Upgrade{From: source.Version, To: next.Installation.Version},
 	}
-	for _, s := range p.Steps {
-		p.Estimate += s.Estimate
-	}
-	if p.Name == "" {
-		p.Name = fmt.Sprintf("%s-%s-%s", source.CNI, strings.ReplaceAll(next.Installation.Version, ".", "-"), suffix(p))
-	}
-	p.Hash = Hash(p)
-	if err := Verify(p); err != nil {
-		return nil, fmt.Errorf("the plan that was made breaks a rule, which is a bug of Theseus: %w", err)
-	}
-	return p, nil
+	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"))
 }
 
 // another asks the network's driver for the other version.

@@ -21,7 +21,7 @@ func TestGate(t *testing.T) {
 	apply := func(name string) *rigtest.Process {
 		t.Helper()
 		file := filepath.Join(rig.Dir, name+".yaml")
-		text, err := rig.Run(t.Context(), "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "4s", "--agent-image", scenario.AgentImage, "-o", file)
+		text, err := rig.Run(t.Context(), "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "10s", "--agent-image", scenario.AgentImage, "-o", file)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -29,7 +29,7 @@ func TestGate(t *testing.T) {
 	}
 
 	run := apply("label")
-	run.Until("set nftablesMode=Enabled for gate-node-1")
+	run.Until("measuring: measuring works")
 	label := func(change string) {
 		t.Helper()
 		if _, err := rig.Kubectl(t.Context(), nil, append(append([]string{"label", "nodes"}, rig.NodeNames()...), change)...); err != nil {
@@ -37,8 +37,8 @@ func TestGate(t *testing.T) {
 		}
 	}
 	label(network.MasterLabel + "-")
-	run.Ends(4, "by labels and BGPPeers as they are now, 6 of 6 pairs of nodes have no route to each other (0 when the plan was made)",
-		"undone: Switch gate-node-1 to nftables")
+	run.Ends(4, "by labels and BGPPeers as they are now, 6 of 6 pairs of nodes have no route to each other (0 when the plan was made)")
+	untouched(t, run)
 	label(network.MasterLabel + "=")
 
 	bird := func(signal string) {
@@ -50,8 +50,12 @@ func TestGate(t *testing.T) {
 	run = apply("hang")
 	run.Until("Measure the network as it is")
 	bird("STOP")
-	run.Ends(4, "BGP is not whole on 1 nodes: gate-node-3 says: bird.ctl: ", "i/o timeout")
-	bird("CONT")
+	run.Ends(4, "BGP is not whole on 1 nodes: gate-node-3 says: bird") // by then the kubelet may have ended it, and bird6 with it
+	untouched(t, run)
+}
+
+func untouched(t *testing.T, run *rigtest.Process) {
+	t.Helper()
 	if strings.Contains(run.Said(), "set nftablesMode=Enabled") {
 		t.Errorf("a node was switched all the same:\n%s", run.Said())
 	}
