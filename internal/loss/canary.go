@@ -63,10 +63,10 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 func (c *Canary) Stop() (stop bool, why string) {
 	figures := fmt.Sprintf("%s of %s probes lost on changed nodes, %s of %s on the others", count(c.changed.Lost), count(c.changed.Sent),
 		count(c.others.Lost), count(c.others.Sent))
-	if stop, because, _ := c.lost.stop(); stop {
+	if stop, because, _ := c.lost.stop(Alpha); stop {
 		return true, figures + because
 	}
-	if stop, because, names := c.slow.stop(); stop {
+	if stop, because, names := c.slow.stop(slowAlpha); stop {
 		return true, c.slow.figures(names) + because
 	}
 	return false, figures

@@ -75,15 +75,16 @@ func one(holds bool) int {
 	return 0
 }
 
-// stop says whether the evidence is enough, and against which nodes; none where it is against all of them together.
-func (c *comparison) stop() (stop bool, because string, names []string) {
+// stop says whether the evidence is enough for a chance of alpha to be wrong, and against which nodes; none where it is
+// against all of them together.
+func (c *comparison) stop(alpha float64) (stop bool, because string, names []string) {
 	names, values := c.ranked()
-	bad := worst(values, Alpha)
+	bad := worst(values, alpha)
 	switch {
 	case bad > 0:
 		names = names[:bad]
 		return true, fmt.Sprintf(": stop, because of %s (evidence %s to 1)", strings.Join(names, ", "), stake(values[0])), names
-	case c.pooled.Value() >= 1/Alpha:
+	case c.pooled.Value() >= 1/alpha:
 		return true, fmt.Sprintf(": stop (evidence %s to 1)", stake(c.pooled.Value())), nil
 	}
 	return false, "", nil

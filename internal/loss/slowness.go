@@ -12,6 +12,9 @@ import (
 // weighs little.
 const slowSlot = 10 * time.Second
 
+// slowAlpha is the Alpha of slowness: nodes are slow for reasons of their own more often than they lose, and for longer than a slot.
+const slowAlpha = Alpha / 10
+
 // fewest answers, in a slot, from which a node is judged.
 const fewest = 50
 

@@ -157,7 +157,7 @@ func TestSlownessOfARollout(t *testing.T) {
 	if stops, _ := slowRollouts(15, 1); stops > 0 {
 		t.Errorf("%d of 15 rollouts that slow nothing down were stopped", stops)
 	}
-	if stops, nodes := slowRollouts(15, 4); stops < 15 || nodes > 4*15 {
+	if stops, nodes := slowRollouts(15, 4); stops < 15 || nodes > 6*15 {
 		t.Errorf("four times as slow: %d of 15 were stopped, after %d nodes in all", stops, nodes)
 	}
 }

@@ -232,7 +232,7 @@ done >/dev/null 2>&1 &`
 func TestWrong(t *testing.T) {
 	rig := calico(t, "rw", "iptables")
 	before := configurations(t, rig)
-	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s")
+	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s", "--max-gap", "5s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Until("prove that traffic crosses the rules in nftables on rw-node-2")
 	if out, err := rig.OnNode(t.Context(), "rw-node-2", "sh", "-c", lossy); err != nil {
