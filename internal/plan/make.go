@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -249,16 +250,29 @@ func workloadsOf(workloads []joint.Workload) []Workload {
 // compared by content, whatever the order of keys.
 func Hash(p *Plan) string {
 	bare := *p
-	bare.Hash = ""
-	var tree any
-	data, err := json.Marshal(bare)
-	if err == nil {
-		if err = json.Unmarshal(data, &tree); err == nil {
-			data, err = json.Marshal(tree)
+	bare.Hash, bare.Steps = "", nil
+	sum := sha256.New()
+	err := canonical(sum, bare)
+	for i := range p.Steps { // one at a time: the plan of a large cluster is not held as a tree
+		if err == nil {
+			err = canonical(sum, p.Steps[i])
 		}
 	}
 	if err != nil {
 		return "unhashable: " + err.Error()
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(data))
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// canonical writes a value with its keys sorted, raw ones too.
+func canonical(to io.Writer, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var tree any
+	if err := json.Unmarshal(data, &tree); err != nil {
+		return err
+	}
+	return json.NewEncoder(to).Encode(tree)
 }

@@ -29,7 +29,7 @@ type upgrading struct {
 	present, serving, final, ahead map[step.Ref]bool
 	// rights are those of the time of two versions, definitions all that the plan brings.
 	rights, definitions []step.Ref
-	// kept are the objects of final's names that were there before; undoing is true on the way back.
+	// undoing is true on the way back.
 	undoing bool
 }
 
