@@ -21,6 +21,8 @@ require (
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/config v1.33.14
+	github.com/aws/aws-sdk-go-v2/service/ec2 v1.344.0
+	github.com/aws/aws-sdk-go-v2/service/iam v1.64.7
 	github.com/aws/aws-sdk-go-v2/service/route53 v1.70.7
 	github.com/aws/smithy-go v1.28.8
 	github.com/containernetworking/cni v1.2.3

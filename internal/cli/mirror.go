@@ -30,6 +30,7 @@ func (a *app) mirrorCommand() *cobra.Command {
 	command.AddCommand(
 		m.certsCommand(),
 		m.configCommand(),
+		m.cloudCommand(),
 		m.dnsCommand(),
 		m.freezeCommand(),
 		m.thawCommand(),
