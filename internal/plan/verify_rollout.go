@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -24,10 +23,11 @@ type flagged struct {
 // rolling carries a model of a rollout through its actions.
 type rolling struct {
 	plan     *Plan
-	nodes    map[string]flagged
-	cluster  bool // the cluster's value is the new one
+	nodes    []flagged // in the order of the waves
+	cluster  bool      // the cluster's value is the new one
 	measured bool
 	order    []string
+	index    map[string]int
 }
 
 // verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; where rules
@@ -39,10 +39,11 @@ func verifyRollout(p *Plan) error {
 	if err := unique(p); err != nil {
 		return err
 	}
-	r := &rolling{plan: p, nodes: map[string]flagged{}}
+	r := &rolling{plan: p, index: map[string]int{}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			r.nodes[name] = flagged{plane: p.Rollout.From, said: true}
+			r.index[name] = len(r.nodes)
+			r.nodes = append(r.nodes, flagged{plane: p.Rollout.From, said: true})
 			r.order = append(r.order, name)
 		}
 	}
@@ -69,9 +70,18 @@ func verifyRollout(p *Plan) error {
 // moves says whether rules move from one data plane to the other.
 func (r *rolling) moves() bool { return r.plan.Rollout.From != r.plan.Rollout.To }
 
+// node finds a node of the waves.
+func (r *rolling) node(name string) (*flagged, error) {
+	i, ok := r.index[name]
+	if !ok {
+		return nil, fmt.Errorf("node %q is in no wave", name)
+	}
+	return &r.nodes[i], nil
+}
+
 func (r *rolling) copy() *rolling {
 	same := *r
-	same.nodes = maps.Clone(r.nodes)
+	same.nodes = slices.Clone(r.nodes)
 	return &same
 }
 
@@ -116,31 +126,30 @@ func (r *rolling) says(c *step.Condition) error {
 	if c.Kind != step.AgentSays {
 		return nil
 	}
-	n, ok := r.nodes[c.Node]
-	if !ok {
-		return fmt.Errorf("node %q is in no wave", c.Node)
+	n, err := r.node(c.Node)
+	if err != nil {
+		return err
 	}
 	n.said = (c.Says.Value == r.plan.Rollout.Says) == (n.own || r.cluster)
-	r.nodes[c.Node] = n
 	return nil
 }
 
 // value changes the value of the cluster or of a node: to the new one, or away from it.
 func (r *rolling) value(object string, wanted bool) error {
 	if object == "default" {
-		for name, n := range r.nodes {
-			if !n.own {
-				return fmt.Errorf("%s would be restarted by the cluster's value: it has none of its own", name)
+		for i := range r.nodes {
+			if !r.nodes[i].own {
+				return fmt.Errorf("%s would be restarted by the cluster's value: it has none of its own", r.order[i])
 			}
 		}
 		r.cluster = wanted
 		return nil
 	}
 	name := object[min(len("node."), len(object)):]
-	n, ok := r.nodes[name]
+	n, err := r.node(name)
 	switch {
-	case !ok:
-		return fmt.Errorf("node %q is in no wave", name)
+	case err != nil:
+		return err
 	case !r.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
 	case !r.cluster && !n.guarded && r.moves():
@@ -150,14 +159,13 @@ func (r *rolling) value(object string, wanted bool) error {
 	if !r.cluster {
 		n.plane, n.proven, n.said = "", false, false
 	}
-	r.nodes[name] = n
 	return nil
 }
 
 func (r *rolling) onNode(a *step.Action) error {
-	n, ok := r.nodes[a.NodeName]
-	if !ok {
-		return fmt.Errorf("node %q is in no wave", a.NodeName)
+	n, err := r.node(a.NodeName)
+	if err != nil {
+		return err
 	}
 	switch a.Verb {
 	case step.VerbGuard:
@@ -183,19 +191,18 @@ func (r *rolling) onNode(a *step.Action) error {
 	default:
 		return fmt.Errorf("the verb %q has no place in a rollout", a.Verb)
 	}
-	r.nodes[a.NodeName] = n
 	return nil
 }
 
 // after is what must hold after a step that was not so before.
 func (r *rolling) after(s *step.Step, before *rolling, switched []string) error {
 	changed := r.cluster != before.cluster
-	for _, name := range r.order {
-		n := r.nodes[name]
-		if n == before.nodes[name] {
+	for i, name := range r.order {
+		n := &r.nodes[i]
+		if *n == before.nodes[i] {
 			continue
 		}
-		changed = changed || n.own != before.nodes[name].own
+		changed = changed || n.own != before.nodes[i].own
 		switch {
 		case n.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
@@ -221,8 +228,8 @@ func (r *rolling) takenBack(s *step.Step, after *rolling) error {
 	if err := back.all(s.Undo); err != nil {
 		return err
 	}
-	for _, name := range r.order {
-		now, then := back.nodes[name], r.nodes[name]
+	for i, name := range r.order {
+		now, then := &back.nodes[i], &r.nodes[i]
 		if now.own != then.own || now.guarded || now.plane != then.plane || !now.said && !r.moves() {
 			return fmt.Errorf("%s is not as before", name)
 		}
@@ -237,8 +244,8 @@ func (r *rolling) end(switched []string) error {
 	if !slices.Equal(switched, r.order) {
 		return errors.New("nodes are not switched in the order of the waves, each once")
 	}
-	for _, name := range r.order {
-		if n := r.nodes[name]; n.own || n.guarded || n.plane != r.plan.Rollout.To {
+	for i, name := range r.order {
+		if n := &r.nodes[i]; n.own || n.guarded || n.plane != r.plan.Rollout.To {
 			return fmt.Errorf("at the end %s is not like the cluster", name)
 		}
 	}
