@@ -33,6 +33,7 @@ var layers = []struct {
 	{"internal/zone", 1, true},
 	{"internal/zone/names", 2, true},
 	{"internal/zone/shift", 2, true},
+	{"internal/kopsname", 1, true},
 	{"internal/cloud", 2, true},
 	{"internal/cloud/aws", 7, false},
 	{"internal/cloud/aws/awstest", 8, false}, // runs inside tests

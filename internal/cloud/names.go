@@ -1,11 +1,11 @@
 package cloud
 
 import (
-	"encoding/base32"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
+
+	"github.com/theseus-cni/theseus/internal/kopsname"
 )
 
 // Pair is a name of the original and the one that stands for it on the mirror.
@@ -24,20 +24,6 @@ func ParsePairs(texts []string) ([]Pair, error) {
 	return pairs, nil
 }
 
-// maxRole is the length to which kops cuts names of roles (pkg/model/iam of kops).
-const maxRole = 64
-
-// truncate cuts a name as kops does, with a hash of the whole at its end.
-func truncate(name string, length int) string {
-	if len(name) <= length {
-		return name
-	}
-	sum := fnv.New32a()
-	sum.Write([]byte(name))
-	hash := strings.ToLower(base32.HexEncoding.EncodeToString(sum.Sum(nil)))[:6]
-	return name[:length-len(hash)-1] + "-" + hash
-}
-
 // names puts the mirror's names in the place of the original's, by whole parts of names.
 type names struct{ pairs []Pair }
 
@@ -49,8 +35,8 @@ func newNames(original, mirror string, given []Pair) *names {
 		n.add(dashed, strings.ReplaceAll(mirror, ".", "-"))
 	}
 	for _, role := range []string{"masters.", "nodes.", "apiservers.", "bastions."} {
-		if cut := truncate(role+original, maxRole); cut != role+original || len(role+mirror) > maxRole {
-			n.add(cut, truncate(role+mirror, maxRole))
+		if cut := kopsname.Truncate(role+original, kopsname.MaxRole); cut != role+original || len(role+mirror) > kopsname.MaxRole {
+			n.add(cut, kopsname.Truncate(role+mirror, kopsname.MaxRole))
 		}
 	}
 	return n

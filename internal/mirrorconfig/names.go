@@ -1,33 +1,14 @@
 package mirrorconfig
 
 import (
-	"encoding/base32"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
 
-// The lengths to which kops cuts names, in bytes (pkg/model/iam, awsup.GetResourceName32, pkg/model/names.go of kops).
-const (
-	maxRole     = 64
-	maxResource = 32
-	maxQueue    = 75
-	hashLength  = 6
+	"github.com/theseus-cni/theseus/internal/kopsname"
 )
-
-// truncate cuts a name as kops does: to a length, with a hash of the whole at its end.
-func truncate(name string, length int, always bool) string {
-	if !always && len(name) <= length {
-		return name
-	}
-	sum := fnv.New32a()
-	sum.Write([]byte(name))
-	hash := strings.ToLower(base32.HexEncoding.EncodeToString(sum.Sum(nil)))[:hashLength]
-	return name[:min(len(name), length-hashLength-1)] + "-" + hash
-}
 
 func dashed(name string) string { return strings.ReplaceAll(name, ".", "-") }
 
@@ -49,10 +30,10 @@ func derive(cluster string, groups []group, subnets []string, accounts [][2]stri
 		}
 	}
 	for _, role := range slices.Compact(slices.Sorted(slices.Values(roles))) {
-		add("IAM role and instance profile", truncate(role+"."+cluster, maxRole, false))
+		add("IAM role and instance profile", kopsname.Truncate(role+"."+cluster, kopsname.MaxRole))
 	}
 	for _, account := range accounts {
-		add("IAM role of a service account", truncate(account[1]+"."+strings.ReplaceAll(account[0], "*", "wildcard")+".sa."+cluster, maxRole, false))
+		add("IAM role of a service account", kopsname.Truncate(account[1]+"."+strings.ReplaceAll(account[0], "*", "wildcard")+".sa."+cluster, kopsname.MaxRole))
 	}
 	for _, sg := range []string{"masters.", "nodes.", "bastion.", "api-elb.", "bastion-elb."} {
 		add("security group", sg+cluster)
@@ -69,12 +50,12 @@ func derive(cluster string, groups []group, subnets []string, accounts [][2]stri
 	}
 	add("load balancer", "api."+cluster)
 	for _, prefix := range []string{"api", "bastion"} {
-		add("load balancer", truncate(prefix+"-"+dashed(cluster), maxResource, true))
+		add("load balancer", kopsname.Hashed(prefix+"-"+dashed(cluster), kopsname.MaxResource))
 	}
 	for _, prefix := range []string{"tcp", "tls", "kops-controller"} {
-		add("target group", truncate(prefix+"-"+dashed(cluster), maxResource, true))
+		add("target group", kopsname.Hashed(prefix+"-"+dashed(cluster), kopsname.MaxResource))
 	}
-	add("queue", truncate(dashed(cluster), maxQueue, false)+"-nth")
+	add("queue", kopsname.Truncate(dashed(cluster), kopsname.MaxQueue)+"-nth")
 	add("network", cluster)
 	for _, subnet := range subnets {
 		add("subnet", subnet+"."+cluster)
