@@ -109,7 +109,7 @@ func mustServeCalico(t *testing.T, rig *scenario.Rig) {
 var stops = []string{
 	"Measure the network as it is",
 	"Install calico on no node yet",
-	"Check that both networks carry traffic",
+	"both networks are up on every node",
 	"measure the paths of",
 	"Move the pods of rb-node-",
 }
