@@ -25,6 +25,7 @@ var layers = []struct {
 	{"internal/cluster", 0, true},
 	{"internal/cluster/clustertest", 1, true}, // runs inside tests
 	{"internal/finding", 0, true},
+	{"internal/fault", 0, true},
 	{"internal/selector", 1, true},
 	{"internal/selector/nodes", 1, true},
 	{"internal/bgp", 2, true},
@@ -55,7 +56,6 @@ var layers = []struct {
 	{"internal/twin", 2, true},
 	{"internal/splice", 1, true},
 	{"internal/mirrorconfig", 2, true},
-	{"internal/document", 1, true},
 	{"internal/cni/cnitest", 3, false}, // an acceptance suite: runs inside tests
 	{"internal/cni/", 3, true},
 	{"internal/cni", 2, true},

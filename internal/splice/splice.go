@@ -16,30 +16,15 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/theseus-cni/theseus/internal/fault"
 )
 
 // MaxInput is the size of a text in bytes. No cluster's configuration is near it.
 const MaxInput = 16 << 20
 
 // Error is what is wrong with a text, and where.
-type Error struct {
-	File   string
-	Line   int // counts from 1; 0 when it is not known
-	Err    error
-	Advice string
-}
-
-func (e *Error) Error() string {
-	if e.Line > 0 {
-		return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
-	}
-	return fmt.Sprintf("%s: %v", e.File, e.Err)
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// Hint says what to try.
-func (e *Error) Hint() string { return e.Advice }
+type Error = fault.Error
 
 // File is one text of one or more YAML documents, and the edits of it.
 type File struct {
@@ -109,9 +94,9 @@ func (f *File) readable() error {
 		body := bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 		switch {
 		case !utf8.Valid(body):
-			return &Error{f.Name, i + 1, errors.New("not UTF-8"), "save the file as UTF-8"}
+			return &Error{File: f.Name, Line: i + 1, Err: errors.New("not UTF-8"), Advice: "save the file as UTF-8"}
 		case bytes.ContainsAny(body, "\r\u0085\u2028\u2029\ufeff"):
-			return &Error{f.Name, i + 1, errors.New("a line separator or byte order mark inside of the line"), "save the file with plain line ends"}
+			return &Error{File: f.Name, Line: i + 1, Err: errors.New("a line separator or byte order mark inside of the line"), Advice: "save the file with plain line ends"}
 		}
 	}
 	return nil
@@ -123,9 +108,9 @@ const maxDepth = 100
 func (f *File) plainTree(node *yaml.Node, depth int) error {
 	switch {
 	case depth > maxDepth:
-		return &Error{f.Name, node.Line, fmt.Errorf("nested deeper than %d", maxDepth), "this is no configuration of a cluster"}
+		return &Error{File: f.Name, Line: node.Line, Err: fmt.Errorf("nested deeper than %d", maxDepth), Advice: "this is no configuration of a cluster"}
 	case node.Kind == yaml.AliasNode || node.Anchor != "":
-		return &Error{f.Name, node.Line, errors.New("an anchor or alias: an edit in one place would change another"), "write it out in full"}
+		return &Error{File: f.Name, Line: node.Line, Err: errors.New("an anchor or alias: an edit in one place would change another"), Advice: "write it out in full"}
 	}
 	if last := len(f.lines); node.Line > last { // a null that is left out at the end has its place behind the text
 		node.Line, node.Column = last, utf8.RuneCount(f.text[f.lines[last-1]:])+1
@@ -135,10 +120,10 @@ func (f *File) plainTree(node *yaml.Node, depth int) error {
 		for i := 0; i+1 < len(node.Content); i += 2 {
 			key := node.Content[i]
 			if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
-				return &Error{f.Name, key.Line, errors.New("a key that is not a word"), "write it out in full"}
+				return &Error{File: f.Name, Line: key.Line, Err: errors.New("a key that is not a word"), Advice: "write it out in full"}
 			}
 			if seen[key.Value] {
-				return &Error{f.Name, key.Line, fmt.Errorf("%s stands here twice", key.Value), "remove one of them"}
+				return &Error{File: f.Name, Line: key.Line, Err: fmt.Errorf("%s stands here twice", key.Value), Advice: "remove one of them"}
 			}
 			seen[key.Value] = true
 		}
@@ -193,7 +178,7 @@ func (f *File) Roots() []*yaml.Node {
 
 func (f *File) refuse(node *yaml.Node, format string, args ...any) {
 	if f.err == nil {
-		f.err = &Error{f.Name, node.Line, fmt.Errorf(format, args...), blockAdvice}
+		f.err = &Error{File: f.Name, Line: node.Line, Err: fmt.Errorf(format, args...), Advice: blockAdvice}
 	}
 }
 
