@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -58,8 +57,8 @@ type Prover struct {
 	Timeout time.Duration
 	// Ports replaces a port, where a load balancer listens on another one.
 	Ports map[int]int
-	// Resolve finds the addresses of a load balancer's name.
-	Resolve func(ctx context.Context, name string) ([]string, error)
+	// Resolve finds the addresses of load balancers, of which some may be given by name (dns.Prober.Addresses).
+	Resolve func(ctx context.Context, targets []string) ([]string, error)
 	// Secrets are those that the mirror has for a name; nil to compare with none.
 	Secrets func(name string) ([]*certificate.Leaf, error)
 }
@@ -84,7 +83,7 @@ func (p *Prover) Prove(ctx context.Context, asks []Ask) ([]Proof, error) {
 }
 
 func (p *Prover) prove(ctx context.Context, ask Ask) []Proof {
-	addresses, err := p.resolve(ctx, ask.At)
+	addresses, err := p.Resolve(ctx, ask.At)
 	if err == nil && len(addresses) == 0 {
 		err = errors.New("the mirror has no address for it")
 	}
@@ -136,28 +135,12 @@ func (p *Prover) at(address string, port int) string {
 
 // originalServes says whether TLS is spoken at the address that the name leaves.
 func (p *Prover) originalServes(ctx context.Context, ask Ask) bool {
-	addresses, err := p.resolve(ctx, ask.Was)
+	addresses, err := p.Resolve(ctx, ask.Was)
 	if err != nil || len(addresses) == 0 {
 		return false
 	}
 	_, err = p.handshake(ctx, ask.Name, p.at(addresses[0], ask.Port))
 	return err == nil
-}
-
-func (p *Prover) resolve(ctx context.Context, targets []string) ([]string, error) {
-	var all []string
-	for _, target := range targets {
-		if _, err := netip.ParseAddr(target); err == nil {
-			all = append(all, target)
-			continue
-		}
-		found, err := p.Resolve(ctx, target)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	return all, nil
 }
 
 // handshake returns what is served for a name, without a judgement.

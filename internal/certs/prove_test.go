@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -45,11 +46,19 @@ func TestProve(t *testing.T) {
 		t.Fatal(err)
 	}
 	prover := &certs.Prover{Trust: certificate.Trust{Roots: root.Pool(), Now: now, Left: 72 * hour}, Ports: map[int]int{443: there, 8443: nobody, 9443: here},
-		Resolve: func(_ context.Context, name string) ([]string, error) {
-			if name == "lb.example.net." {
-				return []string{green}, nil
+		Resolve: func(_ context.Context, targets []string) ([]string, error) {
+			var all []string
+			for _, target := range targets {
+				if _, err := netip.ParseAddr(target); err == nil {
+					all = append(all, target)
+					continue
+				}
+				if target != "lb.example.net." {
+					return nil, errors.New("no such name")
+				}
+				all = append(all, green)
 			}
-			return nil, errors.New("no such name")
+			return all, nil
 		},
 		Secrets: func(name string) ([]*certificate.Leaf, error) {
 			switch name {

@@ -362,7 +362,7 @@ func (m *mirror) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, 
 	if err != nil {
 		return nil, err
 	}
-	prover := &certs.Prover{Trust: certificate.Trust{Roots: roots, Now: time.Now(), Left: f.left}, Ports: prober.Ports, Resolve: prober.Resolve}
+	prover := &certs.Prover{Trust: certificate.Trust{Roots: roots, Now: time.Now(), Left: f.left}, Ports: prober.Ports, Resolve: prober.Addresses}
 	if !f.without {
 		if prover.Secrets, err = m.mirrorSecrets(ctx, f); err != nil {
 			return nil, err

@@ -79,7 +79,7 @@ func (p *Prober) each(probes []zone.Probe, f func(zone.Probe)) {
 
 // prove asks all addresses of one probe.
 func (p *Prober) prove(ctx context.Context, probe zone.Probe) error {
-	addresses, err := p.resolveAll(ctx, probe.At)
+	addresses, err := p.Addresses(ctx, probe.At)
 	if err != nil {
 		return fmt.Errorf("%s: %w", probe.Host, err)
 	}
@@ -103,7 +103,7 @@ func (p *Prober) prove(ctx context.Context, probe zone.Probe) error {
 
 // was is what the address that the name leaves answers; not ok when it cannot be asked.
 func (p *Prober) was(ctx context.Context, probe zone.Probe) (int, bool) {
-	addresses, err := p.resolveAll(ctx, probe.Was)
+	addresses, err := p.Addresses(ctx, probe.Was)
 	if err != nil || len(addresses) == 0 {
 		return 0, false
 	}
@@ -167,8 +167,8 @@ func request(ctx context.Context, host, at string) (int, error) {
 	return answer.StatusCode, nil
 }
 
-// resolveAll turns names of load balancers into addresses.
-func (p *Prober) resolveAll(ctx context.Context, targets []string) ([]string, error) {
+// Addresses are those of load balancers, of which some may be given by name.
+func (p *Prober) Addresses(ctx context.Context, targets []string) ([]string, error) {
 	var all []string
 	for _, target := range targets {
 		if _, err := netip.ParseAddr(target); err == nil {
