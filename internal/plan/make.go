@@ -76,9 +76,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err := nodesReady(snapshot, source); err != nil {
 		return nil, err
 	}
-	waves, err := joint.Waves(snapshot, change.Waves)
+	waves, err := countedWaves(snapshot, change)
 	if err != nil {
-		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+		return nil, err
 	}
 	target, outlook, err := bring(snapshot, change, driver, source, waves, options.Manifest)
 	if err != nil {
@@ -227,6 +227,15 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
 	}
 	return driver, nil
+}
+
+// countedWaves divides the nodes as the change counts them, or refuses to.
+func countedWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) ([]joint.Wave, error) {
+	waves, err := joint.Waves(snapshot, change.Waves)
+	if err != nil {
+		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+	}
+	return waves, nil
 }
 
 func wavesOf(waves []joint.Wave) []Wave {

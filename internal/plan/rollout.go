@@ -306,11 +306,7 @@ func scopedNames(flag rollout.Flag) []string {
 func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag string) ([]joint.Wave, error) {
 	var waves []joint.Wave
 	if len(change.WavePercents) == 0 {
-		counted, err := joint.Waves(snapshot, change.Waves)
-		if err != nil {
-			return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
-		}
-		return counted, nil
+		return countedWaves(snapshot, change)
 	}
 	if !slices.IsSorted(change.WavePercents) || change.WavePercents[0] < 1 || change.WavePercents[len(change.WavePercents)-1] != 100 {
 		return nil, refuse("such as --waves 1%,10%,50%,100%", "shares of the nodes must grow, and the last be 100%%")

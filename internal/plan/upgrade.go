@@ -45,9 +45,9 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	if err := nodesReady(snapshot, source); err != nil {
 		return nil, err
 	}
-	waves, err := joint.Waves(snapshot, change.Waves)
+	waves, err := countedWaves(snapshot, change)
 	if err != nil {
-		return nil, refuse("let the last of --waves be 0, which stands for all nodes that remain", "%v", err)
+		return nil, err
 	}
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation}, Change: change, Waves: waves}
 	p := &Plan{
