@@ -219,10 +219,10 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
 		}
 	}
+	if leaveEnding {
+		return moved, nil
+	}
 	for i := range pods {
-		if leaveEnding {
-			break
-		}
 		if err := a.awaitGone(ctx, &pods[i]); err != nil {
 			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
 		}
