@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
 // patience only ends a test that has failed.
@@ -57,6 +58,23 @@ func New(t *testing.T, bin, name string, nodes int, network string, flags ...str
 		t.Fatal(err)
 	}
 	return rig
+}
+
+// NothingLost waits, for so long at most, until the clients are steady, and demands that they lost nothing and that nothing
+// that policy denies came through.
+func NothingLost(t *testing.T, rig *scenario.Rig, limit time.Duration, when string) tally.Summary {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cost, err := rig.Steady(ctx)
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	if loss := scenario.Loss(cost); loss != nil {
+		cost.Print(rig.Out) //nolint:errcheck // for the reader
+		t.Fatalf("%s: %v", when, loss)
+	}
+	return cost
 }
 
 // writer shows what happens as it happens, so that a test of minutes says where it is.

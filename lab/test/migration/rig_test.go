@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
@@ -133,16 +134,7 @@ func killAt(t *testing.T, rig *scenario.Rig, machine, text string, watch func(li
 // mustLoseNothing waits for the clients to be steady and demands that nothing failed and nothing got through.
 func mustLoseNothing(t *testing.T, rig *scenario.Rig, when string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cost, err := rig.Steady(ctx)
-	if err != nil {
-		t.Fatalf("%s: %v", when, err)
-	}
-	if loss := scenario.Loss(cost); loss != nil {
-		cost.Print(rig.Out) //nolint:errcheck // for the reader
-		t.Fatalf("%s: %v", when, loss)
-	}
+	cost := rigtest.NothingLost(t, rig, 3*time.Minute, when)
 	t.Logf("%s: nothing lost of %d requests", when, cost.Sent())
 }
 

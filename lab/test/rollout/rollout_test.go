@@ -3,7 +3,6 @@
 package rollout
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -70,16 +69,7 @@ func plan(t *testing.T, rig *scenario.Rig, name string, args ...string) string {
 // nothingLost demands that the clients lost nothing and that nothing that policy denies came through.
 func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cost, err := rig.Steady(ctx)
-	if err != nil {
-		t.Fatalf("%s: %v", when, err)
-	}
-	if loss := scenario.Loss(cost); loss != nil {
-		cost.Print(rig.Out) //nolint:errcheck // for the reader
-		t.Fatalf("%s: %v", when, loss)
-	}
+	cost := rigtest.NothingLost(t, rig, time.Minute, when)
 	t.Logf("%s: nothing lost or leaked of %d requests", when, cost.Sent())
 }
 

@@ -3,7 +3,6 @@
 package upgrade
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,16 +64,7 @@ func pods(t *testing.T, rig *scenario.Rig) string {
 // nothingLost demands that the clients lost nothing, long connections among them, and that nothing that policy denies came through.
 func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cost, err := rig.Steady(ctx)
-	if err != nil {
-		t.Fatalf("%s: %v", when, err)
-	}
-	if loss := scenario.Loss(cost); loss != nil {
-		cost.Print(rig.Out) //nolint:errcheck // for the reader
-		t.Fatalf("%s: %v", when, loss)
-	}
+	cost := rigtest.NothingLost(t, rig, time.Minute, when)
 	stream := cost.Kinds["tcp-stream"]
 	if stream.Sent == 0 {
 		t.Fatalf("%s: no long connection was measured", when)
