@@ -637,7 +637,7 @@ func TestAdoptHangs(t *testing.T) {
 	w := newSite(t)
 	a := w.pod("a", bridgeList, nil)
 	end := flows(t, w, a)
-	defer w.plugin("ptp", `[ "$CNI_COMMAND" = ADD ] || exit 0; sleep 3217 & echo $! > /etc/child; wait`)()
+	defer w.plugin("ptp", `[ "$CNI_COMMAND" = ADD ] || exit 0; sleep 3217 & echo $! > /etc/new; mv /etc/new /etc/child; wait`)()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for ctx.Err() == nil { // the plugin hangs by now

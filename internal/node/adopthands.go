@@ -441,7 +441,7 @@ func (h *hands) Unflip(_ context.Context, record *adoption.Record) error {
 		if err != nil || there {
 			return err
 		}
-		return h.exchange(record, record.Old.Through, record.From.Strict, func(in *space) error { return addRule(in.Handle) })
+		return h.exchange(record, record.Old.Through, record.From.Strict, func(in *space) error { return in.RuleAdd(pinRule()) })
 	})
 	if err != nil {
 		return err

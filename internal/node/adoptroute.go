@@ -34,7 +34,7 @@ func addRule(handle *netlink.Handle) error {
 	if err != nil || there {
 		return err
 	}
-	if err := handle.RuleAdd(pinRule()); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := ruleAdd(handle, pinRule()); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add a routing rule: %w", err)
 	}
 	return nil
@@ -44,7 +44,7 @@ func removeRule(handle *netlink.Handle) error {
 	if err := handle.RuleDel(pinRule()); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove a routing rule: %w", err)
 	}
-	return nil
+	return forgetLocal(handle) // of a ruleAdd that was ended halfway
 }
 
 func hasRule(handle *netlink.Handle) (bool, error) {

@@ -60,7 +60,7 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 		if err != nil {
 			return changed, err
 		}
-		err = netlink.RuleAdd(rule)
+		err = ruleAdd(&netlink.Handle{}, rule)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return changed, fmt.Errorf("pin %s: %w", within, err)
 		}
