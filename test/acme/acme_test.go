@@ -290,6 +290,7 @@ func TestDNS01(t *testing.T) {
 			asks[i].At, asks[i].Port = []string{"127.0.0.1"}, listener.Addr().(*net.TCPAddr).Port
 		}
 		p := &certs.Prover{Trust: certificate.Trust{Roots: w.roots, Now: time.Now(), Left: 72 * time.Hour},
+			Resolve: func(_ context.Context, at []string) ([]string, error) { return at, nil },
 			Secrets: func(string) ([]*certificate.Leaf, error) { return []*certificate.Leaf{leaf}, nil }}
 		proofs, err := p.Prove(context.Background(), asks)
 		if err != nil {
