@@ -49,6 +49,14 @@ type Adopted struct {
 	ControlMillis [3]float64 `json:"controlMillis"`
 }
 
+// lost counts the datagrams that moved pods lost; none where no pod was moved.
+func (a *Adopted) lost() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.Lost
+}
+
 // moves finds in the journal what the agents answered when they moved pods.
 func moves(p *plan.Plan, records []engine.Record) []Move {
 	if p == nil {

@@ -74,7 +74,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 
 func TestLevels(t *testing.T) {
 	want := map[string]Level{"good": Good, "gaps": Bad, "small-gaps": Fair, "rolled-back": Bad, "no-data": Unknown,
-		"large": Bad, "large-good": Good, "adopted": Good, "half-back": Stopped}
+		"large": Bad, "large-good": Good, "adopted": Fair, "half-back": Stopped}
 	for name, s := range samples() {
 		if got := Build(s.input()).Verdict.Level; got != want[name] {
 			t.Errorf("%s: level %s, want %s", name, got, want[name])

@@ -27,7 +27,7 @@ func level(m *Model, missing bool) Level {
 		return Stopped
 	case missing:
 		return Unknown
-	case t.Lost > 0, m.Residue.After > 0:
+	case t.Lost > 0, m.Adopted.lost() > 0, m.Residue.After > 0:
 		return Fair
 	}
 	return Good
@@ -71,6 +71,9 @@ func costs(m *Model) string {
 	}
 	if t.Lost > 0 {
 		parts = append(parts, countOf(t.Lost, "probe")+" lost")
+	}
+	if lost := m.Adopted.lost(); lost > 0 {
+		parts = append(parts, countOf(lost, "datagram")+" of moved pods lost")
 	}
 	if t.Restarts > 0 {
 		parts = append(parts, countOf(int64(t.Restarts), "restart"))
