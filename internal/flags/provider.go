@@ -42,14 +42,14 @@ type Status struct {
 
 // Provider evaluates the flags of a source. It is safe for concurrent use.
 type Provider struct {
+	follower
+
 	source Source
 	set    atomic.Pointer[flag.Set]
 	events chan of.Event
 
 	mu     sync.Mutex // guards what follows
 	status Status
-	cancel context.CancelFunc
-	done   chan struct{}
 }
 
 var (
@@ -91,43 +91,7 @@ func (p *Provider) Init(evaluation of.EvaluationContext) error {
 
 // InitWithContext is Init with a bound.
 func (p *Provider) InitWithContext(ctx context.Context, _ of.EvaluationContext) error {
-	p.mu.Lock()
-	if p.cancel != nil {
-		p.mu.Unlock()
-		return nil
-	}
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p.cancel, p.done = cancel, make(chan struct{})
-	done := p.done
-	p.mu.Unlock()
-
-	err := p.reload(ctx)
-	go func() { // ends with Shutdown
-		defer close(done)
-		p.follow(following)
-	}()
-	return err
-}
-
-// Shutdown stops following the source; the last set stays in force.
-func (p *Provider) Shutdown() { _ = p.ShutdownWithContext(context.Background()) }
-
-// ShutdownWithContext is Shutdown with a bound.
-func (p *Provider) ShutdownWithContext(ctx context.Context) error {
-	p.mu.Lock()
-	cancel, done := p.cancel, p.done
-	p.cancel = nil
-	p.mu.Unlock()
-	if cancel == nil {
-		return nil
-	}
-	cancel()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return p.begin(ctx, p.reload, p.follow)
 }
 
 // follow watches until the context ends, with a wait after every end of a watch.

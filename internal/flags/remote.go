@@ -33,6 +33,8 @@ const StaleReason of.Reason = "STALE"
 // Remote evaluates flags at a server that speaks OFREP. While the server is gone the last answer to the same
 // question stands, with the reason STALE. It is safe for concurrent use.
 type Remote struct {
+	follower
+
 	base   string
 	header http.Header
 	client *http.Client
@@ -45,8 +47,6 @@ type Remote struct {
 	until   time.Time // no question before: the server has asked for quiet
 	tag     string
 	seen    map[string]string // what the server last said of each flag
-	cancel  context.CancelFunc
-	done    chan struct{}
 }
 
 var (
@@ -85,44 +85,11 @@ func (r *Remote) Init(evaluation of.EvaluationContext) error {
 
 // InitWithContext is Init with a bound.
 func (r *Remote) InitWithContext(ctx context.Context, _ of.EvaluationContext) error {
-	r.mu.Lock()
-	if r.cancel != nil {
-		r.mu.Unlock()
-		return nil
-	}
-	following, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r.cancel, r.done = cancel, make(chan struct{})
-	done := r.done
-	r.mu.Unlock()
-	err := r.ask(ctx)
-	go func() { // ends with Shutdown
-		defer close(done)
-		for sleep(following, r.poll) == nil {
-			_ = r.ask(following) // what is wrong is in the event
+	return r.begin(ctx, r.ask, func(ctx context.Context) {
+		for sleep(ctx, r.poll) == nil {
+			_ = r.ask(ctx) // what is wrong is in the event
 		}
-	}()
-	return err
-}
-
-// Shutdown stops asking.
-func (r *Remote) Shutdown() { _ = r.ShutdownWithContext(context.Background()) }
-
-// ShutdownWithContext is Shutdown with a bound.
-func (r *Remote) ShutdownWithContext(ctx context.Context) error {
-	r.mu.Lock()
-	cancel, done := r.cancel, r.done
-	r.cancel = nil
-	r.mu.Unlock()
-	if cancel == nil {
-		return nil
-	}
-	cancel()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	})
 }
 
 // ask asks for all flags, in no particular context, to see whether something changed.
