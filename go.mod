@@ -27,6 +27,7 @@ require (
 	github.com/aws/smithy-go v1.28.8
 	github.com/containernetworking/cni v1.2.3
 	github.com/distribution/reference v0.6.0
+	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-containerregistry v0.22.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/open-feature/go-sdk v1.20.0

@@ -101,7 +101,7 @@ func (a *app) writePlan(p *plan.Plan) error {
 func (a *app) see(ctx context.Context, from []string) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
 		if os.Getenv("GOGC") == "" {
-			debug.SetGCPercent(50) // the snapshot is nearly all that is kept: half of it again is room enough
+			debug.SetGCPercent(75) // the snapshot is nearly all that is kept: less than as much again is room enough
 		}
 		snapshot, notes, err := kube.ReadFiles(a.version, a.In, from...)
 		for _, note := range notes {

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-
-	kjson "sigs.k8s.io/json"
 )
 
 // list is a List being read, item by item. Its kind may come after its items.
@@ -34,7 +32,7 @@ func (l *list) add(raw []byte, at place) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
 		return l.builder.noObject(head, at)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+	if err := decode(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}
 	if head.Kind != "" || head.APIVersion != "" {
@@ -62,7 +60,7 @@ func (l *list) addTyped(raw []byte, at place, kind string) error {
 // end is called with the rest of the document.
 func (l *list) end(raw []byte, at place) error {
 	var head header
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+	if err := decode(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}
 	kind, isList := strings.CutSuffix(head.Kind, "List")

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -68,9 +67,10 @@ type object[T any] interface {
 func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, versions ...string) sink {
 	at := map[string]*T{}
 	var kept chunks[T]
+	var alike sharer
 	add := func(raw []byte, where place) error {
 		decoded := kept.next()
-		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, decoded); err != nil {
+		if err := decode(raw, decoded); err != nil {
 			return where.fail("compare it with: kubectl explain "+resource, fmt.Errorf("%s: %w", kind, plainJSON(err)))
 		}
 		o := P(decoded)
@@ -87,6 +87,7 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 			b.note("%s:%d: %s %s names no namespace: taken for one of default, as kubectl does", where.file, where.line, kind, o.GetName())
 		}
 		cluster.TrimObject(o)
+		alike.share(o)
 		key := o.GetNamespace() + "/" + o.GetName()
 		if earlier, twice := at[key]; twice {
 			b.note("%s:%d: %s %s again: this one counts", where.file, where.line, kind, strings.TrimPrefix(key, "/"))
@@ -184,7 +185,7 @@ func (b *Builder) addObject(raw []byte, at place) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
 		return b.noObject(head, at)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
+	if err := decode(raw, &head); err != nil {
 		return at.fail("", plainJSON(err))
 	}
 	return b.addParsed(head, raw, at)

@@ -65,7 +65,7 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 		return at.fail("", err)
 	}
 	var taken cluster.Snapshot
-	if err := json.Unmarshal(rest, &taken); err != nil {
+	if err := decode(rest, &taken); err != nil {
 		return at.fail("take the snapshot again with: theseus snapshot -o FILE", fmt.Errorf("Snapshot: %w", plainJSON(err)))
 	}
 	b.takeOver(&taken)
