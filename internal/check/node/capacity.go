@@ -8,16 +8,17 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 //go:embed capacity.md
 var capacityDoc string
 
-// Capacity finds nodes whose pods would find no room elsewhere.
+// Capacity finds nodes, and waves of nodes, whose pods would find no room elsewhere.
 func Capacity() check.Check {
 	return check.Check{
 		ID:    "node/capacity",
-		Title: "No room for the pods of a node while they are created anew",
+		Title: "No room for the pods of a node, or of a wave of nodes, while they are created anew",
 		Doc:   capacityDoc,
 		Needs: []string{"nodes", "pods"},
 		Lacks: func(pass *check.Pass) string {
@@ -94,14 +95,57 @@ func capacity(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for i := range pass.Snapshot.Nodes {
 		name := pass.Snapshot.Nodes[i].Name
-		for unit, wanted := range moving[name] {
-			if wanted > free[unit] {
-				found = append(found, crowded(name, unit, wanted, free[unit]))
-				break
-			}
+		if unit, lacks := moving[name].over(free); lacks {
+			found = append(found, crowded(name, unit, moving[name][unit], free[unit]))
 		}
 	}
-	return found
+	if len(found) > 0 {
+		return found // a wave of several nodes says nothing new then
+	}
+	return crowdedWave(pass, moving, free)
+}
+
+// over finds the first unit of which there is more than room.
+func (a amount) over(room amount) (unit int, is bool) {
+	for unit := range a {
+		if a[unit] > room[unit] {
+			return unit, true
+		}
+	}
+	return 0, false
+}
+
+// crowdedWave finds the first wave whose pods have no room beside one another while none of the old ones has ended.
+func crowdedWave(pass *check.Pass, moving map[string]amount, free amount) []finding.Finding {
+	if pass.Change.To == "" || pass.Change.Strategy != "" && pass.Change.Strategy != "recreate" {
+		return nil // no waves of pods that are created anew
+	}
+	waves, err := joint.Waves(pass.Snapshot, pass.Change.Waves)
+	if err != nil {
+		return nil // no plan is made of such waves
+	}
+	for _, wave := range waves {
+		var sum amount
+		fits := 0 // nodes, from the first on
+		for _, node := range wave.Nodes {
+			sum.add(moving[node])
+			if _, over := sum.over(free); !over {
+				fits++
+			}
+		}
+		unit, over := sum.over(free)
+		if !over {
+			continue
+		}
+		return []finding.Finding{{
+			ID: "node/capacity", Severity: finding.Info, Subject: finding.Subject{Kind: "Wave", Name: wave.Name},
+			Message: fmt.Sprintf("the pods of its %d nodes request %s, and all nodes together have %s free, enough for %d of them: where pods take long to end, new ones wait",
+				len(wave.Nodes), show(unit, sum[unit]), show(unit, free[unit]), fits),
+			Evidence: map[string]any{"of": units[unit], "requested": sum[unit], "free": free[unit], "nodes": len(wave.Nodes), "fit": fits},
+			Fix:      fmt.Sprintf("smaller waves: --waves, with no more than %d nodes in each", fits),
+		}}
+	}
+	return nil
 }
 
 func crowded(node string, unit int, wanted, room int64) finding.Finding {
