@@ -105,6 +105,10 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 		return with(args, yield)
 	case step.VerbCarried:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return carried(ctx, a) })
+	case step.VerbRetain:
+		return with(args, retain)
+	case step.VerbLetGo:
+		return with(args, func(a step.RetainArgs) (Answer, error) { return letGo(ctx, a) })
 	case step.VerbRelease:
 		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
 	case step.VerbDataplane:

@@ -1,0 +1,16 @@
+package step
+
+// The verbs that keep the routes of a BGP daemon while its sessions are ended and made anew.
+const (
+	// VerbRetain takes RetainArgs: the routes that BIRD has made within the ranges are kept beside, and serve where and
+	// for as long as the main table has none.
+	VerbRetain = "retain"
+	// VerbLetGo takes RetainArgs and takes VerbRetain back, once BIRD has a route again for each one that is kept. It
+	// fails when that does not come.
+	VerbLetGo = "let-go"
+)
+
+// RetainArgs names ranges, as IPv4 CIDRs.
+type RetainArgs struct {
+	Within []string `json:"within"`
+}
