@@ -23,6 +23,9 @@ type ChangeSpec struct {
 	Dataplane string `json:"dataplane,omitempty"`
 	// Flag is FLAG=VALUE, a flag of the network in place that is rolled out node by node.
 	Flag string `json:"flag,omitempty"`
+	// Reflectors picks the nodes that are to reflect BGP's routes, by a selector in Calico's language; "none" asks for a
+	// full mesh.
+	Reflectors string `json:"reflectors,omitempty"`
 	// WavePercents are shares of the nodes that have the flag after each wave, such as [1, 10, 50, 100], instead of
 	// Waves. Which node is in is decided by a hash of the flag and the node's name: who is in stays in.
 	WavePercents []int `json:"wavePercents,omitempty"`

@@ -24,7 +24,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, recreate, rollout or upgrade, and Reason why.
+	// Strategy is adopt, recreate, reflectors, rollout or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -36,9 +36,11 @@ type Plan struct {
 	// Rollout is set where a flag of the network in place is what changes; Target is then the same network.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Upgrade is set where the version of the network in place is what changes; Target is then the same network.
-	Upgrade  *Upgrade      `json:"upgrade,omitempty"`
-	Estimate step.Duration `json:"estimate"`
-	Flags    Flags         `json:"flags,omitzero"`
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
+	// Reflectors is set where BGP's route reflectors are what changes; Target is then the same network.
+	Reflectors *Reflectors   `json:"reflectors,omitempty"`
+	Estimate   step.Duration `json:"estimate"`
+	Flags      Flags         `json:"flags,omitzero"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
 }
@@ -71,7 +73,7 @@ type Upgrade struct {
 }
 
 // InPlace says whether the network stays, and pods with it.
-func (p *Plan) InPlace() bool { return p.Rollout != nil || p.Upgrade != nil }
+func (p *Plan) InPlace() bool { return p.Rollout != nil || p.Upgrade != nil || p.Reflectors != nil }
 
 // From names what the change leaves: a network, its version, a data plane, or the value of a flag.
 func (p *Plan) From() string {
@@ -82,6 +84,8 @@ func (p *Plan) From() string {
 		return p.Rollout.From
 	case p.Upgrade != nil:
 		return p.Upgrade.From
+	case p.Reflectors != nil:
+		return reflecting(p.Reflectors.Before)
 	}
 	return p.Source.CNI
 }
@@ -95,6 +99,8 @@ func (p *Plan) To() string {
 		return p.Rollout.To
 	case p.Upgrade != nil:
 		return p.Upgrade.To
+	case p.Reflectors != nil:
+		return p.Reflectors.String()
 	}
 	return p.Target.CNI
 }

@@ -44,6 +44,8 @@ func summary(b *strings.Builder, p *Plan) {
 	fmt.Fprintf(b, "Plan %s\n", p.Name)
 	if p.Upgrade != nil {
 		fmt.Fprintf(b, "%s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
+	} else if p.Reflectors != nil {
+		fmt.Fprintf(b, "BGP of %s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.From(), p.To(), p.Strategy, p.Reason)
 	} else if p.Rollout != nil {
 		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
 	} else {
@@ -110,6 +112,8 @@ func chapterOf(s *step.Step) string {
 		return "What both versions work with"
 	case "after":
 		return "What follows the agents"
+	case "bgp":
+		return "Reflectors"
 	case "fold":
 		return "Fold back"
 	case "finish":

@@ -48,6 +48,9 @@ func Verify(p *Plan) error {
 	if p.Upgrade != nil {
 		return verifyUpgrade(p)
 	}
+	if p.Reflectors != nil {
+		return verifyReflectors(p)
+	}
 	if err := unique(p); err != nil {
 		return err
 	}

@@ -51,6 +51,10 @@ func change(p *plan.Plan, h *history) Change {
 		c.Flag = p.Rollout.Flag + "=" + p.Rollout.Value
 		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
 	}
+	if p.Reflectors != nil {
+		c.Flag = "reflectors=" + p.Reflectors.Selector
+		c.Source, c.Target = c.Source+" with "+p.From(), c.Target+" with "+p.To()
+	}
 	c.Cluster, c.Kubernetes = p.Cluster.UID, p.Cluster.Kubernetes
 	if c.PlanHash == "" {
 		c.PlanHash = p.Hash

@@ -168,7 +168,7 @@ func gatesText(m Model) string {
 func residueText(m Model) string {
 	r := m.Residue
 	switch {
-	case m.Change.Flag != "" && r.NodesBefore == 0:
+	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
 		return "every node proved that none is left of the former rules"
 	case r.NodesBefore == 0:
 		return "not inventoried"

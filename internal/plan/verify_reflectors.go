@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// relaying carries a model of a change of reflectors through its actions.
+type relaying struct {
+	plan     *Plan
+	retained map[string]bool // nodes
+	measured bool            // a baseline gate was passed
+	changed  bool            // something of BGP was
+}
+
+// verifyReflectors proves on every prefix: nothing of BGP is touched before measuring is proven and before every node
+// retains its routes; each step that touches it is gated; nodes let go of routes after all that, and at the end none retains any; and what a step did
+// on nodes its undo takes back. That the graph is whole after each part was seen when the plan was made, and is demanded by its gates.
+func verifyReflectors(p *Plan) error {
+	if err := unique(p); err != nil {
+		return err
+	}
+	r := &relaying{plan: p, retained: map[string]bool{}}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		before := maps.Clone(r.retained)
+		r.changed = false
+		for j := range s.Actions {
+			if err := r.act(&s.Actions[j]); err != nil {
+				return fmt.Errorf("step %s: action %s (%s): %w", s.ID, s.Actions[j].ID, s.Actions[j].Title, err)
+			}
+		}
+		if (r.changed || !maps.Equal(before, r.retained)) && (s.Gate == nil || s.NoReturn) {
+			return fmt.Errorf("step %s: it changes how packets go between nodes, and has no gate or no way back", s.ID)
+		}
+		r.measured = r.measured || s.Gate != nil && s.Gate.Baseline
+		if len(s.Undo) == 0 {
+			continue // the inverses of what was seen
+		}
+		back := &relaying{plan: p, retained: maps.Clone(r.retained), measured: true}
+		for j := range s.Undo {
+			if err := back.act(&s.Undo[j]); err != nil {
+				return fmt.Errorf("undo of step %s: %w", s.ID, err)
+			}
+		}
+		if !maps.Equal(back.retained, before) || r.changed {
+			return fmt.Errorf("undo of step %s: the nodes are not as before", s.ID)
+		}
+	}
+	if len(r.retained) > 0 {
+		return errors.New("at the end nodes retain routes")
+	}
+	return nil
+}
+
+func (r *relaying) act(a *step.Action) error {
+	switch a.Op {
+	case step.Node:
+		return r.onNode(a)
+	case step.Apply:
+		return r.touch(step.RefOf(a.Object))
+	case step.Delete, step.Patch:
+		return r.touch(*a.Ref)
+	case step.Probe, step.Wait:
+		return nil
+	}
+	return fmt.Errorf("the operation %q has no place here", a.Op)
+}
+
+func (r *relaying) touch(ref step.Ref) error {
+	switch {
+	case ours(ref):
+		return nil
+	case !slices.Contains([]string{"BGPPeer", "BGPConfiguration", "Node"}, ref.Kind):
+		return fmt.Errorf("%s is neither Theseus' nor BGP's", ref)
+	case !r.measured:
+		return errors.New("nothing of the network may change before measuring is proven")
+	case len(r.retained) != len(r.plan.Cluster.Nodes):
+		return fmt.Errorf("%d of %d nodes retain their routes", len(r.retained), len(r.plan.Cluster.Nodes))
+	}
+	r.changed = true
+	return nil
+}
+
+func (r *relaying) onNode(a *step.Action) error {
+	var args step.RetainArgs
+	switch err := json.Unmarshal(a.Args, &args); {
+	case err != nil:
+		return fmt.Errorf("arguments: %w", err)
+	case !slices.Contains(r.plan.Cluster.Nodes, a.NodeName):
+		return fmt.Errorf("node %q is not of this cluster", a.NodeName)
+	case !slices.Equal(args.Within, r.plan.Reflectors.Ranges):
+		return fmt.Errorf("the ranges are %v, not %v", r.plan.Reflectors.Ranges, args.Within)
+	case !r.measured:
+		return errors.New("nothing of the network may change before measuring is proven")
+	case a.Verb == step.VerbRetain:
+		r.retained[a.NodeName] = true
+	case a.Verb == step.VerbLetGo:
+		delete(r.retained, a.NodeName)
+	default:
+		return fmt.Errorf("the verb %q has no place here", a.Verb)
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+// Package reflectors is the strategy that moves BGP's route reflectors to other nodes, brings some in the place of a full
+// mesh, or goes back to it. Calico ends a session and makes it anew when the role of a node changes, on both sides and all
+// of a node's at once, and its routes go with it. So every node retains the routes that it has until BIRD has made them
+// all again: nothing is lost then, whatever the order. The new sessions come before the old ones go all the same, and
+// each part is gated by the sessions and routes that are really there.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package reflectors
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+// Name is how plans name the strategy.
+const Name = "reflectors"
+
+// Part is what is changed at a time.
+type Part struct {
+	ID, Title, Why string
+	// Proof is what the gate says once all sessions are up.
+	Proof   string
+	Actions []step.Action
+}
+
+// Steps makes the whole procedure. Within are the ranges whose routes BIRD carries.
+func Steps(in joint.Input, within []string, parts []Part) []step.Step {
+	b := joint.New(in)
+	args := step.RetainArgs{Within: within}
+	retain := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.OnNode(node, step.VerbRetain, "retain on "+node+" the routes that BIRD has made", args)
+	})
+	letGo := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.OnNode(node, step.VerbLetGo, "leave the routes of "+node+" to BIRD again, when it has them all", args)
+	})
+	b.Prepare()
+	b.Add(step.Step{
+		ID: "bgp/retain", Title: "Retain the routes that BIRD has made",
+		Why:      "Sessions are ended and made anew by what follows. Where BIRD takes a route away meanwhile, packets take the retained one.",
+		Before:   []step.Condition{{Kind: step.NodesAmong, Nodes: b.Nodes()}},
+		Actions:  retain,
+		Undo:     slices.Clone(letGo),
+		Gate:     b.Gate("nothing noticed", false),
+		Estimate: step.Duration(5*time.Second + b.PerNode(200*time.Millisecond)),
+	})
+	for _, part := range parts {
+		b.Add(step.Step{
+			ID: "bgp/" + part.ID, Title: part.Title, Why: part.Why, Actions: part.Actions,
+			Gate:     b.Gate(part.Proof, true),
+			Estimate: step.Duration(10*time.Second + b.Bake() + b.PerNode(100*time.Millisecond)),
+		})
+	}
+	b.Add(step.Step{
+		ID: "bgp/let-go", Title: "Leave the routes to BIRD again",
+		Why:      "Each node lets go only when BIRD has made every retained route again.",
+		Actions:  letGo,
+		Undo:     slices.Clone(retain),
+		Gate:     b.Gate("BIRD alone carries all routes and nothing was lost", true),
+		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(200*time.Millisecond)),
+	})
+	last := len(b.Steps)
+	b.End([]string{"old"}, []string{"old", "new"})
+	b.Steps[last].NoReturn = true
+	return b.Steps
+}
