@@ -1,0 +1,60 @@
+package piday
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/network"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// TestReflectors takes a cluster whose nodes all reflect to a full mesh, to reflectors on two nodes, and those to two
+// others, under traffic, and demands that nothing is lost and nothing is left.
+func TestReflectors(t *testing.T) {
+	rigtest.Full(t, "BGP's route reflectors moved under traffic, three plans one after the other")
+	rig := rigtest.New(t, "../../../bin", "relay", 3, network.CalicoBGP)
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nodes := rig.NodeNames()
+	for i, labels := range []string{"first=", "first= next=", "next="} {
+		kubectl(t, rig, append([]string{"label", "node", nodes[i]}, strings.Fields(labels)...)...)
+	}
+	for _, turn := range []struct{ name, selector, peers, reflect string }{
+		{"mesh", "none", "", ""},
+		{"first", "has(first)", "has(first)", nodes[0] + " " + nodes[1]},
+		{"next", "has(next)", "has(next)", nodes[1] + " " + nodes[2]},
+	} {
+		file := filepath.Join(rig.Dir, turn.name+".yaml")
+		if text, err := rig.Run(t.Context(), "plan", "--reflectors", turn.selector, "--bake", "3s", "--agent-image", scenario.AgentImage, "-o", file); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0)
+		cost := rigtest.NothingLost(t, rig, time.Minute, turn.name)
+		t.Logf("%s: nothing lost or leaked of %d requests", turn.name, cost.Sent())
+		if got := kubectl(t, rig, "get", "bgppeers.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.peerSelector}"); got != turn.peers {
+			t.Errorf("%s: the BGPPeers are to %q", turn.name, got)
+		}
+		reflect := kubectl(t, rig, "get", "nodes", "-o", `jsonpath={range .items[?(@.metadata.annotations.projectcalico\.org/RouteReflectorClusterID)]}{.metadata.name} {end}`)
+		if strings.TrimSpace(reflect) != turn.reflect {
+			t.Errorf("%s: %s reflect, not %s", turn.name, reflect, turn.reflect)
+		}
+		for _, node := range nodes {
+			if left, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip rule | grep -c 10.; ip route show table 252 2>/dev/null | wc -l"); err != nil || strings.Join(strings.Fields(left), " ") != "0 0" {
+				t.Errorf("%s: left on %s: %v %s", turn.name, node, err, left)
+			}
+		}
+	}
+}
+
+func kubectl(t *testing.T, rig *scenario.Rig, args ...string) string {
+	t.Helper()
+	out, err := rig.Kubectl(t.Context(), nil, args...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return out
+}
