@@ -22,25 +22,40 @@ import (
 
 func (a *app) flagsRolloutCommand() *cobra.Command {
 	var from []string
+	var source, key string
 	var change changeFlags
 	command := &cobra.Command{
-		Use:   "rollout FLAG=VALUE",
+		Use:   "rollout {FLAG=VALUE | --flags SOURCE [--flag KEY]}",
 		Short: "Plan to give a flag of the network to one node after another",
 		Long: "Makes the plan of a rollout: each node gets the value by a configuration of its own, is proven, and is\n" +
 			"compared with the nodes that have not got it yet; at the end the value is folded back into the cluster's.\n" +
-			"Written with -o FILE it is for `theseus apply`. Nothing is changed.",
-		Example: "  theseus flags rollout nftablesMode=Enabled --waves 1,0 --agent-image IMAGE -o plan.yaml",
-		Args:    exactly(1, "FLAG=VALUE"),
+			"With --flags a flag set says what every node gets: it is evaluated for each node now, and what it said is kept in the\n" +
+			"plan. Nodes that have it already stay as they are; the cluster's value changes once the flag says the same of all.\n" +
+			"Written with -o FILE it is for `theseus apply`. Nothing is changed.\n\n" + sourceHelp + "\n" +
+			tokenVariable + " is the token for a server.",
+		Example: "  theseus flags rollout nftablesMode=Enabled --waves 1,0 --agent-image IMAGE -o plan.yaml\n" +
+			"  theseus flags rollout --flags flags.yaml --flag nftables --agent-image IMAGE -o plan.yaml",
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (source != "") || key != "" && source == "" {
+				return fail(exitUsage, command.CommandPath()+" --help", "%s takes FLAG=VALUE, or --flags", command.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			spec, err := change.resolve(command)
 			if err != nil {
 				return err
 			}
-			spec.Flag = args[0]
-			return a.plan(command.Context(), from, nil, spec)
+			if source == "" {
+				spec.Flag = args[0]
+				return a.plan(command.Context(), from, spec, planned{})
+			}
+			return a.plan(command.Context(), from, spec, planned{origin: source, key: key})
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	command.Flags().StringVar(&source, "flags", "", "the flag set that says what every node gets")
+	command.Flags().StringVar(&key, "flag", "", "the key of the flag there; may be left out where one alone means a setting of the network")
 	change.register(command)
 	return command
 }

@@ -81,15 +81,20 @@ func (r *Rollout) turn(node string) (turn rollout.Turn, known bool) {
 	return rollout.Turn{Own: r.Value, Value: r.Value, From: r.From, To: r.To, Says: r.Says}, true
 }
 
-// String names it, as in "nftablesMode=Enabled (iptables to nftables)".
-func (r *Rollout) String() string {
+// Setting says what is set, as in "nftablesMode=Enabled".
+func (r *Rollout) Setting() string {
 	if r.Origin != nil {
 		return r.Flag + " by the flag " + r.Origin.Flag + " of " + r.Origin.Source
 	}
+	return r.Flag + "=" + r.Value
+}
+
+// String names it, as in "nftablesMode=Enabled (iptables to nftables)".
+func (r *Rollout) String() string {
 	if r.From == r.To {
-		return r.Flag + "=" + r.Value
+		return r.Setting()
 	}
-	return r.Flag + "=" + r.Value + " (" + r.From + " to " + r.To + ")"
+	return r.Setting() + " (" + r.From + " to " + r.To + ")"
 }
 
 // Upgrade says from which version the network in place goes to which.
