@@ -368,28 +368,77 @@ func PlaneOf(value string) string {
 	return ""
 }
 
-// Wanted says for every node which value of Calico's data plane flag is in force by the API, and where it is written.
-func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry) ([]rollout.Attestation, *cni.Installation, error) {
+// Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows. Without
+// names they are that of the data plane, and all that somebody wrote of which the node's Felix tells what it took.
+func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]rollout.Attestation, *cni.Installation, error) {
 	driver, _ := drivers.Get("calico")
 	network := driver.Detect(snapshot)
 	if network == nil {
 		return nil, nil, refuse("flags of other networks cannot be verified yet", "there is no Calico in this cluster")
 	}
 	fleet := knob.Read(snapshot, nil)
-	k, ok := fleet.Catalogue().Get(dataplane)
-	if !ok {
-		return nil, nil, refuse("it came with v3.29", "Calico %s has no %s", network.Version, dataplane)
+	knobs, err := verifiable(fleet, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(knobs) == 0 {
+		return nil, nil, refuse("name flags to verify; that of the data plane came with v3.29", "Calico %s has no %s, and no flag is set", network.Version, dataplane)
 	}
 	var all []rollout.Attestation
 	for _, node := range fleet.Nodes() {
-		in := fleet.Value(k, node)
-		one := rollout.Attestation{Node: node, Flag: k.Name, Wanted: in.Value}
-		if in.By != nil {
-			one.By = in.By.Ref.String()
+		for _, k := range knobs {
+			in := fleet.Value(k, node)
+			one := rollout.Attestation{Node: node, Flag: k.Name, Wanted: in.Value}
+			if in.By != nil {
+				one.By = in.By.Ref.String()
+			}
+			one.Expected.Parameter, one.Expected.Says, _ = k.Said(in.Value)
+			if k.ID() == dataplane {
+				one.Expected.Plane, one.Kernel = PlaneOf(in.Value), &step.Attestation{}
+			}
+			for _, proof := range k.ProofsOf(in.Value) {
+				one.Expected.Links = append(one.Expected.Links, proof.Links...)
+				one.Expected.NoLinks = append(one.Expected.NoLinks, proof.NoLinks...)
+			}
+			all = append(all, one)
 		}
-		all = append(all, one)
 	}
 	return all, network, nil
+}
+
+// verifiable are the knobs that are verified.
+func verifiable(fleet *knob.Fleet, names []string) ([]*knob.Knob, error) {
+	var knobs []*knob.Knob
+	tells := func(k *knob.Knob, node string) bool {
+		_, _, ok := k.Said(fleet.Value(k, node).Value)
+		return ok
+	}
+	for _, name := range names {
+		k, err := fleet.Catalogue().Find(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, node := range fleet.Nodes() {
+			if !tells(k, node) {
+				return nil, refuse("theseus flags explain "+k.ID(), "nothing shows on %s that %s took effect, so it cannot be verified", node, k.ID())
+			}
+		}
+		knobs = append(knobs, k)
+	}
+	if len(names) > 0 {
+		return knobs, nil
+	}
+	for _, k := range fleet.Catalogue().All() {
+		written := k.ID() == dataplane
+		for _, node := range fleet.Nodes() {
+			by := fleet.Value(k, node).By
+			written = written || by != nil && !by.Unknown && tells(k, node)
+		}
+		if written && k.Component == "calico" {
+			knobs = append(knobs, k)
+		}
+	}
+	return knobs, nil
 }
 
 // scopedNames are the nodes whose configuration of their own is to stay.
