@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/flag"
@@ -253,5 +254,75 @@ func TestOriginRefuses(t *testing.T) {
 				t.Errorf("got %v (%+v), want %q", err, refusal, test.words)
 			}
 		})
+	}
+}
+
+// inEnvironment is a cluster whose agents have a flag from their DaemonSet's environment.
+func inEnvironment(t *testing.T, nodes int) *request {
+	r := fleetOf(t, nodes)
+	container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
+	container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_IPTABLESREFRESHINTERVAL", Value: "90"})
+	r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=60s"
+	return r
+}
+
+// TestRolloutInTheEnvironment: a flag that the agents have from their DaemonSet's environment is changed there, while the DaemonSet
+// replaces no pod by itself; each node's agent is made anew in its turn.
+func TestRolloutInTheEnvironment(t *testing.T) {
+	p := mustMake(t, inEnvironment(t, 3))
+	text := plan.Runbook(p)
+	for _, want := range []string{"replace no pod by itself", "with FELIX_IPTABLESREFRESHINTERVAL=60\n", "with FELIX_IPTABLESREFRESHINTERVAL=90 again",
+		"restart the agent of DaemonSet kube-system/calico-node on n-0", "says IptablesRefreshInterval=60000000000", "says IptablesRefreshInterval=90000000000", "its own update strategy back"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "FelixConfiguration") {
+		t.Errorf("a FelixConfiguration would do nothing:\n%s", text)
+	}
+	for i, s := range p.Steps {
+		for j, action := range s.Actions {
+			steps := slices.Clone(p.Steps)
+			steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
+			// Those of the second and third node say what new pods are made from again: after a step was taken back alone it is not so.
+			repeats := action.Op == step.Apply && s.Node != p.Waves[0].Nodes[0]
+			network := action.Op == step.Apply && action.Object.GetName() == "calico-node" || action.Op == step.Restart || action.Op == step.Patch
+			if network && !repeats && plan.Verify(mutant(p, steps)) == nil {
+				t.Errorf("%s without %q passes", s.ID, action.Title)
+			}
+		}
+		for j, action := range s.Undo {
+			steps := slices.Clone(p.Steps)
+			steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
+			if (action.Op == step.Restart || action.Op == step.Patch) && plan.Verify(mutant(p, steps)) == nil {
+				t.Errorf("the undo of %s without %q passes", s.ID, action.Title)
+			}
+		}
+	}
+}
+
+// TestEnvironmentRefuses: what cannot be staged there.
+func TestEnvironmentRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*request)
+		words  string
+	}{
+		"OnDelete already": {func(r *request) { r.snapshot.DaemonSets[0].Spec.UpdateStrategy.Type = "OnDelete" }, "replaces no pod by itself"},
+		"from elsewhere": {func(r *request) {
+			env := r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env
+			env[len(env)-1] = corev1.EnvVar{Name: "FELIX_IPTABLESREFRESHINTERVAL", ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
+		}, "takes FELIX_IPTABLESREFRESHINTERVAL of its environment from elsewhere"},
+		"it is so": {func(r *request) { r.change.Flag = "iptablesRefreshInterval=90s" }, "already"},
+	} {
+		r := inEnvironment(t, 2)
+		test.change(r)
+		if _, err := r.make(); err == nil || !strings.Contains(err.Error(), test.words) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r := inEnvironment(t, 4)
+	if _, err := decided(t, r, "iptablesRefreshInterval", `{"old": "90s", "new": "60s"}`, share(50)); err == nil || !strings.Contains(err.Error(), "one environment for all nodes") {
+		t.Errorf("by a flag set: %v", err)
 	}
 }

@@ -56,6 +56,9 @@ type Rollout struct {
 	Says string `json:"says,omitempty"`
 	// Scoped are the nodes that have a configuration of their own already, which is to stay.
 	Scoped []string `json:"scoped,omitempty"`
+	// Env is the variable of the agents' DaemonSet that holds the flag, and Was its value before; empty for FelixConfigurations.
+	Env string `json:"env,omitempty"`
+	Was string `json:"was,omitempty"`
 	// Origin is the flag of a flag set that says what every node gets; nil where all get Value. From and To are empty then.
 	Origin *Origin `json:"origin,omitempty"`
 }
@@ -78,7 +81,11 @@ func (r *Rollout) turn(node string) (turn rollout.Turn, known bool) {
 		turn, known = r.Origin.Turns[node]
 		return turn, known
 	}
-	return rollout.Turn{Own: r.Value, Value: r.Value, From: r.From, To: r.To, Says: r.Says}, true
+	turn = rollout.Turn{Own: r.Value, Value: r.Value, From: r.From, To: r.To, Says: r.Says}
+	if r.Env != "" {
+		turn.Was = r.Was
+	}
+	return turn, true
 }
 
 // Setting says what is set, as in "nftablesMode=Enabled".

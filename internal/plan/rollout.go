@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/murmur3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -40,7 +42,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	if err != nil {
 		return nil, err
 	}
-	flag, coupled, err := flagFor(snapshot, source, change, options.Decided)
+	flag, env, coupled, err := flagFor(snapshot, source, change, options.Decided)
 	var known *knob.Error
 	if errors.As(err, &known) {
 		return nil, &Refusal{Message: known.Error(), Hint: known.Hint()}
@@ -74,10 +76,12 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others,
 			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
+	first := flag.Turns[changing.Nodes[0].Name]
 	if flag.Value != nil {
 		p.Rollout.Value = fmt.Sprint(flag.Value)
+	} else if flag.Template != nil {
+		p.Rollout.Value, p.Rollout.Env, p.Rollout.Was = fmt.Sprint(first.Own), env, fmt.Sprint(first.Was)
 	}
-	first := flag.Turns[changing.Nodes[0].Name]
 	stem := strings.ToLower(flag.Field)
 	if options.Decided != nil {
 		origin := options.Decided.Origin
@@ -105,24 +109,23 @@ func whoChanges(snapshot *cluster.Snapshot, flag *rollout.Flag) (changing *clust
 
 // flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op, is
 // refused; what it goes together with is told.
-func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, decided *Decided) (rollout.Flag, []finding.Finding, error) {
-	none := rollout.Flag{}
+func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, decided *Decided) (flag rollout.Flag, env string, found []finding.Finding, err error) {
 	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
-		return none, nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
+		return flag, "", nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
 	}
 	if source.CNI != "calico" {
-		return none, nil, refuse("flags are rolled out on Calico", "this cluster is on %s", source.CNI)
+		return flag, "", nil, refuse("flags are rolled out on Calico", "this cluster is on %s", source.CNI)
 	}
 	agent := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	if owner := metav1.GetControllerOf(agent); owner != nil {
-		return none, nil, refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
+		return flag, "", nil, refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
 	}
 	fleet := knob.Read(snapshot, nil)
 	k, values, err := asked(fleet, change, decided)
 	if err != nil {
-		return none, nil, err
+		return flag, "", nil, err
 	}
-	flag := rollout.Flag{Field: k.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
+	flag = rollout.Flag{Field: k.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
 	objects := map[string]map[string]any{} // the specs of FelixConfigurations
 	for _, object := range snapshot.Calico("FelixConfiguration") {
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
@@ -132,18 +135,20 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 			flag.Scoped[node] = !has || len(spec) > 1 || len(object.GetLabels())+len(object.GetAnnotations()) > 0
 		}
 	}
-	t := &turning{fleet: fleet, knob: k, objects: objects, decided: decided != nil, base: fleet.Value(k, "").Value}
+	t := &turning{agent: agent, fleet: fleet, knob: k, objects: objects, decided: decided != nil, base: fleet.Value(k, "").Value}
 	for _, node := range fleet.Nodes() {
 		if flag.Turns[node], err = t.turn(node, cmp.Or(values[node], t.base)); err != nil {
-			return none, nil, err
+			return flag, "", nil, err
 		}
 		flag.Parameter = t.parameter
 	}
-	var found []finding.Finding
 	for _, value := range distinct(flag.Turns) {
 		found = append(found, coupled(fleet, k, value)...)
 	}
-	return flag, found, t.whole(&flag)
+	if t.env != "" {
+		flag.Template = t.template(flag.Turns[fleet.Nodes()[0]])
+	}
+	return flag, t.env, found, t.whole(&flag)
 }
 
 // distinct are the values that nodes have at the end.
@@ -247,6 +252,9 @@ type turning struct {
 	// base is the cluster's value.
 	base      string
 	parameter string
+	// agent is the agents' DaemonSet, and env its variable where that holds the flag.
+	agent *appsv1.DaemonSet
+	env   string
 }
 
 // turn demands that nothing beats a value of the node's own, and says how it comes to the value that it is to have.
@@ -257,7 +265,9 @@ func (t *turning) turn(node, value string) (rollout.Turn, error) {
 	if err != nil {
 		return none, err
 	}
-	if by := t.fleet.Beaten(k, node, w); by != nil {
+	if by := t.fleet.Beaten(k, node, w); by != nil && by.Place.Env != "" && k.ID() != dataplane {
+		return t.inEnvironment(by, in, value)
+	} else if by != nil {
 		return none, refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
 	}
 	set := in.Hidden
@@ -282,6 +292,61 @@ func (t *turning) turn(node, value string) (rollout.Turn, error) {
 		turn.Value = fmt.Sprint(w.Value)
 	}
 	return turn, t.between(in, value, &turn)
+}
+
+// inEnvironment is the turn of a node whose agent has the flag from its environment.
+func (t *turning) inEnvironment(by *knob.Set, in knob.InForce, value string) (turn rollout.Turn, err error) {
+	containers := t.agent.Spec.Template.Spec.Containers
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == by.Place.Container })
+	var held *corev1.EnvVar
+	if at >= 0 && by.Ref.Namespace == t.agent.Namespace && by.Ref.Name == t.agent.Name {
+		for i := range containers[at].Env {
+			if one := &containers[at].Env[i]; strings.EqualFold(one.Name, by.Place.Env) {
+				held = one
+			}
+		}
+	}
+	switch {
+	case held == nil || held.ValueFrom != nil:
+		return turn, refuse("change it there", "%s takes %s of its environment from elsewhere", by.Ref, by.Place.Env)
+	case t.decided:
+		return turn, refuse("take it out there, with a plan of its own", "%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag set cannot decide about each",
+			held.Name, held.Value, by.Ref)
+	}
+	if t.agent.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		return turn, refuse("bring its pods to one template, and set its update strategy to RollingUpdate", "%s replaces no pod by itself (OnDelete), so its pods may be made from several templates", by.Ref)
+	}
+	w, err := t.knob.Over(by, value)
+	if err != nil {
+		return turn, err
+	}
+	t.env = held.Name
+	turn = rollout.Turn{Own: w.Value, Was: held.Value, Value: fmt.Sprint(w.Value)}
+	if t.knob.Same(in.Value, value) {
+		turn.Own = turn.Was
+	}
+	return turn, t.between(in, value, &turn)
+}
+
+// template is how a value gets into the environment of agents, and out again.
+func (t *turning) template(turn rollout.Turn) *rollout.Template {
+	ref := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: t.agent.Namespace, Name: t.agent.Name}
+	set := func(value any, title string) step.Action {
+		container := map[string]any{"name": "calico-node", "env": []any{map[string]any{"name": t.env, "value": fmt.Sprint(value)}}}
+		object := unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind,
+			"metadata": map[string]any{"name": ref.Name, "namespace": ref.Namespace},
+			"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}}}
+		return step.Action{Op: step.Apply, Object: &object, Title: title}
+	}
+	strategy := func(value any, title string) step.Action {
+		return step.Action{Op: step.Patch, Ref: &ref, Title: title, Patch: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}
+	}
+	return &rollout.Template{
+		New:    set(turn.Own, fmt.Sprintf("make new pods of %s with %s=%v", ref, t.env, turn.Own)),
+		Old:    set(turn.Was, fmt.Sprintf("make new pods of %s with %s=%v again", ref, t.env, turn.Was)),
+		Hold:   strategy(map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil}, "let "+ref.String()+" replace no pod by itself"),
+		Unhold: strategy(t.agent.Spec.UpdateStrategy, "give "+ref.String()+" its own update strategy back"),
+	}
 }
 
 // between fills in how a node shows the value that it has, and the one that it gets.
@@ -320,6 +385,9 @@ func (t *turning) whole(flag *rollout.Flag) error {
 	}
 	if changes == 0 {
 		return refuse("there is nothing to do", "%s is %s already", t.knob.Name, strings.Join(distinct(flag.Turns), " or "))
+	}
+	if t.env != "" {
+		return nil // it stays in the environment
 	}
 	w, err := t.fleet.Write(t.knob, knob.Aim{Scope: knob.Cluster}, value)
 	if err != nil {

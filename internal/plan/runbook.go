@@ -138,11 +138,11 @@ func chapterOf(s *step.Step) string {
 	case "finish":
 		return "Finish"
 	}
-	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
-		return "Upgrade: " + head
-	}
 	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
 		return "Switch: " + head
+	}
+	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
+		return "Upgrade: " + head
 	}
 	return "Move: " + head
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -27,12 +29,14 @@ type flagged struct {
 
 // rolling carries a model of a rollout through its actions.
 type rolling struct {
-	plan     *Plan
-	nodes    []flagged // in the order of the waves, then the others
-	cluster  bool      // the cluster's value is the new one
-	measured bool
-	order    []string
-	index    map[string]int
+	plan    *Plan
+	nodes   []flagged // in the order of the waves, then the others
+	cluster bool      // the cluster's value is the new one
+	// form: new pods get the new value; held: the DaemonSet replaces none by itself.
+	form, held bool
+	measured   bool
+	order      []string
+	index      map[string]int
 }
 
 // verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; where rules
@@ -94,7 +98,7 @@ func (r *rolling) add(name string) error {
 
 // folded is the cluster's value at the end, nil where that stays as it is.
 func (r *rolling) folded() any {
-	if r.plan.Rollout.Value == "" {
+	if r.plan.Rollout.Value == "" || r.plan.Rollout.Env != "" {
 		return nil
 	}
 	return r.plan.Rollout.Value
@@ -139,21 +143,85 @@ func (r *rolling) act(a *step.Action) error {
 				return errors.Join(err, fmt.Errorf("%s says nothing of %s", ref, r.plan.Rollout.Flag))
 			}
 			return r.value(ref.Name, value)
+		} else if ref == r.plan.Source.Agent {
+			return r.make(a.Object)
 		} else if !ours(ref) {
 			return fmt.Errorf("%s is neither Theseus' nor the flag's", ref)
 		}
 	case step.Delete, step.Patch:
 		if a.Ref.Kind == "FelixConfiguration" {
 			return r.value(a.Ref.Name, nil)
+		} else if a.Op == step.Patch && *a.Ref == r.plan.Source.Agent {
+			return r.hold(a)
 		} else if !ours(*a.Ref) {
 			return fmt.Errorf("%s is neither Theseus' nor the flag's", a.Ref)
 		}
 	case step.Probe:
 		r.measured = len(a.Paths.Old) > 0
+	case step.Restart:
+		return r.restart(a)
 	case step.Wait:
 		return r.says(a.Condition)
 	default:
 		return fmt.Errorf("the operation %q has no place in a rollout", a.Op)
+	}
+	return nil
+}
+
+// make changes what new pods of the agents are made from.
+func (r *rolling) make(object *unstructured.Unstructured) error {
+	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 || r.plan.Rollout.Env == "" {
+		return errors.Join(err, fmt.Errorf("%s is not the flag's to change", step.RefOf(object)))
+	}
+	container, _ := containers[0].(map[string]any)
+	env, _, _ := unstructured.NestedSlice(container, "env")
+	for _, value := range []string{r.plan.Rollout.Value, r.plan.Rollout.Was} {
+		if wanted := map[string]any{"name": r.plan.Rollout.Env, "value": value}; len(env) == 1 && reflect.DeepEqual(env[0], wanted) {
+			if !r.held {
+				return errors.New("all agents would be restarted: the DaemonSet replaces pods by itself")
+			}
+			r.form = value == r.plan.Rollout.Value
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is never to have that environment", step.RefOf(object))
+}
+
+// hold keeps the DaemonSet from replacing pods, or lets it again.
+func (r *rolling) hold(a *step.Action) error {
+	var patch struct {
+		Spec struct {
+			UpdateStrategy appsv1.DaemonSetUpdateStrategy
+		}
+	}
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return err
+	}
+	held := patch.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	for i := range r.nodes {
+		if n := &r.nodes[i]; !held && r.form != rollout.Same(n.own, n.turn.Own) {
+			return fmt.Errorf("the agent of %s would be replaced: it is not of the form of new ones", r.order[i])
+		}
+	}
+	r.held = held
+	return nil
+}
+
+// restart makes the agent's pod of a node anew.
+func (r *rolling) restart(a *step.Action) error {
+	n, err := r.node(a.NodeName)
+	switch {
+	case err != nil:
+		return err
+	case *a.Ref != r.plan.Source.Agent:
+		return fmt.Errorf("%s is not the agent", a.Ref)
+	case !r.measured:
+		return errors.New("nothing of the network may change before measuring is proven")
+	}
+	n.own, n.plane, n.proven, n.said = n.turn.Was, "", false, false
+	if r.form {
+		n.own = n.turn.Own
 	}
 	return nil
 }
@@ -263,7 +331,7 @@ func (r *rolling) after(s *step.Step, before *rolling, switched []string) error 
 
 // takenBack runs the undo of a step from after it, and compares with before it.
 func (r *rolling) takenBack(s *step.Step, after *rolling) error {
-	if s.NoReturn || len(s.Undo) == 0 {
+	if s.NoReturn || len(s.Undo) == 0 && r.held == after.held {
 		return nil
 	}
 	back := after.copy()
@@ -276,7 +344,7 @@ func (r *rolling) takenBack(s *step.Step, after *rolling) error {
 			return fmt.Errorf("%s is not as before", name)
 		}
 	}
-	if back.cluster != r.cluster || back.measured && !r.measured {
+	if back.cluster != r.cluster || back.held != r.held || back.measured && !r.measured {
 		return errors.New("the cluster is not as before")
 	}
 	return nil
@@ -297,7 +365,7 @@ func (r *rolling) end(switched []string, changing int) error {
 			return fmt.Errorf("at the end %s is not as it is to be", name)
 		}
 	}
-	if r.cluster != folds || r.measured {
+	if r.cluster != folds || r.held || r.measured {
 		return errors.New("at the end the value is not the cluster's, or measuring goes on")
 	}
 	return nil

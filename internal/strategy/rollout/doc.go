@@ -40,12 +40,23 @@ type Flag struct {
 	Turns map[string]Turn
 	// Scoped are the nodes that have a FelixConfiguration of their own already, which is to stay.
 	Scoped map[string]bool
+	// Template is where the flag is written when that is the environment of the agents' DaemonSet; nil for FelixConfigurations.
+	Template *Template
+}
+
+// Template is how a flag gets into what an agent's pods are made from. That is one for all nodes: only who makes pods anew, and
+// when, is each node's own.
+type Template struct {
+	// New gives pods that are made from then on the value, Old the former one.
+	New, Old step.Action
+	// Hold lets the DaemonSet replace no pod by itself, Unhold takes that back.
+	Hold, Unhold step.Action
 }
 
 // Turn is what one node has of a flag before and after.
 type Turn struct {
 	// Own is the value in the node's own FelixConfiguration after, and Was before; nil for none. They are the same where the node
-	// stays as it is.
+	// stays as it is. Of a flag in the environment of agents they are what the node's agent has there.
 	Own any `json:"own,omitempty"`
 	Was any `json:"was,omitempty"`
 	// Value is what it has then, from wherever.
@@ -126,6 +137,9 @@ func Steps(in Input) []step.Step {
 	b.changed = b.all
 	b.all = append(slices.Clip(b.all), in.Others...)
 	b.prepare()
+	if in.Flag.Template != nil {
+		b.hold()
+	}
 	done := 0
 	for _, wave := range in.Waves {
 		for i, node := range wave.Nodes {
@@ -135,6 +149,9 @@ func Steps(in Input) []step.Step {
 	}
 	if in.Flag.Value != nil {
 		b.fold()
+	}
+	if in.Flag.Template != nil {
+		b.unhold()
 	}
 	b.finish()
 	return b.steps

@@ -101,12 +101,17 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 		why = "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
 			"and a copy of them denies what they deny in between."
 	}
-	edit := b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)
+	edit := []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
+	back := []step.Action{b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node)}
+	if t := b.Flag.Template; t != nil {
+		why = "The agent's pod is made anew with the new value; routes and rules of the node's pods stay meanwhile."
+		edit, back = []step.Action{t.New, joint.Restart(agent, node)}, []step.Action{t.Old, joint.Restart(agent, node)}
+	}
 	b.add(step.Step{
 		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why,
 		Wave: wave.Name, Node: node, Before: before,
 		Actions: append(b.change(node, running, edit, turn, turn.To, turn.Says), b.prove(node, turn.To)),
-		Undo:    b.change(node, running, b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node), turn, turn.From, turn.Said),
+		Undo:    b.change(node, running, back, turn, turn.From, turn.Said),
 
 		Alone:    len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
 		Gate:     b.gate(node+" in "+b.Flag.after(turn)+" loses and leaks no more than the others", changed),
@@ -116,11 +121,11 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 
 // change gives a node a value, or takes it, and waits until its agent has done what follows: rules in a data plane, under
 // a guard while they move there, or a word in its log.
-func (b *builder) change(node string, running step.Condition, edit step.Action, turn Turn, plane, says string) []step.Action {
+func (b *builder) change(node string, running step.Condition, edit []step.Action, turn Turn, plane, says string) []step.Action {
 	if turn.Moves() {
 		return []step.Action{
 			guard(node, step.VerbGuard, "keep denied what policy denies while the rules are written anew on "),
-			edit,
+			edit[0],
 			written(node, plane),
 			ready(node, running),
 			guard(node, step.VerbRelease, "leave policy to the agent again on "),
@@ -128,16 +133,39 @@ func (b *builder) change(node string, running step.Condition, edit step.Action, 
 	}
 	said := running
 	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Network.Agent.Name, Parameter: b.Flag.Parameter, Value: says}
-	return []step.Action{
-		edit,
+	return append(edit,
 		joint.Wait("wait until the agent of "+node+" says "+b.Flag.Parameter+"="+says, said, switchFor),
 		written(node, plane),
-		ready(node, running),
-	}
+		ready(node, running))
 }
 
 func ready(node string, running step.Condition) step.Action {
 	return joint.Wait("wait until the agent of "+node+" is ready", running, 3*time.Minute)
+}
+
+// hold keeps the DaemonSet's controller from replacing pods, so that each node's comes when it is the node's turn.
+func (b *builder) hold() {
+	b.add(step.Step{
+		ID: "prepare/hold", Title: "Let " + joint.Name(b.Network.Agent) + " replace no pod by itself",
+		Why:      "The flag is in what all its pods are made from. Its controller knows neither waves nor gates.",
+		Before:   []step.Condition{joint.Rolled(b.Network.Agent)},
+		Actions:  []step.Action{b.Flag.Template.Hold},
+		Undo:     []step.Action{b.Flag.Template.Unhold},
+		Estimate: step.Duration(5 * time.Second),
+	})
+}
+
+// unhold lets it again, when all pods are made from the same.
+func (b *builder) unhold() {
+	b.add(step.Step{
+		ID: "fold/strategy", Title: "Let " + joint.Name(b.Network.Agent) + " replace pods by itself again",
+		Why:      "All its pods have the value already, so it replaces none.",
+		Before:   []step.Condition{joint.Rolled(b.Network.Agent), b.frozen()},
+		Actions:  []step.Action{b.Flag.Template.Unhold},
+		Undo:     []step.Action{b.Flag.Template.Hold},
+		Gate:     b.gate("no agent was replaced", b.changed),
+		Estimate: step.Duration(5*time.Second + b.bake()),
+	})
 }
 
 // frozen demands that the nodes are those of the plan.

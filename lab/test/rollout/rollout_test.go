@@ -260,6 +260,41 @@ func intervalDrifts(t *testing.T, rig *scenario.Rig) {
 	rigtest.Start(t, rig, "here", "flags", "verify", "iptablesRefreshInterval").Ends(3, "drift on rf-node-2: iptablesRefreshInterval: the agent runs with 1m0s")
 }
 
+// TestEnvironment changes a flag that the agents have from their DaemonSet's environment: the pods are made anew one by one, and the
+// DaemonSet replaces none by itself meanwhile.
+func TestEnvironment(t *testing.T) {
+	rigtest.Full(t, "the rollout of a flag in the environment of agents")
+	rig := rigtest.New(t, bin, "re", 2, "calico")
+	agents := func(args ...string) string {
+		t.Helper()
+		out, err := rig.Kubectl(t.Context(), nil, append([]string{"-n", "kube-system"}, args...)...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_IPTABLESREFRESHINTERVAL=90")
+	agents("rollout", "status", "daemonset/calico-node", "--timeout=2m")
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")
+	file := plan(t, rig, "environment", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
+	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Ends(0, "restart the agent of DaemonSet kube-system/calico-node on re-node-1", "wait until the agent of re-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	nothingLost(t, rig, "another environment")
+	in(t, rig, "iptables")
+	if got := agents("get", "daemonset", "calico-node", "-o", `jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[?(@.name=="calico-node")].env[?(@.name=="FELIX_IPTABLESREFRESHINTERVAL")].value}`); got != "RollingUpdate 60" {
+		t.Errorf("the DaemonSet is left with %s", got)
+	}
+	for _, pod := range strings.Fields(agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")) {
+		if strings.Contains(before, pod) {
+			t.Errorf("%s was not made anew", pod)
+		}
+	}
+	rigtest.Run(t, rig, "here", 0, []string{"iptablesRefreshInterval=60", "DaemonSet/kube-system/calico-node", "no drift on 2 nodes"}, "flags", "verify", "--agent-image", scenario.AgentImage)
+}
+
 // ghost is a node that joins.
 const ghost = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "rb-node-9"}, "spec": {"unschedulable": true}}`
 
