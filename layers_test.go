@@ -75,6 +75,7 @@ var layers = []struct {
 	{"internal/journal", 7, false},
 	{"internal/registry", 7, false},
 	{"internal/flags", 7, false},
+	{"internal/flags/pgtest", 7, false}, // runs inside tests
 	{"internal/dns/dnstest", 8, false}, // runs inside tests
 	{"internal/dns/", 7, false},
 	{"internal/dns", 8, false},

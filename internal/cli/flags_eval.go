@@ -21,6 +21,7 @@ import (
 type evaluator interface {
 	of.FeatureProvider
 	of.ContextAwareStateHandler
+	of.EventHandler
 	Evaluate(ctx context.Context, key string, values map[string]any, trace func(flag.Step)) flag.Result
 }
 
@@ -29,7 +30,7 @@ const tokenVariable = "THESEUS_FLAGS_TOKEN"
 
 // openEvaluator makes and starts the provider of a source; it goes on when the source is broken, and says so.
 func (a *app) openEvaluator(ctx context.Context, text string) (evaluator, func(), error) {
-	if strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
+	if isServer(text) {
 		remote, err := flags.OpenRemote(text, os.Getenv(tokenVariable))
 		return remote, func() {}, sourceError(err) // nothing to start: it is only asked
 	}

@@ -11,8 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/felix"
+	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -22,25 +23,40 @@ import (
 
 func (a *app) flagsRolloutCommand() *cobra.Command {
 	var from []string
+	var source, key string
 	var change changeFlags
 	command := &cobra.Command{
-		Use:   "rollout FLAG=VALUE",
+		Use:   "rollout {FLAG=VALUE | --flags SOURCE [--flag KEY]}",
 		Short: "Plan to give a flag of the network to one node after another",
 		Long: "Makes the plan of a rollout: each node gets the value by a configuration of its own, is proven, and is\n" +
 			"compared with the nodes that have not got it yet; at the end the value is folded back into the cluster's.\n" +
-			"Written with -o FILE it is for `theseus apply`. Nothing is changed.",
-		Example: "  theseus flags rollout nftablesMode=Enabled --waves 1,0 --agent-image IMAGE -o plan.yaml",
-		Args:    exactly(1, "FLAG=VALUE"),
+			"With --flags a flag set says what every node gets: it is evaluated for each node now, and what it said is kept in the\n" +
+			"plan. Nodes that have it already stay as they are; the cluster's value changes once the flag says the same of all.\n" +
+			"Written with -o FILE it is for `theseus apply`. Nothing is changed.\n\n" + sourceHelp + "\n" +
+			tokenVariable + " is the token for a server.",
+		Example: "  theseus flags rollout nftablesMode=Enabled --waves 1,0 --agent-image IMAGE -o plan.yaml\n" +
+			"  theseus flags rollout --flags flags.yaml --flag nftables --agent-image IMAGE -o plan.yaml",
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (source != "") || key != "" && source == "" {
+				return fail(exitUsage, command.CommandPath()+" --help", "%s takes FLAG=VALUE, or --flags", command.CommandPath())
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, args []string) error {
 			spec, err := change.resolve(command)
 			if err != nil {
 				return err
 			}
-			spec.Flag = args[0]
-			return a.plan(command.Context(), from, nil, spec)
+			if source == "" {
+				spec.Flag = args[0]
+				return a.plan(command.Context(), from, spec, planned{})
+			}
+			return a.plan(command.Context(), from, spec, planned{origin: source, key: key})
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	command.Flags().StringVar(&source, "flags", "", "the flag set that says what every node gets")
+	command.Flags().StringVar(&key, "flag", "", "the key of the flag there; may be left out where one alone means a setting of the network")
 	change.register(command)
 	return command
 }
@@ -48,25 +64,22 @@ func (a *app) flagsRolloutCommand() *cobra.Command {
 func (a *app) flagsVerifyCommand() *cobra.Command {
 	var image string
 	command := &cobra.Command{
-		Use:   "verify",
-		Short: "Compare what a flag is to be with what agents report and kernels show",
-		Long: "Looks at every node: the value of Calico's data plane flag that is in force by the API and where it is written,\n" +
-			"what the node's Felix says it runs with, and which rules the kernel has, with counters that are watched for\n" +
-			"some seconds. Theseus' agent runs on every node for that, changes nothing, and is removed again. Drift ends\n" +
-			"with exit code 3.",
-		Args: none,
-		RunE: func(command *cobra.Command, _ []string) error {
-			if image == "" {
-				return fail(exitUsage, "theseus flags verify --agent-image IMAGE", "verify looks at nodes, with the agent of --agent-image")
-			}
-			return a.verifyFlag(command.Context(), image)
+		Use:   "verify [FLAG...]",
+		Short: "Compare what flags are to be with what agents report and kernels show",
+		Long: "Looks at every node: the value of a flag that is in force by the API and where it is written, what the node's\n" +
+			"Felix said that it runs with when it started, and, of flags that show there, what the kernel has: rules in one\n" +
+			"data plane with counters that are watched for some seconds, or interfaces. Without a FLAG they are that of the\n" +
+			"data plane, and all that somebody wrote and Felix tells of. For the kernel Theseus' agent runs on every node,\n" +
+			"changes nothing, and is removed again. Drift ends with exit code 3.",
+		RunE: func(command *cobra.Command, names []string) error {
+			return a.verifyFlags(command.Context(), names, image)
 		},
 	}
-	command.Flags().StringVar(&image, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
+	command.Flags().StringVar(&image, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent; needed for flags that show in the kernel")
 	return command
 }
 
-func (a *app) verifyFlag(ctx context.Context, image string) error {
+func (a *app) verifyFlags(ctx context.Context, names []string, image string) error {
 	client, err := a.client()
 	if err != nil {
 		return err
@@ -75,33 +88,32 @@ func (a *app) verifyFlag(ctx context.Context, image string) error {
 	if err != nil {
 		return err
 	}
-	all, network, err := plan.Wanted(snapshot, drivers())
+	all, network, err := plan.Wanted(snapshot, drivers(), names)
 	if err != nil {
 		return err
 	}
-	watch := rollout.Dataplane("")
-	watch.For = step.Duration(rollout.Watched)
-	args, err := json.Marshal(watch)
+	seen, links, err := a.inKernel(ctx, client, all, image, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	if err != nil {
 		return err
 	}
-	questions := make([]kube.Question, len(all))
+	words, err := saidBy(ctx, client, network, all)
+	if err != nil {
+		return err
+	}
+	drift, catalogue := 0, knob.Read(snapshot, nil).Catalogue()
 	for i := range all {
-		questions[i] = kube.Question{Node: all[i].Node, Verb: step.VerbDataplane, Args: args}
-	}
-	seen, err := kube.Ask[step.Attestation](ctx, a.looker(client, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano)),
-		joint.InstallAgent(image, lookTimeout), questions)
-	if err != nil {
-		return err
-	}
-	drift := 0
-	for i := range all {
-		all[i].Kernel = seen[i].Value
-		if all[i].Agent, all[i].AgentAt, err = reported(ctx, client, network, all[i].Flag, all[i].Node); err != nil {
+		one := &all[i]
+		word := words[one.Node][one.Expected.Parameter]
+		k, err := catalogue.Find(one.Flag)
+		if err != nil {
 			return err
 		}
-		all[i].Judge(plan.PlaneOf(all[i].Wanted))
-		drift += len(all[i].Drift)
+		one.Agent, one.AgentAt = k.Heard(word.Value), word.At
+		if one.Kernel != nil {
+			one.Kernel = seen[one.Node]
+		}
+		one.Judge(word.Value, links[one.Node])
+		drift += len(one.Drift)
 	}
 	if err := a.printAttestations(all); err != nil {
 		return err
@@ -112,14 +124,70 @@ func (a *app) verifyFlag(ctx context.Context, image string) error {
 	return nil
 }
 
-// reported is what the agent of a node says in its log.
-func reported(ctx context.Context, client *kube.Client, network *cni.Installation, flag, node string) (value, at string, err error) {
-	parameter, ok := felix.For(network.Version).ByField(flag)
-	if !ok {
-		return "", "", nil
+// inKernel looks at the kernels of nodes, by node: at their rules, and at their interfaces, as far as anything is expected of them.
+func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.Attestation, image, task string) (map[string]*step.Attestation, map[string][]string, error) {
+	watch := rollout.Dataplane("")
+	watch.For = step.Duration(rollout.Watched)
+	args, err := json.Marshal(watch)
+	if err != nil {
+		return nil, nil, err
 	}
-	return kube.Said(ctx, client.Typed, network.Agent.Namespace, network.Selector, node,
-		step.Saying{Container: network.Agent.Name, Parameter: parameter.Name})
+	var rules, facts []kube.Question
+	asked := map[string]bool{}
+	for _, one := range all {
+		if one.Kernel != nil {
+			rules = append(rules, kube.Question{Node: one.Node, Verb: step.VerbDataplane, Args: args})
+		}
+		if len(one.Expected.Links)+len(one.Expected.NoLinks) > 0 && !asked[one.Node] {
+			asked[one.Node] = true
+			facts = append(facts, kube.Question{Node: one.Node, Verb: step.VerbFacts, Args: json.RawMessage("{}")})
+		}
+	}
+	seen, links := map[string]*step.Attestation{}, map[string][]string{}
+	if len(rules)+len(facts) == 0 {
+		return seen, links, nil
+	}
+	if image == "" {
+		return nil, nil, fail(exitUsage, "theseus flags verify --agent-image IMAGE, or name flags that do not show in the kernel", "verify looks at nodes, with the agent of --agent-image")
+	}
+	install := joint.InstallAgent(image, lookTimeout)
+	if len(rules) > 0 {
+		answers, err := kube.Ask[step.Attestation](ctx, a.looker(client, task), install, rules)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, answer := range answers {
+			seen[rules[i].Node] = &answer.Value
+		}
+	}
+	if len(facts) > 0 {
+		answers, err := kube.Ask[cluster.NodeFacts](ctx, a.looker(client, task+"-links"), install, facts)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, answer := range answers {
+			for _, link := range answer.Value.Links {
+				links[facts[i].Node] = append(links[facts[i].Node], link.Name)
+			}
+		}
+	}
+	return seen, links, nil
+}
+
+// saidBy is what the agents say in their logs, by node and parameter.
+func saidBy(ctx context.Context, client *kube.Client, network *cni.Installation, all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
+	parameters := map[string][]string{}
+	for _, one := range all {
+		parameters[one.Node] = append(parameters[one.Node], one.Expected.Parameter)
+	}
+	words := map[string]map[string]kube.Word{}
+	for node, names := range parameters {
+		var err error
+		if words[node], err = kube.SaidOf(ctx, client.Typed, network.Agent.Namespace, network.Selector, node, network.Agent.Name, names); err != nil {
+			return nil, err
+		}
+	}
+	return words, nil
 }
 
 func (a *app) printAttestations(all []rollout.Attestation) error {
@@ -136,20 +204,25 @@ func (a *app) printAttestations(all []rollout.Attestation) error {
 		if agent == "" {
 			agent = "?"
 		}
-		fmt.Fprintf(table, "%s\t%s=%s\t%s\t%s\t%s\t%s\n", one.Node, one.Flag, one.Wanted, by, agent, one.Kernel.Kernel, one.Evidence())
+		kernel := "-"
+		if one.Kernel != nil {
+			kernel = one.Kernel.Kernel
+		}
+		fmt.Fprintf(table, "%s\t%s=%s\t%s\t%s\t%s\t%s\n", one.Node, one.Flag, one.Wanted, by, agent, kernel, one.Evidence())
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	drifted := 0
+	nodes, drifted := map[string]bool{}, map[string]bool{}
 	for _, one := range all {
+		nodes[one.Node] = true
 		if len(one.Drift) > 0 {
-			drifted++
-			fmt.Fprintf(a.Out, "drift on %s: %s\n", one.Node, strings.Join(one.Drift, "; "))
+			drifted[one.Node] = true
+			fmt.Fprintf(a.Out, "drift on %s: %s: %s\n", one.Node, one.Flag, strings.Join(one.Drift, "; "))
 		}
 	}
-	if drifted == 0 {
-		fmt.Fprintf(a.Out, "no drift on %d nodes\n", len(all))
+	if len(drifted) == 0 {
+		fmt.Fprintf(a.Out, "no drift on %d nodes\n", len(nodes))
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (a *app) planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.plan(command.Context(), from, sources, spec)
+			return a.plan(command.Context(), from, spec, planned{sources: sources})
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
@@ -51,10 +51,18 @@ func (a *app) planCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) plan(ctx context.Context, from, sources []string, change v1alpha1.ChangeSpec) error {
+// planned says which flags a plan is made with: sources, of which all values are kept, or one flag that decides what is
+// rolled out.
+type planned struct {
+	sources     []string
+	origin, key string
+}
+
+func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec, with planned) error {
 	if whatif.Asked(change) {
 		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
 	}
+	options := plan.Options{Version: a.version, Now: time.Now()}
 	pass, result, err := a.preflight(ctx, from, change, checkOptions(change))
 	if err != nil {
 		return err
@@ -62,11 +70,19 @@ func (a *app) plan(ctx context.Context, from, sources []string, change v1alpha1.
 	if err := a.mustNotBlock(result, "fix what blocks, or accept what you have read: --accept ID=REASON"); err != nil {
 		return err
 	}
-	resolved, err := a.resolveFlags(ctx, pass.Snapshot, sources)
+	options.Manifest = pass.Manifest
+	if with.origin != "" {
+		options.Flags, options.Decided, err = a.decide(ctx, pass.Snapshot, with.origin, with.key)
+		if err == nil {
+			change.Flag = options.Decided.Knob
+		}
+	} else {
+		options.Flags, err = a.resolveFlags(ctx, pass.Snapshot, with.sources)
+	}
 	if err != nil {
 		return err
 	}
-	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Manifest: pass.Manifest, Version: a.version, Now: time.Now(), Flags: resolved})
+	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, options)
 	if err != nil {
 		return err
 	}

@@ -106,6 +106,9 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	evidence := r.evidence()
 	stop := r.collect(ctx, actor, evidence)
 	defer stop()
+	if r.plan.Rollout != nil && r.plan.Rollout.Origin != nil {
+		defer r.app.followOrigin(ctx, r.plan.Rollout.Origin, r.view.Say)()
+	}
 	stopping := &stoppable{stop: make(chan struct{}), say: r.view.Say, flight: r.flight.String}
 	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{

@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/internal/flags/pgtest"
 )
 
 func write(t *testing.T, path, text string) {
@@ -118,8 +120,8 @@ func TestSQLite(t *testing.T) {
 }
 
 func TestPostgres(t *testing.T) {
-	server := startPostgres(t)
-	d, err := OpenPostgres(server.address())
+	server := pgtest.Start(t)
+	d, err := OpenPostgres(server.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +130,7 @@ func TestPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("schema lost", func(t *testing.T) { acceptDatabase(t, d, loseSchema(d)) })
-	t.Run("server lost", func(t *testing.T) { acceptDatabase(t, d, fault{server.stop, server.start}) })
+	t.Run("server lost", func(t *testing.T) { acceptDatabase(t, d, fault{server.Stop, server.Restart}) })
 }
 
 // loseSchema takes the table away, as somebody's restore or clean-up does.

@@ -27,7 +27,7 @@ const (
 	maxAnswers = 10_000
 )
 
-// StaleReason marks an answer that the server gave before it went away.
+// StaleReason marks an answer that the server gave before it went away, or its own source did.
 const StaleReason of.Reason = "STALE"
 
 // Remote evaluates flags at a server that speaks OFREP. While the server is gone the last answer to the same
@@ -258,7 +258,7 @@ func (r *Remote) evaluate(ctx context.Context, key string, values of.FlattenedCo
 	if err == nil {
 		if err = json.Unmarshal(answer.body, &result); err == nil {
 			r.remember(remembered, result)
-			return result, false, nil
+			return result, answer.source == string(of.StaleState), nil
 		}
 	}
 	r.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags/pgtest"
 )
 
 // databases runs a test on SQLite and on PostgreSQL.
@@ -17,8 +18,8 @@ func databases(t *testing.T, test func(t *testing.T, open func() *Database)) {
 		test(t, opener(t, func() (*Database, error) { return OpenSQLite(path) }))
 	})
 	t.Run("postgres", func(t *testing.T) {
-		server := startPostgres(t)
-		test(t, opener(t, func() (*Database, error) { return OpenPostgres(server.address()) }))
+		server := pgtest.Start(t)
+		test(t, opener(t, func() (*Database, error) { return OpenPostgres(server.Address()) }))
 	})
 }
 

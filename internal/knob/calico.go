@@ -3,6 +3,7 @@ package knob
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/theseus-cni/theseus/internal/felix"
 )
@@ -78,6 +79,14 @@ func (k *Knob) Said(value string) (parameter, text string, ok bool) {
 		text = strconv.FormatInt(int64(d), 10) // as Go writes it with %#v
 	}
 	return k.felix.Name, text, text != "" && !strings.HasPrefix(k.felix.Name, "LogSeverity")
+}
+
+// Heard is what Felix said of a value, as people write it.
+func (k *Knob) Heard(text string) string {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && k.Type == Duration {
+		return time.Duration(n).String()
+	}
+	return text
 }
 
 // typeOf is the nearest type of a parameter.

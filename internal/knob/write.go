@@ -75,6 +75,12 @@ func (k *Knob) Write(aim Aim, value string) (Write, error) {
 	return w, err
 }
 
+// Over makes the edit that gives the knob another value where one is written.
+func (k *Knob) Over(set *Set, value string) (Write, error) {
+	typed, err := k.typed(value, *set.Place)
+	return Write{Knob: k.ID(), Value: typed, Place: *set.Place, Ref: set.Ref}, err
+}
+
 // nodeName is the name of a node's own object.
 func nodeName(object, node string) string { return strings.TrimSuffix(object, "NODE") + node }
 

@@ -66,7 +66,7 @@ func (c *Canary) Stop() (stop bool, why string) {
 	if stop, because, _ := c.lost.stop(Alpha); stop {
 		return true, figures + because
 	}
-	if stop, because, names := c.slow.stop(slowAlpha); stop {
+	if stop, because, names := c.slow.stop(Alpha); stop {
 		return true, c.slow.figures(names) + because
 	}
 	return false, figures

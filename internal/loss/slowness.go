@@ -12,8 +12,8 @@ import (
 // weighs little.
 const slowSlot = 10 * time.Second
 
-// slowAlpha is the Alpha of slowness: nodes are slow for reasons of their own more often than they lose, and for longer than a slot.
-const slowAlpha = Alpha / 10
+// resting is for how many slots a node that was slow is not judged.
+const resting = 1
 
 // fewest answers, in a slot, from which a node is judged.
 const fewest = 50
@@ -38,6 +38,8 @@ type slowness struct {
 	// was and is are those of changed nodes, over their paths, before and since.
 	was, is         map[string][]int64
 	changed, others Tally // slots, and slow ones
+	// rest is in how many slots to come a node is not judged.
+	rest map[string]int
 }
 
 // paceSum is how many answers of a node came in a slot, and how many of them later than twice the median, and than twice
@@ -52,7 +54,7 @@ func (s *slowness) look(paths []v1alpha1.Path, results map[string]v1alpha1.PathR
 		return
 	}
 	if s.before == nil {
-		s.before, s.was, s.is = map[string][]int64{}, map[string][]int64{}, map[string][]int64{}
+		s.before, s.was, s.is, s.rest = map[string][]int64{}, map[string][]int64{}, map[string][]int64{}, map[string]int{}
 	}
 	fresh, old := map[string]paceSum{}, map[string]paceSum{}
 	for _, path := range paths {
@@ -78,7 +80,23 @@ func (s *slowness) look(paths []v1alpha1.Path, results map[string]v1alpha1.PathR
 		}
 	}
 	s.at, s.last = at, results
-	s.bet(judged(fresh, &s.changed), judged(old, &s.others))
+	now, others := judged(fresh, &s.changed), judged(old, &s.others)
+	s.bet(s.rested(now), s.rested(others))
+}
+
+// rested leaves out nodes that were found slow lately, and remembers those that are now: what makes a node slow lasts longer than a
+// slot, and is to count once.
+func (s *slowness) rested(nodes map[string]nodeSum) map[string]nodeSum {
+	for name, n := range nodes {
+		switch {
+		case s.rest[name] > 0:
+			s.rest[name]--
+			delete(nodes, name)
+		case n.lost > 0:
+			s.rest[name] = resting
+		}
+	}
+	return nodes
 }
 
 // judged are the nodes with answers enough, as nodes that sent one thing each, and lost it where they were slow.

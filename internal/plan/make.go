@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -32,15 +33,26 @@ type Options struct {
 	Now     time.Time
 	// Name of the migration; empty makes one of the networks' names and the plan's hash.
 	Name string
-	// Flags are the values of flags on nodes, as resolved for this plan; the algorithm is filled in.
+	// Flags are the values of flags on nodes, as resolved for this plan; the algorithm is filled in where it is not said.
 	Flags Flags
+	// Decided is where a flag set says what every node gets of the flag that is rolled out; nil where the change does.
+	Decided *Decided
 }
 
 // flags says by which algorithm they were resolved.
 func (o Options) flags() Flags {
 	resolved := o.Flags
-	resolved.Algorithm = flag.Algorithm
+	resolved.Algorithm = cmp.Or(resolved.Algorithm, flag.Algorithm)
 	return resolved
+}
+
+// Decided is a flag as it was evaluated for every node.
+type Decided struct {
+	Origin
+	// Knob is the setting that it means, and Values what it says of it, by node; a node of which it says nothing has
+	// the cluster's value.
+	Knob   string
+	Values map[string]string
 }
 
 // Refusal says why no plan is made, and what the user can do about it.

@@ -9,6 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
 // Kind is the kind of a serialised plan.
@@ -47,7 +48,8 @@ type Plan struct {
 
 // Rollout says which flag gets which value.
 type Rollout struct {
-	Flag  string `json:"flag"`
+	Flag string `json:"flag"`
+	// Value is the cluster's at the end; empty where that stays as it is.
 	Value string `json:"value"`
 	// From and To are the data planes before and after.
 	From string `json:"from"`
@@ -56,14 +58,52 @@ type Rollout struct {
 	Says string `json:"says,omitempty"`
 	// Scoped are the nodes that have a configuration of their own already, which is to stay.
 	Scoped []string `json:"scoped,omitempty"`
+	// Env is the variable of the agents' DaemonSet that holds the flag, and Was its value before; empty for FelixConfigurations.
+	Env string `json:"env,omitempty"`
+	Was string `json:"was,omitempty"`
+	// Origin is the flag of a flag set that says what every node gets; nil where all get Value. From and To are empty then.
+	Origin *Origin `json:"origin,omitempty"`
+}
+
+// Origin is a flag that was evaluated for every node when the plan was made, once: whatever becomes of its source, a
+// plan means the same whenever it is run. By which algorithm nodes were dealt into buckets, the plan's Flags say.
+type Origin struct {
+	// Source is where the flag came from, as a user writes it but without a password, and Flag its key there.
+	Source string `json:"source"`
+	Flag   string `json:"flag"`
+	// Digest is that of the flag set; empty where a server evaluated it.
+	Digest string `json:"digest,omitempty"`
+	// Turns are what every node has before and after.
+	Turns map[string]rollout.Turn `json:"turns"`
+}
+
+// turn is what a node has before and after.
+func (r *Rollout) turn(node string) (turn rollout.Turn, known bool) {
+	if r.Origin != nil {
+		turn, known = r.Origin.Turns[node]
+		return turn, known
+	}
+	turn = rollout.Turn{Own: r.Value, Value: r.Value, From: r.From, To: r.To, Says: r.Says}
+	if r.Env != "" {
+		turn.Was = r.Was
+	}
+	return turn, true
+}
+
+// Setting says what is set, as in "nftablesMode=Enabled".
+func (r *Rollout) Setting() string {
+	if r.Origin != nil {
+		return r.Flag + " by the flag " + r.Origin.Flag + " of " + r.Origin.Source
+	}
+	return r.Flag + "=" + r.Value
 }
 
 // String names it, as in "nftablesMode=Enabled (iptables to nftables)".
 func (r *Rollout) String() string {
 	if r.From == r.To {
-		return r.Flag + "=" + r.Value
+		return r.Setting()
 	}
-	return r.Flag + "=" + r.Value + " (" + r.From + " to " + r.To + ")"
+	return r.Setting() + " (" + r.From + " to " + r.To + ")"
 }
 
 // Upgrade says from which version the network in place goes to which.
@@ -93,6 +133,8 @@ func (p *Plan) From() string {
 // To is where the change goes.
 func (p *Plan) To() string {
 	switch {
+	case p.Rollout != nil && p.Rollout.Origin != nil:
+		return p.Rollout.Origin.Flag
 	case p.Rollout != nil && p.Rollout.From == p.Rollout.To:
 		return p.Rollout.String()
 	case p.Rollout != nil:

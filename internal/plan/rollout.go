@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/twmb/murmur3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -39,7 +42,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	if err != nil {
 		return nil, err
 	}
-	flag, coupled, err := flagFor(snapshot, source, change)
+	flag, env, coupled, err := flagFor(snapshot, source, change, options.Decided)
 	var known *knob.Error
 	if errors.As(err, &known) {
 		return nil, &Refusal{Message: known.Error(), Hint: known.Hint()}
@@ -53,7 +56,11 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	if change.AgentImage == "" {
 		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
 	}
-	waves, err := rolloutWaves(snapshot, change, flag.Field)
+	if options.Decided != nil && len(change.WavePercents) > 0 {
+		return nil, refuse("write the shares into the flag (fractional), and numbers of nodes into --waves, such as 1,0", "the flag set says which share of the nodes has the flag, so waves are no shares")
+	}
+	changing, others := whoChanges(snapshot, &flag)
+	waves, err := rolloutWaves(changing, change, flag.Field)
 	if err != nil {
 		return nil, err
 	}
@@ -65,79 +72,137 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		Cluster: describe(snapshot), Change: change, Strategy: rollout.Name,
 		Reason: "the flag is read by each node's agent, so one node after another can have it and be proven before the next",
 		Source: *source, Target: *source, Findings: append(slices.Clone(findings), coupled...),
-		Rollout: &Rollout{Flag: flag.Field, Value: fmt.Sprint(flag.Value), From: flag.From, To: flag.To, Says: flag.Says, Scoped: scopedNames(flag)},
-		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves,
+		Rollout: &Rollout{Flag: flag.Field, Scoped: scopedNames(flag)},
+		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others,
 			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
 	}
+	first := flag.Turns[changing.Nodes[0].Name]
+	if flag.Value != nil {
+		p.Rollout.Value = fmt.Sprint(flag.Value)
+	} else if flag.Template != nil {
+		p.Rollout.Value, p.Rollout.Env, p.Rollout.Was = fmt.Sprint(first.Own), env, fmt.Sprint(first.Was)
+	}
+	stem := strings.ToLower(flag.Field)
+	if options.Decided != nil {
+		origin := options.Decided.Origin
+		origin.Turns = flag.Turns
+		p.Rollout.Origin = &origin
+	} else if p.Rollout.From, p.Rollout.To, p.Rollout.Says = first.From, first.To, first.Says; first.Moves() {
+		stem = first.To
+	}
 	p.Waves = wavesOf(waves)
-	return p.sealed(snapshot, source.CNI+"-to-"+planName(flag))
+	return p.sealed(snapshot, source.CNI+"-to-"+stem)
+}
+
+// whoChanges are the nodes that change, as a cluster of their own, and the names of those that stay as they are.
+func whoChanges(snapshot *cluster.Snapshot, flag *rollout.Flag) (changing *cluster.Snapshot, others []string) {
+	changing = &cluster.Snapshot{}
+	for _, node := range snapshot.Nodes {
+		if flag.Turns[node.Name].Changes() {
+			changing.Nodes = append(changing.Nodes, node)
+		} else {
+			others = append(others, node.Name)
+		}
+	}
+	return changing, others
 }
 
 // flagFor is the flag that a change asks for, with what the cluster has of it. What would hide it, or make it a no-op, is
 // refused; what it goes together with is told.
-func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec) (rollout.Flag, []finding.Finding, error) {
-	none := rollout.Flag{}
+func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, decided *Decided) (flag rollout.Flag, env string, found []finding.Finding, err error) {
 	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
-		return none, nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
+		return flag, "", nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
 	}
 	if source.CNI != "calico" {
-		return none, nil, refuse("flags are rolled out on Calico", "this cluster is on %s", source.CNI)
+		return flag, "", nil, refuse("flags are rolled out on Calico", "this cluster is on %s", source.CNI)
 	}
 	agent := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	if owner := metav1.GetControllerOf(agent); owner != nil {
-		return none, nil, refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
+		return flag, "", nil, refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
 	}
 	fleet := knob.Read(snapshot, nil)
-	k, value, err := asked(fleet, change)
+	k, values, err := asked(fleet, change, decided)
 	if err != nil {
-		return none, nil, err
+		return flag, "", nil, err
 	}
-	whole, err := fleet.Write(k, knob.Aim{Scope: knob.Cluster}, value)
-	if err != nil {
-		return none, nil, err
-	}
-	flag := rollout.Flag{API: whole.Ref.APIVersion, Field: k.Name, Value: whole.Value, Scoped: map[string]bool{}}
-	if err := same(fleet, k, value, &flag); err != nil {
-		return none, nil, err
-	}
+	flag = rollout.Flag{Field: k.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
+	objects := map[string]map[string]any{} // the specs of FelixConfigurations
 	for _, object := range snapshot.Calico("FelixConfiguration") {
+		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+		objects[object.GetName()] = spec
 		if node, scoped := strings.CutPrefix(object.GetName(), "node."); scoped {
-			flag.Scoped[node] = true
-		}
-		if object.GetName() == whole.Ref.Name {
-			flag.Before, _, _ = unstructured.NestedFieldCopy(object.Object, whole.Fields()...)
+			_, has := spec[k.Name]
+			flag.Scoped[node] = !has || len(spec) > 1 || len(object.GetLabels())+len(object.GetAnnotations()) > 0
 		}
 	}
-	return flag, coupled(fleet, k, flag), nil
+	t := &turning{agent: agent, fleet: fleet, knob: k, objects: objects, decided: decided != nil, base: fleet.Value(k, "").Value}
+	for _, node := range fleet.Nodes() {
+		if flag.Turns[node], err = t.turn(node, cmp.Or(values[node], t.base)); err != nil {
+			return flag, "", nil, err
+		}
+		flag.Parameter = t.parameter
+	}
+	for _, value := range distinct(flag.Turns) {
+		found = append(found, coupled(fleet, k, value)...)
+	}
+	if t.env != "" {
+		flag.Template = t.template(flag.Turns[fleet.Nodes()[0]])
+	}
+	return flag, t.env, found, t.whole(&flag)
 }
 
-// asked finds the flag and its value in the catalogue.
-func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec) (*knob.Knob, string, error) {
+// distinct are the values that nodes have at the end.
+func distinct(turns map[string]rollout.Turn) []string {
+	values := map[string]bool{}
+	for _, turn := range turns {
+		values[turn.Value] = true
+	}
+	return slices.Sorted(maps.Keys(values))
+}
+
+// asked finds the flag in the catalogue, and its value for every node.
+func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec, decided *Decided) (*knob.Knob, map[string]string, error) {
 	name, value, whole := strings.Cut(change.Flag, "=")
 	if change.Dataplane != "" {
 		settings, err := fleet.Catalogue().Dataplane(change.Dataplane)
 		if err != nil {
-			return nil, "", err
+			return nil, nil, err
 		}
 		for _, s := range settings {
 			if k, ok := fleet.Catalogue().Get(s.Knob); s.Knob != dataplane && (!ok || !strings.EqualFold(fleet.Value(k, "").Value, s.Value)) {
-				return nil, "", refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
+				return nil, nil, refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
 			}
 		}
 		last := settings[len(settings)-1]
 		name, value, whole = last.Knob, last.Value, true
 	}
-	if !whole || value == "" {
-		return nil, "", refuse("write it as nftablesMode=Enabled", "%q gives no value", change.Flag)
+	values := map[string]string{}
+	switch {
+	case decided != nil:
+		name, values = decided.Knob, decided.Values
+	case !whole || value == "":
+		return nil, nil, refuse("write it as nftablesMode=Enabled, or let a flag set decide: theseus flags rollout --flags SOURCE", "%q gives no value", change.Flag)
+	default:
+		for _, node := range fleet.Nodes() {
+			values[node] = value
+		}
 	}
 	k, err := fleet.Catalogue().Find(name)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	if err := k.Check(value); err != nil {
-		return nil, "", refuse("the agent would not take it, and go on with "+k.Default+" without a word", "%s=%s: %v", k.Name, value, err)
+	for _, value := range slices.Compact(slices.Sorted(maps.Values(values))) {
+		if value == "" {
+			continue
+		}
+		if err := k.Check(value); err != nil {
+			return nil, nil, refuse("the agent would not take it, and go on with "+k.Default+" without a word", "%s=%s: %v", k.Name, value, err)
+		}
+		if err := provable(fleet, k, value); err != nil {
+			return nil, nil, err
+		}
 	}
-	return k, value, provable(fleet, k, value)
+	return k, values, nil
 }
 
 // provable says why a flag cannot be rolled out: it has no place of its own for a node, needs more than that Felix starts
@@ -177,55 +242,166 @@ func bpf(fleet *knob.Fleet) error {
 	return refuse("theseus flags explain calico/bpfEnabled", "the eBPF data plane answers for Services itself, so kube-proxy has to go with it, node by node: that is not built")
 }
 
-// same demands that all nodes have one other value, and that nothing beats one of a node's own.
-func same(fleet *knob.Fleet, k *knob.Knob, value string, flag *rollout.Flag) error {
-	for _, node := range fleet.Nodes() {
-		in := fleet.Value(k, node)
-		w, err := fleet.Write(k, knob.Aim{Scope: knob.Node, Node: node}, value)
-		if err != nil {
-			return err
-		}
-		if by := fleet.Beaten(k, node, w); by != nil {
-			return refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
-		}
-		if by := in.By; by != nil && by.Place.Scope != knob.Cluster {
-			return refuse("take it out there first, or finish what was begun by hand", "%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
-		}
-		if k.Same(in.Value, value) {
-			return refuse("there is nothing to do", "%s is %s already", k.Name, in.Value)
-		}
-		if err := between(fleet, k, in, value, flag); err != nil {
-			return err
+// turning works out what nodes have before and after.
+type turning struct {
+	fleet   *knob.Fleet
+	knob    *knob.Knob
+	objects map[string]map[string]any
+	// decided: a flag set decides, so values of nodes' own are its to change.
+	decided bool
+	// base is the cluster's value.
+	base      string
+	parameter string
+	// agent is the agents' DaemonSet, and env its variable where that holds the flag.
+	agent *appsv1.DaemonSet
+	env   string
+}
+
+// turn demands that nothing beats a value of the node's own, and says how it comes to the value that it is to have.
+func (t *turning) turn(node, value string) (rollout.Turn, error) {
+	k := t.knob
+	none, in := rollout.Turn{}, t.fleet.Value(k, node)
+	w, err := t.fleet.Write(k, knob.Aim{Scope: knob.Node, Node: node}, value)
+	if err != nil {
+		return none, err
+	}
+	if by := t.fleet.Beaten(k, node, w); by != nil && by.Place.Env != "" && k.ID() != dataplane {
+		return t.inEnvironment(by, in, value)
+	} else if by != nil {
+		return none, refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
+	}
+	set := in.Hidden
+	if in.By != nil {
+		set = append(slices.Clone(set), in.By)
+	}
+	for _, by := range set {
+		if by.Place.Scope != knob.Cluster && (!t.decided || by.Place.Scope != knob.Node) {
+			return none, refuse("take it out there first, finish what was begun by hand, or let a flag set decide about nodes: theseus flags rollout --flags SOURCE",
+				"%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
 		}
 	}
-	return nil
+	turn := rollout.Turn{Was: t.objects["node."+node][k.Name]}
+	switch {
+	case k.Same(in.Value, value):
+		turn.Own = turn.Was
+	case !t.decided || !k.Same(value, t.base):
+		turn.Own = w.Value
+	}
+	turn.Value = value
+	if w.Value != nil {
+		turn.Value = fmt.Sprint(w.Value)
+	}
+	return turn, t.between(in, value, &turn)
+}
+
+// inEnvironment is the turn of a node whose agent has the flag from its environment.
+func (t *turning) inEnvironment(by *knob.Set, in knob.InForce, value string) (turn rollout.Turn, err error) {
+	containers := t.agent.Spec.Template.Spec.Containers
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == by.Place.Container })
+	var held *corev1.EnvVar
+	if at >= 0 && by.Ref.Namespace == t.agent.Namespace && by.Ref.Name == t.agent.Name {
+		for i := range containers[at].Env {
+			if one := &containers[at].Env[i]; strings.EqualFold(one.Name, by.Place.Env) {
+				held = one
+			}
+		}
+	}
+	switch {
+	case held == nil || held.ValueFrom != nil:
+		return turn, refuse("change it there", "%s takes %s of its environment from elsewhere", by.Ref, by.Place.Env)
+	case t.decided:
+		return turn, refuse("take it out there, with a plan of its own", "%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag set cannot decide about each",
+			held.Name, held.Value, by.Ref)
+	}
+	if t.agent.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+		return turn, refuse("bring its pods to one template, and set its update strategy to RollingUpdate", "%s replaces no pod by itself (OnDelete), so its pods may be made from several templates", by.Ref)
+	}
+	w, err := t.knob.Over(by, value)
+	if err != nil {
+		return turn, err
+	}
+	t.env = held.Name
+	turn = rollout.Turn{Own: w.Value, Was: held.Value, Value: fmt.Sprint(w.Value)}
+	if t.knob.Same(in.Value, value) {
+		turn.Own = turn.Was
+	}
+	return turn, t.between(in, value, &turn)
+}
+
+// template is how a value gets into the environment of agents, and out again.
+func (t *turning) template(turn rollout.Turn) *rollout.Template {
+	ref := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: t.agent.Namespace, Name: t.agent.Name}
+	set := func(value any, title string) step.Action {
+		container := map[string]any{"name": "calico-node", "env": []any{map[string]any{"name": t.env, "value": fmt.Sprint(value)}}}
+		object := unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind,
+			"metadata": map[string]any{"name": ref.Name, "namespace": ref.Namespace},
+			"spec":     map[string]any{"template": map[string]any{"spec": map[string]any{"containers": []any{container}}}}}}
+		return step.Action{Op: step.Apply, Object: &object, Title: title}
+	}
+	strategy := func(value any, title string) step.Action {
+		return step.Action{Op: step.Patch, Ref: &ref, Title: title, Patch: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}
+	}
+	return &rollout.Template{
+		New:    set(turn.Own, fmt.Sprintf("make new pods of %s with %s=%v", ref, t.env, turn.Own)),
+		Old:    set(turn.Was, fmt.Sprintf("make new pods of %s with %s=%v again", ref, t.env, turn.Was)),
+		Hold:   strategy(map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil}, "let "+ref.String()+" replace no pod by itself"),
+		Unhold: strategy(t.agent.Spec.UpdateStrategy, "give "+ref.String()+" its own update strategy back"),
+	}
 }
 
 // between fills in how a node shows the value that it has, and the one that it gets.
-func between(fleet *knob.Fleet, k *knob.Knob, in knob.InForce, value string, flag *rollout.Flag) error {
+func (t *turning) between(in knob.InForce, value string, turn *rollout.Turn) error {
+	k := t.knob
 	if k.ID() == dataplane {
-		flag.From, flag.To = PlaneOf(in.Value), PlaneOf(value)
+		turn.From, turn.To = PlaneOf(in.Value), PlaneOf(value)
 	} else {
-		var known bool
-		flag.Parameter, flag.Says, _ = k.Said(value)
-		if _, flag.Said, known = k.Said(in.Value); !known {
+		var known, says bool
+		t.parameter, turn.Said, known = k.Said(in.Value)
+		if _, turn.Says, says = k.Said(value); !known || !says {
 			return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
 		}
-		flag.From = step.IPTables // all that releases before the other had
-		if mode, ok := fleet.Catalogue().Get(dataplane); ok {
-			k, in = mode, fleet.Value(mode, in.Node)
-			flag.From = PlaneOf(in.Value)
+		turn.From = step.IPTables // all that releases before the other had
+		if mode, ok := t.fleet.Catalogue().Get(dataplane); ok {
+			k, in = mode, t.fleet.Value(mode, in.Node)
+			turn.From = PlaneOf(in.Value)
 		}
-		flag.To = flag.From
+		turn.To = turn.From
 	}
-	if flag.From == "" {
+	if turn.From == "" || turn.To == "" {
 		return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
 	}
 	return nil
 }
 
+// whole says what becomes of the cluster's value: where all nodes have another one at the end, it is that.
+func (t *turning) whole(flag *rollout.Flag) error {
+	changes, uniform, value := 0, true, ""
+	for _, turn := range flag.Turns {
+		if turn.Changes() {
+			changes++
+		}
+		uniform = uniform && (value == "" || t.knob.Same(value, turn.Value))
+		value = turn.Value
+	}
+	if changes == 0 {
+		return refuse("there is nothing to do", "%s is %s already", t.knob.Name, strings.Join(distinct(flag.Turns), " or "))
+	}
+	if t.env != "" {
+		return nil // it stays in the environment
+	}
+	w, err := t.fleet.Write(t.knob, knob.Aim{Scope: knob.Cluster}, value)
+	if err != nil {
+		return err
+	}
+	flag.API = w.Ref.APIVersion
+	if uniform && !t.knob.Same(value, t.base) {
+		flag.Value, flag.Before = w.Value, t.objects[w.Ref.Name][t.knob.Name]
+	}
+	return nil
+}
+
 // coupled are the other flags that the value goes together with, where they say something else. Either flag may know of it.
-func coupled(fleet *knob.Fleet, k *knob.Knob, flag rollout.Flag) []finding.Finding {
+func coupled(fleet *knob.Fleet, k *knob.Knob, value string) []finding.Finding {
 	var found []finding.Finding
 	clash := func(other *knob.Knob, c knob.Coupling, when, then string) {
 		is := func(one string) bool { return strings.EqualFold(one, then) }
@@ -233,17 +409,17 @@ func coupled(fleet *knob.Fleet, k *knob.Knob, flag rollout.Flag) []finding.Findi
 			return
 		}
 		found = append(found, finding.Finding{ID: "rollout/coupled", Severity: finding.Warn, Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
-			Message: fmt.Sprintf("%s=%s does not go with %s=%s: %s", k.Name, flag.Value, other.ID(), fleet.Value(other, "").Value, c.Why)})
+			Message: fmt.Sprintf("%s=%s does not go with %s=%s: %s", k.Name, value, other.ID(), fleet.Value(other, "").Value, c.Why)})
 	}
 	for _, c := range k.Couples {
 		if other, ok := fleet.Catalogue().Get(c.With); ok {
-			clash(other, c, fmt.Sprint(flag.Value), fleet.Value(other, "").Value)
+			clash(other, c, value, fleet.Value(other, "").Value)
 		}
 	}
 	for _, other := range fleet.Catalogue().All() {
 		for _, c := range other.Couples {
 			if c.With == k.ID() {
-				clash(other, c, fleet.Value(other, "").Value, fmt.Sprint(flag.Value))
+				clash(other, c, fleet.Value(other, "").Value, value)
 			}
 		}
 	}
@@ -260,42 +436,86 @@ func PlaneOf(value string) string {
 	return ""
 }
 
-// Wanted says for every node which value of Calico's data plane flag is in force by the API, and where it is written.
-func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry) ([]rollout.Attestation, *cni.Installation, error) {
+// Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows. Without
+// names they are that of the data plane, and all that somebody wrote of which the node's Felix tells what it took.
+func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]rollout.Attestation, *cni.Installation, error) {
 	driver, _ := drivers.Get("calico")
 	network := driver.Detect(snapshot)
 	if network == nil {
 		return nil, nil, refuse("flags of other networks cannot be verified yet", "there is no Calico in this cluster")
 	}
 	fleet := knob.Read(snapshot, nil)
-	k, ok := fleet.Catalogue().Get(dataplane)
-	if !ok {
-		return nil, nil, refuse("it came with v3.29", "Calico %s has no %s", network.Version, dataplane)
+	knobs, err := verifiable(fleet, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(knobs) == 0 {
+		return nil, nil, refuse("name flags to verify; that of the data plane came with v3.29", "Calico %s has no %s, and no flag is set", network.Version, dataplane)
 	}
 	var all []rollout.Attestation
 	for _, node := range fleet.Nodes() {
-		in := fleet.Value(k, node)
-		one := rollout.Attestation{Node: node, Flag: k.Name, Wanted: in.Value}
-		if in.By != nil {
-			one.By = in.By.Ref.String()
+		for _, k := range knobs {
+			in := fleet.Value(k, node)
+			one := rollout.Attestation{Node: node, Flag: k.Name, Wanted: in.Value}
+			if in.By != nil {
+				one.By = in.By.Ref.String()
+			}
+			one.Expected.Parameter, one.Expected.Says, _ = k.Said(in.Value)
+			if k.ID() == dataplane {
+				one.Expected.Plane, one.Kernel = PlaneOf(in.Value), &step.Attestation{}
+			}
+			for _, proof := range k.ProofsOf(in.Value) {
+				one.Expected.Links = append(one.Expected.Links, proof.Links...)
+				one.Expected.NoLinks = append(one.Expected.NoLinks, proof.NoLinks...)
+			}
+			all = append(all, one)
 		}
-		all = append(all, one)
 	}
 	return all, network, nil
 }
 
-// planName is the part of a plan's name that says what changes.
-func planName(flag rollout.Flag) string {
-	if flag.Parameter != "" {
-		return strings.ToLower(flag.Field)
+// verifiable are the knobs that are verified.
+func verifiable(fleet *knob.Fleet, names []string) ([]*knob.Knob, error) {
+	var knobs []*knob.Knob
+	tells := func(k *knob.Knob, node string) bool {
+		_, _, ok := k.Said(fleet.Value(k, node).Value)
+		return ok
 	}
-	return flag.To
+	for _, name := range names {
+		k, err := fleet.Catalogue().Find(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, node := range fleet.Nodes() {
+			if !tells(k, node) {
+				return nil, refuse("theseus flags explain "+k.ID(), "nothing shows on %s that %s took effect, so it cannot be verified", node, k.ID())
+			}
+		}
+		knobs = append(knobs, k)
+	}
+	if len(names) > 0 {
+		return knobs, nil
+	}
+	for _, k := range fleet.Catalogue().All() {
+		written := k.ID() == dataplane
+		for _, node := range fleet.Nodes() {
+			by := fleet.Value(k, node).By
+			written = written || by != nil && !by.Unknown && tells(k, node)
+		}
+		if written && k.Component == "calico" {
+			knobs = append(knobs, k)
+		}
+	}
+	return knobs, nil
 }
 
+// scopedNames are the nodes whose configuration of their own is to stay.
 func scopedNames(flag rollout.Flag) []string {
 	var names []string
-	for name := range flag.Scoped {
-		names = append(names, name)
+	for name, stays := range flag.Scoped {
+		if stays {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return names

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,6 +55,28 @@ func summary(b *strings.Builder, p *Plan) {
 	}
 	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
 		len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+	if p.Rollout != nil && p.Rollout.Origin != nil {
+		decided(b, p)
+	}
+}
+
+// decided says what a flag set says about nodes.
+func decided(b *strings.Builder, p *Plan) {
+	origin := p.Rollout.Origin
+	gets, changes := map[string]int{}, map[string]int{}
+	for _, turn := range origin.Turns {
+		gets[turn.Value]++
+		if turn.Changes() {
+			changes[turn.Value]++
+		}
+	}
+	fmt.Fprintf(b, "The flag %s says, evaluated for every node when the plan was made (%s), and kept in it:\n", origin.Flag, p.Flags.Algorithm)
+	for _, value := range slices.Sorted(maps.Keys(gets)) {
+		fmt.Fprintf(b, "  %s=%s on %d of %d nodes, which is new to %d\n", p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
+	}
+	if p.Rollout.Value == "" {
+		b.WriteString("Nodes that differ from the cluster's value keep one of their own. It becomes the cluster's once the flag says one thing of all nodes.\n")
+	}
 }
 
 func network(name, version string, cidrs []string) string {
@@ -119,11 +142,11 @@ func chapterOf(s *step.Step) string {
 	case "finish":
 		return "Finish"
 	}
-	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
-		return "Upgrade: " + head
-	}
 	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
 		return "Switch: " + head
+	}
+	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
+		return "Upgrade: " + head
 	}
 	return "Move: " + head
 }

@@ -4,15 +4,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
 // flagged is what is known of a node during a rollout.
 type flagged struct {
-	// own: it has the value by a configuration of its own; guarded: a guard denies there.
-	own, guarded bool
+	turn rollout.Turn
+	// own is its own value, nil for none; guarded: a guard denies there.
+	own     any
+	guarded bool
 	// said: its agent has said that it runs with the value that it has.
 	said bool
 	// plane is where its rules are known to be; proven, that traffic crosses them there.
@@ -22,19 +29,21 @@ type flagged struct {
 
 // rolling carries a model of a rollout through its actions.
 type rolling struct {
-	plan     *Plan
-	nodes    []flagged // in the order of the waves
-	cluster  bool      // the cluster's value is the new one
-	measured bool
-	order    []string
-	index    map[string]int
+	plan    *Plan
+	nodes   []flagged // in the order of the waves, then the others
+	cluster bool      // the cluster's value is the new one
+	// form: new pods get the new value; held: the DaemonSet replaces none by itself.
+	form, held bool
+	measured   bool
+	order      []string
+	index      map[string]int
 }
 
 // verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; where rules
 // move to another data plane a node's value changes only under a guard, which is released only when its rules are known to be in the data plane
 // that its value says; a node is done only when it is proven; the cluster's value changes only when every node has
 // it, and a node's own goes only then; every switch is gated, with exactly the changed nodes as changed; whatever
-// a step did, its undo takes back; and at the end no guard and no value of a node's own is left.
+// a step did, its undo takes back; and at the end no guard is left, and no value of a node's own but where a flag set says so.
 func verifyRollout(p *Plan) error {
 	if err := unique(p); err != nil {
 		return err
@@ -42,9 +51,17 @@ func verifyRollout(p *Plan) error {
 	r := &rolling{plan: p, index: map[string]int{}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			r.index[name] = len(r.nodes)
-			r.nodes = append(r.nodes, flagged{plane: p.Rollout.From, said: true})
-			r.order = append(r.order, name)
+			if err := r.add(name); err != nil {
+				return err
+			}
+		}
+	}
+	changing := len(r.order)
+	for _, name := range p.Cluster.Nodes {
+		if _, known := r.index[name]; !known {
+			if err := r.add(name); err != nil {
+				return err
+			}
 		}
 	}
 	var switched []string
@@ -64,11 +81,31 @@ func verifyRollout(p *Plan) error {
 			return fmt.Errorf("undo of step %s: %w", s.ID, err)
 		}
 	}
-	return r.end(switched)
+	return r.end(switched, changing)
 }
 
-// moves says whether rules move from one data plane to the other.
-func (r *rolling) moves() bool { return r.plan.Rollout.From != r.plan.Rollout.To }
+// add takes in a node.
+func (r *rolling) add(name string) error {
+	turn, known := r.plan.Rollout.turn(name)
+	if !known {
+		return fmt.Errorf("what node %s is to have is not in the plan", name)
+	}
+	r.index[name] = len(r.nodes)
+	r.nodes = append(r.nodes, flagged{turn: turn, own: turn.Was, plane: turn.From, said: true})
+	r.order = append(r.order, name)
+	return nil
+}
+
+// folded is the cluster's value at the end, nil where that stays as it is.
+func (r *rolling) folded() any {
+	if r.plan.Rollout.Value == "" || r.plan.Rollout.Env != "" {
+		return nil
+	}
+	return r.plan.Rollout.Value
+}
+
+// has says whether a node has what it is to have.
+func (r *rolling) has(n *flagged) bool { return r.cluster || rollout.Same(n.own, n.turn.Own) }
 
 // node finds a node of the waves.
 func (r *rolling) node(name string) (*flagged, error) {
@@ -101,22 +138,90 @@ func (r *rolling) act(a *step.Action) error {
 		return r.onNode(a)
 	case step.Apply:
 		if ref := step.RefOf(a.Object); ref.Kind == "FelixConfiguration" {
-			return r.value(ref.Name, true)
+			value, _, err := unstructured.NestedFieldNoCopy(a.Object.Object, "spec", r.plan.Rollout.Flag)
+			if value == nil {
+				return errors.Join(err, fmt.Errorf("%s says nothing of %s", ref, r.plan.Rollout.Flag))
+			}
+			return r.value(ref.Name, value)
+		} else if ref == r.plan.Source.Agent {
+			return r.make(a.Object)
 		} else if !ours(ref) {
 			return fmt.Errorf("%s is neither Theseus' nor the flag's", ref)
 		}
 	case step.Delete, step.Patch:
 		if a.Ref.Kind == "FelixConfiguration" {
-			return r.value(a.Ref.Name, false)
+			return r.value(a.Ref.Name, nil)
+		} else if a.Op == step.Patch && *a.Ref == r.plan.Source.Agent {
+			return r.hold(a)
 		} else if !ours(*a.Ref) {
 			return fmt.Errorf("%s is neither Theseus' nor the flag's", a.Ref)
 		}
 	case step.Probe:
 		r.measured = len(a.Paths.Old) > 0
+	case step.Restart:
+		return r.restart(a)
 	case step.Wait:
 		return r.says(a.Condition)
 	default:
 		return fmt.Errorf("the operation %q has no place in a rollout", a.Op)
+	}
+	return nil
+}
+
+// make changes what new pods of the agents are made from.
+func (r *rolling) make(object *unstructured.Unstructured) error {
+	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 || r.plan.Rollout.Env == "" {
+		return errors.Join(err, fmt.Errorf("%s is not the flag's to change", step.RefOf(object)))
+	}
+	container, _ := containers[0].(map[string]any)
+	env, _, _ := unstructured.NestedSlice(container, "env")
+	for _, value := range []string{r.plan.Rollout.Value, r.plan.Rollout.Was} {
+		if wanted := map[string]any{"name": r.plan.Rollout.Env, "value": value}; len(env) == 1 && reflect.DeepEqual(env[0], wanted) {
+			if !r.held {
+				return errors.New("all agents would be restarted: the DaemonSet replaces pods by itself")
+			}
+			r.form = value == r.plan.Rollout.Value
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is never to have that environment", step.RefOf(object))
+}
+
+// hold keeps the DaemonSet from replacing pods, or lets it again.
+func (r *rolling) hold(a *step.Action) error {
+	var patch struct {
+		Spec struct {
+			UpdateStrategy appsv1.DaemonSetUpdateStrategy
+		}
+	}
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return err
+	}
+	held := patch.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	for i := range r.nodes {
+		if n := &r.nodes[i]; !held && r.form != rollout.Same(n.own, n.turn.Own) {
+			return fmt.Errorf("the agent of %s would be replaced: it is not of the form of new ones", r.order[i])
+		}
+	}
+	r.held = held
+	return nil
+}
+
+// restart makes the agent's pod of a node anew.
+func (r *rolling) restart(a *step.Action) error {
+	n, err := r.node(a.NodeName)
+	switch {
+	case err != nil:
+		return err
+	case *a.Ref != r.plan.Source.Agent:
+		return fmt.Errorf("%s is not the agent", a.Ref)
+	case !r.measured:
+		return errors.New("nothing of the network may change before measuring is proven")
+	}
+	n.own, n.plane, n.proven, n.said = n.turn.Was, "", false, false
+	if r.form {
+		n.own = n.turn.Own
 	}
 	return nil
 }
@@ -130,32 +235,40 @@ func (r *rolling) says(c *step.Condition) error {
 	if err != nil {
 		return err
 	}
-	n.said = (c.Says.Value == r.plan.Rollout.Says) == (n.own || r.cluster)
+	n.said = (c.Says.Value == n.turn.Says) == r.has(n)
 	return nil
 }
 
-// value changes the value of the cluster or of a node: to the new one, or away from it.
-func (r *rolling) value(object string, wanted bool) error {
+// value changes the value of the cluster or of a node; nil takes it away, or back.
+func (r *rolling) value(object string, value any) error {
+	whole := r.folded()
 	if object == "default" {
+		switch {
+		case whole == nil:
+			return errors.New("the cluster's value is to stay as it is")
+		case value != nil && !rollout.Same(value, whole):
+			return fmt.Errorf("the cluster's value is to be %v, not %v", whole, value)
+		}
 		for i := range r.nodes {
-			if !r.nodes[i].own {
+			if !rollout.Same(r.nodes[i].own, whole) {
 				return fmt.Errorf("%s would be restarted by the cluster's value: it has none of its own", r.order[i])
 			}
 		}
-		r.cluster = wanted
+		r.cluster = value != nil
 		return nil
 	}
-	name := object[min(len("node."), len(object)):]
-	n, err := r.node(name)
+	n, err := r.node(object[min(len("node."), len(object)):])
 	switch {
 	case err != nil:
 		return err
 	case !r.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
-	case !r.cluster && !n.guarded && r.moves():
-		return fmt.Errorf("nothing keeps denied on %s what policy denies while its rules are written anew", name)
+	case r.cluster && value != nil && !rollout.Same(value, whole), !r.cluster && !rollout.Same(value, n.turn.Own) && !rollout.Same(value, n.turn.Was):
+		return fmt.Errorf("%s is never to have %v", object, value)
+	case !r.cluster && !n.guarded && n.turn.Moves():
+		return fmt.Errorf("nothing keeps denied on %s what policy denies while its rules are written anew", object)
 	}
-	n.own = wanted
+	n.own = value
 	if !r.cluster {
 		n.plane, n.proven, n.said = "", false, false
 	}
@@ -180,9 +293,9 @@ func (r *rolling) onNode(a *step.Action) error {
 		if err := json.Unmarshal(a.Args, &args); err != nil {
 			return fmt.Errorf("arguments: %w", err)
 		}
-		plane := r.plan.Rollout.From
-		if n.own || r.cluster {
-			plane = r.plan.Rollout.To
+		plane := n.turn.From
+		if r.has(n) {
+			plane = n.turn.To
 		}
 		if args.Want != plane {
 			return fmt.Errorf("the rules of %s come in %s, and never in %s", a.NodeName, plane, args.Want)
@@ -199,14 +312,11 @@ func (r *rolling) after(s *step.Step, before *rolling, switched []string) error 
 	changed := r.cluster != before.cluster
 	for i, name := range r.order {
 		n := &r.nodes[i]
-		if *n == before.nodes[i] {
-			continue
-		}
-		changed = changed || n.own != before.nodes[i].own
+		changed = changed || !rollout.Same(n.own, before.nodes[i].own)
 		switch {
 		case n.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
-		case n.own && (!n.proven || !n.said && !r.moves()):
+		case !rollout.Same(n.own, n.turn.Was) && r.has(n) && (!n.proven || !n.said && !n.turn.Moves()):
 			return fmt.Errorf("%s is not proven", name)
 		}
 	}
@@ -221,7 +331,7 @@ func (r *rolling) after(s *step.Step, before *rolling, switched []string) error 
 
 // takenBack runs the undo of a step from after it, and compares with before it.
 func (r *rolling) takenBack(s *step.Step, after *rolling) error {
-	if s.NoReturn || len(s.Undo) == 0 {
+	if s.NoReturn || len(s.Undo) == 0 && r.held == after.held {
 		return nil
 	}
 	back := after.copy()
@@ -230,26 +340,32 @@ func (r *rolling) takenBack(s *step.Step, after *rolling) error {
 	}
 	for i, name := range r.order {
 		now, then := &back.nodes[i], &r.nodes[i]
-		if now.own != then.own || now.guarded || now.plane != then.plane || !now.said && !r.moves() {
+		if !rollout.Same(now.own, then.own) || now.guarded || now.plane != then.plane || !now.said && !now.turn.Moves() {
 			return fmt.Errorf("%s is not as before", name)
 		}
 	}
-	if back.cluster != r.cluster || back.measured && !r.measured {
+	if back.cluster != r.cluster || back.held != r.held || back.measured && !r.measured {
 		return errors.New("the cluster is not as before")
 	}
 	return nil
 }
 
-func (r *rolling) end(switched []string) error {
-	if !slices.Equal(switched, r.order) {
+func (r *rolling) end(switched []string, changing int) error {
+	if !slices.Equal(switched, r.order[:changing]) {
 		return errors.New("nodes are not switched in the order of the waves, each once")
 	}
+	folds := r.folded() != nil
 	for i, name := range r.order {
-		if n := &r.nodes[i]; n.own || n.guarded || n.plane != r.plan.Rollout.To {
-			return fmt.Errorf("at the end %s is not like the cluster", name)
+		n := &r.nodes[i]
+		own := n.turn.Own
+		if folds {
+			own = nil
+		}
+		if !rollout.Same(n.own, own) || n.guarded || n.plane != n.turn.To {
+			return fmt.Errorf("at the end %s is not as it is to be", name)
 		}
 	}
-	if !r.cluster || r.measured {
+	if r.cluster != folds || r.held || r.measured {
 		return errors.New("at the end the value is not the cluster's, or measuring goes on")
 	}
 	return nil

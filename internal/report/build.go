@@ -48,7 +48,7 @@ func change(p *plan.Plan, h *history) Change {
 	c.Name, c.Strategy, c.Reason = p.Name, p.Strategy, p.Reason
 	c.Source, c.Target = network(p.Source), network(p.Target)
 	if p.Rollout != nil {
-		c.Flag = p.Rollout.Flag + "=" + p.Rollout.Value
+		c.Flag = p.Rollout.Setting()
 		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
 	}
 	if p.Reflectors != nil {

@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,32 +19,64 @@ type Attestation struct {
 	// Agent is the value that the agent said it runs with, AgentAt when; empty when it does not say.
 	Agent   string `json:"agent,omitempty"`
 	AgentAt string `json:"agentAt,omitempty"`
-	// Kernel is what was seen on the node.
-	Kernel step.Attestation `json:"kernel"`
+	// Kernel is what was seen of the node's rules; nil for flags that are about something else.
+	Kernel *step.Attestation `json:"kernel,omitempty"`
+	// Links are the interfaces that go with the wanted value, and are there.
+	Links []string `json:"links,omitempty"`
 	// Drift says in what they differ; nothing when they do not.
 	Drift []string `json:"drift,omitempty"`
+	// Expected is how the wanted value shows.
+	Expected Expected `json:"-"`
+}
+
+// Expected is how a value shows on a node.
+type Expected struct {
+	// Parameter is what Felix calls the flag in its log, and Says what it says of it.
+	Parameter, Says string
+	// Plane is the data plane that the value stands for; empty for flags that are about something else.
+	Plane string
+	// Links are interfaces that have to be there, NoLinks those that must not.
+	Links, NoLinks []string
 }
 
 // Watched is how long the counters of a node are watched for an attestation.
 const Watched = 3 * time.Second
 
-// Judge fills in the drift. plane is the data plane that the wanted value stands for.
-func (a *Attestation) Judge(plane string) {
+// Judge fills in the drift. said is what the agent said, as it says it; links are the node's interfaces.
+func (a *Attestation) Judge(said string, links []string) {
 	say := func(holds bool, format string, args ...any) {
 		if holds {
 			a.Drift = append(a.Drift, fmt.Sprintf(format, args...))
 		}
 	}
-	say(a.Agent == "", "the agent does not say what it runs with: its log does not go back to its start")
-	say(a.Agent != "" && !strings.EqualFold(a.Agent, a.Wanted), "the agent runs with %s", a.Agent)
-	say(a.Kernel.Kernel != plane, "the kernel has rules in %s, not in %s alone", a.Kernel.Kernel, plane)
-	say(a.Kernel.Kernel == plane && plane == step.NFTables && a.Kernel.Sets > 0, "%d ipsets of iptables are left", a.Kernel.Sets)
-	say(len(a.Kernel.Bare) > 0, "there are no rules for %s", strings.Join(a.Kernel.Bare, ", "))
+	say(said == "", "the agent does not say what it runs with: its log does not go back to its start")
+	say(said != "" && !strings.EqualFold(said, a.Expected.Says), "the agent runs with %s", a.Agent)
+	if k, plane := a.Kernel, a.Expected.Plane; k != nil {
+		say(k.Kernel != plane, "the kernel has rules in %s, not in %s alone", k.Kernel, plane)
+		say(k.Kernel == plane && plane == step.NFTables && k.Sets > 0, "%d ipsets of iptables are left", k.Sets)
+		say(len(k.Bare) > 0, "there are no rules for %s", strings.Join(k.Bare, ", "))
+	}
+	for _, link := range a.Expected.Links {
+		there := slices.Contains(links, link)
+		say(!there, "there is no interface %s", link)
+		if there {
+			a.Links = append(a.Links, link)
+		}
+	}
+	for _, link := range a.Expected.NoLinks {
+		say(slices.Contains(links, link), "the interface %s is still there", link)
+	}
 }
 
 // Evidence is one line for people.
 func (a *Attestation) Evidence() string {
 	k := a.Kernel
+	switch {
+	case k == nil && len(a.Links) > 0:
+		return "interface " + strings.Join(a.Links, ", ")
+	case k == nil:
+		return "said at " + a.AgentAt
+	}
 	where := fmt.Sprintf("%d chains, %d ipsets", k.Chains, k.Sets)
 	if len(k.Tables) > 0 {
 		where = "table " + strings.Join(k.Tables, ", ")

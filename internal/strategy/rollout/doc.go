@@ -11,6 +11,7 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,33 +27,64 @@ const Name = "rollout"
 
 // Flag is what is rolled out: a field of Calico's FelixConfiguration.
 type Flag struct {
-	// API is the API version of FelixConfigurations; Field and Value are those of the FelixConfiguration; Before is its cluster-wide value so far, nil for none.
+	// API is the API version of FelixConfigurations; Field and Value are those of the cluster's FelixConfiguration at the end,
+	// where Value is nil when it stays as it is; Before is its value so far, nil for none.
 	API    string
 	Field  string
 	Value  any
 	Before any
-	// From and To are the data planes (step.IPTables, step.NFTables) before and after; the same where the flag is about
-	// something else.
-	From, To string
-	// Parameter is what Felix says in its log when it starts, and Says and Said the value after and before. They are
-	// empty where the flag is about the data plane: the kernel shows that.
-	Parameter, Says, Said string
+	// Parameter is what Felix says in its log when it starts. It is empty where the flag is about the data plane: the
+	// kernel shows that.
+	Parameter string
+	// Turns are what every node has before and after.
+	Turns map[string]Turn
 	// Scoped are the nodes that have a FelixConfiguration of their own already, which is to stay.
 	Scoped map[string]bool
+	// Template is where the flag is written when that is the environment of the agents' DaemonSet; nil for FelixConfigurations.
+	Template *Template
 }
 
-// String is the flag with its value.
-func (f *Flag) String() string { return fmt.Sprintf("%s=%v", f.Field, f.Value) }
+// Template is how a flag gets into what an agent's pods are made from. That is one for all nodes: only who makes pods anew, and
+// when, is each node's own.
+type Template struct {
+	// New gives pods that are made from then on the value, Old the former one.
+	New, Old step.Action
+	// Hold lets the DaemonSet replace no pod by itself, Unhold takes that back.
+	Hold, Unhold step.Action
+}
 
-// moves says whether rules move from one data plane to the other.
-func (f *Flag) moves() bool { return f.From != f.To }
+// Turn is what one node has of a flag before and after.
+type Turn struct {
+	// Own is the value in the node's own FelixConfiguration after, and Was before; nil for none. They are the same where the node
+	// stays as it is. Of a flag in the environment of agents they are what the node's agent has there.
+	Own any `json:"own,omitempty"`
+	Was any `json:"was,omitempty"`
+	// Value is what it has then, from wherever.
+	Value string `json:"value"`
+	// From and To are the data planes (step.IPTables, step.NFTables) before and after; the same where the flag is about
+	// something else.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Says and Said are what Felix says of its parameter after and before.
+	Says string `json:"says,omitempty"`
+	Said string `json:"said,omitempty"`
+}
 
-// after names what a node has when it has the flag.
-func (f *Flag) after() string {
-	if f.moves() {
-		return f.To
+// Moves says whether the node's rules move from one data plane to the other.
+func (t Turn) Moves() bool { return t.From != t.To }
+
+// Changes says whether the node's own value is another afterwards.
+func (t Turn) Changes() bool { return !Same(t.Own, t.Was) }
+
+// Same compares values as FelixConfigurations hold them: texts, numbers and truth values, or nil for none.
+func Same(a, b any) bool { return (a == nil) == (b == nil) && fmt.Sprint(a) == fmt.Sprint(b) }
+
+// after names what a node has when it has had its turn.
+func (f *Flag) after(t Turn) string {
+	if t.Moves() {
+		return t.To
 	}
-	return f.String()
+	return f.Field + "=" + t.Value
 }
 
 // Input is everything that the steps follow from.
@@ -60,7 +92,9 @@ type Input struct {
 	Network *cni.Installation
 	Change  v1alpha1.ChangeSpec
 	Flag    Flag
-	Waves   []joint.Wave
+	// Waves are the nodes that change, and Others those that stay as they are.
+	Waves  []joint.Wave
+	Others []string
 	// Install puts Theseus' agent on every node.
 	Install []step.Action
 }
@@ -100,15 +134,25 @@ func Steps(in Input) []step.Step {
 	for _, wave := range in.Waves {
 		b.all = append(b.all, wave.Nodes...)
 	}
+	b.changed = b.all
+	b.all = append(slices.Clip(b.all), in.Others...)
 	b.prepare()
+	if in.Flag.Template != nil {
+		b.hold()
+	}
 	done := 0
 	for _, wave := range in.Waves {
 		for i, node := range wave.Nodes {
 			done++
-			b.switchNode(wave, node, b.all[:done], i)
+			b.switchNode(wave, node, b.changed[:done], i)
 		}
 	}
-	b.fold()
+	if in.Flag.Value != nil {
+		b.fold()
+	}
+	if in.Flag.Template != nil {
+		b.unhold()
+	}
 	b.finish()
 	return b.steps
 }
@@ -116,8 +160,9 @@ func Steps(in Input) []step.Step {
 // builder collects the steps in order.
 type builder struct {
 	Input
-	all   []string // nodes in the order of the waves
-	steps []step.Step
+	changed []string // nodes in the order of the waves
+	all     []string // and the others after them
+	steps   []step.Step
 }
 
 func (b *builder) add(s step.Step) {
@@ -176,23 +221,22 @@ func (b *builder) scoped(node string) step.Ref {
 	return step.Ref{APIVersion: b.Flag.API, Kind: "FelixConfiguration", Name: "node." + node}
 }
 
-func (b *builder) object(name string) unstructured.Unstructured {
+func (b *builder) object(name string, value any) unstructured.Unstructured {
 	return unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": b.Flag.API, "kind": "FelixConfiguration",
 		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{b.Flag.Field: b.Flag.Value},
+		"spec":     map[string]any{b.Flag.Field: value},
 	}}
 }
 
-// set gives a node the value, and unset takes it away: with the object, unless that was there before.
-func (b *builder) set(node string) step.Action {
-	object := b.object(b.scoped(node).Name)
-	return step.Action{Op: step.Apply, Object: &object, Title: "set " + b.Flag.String() + " for " + node}
-}
-
-func (b *builder) unset(node, title string) step.Action {
+// own gives a node a value of its own, or with nil takes it away: with the object, unless that is to stay.
+func (b *builder) own(node string, value any, title string) step.Action {
 	ref := b.scoped(node)
-	if b.Flag.Scoped[node] {
+	switch {
+	case value != nil:
+		object := b.object(ref.Name, value)
+		return step.Action{Op: step.Apply, Object: &object, Title: title}
+	case b.Flag.Scoped[node]:
 		return step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: nil}}), Title: title}
 	}
 	return step.Action{Op: step.Delete, Ref: &ref, Title: title}

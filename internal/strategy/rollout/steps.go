@@ -1,6 +1,10 @@
 package rollout
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,14 +27,23 @@ func (b *builder) prepare() {
 	b.startProbes()
 	var actions []step.Action
 	for _, node := range b.all {
-		actions = append(actions, b.prove(node, b.Flag.From))
+		actions = append(actions, b.prove(node, b.Flag.Turns[node].From))
 	}
 	b.add(step.Step{
-		ID: "prepare/proof", Title: "Prove that every node's rules are in " + b.Flag.From,
+		ID: "prepare/proof", Title: "Prove that every node's rules are in " + b.before(),
 		Why:      "A node whose rules are not complete now could not be told from one that the change broke.",
 		Actions:  actions,
 		Estimate: step.Duration(b.perNode(time.Second)),
 	})
+}
+
+// before names the data planes that nodes' rules are in before.
+func (b *builder) before() string {
+	planes := map[string]bool{}
+	for _, turn := range b.Flag.Turns {
+		planes[turn.From] = true
+	}
+	return strings.Join(slices.Sorted(maps.Keys(planes)), " or ")
 }
 
 // shared are the objects that all probe pods need.
@@ -82,30 +95,37 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 	if inWave == 0 {
 		before = append(before, b.frozen())
 	}
+	turn := b.Flag.Turns[node]
 	why := "The agent of this node alone restarts with the new value; its rules stay meanwhile."
-	if b.Flag.moves() {
+	if turn.Moves() {
 		why = "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
 			"and a copy of them denies what they deny in between."
 	}
+	edit := []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
+	back := []step.Action{b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node)}
+	if t := b.Flag.Template; t != nil {
+		why = "The agent's pod is made anew with the new value; routes and rules of the node's pods stay meanwhile."
+		edit, back = []step.Action{t.New, joint.Restart(agent, node)}, []step.Action{t.Old, joint.Restart(agent, node)}
+	}
 	b.add(step.Step{
-		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.after(), Why: why,
+		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why,
 		Wave: wave.Name, Node: node, Before: before,
-		Actions: append(b.change(node, running, b.set(node), b.Flag.To, b.Flag.Says), b.prove(node, b.Flag.To)),
-		Undo:    b.change(node, running, b.unset(node, "take "+b.Flag.Field+" back on "+node), b.Flag.From, b.Flag.Said),
+		Actions: append(b.change(node, running, edit, turn, turn.To, turn.Says), b.prove(node, turn.To)),
+		Undo:    b.change(node, running, back, turn, turn.From, turn.Said),
 
 		Alone:    len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
-		Gate:     b.gate(node+" in "+b.Flag.after()+" loses and leaks no more than the others", changed),
+		Gate:     b.gate(node+" in "+b.Flag.after(turn)+" loses and leaks no more than the others", changed),
 		Estimate: step.Duration(10*time.Second + b.bake()),
 	})
 }
 
 // change gives a node a value, or takes it, and waits until its agent has done what follows: rules in a data plane, under
 // a guard while they move there, or a word in its log.
-func (b *builder) change(node string, running step.Condition, edit step.Action, plane, says string) []step.Action {
-	if b.Flag.moves() {
+func (b *builder) change(node string, running step.Condition, edit []step.Action, turn Turn, plane, says string) []step.Action {
+	if turn.Moves() {
 		return []step.Action{
 			guard(node, step.VerbGuard, "keep denied what policy denies while the rules are written anew on "),
-			edit,
+			edit[0],
 			written(node, plane),
 			ready(node, running),
 			guard(node, step.VerbRelease, "leave policy to the agent again on "),
@@ -113,16 +133,39 @@ func (b *builder) change(node string, running step.Condition, edit step.Action, 
 	}
 	said := running
 	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Network.Agent.Name, Parameter: b.Flag.Parameter, Value: says}
-	return []step.Action{
-		edit,
+	return append(edit,
 		joint.Wait("wait until the agent of "+node+" says "+b.Flag.Parameter+"="+says, said, switchFor),
 		written(node, plane),
-		ready(node, running),
-	}
+		ready(node, running))
 }
 
 func ready(node string, running step.Condition) step.Action {
 	return joint.Wait("wait until the agent of "+node+" is ready", running, 3*time.Minute)
+}
+
+// hold keeps the DaemonSet's controller from replacing pods, so that each node's comes when it is the node's turn.
+func (b *builder) hold() {
+	b.add(step.Step{
+		ID: "prepare/hold", Title: "Let " + joint.Name(b.Network.Agent) + " replace no pod by itself",
+		Why:      "The flag is in what all its pods are made from. Its controller knows neither waves nor gates.",
+		Before:   []step.Condition{joint.Rolled(b.Network.Agent)},
+		Actions:  []step.Action{b.Flag.Template.Hold},
+		Undo:     []step.Action{b.Flag.Template.Unhold},
+		Estimate: step.Duration(5 * time.Second),
+	})
+}
+
+// unhold lets it again, when all pods are made from the same.
+func (b *builder) unhold() {
+	b.add(step.Step{
+		ID: "fold/strategy", Title: "Let " + joint.Name(b.Network.Agent) + " replace pods by itself again",
+		Why:      "All its pods have the value already, so it replaces none.",
+		Before:   []step.Condition{joint.Rolled(b.Network.Agent), b.frozen()},
+		Actions:  []step.Action{b.Flag.Template.Unhold},
+		Undo:     []step.Action{b.Flag.Template.Hold},
+		Gate:     b.gate("no agent was replaced", b.changed),
+		Estimate: step.Duration(5*time.Second + b.bake()),
+	})
 }
 
 // frozen demands that the nodes are those of the plan.
@@ -130,27 +173,27 @@ func (b *builder) frozen() step.Condition { return step.Condition{Kind: step.Nod
 
 // fold makes the value that of the cluster. Nodes have it already, so no agent restarts.
 func (b *builder) fold() {
-	whole := b.object("default")
-	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + b.Flag.String() + " for the cluster"}}
+	whole, named := b.object("default", b.Flag.Value), fmt.Sprintf("%s=%v", b.Flag.Field, b.Flag.Value)
+	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + named + " for the cluster"}}
 	var undo []step.Action
 	for _, node := range b.all {
-		actions = append(actions, b.unset(node, "let "+node+" take "+b.Flag.Field+" from the cluster"))
-		undo = append(undo, b.set(node))
+		actions = append(actions, b.own(node, nil, "let "+node+" take "+b.Flag.Field+" from the cluster"))
+		undo = append(undo, b.own(node, b.Flag.Turns[node].Own, "set "+named+" for "+node))
 	}
 	for _, node := range b.all {
-		actions = append(actions, b.prove(node, b.Flag.To))
+		actions = append(actions, b.prove(node, b.Flag.Turns[node].To))
 	}
 	ref := step.RefOf(&whole)
 	undo = append(undo, step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: b.Flag.Before}}),
 		Title: "set " + b.Flag.Field + " for the cluster as it was"})
 	b.add(step.Step{
-		ID: "fold/default", Title: "Make " + b.Flag.String() + " the cluster's value",
+		ID: "fold/default", Title: "Make " + named + " the cluster's value",
 		Why:      "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
 		Before:   []step.Condition{b.frozen()},
 		Actions:  actions,
 		Undo:     undo,
 		Alone:    true,
-		Gate:     b.gate("nothing noticed that the value moved", b.all),
+		Gate:     b.gate("nothing noticed that the value moved", b.changed),
 		Estimate: step.Duration(5*time.Second + b.bake() + b.perNode(time.Second)),
 	})
 }

@@ -160,7 +160,7 @@ func drift(t *testing.T, rig *scenario.Rig) {
 	felix("STOP")
 	set(t, rig, "node.ro-node-2", "Disabled")
 	run := rigtest.Start(t, rig, "here", "flags", "verify", "--agent-image", scenario.AgentImage)
-	run.Ends(3, "drift on ro-node-2: the agent runs with Enabled; the kernel has rules in nftables, not in iptables alone")
+	run.Ends(3, "drift on ro-node-2: nftablesMode: the agent runs with Enabled; the kernel has rules in nftables, not in iptables alone")
 	if strings.Count(run.Said(), "drift on") != 1 {
 		t.Errorf("other nodes drift:\n%s", run.Said())
 	}
@@ -170,23 +170,129 @@ func drift(t *testing.T, rig *scenario.Rig) {
 	felix("CONT")
 }
 
-// TestFlag gives nodes a value that leaves their rules where they are: each Felix starts again by itself, and says so.
+// definition is as much of open-feature-operator's as is needed.
+const definition = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: featureflags.core.openfeature.dev}
+spec:
+  group: core.openfeature.dev
+  scope: Namespaced
+  names: {kind: FeatureFlag, plural: featureflags, singular: featureflag, listKind: FeatureFlagList}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+`
+
+// featureFlag is an object that gives nodes an interval by a rule.
+func featureFlag(rule string) string {
+	return `{"apiVersion": "core.openfeature.dev/v1beta1", "kind": "FeatureFlag", "metadata": {"name": "net", "namespace": "default"}, "spec": {"flagSpec": {"flags": {
+		"refresh": {"state": "ENABLED", "metadata": {"knob": "iptablesRefreshInterval"}, "variants": {"old": "180s", "new": "60s"}, "defaultVariant": "old", "targeting": ` + rule + `}}}}}`
+}
+
+// TestFlag lets a FeatureFlag in the cluster say which nodes get a value that leaves their rules where they are: one, then all. Each
+// Felix starts again by itself, and says so. The object goes in the middle of a run, which goes on with what the plan keeps.
 func TestFlag(t *testing.T) {
-	rigtest.Full(t, "the rollout of another flag")
 	rig := rigtest.New(t, bin, "rf", 2, "calico")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	object := func(text string) {
+		t.Helper()
+		var out string
+		var err error
+		for range 100 { // until the definition serves
+			if out, err = rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "-f", "-"); err == nil {
+				return
+			}
+			time.Sleep(200 * time.Millisecond)
+		}
+		t.Fatalf("%v\n%s", err, out)
+	}
+	intervals := func(want string) {
+		t.Helper()
+		out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.iptablesRefreshInterval} {end}`)
+		if err != nil || strings.TrimSpace(out) != want {
+			t.Errorf("%s, %v, want %s", out, err, want)
+		}
+	}
 	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true", "--agent-image", scenario.AgentImage)
-	file := plan(t, rig, "flag", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
-	rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000",
-		"wait until the agent of rf-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+
+	object(definition)
+	object(featureFlag(`{"if": [{"in": [{"var": "node"}, ["rf-node-1"]]}, "new"]}`))
+	file := plan(t, rig, "one", "flags", "rollout", "--flags", "k8s:default/net", "--bake", "3s")
+	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Until("Measure the network as it is")
+	if _, err := rig.Kubectl(t.Context(), nil, "delete", "featureflag", "net"); err != nil {
+		t.Fatal(err)
+	}
+	run.Until("flags of k8s:default/net: STALE: ")
+	run.Ends(0, "the run goes on with what the plan keeps", "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000", "finished: done")
+	if strings.Contains(run.Said(), "Switch rf-node-2") {
+		t.Errorf("a node changes of which the flag did not say so:\n%s", run.Said())
+	}
+	intervals("default= node.rf-node-1=1m0s")
+	rigtest.Run(t, rig, "here", 0, []string{"FelixConfiguration/node.rf-node-1", "no drift on 2 nodes"}, "flags", "verify", "iptablesRefreshInterval")
+
+	object(featureFlag(`{"if": [true, "new"]}`))
+	file = plan(t, rig, "all", "flags", "rollout", "--flags", "k8s:default/net", "--bake", "3s")
+	run = rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Ends(0, "wait until the agent of rf-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	if strings.Contains(run.Said(), "Switch rf-node-1") {
+		t.Errorf("a node that had it was touched again:\n%s", run.Said())
+	}
 	nothingLost(t, rig, "another interval")
 	in(t, rig, "iptables")
-	out, err := rig.Kubectl(t.Context(), nil, "get", "felixconfigurations", "-o", `jsonpath={range .items[*]}{.metadata.name}={.spec.iptablesRefreshInterval} {end}`)
-	if err != nil || strings.TrimSpace(out) != "default=1m0s" {
-		t.Errorf("%s, %v", out, err)
+	intervals("default=1m0s")
+	intervalDrifts(t, rig)
+}
+
+// intervalDrifts: a Felix that hangs does not take what is wanted, which is seen in its log.
+func intervalDrifts(t *testing.T, rig *scenario.Rig) {
+	if out, err := rig.OnNode(t.Context(), "rf-node-2", "pkill", "-STOP", "-f", "^calico-node -felix"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
+	text := `{"apiVersion": "crd.projectcalico.org/v1", "kind": "FelixConfiguration", "metadata": {"name": "node.rf-node-2"}, "spec": {"iptablesRefreshInterval": "90s"}}`
+	if out, err := rig.Kubectl(t.Context(), strings.NewReader(text), "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	rigtest.Start(t, rig, "here", "flags", "verify", "iptablesRefreshInterval").Ends(3, "drift on rf-node-2: iptablesRefreshInterval: the agent runs with 1m0s")
+}
+
+// TestEnvironment changes a flag that the agents have from their DaemonSet's environment: the pods are made anew one by one, and the
+// DaemonSet replaces none by itself meanwhile.
+func TestEnvironment(t *testing.T) {
+	rigtest.Full(t, "the rollout of a flag in the environment of agents")
+	rig := rigtest.New(t, bin, "re", 2, "calico")
+	agents := func(args ...string) string {
+		t.Helper()
+		out, err := rig.Kubectl(t.Context(), nil, append([]string{"-n", "kube-system"}, args...)...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	agents("set", "env", "daemonset/calico-node", "-c", "calico-node", "FELIX_IPTABLESREFRESHINTERVAL=90")
+	agents("rollout", "status", "daemonset/calico-node", "--timeout=2m")
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")
+	file := plan(t, rig, "environment", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
+	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
+	run.Ends(0, "restart the agent of DaemonSet kube-system/calico-node on re-node-1", "wait until the agent of re-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	nothingLost(t, rig, "another environment")
+	in(t, rig, "iptables")
+	if got := agents("get", "daemonset", "calico-node", "-o", `jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[?(@.name=="calico-node")].env[?(@.name=="FELIX_IPTABLESREFRESHINTERVAL")].value}`); got != "RollingUpdate 60" {
+		t.Errorf("the DaemonSet is left with %s", got)
+	}
+	for _, pod := range strings.Fields(agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")) {
+		if strings.Contains(before, pod) {
+			t.Errorf("%s was not made anew", pod)
+		}
+	}
+	rigtest.Run(t, rig, "here", 0, []string{"iptablesRefreshInterval=60", "DaemonSet/kube-system/calico-node", "no drift on 2 nodes"}, "flags", "verify", "--agent-image", scenario.AgentImage)
 }
 
 // ghost is a node that joins.

@@ -1,8 +1,10 @@
-package flags
+// Package pgtest starts a real PostgreSQL server for tests.
+package pgtest
 
 import (
 	"context"
 	"database/sql"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/user"
@@ -11,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 )
 
 // postgresBinaries is where Debian puts them.
@@ -19,14 +23,15 @@ const postgresBinaries = "/usr/lib/postgresql/15/bin"
 // withoutPostgres, set to anything, leaves out what needs PostgreSQL.
 const withoutPostgres = "THESEUS_NO_POSTGRES"
 
-// postgres is a real server on a socket in a folder of its own; it ends with the test.
-type postgres struct {
+// Server is a real server on a socket in a folder of its own; it ends with the test.
+type Server struct {
 	folder  string
 	process *exec.Cmd
 	as      *syscall.SysProcAttr
 }
 
-func startPostgres(t *testing.T) *postgres {
+// Start starts a server, or skips the test where that is asked for.
+func Start(t *testing.T) *Server {
 	t.Helper()
 	if os.Getenv(withoutPostgres) != "" {
 		t.Skipf("%s is set", withoutPostgres)
@@ -39,7 +44,7 @@ func startPostgres(t *testing.T) *postgres {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
-	p := &postgres{folder: folder, as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	p := &Server{folder: folder, as: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
 	if os.Getuid() == 0 {
 		p.becomeUser(t)
 	}
@@ -48,13 +53,13 @@ func startPostgres(t *testing.T) *postgres {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, out)
 	}
-	p.start(t)
-	t.Cleanup(func() { p.stop(t) })
+	p.Restart(t)
+	t.Cleanup(func() { p.Stop(t) })
 	return p
 }
 
 // becomeUser runs the server as Debian's user for it: it refuses to run as root.
-func (p *postgres) becomeUser(t *testing.T) {
+func (p *Server) becomeUser(t *testing.T) {
 	t.Helper()
 	account, err := user.Lookup("postgres")
 	if err != nil {
@@ -68,11 +73,13 @@ func (p *postgres) becomeUser(t *testing.T) {
 	p.as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-func (p *postgres) address() string {
-	return "host=" + p.folder + " user=theseus dbname=postgres"
+// Address is how it is reached: postgres://...
+func (p *Server) Address() string {
+	return "postgres://theseus@/postgres?host=" + url.QueryEscape(p.folder)
 }
 
-func (p *postgres) start(t *testing.T) {
+// Restart starts it again, with the data that it had.
+func (p *Server) Restart(t *testing.T) {
 	t.Helper()
 	p.process = exec.Command(filepath.Join(postgresBinaries, "postgres"), "-D", filepath.Join(p.folder, "data"), "-k", p.folder,
 		"-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=20")
@@ -80,16 +87,20 @@ func (p *postgres) start(t *testing.T) {
 	if err := p.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("pgx", p.address())
+	db, err := sql.Open("pgx", p.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	eventually(t, "PostgreSQL is up", func() bool { return db.PingContext(context.Background()) == nil })
+	for deadline := time.Now().Add(time.Minute); db.PingContext(context.Background()) != nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("PostgreSQL does not come up")
+		}
+	}
 }
 
-// stop ends the server at once, as a crash does.
-func (p *postgres) stop(t *testing.T) {
+// Stop ends the server at once, as a crash does.
+func (p *Server) Stop(t *testing.T) {
 	t.Helper()
 	if p.process == nil {
 		return
@@ -99,16 +110,4 @@ func (p *postgres) stop(t *testing.T) {
 	}
 	_ = p.process.Wait() // it says that it was told to quit
 	p.process = nil
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	of "github.com/open-feature/go-sdk/openfeature"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags"
+	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/plan"
+)
+
+// decide evaluates one flag for every node, all of it by one state of its source: the origin of a rollout.
+func (a *app) decide(ctx context.Context, snapshot *cluster.Snapshot, source, key string) (plan.Flags, *plan.Decided, error) {
+	fleet := knob.Read(snapshot, nil)
+	frozen := plan.Flags{}
+	decided := &plan.Decided{Origin: plan.Origin{Source: lasting(source)}, Values: map[string]string{}}
+	var results []*flag.Result
+	var err error
+	if isServer(source) {
+		frozen.Algorithm = "that of the server"
+		results, err = a.askServer(ctx, snapshot, source, key)
+	} else {
+		var set *flag.Set
+		if set, err = a.loadSet(ctx, source); err != nil {
+			return frozen, nil, err
+		}
+		if key, err = meant(fleet.Catalogue(), set, source, key); err != nil {
+			return frozen, nil, err
+		}
+		decided.Digest, frozen.Digest = set.Digest(), set.Digest()
+		results = fleet.Evaluate(set, []string{key}, time.Now().Unix(), nil).Of(key)
+	}
+	if err != nil {
+		return frozen, nil, err
+	}
+	decided.Flag, decided.Knob = key, key
+	values := map[string][]string{}
+	for n, r := range results {
+		node := fleet.Nodes()[n]
+		if r.Code != "" {
+			return frozen, nil, fail(exitFailed, "theseus flags eval "+key+" --source "+decided.Source+" --node "+node+" --explain", "%s says of %s: %s", source, node, r.Message)
+		}
+		if name, given := r.Metadata["knob"].(string); given {
+			decided.Knob = name
+		}
+		if !r.Default() {
+			decided.Values[node] = knob.ValueText(r.Value)
+		}
+		shown := shownResult(results, n)
+		values[shown] = append(values[shown], node)
+	}
+	if _, err := fleet.Catalogue().Find(decided.Knob); err != nil {
+		return frozen, nil, fail(exitFailed, "give the flag the metadata knob: NAME; "+hintOf(err), "the flag %s of %s means no setting of the network: %w", key, source, err)
+	}
+	frozen.Values = map[string]map[string][]string{key: values}
+	return frozen, decided, nil
+}
+
+// meant is the key of the flag that is rolled out: the one that is named, or the only one that means a setting of the network.
+func meant(catalogue *knob.Catalogue, set *flag.Set, source, key string) (string, error) {
+	bound, found := catalogue.Bind(set)
+	keys := flagsOf(bound)
+	switch {
+	case key == "" && len(keys) == 1:
+		key = keys[0]
+	case key == "":
+		return "", fail(exitUsage, "name one with --flag", "%d flags of %s mean a setting of the network: %s", len(keys), source, strings.Join(keys, ", "))
+	case !slices.Contains(set.Keys(), key):
+		return "", fail(exitFailed, "it has "+few(set.Keys()), "there is no flag %q in %s", key, source)
+	}
+	for _, f := range found {
+		if f.Severity == finding.Block && f.Subject.Name == key {
+			return "", fail(exitFailed, "theseus flags lint "+source, "the flag %s of %s: %s", key, source, f.Message)
+		}
+	}
+	return key, nil
+}
+
+func isServer(source string) bool {
+	return strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")
+}
+
+// lasting is a source as it is kept in a plan: found from any folder, and without a password.
+func lasting(source string) string {
+	scheme, rest, _ := strings.Cut(source, ":")
+	switch scheme {
+	case "k8s":
+		return source
+	case "http", "https", "postgres", "postgresql":
+		address, err := url.Parse(source)
+		if err != nil {
+			return scheme + ":" // what cannot be read is not kept
+		}
+		if address.User != nil {
+			address.User = url.User(address.User.Username())
+		}
+		query := address.Query()
+		query.Del("password")
+		address.RawQuery = query.Encode()
+		return address.String()
+	case "sqlite":
+		return "sqlite:" + absolute(rest)
+	}
+	return absolute(source)
+}
+
+func absolute(path string) string {
+	if whole, err := filepath.Abs(path); err == nil {
+		return whole
+	}
+	return path
+}
+
+// askServer asks a server for a flag on every node, and again: two rounds that say the same were of one state of its flags.
+func (a *app) askServer(ctx context.Context, snapshot *cluster.Snapshot, source, key string) ([]*flag.Result, error) {
+	if key == "" {
+		return nil, fail(exitUsage, "name it with --flag", "a server does not tell which of its flags mean a setting of the network")
+	}
+	provider, stop, err := a.openEvaluator(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	round := func() []*flag.Result {
+		results := make([]*flag.Result, len(snapshot.Nodes))
+		var calls []func()
+		for i := range snapshot.Nodes {
+			calls = append(calls, func() {
+				r := provider.Evaluate(ctx, key, flag.NodeValues(&snapshot.Nodes[i]), nil)
+				if r.Reason == flag.Reason(flags.StaleReason) {
+					r.Code, r.Message = flag.General, "the server is away, or its own source is STALE: this is an old answer"
+				}
+				results[i] = &r
+			})
+		}
+		together(calls)
+		return results
+	}
+	const rounds = 5
+	last := round()
+	for range rounds {
+		now := round()
+		if slices.EqualFunc(last, now, func(a, b *flag.Result) bool {
+			return a.Code == b.Code && a.Message == b.Message && a.Default() == b.Default() && knob.ValueText(a.Value) == knob.ValueText(b.Value)
+		}) {
+			return now, nil
+		}
+		last = now
+	}
+	return nil, fail(exitFailed, "plan again once the flags are left alone", "%s says something else each time it is asked", source)
+}
+
+// followOrigin says what becomes of the flag that a plan was made of, until it is stopped. The run does not depend on it: what the
+// flag said is kept in the plan.
+func (a *app) followOrigin(ctx context.Context, origin *plan.Origin, say func(string)) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f := &follower{app: a, origin: origin, say: say}
+		for f.follow(ctx); ctx.Err() == nil; f.follow(ctx) {
+			if clock.Sleep(clock{}, ctx, againAfter) != nil {
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// againAfter is how long a source that cannot be opened is left alone.
+const againAfter = 2 * time.Second
+
+type follower struct {
+	app    *app
+	origin *plan.Origin
+	say    func(string)
+	// stale and other are what was said last: that the source is not well, and that its flags are not the plan's.
+	stale, other bool
+}
+
+const goesOn = "; the run goes on with what the plan keeps"
+
+// bad says once that the source is not well.
+func (f *follower) bad(reason string) {
+	if !f.stale {
+		f.say(fmt.Sprintf("flags of %s: STALE: %s%s", f.origin.Source, oneLine(reason), goesOn))
+	}
+	f.stale = true
+}
+
+// follow watches the source until the context ends; it returns earlier when the source cannot be opened.
+func (f *follower) follow(ctx context.Context) {
+	if file, ok := strings.CutPrefix(f.origin.Source, "sqlite:"); ok { // opening would make it
+		if _, err := os.Stat(file); err != nil {
+			f.bad(err.Error())
+			return
+		}
+	}
+	provider, stop, err := f.app.openEvaluator(ctx, f.origin.Source)
+	if provider == nil {
+		f.bad(err.Error())
+		return
+	}
+	defer stop()
+	if isServer(f.origin.Source) {
+		err = provider.InitWithContext(ctx, of.EvaluationContext{})
+		defer provider.ShutdownWithContext(ctx) //nolint:errcheck // it only ends the questions
+	}
+	if err != nil && ctx.Err() == nil {
+		f.bad(err.Error())
+	}
+	f.compare(provider)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event := <-provider.EventChannel():
+			f.tell(event, provider)
+		}
+	}
+}
+
+// compare says once that the flags of a source that was just read are others than those of the plan.
+func (f *follower) compare(provider evaluator) {
+	p, ok := provider.(*flags.Provider)
+	if !ok || p.Set() == nil {
+		return
+	}
+	if p.Set().Digest() != f.origin.Digest && !f.other {
+		f.other = true
+		f.say(fmt.Sprintf("flags of %s: they are others than when the plan was made%s", f.origin.Source, goesOn))
+	}
+}
+
+func (f *follower) tell(event of.Event, provider evaluator) {
+	switch event.EventType {
+	case of.ProviderReady:
+		if f.stale {
+			f.say("flags of " + f.origin.Source + ": READY again")
+			f.compare(provider)
+		}
+		f.stale = false
+	case of.ProviderConfigChange:
+		if slices.Contains(event.FlagChanges, f.origin.Flag) {
+			f.say(fmt.Sprintf("flags of %s: %s was changed%s: what it says now is for a plan of its own", f.origin.Source, f.origin.Flag, goesOn))
+		}
+	default:
+		f.bad(event.Message)
+	}
+}

@@ -1,0 +1,80 @@
+package plan_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
+)
+
+// TestWanted: without names the flag of the data plane is looked at, and what somebody wrote, wherever that is; by name any of which
+// Felix tells.
+func TestWanted(t *testing.T) {
+	r := fleetOf(t, 2)
+	felixConfiguration(r, "node.n-0", map[string]any{"iptablesRefreshInterval": "1m0s"})
+	container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
+	container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_REPORTINGINTERVALSECS", Value: "40"})
+	wanted := func(names ...string) string {
+		all, _, err := plan.Wanted(r.snapshot, drivers(), names)
+		if err != nil {
+			return err.Error()
+		}
+		text := ""
+		for _, one := range all {
+			text += fmt.Sprintf("%s %s=%s by %s says %s in %q; ", one.Node, one.Flag, one.Wanted, one.By, one.Expected.Says, one.Expected.Plane)
+		}
+		return text
+	}
+	for _, want := range []string{
+		`n-0 iptablesRefreshInterval=1m0s by FelixConfiguration/node.n-0 says 60000000000 in ""; `,
+		`n-0 nftablesMode=Disabled by  says Disabled in "iptables"; `,
+		`reportingInterval=40 by DaemonSet/kube-system/calico-node says 40000000000 in ""; `,
+	} {
+		if got := wanted(); !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	if got := wanted("wireguardEnabled"); strings.Count(got, "wireguardEnabled=false by  says false") != 2 || strings.Contains(got, "nftablesMode") {
+		t.Errorf("by name: %s", got)
+	}
+	if got := wanted("logSeverityScreen"); !strings.Contains(got, "nothing shows on") {
+		t.Errorf("what Felix does not tell: %s", got)
+	}
+}
+
+// TestJudge: what drift is.
+func TestJudge(t *testing.T) {
+	sound := func() *rollout.Attestation {
+		return &rollout.Attestation{Wanted: "Enabled", Agent: "Enabled", Kernel: &step.Attestation{Kernel: step.NFTables},
+			Expected: rollout.Expected{Says: "Enabled", Plane: step.NFTables, Links: []string{"a"}, NoLinks: []string{"b"}}}
+	}
+	for name, test := range map[string]struct {
+		change func(*rollout.Attestation)
+		said   string
+		links  []string
+		drift  string
+	}{
+		"none":                {nil, "enabled", []string{"a"}, ""},
+		"silence":             {nil, "", []string{"a"}, "does not say"},
+		"another value":       {func(a *rollout.Attestation) { a.Agent = "Disabled" }, "Disabled", []string{"a"}, "runs with Disabled"},
+		"another data plane":  {func(a *rollout.Attestation) { a.Kernel.Kernel = "both" }, "Enabled", []string{"a"}, "rules in both, not in nftables alone"},
+		"left over":           {func(a *rollout.Attestation) { a.Kernel.Sets = 2 }, "Enabled", []string{"a"}, "2 ipsets"},
+		"a pod without rules": {func(a *rollout.Attestation) { a.Kernel.Bare = []string{"cali1"} }, "Enabled", []string{"a"}, "no rules for cali1"},
+		"no interface":        {nil, "Enabled", nil, "no interface a"},
+		"one too many":        {nil, "Enabled", []string{"a", "b"}, "b is still there"},
+	} {
+		a := sound()
+		if test.change != nil {
+			test.change(a)
+		}
+		a.Judge(test.said, test.links)
+		if got := strings.Join(a.Drift, "; "); (got == "") != (test.drift == "") || !strings.Contains(got, test.drift) {
+			t.Errorf("%s: %q, want %q", name, got, test.drift)
+		}
+	}
+}
