@@ -129,3 +129,42 @@ func TestUntieKeepsEntries(t *testing.T) {
 	}
 	mustBeUntied(t)
 }
+
+// TestLinger: connections outlive the interface that has their address, and only such addresses stay.
+func TestLinger(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	a := w.pod("a", routedList, nil)
+	link := strings.Fields(sh(t, "", "ip", "route", "get", a.address))[2]
+	for _, command := range []string{ // as flannel and Calico leave it: no address but on the bridge
+		"ip link add cni0 type bridge", "ip address add 198.19.5.1/24 dev cni0", "ip link set cni0 up",
+		"ip link add other type bridge", "ip address add 198.19.6.1/24 dev other", "ip link set other up",
+		"ip address flush dev " + link, "ip route replace " + a.address + " dev " + link + " src 198.19.5.1",
+		"iptables -t nat -A OUTPUT -m conntrack --ctstate NEW -j RETURN", // where nobody translates, the kernel tracks nothing
+	} {
+		sh(t, "", strings.Fields(command)...)
+	}
+	f := talk(t, w, "host to a", nil, a, a.address)
+	sh(t, "", "ip", "route", "replace", a.address, "dev", link)
+	args := step.SettleArgs{Network: bridged, Links: []string{"cni0", "other"}}
+	for range 2 {
+		if got := do(t, w.Node, step.VerbSettle, args); !strings.Contains(got.Message, "198.19.5.1,") || strings.Contains(got.Message, "198.19.6.1") {
+			t.Errorf("settled: %s", got.Message)
+		}
+	}
+	must(t, removeLink("cni0"))
+	sent := func() int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.sent
+	}
+	for from := sent(); sent() < from+20; time.Sleep(time.Millisecond) {
+	}
+	f.end(t)
+	sh(t, "", "ip", "address", "add", hostAddress+"/18", "dev", "other")
+	if from := sh(t, "", "ip", "route", "get", a.address); strings.Contains(from, "src 198.19.5.1 ") {
+		t.Errorf("new connections choose the address: %s", from)
+	}
+}
