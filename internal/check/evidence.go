@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -23,8 +24,7 @@ func (p *Pass) Facts() map[string]*cluster.NodeFacts {
 	return facts
 }
 
-// Moves reports whether a pod sits on the pod network and so has to be re-created by a change: pods of the
-// host network stay, pods that have ended are no longer there, and Theseus' own are its own affair.
+// Moves reports whether a pod sits on the pod network, which a change takes it from: pods of the host network stay, pods that have ended are no longer there, and Theseus' own are its own affair.
 func Moves(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return !pod.Spec.HostNetwork && !ended && pod.Labels[v1alpha1.LabelManaged] == ""
@@ -36,7 +36,19 @@ func OfDaemonSet(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// MovingPods are the pods that a change re-creates, by namespace.
+// Recreates reports whether a change creates a pod again. Adoption does so with those alone that cannot be adopted, as
+// far as that can be seen in the cluster's objects.
+func (p *Pass) Recreates(pod *corev1.Pod) bool {
+	if !Moves(pod) || !p.adopts() {
+		return Moves(pod)
+	}
+	unfit := Memo(p, "unfit", func() func(*corev1.Pod) string { return adoption.Unfit(p.Snapshot) })
+	return unfit(pod) != ""
+}
+
+func (p *Pass) adopts() bool { return p.Change.Strategy == "adopt" }
+
+// MovingPods are the pods that a change moves to another network, by namespace.
 func (p *Pass) MovingPods() map[string][]*corev1.Pod {
 	pods := map[string][]*corev1.Pod{}
 	for i := range p.Snapshot.Pods {
@@ -67,6 +79,24 @@ func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
 		}
 	}
 	return service, pods
+}
+
+// RecreatedWorkloads are those of which a change creates pods again.
+func (p *Pass) RecreatedWorkloads() []Workload {
+	all := p.Workloads()
+	if !p.adopts() {
+		return all
+	}
+	recreated := map[string][]labels.Set{}
+	for i := range p.Snapshot.Pods {
+		if pod := &p.Snapshot.Pods[i]; p.Recreates(pod) {
+			recreated[pod.Namespace] = append(recreated[pod.Namespace], pod.Labels)
+		}
+	}
+	return slices.DeleteFunc(all, func(w Workload) bool {
+		selector, err := metav1.LabelSelectorAsSelector(w.Selector)
+		return err == nil && !slices.ContainsFunc(recreated[w.Meta.Namespace], func(set labels.Set) bool { return selector.Matches(set) })
+	})
 }
 
 // ImageTag is the tag of an image's name; empty when it has none.

@@ -162,7 +162,7 @@ func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
 	t := path.Topology{
 		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
-		FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, Intervals: path.Intervals{Fast: a.Measured.Interval},
+		Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0}, FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, Intervals: path.Intervals{Fast: a.Measured.Interval},
 		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset},
 	}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -402,7 +402,9 @@ func (n *Node) settle(ctx context.Context, args step.SettleArgs) (Answer, error)
 	gone, err := n.settleGone(ctx, side)
 	result.Pods = append(result.Pods, gone...)
 	errs = append(errs, err, n.tidyHost())
-	got, err := answer(len(result.Pods) > 0, fmt.Sprintf("%s holds nothing more for %d pods", side.Network, len(result.Pods)), result)
+	kept, err := linger(args.Links)
+	errs = append(errs, err)
+	got, err := answer(len(result.Pods)+len(kept) > 0, fmt.Sprintf("%s holds nothing more for %d pods%s", side.Network, len(result.Pods), lingering(kept)), result)
 	return got, errors.Join(append(errs, err)...)
 }
 

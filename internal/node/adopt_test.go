@@ -236,6 +236,12 @@ type traffic struct {
 // talk makes a flow between two namespaces; a nil pod is the host, whose address is given.
 func talk(t *testing.T, w *site, name string, from, to *testPod, address string) *traffic {
 	t.Helper()
+	return talkThrough(t, w, name, from, to, address, address)
+}
+
+// talkThrough makes one that is sent to another address than the one that answers.
+func talkThrough(t *testing.T, w *site, name string, from, to *testPod, address, through string) *traffic {
+	t.Helper()
 	f := &traffic{name: name, stop: make(chan struct{}), seen: map[uint64]bool{}}
 	inside := func(p *testPod, call func() error) {
 		if p == nil {
@@ -262,10 +268,10 @@ func talk(t *testing.T, w *site, name string, from, to *testPod, address string)
 		}
 	}()
 	inside(from, func() (err error) {
-		if client, err = net.DialUDP("udp4", nil, server.LocalAddr().(*net.UDPAddr)); err != nil {
+		if client, err = net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.ParseIP(through), Port: server.LocalAddr().(*net.UDPAddr).Port}); err != nil {
 			return err
 		}
-		stream, err = net.DialTimeout("tcp4", listener.Addr().String(), 5*time.Second)
+		stream, err = net.DialTimeout("tcp4", fmt.Sprintf("%s:%d", through, listener.Addr().(*net.TCPAddr).Port), 5*time.Second)
 		return err
 	})
 	f.closers = []io.Closer{listener, server, client, stream}
@@ -338,12 +344,20 @@ func (f *traffic) exchange(conn net.Conn) {
 			_, err = io.ReadFull(conn, data)
 		}
 		if err != nil {
+			f.mu.Lock()
 			f.broken = err
+			f.mu.Unlock()
 			return
 		}
 		f.exchanged++
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+func (f *traffic) isBroken() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.broken != nil
 }
 
 // end stops the flow and fails where anything was lost.
@@ -519,7 +533,8 @@ func TestAdoptAgentDies(t *testing.T) {
 	}
 	w := newSite(t)
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
-	end := flows(t, w, a, b)
+	service(t, a)
+	end, throughService := flows(t, w, a, b), talkThrough(t, w, "host to a's Service", nil, a, a.address, serviceAddress)
 	w.hasty = true
 	for _, way := range []struct {
 		args, other step.AdoptArgs
@@ -551,6 +566,7 @@ func TestAdoptAgentDies(t *testing.T) {
 		}
 	}
 	end()
+	throughService.end(t)
 	a.del(bridgeList)
 	do(t, w.Node, step.VerbSettle, step.SettleArgs{Network: routed})
 	for _, network := range []string{"cbr0", "routed"} {

@@ -38,11 +38,16 @@ type Node struct {
 
 	// hasty leaves out what only takes time in tests: moves measure nothing and let nothing drain.
 	hasty bool
+	// tied leaves connections tied to interfaces, for tests that show what comes of it.
+	tied bool
 	// hook is called before every change that a move makes; tests end the process there.
 	hook func(point string)
 
 	bridgeMu sync.Mutex // pods that are moved at the same time prepare the host
 	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
+
+	untieMu sync.Mutex // connections are made anew by one at a time
+	retied  bool       // nothing of a former process is left there
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
@@ -98,11 +103,11 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	case step.VerbGuard:
 		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
 	case step.VerbHold:
-		return with(args, hold)
+		return with(args, func(a step.HoldArgs) (Answer, error) { return n.untied(ctx, a, hold) })
 	case step.VerbUnhold:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return unhold(ctx, a) })
 	case step.VerbYield:
-		return with(args, yield)
+		return with(args, func(a step.HoldArgs) (Answer, error) { return n.untied(ctx, a, yield) })
 	case step.VerbCarried:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return carried(ctx, a) })
 	case step.VerbRetain:

@@ -23,14 +23,14 @@
 //	host to pod              UDP, own node and next node x 2 networks                        4
 //	pod to host              UDP, own node and next node x 2 networks                        4
 //	pod to Service           UDP and new TCP connections, 2 networks x 2 Services            8
-//	host to Service          new TCP connections x 2 Services                                2
+//	host to Service          kept TCP and new TCP connections x 2 Services                   4
 //	DNS                      x 2 networks                                                    2
 //	host to node port        new TCP connections x 2 Services, on the next node              2
 //	shut by policy           UDP and new TCP connections, first ring x 4 pairs               8
-//	                                                                                   sum  52
+//	                                                                                   sum  54
 //
-// so 52 N paths: 11,024 at 212 nodes, 260,000 at 5,000. At 3 nodes the third ring only repeats edges of
-// the first two and is left out: 48 each, 144 in all. While there is one network a node has 16.
+// so 54 N paths: 11,448 at 212 nodes, 270,000 at 5,000. At 3 nodes the third ring only repeats edges of
+// the first two and is left out: 50 each, 150 in all. While there is one network a node has 17.
 //
 // # How often
 //
@@ -40,8 +40,8 @@
 // full-MTU datagrams, new connections, DNS, node ports and shut UDP; and ten times Slow for shut TCP,
 // whose every probe keeps a connection attempt open until its timeout. That makes at most
 //
-//	4/10ms + 26/50ms + 18/100ms + 4/1s = 400 + 520 + 180 + 4 = 1,104 probes a second and node
+//	4/10ms + 28/50ms + 18/100ms + 4/1s = 400 + 560 + 180 + 4 = 1,144 probes a second and node
 //
-// (1,024 at 3 nodes, 3,072 in all), each answered by one datagram or segment; and 321 while there is
+// (1,064 at 3 nodes, 3,192 in all), each answered by one datagram or segment; and 341 while there is
 // one network. It depends on the degree and not on N. Intervals.Fast scales all of it.
 package path

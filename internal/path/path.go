@@ -67,6 +67,9 @@ type Topology struct {
 	Query string
 	// FullSize is the payload in bytes that fills the MTU of the pods (MTU-28 for IPv4); 0 measures none.
 	FullSize int
+	// Leaving are the networks some of whose probe pods are about to go: no connection is kept to their Service, which
+	// may lead to any of them.
+	Leaving map[string]bool
 	// Denied are the networks on which policy shuts the denied port of the probe pods.
 	Denied map[string]bool
 	Ports  Ports
@@ -203,7 +206,11 @@ func (b *builder) services(node Node) {
 			b.add(ClassPodService, v1alpha1.UDP, from, at(target, b.Ports.UDP), b.Intervals.Medium)
 			b.add(ClassPodService, v1alpha1.TCPNew, from, at(target, b.Ports.TCP), b.Intervals.Slow)
 		}
-		b.add(ClassHostService, v1alpha1.TCPNew, v1alpha1.Endpoint{Node: node.Name, Network: Host}, at(target, b.Ports.TCP), b.Intervals.Slow)
+		host := v1alpha1.Endpoint{Node: node.Name, Network: Host}
+		b.add(ClassHostService, v1alpha1.TCPNew, host, at(target, b.Ports.TCP), b.Intervals.Slow)
+		if !b.Leaving[network] {
+			b.add(ClassHostService, v1alpha1.TCP, host, at(target, b.Ports.TCP), b.Intervals.Medium)
+		}
 	}
 	for _, source := range []string{Old, New} {
 		if b.DNS != "" && b.pod(node.Name, source) != "" {

@@ -48,12 +48,12 @@ func TestArithmetic(t *testing.T) {
 		rate     int // probes a second
 		less     int // edges that two rings share by chance
 	}{
-		{"1 node", whole(1), 18, 280, 0},
-		{"3 nodes", whole(3), 144, 3072, 0},
-		{"212 nodes", whole(212), 52 * 212, 1104 * 212, 4},
-		{"5,000 nodes", whole(5000), 260000, 1104 * 5000, 4},
-		{"3 nodes on one network", one(3), 15 * 3, 301 * 3, 0},
-		{"212 nodes on one network", one(212), 16 * 212, 321 * 212, 4},
+		{"1 node", whole(1), 20, 320, 0},
+		{"3 nodes", whole(3), 150, 3192, 0},
+		{"212 nodes", whole(212), 54 * 212, 1144 * 212, 4},
+		{"5,000 nodes", whole(5000), 270000, 1144 * 5000, 4},
+		{"3 nodes on one network", one(3), 16 * 3, 321 * 3, 0},
+		{"212 nodes on one network", one(212), 17 * 212, 341 * 212, 4},
 	} {
 		paths := Build(test.topology)
 		rate := 0.0
@@ -101,13 +101,28 @@ func TestEveryNodeBothWays(t *testing.T) {
 					t.Fatalf("%s: %s: a source %v, a target %v", node.Name, kind, out[kind+" "+node.Name], in[kind+" "+node.Name])
 				}
 			}
-			for _, kind := range []string{"pod-service old old udp", "pod-service new old tcp-new", "host-service host new tcp-new", "dns old  dns", "dns new  dns"} {
+			for _, kind := range []string{"pod-service old old udp", "pod-service new old tcp-new", "host-service host new tcp-new", "host-service host old tcp", "dns old  dns", "dns new  dns"} {
 				if !out[kind+" "+node.Name] {
 					t.Fatalf("%s: no source of %s", node.Name, kind)
 				}
 			}
 		}
 	})
+}
+
+// TestLeaving keeps no connection that may lead to a pod that is about to go.
+func TestLeaving(t *testing.T) {
+	topology := whole(3)
+	topology.Leaving = map[string]bool{New: true}
+	kept := map[string]int{}
+	for _, path := range Build(topology) {
+		if path.Class == ClassHostService && path.Protocol == v1alpha1.TCP {
+			kept[path.Target.Network]++
+		}
+	}
+	if kept[Old] != 3 || kept[New] != 0 {
+		t.Errorf("connections kept through Services: %v", kept)
+	}
 }
 
 // kinds are the kinds of paths between nodes that every node must send on and be reached by.
@@ -131,8 +146,8 @@ func TestLinear(t *testing.T) {
 		topology := draw(t)
 		from := map[string]int{}
 		for _, path := range Build(topology) {
-			if from[path.Source.Node]++; from[path.Source.Node] > 52 {
-				t.Fatalf("more than 52 paths from %s", path.Source.Node)
+			if from[path.Source.Node]++; from[path.Source.Node] > 54 {
+				t.Fatalf("more than 54 paths from %s", path.Source.Node)
 			}
 		}
 	})

@@ -194,7 +194,10 @@ func (m *machine) patch(a *step.Action) error {
 		if !m.facts[exists(*a.Ref)] {
 			return fmt.Errorf("%s is not there", a.Ref)
 		}
-		if m.adopting() {
+		switch {
+		case m.reserves(*a.Ref):
+			m.set(left(*a.Ref), true)
+		case m.adopting():
 			return m.carry()
 		}
 		return nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
@@ -174,7 +175,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		for _, clash := range adopt.Clashes(snapshot, *source) {
 			return nil, outlook, refuse(clash.Hint, "%s", clash.Message)
 		}
-		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adopt.Unfit(snapshot))
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot))
 	} else {
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, nil)
 	}

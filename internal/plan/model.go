@@ -196,6 +196,9 @@ func (m *machine) define(a *step.Action) {
 
 func exists(ref step.Ref) string { return "exists " + ref.String() }
 
+// left says that an object is Theseus' no more.
+func left(ref step.Ref) string { return "left " + ref.String() }
+
 func rolledOut(ref step.Ref) string { return "known rolled " + ref.String() }
 
 func serves(ref step.Ref) string { return "known serving " + ref.String() }

@@ -353,6 +353,11 @@ func (m *machine) end() error {
 	if m.facts["gated"] {
 		return errors.New("at the end the target still waits for the label")
 	}
+	for _, extra := range m.extras {
+		if m.reserves(extra) && (!m.facts[exists(extra)] || !m.facts[left(extra)]) {
+			return fmt.Errorf("at the end %s is not there as the user's own, and new pods could get addresses that nodes still have", extra)
+		}
+	}
 	for _, fact := range slices.Sorted(maps.Keys(m.facts)) {
 		if name, ok := strings.CutPrefix(fact, "exists "); ok && m.facts[fact] && m.mustGo(fact, name) {
 			return fmt.Errorf("at the end %s is still there", name)
@@ -373,8 +378,12 @@ func (m *machine) mustGo(fact, name string) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(m.extras, func(ref step.Ref) bool { return fact == exists(ref) })
+	return slices.ContainsFunc(m.extras, func(ref step.Ref) bool { return fact == exists(ref) && !m.reserves(ref) })
 }
+
+// reserves says of an extra that it keeps addresses of nodes from new pods, which connections may still have when
+// their pods are adopted.
+func (m *machine) reserves(extra step.Ref) bool { return m.adopting() && extra.Kind == "IPReservation" }
 
 // inOrder demands that nodes are changed in the order of the waves, which is what a reader was told.
 func (m *machine) inOrder() error {

@@ -74,7 +74,7 @@ func BenchmarkResults(b *testing.B) {
 	r := NewRunner(Options{})
 	defer r.Close()
 	var paths []v1alpha1.Path
-	for i := range 52 {
+	for i := range 54 {
 		paths = append(paths, v1alpha1.Path{ID: string(rune('a' + i)), Protocol: v1alpha1.TCPNew, IntervalMillis: 3600000, Target: v1alpha1.Endpoint{Address: "127.0.0.1:1"}})
 	}
 	r.SetPaths(paths)

@@ -58,6 +58,9 @@ type AdoptArgs struct {
 // SettleArgs names the network that lets go.
 type SettleArgs struct {
 	Network Attachment `json:"network"`
+	// Links are patterns of its own interfaces, which are about to go. Their addresses stay on the node as far as
+	// connections still have them.
+	Links []string `json:"links,omitempty"`
 }
 
 // AdoptState says where a pod ended. Each state but AdoptGone is one working network.

@@ -38,10 +38,11 @@ func aggregated(pass *check.Pass) []finding.Finding {
 			Evidence: map[string]any{"group": group, "service": namespace + "/" + name},
 		}
 		service, pods := pass.Behind(namespace, name)
-		moving := 0
+		moving, recreated := 0, false
 		for _, pod := range pods {
 			if check.Moves(pod) {
 				moving++
+				recreated = recreated || pass.Recreates(pod)
 			}
 		}
 		switch {
@@ -50,12 +51,12 @@ func aggregated(pass *check.Pass) []finding.Finding {
 		case moving == 0:
 			f.Message = fmt.Sprintf("nothing is behind its Service %s/%s: discovery of %s fails already, and with it the deletion of namespaces and everything that lists all kinds", namespace, name, group)
 			f.Fix = "bring it back, or: kubectl delete apiservice " + object.GetName()
-		case moving == 1:
+		case moving == 1 && recreated:
 			f.Message = fmt.Sprintf("one pod serves %s: while it is re-created, discovery of the group fails, namespaces cannot be deleted, and tools that list all kinds fail", group)
 			f.Fix = fmt.Sprintf("run two of it: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)", namespace, name)
 		default:
 			f.Severity = finding.Info
-			f.Message = fmt.Sprintf("%d pods on the pod network serve %s: while the API server reaches none of them, discovery of the group fails", moving, group)
+			f.Message = fmt.Sprintf("pods on the pod network serve %s (%d of them): while the API server reaches none, discovery of the group fails", group, moving)
 		}
 		f.Evidence["pods"] = moving
 		found = append(found, f)

@@ -74,7 +74,7 @@ func capacity(pass *check.Pass) []finding.Finding {
 		sum := used[pod.Spec.NodeName]
 		sum.add(n)
 		used[pod.Spec.NodeName] = sum
-		if check.Moves(pod) && !check.OfDaemonSet(pod) {
+		if pass.Recreates(pod) && !check.OfDaemonSet(pod) {
 			sum = moving[pod.Spec.NodeName]
 			sum.add(n)
 			moving[pod.Spec.NodeName] = sum

@@ -96,7 +96,7 @@ func judge(pass *check.Pass, hook *admissionv1.ValidatingWebhook) (finding.Findi
 			hook.Name, strings.Join(asked, ", "), service.Namespace, service.Name)
 	case len(moving) < len(pods):
 		return finding.Finding{}, false // some of its pods are on the host network, and stay
-	case own && len(nodes) == 1:
+	case own && len(nodes) == 1 && slices.ContainsFunc(moving, pass.Recreates):
 		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace, and all its pods are on the node %s: once they are evicted, "+
 			"their replacements wait for themselves", hook.Name, nodes[0])
 	case own:

@@ -43,14 +43,20 @@ func hostPorts(pass *check.Pass) []finding.Finding {
 		}
 		seen[owner] = true
 		list := strings.Join(ports, ", ")
-		found = append(found, finding.Finding{
+		f := finding.Finding{
 			ID: "workload/host-port", Severity: finding.Warn,
 			Subject: finding.Subject{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
 			Message: fmt.Sprintf("its pods hold the node port %s (hostPort): the port is shut until the new pod on that node is ready, "+
 				"and stays shut if the target's configuration lacks the plugin portmap", list),
 			Evidence: map[string]any{"ports": ports, "pod": pod.Name},
 			Fix:      "look for \"type\": \"portmap\" in the target's CNI configuration; where users cannot wait, put a Service before it",
-		})
+		}
+		if !pass.Recreates(pod) {
+			f.Severity = finding.Info
+			f.Message = fmt.Sprintf("its pods hold the node port %s (hostPort), which is taken over with them; where the target's configuration lacks the plugin portmap, they are not adopted", list)
+			f.Fix = "look for \"type\": \"portmap\" in the target's CNI configuration"
+		}
+		found = append(found, f)
 	}
 	return found
 }

@@ -38,7 +38,7 @@ func localStorage(pass *check.Pass) []finding.Finding {
 	seen := map[cluster.Owner]bool{}
 	for i := range pass.Snapshot.Pods {
 		pod := &pass.Snapshot.Pods[i]
-		if len(pod.Spec.Volumes) == 0 || !check.Moves(pod) || cluster.IsSystemNamespace(pod.Namespace) {
+		if len(pod.Spec.Volumes) == 0 || !pass.Recreates(pod) || cluster.IsSystemNamespace(pod.Namespace) {
 			continue
 		}
 		f, some := storageOf(pass, pod, pinned, shut[pod.Spec.NodeName])

@@ -5,10 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -29,30 +25,15 @@ func SingleReplica() check.Check {
 
 func singleReplicas(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
-	add := func(kind string, meta *metav1.ObjectMeta, replicas *int32, spec *corev1.PodSpec) {
-		if replicas != nil && *replicas != 1 || spec.HostNetwork {
-			return
+	for _, w := range pass.RecreatedWorkloads() {
+		if w.Subject.Kind == "DaemonSet" || w.Replicas != 1 || w.Pods.Spec.HostNetwork {
+			continue
 		}
 		found = append(found, finding.Finding{
-			ID: "workload/single-replica", Severity: finding.Warn,
-			Subject: finding.Subject{Kind: kind, Namespace: meta.Namespace, Name: meta.Name},
+			ID: "workload/single-replica", Severity: finding.Warn, Subject: w.Subject,
 			Message: "it has one replica: between its eviction and the moment its replacement is ready, nobody answers",
-			Fix:     fmt.Sprintf("kubectl -n %s scale %s %s --replicas=2, if it can run twice", meta.Namespace, strings.ToLower(kind), meta.Name),
+			Fix:     fmt.Sprintf("kubectl -n %s scale %s %s --replicas=2, if it can run twice", w.Meta.Namespace, strings.ToLower(w.Subject.Kind), w.Meta.Name),
 		})
-	}
-	for i := range pass.Snapshot.Deployments {
-		o := &pass.Snapshot.Deployments[i]
-		add("Deployment", &o.ObjectMeta, o.Spec.Replicas, &o.Spec.Template.Spec)
-	}
-	for i := range pass.Snapshot.StatefulSets {
-		o := &pass.Snapshot.StatefulSets[i]
-		add("StatefulSet", &o.ObjectMeta, o.Spec.Replicas, &o.Spec.Template.Spec)
-	}
-	for i := range pass.Snapshot.ReplicaSets {
-		o := &pass.Snapshot.ReplicaSets[i]
-		if metav1.GetControllerOf(o) == nil {
-			add("ReplicaSet", &o.ObjectMeta, o.Spec.Replicas, &o.Spec.Template.Spec)
-		}
 	}
 	return found
 }

@@ -44,7 +44,7 @@ func GracePeriod() check.Check {
 	}
 }
 
-// serving calls each for the workloads that move and that a Service leads to, with the Service's name.
+// serving calls each for the workloads that are created again and that a Service leads to, with the Service's name.
 func serving(pass *check.Pass, each func(check.Workload, string)) {
 	type service struct {
 		name     string
@@ -56,7 +56,7 @@ func serving(pass *check.Pass, each func(check.Workload, string)) {
 			services[s.Namespace] = append(services[s.Namespace], service{s.Name, labels.SelectorFromSet(s.Spec.Selector)})
 		}
 	}
-	for _, w := range pass.Workloads() {
+	for _, w := range pass.RecreatedWorkloads() {
 		if w.Pods.Spec.HostNetwork || w.Replicas == 0 {
 			continue
 		}

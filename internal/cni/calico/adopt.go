@@ -81,15 +81,18 @@ func adoption(request cni.Request) *cni.Adoption {
 	patch := func(title string, value any) []step.Action {
 		return []step.Action{{Op: step.Patch, Title: title, Ref: &ref, Patch: raw(value)}}
 	}
+	reserved := step.Ref{APIVersion: group + "/v1", Kind: "IPReservation", Name: reservationName}
+	stays := step.Action{Op: step.Patch, Title: "leave the reservation of the nodes' former addresses, which connections may still have", Ref: &reserved,
+		Patch: raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
 	return &cni.Adoption{
 		Pools: pools(request),
 		Carry: patch("let calico carry "+request.PodCIDR+" between nodes", mode("Always")),
 		Drop:  patch("let calico carry "+request.PodCIDR+" no more", mode("Never")),
-		Settle: patch("let calico give addresses of "+request.PodCIDR+" on every node", map[string]any{
+		Settle: append(patch("let calico give addresses of "+request.PodCIDR+" on every node", map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}},
 			"spec":     map[string]any{"nodeSelector": "all()"},
-		}),
+		}), stays),
 	}
 }
 

@@ -120,7 +120,8 @@ func (b *builder) deleteSource() {
 
 // settleNode gives back what the source still holds for pods, before its own plugin and files go.
 func (b *builder) settleNode(node string) step.Action {
-	return joint.OnNode(node, step.VerbSettle, "let "+b.Source.CNI+" give back the addresses that it kept on "+node, step.SettleArgs{Network: b.source})
+	return joint.OnNode(node, step.VerbSettle, "let "+b.Source.CNI+" give back the addresses that it kept on "+node,
+		step.SettleArgs{Network: b.source, Links: b.Source.Capabilities.HostLinks})
 }
 
 // openRange lets the target give addresses everywhere: nothing is left that it might collide with.

@@ -128,7 +128,10 @@ func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 
 // tidy takes back what only the joint phase needed.
 func (b *Builder) tidy() {
-	actions := Backwards(b.Target.Extras)
+	var actions []step.Action
+	if b.Target.Adoption == nil { // else they keep addresses from new pods that connections may still have
+		actions = Backwards(b.Target.Extras)
+	}
 	staged := step.Residue{ConfFiles: []string{b.Target.Conf.Staged}}
 	if b.Target.Conf.Active != b.Target.Installation.Capabilities.ConfName {
 		staged.ConfFiles = append(staged.ConfFiles, b.Target.Conf.Active)

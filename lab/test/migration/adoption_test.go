@@ -19,7 +19,7 @@ import (
 func TestAdopt(t *testing.T) {
 	rigtest.Full(t, "running pods moved from flannel to Calico")
 	rig := newRig(t, "adopt", 3)
-	rig.Strategy = "adopt"
+	rig.Strategy, rig.Outside = "adopt", true
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
