@@ -9,7 +9,7 @@ import (
 )
 
 // publishInterval is how often a probe pod writes its results.
-const publishInterval = 250 * time.Millisecond
+const publishInterval = 500 * time.Millisecond
 
 // Pod says what a probe pod does.
 type Pod struct {
@@ -68,7 +68,7 @@ func measure(ctx context.Context, pod Pod, runner *Runner, results string) {
 	<-watched
 }
 
-// publish writes results every quarter of a second, from the first generation on.
+// publish writes results every half second, from the first generation on.
 func publish(ctx context.Context, pod Pod, runner *Runner, results string, generations <-chan int64) {
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
