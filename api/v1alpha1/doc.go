@@ -22,6 +22,8 @@ const (
 	LabelAdopted = "theseus.dev/adopted"
 	// LabelProbe marks probe pods; its value is the network they were made on, "old" or "new".
 	LabelProbe = "theseus.dev/probe"
+	// AnnotationAwaited is on a pod of the target's agent while it is restarted and not Ready yet.
+	AnnotationAwaited = "theseus.dev/awaited"
 	// TaintPending keeps new pods off nodes that are not switched yet, where there is a choice.
 	TaintPending = "theseus.dev/pending"
 )

@@ -26,6 +26,7 @@ import (
 const (
 	keepInterval    = time.Second      // between two checks of a joint phase
 	publishInterval = time.Second      // between two publications of a report, unless the plan of paths says otherwise
+	beginning       = 4 * time.Second  // how long reports come four times as often as the plan of paths says, once it is new: somebody waits
 	retryInterval   = time.Second      // after the API could not be reached
 	callTimeout     = 10 * time.Second // for one request
 	watchTimeout    = 60 * time.Second // for one watch, so that a dead connection is noticed

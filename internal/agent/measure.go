@@ -41,7 +41,7 @@ func (a *Agent) measure(ctx context.Context) {
 	out := publisher{agent: a, trouble: trouble{log: a.Log, what: "cannot publish the report"}}
 	wanted := map[string][]v1alpha1.Path{}
 	var plan v1alpha1.ProbePlanSpec
-	ordered := false
+	ordered, begun, every := false, time.Time{}, publishInterval
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
 	for {
@@ -55,8 +55,14 @@ func (a *Agent) measure(ctx context.Context) {
 			}
 			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
 			a.order(runner, plan.Generation, wanted)
-			ticker.Reset(cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval))
+			every = cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval)
+			begun = time.Now()
+			ticker.Reset(every / 4)
 		case <-ticker.C:
+			if !begun.IsZero() && time.Since(begun) >= beginning {
+				begun = time.Time{}
+				ticker.Reset(every)
+			}
 			status := combine(plan.Generation, wanted, runner.Results(), a.podResults(), time.Now())
 			if len(plan.Paths) > 0 {
 				status.BGP = a.Node.BGP(ctx)

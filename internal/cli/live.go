@@ -244,11 +244,13 @@ func (v *live) nodes() map[string]progress {
 	touched, open := map[string]bool{}, map[string]bool{}
 	for i := range v.plan.Steps {
 		one := &v.plan.Steps[i]
-		if one.Node == "" || one.Wave == "" {
+		if one.Wave == "" {
 			continue
 		}
-		touched[one.Node] = touched[one.Node] || v.finished[one.ID] || one.ID == v.step
-		open[one.Node] = open[one.Node] || !v.finished[one.ID]
+		for _, node := range one.Nodes() {
+			touched[node] = touched[node] || v.finished[one.ID] || one.ID == v.step
+			open[node] = open[node] || !v.finished[one.ID]
+		}
 	}
 	far := map[string]progress{}
 	for node := range touched {

@@ -47,10 +47,15 @@ type fragileJournal struct {
 	*fuse
 }
 
-func (f fragileJournal) Append(ctx context.Context, r engine.Record) error {
-	f.point()
-	defer f.point()
-	return f.Memory.Append(ctx, r)
+func (f fragileJournal) Append(ctx context.Context, records ...engine.Record) error {
+	for _, r := range records {
+		f.point()
+		if err := f.Memory.Append(ctx, r); err != nil {
+			return err
+		}
+		f.point()
+	}
+	return nil
 }
 
 type fragileZone struct {

@@ -63,26 +63,33 @@ func (m *machine) stopped() bool {
 	}
 }
 
-// append makes a record durable, then true. The end of the context does not cut it off: an append under
+// append makes records durable, then true. The end of the context does not cut it off: an append under
 // way is finished, so that what was done is not forgotten.
-func (m *machine) append(ctx context.Context, r Record) error {
-	r.Seq = m.state.Seq + 1
-	r.At = m.deps.Clock.Now().UTC().Round(0)
+func (m *machine) append(ctx context.Context, records ...Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	for i := range records {
+		records[i].Seq = m.state.Seq + 1 + i
+		records[i].At = m.deps.Clock.Now().UTC().Round(0)
+	}
 	durable := context.WithoutCancel(ctx)
 	err := m.patiently(ctx, "writing the journal", func(context.Context) error {
-		return m.deps.Journal.Append(durable, r)
+		return m.deps.Journal.Append(durable, records...)
 	})
 	if err != nil {
 		if errors.Is(err, errInterrupted) {
 			return err
 		}
-		return fmt.Errorf("writing record %d (%s) to the journal: %w", r.Seq, r.Event, err)
+		return fmt.Errorf("writing record %d (%s) to the journal: %w", records[0].Seq, records[0].Event, err)
 	}
-	if err := m.state.Add(r); err != nil {
-		return err
-	}
-	if m.deps.Notify != nil {
-		m.deps.Notify(r)
+	for _, r := range records {
+		if err := m.state.Add(r); err != nil {
+			return err
+		}
+		if m.deps.Notify != nil {
+			m.deps.Notify(r)
+		}
 	}
 	return nil
 }

@@ -132,6 +132,9 @@ func (m *machine) unsettled(st step.Step, actions []step.Action) []step.Action {
 // deed is an action under way.
 type deed struct {
 	action step.Action
+	known  *ActionState // what the journal says of it
+	seen   Observation
+	looked bool   // seen is the answer of a first look that went well
 	record Record // its outcome, when all is well
 	done   bool   // it was done before it began
 	before json.RawMessage
@@ -143,17 +146,40 @@ type deed struct {
 func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...step.Action) error {
 	deeds := make([]deed, len(actions))
 	for i, action := range actions {
-		var err error
-		if deeds[i], err = m.intend(ctx, st, action, undo); err != nil {
-			return err
+		if action.Timeout <= 0 {
+			action.Timeout = step.Duration(m.deps.ActionTimeout)
+		}
+		deeds[i] = deed{action: action, known: m.state.Find(st.ID).action(action.ID, undo),
+			record: Record{Event: Acted, Step: st.ID, Action: action.ID, Undo: undo, Result: ResultDone}}
+		if known := deeds[i].known; known != nil {
+			deeds[i].before = known.Before
 		}
 	}
-	if len(deeds) > 1 {
+	together := len(deeds) > 1
+	if together {
+		m.lookTogether(ctx, deeds)
+	}
+	if err := m.intend(ctx, st, deeds, undo); err != nil {
+		return err
+	}
+	if together {
 		m.tryTogether(ctx, deeds)
 	}
-	var first error
+	var good []Record
+	var rest []*deed
 	for i := range deeds {
-		err := m.finish(ctx, st, &deeds[i], len(deeds) > 1)
+		if d := &deeds[i]; d.done || together && d.err == nil {
+			good = append(good, d.record)
+		} else {
+			rest = append(rest, d)
+		}
+	}
+	if err := m.append(ctx, good...); err != nil {
+		return err
+	}
+	var first error
+	for _, d := range rest {
+		err := m.finish(ctx, st, d, together)
 		var failed *failure
 		if err != nil && !errors.As(err, &failed) && !errors.Is(err, errInterrupted) {
 			return err // the journal cannot be written
@@ -165,31 +191,47 @@ func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...s
 	return first
 }
 
-// intend looks and writes the intent. The inverse is what the first look said: after it, the world may already
+// intend looks and writes the intents. The inverse is what the first look said: after it, the world may already
 // carry the action's own traces.
-func (m *machine) intend(ctx context.Context, st step.Step, action step.Action, undo bool) (deed, error) {
-	if action.Timeout <= 0 {
-		action.Timeout = step.Duration(m.deps.ActionTimeout)
+func (m *machine) intend(ctx context.Context, st step.Step, deeds []deed, undo bool) error {
+	var intents []Record
+	for i := range deeds {
+		d := &deeds[i]
+		if !d.looked {
+			var err error
+			if d.seen, err = m.observe(ctx, d.action, d.before); err != nil {
+				return m.actionFailed(ctx, st, d.action, d.record, d.known.open(), err)
+			}
+		}
+		if d.known.open() {
+			d.record.Data = d.seen.Before // where it is done already, this is the only trace of its answer
+		} else {
+			intents = append(intents, intent(st, d.action, undo, d.seen, d.known))
+		}
+		if d.done = d.seen.Done; d.done {
+			d.record.Result = ResultAlready
+		}
 	}
-	known := m.state.Find(st.ID).action(action.ID, undo)
-	d := deed{action: action, record: Record{Event: Acted, Step: st.ID, Action: action.ID, Undo: undo, Result: ResultDone}}
-	if known != nil {
-		d.before = known.Before
+	if err := m.append(ctx, intents...); err != nil {
+		return err
 	}
-	seen, err := m.observe(ctx, action, d.before)
-	if err != nil {
-		return d, m.actionFailed(ctx, st, action, d.record, known.open(), err)
+	for i := range deeds {
+		deeds[i].before = m.state.Find(st.ID).action(deeds[i].action.ID, undo).Before
 	}
-	if known.open() {
-		d.record.Data = seen.Before // where it is done already, this is the only trace of its answer
-	} else if err := m.append(ctx, intent(st, action, undo, seen, known)); err != nil {
-		return d, err
+	return nil
+}
+
+// lookTogether takes a first look at several actions. What goes wrong is left to a second one.
+func (m *machine) lookTogether(ctx context.Context, deeds []deed) {
+	var calls []func()
+	for i := range deeds {
+		d := &deeds[i]
+		calls = append(calls, func() {
+			seen, err := m.deps.Actor.Observe(ctx, d.action, d.before)
+			d.seen, d.looked = seen, err == nil
+		})
 	}
-	if d.done = seen.Done; d.done {
-		d.record.Result = ResultAlready
-	}
-	d.before = m.state.Find(st.ID).action(action.ID, undo).Before
-	return d, nil
+	m.together(calls)
 }
 
 // tryTogether makes the first try of each action that is not done.
@@ -200,6 +242,10 @@ func (m *machine) tryTogether(ctx context.Context, deeds []deed) {
 			calls = append(calls, func() { d.record.Data, d.err = m.try(ctx, d.action, d.before) })
 		}
 	}
+	m.together(calls)
+}
+
+func (m *machine) together(calls []func()) {
 	if m.deps.Together != nil {
 		m.deps.Together(calls)
 		return
@@ -211,7 +257,7 @@ func (m *machine) tryTogether(ctx context.Context, deeds []deed) {
 
 // finish does what is not done, or what an outage kept the first try from, and writes the outcome.
 func (m *machine) finish(ctx context.Context, st step.Step, d *deed, tried bool) error {
-	if !d.done && (!tried || d.err != nil && (ctx.Err() != nil || transient(d.err))) {
+	if !tried || d.err != nil && (ctx.Err() != nil || transient(d.err)) {
 		d.record.Data, d.err = m.do(ctx, d.action, d.before)
 	}
 	if d.err != nil {

@@ -35,11 +35,12 @@ type Gate interface {
 	Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (Verdict, error)
 }
 
-// Journal keeps records. Append returns only when the record is durable. Appending once more the record
-// that is already the last one is no error and changes nothing: that is how an append whose answer was
-// lost is retried. A different record under a Seq that is taken is an error.
+// Journal keeps records. Append returns only when all of them are durable; one that fails or is cut off may have kept
+// the first few. Appending records of which the first ones, or all, are the last ones already is no error and adds only
+// the others: that is how an append whose answer was lost is retried. A different record under a Seq that is taken is an
+// error.
 type Journal interface {
-	Append(context.Context, Record) error
+	Append(context.Context, ...Record) error
 	Records(context.Context) ([]Record, error)
 }
 

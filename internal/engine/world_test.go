@@ -323,12 +323,21 @@ type disk struct {
 }
 
 // Append implements engine.Journal.
-func (d *disk) Append(_ context.Context, r engine.Record) error {
+func (d *disk) Append(_ context.Context, records ...engine.Record) error {
+	for _, r := range records {
+		if err := d.append(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *disk) append(r engine.Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	if n := len(d.lines); r.Seq == n && string(d.lines[n-1]) == string(line) {
+	if n := len(d.lines); r.Seq > 0 && r.Seq <= n && string(d.lines[r.Seq-1]) == string(line) {
 		return nil
 	}
 	if r.Seq != len(d.lines)+1 {

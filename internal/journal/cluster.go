@@ -17,11 +17,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/engine"
 )
 
-// The bounds of a page: whichever is reached first. The API server takes objects of up to 1.5 MiB, and a
-// page is rewritten with every record.
+// The bounds of a page: whichever is reached first. The API server takes objects of up to 1.5 MiB; a page is
+// rewritten with every append, which takes the longer the more it holds.
 const (
 	pageRecords = 200
-	pageBytes   = 256 << 10
+	pageBytes   = 32 << 10
 	recordBytes = 1 << 20
 )
 
@@ -121,18 +121,23 @@ func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Reco
 	return records, nil
 }
 
-// Append implements engine.Journal. It returns nil when the record is in the cluster and the Migration's
-// status tells of it.
-func (c *Cluster) Append(ctx context.Context, r engine.Record) error {
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("record %d: %w", r.Seq, err)
+// Append implements engine.Journal. It returns nil when the records are in the cluster and the Migration's
+// status tells of them. Those that fit on one page are written at once.
+func (c *Cluster) Append(ctx context.Context, records ...engine.Record) error {
+	raws := make([]json.RawMessage, len(records))
+	for i, r := range records {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		if len(raw) > recordBytes {
+			return fmt.Errorf("record %d of action %s has %d bytes; at most %d fit", r.Seq, r.Action, len(raw), recordBytes)
+		}
+		raws[i] = raw
 	}
-	if len(raw) > recordBytes {
-		return fmt.Errorf("record %d of action %s has %d bytes; at most %d fit", r.Seq, r.Action, len(raw), recordBytes)
-	}
+	var err error
 	for range 3 { // a conflict may come from somebody who only touched a label
-		err = c.append(ctx, r, raw)
+		err = c.append(ctx, records, raws)
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
@@ -143,7 +148,7 @@ func (c *Cluster) Append(ctx context.Context, r engine.Record) error {
 	return c.summarise(ctx)
 }
 
-func (c *Cluster) append(ctx context.Context, r engine.Record, raw json.RawMessage) error {
+func (c *Cluster) append(ctx context.Context, records []engine.Record, raws []json.RawMessage) error {
 	if !c.fresh {
 		if _, err := c.Records(ctx); err != nil {
 			return err
@@ -152,47 +157,71 @@ func (c *Cluster) append(ctx context.Context, r engine.Record, raw json.RawMessa
 			return fmt.Errorf("the journal of %s cannot be read as a whole", c.name)
 		}
 	}
-	wanted, err := admit(r, c.state.Seq, c.last)
-	if err != nil || !wanted {
-		return err
-	}
-	c.fresh = false // until the answer is known
-	page, err := c.write(ctx, raw)
+	wanted, err := admit(records, c.state.Seq, c.last)
 	if err != nil {
 		return err
 	}
-	if err := c.state.Add(r); err != nil {
-		return err
+	for raws = raws[len(records)-len(wanted):]; len(wanted) > 0; {
+		c.fresh = false // until the answer is known
+		n, page, err := c.write(ctx, raws)
+		if err != nil {
+			return err
+		}
+		for _, r := range wanted[:n] {
+			if err := c.state.Add(r); err != nil {
+				return err
+			}
+		}
+		c.page, c.pages, c.last, c.fresh = page, page.Page, wanted[n-1], true
+		wanted, raws = wanted[n:], raws[n:]
 	}
-	c.page, c.pages, c.last, c.fresh = page, page.Page, r, true
 	return nil
 }
 
-// write puts a record on the last page, or on a new one.
-func (c *Cluster) write(ctx context.Context, raw json.RawMessage) (*v1alpha1.JournalPage, error) {
+// write puts records on the last page as far as there is room, or on a new one, and says how many.
+func (c *Cluster) write(ctx context.Context, raws []json.RawMessage) (int, *v1alpha1.JournalPage, error) {
 	pages := c.client.Resource(pageResource).Namespace(v1alpha1.Namespace)
 	what := "writing the journal of " + c.name
-	if c.page == nil || len(c.page.Records) >= c.bound || size(c.page)+len(raw) > pageBytes {
-		object, err := toUnstructured(c.newPage(raw))
-		if err != nil {
-			return nil, err
+	if c.page != nil {
+		if n := c.room(c.page.Records, raws); n > 0 {
+			page := *c.page
+			page.Records = append(slices.Clone(page.Records), raws[:n]...)
+			object, err := toUnstructured(&page)
+			if err != nil {
+				return 0, nil, err
+			}
+			written, err := asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+				return pages.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+			}))
+			return n, written, err
 		}
-		return asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
-			return pages.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
-		}))
 	}
-	page := *c.page
-	page.Records = append(slices.Clone(page.Records), raw)
-	object, err := toUnstructured(&page)
+	n := max(c.room(nil, raws), 1) // a record may be larger than a page is to be
+	object, err := toUnstructured(c.newPage(raws[:n]))
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
-	return asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return pages.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	written, err := asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return pages.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	}))
+	return n, written, err
 }
 
-func (c *Cluster) newPage(raw json.RawMessage) *v1alpha1.JournalPage {
+// room is how many of the records go on a page that has some.
+func (c *Cluster) room(has, raws []json.RawMessage) int {
+	bytes := 0
+	for _, raw := range has {
+		bytes += len(raw)
+	}
+	n := 0
+	for n < len(raws) && len(has)+n < c.bound && bytes+len(raws[n]) <= pageBytes {
+		bytes += len(raws[n])
+		n++
+	}
+	return n
+}
+
+func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 	number := c.pages + 1
 	return &v1alpha1.JournalPage{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "JournalPage"},
@@ -202,7 +231,7 @@ func (c *Cluster) newPage(raw json.RawMessage) *v1alpha1.JournalPage {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
 				Name: c.name, UID: c.uid}},
 		},
-		Migration: c.name, Page: number, Records: []json.RawMessage{raw},
+		Migration: c.name, Page: number, Records: slices.Clone(raws),
 	}
 }
 
@@ -219,14 +248,6 @@ func (c *Cluster) summarise(ctx context.Context) error {
 	}
 	c.status = status
 	return nil
-}
-
-func size(page *v1alpha1.JournalPage) int {
-	n := 0
-	for _, raw := range page.Records {
-		n += len(raw)
-	}
-	return n
 }
 
 func asPage(object *unstructured.Unstructured, err error) (*v1alpha1.JournalPage, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -96,7 +97,7 @@ func TestClusterPageBytes(t *testing.T) {
 	s, c := newCluster(t)
 	records := sample(8)
 	for i := range records[2:] {
-		records[2+i].Before = json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
+		records[2+i].Before = json.RawMessage(`"` + strings.Repeat("x", pageBytes*2/5) + `"`)
 	}
 	add(t, c, records...)
 	wantCluster(t, s, records)
@@ -105,7 +106,7 @@ func TestClusterPageBytes(t *testing.T) {
 		t.Errorf("%d pages, %v", len(pages), err)
 	}
 	for _, page := range pages {
-		if n := size(&page); n > pageBytes {
+		if n := len(slices.Concat(page.Records...)); n > pageBytes {
 			t.Errorf("page %d has %d bytes", page.Page, n)
 		}
 	}
@@ -113,6 +114,36 @@ func TestClusterPageBytes(t *testing.T) {
 	huge.Before = json.RawMessage(`"` + strings.Repeat("x", recordBytes) + `"`)
 	if err := c.Append(t.Context(), huge); err == nil {
 		t.Error("a record too big for any object was accepted")
+	}
+}
+
+// TestClusterTogether appends several records at once, over the end of pages, and lets each write fail, before it has an
+// effect and with its answer lost; the same append again adds what is missing.
+func TestClusterTogether(t *testing.T) {
+	const many = 3*perPage - 1
+	for _, lost := range []bool{false, true} {
+		for before := range perPage + 1 {
+			for skip := range 5 { // writes of pages, and of the status
+				s, c := newCluster(t)
+				records := sample(before + many)
+				add(t, c, records[:before]...)
+				s.fail, s.lost, s.skip = apierrors.NewTooManyRequestsError("later"), lost, skip
+				err := c.Append(t.Context(), records[before:]...)
+				if failed := s.fail == nil; failed != (err != nil) {
+					t.Fatalf("after %d, write %d: %v", before, skip, err)
+				}
+				s.fail = nil
+				if err := c.Append(t.Context(), records[before:]...); err != nil {
+					t.Fatalf("after %d, write %d, again: %v", before, skip, err)
+				}
+				wantCluster(t, s, records)
+				rival := slices.Clone(records[before:])
+				rival[many-1].By = "rival"
+				if err := takeOver(s).Append(t.Context(), rival...); !errors.Is(err, ErrTaken) {
+					t.Errorf("records that differ from those that are there: %v", err)
+				}
+			}
+		}
 	}
 }
 

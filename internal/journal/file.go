@@ -92,28 +92,31 @@ func damaged(path string, line, seq int, err error) error {
 }
 
 // Append implements engine.Journal. When it fails, the file is as it was before.
-func (f *File) Append(_ context.Context, r engine.Record) error {
+func (f *File) Append(_ context.Context, records ...engine.Record) error {
 	var last engine.Record
 	if n := len(f.records); n > 0 {
 		last = f.records[n-1]
 	}
-	fresh, err := admit(r, len(f.records), last)
-	if err != nil || !fresh {
+	fresh, err := admit(records, len(f.records), last)
+	if err != nil || len(fresh) == 0 {
 		return err
 	}
-	line, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("journal %s: record %d: %w", f.path, r.Seq, err)
+	var lines []byte
+	for _, r := range fresh {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("journal %s: record %d: %w", f.path, r.Seq, err)
+		}
+		lines = append(append(lines, line...), '\n')
 	}
-	line = append(line, '\n')
-	if _, err = f.file.Write(line); err == nil {
+	if _, err = f.file.Write(lines); err == nil {
 		err = f.file.Sync()
 	}
 	if err != nil {
 		return fileError(f.path, errors.Join(err, f.cut()))
 	}
-	f.size += int64(len(line))
-	f.records = append(f.records, r)
+	f.size += int64(len(lines))
+	f.records = append(f.records, fresh...)
 	return nil
 }
 

@@ -15,17 +15,15 @@ type Memory struct {
 }
 
 // Append implements engine.Journal.
-func (m *Memory) Append(_ context.Context, r engine.Record) error {
+func (m *Memory) Append(_ context.Context, records ...engine.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var last engine.Record
 	if n := len(m.records); n > 0 {
 		last = m.records[n-1]
 	}
-	fresh, err := admit(r, len(m.records), last)
-	if err == nil && fresh {
-		m.records = append(m.records, r)
-	}
+	fresh, err := admit(records, len(m.records), last)
+	m.records = append(m.records, fresh...)
 	return err
 }
 

@@ -31,15 +31,15 @@ func NewMirrored(primary engine.Journal, path string, warn func(error)) *Mirrore
 }
 
 // Append implements engine.Journal.
-func (m *Mirrored) Append(ctx context.Context, r engine.Record) error {
-	if err := m.primary.Append(ctx, r); err != nil {
+func (m *Mirrored) Append(ctx context.Context, records ...engine.Record) error {
+	if err := m.primary.Append(ctx, records...); err != nil {
 		return err
 	}
 	if m.file == nil {
 		m.tell(m.open(ctx))
 		return nil
 	}
-	m.pending = append(m.pending, r)
+	m.pending = append(m.pending, records...)
 	m.tell(m.flush(ctx))
 	return nil
 }
@@ -71,14 +71,16 @@ func (m *Mirrored) tell(err error) {
 
 // flush writes what the file lacks.
 func (m *Mirrored) flush(ctx context.Context) error {
-	for len(m.pending) > 0 {
-		if r := m.pending[0]; r.Seq > len(m.file.records) {
-			if err := m.file.Append(ctx, r); err != nil {
-				return err
-			}
-		}
+	for len(m.pending) > 0 && m.pending[0].Seq <= len(m.file.records) {
 		m.pending = m.pending[1:]
 	}
+	if len(m.pending) == 0 {
+		return nil
+	}
+	if err := m.file.Append(ctx, m.pending...); err != nil {
+		return err
+	}
+	m.pending = nil
 	return nil
 }
 

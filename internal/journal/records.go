@@ -12,20 +12,22 @@ import (
 // ErrTaken says that another record stands where one was to be written: another engine is at work.
 var ErrTaken = errors.New("another engine wrote to this journal")
 
-// admit says whether a record is new after the last one of n. It is not when it is the last one again, and
-// it is an error when its place is taken or far off.
-func admit(r engine.Record, n int, last engine.Record) (bool, error) {
+// admit returns the records that are new after the last one of n. Those up to one that is the last one again are not;
+// it is an error when their place is taken or far off.
+func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record, error) {
+	first := records[0].Seq
+	known := n - first + 1 // how many of them would be there already
 	switch {
-	case r.Seq == n+1:
-		return true, nil
-	case r.Seq == n && n > 0 && same(r, last):
-		return false, nil
-	case r.Seq <= n:
-		return false, engine.WithHint(fmt.Errorf("record %d: %w", r.Seq, ErrTaken),
-			"`theseus status` shows how far it is; let only one operator go on")
+	case known == 0:
+		return records, nil
+	case known < 0:
+		return nil, engine.WithHint(fmt.Errorf("record %d cannot follow record %d", first, n),
+			"records are missing: take the other copy of the journal")
+	case known <= len(records) && same(records[known-1], last):
+		return records[known:], nil
 	}
-	return false, engine.WithHint(fmt.Errorf("record %d cannot follow record %d", r.Seq, n),
-		"records are missing: take the other copy of the journal")
+	return nil, engine.WithHint(fmt.Errorf("record %d: %w", first, ErrTaken),
+		"`theseus status` shows how far it is; let only one operator go on")
 }
 
 // same compares by meaning: a copy that went through the API server has its keys in another order.

@@ -42,6 +42,8 @@ type Actor struct {
 	Measured Measured
 	// Note is told, in one line, what a long action is waiting for. It may be nil.
 	Note func(string)
+
+	turns turns
 }
 
 // Observe implements engine.Actor.
@@ -84,7 +86,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	case step.Apply:
 		_, err = a.apply(ctx, action.Object, false)
 	case step.Delete:
-		err = a.remove(ctx, *action.Ref)
+		err = a.remove(ctx, *action.Ref, action.LeaveEnding)
 	case step.Patch:
 		err = a.patch(ctx, action)
 	case step.Evict:
@@ -198,13 +200,14 @@ func (a *Actor) observeDelete(ctx context.Context, action step.Action) (engine.O
 	}
 	before := stripped(present)
 	return engine.Observation{
+		Done:    action.LeaveEnding && present.GetDeletionTimestamp() != nil,
 		Before:  jsonOf(before),
 		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + action.Ref.String()}),
 	}, nil
 }
 
-// remove deletes and waits until the object, and what it owns, is gone.
-func (a *Actor) remove(ctx context.Context, ref step.Ref) error {
+// remove deletes and waits until the object, and what it owns, is gone, unless it may be left while it ends.
+func (a *Actor) remove(ctx context.Context, ref step.Ref, leaveEnding bool) error {
 	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
 	if meta.IsNoMatchError(err) {
 		return nil
@@ -216,6 +219,9 @@ func (a *Actor) remove(ctx context.Context, ref step.Ref) error {
 	err = client.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
+	}
+	if leaveEnding {
+		return nil
 	}
 	return a.await(ctx, step.Condition{Kind: step.Gone, Ref: &ref})
 }

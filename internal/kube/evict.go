@@ -116,10 +116,6 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 	}), err
 }
 
-// sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not
-// hold up a node, and few enough that starting pods leave the others on the node their time.
-const sideBySide = 5
-
 // evict moves pods through the eviction API: those of different workloads side by side, those of one workload one
 // after another, each only when the workload is whole again. How long a pod takes to end holds up no other one whose
 // workload is whole without it. Replacements that land on the old network of this node, which cannot be once
@@ -146,10 +142,10 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 	var done Evicted
 	var failed error
 	var all sync.WaitGroup
-	slots := make(chan struct{}, sideBySide)
-	for owner, members := range groups {
+	for _, owner := range inOrder(groups) {
+		members, turn := groups[owner], a.turns.queue(owner)
 		all.Go(func() {
-			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, slots, set.LeaveEnding)
+			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, turn, set.LeaveEnding)
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
@@ -193,25 +189,29 @@ func refuseBare(groups map[workload][]corev1.Pod) error {
 	return nil
 }
 
-// moveAll moves the pods of one workload one by one, each while it has one of the slots, waits until all have
+// moveAll moves the pods of one workload one by one, each when it is its turn, waits until all have
 // ended unless those may be left, and reports those that it moved even when it fails. After each, as many pods must be ready as before the
 // first one (least), also when an outage or the end of a process cut the moving short in between and it is tried
 // again.
-func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, slots chan struct{}, leaveEnding bool) ([]EvictedPod, error) {
+func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, turn *turn, leaveEnding bool) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
-	now, err := a.count(ctx, owner)
-	if err != nil {
-		return nil, err
-	}
-	before := max(least, now.ready)
-	if err := a.awaitWhole(ctx, owner, before); err != nil { // an earlier try may have been cut short
-		return nil, err
-	}
 	var moved []EvictedPod
 	for i := range pods {
-		slots <- struct{}{}
-		one, err := a.move(ctx, owner, before, &pods[i])
-		<-slots
+		if i > 0 {
+			turn = a.turns.queue(owner)
+		}
+		if err := turn.wait(ctx); err != nil {
+			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
+		}
+		if i == 0 {
+			var err error
+			if least, err = a.wholeAt(ctx, owner, least); err != nil {
+				turn.give()
+				return nil, err
+			}
+		}
+		one, err := a.move(ctx, owner, least, &pods[i])
+		turn.give()
 		if one != nil {
 			moved = append(moved, *one)
 		}
@@ -228,6 +228,17 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 		}
 	}
 	return moved, nil
+}
+
+// wholeAt is how many pods of a workload must be ready after each move: those that are now, or were before the first
+// one. It waits for them, as an earlier try may have been cut short.
+func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, error) {
+	now, err := a.count(ctx, owner)
+	if err != nil {
+		return 0, err
+	}
+	least = max(least, now.ready)
+	return least, a.awaitWhole(ctx, owner, least)
 }
 
 // move evicts a pod and waits until its workload is whole without it; of one that does not say when it is whole,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -209,6 +210,58 @@ func TestEvictTellsOutagesFromFailures(t *testing.T) {
 	})
 	if _, err := w.evicted(); !temporary(err) || strings.Contains(err.Error(), "p2") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestEvictOfSeveralNodes: two nodes are emptied together, and still no workload misses two pods, nor all of them more
+// than five.
+func TestEvictOfSeveralNodes(t *testing.T) {
+	const workloads = 4
+	var objects []runtime.Object
+	var documents []string
+	for i := range workloads {
+		name := fmt.Sprintf("w%d", i)
+		like := func(p *corev1.Pod) { ownedBy("ReplicaSet", name+"-1")(p); p.Labels = map[string]string{"app": name} }
+		documents = append(documents, strings.ReplaceAll(webSet, "web", name), strings.NewReplacer("web", name, "replicas: 2", "replicas: 4").Replace(webDeployment))
+		for j, node := range []string{"a", "a", "b", "b"} {
+			objects = append(objects, pod("shop", fmt.Sprintf("%s-%d", name, j), node, fmt.Sprintf("10.244.%d.%d", i, j), like))
+		}
+	}
+	w := newWorld(t, objects, documents...)
+	e := w.evictions(always)
+	w.slept = func(int) { // what went comes again
+		for _, name := range e.order {
+			app, _, _ := strings.Cut(name, "-")
+			again := pod("shop", name+"-again", "c", "10.96.0.9", ownedBy("ReplicaSet", app+"-1"), func(p *corev1.Pod) { p.Labels = map[string]string{"app": app} })
+			if err := w.typed.Tracker().Add(again); err != nil {
+				t.Error(err)
+			}
+		}
+		e.order = nil
+	}
+	var both sync.WaitGroup
+	before := map[string]json.RawMessage{}
+	for _, node := range []string{"a", "b"} {
+		before[node] = w.see(step.Action{ID: node, Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}).Before
+	}
+	var moved [2]Evicted
+	for i, node := range []string{"a", "b"} {
+		both.Go(func() {
+			answer, err := w.Do(t.Context(), step.Action{ID: node, Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: []string{"10.244.0.0/16"}}}, before[node])
+			if err != nil || json.Unmarshal(answer, &moved[i]) != nil {
+				t.Errorf("node %s: %v", node, err)
+			}
+		})
+	}
+	both.Wait()
+	if len(moved[0].Pods) != 2*workloads || len(moved[1].Pods) != 2*workloads {
+		t.Errorf("moved %d and %d", len(moved[0].Pods), len(moved[1].Pods))
+	}
+	// Before each eviction all but those that were missing already were ready.
+	for i, ready := range e.ready {
+		if missing := 4*workloads - ready; missing > min(workloads, sideBySide) {
+			t.Errorf("with eviction %d, %d pods were missing", i, missing)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		if err := heed(ctx); err != nil {
 			return engine.Verdict{}, err
 		}
-		if err := g.Actor.Clock.Sleep(ctx, 2*poll); err != nil {
+		if err := g.Actor.Clock.Sleep(ctx, poll); err != nil {
 			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
 		}
 	}

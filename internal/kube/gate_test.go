@@ -23,7 +23,7 @@ func (w *world) onePath() {
 func TestGate(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		report func(w *world, n int) // in the n-th sleep, of 500 ms
+		report func(w *world, n int) // in the n-th sleep, of 250 ms
 		pass   bool
 		reason string
 		within time.Duration
@@ -83,7 +83,7 @@ func TestGateWatchesOn(t *testing.T) {
 	for range 10 {
 		ask()
 	}
-	from = seq + 5 // towards its end
+	from = seq + 10 // towards its end
 	if took := ask("a"); lost == 0 || took <= 4*time.Second || took > time.Minute {
 		t.Errorf("%d probes were lost, and it passed after %s", lost, took)
 	}

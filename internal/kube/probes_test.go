@@ -137,6 +137,26 @@ func TestSetPathsWithoutItsPod(t *testing.T) {
 	}
 }
 
+// TestDeniedNeedNoAnswer: a source that reports on its plan is enough for paths that policy shuts; whether a probe got
+// through is known only later, and every gate waits for that.
+func TestDeniedNeedNoAnswer(t *testing.T) {
+	plans := []v1alpha1.ProbePlan{planOf("a", 4, []v1alpha1.Path{{ID: "open"}, {ID: "shut", Denied: true}}, 0)}
+	for _, test := range []struct {
+		generation int64
+		results    []v1alpha1.PathResult
+		want       string
+	}{
+		{4, []v1alpha1.PathResult{{ID: "open", Sent: 1}, {ID: "shut"}}, ""},
+		{4, []v1alpha1.PathResult{{ID: "open"}, {ID: "shut"}}, "1 of 2 paths have not answered yet, such as open"},
+		{3, []v1alpha1.PathResult{{ID: "open", Sent: 1}, {ID: "shut", Sent: 1}}, "2 of 2 paths have not answered yet, such as shut; a reports on plan 3 instead of 4"},
+	} {
+		reports := []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Generation: test.generation, Paths: test.results}}}
+		if got := unestablished(plans, reports, true); got != test.want {
+			t.Errorf("%q, not %q", got, test.want)
+		}
+	}
+}
+
 // TestStopped: who is to measure nothing any more must say so before the targets may go, unless nobody waits for
 // it any longer.
 func TestStopped(t *testing.T) {

@@ -8,74 +8,114 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // restarted reports whether a node runs a DaemonSet's current template, Ready.
 func (a *Actor) restarted(ctx context.Context, action step.Action) (bool, error) {
-	_, missing, err := a.outdated(ctx, action)
-	return missing == "" && err == nil, err
+	now, err := a.outdated(ctx, action)
+	return now.missing == "" && err == nil, err
 }
 
 // restart deletes the pod of an earlier template and waits for its successor.
 func (a *Actor) restart(ctx context.Context, action step.Action) error {
 	said := ""
-	for {
-		pods, missing, err := a.outdated(ctx, action)
-		if err != nil || missing == "" {
+	var nudged *corev1.Pod
+	for waited := 0; ; waited++ {
+		now, err := a.outdated(ctx, action)
+		if err != nil {
 			return err
 		}
-		for i := range pods {
-			err := a.Typed.CoreV1().Pods(pods[i].Namespace).Delete(ctx, pods[i].Name,
-				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pods[i].UID))})
+		if now.missing == "" {
+			if nudged == nil {
+				return nil
+			}
+			return a.nudge(ctx, nudged, nil)
+		}
+		for _, pod := range now.pods {
+			err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return err
 			}
 		}
-		if missing != said && a.Note != nil {
-			a.Note("waiting: " + missing)
-			said = missing
+		if now.starting != nil && waited%nudgeEvery == 0 {
+			nudged = now.starting
+			if err := a.nudge(ctx, nudged, a.Clock.Now().UTC()); err != nil {
+				return err
+			}
+		}
+		if now.missing != said && a.Note != nil {
+			a.Note("waiting: " + now.missing)
+			said = now.missing
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("%s (%w)", missing, err)
+			return fmt.Errorf("%s (%w)", now.missing, err)
 		}
 	}
 }
 
-// outdated finds the pods on a node that are not of the DaemonSet's newest revision and not yet ending, and
-// says what is missing until the node runs that revision.
-func (a *Actor) outdated(ctx context.Context, action step.Action) ([]corev1.Pod, string, error) {
+// nudgeEvery is the number of looks between two nudges.
+const nudgeEvery = 5
+
+// nudge lets the kubelet ask a pod's readiness probe now and not only when its period is over: it does so whenever a
+// pod has changed that is not ready (UpdatePodStatus in pkg/kubelet/prober). What it sees is the kubelet's to say. nil
+// takes the mark away.
+func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
+	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{v1alpha1.AnnotationAwaited: mark}}})
+	_, err := a.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) { // then it is ready when it is ready
+		return nil
+	}
+	return err
+}
+
+// rollout is how far a node is from running a DaemonSet's newest revision.
+type rollout struct {
+	// pods are those of another revision that are not ending yet.
+	pods []corev1.Pod
+	// starting is the pod of the newest revision while it runs and is not Ready.
+	starting *corev1.Pod
+	// missing is what is missing; empty when the node runs that revision.
+	missing string
+}
+
+func (a *Actor) outdated(ctx context.Context, action step.Action) (rollout, error) {
 	set, err := a.Typed.AppsV1().DaemonSets(action.Ref.Namespace).Get(ctx, action.Ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, "", err
+		return rollout{}, err
 	}
 	revision, err := a.newestRevision(ctx, set)
 	if err != nil || revision == "" {
-		return nil, action.Ref.String() + " has not been looked at by its controller yet", err
+		return rollout{missing: action.Ref.String() + " has not been looked at by its controller yet"}, err
 	}
 	pods, err := a.podsOn(ctx, action.NodeName, set.Namespace, metav1.FormatLabelSelector(set.Spec.Selector))
 	if err != nil {
-		return nil, "", err
+		return rollout{}, err
 	}
-	var outdated []corev1.Pod
-	missing := "no pod of " + action.Ref.String() + " on " + action.NodeName
+	now := rollout{missing: "no pod of " + action.Ref.String() + " on " + action.NodeName}
 	for _, pod := range pods {
 		switch {
 		case !metav1.IsControlledBy(&pod, set):
 			continue
 		case pod.DeletionTimestamp != nil:
-			return outdated, "pod " + pod.Name + " is ending", nil
+			return rollout{pods: now.pods, missing: "pod " + pod.Name + " is ending"}, nil
 		case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
-			outdated = append(outdated, pod)
-			missing = "pod " + pod.Name + " is of an earlier template"
+			now.pods = append(now.pods, pod)
+			now.missing = "pod " + pod.Name + " is of an earlier template"
 		case !podReady(&pod):
-			missing = "pod " + pod.Name + " is not Ready"
-		case len(outdated) == 0:
-			missing = ""
+			now.missing = "pod " + pod.Name + " is not Ready"
+			if pod.Status.Phase == corev1.PodRunning {
+				now.starting = &pod
+			}
+		case len(now.pods) == 0:
+			now.missing = ""
 		}
 	}
-	return outdated, missing, nil
+	return now, nil
 }
 
 // newestRevision is the hash of a DaemonSet's current template; empty while its controller has not seen it.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -41,7 +42,11 @@ func TestRestart(t *testing.T) {
 		_, err := pods.Get(t.Context(), "agent-a-old", metav1.GetOptions{})
 		return err != nil
 	}
-	made := false
+	made, nudged := false, 0
+	w.typed.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		nudged++
+		return false, nil, nil
+	})
 	w.slept = func(n int) {
 		switch {
 		case n == 2:
@@ -75,6 +80,10 @@ func TestRestart(t *testing.T) {
 	}
 	if !w.see(action).Done {
 		t.Error("not done afterwards")
+	}
+	successor, err := pods.Get(t.Context(), "agent-a-new", metav1.GetOptions{})
+	if err != nil || nudged < 2 || len(successor.Annotations) > 0 {
+		t.Errorf("the kubelet was asked to look anew by %d patches, which left %v, %v", nudged, successor.Annotations, err)
 	}
 	if _, err := pods.Get(t.Context(), "agent-b-old", metav1.GetOptions{}); err != nil {
 		t.Errorf("the pod of another node: %v", err)

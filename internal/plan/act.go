@@ -85,7 +85,7 @@ func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) err
 	if !m.facts["baseline"] {
 		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
 	}
-	if !m.noReturn && m.tally.joined < len(m.nodes) {
+	if m.adopting() && !m.noReturn && m.tally.joined < len(m.nodes) {
 		return errors.New("the networks must be joined on every node before anything of the target comes")
 	}
 	return nil

@@ -250,6 +250,8 @@ func alike(a, b *step.Action) bool {
 		return a.Ref.Kind == b.Ref.Kind
 	case step.Wait:
 		return a.Condition.Kind == b.Condition.Kind
+	case step.Evict:
+		return a.Pods.LeaveEnding == b.Pods.LeaveEnding
 	}
 	return true
 }

@@ -142,6 +142,8 @@ func pair(a, b *step.Action) bool {
 		return *a.Ref != *b.Ref
 	case step.Node, step.Restart, step.Taint, step.Untaint:
 		return a.NodeName != b.NodeName
+	case step.Evict:
+		return a.Pods.Node != b.Pods.Node && a.Pods.LeaveEnding == b.Pods.LeaveEnding
 	}
 	return false
 }

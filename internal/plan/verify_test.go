@@ -87,7 +87,6 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	case s.ID == "joint/target" && a.Object.GetKind() != "DaemonSet": // what the agent needs is not modelled
 	case s.ID == "prepare/theseus" && a.Op != step.Apply:
 	case strings.HasPrefix(s.ID, "carry/") && a.Op == step.Probe: // hosts that begin anew have another address
-	case s.ID == "verify/empty": // sweeps up what a race may have left
 	case s.ID == "finish/form" && a.Op == step.Patch: // labels
 	case a.Verb == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
 	case s.ID == "finish/form" && a.Op == step.Wait: // the step's postcondition says the same
@@ -120,11 +119,11 @@ func TestVerifyCatches(t *testing.T) {
 		{"a point of no return too late", func(s []step.Step) {
 			find(s, "remove/source").NoReturn, find(s, "finish/form").NoReturn = false, true
 		}, "until the point of no return"},
-		{"the same step twice", func(s []step.Step) { find(s, "joint/target").ID = "joint/join" }, "not unique"},
+		{"the same step twice", func(s []step.Step) { find(s, "joint/target").ID = "joint/definitions" }, "not unique"},
 		{"the same action twice", func(s []step.Step) {
-			join := find(s, "joint/join")
-			join.Actions = slices.Clone(join.Actions)
-			join.Actions[1].ID = join.Actions[0].ID
+			prefer := find(s, "switch/prefer")
+			prefer.Actions = slices.Clone(prefer.Actions)
+			prefer.Actions[1].ID = prefer.Actions[0].ID
 		}, "not unique"},
 		{"switch without a gate", func(s []step.Step) { find(s, "wave-1/switch").Gate = nil }, "has no gate"},
 		{"move without a gate", func(s []step.Step) { find(s, "wave-1/node-1/move").Gate = nil }, "has no gate"},
@@ -140,13 +139,20 @@ func TestVerifyCatches(t *testing.T) {
 			probes.Actions[len(probes.Actions)-1].Beside = true
 		}, "may not be done together"},
 		{"two things together on one node", func(s []step.Step) {
-			join := find(s, "joint/join")
-			join.Actions[1].NodeName = join.Actions[0].NodeName
+			prefer := find(s, "switch/prefer")
+			prefer.Actions[1].NodeName = prefer.Actions[0].NodeName
 		}, "may not be done together"},
-		{"the first action together with nothing", func(s []step.Step) { find(s, "joint/join").Actions[0].Beside = true }, "may not be done together"},
-		{"unknown operation", func(s []step.Step) { find(s, "joint/join").Actions[0].Op = "dance" }, `"dance" is not known`},
-		{"unknown verb", func(s []step.Step) { find(s, "joint/join").Actions[0].Verb = "sing" }, `"sing" is not known`},
-		{"unknown node", func(s []step.Step) { find(s, "joint/join").Actions[0].NodeName = "node-9" }, `"node-9" is in no wave`},
+		{"pods moved together with those that are waited for", func(s []step.Step) {
+			find(s, "wave-3/control-1/move").Actions[1].Beside = true
+		}, "may not be done together"},
+		{"a target's agent where the networks are not joined", func(s []step.Step) {
+			agents := find(s, "joint/agents/wave-2")
+			agents.Actions = agents.Actions[1:]
+		}, "must be joined"},
+		{"the first action together with nothing", func(s []step.Step) { find(s, "switch/prefer").Actions[0].Beside = true }, "may not be done together"},
+		{"unknown operation", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Op = "dance" }, `"dance" is not known`},
+		{"unknown verb", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].Verb = "sing" }, `"sing" is not known`},
+		{"unknown node", func(s []step.Step) { find(s, "joint/agents/wave-1").Actions[0].NodeName = "node-9" }, `"node-9" is in no wave`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := mustMake(t, flannelToCalico(t))

@@ -192,6 +192,7 @@ type Step struct {
 	Why      string    `json:"why,omitempty"`
 	Group    string    `json:"group"`
 	Node     string    `json:"node,omitempty"`
+	Nodes    []string  `json:"nodes,omitempty"` // the one, or those whose pods are moved together
 	State    State     `json:"state"`
 	Begin    time.Time `json:"begin,omitzero"`
 	End      time.Time `json:"end,omitzero"`

@@ -57,7 +57,7 @@ func read(p *plan.Plan, records []engine.Record) *history {
 
 // plan adds a planned step, with titles for its actions and their undo.
 func (h *history) plan(s *step.Step) {
-	run := Step{ID: s.ID, Title: s.Title, Why: s.Why, Group: groupOf(s.ID), Node: s.Node, NoReturn: s.NoReturn,
+	run := Step{ID: s.ID, Title: s.Title, Why: s.Why, Group: groupOf(s.ID), Node: s.Node, Nodes: s.Nodes(), NoReturn: s.NoReturn,
 		State: StepNotReached}
 	for _, action := range s.Actions {
 		h.titles[action.ID] = action.Title

@@ -201,19 +201,21 @@ func (h *history) fates(byName map[string]*Node) {
 	reached, whole := map[string]bool{}, map[string]bool{}
 	for i := range h.steps {
 		s := &h.steps[i]
-		node := byName[s.Node]
-		if node == nil || node.Wave == "" || s.Group != node.Wave {
-			continue
+		for _, name := range s.Nodes {
+			node := byName[name]
+			if node == nil || node.Wave == "" || s.Group != node.Wave {
+				continue
+			}
+			if _, seen := whole[name]; !seen {
+				whole[name] = true
+			}
+			whole[name] = whole[name] && s.State != StepNotReached
+			reached[name] = reached[name] || s.State != StepNotReached
+			if slices.Index(rank, s.State) > slices.Index(rank, node.State) {
+				node.State = s.State
+			}
+			node.Begin, node.End = widen(node.Begin, node.End, s.Begin, h.endOf(s))
 		}
-		if _, seen := whole[s.Node]; !seen {
-			whole[s.Node] = true
-		}
-		whole[s.Node] = whole[s.Node] && s.State != StepNotReached
-		reached[s.Node] = reached[s.Node] || s.State != StepNotReached
-		if slices.Index(rank, s.State) > slices.Index(rank, node.State) {
-			node.State = s.State
-		}
-		node.Begin, node.End = widen(node.Begin, node.End, s.Begin, h.endOf(s))
 	}
 	for name, node := range byName {
 		if node.State == StepDone && reached[name] && !whole[name] {

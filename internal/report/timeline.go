@@ -34,8 +34,8 @@ func (h *history) sum(row *Group) {
 	nodes, states := map[string]bool{}, map[State]int{}
 	for _, i := range row.Steps {
 		s := &h.steps[i]
-		if s.Node != "" {
-			nodes[s.Node] = true
+		for _, node := range s.Nodes {
+			nodes[node] = true
 		}
 		states[s.State]++
 		if s.Begin.IsZero() {

@@ -39,7 +39,7 @@ type Op string
 const (
 	// Apply makes Object so, by server-side apply with the field manager "theseus".
 	Apply Op = "apply"
-	// Delete removes Ref and waits until it is gone.
+	// Delete removes Ref and waits until it is gone, or with LeaveEnding only until it is ending.
 	Delete Op = "delete"
 	// Patch merges Patch (RFC 7386) into Ref; keys with a null value are removed.
 	Patch Op = "patch"
@@ -85,6 +85,8 @@ type Action struct {
 	// Beside lets it be done together with the action before it: neither needs the other. Both are of one
 	// operation and verb, on different objects or nodes.
 	Beside bool `json:"beside,omitempty"`
+	// LeaveEnding leaves what a Delete ends to itself: a later condition waits until it is gone.
+	LeaveEnding bool `json:"leaveEnding,omitempty"`
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration `json:"timeout,omitempty"`
 }
@@ -231,6 +233,20 @@ type Step struct {
 	// NoReturn marks the first step after which there is no way back.
 	NoReturn bool     `json:"noReturn,omitempty"`
 	Estimate Duration `json:"estimate,omitempty"`
+}
+
+// Nodes are those that a step is about in particular: its own, or those whose pods it moves.
+func (s *Step) Nodes() []string {
+	if s.Node != "" {
+		return []string{s.Node}
+	}
+	var nodes []string
+	for i := range s.Actions {
+		if a := &s.Actions[i]; a.Op == Evict && a.Pods.LeaveEnding && len(a.Pods.Names) == 0 {
+			nodes = append(nodes, a.Pods.Node)
+		}
+	}
+	return nodes
 }
 
 // Duration is a time.Duration that reads and writes as "1m30s".

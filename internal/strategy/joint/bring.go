@@ -12,7 +12,9 @@ import (
 // Bring brings the target up beside the source, so that both networks carry traffic on every node before
 // the first pod moves.
 func (b *Builder) Bring() {
-	b.joinNodes()
+	if b.Target.Adoption != nil {
+		b.acceptEither()
+	}
 	b.defineTarget()
 	b.applyTarget()
 	if b.Target.Adoption != nil {
@@ -43,24 +45,24 @@ func agentOn(agent step.Ref, selector, node string) step.Condition {
 // NodeReady is a node that is Ready.
 func NodeReady(node string) step.Condition { return step.Condition{Kind: step.NodeReady, Node: node} }
 
-func (b *Builder) joinNodes() {
-	actions := OnEach(b.Nodes(), func(node string) step.Action {
+// joinOn joins the networks on nodes.
+func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
+	actions = OnEach(nodes, func(node string) step.Action {
 		return OnNode(node, step.VerbJoin, "join the networks on "+node, b.Join)
 	})
-	var undo []step.Action
-	for _, node := range b.Nodes() {
+	for _, node := range nodes {
 		undo = append(undo, OnNode(node, step.VerbPart, "part the networks on "+node, b.Join))
 	}
-	title, why := "Join the two networks on every node", "Pods of one network must see the true addresses of the other's, or policy that names sources breaks; "+
-		"as connections keep the translation that they began with, this comes before the first of them."
-	if b.Target.Adoption != nil {
-		title = "Accept packets by either network on every node"
-		why = "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops."
-	}
+	return actions, undo
+}
+
+// acceptEither comes before everything else of an adoption, which has no new addresses to be translated.
+func (b *Builder) acceptEither() {
+	actions, undo := b.joinOn(b.Nodes())
 	b.Add(step.Step{
 		ID:       "joint/join",
-		Title:    title,
-		Why:      why,
+		Title:    "Accept packets by either network on every node",
+		Why:      "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops.",
 		Actions:  actions,
 		Undo:     undo,
 		Gate:     b.Gate("nothing noticed the rules that join the networks", false),
@@ -135,7 +137,15 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute),
 			OnNode(node, step.VerbClean, "clean "+node+" of "+b.TargetName(), b.TargetResidue))
 	}
-	actions := slices.Concat(
+	var actions []step.Action
+	why := "It carries traffic to the target's addresses, of which no pod has one yet; " + b.Source.CNI + " goes on serving every pod."
+	if b.Target.Adoption == nil {
+		joins, parts := b.joinOn(wave.Nodes)
+		actions, undo = joins, append(undo, parts...)
+		why = "Pods of one network must see the true addresses of the other's, or policy that names sources breaks; as connections keep the " +
+			"translation that they began with, a node is joined first. " + why
+	}
+	actions = slices.Concat(actions,
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node)
 		}),
@@ -149,7 +159,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		}
 	}
 	title := b.TargetName() + " beside " + b.Source.CNI + " disturbs nothing on " + List(wave.Nodes)
-	estimate := 15*time.Second + time.Duration(len(wave.Nodes))*time.Second
+	estimate := 16*time.Second + time.Duration(len(wave.Nodes))*2*time.Second
 	if last { // no pod may move while there is a node from which it could not be reached on its new address
 		title = "both networks are up on every node and nothing was lost"
 		estimate += b.Bake()
@@ -158,7 +168,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 	b.Add(step.Step{
 		ID:       "joint/agents/" + wave.Name,
 		Title:    "Start " + b.TargetName() + " beside " + b.Source.CNI + " on " + List(wave.Nodes),
-		Why:      "It carries traffic to the target's addresses, of which no pod has one yet; " + b.Source.CNI + " goes on serving every pod.",
+		Why:      why,
 		Wave:     wave.Name,
 		Before:   before,
 		Actions:  actions,

@@ -11,7 +11,7 @@ import (
 )
 
 // RemoveParts deletes the source: what runs goes first, with the rights that it has and together with what else goes,
-// then all the rest.
+// then all the rest. A namespace takes seconds to end; CleanSource sees that it has.
 func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 	var actions []step.Action
 	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
@@ -19,7 +19,9 @@ func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 		var parts []step.Action
 		for _, part := range b.Source.Parts {
 			if running(part) == runs {
-				parts = append(parts, Remove(part))
+				removal := Remove(part)
+				removal.LeaveEnding = part.Kind == "Namespace"
+				parts = append(parts, removal)
 			}
 		}
 		if runs {
@@ -32,12 +34,18 @@ func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 
 // CleanSource cleans node by node what the source left.
 func (b *Builder) CleanSource() {
-	for _, wave := range b.Waves {
-		b.cleanNodes(wave)
+	for i, wave := range b.Waves {
+		var after []step.Condition
+		for _, part := range b.Source.Parts {
+			if part.Kind == "Namespace" && i == len(b.Waves)-1 {
+				after = append(after, Gone(part))
+			}
+		}
+		b.cleanNodes(wave, after)
 	}
 }
 
-func (b *Builder) cleanNodes(wave Wave) {
+func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 	var actions []step.Action
 	if b.BeforeClean != nil {
 		actions = OnEach(wave.Nodes, b.BeforeClean)
@@ -56,6 +64,7 @@ func (b *Builder) cleanNodes(wave Wave) {
 		Wave:     wave.Name,
 		Before:   []step.Condition{Gone(b.Source.Agent)},
 		Actions:  actions,
+		After:    after,
 		Gate:     b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
 		Estimate: step.Duration(5*time.Second + time.Duration(len(wave.Nodes))*4*time.Second),
 	})

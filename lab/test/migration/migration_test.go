@@ -25,9 +25,9 @@ const (
 var kills = []string{
 	"Install Theseus' agent on every node",
 	"measure the paths between all nodes over flannel",
-	"join the networks on",
 	"Install calico on no node yet",
 	"Start calico beside flannel",
+	"join the networks on",
 	"make 10-calico.conflist the CNI configuration of",
 	"Move the pods of",
 	"ready", // in the middle of an eviction: a workload is waited for
@@ -53,7 +53,7 @@ func TestKilledAndResumed(t *testing.T) {
 			args = []string{"apply", plan, "--yes"}
 		}
 		killAt(t, rig, "machine-"+strconv.Itoa(i), text, func(line string) {
-			if strings.Contains(line, "carry traffic on every node") {
+			if strings.Contains(line, "both networks are up on every node") {
 				away.Do(func() { rigtest.HoldAPIServer(t, rig, 30*time.Second) })
 			}
 		}, args...)

@@ -1,0 +1,98 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not
+// hold up a node, and few enough that starting pods leave the others on the node their time.
+const sideBySide = 5
+
+// turns keep evictions that are done together, of several nodes, to what one of them may do: one pod of a workload at
+// a time, and so many in all. The zero value is ready.
+type turns struct {
+	lock    sync.Mutex
+	waiting []*turn
+	moving  map[workload]bool
+}
+
+// turn is a place in the queue, and then the right to have one pod of a workload missing.
+type turn struct {
+	of    *turns
+	owner workload
+	come  chan struct{} // closed when it is there
+}
+
+// endsFirst says that a workload makes a pod anew only when the old one has ended, which takes the longest.
+func (w workload) endsFirst() bool { return w.kind == "StatefulSet" || w.kind == "DaemonSet" }
+
+// inOrder lists workloads as they are to queue: those first that take the longest.
+func inOrder[T any](groups map[workload]T) []workload {
+	rank := func(w workload) int {
+		if w.endsFirst() {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedFunc(maps.Keys(groups), func(x, y workload) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x.String(), y.String()))
+	})
+}
+
+// queue takes a place. Whoever does must wait, and then give.
+func (t *turns) queue(owner workload) *turn {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	place := &turn{of: t, owner: owner, come: make(chan struct{})}
+	at := len(t.waiting)
+	if owner.endsFirst() {
+		if other := slices.IndexFunc(t.waiting, func(w *turn) bool { return !w.owner.endsFirst() }); other >= 0 {
+			at = other
+		}
+	}
+	t.waiting = slices.Insert(t.waiting, at, place)
+	t.next()
+	return place
+}
+
+// next lets those go on that may. The lock is held.
+func (t *turns) next() {
+	if t.moving == nil {
+		t.moving = map[workload]bool{}
+	}
+	t.waiting = slices.DeleteFunc(t.waiting, func(place *turn) bool {
+		if len(t.moving) >= sideBySide || t.moving[place.owner] {
+			return false
+		}
+		t.moving[place.owner] = true
+		close(place.come)
+		return true
+	})
+}
+
+// wait waits for the turn; when the context ends first, the place is given back.
+func (p *turn) wait(ctx context.Context) error {
+	select {
+	case <-p.come:
+		return nil
+	case <-ctx.Done():
+	}
+	p.give()
+	return ctx.Err()
+}
+
+// give gives the turn, or the place in the queue, back.
+func (p *turn) give() {
+	p.of.lock.Lock()
+	defer p.of.lock.Unlock()
+	if at := slices.Index(p.of.waiting, p); at >= 0 {
+		p.of.waiting = slices.Delete(p.of.waiting, at, at+1)
+	} else {
+		delete(p.of.moving, p.owner)
+	}
+	p.of.next()
+}
