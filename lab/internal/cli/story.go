@@ -37,6 +37,7 @@ func (a *app) demo() *cobra.Command {
 	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show what it cost", 3,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Network, r.Strategy = network, strategy
+			r.Outside = strategy == "adopt" // by another strategy, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
 	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel (with kube-router) or weave")

@@ -13,7 +13,7 @@ func (c client) datagram(ctx context.Context) (string, error) {
 	if err != nil {
 		return c.host, err
 	}
-	conn, err := c.resolver.ports.dial(ctx, net.JoinHostPort(addr.String(), c.port))
+	conn, err := c.resolver.ports.dial(ctx, "udp4", net.JoinHostPort(addr.String(), c.port))
 	if err != nil {
 		return c.host, err
 	}

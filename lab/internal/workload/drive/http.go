@@ -66,8 +66,7 @@ func (c client) dial(ctx context.Context) (link, error) {
 	if err != nil {
 		return link{}, err
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp4", net.JoinHostPort(addr.String(), c.port))
+	conn, err := c.resolver.ports.dial(ctx, "tcp4", net.JoinHostPort(addr.String(), c.port))
 	if err != nil {
 		return link{}, err
 	}

@@ -8,23 +8,31 @@ import (
 	"syscall"
 )
 
-// ports gives every datagram socket the next source port of a long row. A random one would now and then
-// be one that was used seconds before, and then the node's connection tracking sends the datagram where
-// it sent the last: to a server that has ended, if it ended in between. Such a loss is kube-proxy's and
-// comes with every restart of a server behind a Service; here it would hide what the network loses.
-type ports struct{ used atomic.Uint32 }
+// ports gives every socket the next source port of a long row, one for datagrams and one for connections. A random port
+// would now and then be one that was used before, and then the node's connection tracking sends what comes from it
+// where it sent the last: a datagram to a server that has ended, if it ended in between; a connection, for two minutes after an attempt that
+// nobody answered, to where nobody is. Such attempts are those of clients that begin before their Service does. Such
+// losses are kube-proxy's and come with every start; here they would hide what the network loses.
+type ports struct{ datagrams, connections atomic.Uint32 }
 
 const (
 	firstPort = 10000
 	lastPort  = 32767 // where the ports begin that the kernel hands out
 )
 
-// dial opens a UDP socket that is connected to the address. Ports that are in use are passed over.
-func (p *ports) dial(ctx context.Context, address string) (net.Conn, error) {
+// dial opens a socket that is connected to the address; the network is udp4 or tcp4. Ports that are in use are passed over.
+func (p *ports) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	used := &p.connections
+	if network == "udp4" {
+		used = &p.datagrams
+	}
 	for {
-		n := p.used.Add(1) % (lastPort - firstPort + 1)
-		d := net.Dialer{LocalAddr: &net.UDPAddr{Port: firstPort + int(n)}}
-		conn, err := d.DialContext(ctx, "udp4", address)
+		port := firstPort + int(used.Add(1)%(lastPort-firstPort+1))
+		d := net.Dialer{LocalAddr: &net.TCPAddr{Port: port}}
+		if network == "udp4" {
+			d.LocalAddr = &net.UDPAddr{Port: port}
+		}
+		conn, err := d.DialContext(ctx, network, address)
 		if errors.Is(err, syscall.EADDRINUSE) && ctx.Err() == nil {
 			continue
 		}

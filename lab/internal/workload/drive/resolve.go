@@ -36,7 +36,7 @@ func systemResolver(path string) (resolver, error) {
 // lookup returns the first IPv4 address of a fully qualified name.
 func (r resolver) lookup(ctx context.Context, name string) (netip.Addr, error) {
 	id := uint16(rand.Uint32())
-	conn, err := r.ports.dial(ctx, r.server)
+	conn, err := r.ports.dial(ctx, "udp4", r.server)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("look up %s: %w", name, err)
 	}
