@@ -23,6 +23,8 @@ type Canary struct {
 	at              time.Time
 	changed, others Tally
 	slow            slowness
+	// losing says that the node that was changed last lost something in the last slot, and that no other node did.
+	losing bool
 }
 
 // Look takes in reports. changed are the nodes that have the change by now, the latest last. A path counts for the
@@ -55,8 +57,19 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 		}
 	}
 	c.at, c.last = at, results
+	c.losing = len(changed) > 0 && fresh[changed[len(changed)-1]].lost > 0 && !lossy(old)
 	c.lost.bet(fresh, old)
 	c.slow.look(paths, results, changed, at)
+}
+
+// lossy says whether any of some nodes lost something.
+func lossy(nodes map[string]nodeSum) bool {
+	for _, n := range nodes {
+		if n.lost > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Stop says whether the evidence against the change is enough to stop, and why in plain words.
@@ -75,6 +88,6 @@ func (c *Canary) Stop() (stop bool, why string) {
 // doubt is the evidence at which a gate does not pass yet: without a fault it is reached once in ten rollouts.
 const doubt = 10
 
-// Doubt says whether it is worth to watch on, although the evidence is not enough to stop. Evidence that does not repeat
-// itself fades.
-func (c *Canary) Doubt() bool { return max(c.lost.most(), c.slow.most()) >= doubt }
+// Doubt says whether it is worth to watch on, although the evidence is not enough to stop: while the node that was changed last
+// is losing, however short that has been, and while the evidence is strong. Evidence that does not repeat itself fades.
+func (c *Canary) Doubt() bool { return c.losing || max(c.lost.most(), c.slow.most()) >= doubt }

@@ -105,6 +105,24 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// TestDoubtWhileLosing: a gate does not pass in the middle of a loss, be it its first second; not so when others lose too, or a node
+// that was changed before.
+func TestDoubtWhileLosing(t *testing.T) {
+	for name, test := range map[string]struct {
+		loses  func(v1alpha1.Path) float64
+		doubts bool
+	}{"the last": {at("b", 0.1), true}, "all": {all(0.1), false}, "another": {at("d", 0.1), false}} {
+		f := newFleet(1, "a", "b", "c", "d")
+		var c Canary
+		f.seconds(20, &c, nil, all(0))
+		f.seconds(5, &c, f.nodes[:2], all(0))
+		f.seconds(1, &c, f.nodes[:2], test.loses)
+		if c.Doubt() != test.doubts {
+			t.Errorf("%s: doubted: %t", name, c.Doubt())
+		}
+	}
+}
+
 // rolloutSlow changes ten nodes, one every 12 s; now and then half of all nodes are slow for 10 s, or one. It says by how many
 // changed nodes it was stopped; 0 when it was not.
 func rolloutSlow(seed uint64, times float64) int {

@@ -50,6 +50,21 @@ func (a *app) canary() *cobra.Command {
 	return a.story("canary", "Switch Calico's data plane to nftables and back, one node first, under traffic", 3, scenario.Canary)
 }
 
+// benchFlags switches a data plane many times.
+func (a *app) benchFlags() *cobra.Command {
+	runs := 10
+	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, by Theseus and by hand, and compare what each lost and leaked", 3,
+		func(ctx context.Context, r *scenario.Rig) error { return scenario.BenchFlags(ctx, r, runs) })
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if runs < 1 {
+			return usage(fmt.Errorf("%d runs: at least one", runs))
+		}
+		return nil
+	}
+	cmd.Flags().IntVar(&runs, "runs", runs, "how often each way")
+	return cmd
+}
+
 // piDay is an outage that happened, and the same change without it.
 func (a *app) piDay() *cobra.Command {
 	return a.story("pi-day", "Play the outage of Pi-Day 2023, and let Theseus prevent it", 5,

@@ -316,12 +316,13 @@ func TestBack(t *testing.T) {
 	in(t, rig, "iptables")
 }
 
-// lossy makes the new rules of a node lose a tenth of what is forwarded, for as long as these rules are there: Felix
+// lossy makes the new rules of a node lose a tenth of what is forwarded, from when they come for as long as they are there: Felix
 // takes a rule out that it does not know.
-const lossy = `while nft list table ip calico >/dev/null 2>&1; do
+const lossy = `(until nft list table ip calico; do sleep 0.1; done
+while nft list table ip calico; do
 	nft list chain ip calico filter-cali-FORWARD | grep -q numgen || nft insert rule ip calico filter-cali-FORWARD numgen random mod 100 '<' 10 drop
 	sleep 0.1
-done >/dev/null 2>&1 &`
+done) >/dev/null 2>&1 &`
 
 // TestWrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps what it
 // has proven, the third is not touched, and a person takes the whole back.
@@ -330,7 +331,7 @@ func TestWrong(t *testing.T) {
 	before := configurations(t, rig)
 	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s", "--max-gap", "5s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Until("prove that traffic crosses the rules in nftables on rw-node-2")
+	run.Until("Switch rw-node-2 to nftables")
 	if out, err := rig.OnNode(t.Context(), "rw-node-2", "sh", "-c", lossy); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
