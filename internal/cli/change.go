@@ -38,7 +38,6 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.PodCIDR, "pod-cidr", "", "range of its pods, apart from that of the present network; none with --strategy adopt")
 	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run) or upgrade (another version of the same network); empty lets the planner choose")
 	flags.StringVar(&c.spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
-	flags.StringVar(&c.spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
 	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
 	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before")

@@ -65,6 +65,9 @@ func makeReflectors(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driv
 	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || RollsOut(change) {
 		return nil, refuse("make two plans, one after the other", "reflectors are changed by a plan of their own")
 	}
+	if len(change.Waves)+len(change.WavePercents) > 0 {
+		return nil, refuse("leave --waves out", "reflectors change for all nodes together")
+	}
 	source, err := inPlace(snapshot, drivers)
 	if err != nil {
 		return nil, err

@@ -150,6 +150,7 @@ func TestReflectorsRefused(t *testing.T) {
 		"column":                 relayed(t, "has("),
 		"in a full mesh already": relayed(t, plan.FullMesh),
 		"a plan of their own":    with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
+		"for all nodes together": with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
 		"no image of the agent":  with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),
 		"BIRD does not run":      with(relayed(t, "has(rr)"), func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }),
 		"names the node third":   with(reflecting(relayed(t, "has(rr)")), func(r *request) { _ = unstructured.SetNestedField(last(r), "10.0.0.3", "spec", "peerIP") }),

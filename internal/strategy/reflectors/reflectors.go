@@ -18,6 +18,10 @@ import (
 // Name is how plans name the strategy.
 const Name = "reflectors"
 
+// settles is how long the gate of a part watches at least: a session that is about to be ended by what was just changed
+// looks like one that is there to stay, until confd has seen the change and BIRD its new configuration.
+const settles = 10 * time.Second
+
 // Part is what is changed at a time.
 type Part struct {
 	ID, Title, Why string
@@ -47,10 +51,11 @@ func Steps(in joint.Input, within []string, parts []Part) []step.Step {
 		Estimate: step.Duration(5*time.Second + b.PerNode(200*time.Millisecond)),
 	})
 	for _, part := range parts {
+		gate := b.Gate(part.Proof, true)
+		gate.Bake = max(gate.Bake, step.Duration(settles))
 		b.Add(step.Step{
-			ID: "bgp/" + part.ID, Title: part.Title, Why: part.Why, Actions: part.Actions,
-			Gate:     b.Gate(part.Proof, true),
-			Estimate: step.Duration(10*time.Second + b.Bake() + b.PerNode(100*time.Millisecond)),
+			ID: "bgp/" + part.ID, Title: part.Title, Why: part.Why, Actions: part.Actions, Gate: gate,
+			Estimate: step.Duration(10*time.Second+b.PerNode(100*time.Millisecond)) + gate.Bake,
 		})
 	}
 	b.Add(step.Step{
