@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/bridge"
 	"github.com/theseus-cni/theseus/internal/cni/calico"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
 	"github.com/theseus-cni/theseus/internal/cni/weave"
@@ -25,7 +26,9 @@ import (
 )
 
 // drivers are the networks that this build knows.
-func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
+func drivers() cni.Registry {
+	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, bridge.Driver{}}
+}
 
 func (a *app) planCommand() *cobra.Command {
 	var from, sources []string

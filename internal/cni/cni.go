@@ -27,7 +27,8 @@ type Driver interface {
 type Installation struct {
 	CNI     string `json:"cni"`
 	Version string `json:"version,omitempty"`
-	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels.
+	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels; both are empty where the nodes'
+	// own files are all there is of it.
 	Agent    step.Ref `json:"agent"`
 	Selector string   `json:"selector"`
 	// PodCIDRs are the ranges that pods get their addresses from.
@@ -35,11 +36,16 @@ type Installation struct {
 	Capabilities Capabilities `json:"capabilities"`
 	// Parts are all the API objects that it consists of, in the order in which they can be deleted.
 	Parts []step.Ref `json:"parts,omitempty"`
+	// Data are the folders of a node in which it keeps its state, where they are not the same everywhere.
+	Data []string `json:"data,omitempty"`
 	// PolicyAgent is a DaemonSet that enforces NetworkPolicy beside it, where there is one (kube-router).
 	PolicyAgent *step.Ref `json:"policyAgent,omitempty"`
 	// Problems say what is wrong or half done with it, for people.
 	Problems []string `json:"problems,omitempty"`
 }
+
+// HasAgent is false for a network that files on the nodes make, and nothing in the cluster.
+func (i *Installation) HasAgent() bool { return i.Agent.Name != "" }
 
 // PolicyDialect is which policies a network enforces.
 type PolicyDialect string
@@ -146,6 +152,15 @@ func (r Registry) Get(name string) (Driver, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Names are those of its drivers.
+func (r Registry) Names() []string {
+	var names []string
+	for _, driver := range r {
+		names = append(names, driver.Name())
+	}
+	return names
 }
 
 // Detect finds every CNI that is in the snapshot.

@@ -39,7 +39,7 @@ func (a *app) demo() *cobra.Command {
 			r.Network, r.Strategy = network, strategy
 			return scenario.Demo(ctx, r)
 		})
-	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel (with kube-router) or weave")
+	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel or bridge (both with kube-router), or weave")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty lets the planner choose")
 	return cmd
 }
