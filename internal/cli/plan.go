@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/bridge"
 	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/kube"
@@ -27,7 +28,7 @@ import (
 
 // drivers are the networks that this build knows.
 func drivers() cni.Registry {
-	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, bridge.Driver{}}
+	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}, bridge.Driver{}}
 }
 
 func (a *app) planCommand() *cobra.Command {

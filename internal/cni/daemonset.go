@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -46,12 +47,22 @@ func SelectorOf(set *appsv1.DaemonSet) string {
 	if set.Spec.Selector == nil {
 		return ""
 	}
-	var pairs []string
-	for key, value := range set.Spec.Selector.MatchLabels {
-		pairs = append(pairs, key+"="+value)
+	return pairs(set.Spec.Selector.MatchLabels)
+}
+
+// SelectorText is the same of a workload in a manifest.
+func SelectorText(workload *unstructured.Unstructured) string {
+	matches, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
+	return pairs(matches)
+}
+
+func pairs(matches map[string]string) string {
+	var all []string
+	for key, value := range matches {
+		all = append(all, key+"="+value)
 	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ",")
+	slices.Sort(all)
+	return strings.Join(all, ",")
 }
 
 // Rights are what a DaemonSet works with: a ClusterRole, its binding, and its own account.

@@ -31,6 +31,9 @@ func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 		return nil, refuse("repair it first; a migration starts from a network that works",
 			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))
 	}
+	if source.Untried != "" {
+		return nil, refuse("theseus check says what stands against a change; docs/networks.md says what was run and what was not", "%s", source.Untried)
+	}
 	return source, nil
 }
 

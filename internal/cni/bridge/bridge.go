@@ -101,7 +101,7 @@ func linkOf(c cluster.Conf) string {
 }
 
 // ranges are the nodes' own, as the API has them, and what of them is not as this network needs it.
-func ranges(snapshot *cluster.Snapshot, nodes []served) (all, problems []string) {
+func ranges(snapshot *cluster.Snapshot, nodes []served) (cidrs, problems []string) {
 	by := map[string]cluster.Conf{}
 	for _, n := range nodes {
 		by[n.Node] = n.conf
@@ -117,11 +117,10 @@ func ranges(snapshot *cluster.Snapshot, nodes []served) (all, problems []string)
 			problems = append(problems, fmt.Sprintf("%s of node %s gives out %s, and the API says %s (spec.podCIDRs)", conf.File, node.Name,
 				list(conf.Subnets), list(podCIDRs(node))))
 		}
-		all = append(all, podCIDRs(node)...)
 	}
 	if len(others) > 0 {
 		problems = append(problems, fmt.Sprintf("%d of %d nodes are served by something else, or nobody looked at them: %s", len(others), len(snapshot.Nodes),
 			strings.Join(others[:min(len(others), 5)], ", ")))
 	}
-	return merged(all), problems
+	return cni.NodeRanges(snapshot), problems
 }
