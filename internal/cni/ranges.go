@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
@@ -12,13 +14,17 @@ import (
 func NodeRanges(snapshot *cluster.Snapshot) []string {
 	var all []string
 	for i := range snapshot.Nodes {
-		spec := &snapshot.Nodes[i].Spec
-		if len(spec.PodCIDRs) == 0 && spec.PodCIDR != "" {
-			all = append(all, spec.PodCIDR)
-		}
-		all = append(all, spec.PodCIDRs...)
+		all = append(all, RangesOf(&snapshot.Nodes[i])...)
 	}
 	return mergeRanges(all)
+}
+
+// RangesOf are those of one node.
+func RangesOf(node *corev1.Node) []string {
+	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
+		return []string{node.Spec.PodCIDR}
+	}
+	return node.Spec.PodCIDRs
 }
 
 // mergeRanges joins ranges that are halves of one, so that few remain of many nodes; nothing is in the result that was in

@@ -68,7 +68,7 @@ func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 		node := &snapshot.Nodes[i]
 		for _, label := range []string{
 			v1alpha1.LabelTarget,
-			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress",
+			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress", // Calico's own controller
 		} {
 			if value, ok := node.Labels[label]; ok {
 				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " + node.Name + " " + label + "-"

@@ -27,7 +27,7 @@ func (Driver) Name() string { return "bridge" }
 func (Driver) Install(cni.Request) (*cni.Target, error) {
 	return nil, &cni.Refusal{
 		Message: "the plain bridge network is not supported as a target",
-		Hint:    "Theseus moves clusters away from it; choose another target, such as --to calico",
+		Hint:    "Theseus moves clusters away from it; choose another target with --to",
 	}
 }
 
@@ -113,9 +113,9 @@ func ranges(snapshot *cluster.Snapshot, nodes []served) (cidrs, problems []strin
 		switch {
 		case !ok:
 			others = append(others, node.Name)
-		case !slices.Equal(conf.Subnets, podCIDRs(node)):
+		case !slices.Equal(conf.Subnets, cni.RangesOf(node)):
 			problems = append(problems, fmt.Sprintf("%s of node %s gives out %s, and the API says %s (spec.podCIDRs)", conf.File, node.Name,
-				list(conf.Subnets), list(podCIDRs(node))))
+				list(conf.Subnets), list(cni.RangesOf(node))))
 		}
 	}
 	if len(others) > 0 {

@@ -2,16 +2,7 @@ package bridge
 
 import (
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
-
-func podCIDRs(node *corev1.Node) []string {
-	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
-		return []string{node.Spec.PodCIDR}
-	}
-	return node.Spec.PodCIDRs
-}
 
 func list(cidrs []string) string {
 	if len(cidrs) == 0 {

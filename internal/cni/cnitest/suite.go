@@ -35,11 +35,16 @@ type Case struct {
 
 // Run holds a driver to the contract of cni.Driver.
 func Run(t *testing.T, c Case) {
+	Detects(t, c)
+	t.Run("install", func(t *testing.T) { installs(t, c) })
+}
+
+// Detects holds a driver to what the contract says of clusters.
+func Detects(t *testing.T, c Case) {
 	t.Run("detect", func(t *testing.T) { detects(t, c) })
 	t.Run("pure", func(t *testing.T) { pure(t, c) })
 	t.Run("health", func(t *testing.T) { ails(t, c) })
 	t.Run("beside another", func(t *testing.T) { beside(t, c) })
-	t.Run("install", func(t *testing.T) { installs(t, c) })
 	t.Run("residue", func(t *testing.T) {
 		found := c.Driver.Detect(c.Present)
 		if found == nil {
@@ -141,7 +146,9 @@ func ails(t *testing.T, c Case) {
 	ill := clone(t, c.Present)
 	ill.DaemonSet(found.Agent.Namespace, found.Agent.Name).Status.NumberReady = 0
 	got := c.Driver.Detect(ill)
-	if got == nil || !slices.ContainsFunc(got.Problems, func(p string) bool { return strings.Contains(p, found.Agent.Name) && strings.Contains(p, "ready on 0 of") }) {
+	if got == nil || !slices.ContainsFunc(got.Problems, func(p string) bool {
+		return strings.Contains(p, found.Agent.Name) && strings.Contains(p, "ready on 0 of")
+	}) {
 		t.Errorf("the agent is ready nowhere, and this is what is found: %+v", got)
 	}
 	gone := clone(t, c.Present)

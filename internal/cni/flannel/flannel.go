@@ -33,7 +33,7 @@ func (Driver) Name() string { return "flannel" }
 func (Driver) Install(cni.Request) (*cni.Target, error) {
 	return nil, &cni.Refusal{
 		Message: "flannel is not supported as a target",
-		Hint:    "Theseus moves clusters away from flannel; choose another target, such as --to calico",
+		Hint:    "Theseus moves clusters away from flannel; choose another target with --to",
 	}
 }
 
