@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ var layers = []struct {
 	{"internal/registry", 7, false},
 	{"internal/flags", 7, false},
 	{"internal/flags/pgtest", 7, false}, // runs inside tests
-	{"internal/dns/dnstest", 8, false}, // runs inside tests
+	{"internal/dns/dnstest", 8, false},  // runs inside tests
 	{"internal/dns/", 7, false},
 	{"internal/dns", 8, false},
 	{"internal/replica", 8, false},
@@ -170,4 +171,62 @@ func goFiles(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// knowing are what a package knows of a network that is not its own, each with its reason. None of them is of a pair.
+var knowing = map[string]string{
+	"internal/cni/flannel calico":      "Canal runs Calico's agent in flannel's own pod, and is refused by that",
+	"internal/strategy/rollout calico": "a change of one network's flags: those of Calico's Felix",
+}
+
+// TestNoPairs: what is known of a network is in its driver. The engine, the strategies with two networks at once, and the
+// drivers of other networks neither import it nor name it.
+func TestNoPairs(t *testing.T) {
+	entries, err := os.ReadDir("internal/cni")
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := map[string][]string{"calico": {"felix", "tigera"}} // a driver's name, and others for its network's parts
+	for _, entry := range entries {
+		if entry.IsDir() && entry.Name() != "cnitest" {
+			words[entry.Name()] = append(words[entry.Name()], entry.Name())
+		}
+	}
+	delete(words, "bridge") // which is also what some networks make
+	used := map[string]bool{}
+	for _, file := range goFiles(t) {
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		own := strings.TrimPrefix(pkg, "internal/cni/")
+		if own == pkg && pkg != "internal/engine" && !strings.HasPrefix(pkg, "internal/strategy/") || own == "cnitest" {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			text := ""
+			switch n := node.(type) {
+			case *ast.BasicLit:
+				text = strings.ToLower(n.Value)
+			case *ast.Ident:
+				text = strings.ToLower(n.Name)
+			}
+			for network, names := range words {
+				if network == own || !slices.ContainsFunc(names, func(name string) bool { return strings.Contains(text, name) }) {
+					continue
+				}
+				if knowing[pkg+" "+network] == "" {
+					t.Errorf("%s knows of %s (%s): that belongs to its driver", file, network, text)
+				}
+				used[pkg+" "+network] = true
+			}
+			return true
+		})
+	}
+	for exception := range knowing {
+		if !used[exception] {
+			t.Errorf("%s: an exception that nothing needs", exception)
+		}
+	}
 }

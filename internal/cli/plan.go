@@ -15,7 +15,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/bridge"
 	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/kube"
@@ -25,7 +27,9 @@ import (
 )
 
 // drivers are the networks that this build knows.
-func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
+func drivers() cni.Registry {
+	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}, bridge.Driver{}}
+}
 
 func (a *app) planCommand() *cobra.Command {
 	var from, sources []string

@@ -40,8 +40,9 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml"} {
-				if err := os.WriteFile(filepath.Join(env.WorkDir, name), cnitest.Text(t, name), 0o600); err != nil {
+			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml", "cilium.yaml", "cilium-manifest.yaml",
+				"golden/bridge.json", "golden/mixed.json"} {
+				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), cnitest.Text(t, name), 0o600); err != nil {
 					return err
 				}
 			}

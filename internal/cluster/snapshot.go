@@ -83,6 +83,8 @@ type NodeFacts struct {
 	RPFilter map[string]int `json:"rpFilter,omitempty"`
 	// ConfFiles are the files of the CNI configuration folder, sorted as the runtime sorts them.
 	ConfFiles []string `json:"confFiles,omitempty"`
+	// Confs say what is in them, in the same order: the runtime asks the first. Nil where an older agent looked.
+	Confs []Conf `json:"confs,omitempty"`
 	// ForwardPolicy is the policy of iptables' FORWARD chain: ACCEPT or DROP.
 	ForwardPolicy string `json:"forwardPolicy,omitempty"`
 	// BIRD is what Calico's BGP daemon says of itself; nil where it does not run.
@@ -91,6 +93,31 @@ type NodeFacts struct {
 	Routes map[string]int `json:"routes,omitempty"`
 	// Host is what the node is besides its network; nil where an agent looked that did not know of it.
 	Host *Host `json:"host,omitempty"`
+}
+
+// Conf is a configuration of the container runtime's network, as far as it tells whose it is.
+type Conf struct {
+	File string `json:"file"`
+	// Network is its name, Plugins the types of its plugins in order.
+	Network string   `json:"network,omitempty"`
+	Plugins []string `json:"plugins,omitempty"`
+	// Bridge, MTU, IPAM (the type) and Subnets are those of the first plugin, where it says so itself.
+	Bridge  string   `json:"bridge,omitempty"`
+	MTU     int      `json:"mtu,omitempty"`
+	IPAM    string   `json:"ipam,omitempty"`
+	Subnets []string `json:"subnets,omitempty"`
+	// Problem says why it cannot be read; a runtime passes over such a file.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Serving is the configuration that the runtime asks for a new pod's network; false where there is none.
+func (f *NodeFacts) Serving() (Conf, bool) {
+	for _, conf := range f.Confs {
+		if conf.Problem == "" && len(conf.Plugins) > 0 {
+			return conf, true
+		}
+	}
+	return Conf{}, false
 }
 
 // Host is a node's kernel and what runs beside Kubernetes there.

@@ -27,7 +27,8 @@ type Driver interface {
 type Installation struct {
 	CNI     string `json:"cni"`
 	Version string `json:"version,omitempty"`
-	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels.
+	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels; both are empty where the nodes'
+	// own files are all there is of it.
 	Agent    step.Ref `json:"agent"`
 	Selector string   `json:"selector"`
 	// PodCIDRs are the ranges that pods get their addresses from.
@@ -35,11 +36,18 @@ type Installation struct {
 	Capabilities Capabilities `json:"capabilities"`
 	// Parts are all the API objects that it consists of, in the order in which they can be deleted.
 	Parts []step.Ref `json:"parts,omitempty"`
+	// Untried says what was never run with this network, and so why no plan is made with it; empty where it was.
+	Untried string `json:"untried,omitempty"`
+	// Data are the folders of a node in which it keeps its state, where they are not the same everywhere.
+	Data []string `json:"data,omitempty"`
 	// PolicyAgent is a DaemonSet that enforces NetworkPolicy beside it, where there is one (kube-router).
 	PolicyAgent *step.Ref `json:"policyAgent,omitempty"`
 	// Problems say what is wrong or half done with it, for people.
 	Problems []string `json:"problems,omitempty"`
 }
+
+// HasAgent is false for a network that files on the nodes make, and nothing in the cluster.
+func (i *Installation) HasAgent() bool { return i.Agent.Name != "" }
 
 // PolicyDialect is which policies a network enforces.
 type PolicyDialect string
@@ -56,21 +64,28 @@ const (
 type Capabilities struct {
 	// CIDRSource is where a pod's range comes from: "node" (Node.spec.podCIDR) or "pool".
 	CIDRSource string `json:"cidrSource"`
-	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) go with VXLAN.
+	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) go with VXLAN. WholePort is set where the VNI of a
+	// packet means something else, so that no other VXLAN can have the port.
 	Encapsulation string `json:"encapsulation"`
 	VNI           int    `json:"vni,omitempty"`
 	Port          int    `json:"port,omitempty"`
+	WholePort     bool   `json:"wholePort,omitempty"`
 	// Overhead is what encapsulation takes from the path MTU, in bytes; MTU is the pods' where fixed, else 0.
 	Overhead int `json:"overhead"`
 	MTU      int `json:"mtu,omitempty"`
 	// HostLinks are the interfaces it owns on a node; a trailing * is a prefix.
 	HostLinks []string `json:"hostLinks"`
+	// RouteTables are the numbers of the kernel's routing tables that it uses, besides the main one.
+	RouteTables []int `json:"routeTables,omitempty"`
+	// ReplacesKubeProxy is true when its agent does kube-proxy's work.
+	ReplacesKubeProxy bool `json:"replacesKubeProxy,omitempty"`
 	// ConfName is its file in /etc/cni/net.d.
 	ConfName string        `json:"confName"`
 	Policy   PolicyDialect `json:"policy"`
 	// CanRequestAddress is true when a pod can be given an address of choice (needed to adopt).
 	CanRequestAddress bool `json:"canRequestAddress"`
-	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs.
+	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs: so not where the agent
+	// takes other networks' configurations away.
 	SwitchedPerNode bool `json:"switchedPerNode"`
 	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
 	// cannot be done, or was never tried.
@@ -146,6 +161,15 @@ func (r Registry) Get(name string) (Driver, bool) {
 		}
 	}
 	return nil, false
+}
+
+// Names are those of its drivers.
+func (r Registry) Names() []string {
+	var names []string
+	for _, driver := range r {
+		names = append(names, driver.Name())
+	}
+	return names
 }
 
 // Detect finds every CNI that is in the snapshot.

@@ -2,12 +2,15 @@ package cni
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -44,12 +47,22 @@ func SelectorOf(set *appsv1.DaemonSet) string {
 	if set.Spec.Selector == nil {
 		return ""
 	}
-	var pairs []string
-	for key, value := range set.Spec.Selector.MatchLabels {
-		pairs = append(pairs, key+"="+value)
+	return pairs(set.Spec.Selector.MatchLabels)
+}
+
+// SelectorText is the same of a workload in a manifest.
+func SelectorText(workload *unstructured.Unstructured) string {
+	matches, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
+	return pairs(matches)
+}
+
+func pairs(matches map[string]string) string {
+	var all []string
+	for key, value := range matches {
+		all = append(all, key+"="+value)
 	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ",")
+	slices.Sort(all)
+	return strings.Join(all, ",")
 }
 
 // Rights are what a DaemonSet works with: a ClusterRole, its binding, and its own account.
@@ -62,6 +75,44 @@ func Rights(set *appsv1.DaemonSet, role string) []step.Ref {
 		refs = append(refs, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: set.Namespace, Name: account})
 	}
 	return refs
+}
+
+// Writers are the DaemonSets that write into the folder of CNI configurations on nodes: networks, and what hooks into
+// them. Theseus' own is none.
+func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
+	var found []*appsv1.DaemonSet
+	for i := range snapshot.DaemonSets {
+		set := &snapshot.DaemonSets[i]
+		if set.Namespace != v1alpha1.Namespace && slices.ContainsFunc(set.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path+"/", "/etc/cni/")
+		}) {
+			found = append(found, set)
+		}
+	}
+	return found
+}
+
+// Strangers say what writes or is a configuration of pods' networks and belongs to none of the networks found: a
+// DaemonSet, or what the runtimes of nodes ask.
+func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
+	var all []string
+	for _, set := range Writers(snapshot) {
+		ref := DaemonSetRef(set)
+		if !slices.ContainsFunc(found, func(i *Installation) bool { return i.Agent == ref || slices.Contains(i.Parts, ref) }) {
+			all = append(all, "DaemonSet "+set.Namespace+"/"+set.Name+" writes into the folder of CNI configurations")
+		}
+	}
+	nodes := map[string]int{}
+	for i := range snapshot.Facts {
+		conf, ok := snapshot.Facts[i].Serving()
+		if ok && !slices.ContainsFunc(found, func(i *Installation) bool { return i.Capabilities.ConfName == conf.File }) {
+			nodes[fmt.Sprintf("%s (network %q, plugin %s)", conf.File, conf.Network, conf.Plugins[0])]++
+		}
+	}
+	for _, what := range slices.Sorted(maps.Keys(nodes)) {
+		all = append(all, fmt.Sprintf("%s serves new pods on %d of %d nodes", what, nodes[what], len(snapshot.Nodes)))
+	}
+	return all
 }
 
 // NotReady says on how many nodes a DaemonSet's pod is not ready, by its own status, and names those

@@ -25,6 +25,7 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	if facts.ConfFiles, err = n.confFiles(); err != nil {
 		return Answer{}, err
 	}
+	facts.Confs = n.confs(facts.ConfFiles)
 	if facts.Kernel, err = n.kernel(); err != nil {
 		return Answer{}, err
 	}

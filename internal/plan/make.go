@@ -220,10 +220,7 @@ func Request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni
 }
 
 func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (cni.Driver, error) {
-	known := make([]string, 0, len(drivers))
-	for _, driver := range drivers {
-		known = append(known, driver.Name())
-	}
+	known := drivers.Names()
 	if change.To == "" {
 		return nil, refuse("say --to, one of: "+strings.Join(known, ", "), "no target network is given")
 	}

@@ -163,7 +163,7 @@ func newMachine(p *Plan) *machine {
 		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: map[int]int{}}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			n := NodeModel{Name: name, Active: Source, SourceAgent: true, PodsOld: true, SourceResidue: true, wave: w}
+			n := NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w}
 			m.index[name] = len(m.nodes)
 			m.nodes = append(m.nodes, n)
 			m.tally.count(&n, 1)

@@ -21,8 +21,7 @@ func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 	found := drivers.Detect(snapshot)
 	switch {
 	case len(found) == 0:
-		return nil, refuse("the snapshot must hold DaemonSets and ConfigMaps of the system's namespaces; known networks are flannel and calico",
-			"no network that Theseus knows was found in this cluster")
+		return nil, unknown(snapshot, drivers)
 	case len(found) > 1:
 		return nil, refuse("remove the rest of the network that is not used any more",
 			"two networks were found: %s", strings.Join(namesOf(found), " and "))
@@ -32,7 +31,23 @@ func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 		return nil, refuse("repair it first; a migration starts from a network that works",
 			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))
 	}
+	if source.Untried != "" {
+		return nil, refuse("theseus check says what stands against a change; docs/networks.md says what was run and what was not", "%s", source.Untried)
+	}
 	return source, nil
+}
+
+// unknown says what there is instead of a network that is known.
+func unknown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
+	hint := "known are " + strings.Join(drivers.Names(), ", ") + "; theseus check --only cni/unknown says what was looked at"
+	if len(snapshot.Facts) == 0 {
+		hint = "a network that only nodes' own files make is seen on them alone: theseus snapshot --nodes --agent-image IMAGE -o snapshot.json, " +
+			"then --from snapshot.json; " + hint
+	}
+	if strangers := cni.Strangers(snapshot, nil); len(strangers) > 0 {
+		return refuse(hint, "no network that Theseus knows was found in this cluster, but %s: Theseus moves only what it understands", some(strangers))
+	}
+	return refuse(hint, "no network that Theseus knows was found in this cluster")
 }
 
 func namesOf(found []*cni.Installation) []string {
@@ -53,7 +68,7 @@ func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 		node := &snapshot.Nodes[i]
 		for _, label := range []string{
 			v1alpha1.LabelTarget,
-			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress",
+			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress", // Calico's own controller
 		} {
 			if value, ok := node.Labels[label]; ok {
 				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " + node.Name + " " + label + "-"

@@ -94,7 +94,7 @@ func (m *machine) clean(i int, a *step.Action) error {
 	name := m.nodes[i].Name
 	switch {
 	case slices.Contains(residue.ConfFiles, m.plan.Source.Capabilities.ConfName):
-		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || !m.nodes[i].Counted {
+		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || m.tally.podsOld > 0 || !m.nodes[i].Counted {
 			return fmt.Errorf("%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
 		}
 		if m.adopting() && (!m.nodes[i].Settled || len(residue.Routes) > 0) {

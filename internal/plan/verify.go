@@ -152,7 +152,7 @@ func pair(a, b *step.Action) bool {
 func (m *machine) sound() error {
 	all, t := len(m.nodes), &m.tally
 	switch {
-	case t.podsOld > 0 && t.sourceAgents < all:
+	case t.podsOld > 0 && t.sourceAgents < all && m.plan.Source.HasAgent():
 		return errors.New("there may be pods on the source, which does not run everywhere")
 	case t.podsNew > 0 && t.targetAgents < all:
 		return errors.New("there may be pods on the target, which does not run everywhere")

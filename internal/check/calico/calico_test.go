@@ -7,3 +7,5 @@ import (
 )
 
 func TestUnowned(t *testing.T) { checktest.Run(t, Unowned()) }
+
+func TestOperator(t *testing.T) { checktest.Run(t, Operator()) }

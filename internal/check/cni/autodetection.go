@@ -4,9 +4,10 @@ import (
 	_ "embed"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -20,12 +21,15 @@ var autodetectionDoc string
 func Autodetection() check.Check {
 	return check.Check{
 		ID:    "cni/autodetection",
-		Title: "The target would take the other network's link for the node's own",
+		Title: "Calico would take the other network's link for the node's own",
 		Doc:   autodetectionDoc,
 		Needs: []string{"source", "target", "nodes"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.Target.CNI != "calico" {
-				return "it is not known how " + pass.Target.CNI + " finds the node's address"
+				if _, ok := methodOf(running(pass)); !ok {
+					return "it is not known how " + pass.Target.CNI + " finds the node's address"
+				}
+				return ""
 			}
 			if _, ok := methodOf(pass.Manifest); !ok {
 				return "the target's manifest is not in the input (--manifest)"
@@ -36,7 +40,42 @@ func Autodetection() check.Check {
 	}
 }
 
+// running is the agent of the network in place, as a manifest would have it.
+func running(pass *check.Pass) []unstructured.Unstructured {
+	set := pass.Snapshot.DaemonSet(pass.Source.Agent.Namespace, pass.Source.Agent.Name)
+	if set == nil {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(set)
+	if err != nil {
+		return nil
+	}
+	object := unstructured.Unstructured{Object: fields}
+	object.SetKind("DaemonSet")
+	return []unstructured.Unstructured{object}
+}
+
+// leaving is about a Calico in place that starts again while the target's links are there.
+func leaving(pass *check.Pass) []finding.Finding {
+	m, _ := methodOf(running(pass))
+	link, ok := m.among(pass.Target.Capabilities.HostLinks)
+	if !ok {
+		return nil
+	}
+	return []finding.Finding{{
+		ID: "cni/autodetection", Severity: finding.Block, Subject: m.subject,
+		Message: fmt.Sprintf("the method %q can pick %s, a link of %s, as soon as an agent of the network in place starts again: its routes and tunnels would lead into the other network",
+			m.text, link, pass.Target.CNI),
+		Evidence: map[string]any{"method": m.text, "link": link},
+		Fix: "first, and wait until it is rolled out: kubectl -n " + m.subject.Namespace + " set env daemonset/" + m.subject.Name +
+			" IP_AUTODETECTION_METHOD=kubernetes-internal-ip",
+	}}
+}
+
 func autodetection(pass *check.Pass) []finding.Finding {
+	if pass.Target.CNI != "calico" {
+		return leaving(pass)
+	}
 	m, _ := methodOf(pass.Manifest)
 	if err := m.check(); err != nil {
 		return []finding.Finding{{
@@ -61,23 +100,17 @@ func autodetection(pass *check.Pass) []finding.Finding {
 
 // byName judges by the names of the source's links alone.
 func byName(pass *check.Pass, m method) []finding.Finding {
-	for _, pattern := range pass.Source.Capabilities.HostLinks {
-		name := strings.TrimSuffix(pattern, "*")
-		if name != pattern {
-			name += "0" // some link of that prefix
-		}
-		if m.byAddress() || !m.takes(name) {
-			continue
-		}
-		return []finding.Finding{{
-			ID: "cni/autodetection", Severity: m.severity(), Subject: m.subject,
-			Message: fmt.Sprintf("the method %q can pick %s, a link of %s: the target's tunnels would run inside of the network that is to go",
-				m.text, name, pass.Source.CNI),
-			Evidence: map[string]any{"method": m.text, "link": name},
-			Fix:      "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
-		}}
+	name, ok := m.among(pass.Source.Capabilities.HostLinks)
+	if !ok {
+		return nil
 	}
-	return nil
+	return []finding.Finding{{
+		ID: "cni/autodetection", Severity: m.severity(), Subject: m.subject,
+		Message: fmt.Sprintf("the method %q can pick %s, a link of %s: the target's tunnels would run inside of the network that is to go",
+			m.text, name, pass.Source.CNI),
+		Evidence: map[string]any{"method": m.text, "link": name},
+		Fix:      "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
+	}}
 }
 
 // onNode judges by the links that are there.

@@ -12,3 +12,5 @@ func TestConfPresent(t *testing.T) { checktest.Run(t, ConfPresent()) }
 
 func TestLeftover(t *testing.T) { checktest.Run(t, Leftover()) }
 func TestTraces(t *testing.T)   { checktest.Run(t, Traces()) }
+func TestUnknown(t *testing.T)  { checktest.Run(t, Unknown()) }
+func TestHalfWay(t *testing.T)  { checktest.Run(t, HalfWay()) }

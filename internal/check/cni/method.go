@@ -99,6 +99,20 @@ func (m method) takes(link string) bool {
 	}
 }
 
+// among is the first of some links, by names and prefixes, that a method which goes by names would take.
+func (m method) among(patterns []string) (string, bool) {
+	for _, pattern := range patterns {
+		name := strings.TrimSuffix(pattern, "*")
+		if name != pattern {
+			name += "0" // some link of that prefix
+		}
+		if !m.byAddress() && m.takes(name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
 // pick finds the link and the address that the method comes to on a node; no link when it finds none.
 // can-reach depends on routes, which facts do not have: the node's own address is assumed.
 func (m method) pick(links []cluster.Link, node *corev1.Node) (string, netip.Addr) {

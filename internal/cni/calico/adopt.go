@@ -57,7 +57,7 @@ func pools(request cni.Request) []unstructured.Unstructured {
 			"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": "has(" + v1alpha1.LabelAdopted + ")",
 		},
 	}}}
-	label(all)
+	cni.Label(all)
 	return all
 }
 
@@ -72,7 +72,7 @@ func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
 		"metadata":   map[string]any{"name": reservationName},
 		"spec":       map[string]any{"reservedCIDRs": cidrs},
 	}}}
-	label(all)
+	cni.Label(all)
 	return all
 }
 
@@ -98,7 +98,7 @@ func adoption(request cni.Request) *cni.Adoption {
 
 // fitTakeover makes what calico-node would make of the range by itself the same as what is made here.
 func (m *manifest) fitTakeover(takeover *cni.Takeover) {
-	setEnv(findContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE", strconv.Itoa(takeover.NodeBits))
+	setEnv(cni.FindContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE", strconv.Itoa(takeover.NodeBits))
 }
 
 // keepName names what keeps Felix from forgetting connections, and keepPath is where the shell and every
@@ -132,7 +132,7 @@ func (m *manifest) keepConnections() {
 	add(m.agent.Object, map[string]any{
 		"name": keepName, "configMap": map[string]any{"name": keepName, "defaultMode": int64(0o755)},
 	}, "spec", "template", "spec", "volumes")
-	add(findContainer(m.agent, "containers", agentName), map[string]any{
+	add(cni.FindContainer(m.agent, "containers", agentName), map[string]any{
 		"name": keepName, "mountPath": keepPath, "subPath": "conntrack", "readOnly": true,
 	}, "volumeMounts")
 	m.objects = append(m.objects, keep)

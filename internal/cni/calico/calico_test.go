@@ -3,6 +3,7 @@ package calico_test
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -26,13 +27,22 @@ func request(t *testing.T) cni.Request {
 	}
 }
 
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestAcceptance is of manifests of two releases, of which the older has no nftables mode.
 func TestAcceptance(t *testing.T) {
-	cnitest.Run(t, cnitest.Case{
-		Driver:  calico.Driver{},
-		Present: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
-		Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
-		Request: request(t),
-	})
+	for _, version := range []string{"v3.28.5", "v3.31.0"} {
+		t.Run(version, func(t *testing.T) {
+			r := request(t)
+			r.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(string(cnitest.Text(t, "calico-manifest.yaml")), "v3.31.0", version)))
+			cnitest.Run(t, cnitest.Case{
+				Driver:  calico.Driver{},
+				Present: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+				Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
+				Request: r, Golden: "testdata/install-" + version + ".json", Update: *update,
+			})
+		})
+	}
 }
 
 // text is an object as JSON, to look for words in.

@@ -36,7 +36,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		CNI:          "calico",
 		Version:      versionOf(template.Containers),
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name},
-		Selector:     selectorText(agent.Spec.Selector.MatchLabels),
+		Selector:     cni.SelectorOf(agent),
 		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, stagedSuffix), defaultConf)),
 		Problems:     notReady(agent),
 	}
@@ -135,15 +135,6 @@ func tagOf(image string) string {
 		return image[colon+1:]
 	}
 	return ""
-}
-
-func selectorText(labels map[string]string) string {
-	var pairs []string
-	for key, value := range labels {
-		pairs = append(pairs, key+"="+value)
-	}
-	slices.Sort(pairs)
-	return strings.Join(pairs, ",")
 }
 
 func orDefault(value, otherwise string) string {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -41,9 +40,9 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	}
 	conf := confArgs(final, request.Source)
 	joint.stage(request, conf)
-	label(joint.definitions)
-	label(joint.objects)
-	label(final.objects)
+	cni.Label(joint.definitions)
+	cni.Label(joint.objects)
+	cni.Label(final.objects)
 
 	target := &cni.Target{
 		Installation: final.installation(request),
@@ -74,7 +73,7 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 
 // fit keeps two networks out of each other's way, for good.
 func (m *manifest) fit(request cni.Request) {
-	agent := findContainer(m.agent, "containers", agentName)
+	agent := cni.FindContainer(m.agent, "containers", agentName)
 	setEnv(agent, poolCIDR, request.PodCIDR)
 	setEnv(agent, "CALICO_IPV4POOL_VXLAN", "Always")
 	setEnv(agent, "CALICO_IPV4POOL_IPIP", "Never")
@@ -110,7 +109,7 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	// A rollback takes the agent off a node and then cleans that node, so its process must have ended by
 	// the time its pod is gone; and its farewell would mark the node's network as unavailable.
 	set(int64(10), append(slices.Clone(spec), "terminationGracePeriodSeconds")...)
-	agent := findContainer(m.agent, "containers", agentName)
+	agent := cni.FindContainer(m.agent, "containers", agentName)
 	unstructured.RemoveNestedField(agent, "lifecycle", "preStop")
 	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
 		delete(agent, "lifecycle")
@@ -159,7 +158,7 @@ func hasNFTables(agent map[string]any) bool {
 
 // nftables says whether Felix keeps its rules in nftables: an environment variable beats the configuration.
 func (m *manifest) nftables() bool {
-	mode := m.env(findContainer(m.agent, "containers", agentName), "FELIX_NFTABLESMODE")
+	mode := m.env(cni.FindContainer(m.agent, "containers", agentName), "FELIX_NFTABLESMODE")
 	for i := range m.objects {
 		if mode == "" && m.objects[i].GetKind() == "FelixConfiguration" && m.objects[i].GetName() == "default" {
 			mode, _, _ = unstructured.NestedString(m.objects[i].Object, "spec", "nftablesMode")
@@ -227,25 +226,13 @@ func oldPools(source *cni.Installation) []unstructured.Unstructured {
 			},
 		}})
 	}
-	label(pools)
+	cni.Label(pools)
 	return pools
 }
 
-func label(objects []unstructured.Unstructured) {
-	for i := range objects {
-		labels := objects[i].GetLabels()
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		labels[v1alpha1.LabelManaged] = "true"
-		objects[i].SetLabels(labels)
-	}
-}
-
 func (m *manifest) installation(request cni.Request) cni.Installation {
-	agent := findContainer(m.agent, "containers", agentName)
+	agent := cni.FindContainer(m.agent, "containers", agentName)
 	image, _ := agent["image"].(string)
-	labels, _, _ := unstructured.NestedStringMap(m.agent.Object, "spec", "selector", "matchLabels")
 	caps := capabilities(m.confName())
 	var felix []unstructured.Unstructured
 	for _, object := range m.objects {
@@ -265,7 +252,7 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		CNI:          "calico",
 		Version:      tagOf(image),
 		Agent:        step.RefOf(m.agent),
-		Selector:     selectorText(labels),
+		Selector:     cni.SelectorText(m.agent),
 		PodCIDRs:     []string{request.PodCIDR},
 		Capabilities: caps,
 		Parts:        m.parts(),

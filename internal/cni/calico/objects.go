@@ -1,49 +1,8 @@
 package calico
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
-
-// order is the order of application; kinds that are not in it come before the workloads.
-var order = map[string]int{
-	"Namespace": 0, "ServiceAccount": 1, "ConfigMap": 2, "Secret": 2,
-	"ClusterRole": 3, "Role": 3, "ClusterRoleBinding": 4, "RoleBinding": 4,
-	"DaemonSet": 8, "Deployment": 9,
-}
-
-func sortForApply(objects []unstructured.Unstructured) {
-	rank := func(object unstructured.Unstructured) int {
-		if n, ok := order[object.GetKind()]; ok {
-			return n
-		}
-		return 6
-	}
-	slices.SortStableFunc(objects, func(a, b unstructured.Unstructured) int { return rank(a) - rank(b) })
-}
-
-// containersOf returns the containers of a workload as they are in it: a change to one changes the workload.
-func containersOf(workload *unstructured.Unstructured, field string) []map[string]any {
-	list, _, _ := unstructured.NestedFieldNoCopy(workload.Object, "spec", "template", "spec", field)
-	items, _ := list.([]any)
-	var found []map[string]any
-	for _, item := range items {
-		if container, ok := item.(map[string]any); ok {
-			found = append(found, container)
-		}
-	}
-	return found
-}
-
-func findContainer(workload *unstructured.Unstructured, field, name string) map[string]any {
-	for _, container := range containersOf(workload, field) {
-		if container["name"] == name {
-			return container
-		}
-	}
-	return nil
-}
 
 func envOf(container map[string]any) []any {
 	list, _ := container["env"].([]any)

@@ -30,7 +30,7 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 		}
 		m.objects = append(m.objects, *object)
 	}
-	sortForApply(m.objects)
+	cni.SortForApply(m.objects)
 	for i := range m.objects {
 		object := &m.objects[i]
 		switch {
@@ -59,7 +59,7 @@ func foreign(object *unstructured.Unstructured) error {
 
 // agentUnderstood refuses the forms of calico-node that a joint phase was not thought through for.
 func (m *manifest) agentUnderstood() error {
-	agent := findContainer(m.agent, "containers", agentName)
+	agent := cni.FindContainer(m.agent, "containers", agentName)
 	if agent == nil {
 		return refuse("DaemonSet "+agentName+" has no container "+agentName, "give Calico's own manifest, unchanged where it can be")
 	}
@@ -95,10 +95,10 @@ func (m *manifest) felixBPF() bool {
 
 // installer is the init container that writes the CNI configuration.
 func (m *manifest) installer() map[string]any {
-	if named := findContainer(m.agent, "initContainers", "install-cni"); named != nil {
+	if named := cni.FindContainer(m.agent, "initContainers", "install-cni"); named != nil {
 		return named
 	}
-	for _, container := range containersOf(m.agent, "initContainers") {
+	for _, container := range cni.ContainersOf(m.agent, "initContainers") {
 		if hasEnv(container, confNameVar) {
 			return container
 		}

@@ -115,7 +115,7 @@ func prune(tree map[string]any) map[string]any {
 
 // versions refuses what was never seen to run side by side.
 func versions(from string, wanted *manifest) error {
-	image, _ := findContainer(wanted.agent, "containers", agentName)["image"].(string)
+	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	to := tagOf(image)
 	then, err := version.ParseSemantic(from)
 	if err != nil {
@@ -141,9 +141,8 @@ func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 	if ref := step.RefOf(wanted.agent); ref != found.Agent {
 		return refuse(fmt.Sprintf("the manifest's agent is %s, and %s runs", ref, found.Agent), "give the manifest that this cluster was installed with, of the other version")
 	}
-	labels, _, _ := unstructured.NestedStringMap(wanted.agent.Object, "spec", "selector", "matchLabels")
-	if selectorText(labels) != found.Selector {
-		return refuse(fmt.Sprintf("the manifest's agents have the labels %s, and those that run have %s", selectorText(labels), found.Selector), "the labels of a DaemonSet cannot be changed")
+	if labels := cni.SelectorText(wanted.agent); labels != found.Selector {
+		return refuse(fmt.Sprintf("the manifest's agents have the labels %s, and those that run have %s", labels, found.Selector), "the labels of a DaemonSet cannot be changed")
 	}
 	for _, setting := range []struct {
 		name    string
@@ -169,12 +168,12 @@ func (m *manifest) agentEnv(name string, installs bool) string {
 	if installs {
 		return m.env(m.installer(), name)
 	}
-	return m.env(findContainer(m.agent, "containers", agentName), name)
+	return m.env(cni.FindContainer(m.agent, "containers", agentName), name)
 }
 
 // upgrade turns two manifests into what is done between them.
 func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *manifest) (*cni.Upgrade, error) {
-	image, _ := findContainer(wanted.agent, "containers", agentName)["image"].(string)
+	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	next := *found
 	next.Version = tagOf(image)
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
@@ -205,7 +204,7 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 			u.Objects = append(u.Objects, *object)
 		}
 	}
-	label(u.Rights)
+	cni.Label(u.Rights)
 	slices.SortStableFunc(u.Followers, func(a, b cni.Follower) int { return place(a.Ref) - place(b.Ref) })
 	return u, complete(snapshot, u)
 }
@@ -308,7 +307,7 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) (*cni
 }
 
 func workloadVersion(workload *unstructured.Unstructured) string {
-	for _, container := range containersOf(workload, "containers") {
+	for _, container := range cni.ContainersOf(workload, "containers") {
 		image, _ := container["image"].(string)
 		return tagOf(image)
 	}

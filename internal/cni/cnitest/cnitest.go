@@ -5,6 +5,7 @@ package cnitest
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"io"
 	"testing"
@@ -41,11 +42,22 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 }
 
 // Fixture reads one of the files of this package: "flannel.yaml" (a cluster of three nodes on flannel with
-// kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "calico-manifest.yaml"
-// (what installs Calico).
+// kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "cilium.yaml" (one on
+// Cilium), "calico-manifest.yaml" and "cilium-manifest.yaml" (what installs them).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {
 	t.Helper()
 	return Documents(t, Text(t, name))
+}
+
+// Golden is a snapshot of a real cluster, of the files in testdata/golden: taken in the lab, then cut down to what
+// networks are about.
+func Golden(t testing.TB, name string) *cluster.Snapshot {
+	t.Helper()
+	snapshot := &cluster.Snapshot{}
+	if err := json.Unmarshal(Text(t, "golden/"+name+".json"), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
 }
 
 // Text is a fixture as it is written.

@@ -1,12 +1,18 @@
 package cnitest
 
 import (
+	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -22,18 +28,29 @@ type Case struct {
 	Present, Other *cluster.Snapshot
 	// Request installs it; without a manifest, Install must refuse.
 	Request cni.Request
+	// Golden is the file that holds what Install answers, as JSON; Update writes it anew.
+	Golden string
+	Update bool
 }
 
 // Run holds a driver to the contract of cni.Driver.
 func Run(t *testing.T, c Case) {
-	t.Run("detect", func(t *testing.T) { detects(t, c) })
+	Detects(t, c)
 	t.Run("install", func(t *testing.T) { installs(t, c) })
+}
+
+// Detects holds a driver to what the contract says of clusters.
+func Detects(t *testing.T, c Case) {
+	t.Run("detect", func(t *testing.T) { detects(t, c) })
+	t.Run("pure", func(t *testing.T) { pure(t, c) })
+	t.Run("health", func(t *testing.T) { ails(t, c) })
+	t.Run("beside another", func(t *testing.T) { beside(t, c) })
 	t.Run("residue", func(t *testing.T) {
 		found := c.Driver.Detect(c.Present)
 		if found == nil {
 			t.Fatal("not detected")
 		}
-		residues(t, c.Driver.Residue(found))
+		residues(t, c.Driver.Residue(found), found.HasAgent())
 	})
 }
 
@@ -58,14 +75,14 @@ func detects(t *testing.T, c Case) {
 	if diff := cmp.Diff(found, c.Driver.Detect(c.Present)); diff != "" {
 		t.Errorf("a second look finds something else:\n%s", diff)
 	}
-	if !hasPart(found.Parts, found.Agent) {
+	if found.HasAgent() && !hasPart(found.Parts, found.Agent) {
 		t.Errorf("parts lack the agent: %v", found.Parts)
 	}
 }
 
 func described(t *testing.T, found *cni.Installation) {
 	t.Helper()
-	if found.Agent.Kind == "" || found.Agent.Namespace == "" || found.Selector == "" {
+	if found.HasAgent() && (found.Agent.Kind == "" || found.Agent.Namespace == "" || found.Selector == "") {
 		t.Errorf("the agent is not named: %+v, selector %q", found.Agent, found.Selector)
 	}
 	if len(found.PodCIDRs) == 0 {
@@ -82,6 +99,116 @@ func described(t *testing.T, found *cni.Installation) {
 	}
 	if caps.Encapsulation == "vxlan" && (caps.VNI == 0 || caps.Port == 0 || caps.Overhead == 0) {
 		t.Errorf("VXLAN without VNI, port or overhead: %+v", caps)
+	}
+	if caps.Encapsulation == "none" && (caps.VNI != 0 || caps.Port != 0 || caps.Overhead != 0) || caps.WholePort && caps.Encapsulation != "vxlan" {
+		t.Errorf("capabilities contradict each other: %+v", caps)
+	}
+	if caps.Port < 0 || caps.Port > 65535 || caps.MTU < 0 || caps.MTU > 65535 {
+		t.Errorf("no packet has such a port or length: %+v", caps)
+	}
+	if strings.ContainsAny(caps.ConfName, "/*") || !slices.Contains([]string{".conf", ".conflist", ".json"}, path.Ext(caps.ConfName)) {
+		t.Errorf("a runtime does not read %q", caps.ConfName)
+	}
+}
+
+// pure: Detect changes nothing of what it looks at, and the order in which a cluster lists its objects decides nothing.
+func pure(t *testing.T, c Case) {
+	before := asJSON(t, c.Present)
+	found := c.Driver.Detect(c.Present)
+	c.Driver.Residue(found)
+	if diff := cmp.Diff(before, asJSON(t, c.Present)); diff != "" {
+		t.Errorf("detection changes the snapshot:\n%s", diff)
+	}
+	turned := clone(t, c.Present)
+	slices.Reverse(turned.Nodes)
+	slices.Reverse(turned.Pods)
+	slices.Reverse(turned.DaemonSets)
+	slices.Reverse(turned.Deployments)
+	slices.Reverse(turned.ConfigMaps)
+	slices.Reverse(turned.Other)
+	slices.Reverse(turned.Facts)
+	again := c.Driver.Detect(turned)
+	if again == nil {
+		t.Fatal("not found when the same objects come in another order")
+	}
+	by := cmpopts.SortSlices(func(a, b step.Ref) int { return strings.Compare(a.String(), b.String()) })
+	if diff := cmp.Diff(found, again, by, cmpopts.SortSlices(strings.Compare)); diff != "" {
+		t.Errorf("the order of a cluster's objects matters:\n%s", diff)
+	}
+}
+
+// ails: an agent that is not ready everywhere is a problem, and so is one that is gone and left its objects.
+func ails(t *testing.T, c Case) {
+	found := c.Driver.Detect(c.Present)
+	if !found.HasAgent() {
+		return // nothing of it runs
+	}
+	ill := clone(t, c.Present)
+	ill.DaemonSet(found.Agent.Namespace, found.Agent.Name).Status.NumberReady = 0
+	got := c.Driver.Detect(ill)
+	if got == nil || !slices.ContainsFunc(got.Problems, func(p string) bool {
+		return strings.Contains(p, found.Agent.Name) && strings.Contains(p, "ready on 0 of")
+	}) {
+		t.Errorf("the agent is ready nowhere, and this is what is found: %+v", got)
+	}
+	gone := clone(t, c.Present)
+	gone.DaemonSets = slices.DeleteFunc(gone.DaemonSets, func(d appsv1.DaemonSet) bool { return d.Name == found.Agent.Name })
+	switch got := c.Driver.Detect(gone); {
+	case got == nil:
+		t.Error("the agent was deleted, and nobody says that the rest of it is there")
+	case len(got.Problems) == 0:
+		t.Errorf("the agent was deleted, and that is no problem: %+v", got)
+	}
+}
+
+// beside: what another network has in the same cluster changes nothing of what is said of this one.
+func beside(t *testing.T, c Case) {
+	mixed, other := clone(t, c.Present), clone(t, c.Other)
+	mixed.DaemonSets = append(other.DaemonSets, mixed.DaemonSets...)
+	mixed.Deployments = append(other.Deployments, mixed.Deployments...)
+	mixed.ConfigMaps = append(other.ConfigMaps, mixed.ConfigMaps...)
+	mixed.Other = append(other.Other, mixed.Other...)
+	alone, found := c.Driver.Detect(c.Present), c.Driver.Detect(mixed)
+	if found == nil {
+		t.Fatal("not found beside another network")
+	}
+	if diff := cmp.Diff(alone, found, cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy")); diff != "" {
+		t.Errorf("another network in the cluster changes what is said of this one:\n%s", diff)
+	}
+}
+
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	data, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func clone(t *testing.T, s *cluster.Snapshot) *cluster.Snapshot {
+	t.Helper()
+	copied := &cluster.Snapshot{}
+	if err := json.Unmarshal([]byte(asJSON(t, s)), copied); err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// Same compares a text with a file, or writes it.
+func Same(t *testing.T, file, got string, update bool) {
+	t.Helper()
+	if update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: run the test with -update", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s differs; if that is meant, run the test with -update:\n%s", file, diff)
 	}
 }
 
@@ -126,7 +253,11 @@ func installs(t *testing.T, c Case) {
 	described(t, &target.Installation)
 	staged(t, c, target)
 	idempotent(t, c, target)
-	residues(t, c.Driver.Residue(&target.Installation))
+	cleans(t, c.Driver.Residue(&target.Installation), target)
+	if c.Golden != "" {
+		Same(t, c.Golden, asJSON(t, target)+"\n", c.Update)
+	}
+	residues(t, c.Driver.Residue(&target.Installation), target.Installation.HasAgent())
 }
 
 // idempotent: what was installed can be given to Install again (without the extras) and means the same.
@@ -140,6 +271,29 @@ func idempotent(t *testing.T, c Case, target *cni.Target) {
 	}
 	if diff := cmp.Diff(target.Objects, again.Objects); diff != "" {
 		t.Errorf("installing its own output changes it:\n%s", diff)
+	}
+}
+
+// cleans: what an installation makes is what its residue and its parts name.
+func cleans(t *testing.T, residue step.Residue, target *cni.Target) {
+	t.Helper()
+	made := step.Residue{Links: target.Installation.Capabilities.HostLinks, ConfFiles: []string{target.Conf.Staged, target.Installation.Capabilities.ConfName},
+		Routes: target.Installation.PodCIDRs}
+	own := lists(residue)
+	for kind, names := range lists(made) {
+		for _, name := range names {
+			if !slices.ContainsFunc(own[kind], func(pattern string) bool { return covers(pattern, strings.TrimSuffix(name, "*")) || pattern == name }) {
+				t.Errorf("it makes the %s %s, and its residue does not name it: %q", kind, name, own[kind])
+			}
+		}
+	}
+	for _, list := range [][]unstructured.Unstructured{target.Objects, target.Definitions} {
+		for i := range list {
+			ref := step.RefOf(&list[i])
+			if !hasPart(target.Installation.Parts, ref) && !slices.Contains(target.Discard, ref) {
+				t.Errorf("it applies %s, which is none of its parts", ref)
+			}
+		}
 	}
 }
 

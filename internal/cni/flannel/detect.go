@@ -1,7 +1,6 @@
 package flannel
 
 import (
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -66,13 +65,8 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	for _, set := range agents {
 		found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
 	}
-	router := policyAgent(snapshot)
-	if router != nil {
-		ref := cni.DaemonSetRef(router)
-		found.PolicyAgent = &ref
-		found.Capabilities.Policy = cni.PolicyKubernetes
-		found.Problems = append(found.Problems, cni.NotReady(snapshot, router)...)
-	}
+	router := cni.Firewall(snapshot)
+	cni.BesideFirewall(snapshot, router, found)
 	found.Parts = parts(snapshot, agents, router)
 	return found
 }
@@ -87,33 +81,4 @@ func confFile(set *appsv1.DaemonSet) string {
 		}
 	}
 	return confName
-}
-
-// policyAgent is a kube-router that enforces policy and neither routes nor proxies.
-func policyAgent(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
-	for i := range snapshot.DaemonSets {
-		set := &snapshot.DaemonSets[i]
-		containers := set.Spec.Template.Spec.Containers
-		if cni.ImageOf(containers, "kube-router") == "" {
-			continue
-		}
-		for _, container := range containers {
-			args := append(slices.Clone(container.Command), container.Args...)
-			if flag(args, "run-firewall") && !flag(args, "run-router") && !flag(args, "run-service-proxy") {
-				return set
-			}
-		}
-	}
-	return nil
-}
-
-// flag reads a boolean flag of kube-router, all of which are true unless they are set.
-func flag(args []string, name string) bool {
-	for _, arg := range args {
-		word := strings.TrimLeft(arg, "-")
-		if word == name+"=false" {
-			return false
-		}
-	}
-	return true
 }

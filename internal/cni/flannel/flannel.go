@@ -33,7 +33,7 @@ func (Driver) Name() string { return "flannel" }
 func (Driver) Install(cni.Request) (*cni.Target, error) {
 	return nil, &cni.Refusal{
 		Message: "flannel is not supported as a target",
-		Hint:    "Theseus moves clusters away from flannel; choose another target, such as --to calico",
+		Hint:    "Theseus moves clusters away from flannel; choose another target with --to",
 	}
 }
 
@@ -76,10 +76,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel", "/var/lib/cni/networks/cbr0"},
 		Annotations:  []string{annotations + "*"},
 	}
-	if found.PolicyAgent != nil {
-		residue.Chains = append(residue.Chains, "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*")
-		residue.IPSets = append(residue.IPSets, "KUBE-SRC-*", "KUBE-DST-*", "kube-router-*", "inet6:KUBE-SRC-*", "inet6:KUBE-DST-*")
-	}
+	cni.FirewallResidue(found, &residue)
 	return residue
 }
 

@@ -13,10 +13,7 @@ import (
 // parts lists everything that flannel consists of in the order in which it can be deleted. Roles are not
 // in a snapshot; their names are upstream's, and deleting what is not there does nothing.
 func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv1.DaemonSet) []step.Ref {
-	var all []step.Ref
-	if router != nil {
-		all = append(all, cni.DaemonSetRef(router))
-	}
+	all, rights := cni.FirewallParts(router)
 	for _, agent := range agents {
 		all = append(all, cni.DaemonSetRef(agent))
 	}
@@ -25,9 +22,7 @@ func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: namespace, Name: config.Name})
 	}
 	all = append(all, cni.Rights(agents[0], "flannel")...)
-	if router != nil {
-		all = append(all, cni.Rights(router, "kube-router")...)
-	}
+	all = append(all, rights...)
 	if onlyFlannel(snapshot, namespace, all) {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "Namespace", Name: namespace})
 	}

@@ -30,7 +30,7 @@ func (Driver) Name() string { return "weave" }
 func (Driver) Install(cni.Request) (*cni.Target, error) {
 	return nil, &cni.Refusal{
 		Message: "Weave Net is not supported as a target",
-		Hint:    "Theseus moves clusters away from Weave Net; choose another target, such as --to calico",
+		Hint:    "Theseus moves clusters away from Weave Net; choose another target with --to",
 	}
 }
 

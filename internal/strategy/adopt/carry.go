@@ -103,15 +103,14 @@ func (b *builder) deleteSource() {
 		return joint.OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
 	})
 	actions = append(actions, b.RemoveParts()...)
-	actions = append(actions, joint.Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
-		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute)))
+	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
 		ID:       "remove/source",
 		Title:    "Remove " + b.Source.CNI,
 		Why:      "It carries nothing any more.",
 		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
 		Actions:  actions,
-		After:    []step.Condition{joint.Gone(b.Source.Agent)},
+		After:    b.SourceGone(),
 		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
 		NoReturn: true,
 		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(2*time.Second)),
@@ -134,7 +133,7 @@ func (b *builder) openRange() {
 		ID:       "finish/range",
 		Title:    "Give the range to " + b.TargetName() + " for good",
 		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; nodes that come later get theirs too.",
-		Before:   []step.Condition{joint.Gone(b.Source.Agent)},
+		Before:   b.SourceGone(),
 		Actions:  actions,
 		Gate:     b.Gate("nobody noticed", false),
 		Estimate: step.Duration(5*time.Second + b.PerNode(50*time.Millisecond)),

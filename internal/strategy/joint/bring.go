@@ -33,9 +33,17 @@ func (b *Builder) TargetOn(node string) step.Condition {
 	return agentOn(b.Target.Installation.Agent, b.Target.Installation.Selector, node)
 }
 
-// SourceOn is the source's agent on one node.
-func (b *Builder) SourceOn(node string) step.Condition {
-	return agentOn(b.Source.Agent, b.Source.Selector, node)
+// Running is what must be there on a node before its pods may move: the node, and the agents of both networks.
+func (b *Builder) Running(node string) []step.Condition {
+	return append(b.SourceOn(node), b.TargetOn(node))
+}
+
+// SourceOn is the node being ready, and the source's agent on it, where the source has agents.
+func (b *Builder) SourceOn(node string) []step.Condition {
+	if !b.Source.HasAgent() {
+		return []step.Condition{NodeReady(node)}
+	}
+	return []step.Condition{NodeReady(node), agentOn(b.Source.Agent, b.Source.Selector, node)}
 }
 
 func agentOn(agent step.Ref, selector, node string) step.Condition {

@@ -18,7 +18,7 @@ func JoinArgs(source, target cni.Installation) step.JoinArgs {
 
 // Clash is a reason why two networks cannot live on the same nodes.
 type Clash struct {
-	// ID is stable: "overlap", "vxlan", "links", "conf", "not-switched", "family".
+	// ID is stable: "overlap", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
 	ID      string
 	Message string
 	Hint    string
@@ -28,7 +28,7 @@ type Clash struct {
 func Clashes(source, target cni.Installation) []Clash {
 	var found []Clash
 	for _, check := range []func(source, target cni.Installation) []Clash{
-		overlaps, families, sameTunnel, sameLinks, unnamedConf, notSwitched,
+		overlaps, families, sameTunnel, sameLinks, sameTables, unnamedConf, notSwitched, kubeProxy, untried,
 	} {
 		found = append(found, check(source, target)...)
 	}
@@ -62,7 +62,16 @@ func families(source, _ cni.Installation) []Clash {
 
 func sameTunnel(source, target cni.Installation) []Clash {
 	a, b := source.Capabilities, target.Capabilities
-	if a.Encapsulation != "vxlan" || b.Encapsulation != "vxlan" || a.VNI != b.VNI || a.Port != b.Port {
+	if a.Encapsulation != "vxlan" || b.Encapsulation != "vxlan" || a.Port != b.Port {
+		return nil
+	}
+	for _, whole := range []cni.Installation{source, target} {
+		if whole.Capabilities.WholePort {
+			return []Clash{{"vxlan", fmt.Sprintf("both networks would use VXLAN on UDP port %d, and %s takes every packet of it, whatever its VNI", a.Port, whole.CNI),
+				"give the target another port in its manifest"}}
+		}
+	}
+	if a.VNI != b.VNI {
 		return nil
 	}
 	return []Clash{{"vxlan", fmt.Sprintf("both networks would use VXLAN %d on UDP port %d", a.VNI, a.Port),
@@ -75,6 +84,15 @@ func sameLinks(source, target cni.Installation) []Clash {
 			if matches(a, b) || matches(b, a) {
 				return []Clash{{"links", fmt.Sprintf("both networks would own the interface %s", b), "this pair cannot run side by side"}}
 			}
+		}
+	}
+	return nil
+}
+
+func sameTables(source, target cni.Installation) []Clash {
+	for _, table := range source.Capabilities.RouteTables {
+		if slices.Contains(target.Capabilities.RouteTables, table) {
+			return []Clash{{"tables", fmt.Sprintf("both networks would own the routing table %d", table), "give the target other tables in its manifest"}}
 		}
 	}
 	return nil
@@ -101,6 +119,29 @@ func notSwitched(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if !network.Capabilities.SwitchedPerNode {
 			return []Clash{{"not-switched", network.CNI + " is not chosen per node by its CNI configuration", "the strategy recreate cannot be used"}}
+		}
+	}
+	return nil
+}
+
+// kubeProxy: Services would end with the source, or be taken over on every node at once by the target.
+func kubeProxy(source, target cni.Installation) []Clash {
+	switch {
+	case source.Capabilities.ReplacesKubeProxy:
+		return []Clash{{"kube-proxy", source.CNI + " does kube-proxy's work, so every Service would end with it",
+			"run kube-proxy again and turn the replacement off first, as a change of its own"}}
+	case target.Capabilities.ReplacesKubeProxy:
+		return []Clash{{"kube-proxy", target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
+			"install it without the replacement, and turn that on afterwards, as a change of its own"}}
+	}
+	return nil
+}
+
+// untried comes last: what clashes is worth knowing first.
+func untried(source, target cni.Installation) []Clash {
+	for _, network := range []cni.Installation{source, target} {
+		if network.Untried != "" {
+			return []Clash{{"untried", network.Untried, "theseus check says what would clash; docs/networks.md says what was run and what was not"}}
 		}
 	}
 	return nil

@@ -32,6 +32,23 @@ func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 	return actions
 }
 
+// SourceGone is the end of the source's agents; nothing where it has none.
+func (b *Builder) SourceGone() []step.Condition {
+	if !b.Source.HasAgent() {
+		return nil
+	}
+	return []step.Condition{Gone(b.Source.Agent)}
+}
+
+// WaitSourceGone waits until the source's agents have ended on every node.
+func (b *Builder) WaitSourceGone() []step.Action {
+	if !b.Source.HasAgent() {
+		return nil
+	}
+	return []step.Action{Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
+		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute))}
+}
+
 // CleanSource cleans node by node what the source left.
 func (b *Builder) CleanSource() {
 	for i, wave := range b.Waves {
@@ -62,7 +79,7 @@ func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 		Title:    "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
 		Why:      "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
 		Wave:     wave.Name,
-		Before:   []step.Condition{Gone(b.Source.Agent)},
+		Before:   b.SourceGone(),
 		Actions:  actions,
 		After:    after,
 		Gate:     b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
@@ -106,7 +123,7 @@ func (b *Builder) finalForm() {
 		ID:       "finish/form",
 		Title:    "Give " + b.TargetName() + " its own form",
 		Why:      "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay.",
-		Before:   []step.Condition{Gone(b.Source.Agent)},
+		Before:   b.SourceGone(),
 		Actions:  actions,
 		After:    []step.Condition{Rolled(b.Target.Installation.Agent)},
 		Gate:     b.Gate(b.TargetName()+" in its own form loses nothing", false), // it counts since the first restart

@@ -98,6 +98,13 @@ func TestClashes(t *testing.T) {
 		{"link in a pattern", network(same), other(func(n *cni.Installation) { n.Capabilities.HostLinks = []string{"a*"} }), "links"},
 		{"no name of the configuration", network(same), other(func(n *cni.Installation) { n.Capabilities.ConfName = "" }), "conf"},
 		{"not switched per node", network(func(n *cni.Installation) { n.Capabilities.SwitchedPerNode = false }), other(same), "not-switched"},
+		{"a port of one's own", network(func(n *cni.Installation) { n.Capabilities.WholePort = true }), other(same), "vxlan"},
+		{"a port that one wants alone", network(same), other(func(n *cni.Installation) { n.Capabilities.WholePort = true }), "vxlan"},
+		{"same routing table", network(func(n *cni.Installation) { n.Capabilities.RouteTables = []int{200, 2004} }),
+			other(func(n *cni.Installation) { n.Capabilities.RouteTables = []int{2004} }), "tables"},
+		{"Services go with the source", network(func(n *cni.Installation) { n.Capabilities.ReplacesKubeProxy = true }), other(same), "kube-proxy"},
+		{"Services come with the target", network(same), other(func(n *cni.Installation) { n.Capabilities.ReplacesKubeProxy = true }), "kube-proxy"},
+		{"untried", network(func(n *cni.Installation) { n.Untried = "nobody ran it" }), other(same), "untried"},
 		{"IPv6", network(func(n *cni.Installation) { n.PodCIDRs = append(n.PodCIDRs, "fd00::/48") }), other(same), "family"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -16,15 +16,14 @@ func (b *builder) deleteSource() {
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
 	removals = append(removals, joint.Remove(joint.ProbeService("old")))
 	actions = append(actions, b.RemoveParts(removals...)...)
-	actions = append(actions, joint.Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
-		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute)))
+	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
 		ID:       "remove/source",
 		Title:    "Remove " + b.Source.CNI,
 		Why:      "No pod uses it any more.",
 		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
 		Actions:  actions,
-		After:    []step.Condition{joint.Gone(b.Source.Agent)},
+		After:    b.SourceGone(),
 		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
 		NoReturn: true,
 		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(2*time.Second)),

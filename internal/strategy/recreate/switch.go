@@ -27,7 +27,7 @@ func (b *builder) switchWave(wave joint.Wave) {
 	var before []step.Condition
 	var undo, removals, evictions []step.Action
 	for _, node := range wave.Nodes {
-		before = append(before, joint.NodeReady(node), b.SourceOn(node), b.TargetOn(node))
+		before = append(before, b.Running(node)...)
 		undo = append(undo, joint.OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf))
 		removals = append(removals, joint.Remove(joint.ProbePod(node, "new")))
 		evictions = append(evictions, joint.Evict(node, b.TargetName(), b.Join.New, b.Outlook.PerNode[node]))

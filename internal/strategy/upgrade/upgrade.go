@@ -120,7 +120,7 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 		before = append(before, b.frozen())
 	}
 	for _, node := range nodes {
-		before = append(before, joint.NodeReady(node), b.SourceOn(node))
+		before = append(before, b.SourceOn(node)...)
 	}
 	id, one := fmt.Sprintf("%s/part-%d", wave.Name, part+1), ""
 	if len(nodes) == 1 {

@@ -40,7 +40,7 @@ func (a *app) demo() *cobra.Command {
 			r.Outside = strategy == "adopt" // by another strategy, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
-	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel (with kube-router) or weave")
+	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel or bridge (both with kube-router), or weave")
 	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty lets the planner choose")
 	return cmd
 }

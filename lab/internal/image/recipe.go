@@ -51,7 +51,7 @@ type shipped struct {
 	edits             []phrase.Edit
 }
 
-// recipes lists the images that a lab on the given network needs. A flannel or a Weave lab gets
+// recipes lists the images that a lab on the given network needs. A flannel, a Weave or a bridge lab gets
 // Calico's too, and a flannel lab its migration controller: Calico is what it is changed to.
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
@@ -61,8 +61,10 @@ func recipes(network, calico, source string) ([]recipe, error) {
 	var own []recipe
 	var err error
 	switch network {
-	case "none", "bridge":
+	case "none":
 		return list, nil
+	case "bridge":
+		own = []recipe{kubeRouter()}
 	case "calico", "calico-bgp", "calico-typha":
 	case "flannel":
 		own = append(flannelImages(), calicoMigration())
@@ -116,11 +118,15 @@ func flannelImages() []recipe {
 			set:      settings{Entrypoint: []string{"/opt/bin/flanneld"}},
 		},
 		{name: FlannelCNI, userland: true, binaries: map[string]string{"/flannel": "flannel-cni"}},
-		{
-			name: KubeRouter, userland: true,
-			binaries: map[string]string{"/usr/local/bin/kube-router": "kube-router"},
-			set:      settings{Entrypoint: []string{"/usr/local/bin/kube-router"}},
-		},
+		kubeRouter(),
+	}
+}
+
+func kubeRouter() recipe {
+	return recipe{
+		name: KubeRouter, userland: true,
+		binaries: map[string]string{"/usr/local/bin/kube-router": "kube-router"},
+		set:      settings{Entrypoint: []string{"/usr/local/bin/kube-router"}},
 	}
 }
 

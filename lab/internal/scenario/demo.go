@@ -139,6 +139,13 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if r.Network == "bridge" { // of which the API knows nothing
+		snapshot := filepath.Join(r.Dir, "snapshot.json")
+		if _, err := r.Run(ctx, "snapshot", "--nodes", "--agent-image", AgentImage, "-o", snapshot); err != nil {
+			return "", err
+		}
+		change = append(change, "--from", snapshot)
+	}
 	if _, err := r.Run(ctx, append([]string{"check"}, change...)...); err != nil {
 		return "", err
 	}

@@ -76,7 +76,7 @@ func (r *Rig) Up(ctx context.Context, network string) error {
 	}
 	network, version, _ := strings.Cut(network, "@")
 	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network, "--calico", version}
-	if network == "flannel" {
+	if network == "flannel" || network == "bridge" { // which enforce nothing themselves
 		args = append(args, "--policy", "kube-router")
 	}
 	if _, err := r.run(ctx, nil, r.Out, r.Lab, args...); err != nil {

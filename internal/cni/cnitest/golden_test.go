@@ -1,0 +1,73 @@
+package cnitest_test
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/bridge"
+	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/cilium"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/cni/weave"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func drivers() cni.Registry {
+	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}, bridge.Driver{}}
+}
+
+// TestGolden: what all drivers together say of clusters as they were: on each network, and on one over which somebody had
+// installed another. A change in what is found shows as a change of these lines.
+func TestGolden(t *testing.T) {
+	var seen strings.Builder
+	for _, name := range []string{"flannel", "calico", "weave", "bridge", "mixed"} {
+		tell(&seen, name, cnitest.Golden(t, name))
+	}
+	mixed := cnitest.Golden(t, "mixed")
+	mixed.DaemonSets = nil // somebody deleted both agents
+	tell(&seen, "mixed, and both agents deleted", mixed)
+	cnitest.Same(t, "testdata/golden/found.txt", seen.String(), *update)
+}
+
+func tell(to *strings.Builder, name string, snapshot *cluster.Snapshot) {
+	fmt.Fprintf(to, "# %s\n", name)
+	for _, found := range drivers().Detect(snapshot) {
+		c := found.Capabilities
+		fmt.Fprintf(to, "%s %s\n  agent %s, pods in %v\n", found.CNI, found.Version, found.Agent, found.PodCIDRs)
+		fmt.Fprintf(to, "  %s vni %d port %d, mtu %d, links %v, %s, policy %s\n", c.Encapsulation, c.VNI, c.Port, c.MTU, c.HostLinks, c.ConfName, c.Policy)
+		for _, part := range found.Parts {
+			if part.Kind != "CustomResourceDefinition" {
+				fmt.Fprintf(to, "  part %s\n", part)
+			}
+		}
+		for _, problem := range found.Problems {
+			fmt.Fprintf(to, "  problem: %s\n", problem)
+		}
+	}
+	for _, stranger := range cni.Strangers(snapshot, drivers().Detect(snapshot)) {
+		fmt.Fprintf(to, "stranger: %s\n", stranger)
+	}
+	fmt.Fprintln(to)
+}
+
+// TestGoldenAcceptance runs the suite on the clusters as they were.
+func TestGoldenAcceptance(t *testing.T) {
+	for _, c := range []struct {
+		driver  cni.Driver
+		present string
+		other   string
+	}{
+		{flannel.Driver{}, "flannel", "calico"}, {flannel.Driver{}, "flannel", "weave"}, {calico.Driver{}, "calico", "weave"},
+		{calico.Driver{}, "calico", "flannel"}, {weave.Driver{}, "weave", "flannel"}, {weave.Driver{}, "weave", "bridge"},
+	} {
+		t.Run(c.present+" beside "+c.other, func(t *testing.T) {
+			cnitest.Detects(t, cnitest.Case{Driver: c.driver, Present: cnitest.Golden(t, c.present), Other: cnitest.Golden(t, c.other)})
+		})
+	}
+}

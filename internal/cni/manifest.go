@@ -1,0 +1,62 @@
+package cni
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// applyOrder is the order of application; kinds that are not in it come before the workloads.
+var applyOrder = map[string]int{
+	"Namespace": 0, "ServiceAccount": 1, "ConfigMap": 2, "Secret": 2,
+	"ClusterRole": 3, "Role": 3, "ClusterRoleBinding": 4, "RoleBinding": 4,
+	"DaemonSet": 8, "Deployment": 9,
+}
+
+// SortForApply puts a manifest into the order of application: what others need comes first.
+func SortForApply(objects []unstructured.Unstructured) {
+	rank := func(object unstructured.Unstructured) int {
+		if n, ok := applyOrder[object.GetKind()]; ok {
+			return n
+		}
+		return 6
+	}
+	slices.SortStableFunc(objects, func(a, b unstructured.Unstructured) int { return rank(a) - rank(b) })
+}
+
+// Label marks objects as made by a change.
+func Label(objects []unstructured.Unstructured) {
+	for i := range objects {
+		labels := objects[i].GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[v1alpha1.LabelManaged] = "true"
+		objects[i].SetLabels(labels)
+	}
+}
+
+// ContainersOf returns the containers of a workload as they are in it: a change to one changes the workload.
+func ContainersOf(workload *unstructured.Unstructured, field string) []map[string]any {
+	list, _, _ := unstructured.NestedFieldNoCopy(workload.Object, "spec", "template", "spec", field)
+	items, _ := list.([]any)
+	var found []map[string]any
+	for _, item := range items {
+		if container, ok := item.(map[string]any); ok {
+			found = append(found, container)
+		}
+	}
+	return found
+}
+
+// FindContainer is one of them, by its name; nil where there is none.
+func FindContainer(workload *unstructured.Unstructured, field, name string) map[string]any {
+	for _, container := range ContainersOf(workload, field) {
+		if container["name"] == name {
+			return container
+		}
+	}
+	return nil
+}
