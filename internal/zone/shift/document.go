@@ -33,6 +33,8 @@ type Plan struct {
 	// Zones are those that the moves are in, without their records.
 	Zones []*zone.Zone `json:"zones"`
 	Moves []zone.Move  `json:"moves"`
+	// Home says that the names go back to the original.
+	Home bool `json:"home,omitempty"`
 	// Hash is over everything else.
 	Hash string `json:"hash"`
 }
@@ -68,13 +70,19 @@ func (p *Plan) sum() string {
 }
 
 // Steps are those of the plan.
-func (p *Plan) Steps() []step.Step { return Steps(p.Moves, p.Zones, p.Options) }
+func (p *Plan) Steps() []step.Step {
+	from, to := "the original", "the mirror"
+	if p.Home {
+		from, to = to, from
+	}
+	return steps(p.Moves, p.Zones, p.Options, from, to)
+}
 
 // Back is the plan of the way back, after this one is done: the same road, the other way. It is always the same for
 // the same plan, so that a second process finds its journal.
 func (p *Plan) Back() *Plan {
 	back := *p
-	back.Moves = nil
+	back.Moves, back.Home = nil, !p.Home
 	for _, m := range p.Moves {
 		m.Before, m.After = m.After, m.Before
 		probes := m.Probes
@@ -89,6 +97,21 @@ func (p *Plan) Back() *Plan {
 	}
 	back.seal(p.Name + "-back")
 	return &back
+}
+
+// Check refuses a plan that was edited, or that this version would carry out differently.
+func (p *Plan) Check() error {
+	const again = "make the plan again with this version of theseus"
+	if p.Format != format {
+		return &Error{fmt.Sprintf("the plan of moves is of theseus %s, which goes other steps", p.Theseus), again}
+	}
+	if p.Hash != p.sum() {
+		return &Error{"the plan " + p.Name + " was edited since it was made", again}
+	}
+	if err := p.valid(); err != nil {
+		return &Error{"the plan " + p.Name + ": " + err.Error(), again}
+	}
+	return nil
 }
 
 // Write turns a plan into YAML.
@@ -109,16 +132,11 @@ func Read(data []byte) (*Plan, error) {
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
 		return nil, &Error{"this is no plan of moves: " + err.Error(), again}
 	}
-	switch {
-	case p.Kind != Kind || p.APIVersion != v1alpha1.APIVersion:
+	if p.Kind != Kind || p.APIVersion != v1alpha1.APIVersion {
 		return nil, &Error{fmt.Sprintf("this is no plan of moves, but %q %q", p.APIVersion, p.Kind), again}
-	case p.Format != format:
-		return nil, &Error{fmt.Sprintf("the plan is of theseus %s, which goes other steps", p.Theseus), "use that version, or " + again}
-	case p.Hash != p.sum():
-		return nil, &Error{"the plan " + p.Name + " was edited since it was made", again}
 	}
-	if err := p.valid(); err != nil {
-		return nil, &Error{"the plan " + p.Name + ": " + err.Error(), again}
+	if err := p.Check(); err != nil {
+		return nil, err
 	}
 	return &p, nil
 }

@@ -102,11 +102,11 @@ type stage struct {
 	weights bool
 }
 
-// Steps are what moves the names, in order. The zones say what their providers can, and how long they keep that
-// a name is not there.
-func Steps(moves []zone.Move, zones []*zone.Zone, o Options) []step.Step {
+// steps are what moves the names, in order. The zones say what their providers can, and how long they keep that
+// a name is not there; from and to are the two clusters.
+func steps(moves []zone.Move, zones []*zone.Zone, o Options, from, to string) []step.Step {
 	o = o.WithDefaults()
-	p := &planner{options: o, zones: map[string]*zone.Zone{}}
+	p := &planner{options: o, zones: map[string]*zone.Zone{}, from: from, to: to}
 	for _, z := range zones {
 		p.zones[z.Name] = z
 	}
@@ -150,6 +150,8 @@ type planner struct {
 	options Options
 	zones   map[string]*zone.Zone
 	steps   []step.Step
+	// from and to are the clusters, in words.
+	from, to string
 }
 
 // unit is how a stage changes in one step.
@@ -264,7 +266,7 @@ func (p *planner) wave(number int, stages []stage) {
 		for _, s := range plain {
 			units = append(units, unit{s, zone.Unit{Name: s.Name, Before: s.lowered, After: s.moved}})
 		}
-		p.shift(id, id, "to the mirror", units)
+		p.shift(id, id, "to "+p.to, units)
 	}
 	if len(weighted) == 0 {
 		return
@@ -283,7 +285,7 @@ func (p *planner) wave(number int, stages []stage) {
 			units = append(units, unit{s, zone.Unit{Name: s.Name, Before: before[s.Name], After: after}})
 			before[s.Name] = after
 		}
-		p.shift(fmt.Sprintf("%s/%d-percent", id, share), id, fmt.Sprintf("%d %% to the mirror", share), units)
+		p.shift(fmt.Sprintf("%s/%d-percent", id, share), id, fmt.Sprintf("%d %% to %s", share, p.to), units)
 	}
 }
 
@@ -313,9 +315,9 @@ func (p *planner) shift(id, wave, where string, units []unit) {
 	for _, u := range units {
 		probes = append(probes, u.Probes...)
 	}
-	actions := []step.Action{action(id+"/prove", Prove, fmt.Sprintf("prove that %d services answer at the mirror", len(units)),
+	actions := []step.Action{action(id+"/prove", Prove, fmt.Sprintf("prove that %d services answer at %s", len(units), p.to),
 		ProveArgs{Probes: probes, Back: sees(units, true)}, step.Duration(5*time.Minute))}
-	actions = append(actions, p.swaps(id, "move %s "+where, units)...)
+	actions = append(actions, p.swaps(id, "move %s "+strings.ReplaceAll(where, "%", "%%"), units)...)
 	for i, args := range sees(units, false) {
 		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see it at every server and resolver of "+args.Zone, args, p.options.SeeWithin))
 	}
@@ -324,7 +326,7 @@ func (p *planner) shift(id, wave, where string, units []unit) {
 		gate.Prometheus, gate.Query, gate.MaxErrorRate = rate.Prometheus, rate.Query, rate.Max
 	}
 	p.steps = append(p.steps, step.Step{ID: id, Wave: wave, Title: fmt.Sprintf("move %d names %s", len(units), where),
-		Why:      "each answers at the mirror before its record changes; record and ownership change together, or not at all",
+		Why:      "each answers there before its record changes; record and ownership change together, or not at all",
 		Actions:  actions,
 		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
 		Estimate: p.options.Bake})
@@ -346,7 +348,7 @@ func (p *planner) restore(stages []stage) {
 			}
 		}
 	}
-	p.steps = append(p.steps, step.Step{ID: "settle", Title: "wait until no cache remembers the original",
+	p.steps = append(p.steps, step.Step{ID: "settle", Title: "wait until no cache remembers " + p.from,
 		Why: "nothing that cannot be taken back may be done before this has passed",
 		Actions: []step.Action{action("settle/rest", Rest, fmt.Sprintf("wait %d s: the longest TTL and negative TTL", wait), RestArgs{wait},
 			step.Duration(time.Duration(wait)*time.Second+time.Minute))},
@@ -364,5 +366,5 @@ func (p *planner) restore(stages []stage) {
 		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see the old TTL at every server of "+args.Zone, args, p.options.SeeWithin))
 	}
 	p.steps = append(p.steps, step.Step{ID: id, Title: "restore the TTLs",
-		Why: "from here the way back is still open, and lowers the TTLs again first", Actions: actions})
+		Why: "nothing moves any more; another move lowers them again first", Actions: actions})
 }
