@@ -161,14 +161,15 @@ func (m *machine) settle(ctx context.Context, err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
-	if m.state.Undoing || m.state.Back != "" || m.deps.PauseOnFailure || m.state.PastReturn(m.plan.Steps) {
+	alone := slices.ContainsFunc(m.plan.Steps, func(st step.Step) bool { return st.ID == failed.step && st.Alone })
+	if m.state.Undoing || m.state.Back != "" || m.deps.PauseOnFailure || m.state.PastReturn(m.plan.Steps) && !alone {
 		if err := m.append(ctx, Record{Event: Finished, Step: failed.step, Result: ResultNeedsPerson,
 			Error: failed.cause}); err != nil {
 			return err
 		}
 		return failed
 	}
-	if i := slices.IndexFunc(m.plan.Steps, func(st step.Step) bool { return st.ID == failed.step }); i >= 0 && m.plan.Steps[i].Alone {
+	if alone {
 		return m.append(ctx, Record{Event: TakingBack, Step: failed.step, Error: failed.cause})
 	}
 	return m.append(ctx, Record{Event: RollingBack, Step: failed.step, Result: ResultFailed, Error: failed.cause})

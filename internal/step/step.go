@@ -63,6 +63,8 @@ const (
 	Probe Op = "probe"
 	// DNS runs Verb with Args on the names of a zone.
 	DNS Op = "dns"
+	// Mirror runs Verb with Args on a cluster and its mirror.
+	Mirror Op = "mirror"
 )
 
 // Action is one idempotent act as data. Which fields count depends on Op.
@@ -228,7 +230,8 @@ type Step struct {
 	// Undo takes the step back, in the order given. Where it is empty, the inverses of the actions as
 	// observed before each was done are walked backwards.
 	Undo []Action `json:"undo,omitempty"`
-	// Alone marks a step whose failure takes back nothing but the step itself; a person is asked then.
+	// Alone marks a step whose failure takes back nothing but the step itself, after the point of no return too; a person
+	// is asked then.
 	Alone bool `json:"alone,omitempty"`
 	// NoReturn marks the first step after which there is no way back.
 	NoReturn bool     `json:"noReturn,omitempty"`
