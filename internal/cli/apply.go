@@ -38,6 +38,7 @@ func (a *app) applyCommand() *cobra.Command {
 	}
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask (needed when the input is no terminal)")
 	command.Flags().BoolVar(&dry, "dry-run", false, "check everything, print what would be done, and change nothing")
+	registerAccess(command, &a.access)
 	return command
 }
 
@@ -85,6 +86,9 @@ func readPlan(file string) (*plan.Plan, error) {
 
 // admit refuses a plan that was made for another cluster, or for this one as it was.
 func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) error {
+	if p.Mirror != nil {
+		return a.admitMirror(ctx, client, p)
+	}
 	snapshot, err := kube.Snapshot(ctx, client, a.version, time.Now())
 	if err != nil {
 		return err
@@ -156,8 +160,12 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 		return nil
 	}
 	in, _ := a.terminal() // seen before
-	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%d nodes in %d waves, %d steps, %s. Type %q to go on: ",
-		p.Name, p.From(), p.To(), p.Strategy, len(p.Cluster.Nodes), len(p.Waves), len(p.Steps), about(time.Duration(p.Estimate)), p.To())
+	what := fmt.Sprintf("%d nodes in %d waves", len(p.Cluster.Nodes), len(p.Waves))
+	if p.Mirror != nil {
+		what = fmt.Sprintf("%d names", len(p.Mirror.Names.Moves))
+	}
+	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %d steps, %s. Type %q to go on: ",
+		p.Name, p.From(), p.To(), p.Strategy, what, len(p.Steps), about(time.Duration(p.Estimate)), p.To())
 	answer := make(chan string, 1)
 	go func() { // an interrupt does not end a read from a terminal; the end of the program does
 		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation
@@ -204,9 +212,14 @@ func (a *app) carryOut(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if a.output != "json" {
+	if a.output != "json" && r.plan.Mirror == nil {
 		if err := a.printSummary(context.WithoutCancel(ctx), r.client, r.plan); err != nil {
 			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
+		}
+	}
+	if r.plan.Mirror != nil {
+		if err := a.mirrorSummary(context.WithoutCancel(ctx), r, outcome); err != nil {
+			return err
 		}
 	}
 	if outcome.End == engine.EndDone {

@@ -36,7 +36,7 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.CNIVersion, "cni-version", "", "its version; empty means what the manifest installs")
 	flags.StringVar(&c.spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
 	flags.StringVar(&c.spec.PodCIDR, "pod-cidr", "", "range of its pods, apart from that of the present network; none with --strategy adopt")
-	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run) or upgrade (another version of the same network); empty lets the planner choose")
+	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty lets the planner choose")
 	flags.StringVar(&c.spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
 	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")

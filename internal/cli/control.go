@@ -18,7 +18,7 @@ import (
 
 // migrationCommand is a command about one migration: the one named, or the latest.
 func (a *app) migrationCommand(use, short, long string, do func(context.Context, *kube.Client, string) error) *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use: use + " [MIGRATION]", Short: short, Long: long,
 		Args: atMostOne("one migration's name"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -35,6 +35,10 @@ func (a *app) migrationCommand(use, short, long string, do func(context.Context,
 			return do(command.Context(), client, name)
 		},
 	}
+	if use == "resume" || use == "rollback" {
+		registerAccess(command, &a.access)
+	}
+	return command
 }
 
 // latest is the migration that was created last.

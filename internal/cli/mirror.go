@@ -7,15 +7,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/kube"
 )
 
-// mirror is what the commands of the mirror strategy share: beside the cluster of the kubeconfig, the original, the
+// twins is what the commands of the mirror strategy share: beside the cluster of the kubeconfig, the original, the
 // other one.
-type mirror struct {
+type twins struct {
 	*app
 	other *genericclioptions.ConfigFlags
 }
 
 func (a *app) mirrorCommand() *cobra.Command {
-	m := &mirror{app: a, other: genericclioptions.NewConfigFlags(true)}
+	m := &twins{app: a, other: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "mirror",
 		Short: "Move the work of a cluster to a second one, its mirror, and back",
@@ -37,12 +37,14 @@ func (a *app) mirrorCommand() *cobra.Command {
 		m.registryCommand(),
 		m.copyCommand(),
 		m.diffCommand(),
+		m.statusCommand(),
+		m.teardownCommand(),
 	)
 	return command
 }
 
 // mirrorClient connects to the mirror. No request is sent yet.
-func (m *mirror) mirrorClient() (*kube.Client, error) {
+func (m *twins) mirrorClient() (*kube.Client, error) {
 	if *m.other.KubeConfig == "" && *m.other.Context == "" {
 		return nil, fail(exitUsage, "name it with --mirror-context or --mirror-kubeconfig", "no mirror is named")
 	}

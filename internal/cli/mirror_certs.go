@@ -19,7 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/zone/names"
 )
 
-func (m *mirror) certsCommand() *cobra.Command {
+func (m *twins) certsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "certs",
 		Short: "Give certificates the mirror's names, and prove what the mirror serves",
@@ -52,7 +52,7 @@ func (f *certsFlags) register(command *cobra.Command) {
 }
 
 // survey reads the original's certificates and says what becomes of each.
-func (m *mirror) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []certificate.Entry, error) {
+func (m *twins) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []certificate.Entry, error) {
 	rules, err := certificate.ParseRules(f.domains)
 	if err != nil {
 		return nil, nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
@@ -78,7 +78,7 @@ func (m *mirror) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []c
 	return cluster, entries, nil
 }
 
-func (m *mirror) certsListCommand() *cobra.Command {
+func (m *twins) certsListCommand() *cobra.Command {
 	var f certsFlags
 	command := &cobra.Command{
 		Use:   "list --domain OLD=NEW",
@@ -108,7 +108,7 @@ func refused(entries []certificate.Entry) []certificate.Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e certificate.Entry) bool { return e.Verdict != certificate.Blocked })
 }
 
-func (m *mirror) showCerts(entries []certificate.Entry) error {
+func (m *twins) showCerts(entries []certificate.Entry) error {
 	if m.output == "json" {
 		return printJSON(m.Out, entries)
 	}
@@ -140,7 +140,7 @@ func (m *mirror) showCerts(entries []certificate.Entry) error {
 	return w.Flush()
 }
 
-func (m *mirror) certsAddCommand() *cobra.Command {
+func (m *twins) certsAddCommand() *cobra.Command {
 	var f certsFlags
 	var yes bool
 	var patience time.Duration
@@ -176,7 +176,7 @@ func (m *mirror) certsAddCommand() *cobra.Command {
 }
 
 // addCerts adds names in two waves: one certificate of every issuer, then the others.
-func (m *mirror) addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration) error {
+func (m *twins) addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration) error {
 	var first, rest []certificate.Entry
 	seen := map[string]bool{}
 	for _, e := range entries {
@@ -229,9 +229,9 @@ func (m *mirror) addCerts(ctx context.Context, cluster *certs.Cluster, entries [
 	return nil
 }
 
-func (m *mirror) note(text string) { fmt.Fprintln(m.Err, "note: "+text) }
+func (m *twins) note(text string) { fmt.Fprintln(m.Err, "note: "+text) }
 
-func (m *mirror) certsBackCommand() *cobra.Command {
+func (m *twins) certsBackCommand() *cobra.Command {
 	var namespaces []string
 	var yes bool
 	command := &cobra.Command{
@@ -258,7 +258,7 @@ func (m *mirror) certsBackCommand() *cobra.Command {
 	return command
 }
 
-func (m *mirror) takeBack(ctx context.Context, cluster *certs.Cluster, world certificate.World, yes bool) error {
+func (m *twins) takeBack(ctx context.Context, cluster *certs.Cluster, world certificate.World, yes bool) error {
 	type row struct {
 		Object  string   `json:"object"`
 		Names   []string `json:"names"`
@@ -308,7 +308,7 @@ type proveFlags struct {
 	without bool
 }
 
-func (m *mirror) certsProveCommand() *cobra.Command {
+func (m *twins) certsProveCommand() *cobra.Command {
 	var f proveFlags
 	command := &cobra.Command{
 		Use:   "prove",
@@ -335,7 +335,7 @@ func (m *mirror) certsProveCommand() *cobra.Command {
 	return command
 }
 
-func (m *mirror) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, error) {
+func (m *twins) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, error) {
 	rules, err := certificate.ParseRules(f.domains)
 	if err != nil {
 		return nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
@@ -376,7 +376,7 @@ func (m *mirror) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, 
 }
 
 // mirrorSecrets finds the Secrets that the mirror serves for a name.
-func (m *mirror) mirrorSecrets(ctx context.Context, f *proveFlags) (func(string) ([]*certificate.Leaf, error), error) {
+func (m *twins) mirrorSecrets(ctx context.Context, f *proveFlags) (func(string) ([]*certificate.Leaf, error), error) {
 	if len(f.mirror) > 0 {
 		return nil, fail(exitUsage, "add --without-secrets, or name the mirror with --mirror-context", "files do not hold the Secrets to compare with")
 	}
@@ -411,7 +411,7 @@ func withCA(roots *x509.CertPool, file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-func (m *mirror) showCertProofs(proofs []certs.Proof) error {
+func (m *twins) showCertProofs(proofs []certs.Proof) error {
 	wrong, proven, plain := 0, 0, 0
 	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
 	for _, p := range proofs {

@@ -17,7 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cloud/aws"
 )
 
-func (m *mirror) cloudCommand() *cobra.Command {
+func (m *twins) cloudCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cloud",
 		Short: "Give the mirror what the original may do in Amazon's cloud",
@@ -31,7 +31,7 @@ func (m *mirror) cloudCommand() *cobra.Command {
 	return command
 }
 
-func (m *mirror) cloudInventoryCommand() *cobra.Command {
+func (m *twins) cloudInventoryCommand() *cobra.Command {
 	var endpoint string
 	command := &cobra.Command{
 		Use:   "inventory",
@@ -71,7 +71,7 @@ type cloudFlags struct {
 	back             bool
 }
 
-func (m *mirror) cloudPlanCommand() *cobra.Command {
+func (m *twins) cloudPlanCommand() *cobra.Command {
 	var f cloudFlags
 	command := &cobra.Command{
 		Use:   "plan --original NAME --mirror NAME --inventory FILE [-o PLAN]",
@@ -135,7 +135,7 @@ func (f *cloudFlags) plan() (*cloud.Plan, error) {
 	return cloud.Compare(inventory, f.original, f.mirror, pairs), nil
 }
 
-func (m *mirror) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
+func (m *twins) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
 	switch f.format {
 	case "cli":
 		_, err := fmt.Fprintln(m.Out, strings.Join(cloud.Lines(p, f.back), "\n"))
@@ -179,7 +179,7 @@ func (m *mirror) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
 }
 
 // cloudFindings are what no line mends: not among the lines, which are for other programs.
-func (m *mirror) cloudFindings(p *cloud.Plan) {
+func (m *twins) cloudFindings(p *cloud.Plan) {
 	for _, f := range p.Findings {
 		kind := "note"
 		if f.Blocks {
@@ -190,7 +190,7 @@ func (m *mirror) cloudFindings(p *cloud.Plan) {
 }
 
 // cloudApplyCommand carries a plan out, or takes it back.
-func (m *mirror) cloudApplyCommand(verb string) *cobra.Command {
+func (m *twins) cloudApplyCommand(verb string) *cobra.Command {
 	var endpoint string
 	var yes bool
 	back := verb == "back"
@@ -214,7 +214,7 @@ func (m *mirror) cloudApplyCommand(verb string) *cobra.Command {
 	return command
 }
 
-func (m *mirror) runCloud(ctx context.Context, file, endpoint string, yes, back bool) error {
+func (m *twins) runCloud(ctx context.Context, file, endpoint string, yes, back bool) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return fail(exitUsage, "make a plan: theseus mirror cloud plan -o PLAN", "%w", err)

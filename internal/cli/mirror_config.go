@@ -32,7 +32,7 @@ type configFlags struct {
 	options mirrorconfig.Options
 }
 
-func (m *mirror) configCommand() *cobra.Command {
+func (m *twins) configCommand() *cobra.Command {
 	flags := &configFlags{}
 	command := &cobra.Command{
 		Use:   "config --from FILE",
@@ -53,7 +53,7 @@ func (m *mirror) configCommand() *cobra.Command {
 	return command
 }
 
-func (m *mirror) config(flags *configFlags) error {
+func (m *twins) config(flags *configFlags) error {
 	options := flags.options
 	switch {
 	case len(flags.from) == 0:
@@ -96,7 +96,7 @@ func (m *mirror) config(flags *configFlags) error {
 }
 
 // readText reads a file, or standard input, up to the size that can be edited.
-func (m *mirror) readText(name string) ([]byte, error) {
+func (m *twins) readText(name string) ([]byte, error) {
 	in := m.In
 	if name != "-" {
 		file, err := os.Open(name)
@@ -109,7 +109,7 @@ func (m *mirror) readText(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, splice.MaxInput+1))
 }
 
-func (m *mirror) showConfig(result *mirrorconfig.Result, before []byte, from string) error {
+func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from string) error {
 	if m.output == "json" {
 		encode(m.Out, result)
 	}
@@ -148,7 +148,7 @@ func (m *mirror) showConfig(result *mirrorconfig.Result, before []byte, from str
 }
 
 // explainConfig says of every changed field why, object by object.
-func (m *mirror) explainConfig(result *mirrorconfig.Result) {
+func (m *twins) explainConfig(result *mirrorconfig.Result) {
 	var objects []string
 	for _, change := range result.Changes {
 		if !slices.Contains(objects, change.Object) {

@@ -3,31 +3,25 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/image"
+	"github.com/theseus-cni/theseus/internal/registry"
 	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/twin"
 )
 
 // copyFlags are what copy and diff are told.
 type copyFlags struct {
-	namespaces []string
-	decide     []string
-	volumes    []string
-	registries []string
-	fields     []string
-	unproven   []string
-	adopt      bool
-	workers    int
-	watch      bool
-	every      time.Duration
+	mirror.Selection
+	watch bool
+	every time.Duration
 }
 
 const copyLong = `Copies all objects of the chosen namespaces, and what they need cluster-wide (definitions, classes, roles,
@@ -46,18 +40,18 @@ Nothing is written before everything was decided:
 
 func (f *copyFlags) add(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "namespaces to copy")
-	flags.StringArrayVar(&f.decide, "decide", nil, "what happens to a kind or an object: 'CronJob.batch=copy', 'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
-	flags.StringSliceVar(&f.volumes, "empty-volume", nil, "claims (namespace/name) that may be empty on the mirror")
-	flags.StringSliceVar(&f.registries, "registry", nil, "rewrite images: registry.example.com=registry-mirror.example.com")
-	flags.StringArrayVar(&f.fields, "image-field", nil, "a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
-	flags.StringSliceVar(&f.unproven, "unproven", nil, "registries that are not asked for rewritten images: only the nodes can log in there")
-	flags.BoolVar(&f.adopt, "adopt", false, "take over objects that the mirror has already")
-	flags.IntVar(&f.workers, "workers", replica.DefaultWorkers, "writes under way at once")
+	flags.StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "namespaces to copy")
+	flags.StringArrayVar(&f.Decide, "decide", nil, "what happens to a kind or an object: 'CronJob.batch=copy', 'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
+	flags.StringSliceVar(&f.EmptyVolumes, "empty-volume", nil, "claims (namespace/name) that may be empty on the mirror")
+	flags.StringSliceVar(&f.Registries, "registry", nil, "rewrite images: registry.example.com=registry-mirror.example.com")
+	flags.StringArrayVar(&f.ImageFields, "image-field", nil, "a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
+	flags.StringSliceVar(&f.Unproven, "unproven", nil, "registries that are not asked for rewritten images: only the nodes can log in there")
+	flags.BoolVar(&f.Adopt, "adopt", false, "take over objects that the mirror has already")
+	flags.IntVar(&f.Workers, "workers", replica.DefaultWorkers, "writes under way at once")
 }
 
 // copier makes what the flags describe, with both clusters.
-func (m *mirror) copier(f *copyFlags) (*replica.Copier, error) {
+func (m *twins) copier(f *copyFlags) (*replica.Copier, error) {
 	copier, err := m.originalCopier(f)
 	if err != nil {
 		return nil, err
@@ -71,39 +65,11 @@ func (m *mirror) copier(f *copyFlags) (*replica.Copier, error) {
 }
 
 // originalCopier makes what the flags describe, with the original alone.
-func (m *mirror) originalCopier(f *copyFlags) (*replica.Copier, error) {
-	switch {
-	case len(f.namespaces) == 0:
-		return nil, fail(exitUsage, "choose them with -n, such as -n shop -n billing", "no namespace is chosen")
-	case f.workers < 1:
-		return nil, fail(exitUsage, "give a number above 0", "--workers is %d", f.workers)
-	}
-	for _, name := range f.namespaces {
-		if strings.HasPrefix(name, "kube-") || name == "theseus-system" {
-			return nil, fail(exitUsage, "choose the namespaces of users", "%s is every cluster's own", name)
-		}
-	}
-	slices.Sort(f.namespaces)
-	copier := &replica.Copier{Namespaces: slices.Compact(f.namespaces), Workers: f.workers,
-		Note:    func(text string) { fmt.Fprintln(m.Err, "note: "+text) },
-		Options: twin.Options{Decide: map[string]twin.Action{}, EmptyVolumes: f.volumes, Adopt: f.adopt}}
-	for _, decision := range f.decide {
-		what, name, _ := strings.Cut(decision, "=")
-		action, err := twin.ParseAction(name)
-		if err != nil {
-			return nil, fail(exitUsage, "such as --decide CronJob.batch=copy", "--decide %s: %v", decision, err)
-		}
-		copier.Options.Decide[what] = action
-	}
-	rules, err := image.ParseRules(f.registries)
-	if err == nil {
-		err = rules.ParseFields(f.fields)
-	}
+func (m *twins) originalCopier(f *copyFlags) (*replica.Copier, error) {
+	copier, err := replica.NewCopier(f.Selection, m.note)
 	if err != nil {
-		return nil, fail(exitUsage, "see theseus mirror copy --help", "%v", err)
+		return nil, fail(exitUsage, hintOf(err), "%w", err)
 	}
-	copier.Options.Images = rules
-	copier.Prove = func(ctx context.Context, plan *twin.Plan) error { return mustBeThere(prove(ctx, plan, f.unproven)) }
 	original, err := m.client()
 	if err != nil {
 		return nil, err
@@ -112,7 +78,7 @@ func (m *mirror) originalCopier(f *copyFlags) (*replica.Copier, error) {
 	return copier, err
 }
 
-func (m *mirror) copyCommand() *cobra.Command {
+func (m *twins) copyCommand() *cobra.Command {
 	flags := &copyFlags{}
 	command := &cobra.Command{
 		Use:     "copy -n NAMESPACE ...",
@@ -134,96 +100,40 @@ func (m *mirror) copyCommand() *cobra.Command {
 	return command
 }
 
-// rounds bounds how often copy looks again until nothing differs: a mirror whose controllers undo what is written
-// never gets there.
-const rounds = 5
-
-func (m *mirror) copy(ctx context.Context, copier *replica.Copier, flags *copyFlags) error {
+func (m *twins) copy(ctx context.Context, copier *replica.Copier, flags *copyFlags) error {
 	if flags.watch {
-		return copier.Watch(ctx, flags.every, decisions, func(pass *replica.Pass, err error) {
+		return coded(copier.Watch(ctx, flags.every, replica.Decided, func(pass *replica.Pass, err error) {
 			if err != nil {
-				exitCode(m.Err, err)
+				exitCode(m.Err, coded(err))
 				return
 			}
 			if pass.Delta.Writes() > 0 || len(pass.Failures) > 0 {
 				m.showPass(pass)
 			}
-		})
+		}))
 	}
-	for round := 1; ; round++ {
-		pass, err := copier.Look(ctx)
-		if err != nil {
-			return err
-		}
-		if err := decisions(pass); err != nil {
-			return err
-		}
-		if round == 1 {
+	_, err := copier.Settle(ctx, func(round int, pass *replica.Pass, wrote bool) {
+		if round == 1 && !wrote {
 			m.showLeft(pass)
 		}
-		if pass.Delta.Writes() == 0 {
+		if wrote || pass.Delta.Writes() == 0 {
 			m.showPass(pass)
-			return nil
 		}
-		if err := copier.Carry(ctx, pass); err != nil {
-			return err
-		}
-		m.showPass(pass)
-		if len(pass.Failures) > 0 {
-			return failures(pass)
-		}
-		if round == rounds {
-			return fail(exitFailed, "theseus mirror diff shows what, and who writes it", "after %d rounds the mirror still differs: somebody else writes there", rounds)
-		}
-	}
+	})
+	return coded(err)
 }
 
-// decisions refuses a copy about which a person has something to decide.
-func decisions(pass *replica.Pass) error {
-	if foreign := pass.Delta.Foreign; len(foreign) > 0 {
-		return fail(exitNeedsPerson, "delete them there, leave them out with --decide '"+foreign[0].String()+"=skip', or take them over with --adopt",
-			"the mirror has %d objects already that were not copied from here: %s", len(foreign), some(foreign))
+// coded gives what stands against a copy its exit code.
+func coded(err error) error {
+	var undecided *replica.Undecided
+	var missing *registry.Missing
+	switch {
+	case errors.As(err, &undecided):
+		return fail(exitNeedsPerson, undecided.Hint(), "%w", err)
+	case errors.As(err, &missing):
+		return fail(exitBlocked, missing.Hint(), "%w", err)
 	}
-	questions := pass.Plan.Questions
-	if len(questions) == 0 {
-		return nil
-	}
-	var lines []string
-	for _, question := range questions {
-		lines = append(lines, question.Key.String()+": "+question.Why)
-	}
-	return fail(exitNeedsPerson, questions[0].Hint, "%d to decide: %s", len(questions), strings.Join(lines, "; "))
-}
-
-// failures groups what the mirror did not take by what it said.
-func failures(pass *replica.Pass) error {
-	groups := map[string][]twin.Key{}
-	var order []string
-	for _, failure := range pass.Failures {
-		cause := replica.Cause(failure.Err)
-		if groups[cause] == nil {
-			order = append(order, cause)
-		}
-		groups[cause] = append(groups[cause], failure.Key)
-	}
-	slices.SortStableFunc(order, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
-	var lines []string
-	for _, cause := range order {
-		lines = append(lines, fmt.Sprintf("%d times %s (%s)", len(groups[cause]), cause, some(groups[cause])))
-	}
-	return fail(exitFailed, replica.FailureHint(pass.Failures[0].Err), "the mirror did not take %d objects: %s", len(pass.Failures), strings.Join(lines, "; "))
-}
-
-func some(keys []twin.Key) string {
-	var names []string
-	for _, key := range keys[:min(len(keys), 3)] {
-		names = append(names, key.String())
-	}
-	text := strings.Join(names, ", ")
-	if more := len(keys) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return err
 }
 
 // passDocument is a pass as -o json shows it.
@@ -243,7 +153,7 @@ type objectOutput struct {
 	Did    []string `json:"did,omitempty"`
 }
 
-func (m *mirror) showPass(pass *replica.Pass) {
+func (m *twins) showPass(pass *replica.Pass) {
 	if m.output == "json" {
 		document := passDocument{InStep: pass.Delta.InStep, Created: pass.Created, Updated: pass.Updated, Deleted: pass.Deleted, Seconds: pass.Took.Seconds()}
 		for _, wave := range pass.Plan.Waves {
@@ -265,7 +175,7 @@ func (m *mirror) showPass(pass *replica.Pass) {
 }
 
 // showLeft says what goes over changed, and what of it that a person may miss does not go over.
-func (m *mirror) showLeft(pass *replica.Pass) {
+func (m *twins) showLeft(pass *replica.Pass) {
 	if m.output == "json" {
 		return
 	}
@@ -299,7 +209,7 @@ func encode(w io.Writer, document any) {
 	encoder.Encode(document) //nolint:errcheck // a closed pipe is the reader's wish
 }
 
-func (m *mirror) diffCommand() *cobra.Command {
+func (m *twins) diffCommand() *cobra.Command {
 	flags := &copyFlags{}
 	command := &cobra.Command{
 		Use:   "diff -n NAMESPACE ...",
@@ -317,8 +227,8 @@ func (m *mirror) diffCommand() *cobra.Command {
 				return err
 			}
 			m.showDiff(pass)
-			if err := decisions(pass); err != nil {
-				return err
+			if err := replica.Decided(pass); err != nil {
+				return coded(err)
 			}
 			if pass.Delta.Writes() > 0 {
 				return quietExit(exitBlocked)
@@ -337,7 +247,7 @@ type diffDocument struct {
 	Fields []twin.Difference `json:"fields,omitempty"`
 }
 
-func (m *mirror) showDiff(pass *replica.Pass) {
+func (m *twins) showDiff(pass *replica.Pass) {
 	steps := slices.Concat(append(slices.Clone(pass.Delta.Waves), pass.Delta.Deletes)...)
 	if m.output == "json" {
 		documents := []diffDocument{}

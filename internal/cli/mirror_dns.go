@@ -24,7 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
-func (m *mirror) dnsCommand() *cobra.Command {
+func (m *twins) dnsCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dns",
 		Short: "Move the services' DNS names to the mirror, and back",
@@ -61,7 +61,7 @@ func readZones(file string) (*dns.Config, error) {
 }
 
 // inventory reads clusters and zones, and compares them.
-func (m *mirror) inventory(ctx context.Context, sources dnsSources) ([]names.Entry, []*zone.Zone, error) {
+func (m *twins) inventory(ctx context.Context, sources dnsSources) ([]names.Entry, []*zone.Zone, error) {
 	config, err := readZones(sources.zones)
 	if err != nil {
 		return nil, nil, err
@@ -91,7 +91,7 @@ func (m *mirror) inventory(ctx context.Context, sources dnsSources) ([]names.Ent
 }
 
 // seeNames takes a snapshot of a cluster, with what gives it names, or reads one.
-func (m *mirror) seeNames(ctx context.Context, from []string, connect func() (*kube.Client, error)) (*cluster.Snapshot, error) {
+func (m *twins) seeNames(ctx context.Context, from []string, connect func() (*kube.Client, error)) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
 		return m.see(ctx, from)
 	}
@@ -106,7 +106,7 @@ func (m *mirror) seeNames(ctx context.Context, from []string, connect func() (*k
 	return snapshot, kube.AddNames(ctx, client, snapshot)
 }
 
-func (m *mirror) dnsInventoryCommand() *cobra.Command {
+func (m *twins) dnsInventoryCommand() *cobra.Command {
 	var sources dnsSources
 	command := &cobra.Command{
 		Use:   "inventory --zones FILE",
@@ -188,7 +188,7 @@ type dnsPlanFlags struct {
 	yesReally bool
 }
 
-func (m *mirror) dnsPlanCommand() *cobra.Command {
+func (m *twins) dnsPlanCommand() *cobra.Command {
 	var f dnsPlanFlags
 	command := &cobra.Command{
 		Use:   "plan --zones FILE [-o PLAN]",
@@ -206,6 +206,13 @@ func (m *mirror) dnsPlanCommand() *cobra.Command {
 		},
 	}
 	f.register(command)
+	f.registerMoves(command)
+	command.Flags().DurationVar(&f.bake, "bake", 0, "how long each wave is watched (default twice the TTL, at least 30 s)")
+	return command
+}
+
+// registerMoves adds the flags that say how names move.
+func (f *dnsPlanFlags) registerMoves(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "name", nil, "names to move, or patterns such as '*.shop.example.org'")
 	flags.Uint32Var(&f.options.TTL, "ttl", 30, "what TTLs are lowered to while names move, in seconds")
@@ -213,16 +220,14 @@ func (m *mirror) dnsPlanCommand() *cobra.Command {
 	flags.IntVar(&f.options.Growth, "growth", 5, "how many times as many each next wave has")
 	flags.IntVar(&f.options.Batch, "batch", 32, "how many names one transaction changes")
 	flags.Int64SliceVar(&f.weights, "weights", nil, "shares in per cent that go to the mirror one after the other, such as 1,10,50, where the provider can")
-	flags.DurationVar(&f.bake, "bake", 0, "how long each wave is watched (default twice the TTL, at least 30 s)")
 	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "how many of a gate's own requests may fail")
 	flags.StringVar(&f.rate.Prometheus, "prometheus", "", "address of a Prometheus that knows the services' error rate")
 	flags.StringVar(&f.rate.Query, "error-rate", "", "query for that error rate")
 	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "what the query may yield at most")
 	flags.BoolVar(&f.yesReally, "yes-really", false, "change more than 30 % of a zone")
-	return command
 }
 
-func (m *mirror) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error) {
+func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error) {
 	if (f.rate.Prometheus == "") != (f.rate.Query == "") {
 		return nil, fail(exitUsage, "give both or none", "--prometheus and --error-rate go together")
 	}
@@ -317,7 +322,7 @@ func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
 	return moves, nil
 }
 
-func (m *mirror) writeDNSPlan(p *shift.Plan) error {
+func (m *twins) writeDNSPlan(p *shift.Plan) error {
 	switch m.output {
 	case "", "text":
 		_, err := fmt.Fprint(m.Out, shift.Runbook(p))
@@ -349,7 +354,7 @@ func readDNSPlan(file string) (*shift.Plan, error) {
 }
 
 // dnsEnd turns the outcome of a run into words and the exit code.
-func (m *mirror) dnsEnd(outcome engine.Outcome, left []string, file string) error {
+func (m *twins) dnsEnd(outcome engine.Outcome, left []string, file string) error {
 	for _, text := range left {
 		fmt.Fprintf(m.Err, "note: left alone, as somebody else changed it: %s\n", text)
 	}

@@ -24,7 +24,7 @@ import (
 const dnsJournalHelp = "The journal is a file of this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run it again here, or with\n" +
 	"that folder, and it goes on from wherever it was interrupted or killed."
 
-func (m *mirror) dnsMoveCommand() *cobra.Command {
+func (m *twins) dnsMoveCommand() *cobra.Command {
 	var zones string
 	var yes bool
 	command := &cobra.Command{
@@ -46,7 +46,7 @@ func (m *mirror) dnsMoveCommand() *cobra.Command {
 	return command
 }
 
-func (m *mirror) dnsBackCommand() *cobra.Command {
+func (m *twins) dnsBackCommand() *cobra.Command {
 	var zones string
 	var yes bool
 	command := &cobra.Command{
@@ -80,7 +80,7 @@ func (m *mirror) dnsBackCommand() *cobra.Command {
 }
 
 // runDNS runs the engine over a plan of moves, from wherever its journal stands.
-func (m *mirror) runDNS(ctx context.Context, p *shift.Plan, file, zones string, yes bool, desire v1alpha1.Desire) error {
+func (m *twins) runDNS(ctx context.Context, p *shift.Plan, file, zones string, yes bool, desire v1alpha1.Desire) error {
 	config, err := readZones(zones)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func (m *mirror) runDNS(ctx context.Context, p *shift.Plan, file, zones string, 
 	return m.dnsEnd(outcome, dns.LeftAlone(past), file)
 }
 
-func (m *mirror) dnsView(p *plan.Plan) view {
+func (m *twins) dnsView(p *plan.Plan) view {
 	if m.output == "json" {
 		return &events{out: m.Out}
 	}
@@ -192,7 +192,7 @@ type dnsStatus struct {
 	Cause string       `json:"cause,omitempty"`
 }
 
-func (m *mirror) dnsStatusCommand() *cobra.Command {
+func (m *twins) dnsStatusCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status PLAN",
 		Short: "How far a move is, and its way back",

@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/twin"
 )
 
-func (m *mirror) freezer() (*replica.Freezer, error) {
+func (m *twins) freezer() (*replica.Freezer, error) {
 	client, err := m.client()
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (m *mirror) freezer() (*replica.Freezer, error) {
 	return &replica.Freezer{Cluster: cluster, Note: func(text string) { fmt.Fprintln(m.Err, "note: "+text) }}, nil
 }
 
-func (m *mirror) freezeCommand() *cobra.Command {
+func (m *twins) freezeCommand() *cobra.Command {
 	var want freeze.Freeze
 	command := &cobra.Command{
 		Use:   "freeze -n NAMESPACE ... --because REASON",
@@ -77,7 +77,7 @@ change admission policies can lift it: that is the one right that it rests on.`,
 	return command
 }
 
-func (m *mirror) thawCommand() *cobra.Command {
+func (m *twins) thawCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "thaw",
 		Short: "End the freeze: deploys go on as before",

@@ -1,74 +1,17 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/theseus-cni/theseus/internal/image"
 	"github.com/theseus-cni/theseus/internal/registry"
-	"github.com/theseus-cni/theseus/internal/twin"
 )
 
-// askers is how many questions to registries are under way at once.
-const askers = 8
-
-// imageProof is a rewritten image, and whether the mirror's pods can pull it.
-type imageProof struct {
-	twin.ImageUse
-	trusted bool // accepted without a proof
-	err     error
-}
-
-// prove asks the registries for all rewritten images of a plan.
-func prove(ctx context.Context, plan *twin.Plan, unproven []string) []imageProof {
-	uses := plan.Images()
-	proofs := make([]imageProof, len(uses))
-	var group errgroup.Group
-	group.SetLimit(askers)
-	for i, use := range uses {
-		proofs[i] = imageProof{ImageUse: use, trusted: slices.Contains(unproven, image.Registry(use.New))}
-		if !proofs[i].trusted {
-			group.Go(func() error {
-				proofs[i].err = registry.Has(ctx, use.New, use.Logins)
-				return nil
-			})
-		}
-	}
-	group.Wait() //nolint:errcheck // each has its own error
-	return proofs
-}
-
-// mustBeThere refuses what cannot be pulled on the mirror.
-func mustBeThere(proofs []imageProof) error {
-	var missing []string
-	var first error
-	for _, proof := range proofs {
-		if proof.err != nil {
-			missing = append(missing, proof.err.Error()+" (namespace "+proof.Namespace+", "+some(proof.By)+")")
-			if first == nil {
-				first = proof.err
-			}
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	hint := "theseus mirror registry shows all of them"
-	var own hinted
-	if errors.As(first, &own) {
-		hint = own.Hint()
-	}
-	return fail(exitBlocked, hint, "%d of %d images cannot be pulled on the mirror: %s", len(missing), len(proofs), strings.Join(missing, "; "))
-}
-
-func (m *mirror) registryCommand() *cobra.Command {
+func (m *twins) registryCommand() *cobra.Command {
 	flags := &copyFlags{}
 	containerd := false
 	command := &cobra.Command{
@@ -83,11 +26,11 @@ of the old registry from the new one.`,
 		Example: "  theseus mirror registry -n shop --registry registry.example.com=registry-mirror.example.com",
 		Args:    none,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if len(flags.registries) == 0 {
+			if len(flags.Registries) == 0 {
 				return fail(exitUsage, "give one, such as --registry registry.example.com=registry-mirror.example.com", "no rule for registries is given")
 			}
 			if containerd {
-				return m.showContainerd(flags.registries)
+				return m.showContainerd(flags.Registries)
 			}
 			copier, err := m.originalCopier(flags)
 			if err != nil {
@@ -97,14 +40,14 @@ of the old registry from the new one.`,
 			if err != nil {
 				return err
 			}
-			proofs := prove(command.Context(), plan, flags.unproven)
+			proofs := registry.Prove(command.Context(), plan, flags.Unproven)
 			if err := m.showProofs(proofs); err != nil {
 				return err
 			}
 			for _, doubt := range plan.Doubts() {
 				fmt.Fprintln(m.Err, "note: "+doubt)
 			}
-			return mustBeThere(proofs)
+			return coded(registry.MustBeThere(proofs))
 		},
 	}
 	flags.add(command)
@@ -112,7 +55,7 @@ of the old registry from the new one.`,
 	return command
 }
 
-func (m *mirror) showProofs(proofs []imageProof) error {
+func (m *twins) showProofs(proofs []registry.Proof) error {
 	if m.output == "json" {
 		type row struct {
 			Namespace string   `json:"namespace"`
@@ -124,9 +67,9 @@ func (m *mirror) showProofs(proofs []imageProof) error {
 		}
 		rows := []row{}
 		for _, proof := range proofs {
-			r := row{proof.Namespace, proof.Old, proof.New, proof.Secrets, "", proof.err == nil && !proof.trusted}
-			if proof.err != nil {
-				r.Error = proof.err.Error()
+			r := row{proof.Namespace, proof.Old, proof.New, proof.Secrets, "", proof.Err == nil && !proof.Trusted}
+			if proof.Err != nil {
+				r.Error = proof.Err.Error()
 			}
 			rows = append(rows, r)
 		}
@@ -138,9 +81,9 @@ func (m *mirror) showProofs(proofs []imageProof) error {
 	for _, proof := range proofs {
 		state := "is there"
 		switch {
-		case proof.trusted:
+		case proof.Trusted:
 			state = "not asked"
-		case proof.err != nil:
+		case proof.Err != nil:
 			state = "cannot be pulled"
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", proof.Namespace, proof.Old, proof.New, state)
@@ -149,7 +92,7 @@ func (m *mirror) showProofs(proofs []imageProof) error {
 }
 
 // showContainerd prints containerd's own way: a file for every registry, in the folder that its config_path names.
-func (m *mirror) showContainerd(texts []string) error {
+func (m *twins) showContainerd(texts []string) error {
 	rules, err := image.ParseRules(texts)
 	if err != nil {
 		return fail(exitUsage, "see theseus mirror registry --help", "%v", err)

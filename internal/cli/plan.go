@@ -23,6 +23,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -34,17 +35,26 @@ func drivers() cni.Registry {
 func (a *app) planCommand() *cobra.Command {
 	var from, sources []string
 	var change changeFlags
+	var mirrored mirrorPlanFlags
 	command := &cobra.Command{
 		Use:   "plan",
 		Short: "Make a plan that reads like a runbook",
 		Long: "Reads the cluster (or --from a snapshot), runs the checks, and makes the plan: waves, steps, what\n" +
 			"happens to every workload, the point of no return. Printed it is a runbook; with -o FILE it is also\n" +
-			"written as YAML, complete, for `theseus apply`. Nothing is changed.",
+			"written as YAML, complete, for `theseus apply`. Nothing is changed.\n\n" +
+			"With --strategy mirror it plans the whole way to a second cluster and back, for namespaces that were copied there\n" +
+			"once: deploys are stopped, names move in waves, the idle original is changed, names come home, copies go.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
 			spec, err := change.resolve(command)
 			if err != nil {
 				return err
+			}
+			if spec.Strategy == mirror.Name {
+				if len(from) > 0 || len(sources) > 0 {
+					return fail(exitUsage, "leave --from and --flags out", "--strategy mirror reads both clusters and the zones")
+				}
+				return a.planMirror(command.Context(), &mirrored, spec)
 			}
 			return a.plan(command.Context(), from, spec, planned{sources: sources})
 		},
@@ -53,6 +63,7 @@ func (a *app) planCommand() *cobra.Command {
 	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
 	command.Flags().StringVar(&change.spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
 	change.register(command)
+	mirrored.register(command)
 	return command
 }
 

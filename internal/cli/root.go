@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 )
 
 // Version is set when a release is linked.
@@ -33,6 +34,8 @@ type app struct {
 	signals    *interruption
 	output     string
 	version    string
+	// access is how the mirror of a plan is reached, where it is named anew.
+	access mirror.Access
 }
 
 // Main runs the command line and returns the exit code.

@@ -104,26 +104,39 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		gate.Since = nil
 	}
 	evidence := r.evidence()
-	stop := r.collect(ctx, actor, evidence)
-	defer stop()
+	deps := engine.Deps{Actor: actor, Gate: gate}
+	if r.plan.Mirror == nil {
+		defer r.collect(ctx, actor, evidence)()
+	} else if deps.Actor, deps.Gate, err = r.mirrored(ctx); err != nil {
+		return engine.Outcome{}, err
+	}
 	if r.plan.Rollout != nil && r.plan.Rollout.Origin != nil {
 		defer r.app.followOrigin(ctx, r.plan.Rollout.Origin, r.view.Say)()
 	}
 	stopping := &stoppable{stop: make(chan struct{}), say: r.view.Say, flight: r.flight.String}
 	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{
-		Actor: lease.Guard(actor), Gate: gate, Journal: records, Clock: clock{},
+		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: records, Clock: clock{},
 		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Stop: stopping.stop, Together: together,
 		By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
 			r.flight.record(record)
-			if record.Event == engine.StepBegan {
+			if record.Event == engine.StepBegan && r.plan.Mirror == nil {
 				evidence.Collect(ctx, actor) //nolint:errcheck // the collector tries again; an outage is the engine's to report
 			}
 			r.view.Record(record)
 		},
 	})
+}
+
+// mirrored are the hands and the gate of a plan of the strategy mirror.
+func (r *run) mirrored(ctx context.Context) (engine.Actor, engine.Gate, error) {
+	pair, err := r.app.reach(ctx, r.plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pair.hands(r.dir, r.view.Note)
 }
 
 // sideBySide is how many actions that do not need each other are done at once.

@@ -191,12 +191,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		} else if all, err = decode[[]shift.SeeArgs](action); err != nil {
 			return nil, err
 		}
-		for _, args := range all {
-			if err := a.see(ctx, args); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
+		return nil, a.Shown(ctx, all)
 	}
 	return nil, fmt.Errorf("action %s: unknown verb %q", action.ID, action.Verb)
 }

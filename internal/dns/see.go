@@ -34,6 +34,16 @@ type watched struct {
 	has string
 }
 
+// Shown waits until every server and resolver shows what it should.
+func (a *Actor) Shown(ctx context.Context, all []shift.SeeArgs) error {
+	for _, args := range all {
+		if err := a.see(ctx, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // see waits until every server shows what it should.
 func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 	z, err := a.zone(args.Zone)

@@ -3,12 +3,15 @@
 package plan
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
@@ -25,7 +28,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, recreate, reflectors, rollout or upgrade, and Reason why.
+	// Strategy is adopt, mirror, recreate, reflectors, rollout or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -39,9 +42,12 @@ type Plan struct {
 	// Upgrade is set where the version of the network in place is what changes; Target is then the same network.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	// Reflectors is set where BGP's route reflectors are what changes; Target is then the same network.
-	Reflectors *Reflectors   `json:"reflectors,omitempty"`
-	Estimate   step.Duration `json:"estimate"`
-	Flags      Flags         `json:"flags,omitzero"`
+	Reflectors *Reflectors `json:"reflectors,omitempty"`
+	// Mirror is set where the names of services go to a second cluster while this one is changed. Source is then what was
+	// found, if anything was, and Target nothing.
+	Mirror   *mirror.Setup `json:"mirror,omitempty"`
+	Estimate step.Duration `json:"estimate"`
+	Flags    Flags         `json:"flags,omitzero"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
 }
@@ -126,6 +132,8 @@ func (p *Plan) From() string {
 		return p.Upgrade.From
 	case p.Reflectors != nil:
 		return reflecting(p.Reflectors.Before)
+	case p.Mirror != nil && p.Mirror.Switch.To == "":
+		return "the original"
 	}
 	return p.Source.CNI
 }
@@ -143,6 +151,8 @@ func (p *Plan) To() string {
 		return p.Upgrade.To
 	case p.Reflectors != nil:
 		return p.Reflectors.String()
+	case p.Mirror != nil:
+		return cmp.Or(p.Mirror.Switch.To, "the mirror and back")
 	}
 	return p.Target.CNI
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 // Runbook is the plan as text for people: what moves, in which order, what is done in every step, and how
@@ -16,8 +18,12 @@ import (
 func Runbook(p *Plan) string {
 	b := &strings.Builder{}
 	summary(b, p)
-	nodeWaves(b, p)
-	workloads(b, p)
+	if p.Mirror == nil {
+		nodeWaves(b, p)
+		workloads(b, p)
+	} else {
+		moved(b, p)
+	}
 	for _, f := range p.Findings {
 		if f.Severity != finding.Info {
 			fmt.Fprintf(b, "Note (%s): %s\n", f.ID, f.Message)
@@ -49,6 +55,11 @@ func summary(b *strings.Builder, p *Plan) {
 		fmt.Fprintf(b, "BGP of %s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.From(), p.To(), p.Strategy, p.Reason)
 	} else if p.Rollout != nil {
 		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
+	} else if p.Mirror != nil {
+		fmt.Fprintf(b, "%d names of %s go to the mirror, and home when the original is changed, strategy %s: %s.\n", len(p.Mirror.Names.Moves),
+			strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
+		fmt.Fprintf(b, "%d steps, about %s. Made %s by theseus %s.\n", len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		return
 	} else {
 		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
@@ -141,6 +152,16 @@ func chapterOf(s *step.Step) string {
 		return "Fold back"
 	case "finish":
 		return "Finish"
+	case "freeze", "copy", "certificates":
+		return "The mirror"
+	case "over":
+		return "Names to the mirror"
+	case "change":
+		return "Change the original"
+	case "whole", "home":
+		return "Names home"
+	case "thaw", "teardown":
+		return "Clean up"
 	}
 	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
 		return "Switch: " + head
@@ -171,10 +192,12 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 			watch = "watched for " + round(s.Gate.Bake)
 		}
 		lost := "no probe lost"
-		if len(s.Gate.Changed) > 0 {
+		if s.Gate.Args != nil {
+			lost = fmt.Sprintf("at most %d requests lost", s.Gate.MaxLost)
+		} else if len(s.Gate.Changed) > 0 {
 			lost = fmt.Sprintf("changed nodes lose no more than the others (an e-process), no gap above %s, nothing leaked", time.Duration(s.Gate.MaxGap))
 		}
-		if s.Gate.MaxLost > 0 {
+		if s.Gate.MaxLost > 0 && s.Gate.Args == nil {
 			lost = fmt.Sprintf("at most %d probes lost, no gap above %s", s.Gate.MaxLost, time.Duration(s.Gate.MaxGap))
 		}
 		if s.Gate.Sessions != nil {
@@ -188,8 +211,21 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool) {
 	for _, line := range folded(s.Undo) {
 		fmt.Fprintf(b, "   Undo: %s\n", line)
 	}
+	if past && s.Alone {
+		b.WriteString("   Where it fails: this step alone is taken back, and a person is asked\n")
+	}
 	if past || len(s.Undo) > 0 {
 		return
+	}
+	for _, kind := range []struct{ verb, undo string }{
+		{mirror.Freeze, "thaw; a freeze that was in force before stays"},
+		{mirror.Copy, "nothing; what was copied stays, and nobody asks for it"},
+		{shift.Swap, "put every record back that is still as the plan left it, and see it everywhere; one that somebody else changed is named"},
+	} {
+		if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Verb == kind.verb }) {
+			fmt.Fprintf(b, "   Undo: %s\n", kind.undo)
+			return
+		}
 	}
 	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Apply }) {
 		b.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")

@@ -7,6 +7,7 @@ package twin
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,6 +49,19 @@ func (k Key) String() string {
 		name += k.Namespace + "/"
 	}
 	return name + k.Name
+}
+
+// Some names the first of many objects.
+func Some(keys []Key) string {
+	var names []string
+	for _, key := range keys[:min(len(keys), 3)] {
+		names = append(names, key.String())
+	}
+	text := strings.Join(names, ", ")
+	if more := len(keys) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 func compareKeys(a, b Key) int {

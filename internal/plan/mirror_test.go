@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/zone"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
+)
+
+// mirrorSetup moves five names, as a weighing provider can or not.
+func mirrorSetup(weights ...int64) mirror.Setup {
+	var moves []zone.Move
+	for i := range 5 {
+		name := fmt.Sprintf("s%d.example.org.", i)
+		sets := func(owner, address string) []zone.RRSet {
+			return []zone.RRSet{{Name: name, Type: zone.A, TTL: 300, Values: []string{address}}, {Name: "a-" + name, Type: zone.TXT, TTL: 300, Values: []string{owner}}}
+		}
+		moves = append(moves, zone.Move{Zone: "example.org.", Unit: zone.Unit{Name: name, Before: sets("blue", "192.0.2.1"), After: sets("green", "192.0.2.2")},
+			Services: []string{"Ingress shop/web"}, Probes: []zone.Probe{{Kind: zone.ProbeTCP, Host: strings.TrimSuffix(name, "."), Port: 80, At: []string{"192.0.2.2"}, Was: []string{"192.0.2.1"}}}})
+	}
+	names := shift.New([]*zone.Zone{{Name: "example.org.", Negative: 60, Can: zone.Can{Swap: true, Weights: len(weights) > 0}}}, moves, shift.Options{First: 2, Weights: weights}, "test", time.Unix(1, 0))
+	return mirror.Setup{Original: "blue", Mirror: "green", Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}, Reason: "CHG-1"},
+		Copy: mirror.Selection{Namespaces: []string{"shop"}}, Names: names, Switch: mirror.Switch{Command: "true"}}
+}
+
+func makeMirror(setup mirror.Setup) (*Plan, error) {
+	snapshot := &cluster.Snapshot{UID: "blue"}
+	return MakeMirror(snapshot, v1alpha1.ChangeSpec{Strategy: mirror.Name, To: setup.Switch.To}, cni.Registry{}, setup, Options{Version: "test", Now: time.Unix(2, 0)})
+}
+
+func TestMirror(t *testing.T) {
+	for _, weights := range [][]int64{nil, {1, 50}} {
+		setup := mirrorSetup(weights...)
+		p, err := makeMirror(setup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := Write(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Read(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if Hash(again) != p.Hash {
+			t.Error("it does not survive writing and reading")
+		}
+		text := Runbook(p)
+		last := -1
+		for _, part := range []string{"s3.example.org (Ingress shop/web): 192.0.2.1 -> 192.0.2.2", "freeze shop", "copy shop until nothing differs",
+			"lower the TTL of 5 names to 30 s", "[over/wave-1", "no cache remembers the original", "POINT OF NO RETURN", "change the original: true", "== Names home",
+			"[home/wave-1", "this step alone is taken back", "no cache remembers the mirror", "restore the TTLs", "thaw shop", "delete what was copied"} {
+			at := strings.Index(text, part)
+			if at <= last {
+				t.Errorf("%q is not in the runbook, or not in its place:\n%s", part, text)
+			}
+			last = at
+		}
+	}
+}
+
+// TestMirrorRules breaks each rule on a plan that holds, past the comparison with the setup.
+func TestMirrorRules(t *testing.T) {
+	at := func(p *Plan, id string) int {
+		for i := range p.Steps {
+			if p.Steps[i].ID == id {
+				return i
+			}
+		}
+		t.Fatalf("there is no step %s", id)
+		return -1
+	}
+	drop := func(p *Plan, id string) {
+		i := at(p, id)
+		p.Steps = append(p.Steps[:i:i], p.Steps[i+1:]...)
+	}
+	swap := func(p *Plan, a, b string) {
+		i, j := at(p, a), at(p, b)
+		p.Steps[i], p.Steps[j] = p.Steps[j], p.Steps[i]
+	}
+	for name, c := range map[string]struct {
+		breaks func(*Plan)
+		says   string
+	}{
+		"no freeze":             {func(p *Plan) { drop(p, "freeze") }, "a deploy could slip in"},
+		"no copy":               {func(p *Plan) { drop(p, "copy") }, "would move before the mirror is ready"},
+		"no wait for caches":    {func(p *Plan) { drop(p, "over/settle") }, "the original may still be asked"},
+		"a name stays":          {func(p *Plan) { drop(p, "over/wave-2") }, "the original may still be asked for s2"},
+		"home before it is one": {func(p *Plan) { drop(p, "whole") }, "before the original is whole"},
+		"thaw too early":        {func(p *Plan) { swap(p, "thaw", "home/settle") }, "the mirror may still be asked"},
+		"teardown too early":    {func(p *Plan) { swap(p, "teardown", "home/wave-1") }, "the mirror may still be asked"},
+		"a name stays there":    {func(p *Plan) { drop(p, "home/wave-2") }, "it expects s2.example.org. to be what it is not"},
+		"TTLs stay low":         {func(p *Plan) { drop(p, "home/restore") }, "at the end s0.example.org. is not what it was"},
+		"deploys stay stopped":  {func(p *Plan) { drop(p, "thaw") }, "at the end deploys are stopped"},
+		"no point of no return": {func(p *Plan) { p.Steps[at(p, "change")].NoReturn = false }, "0 points of no return"},
+		"nobody watches":        {func(p *Plan) { p.Steps[at(p, "over/wave-1")].Gate = nil }, "nothing watches it"},
+		"home not alone":        {func(p *Plan) { p.Steps[at(p, "home/wave-1")].Alone = false }, "would leave names where nobody serves"},
+		"another operation":     {func(p *Plan) { p.Steps[0].Actions[0].Op = step.Evict }, `the operation "evict" has no place`},
+		"another verb":          {func(p *Plan) { p.Steps[0].Actions[0].Verb = "burn" }, `the verb "burn" is not known`},
+		"bad arguments":         {func(p *Plan) { p.Steps[at(p, "over/lower")].Actions[0].Args = json.RawMessage(`[]`) }, "arguments"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := makeMirror(mirrorSetup())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.breaks(p)
+			if err := Verify(p); err == nil || !strings.Contains(err.Error(), "not those that this version makes") {
+				t.Errorf("an edited plan: %v", err)
+			}
+			if err := mirrorRules(p); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestMirrorRefused(t *testing.T) {
+	for says, edit := range map[string]func(*mirror.Setup){
+		"are one cluster":                        func(s *mirror.Setup) { s.Mirror = s.Original },
+		"nothing says when":                      func(s *mirror.Setup) { s.Switch = mirror.Switch{} },
+		`the network "carrier-pigeon" is not kn`: func(s *mirror.Setup) { s.Switch.To = "carrier-pigeon" },
+		"was edited since it was made":           func(s *mirror.Setup) { s.Names.Moves[0].Name = "s1.example.org." },
+	} {
+		setup := mirrorSetup()
+		edit(&setup)
+		if _, err := makeMirror(setup); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
