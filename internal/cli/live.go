@@ -33,12 +33,13 @@ type live struct {
 	note     string
 	undoing  bool
 	evidence evidenceSummary
+	names    *nameBoard      // of a plan of the strategy mirror
 	finished map[string]bool // steps
 	drawn    []int           // how long each line of the block is that is on the screen
 }
 
 func newLive(out io.Writer, p *plan.Plan, size func() (width, height int), plain bool) *live {
-	return &live{out: out, plan: p, script: newScript(p), size: size, finished: map[string]bool{}, plain: plain}
+	return &live{out: out, plan: p, script: newScript(p), names: newNameBoard(p), size: size, finished: map[string]bool{}, plain: plain}
 }
 
 func (v *live) Past(records []engine.Record) {
@@ -75,6 +76,8 @@ func (v *live) take(r engine.Record) {
 		v.step, v.since = r.Step, r.At
 	}
 	v.action, v.note = "", ""
+	v.script.learn([]engine.Record{r})
+	v.names.take(r, v.script.actions[r.Action])
 	switch r.Event {
 	case engine.Intended:
 		v.action = v.script.action(r)
@@ -166,7 +169,11 @@ func (v *live) block(width, most int) []string {
 			add("         " + line)
 		}
 	}
-	add("probes   " + v.evidence.String())
+	if v.names == nil {
+		add("probes   " + v.evidence.String())
+	} else {
+		add("gates    " + v.names.String())
+	}
 	if v.evidence.Lost > 0 || v.evidence.Leaked > 0 {
 		below[len(below)-1] = v.colour("31", below[len(below)-1])
 	}
@@ -193,6 +200,9 @@ func (v *live) times() string {
 
 // waves is a line for each wave: its nodes, or how many of them are how far where that is too long.
 func (v *live) waves(width int) []string {
+	if v.names != nil {
+		return v.names.lines(width)
+	}
 	nodes := v.nodes()
 	var lines []string
 	for _, wave := range v.plan.Waves {

@@ -88,7 +88,8 @@ type mirrorStatus struct {
 	// Differ are the objects that are not on the mirror as they should be, and what copy would do to them.
 	Differ []string `json:"differ"`
 	InStep int      `json:"inStep"`
-	// Unclear says why it is not known what differs.
+	// Torn says that the copies were taken down, so nothing is compared. Unclear says why it is not known what differs.
+	Torn    bool   `json:"torn,omitempty"`
 	Unclear string `json:"unclear,omitempty"`
 }
 
@@ -122,23 +123,35 @@ func (m *twins) mirrorStatus(ctx context.Context, client *kube.Client, p *plan.P
 	if current != nil {
 		s.Frozen = current.Namespaces
 	}
-	copier, err := replica.NewCopier(p.Mirror.Copy, func(string) {})
-	if err != nil {
-		return err
-	}
-	copier.Original, copier.Mirror = pair.original, pair.mirror
-	if pass, err := copier.Look(ctx); err != nil {
-		s.Unclear = err.Error()
-	} else {
-		s.InStep = pass.Delta.InStep
-		for _, one := range slices.Concat(append(slices.Clone(pass.Delta.Waves), pass.Delta.Deletes)...) {
-			s.Differ = append(s.Differ, string(one.Verb)+" "+one.Key.String())
+	s.Torn = state.Phase == engine.PhaseDone && !p.Mirror.Keep
+	if !s.Torn {
+		if err := pair.differ(ctx, &s); err != nil {
+			return err
 		}
 	}
 	if m.output == "json" {
 		return printJSON(m.Out, s)
 	}
 	return m.showStatus(&s)
+}
+
+// differ looks at both clusters.
+func (p *pairOf) differ(ctx context.Context, s *mirrorStatus) error {
+	copier, err := replica.NewCopier(p.plan.Mirror.Copy, func(string) {})
+	if err != nil {
+		return err
+	}
+	copier.Original, copier.Mirror = p.original, p.mirror
+	pass, err := copier.Look(ctx)
+	if err != nil {
+		s.Unclear = err.Error()
+		return nil
+	}
+	s.InStep = pass.Delta.InStep
+	for _, one := range slices.Concat(append(slices.Clone(pass.Delta.Waves), pass.Delta.Deletes)...) {
+		s.Differ = append(s.Differ, string(one.Verb)+" "+one.Key.String())
+	}
+	return nil
 }
 
 func (m *twins) showStatus(s *mirrorStatus) error {
@@ -170,7 +183,11 @@ func (m *twins) showStatus(s *mirrorStatus) error {
 		deploys = "deploys are stopped in " + strings.Join(s.Frozen, ", ")
 	}
 	fmt.Fprintf(m.Out, "; %s\n", deploys)
-	if s.Unclear != "" {
+	switch {
+	case s.Torn:
+		fmt.Fprintln(m.Out, "what was copied to the mirror was taken down")
+		return nil
+	case s.Unclear != "":
 		fmt.Fprintf(m.Out, "what differs is not known: %s\n", s.Unclear)
 		return nil
 	}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/zone"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
+)
+
+// nameBoard follows, by the journal's records, where the names of a plan of the strategy mirror are, and what its gates
+// have asked.
+type nameBoard struct {
+	order       []string
+	there       map[string][]zone.RRSet // by name, its address sets at the mirror
+	away        map[string]bool
+	asked, lost int64
+}
+
+// newNameBoard makes the board of a plan; nil for one of another strategy.
+func newNameBoard(p *plan.Plan) *nameBoard {
+	if p.Mirror == nil {
+		return nil
+	}
+	b := &nameBoard{there: map[string][]zone.RRSet{}, away: map[string]bool{}}
+	for _, m := range p.Mirror.Names.Moves {
+		b.order = append(b.order, m.Name)
+		b.there[m.Name] = m.After
+	}
+	return b
+}
+
+// take follows a record, of an action that is known.
+func (b *nameBoard) take(r engine.Record, action *step.Action) {
+	switch {
+	case b == nil:
+	case r.Event == engine.GateAnswer && r.Verdict != nil:
+		b.asked, b.lost = b.asked+r.Verdict.Sent, b.lost+r.Verdict.Lost
+	case r.Event == engine.Acted && r.Result != engine.ResultFailed && action != nil && action.Op == step.DNS && action.Verb == shift.Swap:
+		var args shift.SwapArgs
+		if json.Unmarshal(action.Args, &args) != nil {
+			return
+		}
+		for _, u := range args.Units {
+			at := addresses(u.After)
+			b.away[u.Name] = at == addresses(b.there[u.Name])
+		}
+	}
+}
+
+// lines are a mark for every name, or counts where that is too long, and what the gates have seen.
+func (b *nameBoard) lines(width int) []string {
+	var home, away []string
+	for _, name := range b.order {
+		short, _, _ := strings.Cut(name, ".")
+		if b.away[name] {
+			away = append(away, short)
+		} else {
+			home = append(home, short)
+		}
+	}
+	show := func(title string, names []string) string {
+		line := fmt.Sprintf("%-8s %3d  %s", title, len(names), strings.Join(names, " "))
+		return cut(line, width)
+	}
+	return []string{show("original", home), show("mirror", away)}
+}
+
+// String is what the gates have seen.
+func (b *nameBoard) String() string {
+	return fmt.Sprintf("%s requests, %d failed", grouped(b.asked), b.lost)
+}
