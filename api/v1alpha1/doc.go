@@ -20,6 +20,9 @@ const (
 	// LabelAdopted marks the nodes on which the target network may give a new pod an address of the range that it
 	// takes over: it knows all that are taken there.
 	LabelAdopted = "theseus.dev/adopted"
+	// DisarmedPrefix is put before the key, without its domain, of an annotation that would act outside of the mirror to
+	// which its object was copied.
+	DisarmedPrefix = "disarmed.theseus.dev/"
 	// LabelProbe marks probe pods; its value is the network they were made on, "old" or "new".
 	LabelProbe = "theseus.dev/probe"
 	// AnnotationAwaited is on a pod of the target's agent while it is restarted and not Ready yet.

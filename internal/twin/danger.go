@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
 // Action is what happens to an object on its way to the mirror.
@@ -176,7 +178,7 @@ func disarm(object Object) []string {
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {
 		if isOutside(name) {
 			_, short, _ := strings.Cut(name, "/")
-			annotations[DisarmedPrefix+short] = annotations[name]
+			annotations[v1alpha1.DisarmedPrefix+short] = annotations[name]
 			delete(annotations, name)
 			done = append(done, name)
 		}

@@ -24,8 +24,6 @@ const (
 	SumAnnotation = "mirror.theseus.dev/applied"
 	// DecideAnnotation on an object of the original says what happens to it: an Action.
 	DecideAnnotation = "mirror.theseus.dev/action"
-	// DisarmedPrefix is put before the key of an annotation that was disarmed.
-	DisarmedPrefix = "disarmed.theseus.dev/"
 )
 
 // Object is an object of an API server, as its JSON.

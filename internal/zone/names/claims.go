@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
@@ -27,6 +28,8 @@ const (
 	annotationTarget   = annotation + "target"
 	annotationTTL      = annotation + "ttl"
 	annotationControl  = annotation + "controller"
+	// disarmedHostname is what became of annotationHostname in a copy.
+	disarmedHostname = v1alpha1.DisarmedPrefix + "hostname"
 )
 
 // Claim is an object of a cluster that wants a name.
@@ -42,6 +45,8 @@ type Claim struct {
 	Unready string `json:"unready,omitempty"`
 	// TTL is what the annotation asks for; empty without one.
 	TTL string `json:"ttl,omitempty"`
+	// Disarmed says that it was copied, and its names hidden from external-dns.
+	Disarmed bool `json:"disarmed,omitempty"`
 	// Ports are what answers at the targets.
 	Ports []Port `json:"ports,omitempty"`
 }
@@ -109,12 +114,21 @@ func list(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
+// hostnames are those of an object's annotation, of a copy too.
+func hostnames(meta metav1.Object) (hosts []string, disarmed bool) {
+	if hosts := list(meta.GetAnnotations()[annotationHostname]); len(hosts) > 0 {
+		return hosts, false
+	}
+	hosts = list(meta.GetAnnotations()[disarmedHostname])
+	return hosts, len(hosts) > 0
+}
+
 func (c *collector) service(s *corev1.Service) {
-	hosts := list(s.Annotations[annotationHostname])
+	hosts, disarmed := hostnames(s)
 	if len(hosts) == 0 || foreign(s) {
 		return
 	}
-	claim := Claim{Object: object("Service", s), TTL: s.Annotations[annotationTTL], Unready: c.ready(s.Namespace, s.Name)}
+	claim := Claim{Object: object("Service", s), Disarmed: disarmed, TTL: s.Annotations[annotationTTL], Unready: c.ready(s.Namespace, s.Name)}
 	for _, port := range s.Spec.Ports {
 		if port.Protocol == corev1.ProtocolTCP || port.Protocol == "" {
 			claim.Ports = append(claim.Ports, Port{zone.ProbeTCP, int(port.Port)})
@@ -136,8 +150,8 @@ func (c *collector) ingress(i *networkingv1.Ingress) {
 	if foreign(i) {
 		return
 	}
-	claim := Claim{Object: object("Ingress", i), TTL: i.Annotations[annotationTTL]}
-	hosts := list(i.Annotations[annotationHostname])
+	hosts, disarmed := hostnames(i)
+	claim := Claim{Object: object("Ingress", i), Disarmed: disarmed, TTL: i.Annotations[annotationTTL]}
 	for _, rule := range i.Spec.Rules {
 		hosts = append(hosts, rule.Host)
 		if rule.HTTP == nil {
@@ -183,9 +197,10 @@ func (c *collector) gateways() {
 				continue
 			}
 			hosts, _, _ := unstructured.NestedStringSlice(route.Object, "spec", "hostnames")
-			hosts = append(hosts, list(route.GetAnnotations()[annotationHostname])...)
+			more, disarmed := hostnames(&route)
+			hosts = append(hosts, more...)
 			parents, _, _ := unstructured.NestedSlice(route.Object, "spec", "parentRefs")
-			claim := Claim{Object: object(kind, &route), TTL: route.GetAnnotations()[annotationTTL], Unready: c.backends(&route)}
+			claim := Claim{Object: object(kind, &route), Disarmed: disarmed, TTL: route.GetAnnotations()[annotationTTL], Unready: c.backends(&route)}
 			var found []string
 			for _, parent := range parents {
 				ref, _ := parent.(map[string]any)

@@ -172,6 +172,9 @@ func (e *Entry) compare(z *zone.Zone, ownership []zone.RRSet, options Options) {
 		if claim.TTL != "" && len(e.Owners) > 0 {
 			e.warn("%s asks external-dns for a TTL of %s: it puts that back when the TTL is lowered; remove the annotation first", claim.Object, claim.TTL)
 		}
+		if claim.Disarmed && len(e.Owners) > 0 {
+			e.warn("%s of the mirror is a copy whose names are hidden from external-dns: one that runs on the mirror must not delete records meanwhile (--policy upsert-only, or paused)", claim.Object)
+		}
 		if !slices.Contains(e.Move.Services, claim.Object) {
 			e.Move.Services = append(e.Move.Services, claim.Object)
 		}

@@ -197,3 +197,17 @@ func TestAlias(t *testing.T) {
 		t.Errorf("another kind: %s", e.Verdict)
 	}
 }
+
+// TestDisarmed: a copy whose annotation was put aside still stands for its names, and it is said that nobody guards them there.
+func TestDisarmed(t *testing.T) {
+	z := zoneOf(blue, hosts, "a-mail=blue")
+	text := strings.ReplaceAll(fmt.Sprintf(objects, green, "True"), "external-dns.alpha.kubernetes.io/hostname: \"Mail", "disarmed.theseus.dev/hostname: \"Mail")
+	entries := names.Inventory(site(t, blue), snapshot(t, text), []*zone.Zone{z}, names.Options{Original: "blue", Mirror: "green"})
+	mail := find(t, entries, "mail")
+	if mail.Verdict != names.Moves || !slices.ContainsFunc(mail.Warnings, func(w string) bool { return strings.Contains(w, "hidden from external-dns") }) {
+		t.Errorf("mail: %s %s %v", mail.Verdict, mail.Why, mail.Warnings)
+	}
+	if smtp := find(t, entries, "smtp"); smtp.Verdict != names.Moves || slices.ContainsFunc(smtp.Warnings, func(w string) bool { return strings.Contains(w, "hidden") }) {
+		t.Errorf("smtp, which external-dns does not own: %s %v", smtp.Verdict, smtp.Warnings)
+	}
+}
