@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -101,6 +103,10 @@ func (m *twins) copyCommand() *cobra.Command {
 }
 
 func (m *twins) copy(ctx context.Context, copier *replica.Copier, flags *copyFlags) error {
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" { // the API servers need the cores more than the collector
+		debug.SetGCPercent(400)
+		debug.SetMemoryLimit(1 << 30)
+	}
 	if flags.watch {
 		return coded(copier.Watch(ctx, flags.every, replica.Decided, func(pass *replica.Pass, err error) {
 			if err != nil {

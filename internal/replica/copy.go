@@ -69,25 +69,34 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 	if source == mirror {
 		return nil, &Refusal{what: "the original and the mirror are one cluster", hint: "name the other one with --mirror-context or --mirror-kubeconfig"}
 	}
-	kinds, versions, err := c.originalKinds()
-	if err != nil {
+	var kinds, theirKinds []kind
+	var versions, theirVersions map[schema.GroupKind][]string
+	if err := both(func() (err error) {
+		kinds, versions, err = c.originalKinds()
+		return err
+	}, func() (err error) {
+		if theirKinds, theirVersions, _, err = c.Mirror.kinds(); err != nil {
+			err = fmt.Errorf("the mirror: %w", err)
+		}
+		return err
+	}); err != nil {
 		return nil, err
-	}
-	theirKinds, theirVersions, _, err := c.Mirror.kinds()
-	if err != nil {
-		return nil, fmt.Errorf("the mirror: %w", err)
 	}
 	if kinds, err = common(kinds, versions, theirVersions); err != nil {
 		return nil, &Refusal{what: "no version of the API is served by both clusters: " + err.Error(), hint: "bring the two clusters to neighbouring versions of Kubernetes"}
 	}
-	plan, here, err := c.survey(ctx, source, kinds)
-	if err != nil {
+	var here, there reading
+	pass := &Pass{}
+	if err := both(func() (err error) {
+		pass.Plan, here, err = c.survey(ctx, source, kinds)
+		return err
+	}, func() (err error) {
+		if there, err = c.Mirror.read(ctx, served(kinds, theirKinds), c.Namespaces); err != nil {
+			err = fmt.Errorf("the mirror: %w", err)
+		}
+		return err
+	}); err != nil {
 		return nil, err
-	}
-	pass := &Pass{Plan: plan}
-	there, err := c.Mirror.read(ctx, served(kinds, theirKinds), c.Namespaces)
-	if err != nil {
-		return nil, fmt.Errorf("the mirror: %w", err)
 	}
 	pass.seen = slices.Concat(here.seen, there.seen)
 	pass.Delta = pass.Plan.Against(there.objects)
@@ -95,6 +104,19 @@ func (c *Copier) Look(ctx context.Context) (*Pass, error) {
 		return nil, err
 	}
 	return pass, nil
+}
+
+// both looks at the two clusters at once; the first one's error comes first.
+func both(original, mirror func() error) error {
+	var group errgroup.Group
+	var there error
+	group.Go(func() error {
+		there = mirror()
+		return nil
+	})
+	here := original()
+	group.Wait() //nolint:errcheck // there has it
+	return cmp.Or(here, there)
 }
 
 // Survey reads the original alone, and says what would go over.
