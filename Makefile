@@ -8,7 +8,7 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo demo-flags pi-day bench-loss bench-flags bench-scale test unit lab-test build setup clean
+.PHONY: help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale test unit lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -18,6 +18,9 @@ demo: setup build ## a real cluster moved from flannel to Calico under traffic, 
 
 demo-flags: setup build ## Calico's data plane switched to nftables and back on a real cluster, one node first, under traffic
 	$(LAB) canary --dir $(BIN)/canary
+
+demo-mirror: setup build ## a dozen names moved to a second cluster and back, the first one's network replaced meanwhile, under traffic
+	$(LAB) mirror --dir $(BIN)/mirror
 
 pi-day: setup build ## the outage of Pi-Day 2023 in a real cluster, and Theseus preventing it
 	$(LAB) pi-day --dir $(BIN)/pi-day

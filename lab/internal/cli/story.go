@@ -74,6 +74,18 @@ func (a *app) piDay() *cobra.Command {
 		})
 }
 
+// mirror is the way by a second cluster.
+func (a *app) mirror() *cobra.Command {
+	return a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them home", 1, scenario.Mirror)
+}
+
+// clients are those of the story of the mirror, on the fabric.
+func (a *app) clients() *cobra.Command {
+	return &cobra.Command{Use: "clients", Hidden: true, Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error {
+		return scenario.NameClients(cmd.Context(), a.in, a.out)
+	}}
+}
+
 // story is a command that plays a story in a lab of its own, which goes at its end.
 func (a *app) story(name, short string, nodes int, play func(context.Context, *scenario.Rig) error) *cobra.Command {
 	var dir string

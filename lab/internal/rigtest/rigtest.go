@@ -32,8 +32,8 @@ func Full(t *testing.T, why string) {
 	}
 }
 
-// New brings a lab up on a network; the end of the test takes it down. bin is the folder of the built programs.
-func New(t *testing.T, bin, name string, nodes int, network string, flags ...string) *scenario.Rig {
+// Unstarted is a lab that is not up yet; the end of the test takes it down. bin is the folder of the built programs.
+func Unstarted(t *testing.T, bin, name string, nodes int, flags ...string) *scenario.Rig {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Fatal("the lab makes namespaces: run the tests as root")
@@ -54,6 +54,13 @@ func New(t *testing.T, bin, name string, nodes int, network string, flags ...str
 			t.Errorf("the lab does not go: %v", err)
 		}
 	})
+	return rig
+}
+
+// New brings a lab up on a network; the end of the test takes it down. bin is the folder of the built programs.
+func New(t *testing.T, bin, name string, nodes int, network string, flags ...string) *scenario.Rig {
+	t.Helper()
+	rig := Unstarted(t, bin, name, nodes, flags...)
 	if err := rig.Up(t.Context(), network); err != nil {
 		t.Fatal(err)
 	}

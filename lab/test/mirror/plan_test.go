@@ -3,10 +3,7 @@ package mirror
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -15,15 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-)
 
-// nameServers is where lab/install.sh unpacks BIND and unbound.
-const nameServers = "/usr/local/lib/theseus-lab/dns"
+	"github.com/theseus-cni/theseus/lab/internal/names"
+)
 
 const (
 	services        = 12
@@ -31,39 +26,17 @@ const (
 	origin          = "shop.example.org"
 )
 
-// program runs one of the unpacked name servers until the test ends.
-func program(t testing.TB, path string, args ...string) {
-	t.Helper()
-	cmd := exec.Command(filepath.Join(nameServers, path), args...)
-	libraries, _ := filepath.Glob(filepath.Join(nameServers, "usr/lib/*-linux-gnu*"))
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v: lab/install.sh unpacks the name servers", err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may be gone
-		cmd.Wait()         //nolint:errcheck // killed
-	})
-}
-
 // world is two clusters, a zone on BIND behind unbound, a dozen services at an address of each cluster, and clients.
 type world struct {
 	*pair
-	t             *testing.T
-	dir           string
-	bind, unbound string
-	http          int
+	t       *testing.T
+	dir     string
+	servers names.Zone
+	http    int
 	// down makes the original answer 503: nobody may be there then. broken is the service that is, at the mirror.
 	down   string
 	broken atomic.Int64
 	idle   atomic.Int64 // requests to the original while it was down
-	stop   func() tally
-}
-
-// tally is what the clients saw.
-type tally struct {
-	requests, mirror int64
-	wrong            []string
 }
 
 func newWorld(t *testing.T) *world {
@@ -117,7 +90,8 @@ func (w *world) serve() {
 				http.Error(out, "broken here", http.StatusBadGateway)
 				return
 			}
-			fmt.Fprintf(out, "%s %s", name, host)
+			service, _, _ := strings.Cut(host, ".")
+			fmt.Fprintf(out, "%s-%s", service, name)
 		})}
 		go server.Serve(listener) //nolint:errcheck // it is closed
 		w.t.Cleanup(func() { server.Close() })
@@ -126,125 +100,44 @@ func (w *world) serve() {
 
 // zone runs BIND with the services' names, and unbound in front of it.
 func (w *world) zone() {
-	t := w.t
-	secret := make([]byte, 32)
-	rand.Read(secret)
-	key := base64.StdEncoding.EncodeToString(secret)
-	bind, unbound := port(t), port(t)
-	w.bind, w.unbound = fmt.Sprint("127.0.0.1:", bind), fmt.Sprint("127.0.0.1:", unbound)
-	var records []string
+	w.servers = names.Zone{Dir: w.dir, Origin: origin, Bind: port(w.t), Unbound: port(w.t)}
 	for i := range services {
-		records = append(records, fmt.Sprintf("s%d 2 IN A %s", i, blueAt), fmt.Sprintf("a-s%d 2 IN TXT \"heritage=external-dns,external-dns/owner=blue\"", i))
+		w.servers.Records = append(w.servers.Records, fmt.Sprintf("s%d 2 IN A %s", i, blueAt),
+			fmt.Sprintf("a-s%d 2 IN TXT \"heritage=external-dns,external-dns/owner=blue\"", i))
 	}
-	for name, text := range map[string]string{
-		"zone": "$TTL 2\n@ 2 IN SOA ns hostmaster 1 3600 600 86400 1\n@ 2 IN NS ns\nns 2 IN A 127.0.0.1\n" + strings.Join(records, "\n") + "\n",
-		"key":  key,
-		"named.conf": fmt.Sprintf(`options { directory %[1]q; pid-file "named.pid"; session-keyfile "session.key"; listen-on port %[2]d { 127.0.0.1; };
-  listen-on-v6 { none; }; recursion no; notify no; allow-query { any; }; dnssec-validation no; };
-controls { };
-key "cut" { algorithm hmac-sha256; secret %[3]q; };
-zone %[4]q { type primary; file "zone"; update-policy { grant cut zonesub ANY; }; allow-transfer { key "cut"; }; };
-`, w.dir, bind, key, origin),
-		"unbound.conf": fmt.Sprintf("server:\n  interface: 127.0.0.1@%d\n  directory: %q\n  pidfile: %q\n  chroot: \"\"\n  username: \"\"\n  use-syslog: no\n  do-daemonize: no\n  do-ip6: no\n"+
-			"  num-threads: 1\n  module-config: \"iterator\"\n  do-not-query-localhost: no\n  access-control: 127.0.0.0/8 allow\nremote-control:\n  control-enable: no\nstub-zone:\n  name: %q\n  stub-addr: 127.0.0.1@%d\n",
-			unbound, w.dir, filepath.Join(w.dir, "unbound.pid"), origin, bind),
-		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: %s\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[2]q]\nresolvers: [%q]\n"+
-			"owners: {original: blue, mirror: green}\nports: {80: %d}\n", origin, w.bind, w.unbound, w.http),
-	} {
-		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	if err := w.servers.Write(w.http); err != nil {
+		w.t.Fatal(err)
+	}
+	for i, server := range w.servers.Servers() {
+		stop, err := server.Start(filepath.Join(w.dir, fmt.Sprint("server-", i)))
+		if err != nil {
+			w.t.Fatal(err)
 		}
+		w.t.Cleanup(stop)
+		address := fmt.Sprint("127.0.0.1:", []int{w.servers.Bind, w.servers.Unbound}[i])
+		until(w.t, "the name server answers", func() bool { return len(names.Lookup(address, "s0."+origin)) == 1 })
 	}
-	program(t, "usr/sbin/named", "-g", "-n", "1", "-c", filepath.Join(w.dir, "named.conf"))
-	until(t, "BIND answers", func() bool { return len(w.ask(w.bind, "s0."+origin)) == 1 })
-	program(t, "usr/sbin/unbound", "-c", filepath.Join(w.dir, "unbound.conf"), "-d")
-	until(t, "unbound answers", func() bool { return len(w.ask(w.unbound, "s0."+origin)) == 1 })
 }
 
-// ask asks a server for the addresses of a name.
-func (w *world) ask(server, name string) []string {
-	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, server)
-	}}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	found, _ := resolver.LookupHost(ctx, name+".") // none is what counts
-	return found
-}
-
-// clients resolve and request every service without pause, each a connection of its own, until stopped.
-func (w *world) clients() {
-	var lock sync.Mutex
-	var all sync.WaitGroup
-	seen := tally{}
-	done := make(chan struct{})
+// under does something while clients ask without pause, and demands that they noticed nothing.
+func (w *world) under(t *testing.T, do func()) {
+	t.Helper()
+	defer func(former *testing.T) { w.t = former }(w.t)
+	w.t = t
+	clients := &names.Clients{Resolver: fmt.Sprint("127.0.0.1:", w.servers.Unbound), Port: w.http, Pause: 20 * time.Millisecond}
 	for i := range services {
-		all.Go(func() {
-			host := fmt.Sprintf("s%d.%s", i, origin)
-			for {
-				select {
-				case <-done:
-					return
-				case <-time.After(20 * time.Millisecond):
-				}
-				at, problem := w.request(host)
-				lock.Lock()
-				seen.requests++
-				if at == "green" {
-					seen.mirror++
-				}
-				if problem != "" && len(seen.wrong) < 20 {
-					seen.wrong = append(seen.wrong, time.Now().Format("15:04:05.000 ")+host+": "+problem)
-				}
-				lock.Unlock()
-			}
-		})
+		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, origin), Original: blueAt, Mirror: greenAt})
 	}
-	w.stop = func() tally {
-		close(done)
-		all.Wait()
-		return seen
-	}
-}
-
-// request does what a client does, and says what was wrong with it.
-func (w *world) request(host string) (at, problem string) {
-	found := w.ask(w.unbound, host)
-	if len(found) != 1 || found[0] != blueAt && found[0] != greenAt {
-		return "", fmt.Sprint("it has the addresses ", found)
-	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
-	request, err := http.NewRequest(http.MethodGet, "http://"+net.JoinHostPort(found[0], strconv.Itoa(w.http)), nil)
-	if err != nil {
-		return "", err.Error()
-	}
-	request.Host = host
-	response, err := client.Do(request)
-	if err != nil {
-		return "", err.Error()
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return "", err.Error()
-	}
-	at, who, _ := strings.Cut(string(body), " ")
-	if response.StatusCode != http.StatusOK || who != host {
-		return at, response.Status + " " + string(body)
-	}
-	return at, ""
-}
-
-// mustBeClean ends the clients, and demands that they noticed nothing.
-func (w *world) mustBeClean(someAtMirror bool) {
-	w.t.Helper()
-	seen := w.stop()
-	w.t.Logf("%d requests, %d of them to the mirror, %d wrong; %d to the original while it was changed", seen.requests, seen.mirror, len(seen.wrong), w.idle.Load())
-	if len(seen.wrong) > 0 {
-		w.t.Errorf("clients noticed:\n%s", strings.Join(seen.wrong, "\n"))
-	}
-	if w.idle.Load() > 0 || seen.requests == 0 || someAtMirror != (seen.mirror > 0) {
-		w.t.Errorf("%d requests, %d to the mirror, %d to the original while it was changed", seen.requests, seen.mirror, w.idle.Load())
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	counted := make(chan names.Tally, 1)
+	go func() { counted <- clients.Run(ctx) }()
+	do()
+	stop()
+	seen := <-counted
+	t.Logf("%d requests, %d of them to the mirror, %d failed; %d to the original while it was changed", seen.Requests, seen.Mirror, seen.Failed, w.idle.Load())
+	if seen.Failed > 0 || w.idle.Load() > 0 || seen.Requests == 0 || seen.Mirror == 0 {
+		t.Errorf("clients noticed:\n%s", strings.Join(seen.Wrong, "\n"))
 	}
 }
 
@@ -283,7 +176,7 @@ func (w *world) records() string {
 	var all []string
 	for i := range services {
 		name := fmt.Sprintf("s%d.%s", i, origin)
-		all = append(all, name+" "+strings.Join(w.ask(w.bind, name), ","))
+		all = append(all, name+" "+strings.Join(names.Lookup(fmt.Sprint("127.0.0.1:", w.servers.Bind), name), ","))
 	}
 	return strings.Join(all, "\n")
 }
@@ -308,7 +201,7 @@ func TestPlan(t *testing.T) {
 	w.must(1, "nothing says when the original is changed", slices.DeleteFunc(w.planArgs(), func(arg string) bool { return strings.HasPrefix(arg, "--switch-command") })...)
 
 	t.Run("there and back", func(t *testing.T) {
-		w.under(t, true, func() {
+		w.under(t, func() {
 			w.must(0, "written to plan.yaml", w.planArgs()...)
 			w.must(0, "POINT OF NO RETURN", "apply", "plan.yaml", "--dry-run")
 			w.must(0, "finished: done", "apply", "plan.yaml", "--yes")
@@ -323,7 +216,7 @@ func TestPlan(t *testing.T) {
 	t.Run("killed at each step", func(t *testing.T) {
 		w.rehearse()
 		killed := 0
-		w.under(t, true, func() {
+		w.under(t, func() {
 			w.must(0, "written to plan.yaml", append(w.planArgs(), "--keep-mirror")...)
 			reached := map[string]bool{}
 			args := []string{"apply", "plan.yaml", "--yes"}
@@ -347,7 +240,7 @@ func TestPlan(t *testing.T) {
 	t.Run("broken on the mirror", func(t *testing.T) {
 		w.broken.Store(7)
 		defer w.broken.Store(-1)
-		w.under(t, true, func() {
+		w.under(t, func() {
 			w.must(0, "written to plan.yaml", w.planArgs()...)
 			w.must(4, "s7.shop.example.org", "apply", "plan.yaml", "--yes")
 		})
@@ -360,16 +253,6 @@ func TestPlan(t *testing.T) {
 			t.Errorf("the mirror still has it: %s", out)
 		}
 	})
-}
-
-// under does something while clients ask without pause.
-func (w *world) under(t *testing.T, someAtMirror bool, do func()) {
-	t.Helper()
-	defer func(former *testing.T) { w.t = former }(w.t)
-	w.t = t
-	w.clients()
-	do()
-	w.mustBeClean(someAtMirror)
 }
 
 // killedAt runs theseus and kills it as soon as it is at a step that was not reached before; it returns the exit code, -1 if

@@ -1,0 +1,137 @@
+// Package names is what surrounds clusters whose services' names move: a zone on real BIND, unbound in front of it, and
+// clients that resolve and request without pause and count what is wrong.
+package names
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Target is a service, with its address at each of the two clusters.
+type Target struct {
+	Host     string `json:"host"`
+	Original string `json:"original"`
+	Mirror   string `json:"mirror"`
+}
+
+// Clients ask every target without pause, one client each, by a new connection each time.
+type Clients struct {
+	Resolver string        `json:"resolver"` // host:port
+	Port     int           `json:"port"`     // of the services
+	Targets  []Target      `json:"targets"`
+	Pause    time.Duration `json:"pause"` // between two requests of a client
+}
+
+// Tally is what clients saw.
+type Tally struct {
+	Requests int64 `json:"requests"`
+	// Mirror is how many of them the mirror answered.
+	Mirror int64 `json:"mirror"`
+	// Failed counts what was not as it should be: no or another address, no answer, or that of another service. Wrong
+	// holds the first of them in words.
+	Failed int64    `json:"failed"`
+	Wrong  []string `json:"wrong,omitempty"`
+}
+
+const (
+	mostWrong = 20
+	patience  = 10 * time.Second // of one request
+)
+
+// Run asks until the context ends; what is under way is finished.
+func (c *Clients) Run(ctx context.Context) Tally {
+	var lock sync.Mutex
+	var all sync.WaitGroup
+	seen := Tally{}
+	for _, target := range c.Targets {
+		all.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(c.Pause):
+				}
+				mirror, err := c.ask(target)
+				lock.Lock()
+				seen.Requests++
+				if mirror {
+					seen.Mirror++
+				}
+				if err != nil {
+					seen.Failed++
+				}
+				if err != nil && len(seen.Wrong) < mostWrong {
+					seen.Wrong = append(seen.Wrong, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), target.Host, err))
+				}
+				lock.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return seen
+}
+
+// ask does what a client does. The service of s3.shop.example.org answers with a name that begins with s3-.
+func (c *Clients) ask(target Target) (mirror bool, err error) {
+	found := Lookup(c.Resolver, target.Host)
+	if len(found) != 1 || found[0] != target.Original && found[0] != target.Mirror {
+		return false, fmt.Errorf("it has the addresses %v", found)
+	}
+	mirror = found[0] == target.Mirror
+	request, err := http.NewRequest(http.MethodGet, "http://"+net.JoinHostPort(found[0], strconv.Itoa(c.Port)), nil)
+	if err != nil {
+		return mirror, err
+	}
+	request.Host = target.Host
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	response, err := client.Do(request)
+	if err != nil {
+		return mirror, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return mirror, err
+	}
+	service, _, _ := strings.Cut(target.Host, ".")
+	if response.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), service+"-") {
+		return mirror, fmt.Errorf("%s answers %s %q", found[0], response.Status, body)
+	}
+	return mirror, nil
+}
+
+// Lookup asks one server for the addresses of a name; none when it has none, or does not answer.
+func Lookup(server, name string) []string {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server)
+	}}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	found, _ := resolver.LookupHost(ctx, name+".") //nolint:errcheck // none is what counts
+	return found
+}
+
+// Await returns when every target has answered.
+func (c *Clients) Await(ctx context.Context) error {
+	for _, target := range c.Targets {
+		for {
+			_, err := c.ask(target)
+			if err == nil {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("%s never answered: %w", target.Host, err)
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}
