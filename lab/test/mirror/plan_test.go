@@ -33,15 +33,17 @@ type world struct {
 	dir     string
 	servers names.Zone
 	http    int
-	// down makes the original answer 503: nobody may be there then. broken is the service that is, at the mirror.
+	// down makes the original answer 503: nobody may be there then. spoilt makes it answer so for one service. broken is
+	// the service that is, at the mirror.
 	down   string
+	spoilt string
 	broken atomic.Int64
 	idle   atomic.Int64 // requests to the original while it was down
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{pair: newPair(t, true), t: t, dir: t.TempDir()}
-	w.down = filepath.Join(w.dir, "down")
+	w.down, w.spoilt = filepath.Join(w.dir, "down"), filepath.Join(w.dir, "spoilt")
 	w.broken.Store(-1)
 	w.serve()
 	w.zone()
@@ -86,6 +88,10 @@ func (w *world) serve() {
 				http.Error(out, "the network is being changed", http.StatusServiceUnavailable)
 				return
 			}
+			if _, err := os.Stat(w.spoilt); name == "blue" && err == nil && host == "s7."+origin {
+				http.Error(out, "spoilt by the change", http.StatusServiceUnavailable)
+				return
+			}
 			if name == "green" && host == fmt.Sprintf("s%d.%s", w.broken.Load(), origin) {
 				http.Error(out, "broken here", http.StatusBadGateway)
 				return
@@ -122,8 +128,6 @@ func (w *world) zone() {
 // under does something while clients ask without pause, and demands that they noticed nothing.
 func (w *world) under(t *testing.T, do func()) {
 	t.Helper()
-	defer func(former *testing.T) { w.t = former }(w.t)
-	w.t = t
 	clients := &names.Clients{Resolver: fmt.Sprint("127.0.0.1:", w.servers.Unbound), Port: w.http, Pause: 20 * time.Millisecond}
 	for i := range services {
 		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, origin), Original: blueAt, Mirror: greenAt})
@@ -201,6 +205,7 @@ func TestPlan(t *testing.T) {
 	w.must(1, "nothing says when the original is changed", slices.DeleteFunc(w.planArgs(), func(arg string) bool { return strings.HasPrefix(arg, "--switch-command") })...)
 
 	t.Run("there and back", func(t *testing.T) {
+		w.t = t
 		w.under(t, func() {
 			w.must(0, "written to plan.yaml", w.planArgs()...)
 			w.must(0, "POINT OF NO RETURN", "apply", "plan.yaml", "--dry-run")
@@ -214,6 +219,7 @@ func TestPlan(t *testing.T) {
 		}
 	})
 	t.Run("killed at each step", func(t *testing.T) {
+		w.t = t
 		w.rehearse()
 		killed := 0
 		w.under(t, func() {
@@ -234,10 +240,30 @@ func TestPlan(t *testing.T) {
 			t.Errorf("killed only %d times", killed)
 		}
 		w.home(before)
+		w.forgotten()
 		w.must(2, "delete Ingress.networking.k8s.io shop/s3", "mirror", "teardown")
 		w.green.kubectl(t, "", "-n", "shop", "get", "ingress", "s3")
 	})
+	t.Run("broken by the change", func(t *testing.T) {
+		w.t = t
+		w.under(t, func() {
+			w.must(0, "written to plan.yaml", append(w.planArgs(), "--keep-mirror", "--switch-command=touch spoilt")...)
+			w.must(6, "that step was taken back, the others stand as they are", "apply", "plan.yaml", "--yes")
+			status := w.must(0, "deploys are stopped in shop", "mirror", "status")
+			if !strings.Contains(status, "mirror    s7."+origin) || !strings.Contains(status, "original  s0."+origin) {
+				t.Errorf("the names are\n%s", status)
+			}
+			w.must(3, "is not over", "mirror", "teardown")
+			w.must(6, "the point of no return", "rollback")
+			if err := os.Remove(w.spoilt); err != nil {
+				t.Fatal(err)
+			}
+			w.must(0, "finished: done", "resume")
+		})
+		w.home(before)
+	})
 	t.Run("broken on the mirror", func(t *testing.T) {
+		w.t = t
 		w.broken.Store(7)
 		defer w.broken.Store(-1)
 		w.under(t, func() {
@@ -248,10 +274,20 @@ func TestPlan(t *testing.T) {
 		w.must(0, "12 names at the original, 0 at the mirror; deploys go on", "mirror", "status")
 	})
 	t.Run("taken down by hand", func(t *testing.T) {
+		w.t = t
+		w.forgotten()
 		w.must(0, "objects are gone", "mirror", "teardown", "--yes")
 		if out, err := w.green.try(w.green.kubeconfig, "", "get", "namespace", "shop"); err == nil {
 			t.Errorf("the mirror still has it: %s", out)
 		}
+	})
+}
+
+// forgotten waits until no cache has the mirror's addresses, before which teardown refuses.
+func (w *world) forgotten() {
+	until(w.t, "caches have forgotten the mirror", func() bool {
+		out, _ := w.cmd("mirror", "teardown").CombinedOutput() // the text tells
+		return !strings.Contains(string(out), "caches may have")
 	})
 }
 
