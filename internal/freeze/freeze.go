@@ -64,8 +64,12 @@ func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
 			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: resources},
 		}}
 	}
-	writes := all("*/*")
+	// The binding's selector of namespaces lets every cluster-wide object through to the policy, so that the rules have to
+	// leave them out, all but the namespaces themselves.
+	writes, spaces := all("*/*"), all("namespaces", "namespaces/finalize")
 	writes.Operations = []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete}
+	writes.Scope = ptr.To(admissionv1.NamespacedScope)
+	spaces.Operations, spaces.APIGroups = writes.Operations, []string{""}
 	life := all("pods")
 	life.Operations = []admissionv1.OperationType{admissionv1.Update, admissionv1.Delete}
 	return &admissionv1.ValidatingAdmissionPolicy{
@@ -77,7 +81,7 @@ func (f Freeze) Policy() *admissionv1.ValidatingAdmissionPolicy {
 				NamespaceSelector: &metav1.LabelSelector{},
 				ObjectSelector:    &metav1.LabelSelector{},
 				MatchPolicy:       ptr.To(admissionv1.Equivalent),
-				ResourceRules:     []admissionv1.NamedRuleWithOperations{writes},
+				ResourceRules:     []admissionv1.NamedRuleWithOperations{writes, spaces},
 				ExcludeResourceRules: []admissionv1.NamedRuleWithOperations{
 					all("*/status", "*/binding", "*/token", "*/eviction", "*/exec", "*/attach", "*/portforward", "*/proxy", "*/log",
 						"*/ephemeralcontainers", "*/resize", "bindings", "events", "leases", "endpoints", "endpointslices", "localsubjectaccessreviews"),

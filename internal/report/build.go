@@ -55,6 +55,9 @@ func change(p *plan.Plan, h *history) Change {
 		c.Flag = "reflectors=" + p.Reflectors.Selector
 		c.Source, c.Target = c.Source+" with "+p.From(), c.Target+" with "+p.To()
 	}
+	if p.Mirror != nil {
+		c.Source, c.Target = p.From(), p.To()
+	}
 	c.Cluster, c.Kubernetes = p.Cluster.UID, p.Cluster.Kubernetes
 	if c.PlanHash == "" {
 		c.PlanHash = p.Hash

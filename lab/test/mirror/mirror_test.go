@@ -294,6 +294,8 @@ func (p *pair) frozen(t *testing.T) {
 		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "--field-selector=status.phase=Pending", "-o", "name"))) >= 5
 	})
 	p.blue.kubectl(t, "", "create", "configmap", "elsewhere")
+	p.blue.kubectl(t, "", "create", "clusterrole", "cluster-wide", "--verb=get", "--resource=pods") // belongs to no namespace that is frozen
+	p.blue.kubectl(t, "", "create", "namespace", "elsewhere")
 	p.theseus(0, nil, "copy", "-n", "shop") // reading is not frozen
 	p.theseus(0, []string{"thawed: shop"}, "thaw")
 	pass("create", "configmap", "a")

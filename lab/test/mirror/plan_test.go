@@ -214,6 +214,7 @@ func TestPlan(t *testing.T) {
 		w.home(before)
 		w.must(0, "12 names at the original, 0 at the mirror; deploys go on", "mirror", "status")
 		w.must(0, "nothing that was copied is left", "mirror", "teardown")
+		w.must(0, "the original -> the mirror and back by mirror", "report")
 		if out, err := w.green.try(w.green.kubeconfig, "", "get", "namespace", "shop"); err == nil {
 			t.Errorf("the mirror still has it: %s", out)
 		}
