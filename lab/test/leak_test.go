@@ -15,6 +15,7 @@ func TestDownLeavesNothing(t *testing.T) {
 	before := lookAround(t)
 	t.Log(l.do("up", "--name", "t1", "--nodes", "2", "--network", "flannel"))
 	t.Log(l.do("up", "--name", "t2", "--nodes", "1", "--network", "none"))
+	comesAndGoes(t, l)
 	during := lookAround(t)
 	for _, kind := range []string{"process", "namespace", "cgroup"} {
 		if during.count(before, kind) == 0 {
@@ -34,6 +35,37 @@ func TestDownLeavesNothing(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(l.state, "labs", "*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("the state directory still holds %q (%v)", left, err)
+	}
+}
+
+// comesAndGoes adds two nodes to a running lab and removes one of them again: the one that stays is for down to end.
+func comesAndGoes(t *testing.T, l *lab) {
+	t.Helper()
+	before := lookAround(t)
+	if got := l.do("node", "add", "--name", "t1", "--taint", "test/new=true:NoSchedule"); got != "t1-node-3\n" {
+		t.Errorf("node add printed %q", got)
+	}
+	with := lookAround(t)
+	for _, kind := range []string{"process", "namespace", "cgroup"} {
+		if with.count(before, kind) == 0 {
+			t.Errorf("a new node shows no new %s: the comparison is blind", kind)
+		}
+	}
+	l.do("node", "add", "--name", "t1")
+	if out := l.do("node", "exec", "--name", "t1", "4", "--", "hostname"); out != "t1-node-4\n" {
+		t.Errorf("the new node's name: %q", out)
+	}
+	l.do("node", "remove", "--name", "t1", "t1-node-3")
+	left, err := filepath.Glob(filepath.Join(l.state, "labs", "t1", "nodes", "*"))
+	if err != nil || len(left) != 3 {
+		t.Errorf("disks: %q (%v)", left, err)
+	}
+	names := l.do("kubectl", "--name", "t1", "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+	if names != "t1-node-1 t1-node-2 t1-node-4" {
+		t.Errorf("nodes: %s", names)
+	}
+	if out, err := l.try("node", "remove", "--name", "t1", "t1-node-3"); err == nil || !strings.Contains(out, "hint: its nodes are t1-node-1, t1-node-2, t1-node-4") {
+		t.Errorf("a node that is gone was removed: %v\n%s", err, out)
 	}
 }
 

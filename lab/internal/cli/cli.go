@@ -148,7 +148,7 @@ func (a *app) nodeArg(arg string) (state.Lab, *control.Client, int, error) {
 	}
 	n, ok := lab.Spec.NodeNumber(arg)
 	if !ok {
-		return lab, nil, 0, hint(fmt.Errorf("lab %s has no node %q", a.name, arg), "its nodes are %s to %s", lab.Spec.NodeName(1), lab.Spec.NodeName(lab.Spec.Nodes))
+		return lab, nil, 0, hint(fmt.Errorf("lab %s has no node %q", a.name, arg), "its nodes are %s", strings.Join(launch.NodeNames(lab.Spec), ", "))
 	}
 	return lab, control.Dial(launch.ControlSocket(lab.Spec)), n, nil
 }

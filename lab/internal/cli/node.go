@@ -3,17 +3,99 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/lab/internal/control"
 	"github.com/theseus-cni/theseus/lab/internal/fabric"
+	"github.com/theseus-cni/theseus/lab/internal/launch"
+	"github.com/theseus-cni/theseus/lab/internal/state"
 )
 
 func (a *app) node() *cobra.Command {
-	cmd := &cobra.Command{Use: "node", Short: "Run something on a node, or harm it"}
-	cmd.AddCommand(a.nodeExec(), a.nodeKill(), a.nodeStart(), a.nodePartition(), a.nodeHeal(), a.nodeFillDisk())
+	cmd := &cobra.Command{Use: "node", Short: "Add and remove nodes, run something on one, or harm it"}
+	cmd.AddCommand(a.nodeAdd(), a.nodeRemove(), a.nodeExec(), a.nodeKill(), a.nodeStart(), a.nodePartition(), a.nodeHeal(), a.nodeFillDisk())
 	return cmd
+}
+
+func (a *app) nodeAdd() *cobra.Command {
+	var count int
+	var texts []string
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:     "add [--count N] [--taint KEY=VALUE:EFFECT]",
+		Short:   "Add nodes to a running lab, and print their names when they are Ready",
+		Long:    "Adds nodes to a running lab, each with all that `up` makes for one, waits until they are Ready, and prints their names,\none on a line. Numbers of removed nodes are not used again. Images of `image load` are not on them.",
+		Example: "  theseus-lab node add --count 2 --taint theseus.dev/pending=true:NoSchedule",
+		Args:    exactly(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if count < 1 {
+				return usage(fmt.Errorf("%d nodes: at least one", count))
+			}
+			taints, err := parseTaints(texts)
+			if err != nil {
+				return usage(err)
+			}
+			if _, err := a.lab(); err != nil {
+				return err
+			}
+			store, err := state.Open(a.dir)
+			if err != nil {
+				return err
+			}
+			names, err := launch.Add(cmd.Context(), store, a.name, count, taints, limit)
+			if errors.Is(err, launch.ErrNoAdding) {
+				return hint(err, "theseus-lab down --name %s, and up with more --nodes", a.name)
+			}
+			for _, name := range names {
+				fmt.Fprintln(a.out, name)
+			}
+			return err
+		},
+	}
+	cmd.Flags().IntVar(&count, "count", 1, "how many")
+	cmd.Flags().StringArrayVar(&texts, "taint", nil, "taint that they have from the start, such as key=value:NoSchedule (repeatable)")
+	cmd.Flags().DurationVar(&limit, "timeout", 2*time.Minute, "how long they may take to become Ready; after it they are removed again")
+	return cmd
+}
+
+func parseTaints(texts []string) ([]launch.Taint, error) {
+	var taints []launch.Taint
+	for _, text := range texts {
+		pair, effect, _ := strings.Cut(text, ":")
+		key, value, _ := strings.Cut(pair, "=")
+		if key == "" || effect == "" {
+			return nil, fmt.Errorf("%q is no taint, such as key=value:NoSchedule", text)
+		}
+		taints = append(taints, launch.Taint{Key: key, Value: value, Effect: effect})
+	}
+	return taints, nil
+}
+
+func (a *app) nodeRemove() *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NODE...",
+		Short: "Remove nodes from a running lab: what runs there, their disks and their Node objects",
+		Args:  atLeast(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			store, err := state.Open(a.dir)
+			if err != nil {
+				return err
+			}
+			for _, arg := range args {
+				lab, _, n, err := a.nodeArg(arg)
+				if err != nil {
+					return err
+				}
+				if err := launch.Remove(cmd.Context(), store, a.name, lab.Spec.NodeName(n)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
 }
 
 func (a *app) nodeExec() *cobra.Command {

@@ -7,11 +7,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/lab/internal/control"
 	"github.com/theseus-cni/theseus/lab/internal/launch"
 	"github.com/theseus-cni/theseus/lab/internal/state"
 )
@@ -26,10 +28,12 @@ func (a *app) onNode(ctx context.Context, node string, in io.Reader, argv ...str
 	if err != nil {
 		return err
 	}
-	if !nodes[n-1].Running {
-		return hint(fmt.Errorf("%s has no power", nodes[n-1].Name), "theseus-lab node start %s", nodes[n-1].Name)
+	name := lab.Spec.NodeName(n)
+	i := slices.IndexFunc(nodes, func(n control.Node) bool { return n.Name == name && n.Running })
+	if i < 0 {
+		return hint(fmt.Errorf("%s has no power", name), "theseus-lab node start %s", name)
 	}
-	pid, err := lab.HostPid(nodes[n-1].Pid)
+	pid, err := lab.HostPid(nodes[i].Pid)
 	if err != nil {
 		return err
 	}
@@ -131,12 +135,12 @@ func (a *app) image() *cobra.Command {
 }
 
 func (a *app) loadImage(ctx context.Context, lab state.Lab, tar string) error {
-	for n := 1; n <= lab.Spec.Nodes; n++ {
+	for _, name := range launch.NodeNames(lab.Spec) {
 		f, err := os.Open(tar)
 		if err != nil {
 			return err
 		}
-		err = a.onNode(ctx, lab.Spec.NodeName(n), f, "ctr", "-n", "k8s.io", "images", "import", "-")
+		err = a.onNode(ctx, name, f, "ctr", "-n", "k8s.io", "images", "import", "-")
 		f.Close()
 		if err != nil {
 			return err

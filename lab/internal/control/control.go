@@ -63,6 +63,12 @@ func (c *Client) Kill(ctx context.Context, n int) error { return c.call(ctx, "/k
 // Start gives node n its power back.
 func (c *Client) Start(ctx context.Context, n int) error { return c.call(ctx, "/start", n, nil) }
 
+// Add makes node n and gives it power; that it is there already is no error.
+func (c *Client) Add(ctx context.Context, n int) error { return c.call(ctx, "/add", n, nil) }
+
+// Remove ends node n and removes its disk; that it is gone already is no error.
+func (c *Client) Remove(ctx context.Context, n int) error { return c.call(ctx, "/remove", n, nil) }
+
 // SetLink changes the faults of a link and returns those that it has now.
 func (c *Client) SetLink(ctx context.Context, l Link) (fabric.Faults, error) {
 	var out fabric.Faults
@@ -99,6 +105,8 @@ type Lab interface {
 	Nodes() []Node
 	Kill(n int) error
 	Start(n int) error
+	Add(n int) error
+	Remove(n int) error
 	SetLink(Link) (fabric.Faults, error)
 }
 
@@ -108,6 +116,8 @@ func Handler(lab Lab) http.Handler {
 	mux.HandleFunc("/nodes", answer(func(struct{}) (any, error) { return lab.Nodes(), nil }))
 	mux.HandleFunc("/kill", answer(func(n int) (any, error) { return nil, lab.Kill(n) }))
 	mux.HandleFunc("/start", answer(func(n int) (any, error) { return nil, lab.Start(n) }))
+	mux.HandleFunc("/add", answer(func(n int) (any, error) { return nil, lab.Add(n) }))
+	mux.HandleFunc("/remove", answer(func(n int) (any, error) { return nil, lab.Remove(n) }))
 	mux.HandleFunc("/link", answer(func(l Link) (any, error) { return lab.SetLink(l) }))
 	return mux
 }

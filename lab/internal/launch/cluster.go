@@ -63,25 +63,28 @@ func (l *launch) waitReady(ctx context.Context) error {
 // and the marks of its network.
 // They have their addresses from the start: Weave Net counts them to know how many peers must agree.
 func (l *launch) createNodes(ctx context.Context) error {
-	for n := 1; n <= l.lab.Spec.Nodes; n++ {
-		name, cidr := l.lab.Spec.NodeName(n), l.lab.Spec.NodePodCIDR(n).String()
-		labels := map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
-		marks, annotations := network.NodeMarks(l.lab.Spec.Network, n)
-		maps.Copy(labels, marks)
-		node := map[string]any{
-			"apiVersion": "v1", "kind": "Node",
-			"metadata": map[string]any{"name": name, "labels": labels, "annotations": annotations},
-			"status": map[string]any{"addresses": []map[string]string{
-				{"type": "InternalIP", "address": l.lab.Spec.NodeIP(n).String()},
-				{"type": "Hostname", "address": name},
-			}},
-			"spec": map[string]any{"podCIDR": cidr, "podCIDRs": []string{cidr}},
-		}
-		if err := l.api.Create(ctx, "/api/v1/nodes", node); err != nil {
+	for _, n := range l.lab.Spec.Numbers() {
+		if err := l.api.Create(ctx, "/api/v1/nodes", nodeObject(l.lab.Spec, n, nil)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func nodeObject(s spec.Lab, n int, taints []Taint) map[string]any {
+	name, cidr := s.NodeName(n), s.NodePodCIDR(n).String()
+	labels := map[string]string{"node-role.kubernetes.io/worker": "", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+	marks, annotations := network.NodeMarks(s.Network, n)
+	maps.Copy(labels, marks)
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Node",
+		"metadata": map[string]any{"name": name, "labels": labels, "annotations": annotations},
+		"status": map[string]any{"addresses": []map[string]string{
+			{"type": "InternalIP", "address": s.NodeIP(n).String()},
+			{"type": "Hostname", "address": name},
+		}},
+		"spec": map[string]any{"podCIDR": cidr, "podCIDRs": []string{cidr}, "taints": taints},
+	}
 }
 
 func (l *launch) applyNetwork(ctx context.Context) error {
@@ -111,11 +114,14 @@ func (l *launch) apply(ctx context.Context, all []byte, parts ...string) error {
 		}
 		all = append(append(all, "\n---\n"...), text...)
 	}
-	cmd := exec.CommandContext(ctx, s.KubeBinary, "kubectl", "--kubeconfig", Kubeconfig(s),
-		"apply", "--server-side", "--validate=false", "-f", "-")
-	cmd.Stdin = bytes.NewReader(all)
+	return kubectl(ctx, s, all, "apply", "--server-side", "--validate=false", "-f", "-")
+}
+
+func kubectl(ctx context.Context, s spec.Lab, in []byte, args ...string) error {
+	cmd := exec.CommandContext(ctx, s.KubeBinary, append([]string{"kubectl", "--kubeconfig", Kubeconfig(s)}, args...)...)
+	cmd.Stdin = bytes.NewReader(in)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("kubectl apply: %w: %s", err, bytes.TrimSpace(out))
+		return fmt.Errorf("kubectl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
 	}
 	return nil
 }
@@ -169,22 +175,23 @@ func (l *launch) waitAll(ctx context.Context, collection string, names []string,
 	return nil
 }
 
-func (l *launch) nodeNames() []string {
+// NodeNames are the names of the nodes that a lab has, in the order of their numbers.
+func NodeNames(s spec.Lab) []string {
 	var names []string
-	for n := 1; n <= l.lab.Spec.Nodes; n++ {
-		names = append(names, l.lab.Spec.NodeName(n))
+	for _, n := range s.Numbers() {
+		names = append(names, s.NodeName(n))
 	}
 	return names
 }
 
 func (l *launch) waitRegistered(ctx context.Context) error {
-	return l.waitAll(ctx, "/api/v1/nodes", l.nodeNames(), func(o kubeapi.Object) bool {
+	return l.waitAll(ctx, "/api/v1/nodes", NodeNames(l.lab.Spec), func(o kubeapi.Object) bool {
 		return len(o.Status.Conditions) > 0
 	})
 }
 
 func (l *launch) waitNodes(ctx context.Context) error {
-	return l.waitAll(ctx, "/api/v1/nodes", l.nodeNames(), func(o kubeapi.Object) bool { return o.True("Ready") })
+	return l.waitAll(ctx, "/api/v1/nodes", NodeNames(l.lab.Spec), func(o kubeapi.Object) bool { return o.True("Ready") })
 }
 
 func (l *launch) waitDNS(ctx context.Context) error {

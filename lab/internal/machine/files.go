@@ -63,7 +63,7 @@ func machineID(name string) []byte {
 func hosts(l spec.Lab) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "127.0.0.1 localhost\n%s %s-controlplane\n", l.ControlPlaneIP(), l.Name)
-	for n := 1; n <= l.Nodes; n++ {
+	for _, n := range l.Numbers() {
 		fmt.Fprintf(&b, "%s %s\n", l.NodeIP(n), l.NodeName(n))
 	}
 	return []byte(b.String())

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -112,10 +113,64 @@ func (o *outer) powerOff(n *node) error {
 }
 
 func (o *outer) node(number int) (*node, error) {
-	if number < 1 || number > len(o.nodes) {
-		return nil, fmt.Errorf("the lab has no node %d", number)
+	for _, n := range o.nodes {
+		if n.number == number {
+			return n, nil
+		}
 	}
-	return o.nodes[number-1], nil
+	return nil, fmt.Errorf("the lab has no node %d", number)
+}
+
+// Add implements control.Lab.
+func (o *outer) Add(number int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, err := o.node(number); err == nil {
+		return nil
+	}
+	ca, err := o.Secrets.Authority()
+	if err != nil {
+		return err
+	}
+	o.Lab.Nodes = max(o.Lab.Nodes, number)
+	if err := o.Secrets.AddNodes(ca, o.Lab, time.Now()); err != nil {
+		return err
+	}
+	n := &node{number: number, name: o.Lab.NodeName(number)}
+	if err := o.powerOn(n); err != nil {
+		return errors.Join(err, o.clear(n))
+	}
+	o.nodes = append(o.nodes, n)
+	return nil
+}
+
+// Remove implements control.Lab.
+func (o *outer) Remove(number int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, err := o.node(number)
+	if err != nil {
+		return nil
+	}
+	if err := o.clear(n); err != nil {
+		return err
+	}
+	o.nodes = slices.DeleteFunc(o.nodes, func(other *node) bool { return other == n })
+	o.Lab.Removed = append(o.Lab.Removed, number)
+	return nil
+}
+
+// clear ends a node and removes its disk; its logs stay.
+func (o *outer) clear(n *node) error {
+	if err := o.powerOff(n); err != nil {
+		return err
+	}
+	dir := filepath.Join(o.Lab.Dir, "nodes", n.name)
+	err := unix.Unmount(filepath.Join(dir, "disk"), unix.MNT_DETACH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) { // never mounted
+		return fmt.Errorf("unmount the disk of %s: %w", n.name, err)
+	}
+	return os.RemoveAll(dir)
 }
 
 // Nodes implements control.Lab.

@@ -52,8 +52,8 @@ type outer struct {
 	Config
 	super *supervise.Supervisor
 	log   io.Writer
-	mu    sync.Mutex // held while a node starts, stops, or a link changes
-	nodes []*node    // element n-1 is node n
+	mu    sync.Mutex // held while a node starts, stops, comes or goes, or a link changes
+	nodes []*node    // in the order of their numbers
 }
 
 // Run is the outer process. It returns only when it could not start.
@@ -103,7 +103,7 @@ func (o *outer) start() error {
 	if err := o.startControlPlane(); err != nil {
 		return err
 	}
-	for n := 1; n <= o.Lab.Nodes; n++ {
+	for _, n := range o.Lab.Numbers() {
 		o.nodes = append(o.nodes, &node{number: n, name: o.Lab.NodeName(n)})
 	}
 	return o.eachNode(o.powerOn)

@@ -59,11 +59,12 @@ func NewLab(l spec.Lab, now time.Time) (*Lab, error) {
 			return nil, err
 		}
 	}
-	return out, out.addNodes(ca, l, now)
+	return out, out.AddNodes(ca, l, now)
 }
 
-func (p *Lab) addNodes(ca *Authority, l spec.Lab, now time.Time) error {
-	for n := 1; n <= l.Nodes; n++ {
+// AddNodes makes the certificates of nodes that have none yet.
+func (p *Lab) AddNodes(ca *Authority, l spec.Lab, now time.Time) error {
+	for n := len(p.NodeClient) + 1; n <= l.Nodes; n++ {
 		name := l.NodeName(n)
 		client, err := ca.Client(now, "system:node:"+name, "system:nodes")
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -49,6 +50,19 @@ func NewAuthority(name string, now time.Time) (*Authority, error) {
 	}
 	pair, err := encode(der, key)
 	return &Authority{Pair: pair, cert: cert, key: key}, err
+}
+
+// Authority is that of the API, as it was made.
+func (p *Lab) Authority() (*Authority, error) {
+	pair, err := tls.X509KeyPair(p.CA, p.CAKey)
+	if err != nil {
+		return nil, fmt.Errorf("the authority of the API: %w", err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, fmt.Errorf("the authority of the API has a key of type %T", pair.PrivateKey)
+	}
+	return &Authority{Pair: Pair{Cert: p.CA, Key: p.CAKey}, cert: pair.Leaf, key: key}, nil
 }
 
 // Client makes a client certificate: the user is the common name, the groups are the organisations.

@@ -74,3 +74,32 @@ func TestLab(t *testing.T) {
 		t.Error("the front proxy's authority must not be the clients'")
 	}
 }
+
+// TestNodeAdded: a node that comes later has certificates of the same authority, and the others keep theirs.
+func TestNodeAdded(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	l := spec.Lab{Name: "a", Nodes: 1}
+	p, err := NewLab(l, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := string(p.NodeClient[0].Cert)
+	ca, err := p.Authority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Nodes = 2
+	if err := p.AddNodes(ca, l, now); err != nil || len(p.NodeClient) != 2 || len(p.NodeServer) != 2 {
+		t.Fatalf("%v: %d and %d pairs", err, len(p.NodeClient), len(p.NodeServer))
+	}
+	if string(p.NodeClient[0].Cert) != first {
+		t.Error("the first node has another certificate")
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.CA)
+	for _, pair := range []Pair{p.NodeClient[1], p.NodeServer[1]} {
+		if _, err := parse(t, pair.Cert).Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+			t.Error(err)
+		}
+	}
+}

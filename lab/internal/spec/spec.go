@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 )
 
 // MaxLabs is how many labs can live side by side on one fabric.
@@ -19,7 +20,8 @@ const MaxNodes = 16
 type Lab struct {
 	Name       string  // at most six letters and digits: it is part of interface names
 	Index      int     // slot on the fabric, 0 to MaxLabs-1
-	Nodes      int     // number of nodes, 1 to MaxNodes
+	Nodes      int     // number of nodes, 1 to MaxNodes, with those that were removed: no number is used twice
+	Removed    []int   // numbers of nodes that were removed
 	Network    string  // the CNI of the pods: one of network.Names
 	Policy     string  // an extra policy agent, or empty
 	Kubernetes string  // version, v1.36.3
@@ -70,9 +72,20 @@ func (l Lab) Cgroup() string { return "theseus-lab-" + l.Name }
 // NodeName is the name of node n, which counts from 1.
 func (l Lab) NodeName(n int) string { return fmt.Sprintf("%s-node-%d", l.Name, n) }
 
+// Numbers are those of the nodes that the lab has, in order.
+func (l Lab) Numbers() []int {
+	var numbers []int
+	for n := 1; n <= l.Nodes; n++ {
+		if !slices.Contains(l.Removed, n) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
 // NodeNumber is the inverse of NodeName; it also takes the bare number. It reports whether the lab has such a node.
 func (l Lab) NodeNumber(name string) (int, bool) {
-	for n := 1; n <= l.Nodes; n++ {
+	for _, n := range l.Numbers() {
 		if name == l.NodeName(n) || name == fmt.Sprint(n) || name == fmt.Sprintf("node-%d", n) {
 			return n, true
 		}

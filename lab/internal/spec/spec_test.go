@@ -91,3 +91,16 @@ func TestNodeNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoved: a node that was removed has no name any more, and its number is nobody else's.
+func TestRemoved(t *testing.T) {
+	l := Lab{Name: "a", Nodes: 4, Removed: []int{2, 4}}
+	if got := l.Numbers(); len(got) != 2 || got[0] != 1 || got[1] != 3 {
+		t.Errorf("numbers: %v", got)
+	}
+	for name, want := range map[string]int{"a-node-1": 1, "3": 3, "node-2": 0, "a-node-4": 0, "a-node-5": 0} {
+		if got, ok := l.NodeNumber(name); got != want || ok != (want > 0) {
+			t.Errorf("%s: %d, %t", name, got, ok)
+		}
+	}
+}
