@@ -228,7 +228,7 @@ func (s *stage) stolen(t *testing.T) {
 // powerCut: a node dies in the middle. What can be taken back is, and a person is told what is missing.
 func (s *stage) powerCut(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "resume")
-	p.Until("measuring: nothing noticed the rules")
+	p.Until("measuring: both networks are up on every node")
 	s.lab(t, "kill")
 	p.Ends(6, "is down (not Ready): bring it back", "hint: `theseus resume` goes on with the rollback")
 	s.run(t, 3, []string{"block node/not-ready", "the node is down"}, s.planned()...)
