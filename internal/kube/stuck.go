@@ -18,7 +18,7 @@ import (
 const (
 	stuckEvery = 5 * time.Second
 	stuckFor   = 30 * time.Second
-	// stuckPods is how many pods that are not ready are looked at: when a rollout hangs, few are left.
+	// stuckPods is how many pods that hold a wait up are looked at: when a rollout hangs, few are left.
 	stuckPods = 10
 )
 
@@ -62,6 +62,12 @@ func (a *Actor) stuck(ctx context.Context, c step.Condition) (string, error) {
 			return why, nil
 		}
 		return a.down(ctx, c.Node)
+	case c.Kind == step.PodGone:
+		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+		if err != nil {
+			return "", err
+		}
+		return a.downUnder(ctx, pods)
 	case c.Kind == step.Gone && c.Ref.Kind == "Pod":
 		pod, err := a.Typed.CoreV1().Pods(c.Ref.Namespace).Get(ctx, c.Ref.Name, metav1.GetOptions{})
 		if err != nil {
@@ -92,6 +98,11 @@ func (a *Actor) stuckWorkload(ctx context.Context, ref step.Ref) (string, error)
 		return why, nil
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podReady(&p) && p.DeletionTimestamp == nil })
+	return a.downUnder(ctx, pods)
+}
+
+// downUnder says that a node of one of the pods does not work; empty when all do.
+func (a *Actor) downUnder(ctx context.Context, pods []corev1.Pod) (string, error) {
 	for i := range pods[:min(len(pods), stuckPods)] {
 		if why, err := a.down(ctx, pods[i].Spec.NodeName); why != "" || err != nil {
 			return why, err

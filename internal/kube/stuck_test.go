@@ -47,6 +47,8 @@ func TestWaitsThatArePointless(t *testing.T) {
 		{"the same of a probe pod", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull")),
 			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "cannot get the image"},
 		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled, "node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
+		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
+			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "are still there: node a is down"},
 		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins, "no answer from the agent of a: node a is down"},
 		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating")), rolled, ""},
 		{"a slow agent", "True", pod("theseus-system", "agent-1", "a", "", mine), joins, ""},
