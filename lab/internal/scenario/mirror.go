@@ -40,7 +40,11 @@ func Mirror(ctx context.Context, blue *Rig) error {
 	green := *blue
 	blue.Name, green.Name = "blue", "green"
 	green.Dir = filepath.Join(blue.Dir, "green")
-	m := &twins{blue: blue, green: &green, labs: map[*Rig]spec.Lab{}, dir: blue.Dir}
+	dir, err := filepath.Abs(blue.Dir) // the name servers change theirs
+	if err != nil {
+		return err
+	}
+	m := &twins{blue: blue, green: &green, labs: map[*Rig]spec.Lab{}, dir: dir}
 	defer green.Down() //nolint:errcheck // the story's own error counts
 	blue.Say("a cluster, blue, on flannel, and its mirror, green, on Calico")
 	for rig, network := range map[*Rig]string{blue: "flannel", &green: "calico"} {
