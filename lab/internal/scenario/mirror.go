@@ -331,14 +331,14 @@ func NameClients(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := decoder.Decode(&clients); err != nil {
 		return fmt.Errorf("what the clients are to ask: %w", err)
 	}
-	if err := clients.Await(ctx); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in)) //nolint:errcheck // its end is what counts
 		cancel()
 	}()
+	if err := clients.Await(ctx); err != nil {
+		return err
+	}
 	return json.NewEncoder(out).Encode(clients.Run(ctx))
 }
