@@ -1,7 +1,6 @@
 package dns
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,17 +40,6 @@ func (a *Actor) note(format string, args ...any) {
 	}
 }
 
-// decode reads an action's arguments.
-func decode[T any](action step.Action) (T, error) {
-	var args T
-	decoder := json.NewDecoder(bytes.NewReader(action.Args))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&args); err != nil {
-		return args, fmt.Errorf("action %s: arguments of %s: %w", action.ID, action.Verb, err)
-	}
-	return args, nil
-}
-
 func encode(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -72,13 +60,13 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	}
 	switch action.Verb {
 	case shift.Swap:
-		args, err := decode[shift.SwapArgs](action)
+		args, err := step.Arguments[shift.SwapArgs](action)
 		if err != nil {
 			return engine.Observation{}, err
 		}
 		return a.look(ctx, args)
 	case shift.Rest:
-		args, err := decode[shift.RestArgs](action)
+		args, err := step.Arguments[shift.RestArgs](action)
 		if err != nil {
 			return engine.Observation{}, err
 		}
@@ -88,7 +76,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 		}
 		return engine.Observation{Done: !a.Clock.Now().Before(until.Until), Before: encode(until)}, nil
 	case shift.Prove:
-		args, err := decode[shift.ProveArgs](action)
+		args, err := step.Arguments[shift.ProveArgs](action)
 		if err != nil {
 			return engine.Observation{}, err
 		}
@@ -165,13 +153,13 @@ type Left struct {
 func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
 	switch action.Verb {
 	case shift.Swap:
-		args, err := decode[shift.SwapArgs](action)
+		args, err := step.Arguments[shift.SwapArgs](action)
 		if err != nil {
 			return nil, err
 		}
 		return a.swap(ctx, args)
 	case shift.Prove:
-		args, err := decode[shift.ProveArgs](action)
+		args, err := step.Arguments[shift.ProveArgs](action)
 		if err != nil {
 			return nil, err
 		}
@@ -185,10 +173,10 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		return nil, a.Clock.Sleep(ctx, until.Until.Sub(a.Clock.Now()))
 	case shift.See:
 		var all []shift.SeeArgs // of a wave's inverse, all its zones
-		one, err := decode[shift.SeeArgs](action)
+		one, err := step.Arguments[shift.SeeArgs](action)
 		if err == nil {
 			all = []shift.SeeArgs{one}
-		} else if all, err = decode[[]shift.SeeArgs](action); err != nil {
+		} else if all, err = step.Arguments[[]shift.SeeArgs](action); err != nil {
 			return nil, err
 		}
 		return nil, a.Shown(ctx, all)

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,16 +27,6 @@ type Actor struct {
 
 // lookAgain is the time between two looks at what is not ready yet.
 const lookAgain = time.Second
-
-func decode[T any](action step.Action) (T, error) {
-	var args T
-	decoder := json.NewDecoder(bytes.NewReader(action.Args))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&args); err != nil {
-		return args, fmt.Errorf("action %s: arguments of %s: %w", action.ID, action.Verb, err)
-	}
-	return args, nil
-}
 
 // passing marks the errors that pass by themselves: the engine waits them out.
 func passing(err error) error {
@@ -86,7 +75,7 @@ type (
 func (a *Actor) do(ctx context.Context, action step.Action) (any, error) {
 	switch action.Verb {
 	case mirror.Freeze:
-		args, err := decode[mirror.FreezeArgs](action)
+		args, err := step.Arguments[mirror.FreezeArgs](action)
 		if err != nil {
 			return nil, err
 		}
@@ -95,19 +84,19 @@ func (a *Actor) do(ctx context.Context, action step.Action) (any, error) {
 		_, resumed, err := a.freezer().Thaw(ctx)
 		return map[string]int{"resumed": len(resumed)}, err
 	case mirror.Copy:
-		args, err := decode[mirror.Selection](action)
+		args, err := step.Arguments[mirror.Selection](action)
 		if err != nil {
 			return nil, err
 		}
 		return a.copy(ctx, args)
 	case mirror.Ready:
-		args, err := decode[mirror.ReadyArgs](action)
+		args, err := step.Arguments[mirror.ReadyArgs](action)
 		if err != nil {
 			return nil, err
 		}
 		return nil, a.ready(ctx, args)
 	case mirror.Teardown:
-		args, err := decode[mirror.TeardownArgs](action)
+		args, err := step.Arguments[mirror.TeardownArgs](action)
 		if err != nil {
 			return nil, err
 		}
