@@ -132,17 +132,7 @@ func TestDetectOddities(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			snapshot := present(t)
 			test.change(snapshot)
-			found := cilium.Driver{}.Detect(snapshot)
-			if found == nil {
-				t.Fatal("not found")
-			}
-			problems := strings.Join(found.Problems, "\n")
-			if test.problem == "" && problems != "" || !strings.Contains(problems, test.problem) {
-				t.Errorf("problems are %q, not %q", problems, test.problem)
-			}
-			if test.check != nil && !test.check(found) {
-				t.Errorf("not as expected: %+v", found)
-			}
+			cnitest.Understood(t, cilium.Driver{}, snapshot, test.problem, test.check)
 		})
 	}
 }

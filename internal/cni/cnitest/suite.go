@@ -33,6 +33,23 @@ type Case struct {
 	Update bool
 }
 
+// Understood demands that a driver finds its network in a changed cluster, with a part of one problem, or with none where
+// that is empty; check may demand more, or be nil.
+func Understood(t *testing.T, driver cni.Driver, snapshot *cluster.Snapshot, problem string, check func(*cni.Installation) bool) {
+	t.Helper()
+	found := driver.Detect(snapshot)
+	if found == nil {
+		t.Fatal("not found")
+	}
+	problems := strings.Join(found.Problems, "\n")
+	if problem == "" && problems != "" || !strings.Contains(problems, problem) {
+		t.Errorf("problems are %q, not %q", problems, problem)
+	}
+	if check != nil && !check(found) {
+		t.Errorf("not as expected: %+v", found)
+	}
+}
+
 // Run holds a driver to the contract of cni.Driver.
 func Run(t *testing.T, c Case) {
 	Detects(t, c)
