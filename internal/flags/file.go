@@ -68,24 +68,14 @@ func (d Directory) Load(ctx context.Context) (*flag.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	return loadSettled(ctx, files, func() (*flag.Set, error) { return d.read(files, flag.Strict) })
+	return loadSettled(ctx, files, func() (*flag.Set, error) { return d.read(files) })
 }
 
-// ReadDirectory reads the flag sets of a folder.
-func ReadDirectory(path string, mode flag.Mode) (*flag.Set, error) {
-	d := Directory{path}
-	files, err := d.files()
-	if err != nil {
-		return nil, err
-	}
-	return d.read(files, mode)
-}
-
-func (d Directory) read(files []string, mode flag.Mode) (*flag.Set, error) {
+func (d Directory) read(files []string) (*flag.Set, error) {
 	sets := make([]*flag.Set, len(files))
 	for i, file := range files {
 		var err error
-		if sets[i], err = ReadFile(file, mode); err != nil {
+		if sets[i], err = ReadFile(file, flag.Strict); err != nil {
 			return nil, err
 		}
 	}

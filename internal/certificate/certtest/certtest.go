@@ -70,9 +70,6 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// PEM is the authority's certificate.
-func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.Cert.Raw) }
-
 // Pair is a certificate with its key.
 type Pair struct {
 	Leaf *x509.Certificate
