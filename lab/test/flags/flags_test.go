@@ -15,32 +15,6 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
-// definition is as much of open-feature-operator's as is needed: it keeps what is in flagSpec as it is.
-const definition = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: featureflags.core.openfeature.dev}
-spec:
-  group: core.openfeature.dev
-  scope: Namespaced
-  names: {kind: FeatureFlag, plural: featureflags, singular: featureflag, listKind: FeatureFlagList}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec:
-            type: object
-            properties:
-              flagSpec: {type: object, x-kubernetes-preserve-unknown-fields: true}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: net}
-`
-
 // object is a FeatureFlag whose flag is on or off.
 func object(variant string) string {
 	return `apiVersion: core.openfeature.dev/v1beta1
@@ -63,7 +37,10 @@ func TestFlags(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
-	apply(definition)
+	apply(rigtest.FeatureFlags + "---\n" + `apiVersion: v1
+kind: Namespace
+metadata: {name: net}
+`)
 
 	t.Run("the provider", func(t *testing.T) {
 		tests := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=3m", "-run=^TestObjectInCluster$", "-v", "./internal/flags")

@@ -170,21 +170,6 @@ func drift(t *testing.T, rig *scenario.Rig) {
 	felix("CONT")
 }
 
-// definition is as much of open-feature-operator's as is needed.
-const definition = `apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: featureflags.core.openfeature.dev}
-spec:
-  group: core.openfeature.dev
-  scope: Namespaced
-  names: {kind: FeatureFlag, plural: featureflags, singular: featureflag, listKind: FeatureFlagList}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-`
-
 // featureFlag is an object that gives nodes an interval by a rule.
 func featureFlag(rule string) string {
 	return `{"apiVersion": "core.openfeature.dev/v1beta1", "kind": "FeatureFlag", "metadata": {"name": "net", "namespace": "default"}, "spec": {"flagSpec": {"flags": {
@@ -219,7 +204,7 @@ func TestFlag(t *testing.T) {
 	}
 	rigtest.Run(t, rig, "here", 1, []string{"kube-proxy has to go"}, "flags", "rollout", "bpfEnabled=true", "--agent-image", scenario.AgentImage)
 
-	object(definition)
+	object(rigtest.FeatureFlags)
 	object(featureFlag(`{"if": [{"in": [{"var": "node"}, ["rf-node-1"]]}, "new"]}`))
 	file := plan(t, rig, "one", "flags", "rollout", "--flags", "k8s:default/net", "--bake", "3s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
