@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ import (
 const resolvConf = "/etc/resolv.conf"
 
 func main() {
+	runtime.GOMAXPROCS(1) // it mostly waits, and dozens of it share the processors of one machine
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
