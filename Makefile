@@ -28,7 +28,8 @@ pi-day: setup build ## the outage of Pi-Day 2023 in a real cluster, and Theseus 
 bench-loss: setup build ## the usual swap, Calico's migration controller and Theseus, and what each loses (RUNS=1 for one run each)
 	$(LAB) bench-loss --runs $(RUNS) --dir $(BIN)/bench-loss
 
-bench-flags: setup build ## Calico's data plane switched to nftables and back, RUNS times each way, by Theseus and by hand: lost and leaked
+bench-flags: RUNS := 10
+bench-flags: setup build ## Calico's data plane switched to nftables and back, 10 times each way by Theseus (RUNS), and by hand: lost and leaked
 	$(LAB) bench-flags --runs $(RUNS) --dir $(BIN)/bench-flags
 
 bench-scale: ## planning any change on 500 and on 5,000 nodes: time, memory, steps

@@ -52,16 +52,17 @@ func (a *app) canary() *cobra.Command {
 
 // benchFlags switches a data plane many times.
 func (a *app) benchFlags() *cobra.Command {
-	runs := 10
-	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, by Theseus and by hand, and compare what each lost and leaked", 3,
-		func(ctx context.Context, r *scenario.Rig) error { return scenario.BenchFlags(ctx, r, runs) })
+	var bench scenario.FlagBench
+	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, by Theseus and by hand, and compare what each lost and leaked", 2,
+		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if runs < 1 {
-			return usage(fmt.Errorf("%d runs: at least one", runs))
+		if min(bench.Runs, bench.Controls) < 1 {
+			return usage(fmt.Errorf("%d runs and %d controls: at least one of each", bench.Runs, bench.Controls))
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&runs, "runs", runs, "how often each way")
+	cmd.Flags().IntVar(&bench.Runs, "runs", 10, "how often each way by Theseus")
+	cmd.Flags().IntVar(&bench.Controls, "controls", 2, "how often each way by hand")
 	return cmd
 }
 
