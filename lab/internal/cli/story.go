@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
 // codeLoss is the exit code of a story in which something was lost or let through.
@@ -98,6 +99,7 @@ func (a *app) story(name, short string, nodes int, play func(context.Context, *s
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("name") {
 				a.name = strings.ReplaceAll(name, "-", "")
+				a.name = a.name[:min(len(a.name), spec.MaxName)]
 			}
 			rig, err := a.rig(dir, nodes)
 			if err != nil {
