@@ -161,15 +161,21 @@ func back(t *testing.T, rig *scenario.Rig) {
 	in(t, rig, "iptables")
 }
 
-// drift: a Felix that hangs does not take what is wanted; that is seen, and names the node.
+// drift: a Felix that hangs does not take what is wanted, and somebody has changed a node behind Felix' back. Both are seen, by node.
 func drift(t *testing.T, rig *scenario.Rig) {
-	if out, err := rig.OnNode(t.Context(), "ro-node-2", "pkill", "-STOP", "-f", "^calico-node -felix"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	for node, harm := range map[string][]string{
+		"ro-node-1": {"sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward"},
+		"ro-node-2": {"pkill", "-STOP", "-f", "^calico-node -felix"},
+	} {
+		if out, err := rig.OnNode(t.Context(), node, harm...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	set(t, rig, "node.ro-node-2", "Enabled")
-	run := rigtest.Start(t, rig, "here", "flags", "verify", "--agent-image", scenario.AgentImage)
-	run.Ends(3, "drift on ro-node-2: nftablesMode: the agent runs with Disabled; the kernel has rules in iptables, not in nftables alone")
-	if strings.Count(run.Said(), "drift on") != 1 {
+	run := rigtest.Start(t, rig, "here", "flags", "verify", "nftablesMode", "ipForwarding", "ipv6Support", "bgp", "--agent-image", scenario.AgentImage)
+	run.Ends(3, `drift on ro-node-1: ipForwarding: net.ipv4.ip_forward is "0", not 1`,
+		"drift on ro-node-2: nftablesMode: the agent runs with Disabled; the kernel has rules in iptables, not in nftables alone")
+	if strings.Count(run.Said(), "drift on") != 2 {
 		t.Errorf("something else drifts:\n%s", run.Said())
 	}
 }
