@@ -28,7 +28,8 @@ pi-day: setup build ## the outage of Pi-Day 2023 in a real cluster, and Theseus 
 bench-loss: setup build ## the usual swap, Calico's migration controller and Theseus, and what each loses (RUNS=1 for one run each)
 	$(LAB) bench-loss --runs $(RUNS) --dir $(BIN)/bench-loss
 
-bench-flags: setup build ## Calico's data plane switched to nftables and back, RUNS times each way, by Theseus and by hand: lost and leaked
+bench-flags: RUNS := 10
+bench-flags: setup build ## Calico's data plane switched to nftables and back, 10 times each way by Theseus (RUNS), and by hand: lost and leaked
 	$(LAB) bench-flags --runs $(RUNS) --dir $(BIN)/bench-flags
 
 bench-scale: ## planning any change on 500 and on 5,000 nodes: time, memory, steps
@@ -59,7 +60,7 @@ ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network calico-typha --calico v3.28.5
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption and its way back,"
-	@echo "   policy verdicts against a real Calico, rollouts of data planes and of the environment, a BIRD that hangs, route reflectors, and the upgrade of Calico"
+	@echo "   policy verdicts against a real Calico, the rollout of a flag in the environment, a BIRD that hangs, route reflectors, and the upgrade of Calico"
 endif
 	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...
 

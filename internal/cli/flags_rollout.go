@@ -68,8 +68,9 @@ func (a *app) flagsVerifyCommand() *cobra.Command {
 		Short: "Compare what flags are to be with what agents report and kernels show",
 		Long: "Looks at every node: the value of a flag that is in force by the API and where it is written, what the node's\n" +
 			"Felix said that it runs with when it started, and, of flags that show there, what the kernel has: rules in one\n" +
-			"data plane with counters that are watched for some seconds, or interfaces. Without a FLAG they are that of the\n" +
-			"data plane, and all that somebody wrote and Felix tells of. For the kernel Theseus' agent runs on every node,\n" +
+			"data plane with counters that are watched for some seconds, tables, interfaces and their MTU, port and VNI, routes,\n" +
+			"sysctls, and whether BIRD runs and its sessions are established. Without a FLAG they are that of the data plane, and\n" +
+			"all that somebody wrote and of which Felix or the kernel tells. For the kernel Theseus' agent runs on every node,\n" +
 			"changes nothing, and is removed again. Drift ends with exit code 3.",
 		RunE: func(command *cobra.Command, names []string) error {
 			return a.verifyFlags(command.Context(), names, image)
@@ -92,7 +93,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	seen, links, err := a.inKernel(ctx, client, all, image, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano))
+	seen, facts, err := a.inKernel(ctx, client, all, image, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	if err != nil {
 		return err
 	}
@@ -112,7 +113,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 		if one.Kernel != nil {
 			one.Kernel = seen[one.Node]
 		}
-		one.Judge(word.Value, links[one.Node])
+		one.Judge(word.Value, facts[one.Node])
 		drift += len(one.Drift)
 	}
 	if err := a.printAttestations(all); err != nil {
@@ -124,28 +125,28 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	return nil
 }
 
-// inKernel looks at the kernels of nodes, by node: at their rules, and at their interfaces, as far as anything is expected of them.
-func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.Attestation, image, task string) (map[string]*step.Attestation, map[string][]string, error) {
+// inKernel looks at the kernels of nodes, by node: at their rules, and at all else that is expected of them.
+func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.Attestation, image, task string) (map[string]*step.Attestation, map[string]*cluster.NodeFacts, error) {
 	watch := rollout.Dataplane("")
 	watch.For = step.Duration(rollout.Watched)
 	args, err := json.Marshal(watch)
 	if err != nil {
 		return nil, nil, err
 	}
-	var rules, facts []kube.Question
+	var rules, looks []kube.Question
 	asked := map[string]bool{}
 	for _, one := range all {
 		if one.Kernel != nil {
 			rules = append(rules, kube.Question{Node: one.Node, Verb: step.VerbDataplane, Args: args})
 		}
-		if len(one.Expected.Links)+len(one.Expected.NoLinks) > 0 && !asked[one.Node] {
+		if len(one.Expected.Proofs) > 0 && !asked[one.Node] {
 			asked[one.Node] = true
-			facts = append(facts, kube.Question{Node: one.Node, Verb: step.VerbFacts, Args: json.RawMessage("{}")})
+			looks = append(looks, kube.Question{Node: one.Node, Verb: step.VerbFacts, Args: json.RawMessage("{}")})
 		}
 	}
-	seen, links := map[string]*step.Attestation{}, map[string][]string{}
-	if len(rules)+len(facts) == 0 {
-		return seen, links, nil
+	seen, facts := map[string]*step.Attestation{}, map[string]*cluster.NodeFacts{}
+	if len(rules)+len(looks) == 0 {
+		return seen, facts, nil
 	}
 	if image == "" {
 		return nil, nil, fail(exitUsage, "theseus flags verify --agent-image IMAGE, or name flags that do not show in the kernel", "verify looks at nodes, with the agent of --agent-image")
@@ -160,25 +161,25 @@ func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.A
 			seen[rules[i].Node] = &answer.Value
 		}
 	}
-	if len(facts) > 0 {
-		answers, err := kube.Ask[cluster.NodeFacts](ctx, a.looker(client, task+"-links"), install, facts)
+	if len(looks) > 0 {
+		answers, err := kube.Ask[cluster.NodeFacts](ctx, a.looker(client, task+"-facts"), install, looks)
 		if err != nil {
 			return nil, nil, err
 		}
 		for i, answer := range answers {
-			for _, link := range answer.Value.Links {
-				links[facts[i].Node] = append(links[facts[i].Node], link.Name)
-			}
+			facts[looks[i].Node] = &answer.Value
 		}
 	}
-	return seen, links, nil
+	return seen, facts, nil
 }
 
-// saidBy is what the agents say in their logs, by node and parameter.
+// saidBy is what the agents say in their logs, by node and parameter; nothing where the network is not one that does.
 func saidBy(ctx context.Context, client *kube.Client, network *cni.Installation, all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
 	parameters := map[string][]string{}
 	for _, one := range all {
-		parameters[one.Node] = append(parameters[one.Node], one.Expected.Parameter)
+		if one.Expected.Parameter != "" && network != nil {
+			parameters[one.Node] = append(parameters[one.Node], one.Expected.Parameter)
+		}
 	}
 	words := map[string]map[string]kube.Word{}
 	for node, names := range parameters {
@@ -204,9 +205,15 @@ func (a *app) printAttestations(all []rollout.Attestation) error {
 		if agent == "" {
 			agent = "?"
 		}
+		if one.Expected.Parameter == "" {
+			agent = "-"
+		}
 		kernel := "-"
-		if one.Kernel != nil {
+		switch {
+		case one.Kernel != nil:
 			kernel = one.Kernel.Kernel
+		case len(one.Seen) > 0:
+			kernel = "shown"
 		}
 		fmt.Fprintf(table, "%s\t%s=%s\t%s\t%s\t%s\t%s\n", one.Node, one.Flag, one.Wanted, by, agent, kernel, one.Evidence())
 	}

@@ -134,6 +134,8 @@ type Host struct {
 	IPTables map[string]int `json:"iptables,omitempty"`
 	// Paths are those to some other nodes.
 	Paths []PathMTU `json:"paths,omitempty"`
+	// Sysctls are those that networks set, by name, such as net.ipv4.ip_forward; one that the kernel has not is not in it.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
 	// Traces are what networks leave in a kernel; nil where an agent looked that did not know of them.
 	Traces *Traces `json:"traces,omitempty"`
 }
@@ -142,6 +144,8 @@ type Host struct {
 type Traces struct {
 	// Chains counts the chains of iptables by the beginning of their names, such as "cali-" and "KUBE-".
 	Chains map[string]int `json:"chains,omitempty"`
+	// Legacy counts those of them that iptables-legacy has.
+	Legacy map[string]int `json:"legacy,omitempty"`
 	// NFTables are family and name, as in "ip calico".
 	NFTables []string `json:"nftables,omitempty"`
 	// Blackholes are destinations to which packets are dropped or refused, in any table of routes.

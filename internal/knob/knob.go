@@ -153,12 +153,27 @@ type Proof struct {
 	// Tables are nft tables ("ip calico") that have to be there, NoTables those that must not.
 	Tables   []string `json:"tables,omitempty"`
 	NoTables []string `json:"noTables,omitempty"`
+	// Where are other knobs' values that it holds beside; on a node with others it says nothing.
+	Where []Setting `json:"where,omitempty"`
 	// Chains are prefixes of iptables chains ("cali-") that have to be there, NoChains those that must not.
 	Chains   []string `json:"chains,omitempty"`
 	NoChains []string `json:"noChains,omitempty"`
-	// Links are interfaces that have to be there, NoLinks those that must not; a trailing * is a prefix.
+	// Backend is the iptables, nft or legacy, that alone has Calico's chains.
+	Backend string `json:"backend,omitempty"`
+	// Links are interfaces that have to be there, NoLinks those that must not.
 	Links   []string `json:"links,omitempty"`
 	NoLinks []string `json:"noLinks,omitempty"`
+	// MTU, Port and VNI name an interface of which that is the value.
+	MTU  string `json:"mtu,omitempty"`
+	Port string `json:"port,omitempty"`
+	VNI  string `json:"vni,omitempty"`
+	// Routes are protocols, such as "bird", of which there have to be routes, NoRoutes those of which there must not.
+	Routes   []string `json:"routes,omitempty"`
+	NoRoutes []string `json:"noRoutes,omitempty"`
+	// Sysctls are those that have a value.
+	Sysctls map[string]string `json:"sysctls,omitempty"`
+	// BIRD is "runs", "meets" (and its sessions are established) or "gone".
+	BIRD string `json:"bird,omitempty"`
 	// Metric is what the agent exposes, Log a part of a line of its log.
 	Metric string `json:"metric,omitempty"`
 	Log    string `json:"log,omitempty"`

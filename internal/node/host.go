@@ -38,9 +38,29 @@ func (n *Node) host(ctx context.Context, host *cluster.Host, kernel string, peer
 		return err
 	}
 	host.Filters = append(host.Filters, more...)
+	if host.Sysctls, err = n.sysctls(); err != nil {
+		return err
+	}
 	host.Paths = measure(ctx, peers)
 	host.Clock, err = now()
 	return err
+}
+
+// sysctls reads those that networks set.
+func (n *Node) sysctls() (map[string]string, error) {
+	values := map[string]string{}
+	for _, name := range []string{"net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding", "net.ipv4.conf.all.arp_ignore", "net.ipv4.conf.all.arp_announce",
+		"net.netfilter.nf_conntrack_tcp_be_liberal"} {
+		text, err := os.ReadFile(filepath.Join(n.Sys, strings.ReplaceAll(name, ".", "/")))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		values[name] = strings.TrimSpace(string(text))
+	}
+	return values, nil
 }
 
 func now() (cluster.Clock, error) {

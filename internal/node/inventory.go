@@ -30,7 +30,7 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 		return Answer{}, err
 	}
 	host := &cluster.Host{IPTables: map[string]int{}}
-	chains := map[string]int{}
+	chains, legacy := map[string]int{}, map[string]int{}
 	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
 		if err != nil {
@@ -40,6 +40,9 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 		host.Filters = append(host.Filters, inputFilters(b, tables)...)
 		for i := range tables {
 			tables[i].families(chains)
+			if b.kind == "legacy" {
+				tables[i].families(legacy)
+			}
 		}
 		if b.family != ip4 {
 			continue
@@ -58,6 +61,7 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	if host.Traces, err = n.traces(ctx, chains); err != nil {
 		return Answer{}, err
 	}
+	host.Traces.Legacy = legacy
 	facts.Host = host
 	return answer(false, fmt.Sprintf("%d interfaces, kernel %s", len(facts.Links), facts.Kernel), facts)
 }

@@ -486,6 +486,7 @@ func TestKernelFacts(t *testing.T) {
 	sh(t, "", "ip", "route", "add", "198.19.1.0/26", "dev", "eth0", "proto", "bird")
 	sh(t, "", "ip", "route", "add", "blackhole", "198.19.2.0/26", "proto", "bird")
 	sh(t, "", "iptables-legacy", "-w", "-A", "INPUT", "-j", "REJECT")
+	sh(t, "", "iptables-legacy", "-w", "-N", "cali-INPUT")
 	sh(t, "", "ip", "link", "set", "lo", "up")
 	sh(t, "", "iptables-legacy", "-w", "-I", "INPUT", "-i", "lo", "-j", "ACCEPT")
 	sh(t, "table inet own { chain in { type filter hook input priority 0; policy drop; iif lo accept; }; }", "nft", "-f", "-")
@@ -527,8 +528,11 @@ func TestKernelFacts(t *testing.T) {
 	if want := []string{"a rule of INPUT takes REJECT for all that is left (iptables-legacy)", "the chain in of the nft table inet own drops by default"}; !slices.Equal(host.Filters, want) {
 		t.Errorf("filters: %q", host.Filters)
 	}
+	if host.Sysctls["net.ipv4.ip_forward"] == "" {
+		t.Errorf("sysctls: %v", host.Sysctls)
+	}
 	traces := host.Traces
-	if traces == nil || traces.Chains["FLANNEL-"] == 0 || !slices.Contains(traces.NFTables, "inet own") || !slices.Contains(traces.Blackholes, "198.19.2.0/26") ||
+	if traces == nil || traces.Chains["FLANNEL-"] == 0 || traces.Legacy["FLANNEL-"] != traces.Chains["FLANNEL-"]/2 || traces.Legacy["cali-"] != 1 || traces.Chains["cali-"] != 1 || !slices.Contains(traces.NFTables, "inet own") || !slices.Contains(traces.Blackholes, "198.19.2.0/26") ||
 		!slices.Contains(traces.Reached, "192.0.2.0/24") || !slices.Contains(traces.Rules, "77: fwmark 0x200 lookup 2004") ||
 		slices.ContainsFunc(traces.Rules, func(rule string) bool { return strings.HasSuffix(rule, "lookup 255") }) {
 		t.Errorf("traces: %+v", traces)

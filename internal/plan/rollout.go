@@ -437,20 +437,18 @@ func PlaneOf(value string) string {
 }
 
 // Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows. Without
-// names they are that of the data plane, and all that somebody wrote of which the node's Felix tells what it took.
+// names they are that of the data plane, and all that somebody wrote and of which something shows that they took effect: Felix
+// tells what it took, or the node's kernel shows it. The network is nil where it is not Calico.
 func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]rollout.Attestation, *cni.Installation, error) {
 	driver, _ := drivers.Get("calico")
 	network := driver.Detect(snapshot)
-	if network == nil {
-		return nil, nil, refuse("flags of other networks cannot be verified yet", "there is no Calico in this cluster")
-	}
 	fleet := knob.Read(snapshot, nil)
-	knobs, err := verifiable(fleet, names)
+	knobs, err := verifiable(fleet, network != nil, names)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(knobs) == 0 {
-		return nil, nil, refuse("name flags to verify; that of the data plane came with v3.29", "Calico %s has no %s, and no flag is set", network.Version, dataplane)
+		return nil, nil, refuse("name flags to verify; that of Calico's data plane came with v3.29", "no flag is set of which anything shows that it took effect")
 	}
 	var all []rollout.Attestation
 	for _, node := range fleet.Nodes() {
@@ -460,13 +458,9 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 			if in.By != nil {
 				one.By = in.By.Ref.String()
 			}
-			one.Expected.Parameter, one.Expected.Says, _ = k.Said(in.Value)
+			one.Expected, _ = shows(fleet, k, node)
 			if k.ID() == dataplane {
-				one.Expected.Plane, one.Kernel = PlaneOf(in.Value), &step.Attestation{}
-			}
-			for _, proof := range k.ProofsOf(in.Value) {
-				one.Expected.Links = append(one.Expected.Links, proof.Links...)
-				one.Expected.NoLinks = append(one.Expected.NoLinks, proof.NoLinks...)
+				one.Kernel = &step.Attestation{}
 			}
 			all = append(all, one)
 		}
@@ -474,20 +468,40 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 	return all, network, nil
 }
 
-// verifiable are the knobs that are verified.
-func verifiable(fleet *knob.Fleet, names []string) ([]*knob.Knob, error) {
-	var knobs []*knob.Knob
-	tells := func(k *knob.Knob, node string) bool {
-		_, _, ok := k.Said(fleet.Value(k, node).Value)
-		return ok
+// shows says how the value that is in force on a node shows there; false when nothing does.
+func shows(fleet *knob.Fleet, k *knob.Knob, node string) (e rollout.Expected, ok bool) {
+	value := fleet.Value(k, node).Value
+	if parameter, says, tells := k.Said(value); tells {
+		e.Parameter, e.Says = parameter, says
 	}
+	if k.ID() == dataplane {
+		e.Plane = PlaneOf(value)
+		return e, e.Plane != ""
+	}
+	for _, proof := range k.ProofsOf(value) {
+		if proof.Machine() && !slices.ContainsFunc(proof.Where, func(s knob.Setting) bool {
+			other, known := fleet.Catalogue().Get(s.Knob)
+			return !known || !strings.EqualFold(fleet.Value(other, node).Value, s.Value)
+		}) {
+			e.Proofs = append(e.Proofs, proof)
+		}
+	}
+	return e, e.Parameter != "" || len(e.Proofs) > 0
+}
+
+// verifiable are the knobs that are verified.
+func verifiable(fleet *knob.Fleet, calico bool, names []string) ([]*knob.Knob, error) {
+	var knobs []*knob.Knob
 	for _, name := range names {
 		k, err := fleet.Catalogue().Find(name)
 		if err != nil {
 			return nil, err
 		}
+		if k.Component == "calico" && !calico {
+			return nil, refuse("theseus flags explain "+k.ID(), "there is no Calico in this cluster")
+		}
 		for _, node := range fleet.Nodes() {
-			if !tells(k, node) {
+			if _, ok := shows(fleet, k, node); !ok {
 				return nil, refuse("theseus flags explain "+k.ID(), "nothing shows on %s that %s took effect, so it cannot be verified", node, k.ID())
 			}
 		}
@@ -497,12 +511,14 @@ func verifiable(fleet *knob.Fleet, names []string) ([]*knob.Knob, error) {
 		return knobs, nil
 	}
 	for _, k := range fleet.Catalogue().All() {
-		written := k.ID() == dataplane
+		written := k.ID() == dataplane && calico
 		for _, node := range fleet.Nodes() {
 			by := fleet.Value(k, node).By
-			written = written || by != nil && !by.Unknown && tells(k, node)
+			if by != nil && !by.Unknown && !written {
+				_, written = shows(fleet, k, node)
+			}
 		}
-		if written && k.Component == "calico" {
+		if written && (calico || k.Component != "calico") {
 			knobs = append(knobs, k)
 		}
 	}

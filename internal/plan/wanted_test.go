@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/rollout"
@@ -47,32 +49,61 @@ func TestWanted(t *testing.T) {
 	}
 }
 
+// TestShown: what the kernel shows is looked for where there is something to see, of the flags of other components too.
+func TestShown(t *testing.T) {
+	r := fleetOf(t, 1)
+	proofs := func(name string) int {
+		all, _, err := plan.Wanted(r.snapshot, drivers(), []string{name})
+		if err != nil {
+			return -1
+		}
+		return len(all[0].Expected.Proofs)
+	}
+	for name, want := range map[string]int{"vxlanPort": 1, "wireguardEnabled": 1, "ipv6Support": 0, "iptablesRefreshInterval": 0, "kube-proxy/mode": 1, "ipvs.strictARP": -1, "asNumber": -1} {
+		if got := proofs(name); got != want {
+			t.Errorf("%s: %d proofs, want %d", name, got, want)
+		}
+	}
+	felixConfiguration(r, "default", map[string]any{"nftablesMode": "Enabled"})
+	if got := proofs("ipv6Support"); got != 1 {
+		t.Errorf("in nftables, ipv6Support has %d proofs", got)
+	}
+}
+
 // TestJudge: what drift is.
 func TestJudge(t *testing.T) {
 	sound := func() *rollout.Attestation {
 		return &rollout.Attestation{Wanted: "Enabled", Agent: "Enabled", Kernel: &step.Attestation{Kernel: step.NFTables},
-			Expected: rollout.Expected{Says: "Enabled", Plane: step.NFTables, Links: []string{"a"}, NoLinks: []string{"b"}}}
+			Expected: rollout.Expected{Parameter: "P", Says: "Enabled", Plane: step.NFTables, Proofs: []knob.Proof{{Links: []string{"a"}, NoLinks: []string{"b"}}}}}
+	}
+	links := func(names ...string) *cluster.NodeFacts {
+		facts := &cluster.NodeFacts{}
+		for _, name := range names {
+			facts.Links = append(facts.Links, cluster.Link{Name: name})
+		}
+		return facts
 	}
 	for name, test := range map[string]struct {
 		change func(*rollout.Attestation)
 		said   string
-		links  []string
+		facts  *cluster.NodeFacts
 		drift  string
 	}{
-		"none":                {nil, "enabled", []string{"a"}, ""},
-		"silence":             {nil, "", []string{"a"}, "does not say"},
-		"another value":       {func(a *rollout.Attestation) { a.Agent = "Disabled" }, "Disabled", []string{"a"}, "runs with Disabled"},
-		"another data plane":  {func(a *rollout.Attestation) { a.Kernel.Kernel = "both" }, "Enabled", []string{"a"}, "rules in both, not in nftables alone"},
-		"left over":           {func(a *rollout.Attestation) { a.Kernel.Sets = 2 }, "Enabled", []string{"a"}, "2 ipsets"},
-		"a pod without rules": {func(a *rollout.Attestation) { a.Kernel.Bare = []string{"cali1"} }, "Enabled", []string{"a"}, "no rules for cali1"},
-		"no interface":        {nil, "Enabled", nil, "no interface a"},
-		"one too many":        {nil, "Enabled", []string{"a", "b"}, "b is still there"},
+		"none":                {nil, "enabled", links("a"), ""},
+		"silence":             {nil, "", links("a"), "does not say"},
+		"nothing to say":      {func(a *rollout.Attestation) { a.Expected.Parameter = "" }, "", links("a"), ""},
+		"another value":       {func(a *rollout.Attestation) { a.Agent = "Disabled" }, "Disabled", links("a"), "runs with Disabled"},
+		"another data plane":  {func(a *rollout.Attestation) { a.Kernel.Kernel = "both" }, "Enabled", links("a"), "rules in both, not in nftables alone"},
+		"left over":           {func(a *rollout.Attestation) { a.Kernel.Sets = 2 }, "Enabled", links("a"), "2 ipsets"},
+		"a pod without rules": {func(a *rollout.Attestation) { a.Kernel.Bare = []string{"cali1"} }, "Enabled", links("a"), "no rules for cali1"},
+		"no interface":        {nil, "Enabled", links(), "no interface a"},
+		"one too many":        {nil, "Enabled", links("a", "b"), "b is still there"},
 	} {
 		a := sound()
 		if test.change != nil {
 			test.change(a)
 		}
-		a.Judge(test.said, test.links)
+		a.Judge(test.said, test.facts)
 		if got := strings.Join(a.Drift, "; "); (got == "") != (test.drift == "") || !strings.Contains(got, test.drift) {
 			t.Errorf("%s: %q, want %q", name, got, test.drift)
 		}

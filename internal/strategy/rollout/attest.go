@@ -2,10 +2,11 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -21,8 +22,8 @@ type Attestation struct {
 	AgentAt string `json:"agentAt,omitempty"`
 	// Kernel is what was seen of the node's rules; nil for flags that are about something else.
 	Kernel *step.Attestation `json:"kernel,omitempty"`
-	// Links are the interfaces that go with the wanted value, and are there.
-	Links []string `json:"links,omitempty"`
+	// Seen is what shows on the node of the wanted value, besides rules.
+	Seen []string `json:"seen,omitempty"`
 	// Drift says in what they differ; nothing when they do not.
 	Drift []string `json:"drift,omitempty"`
 	// Expected is how the wanted value shows.
@@ -31,40 +32,35 @@ type Attestation struct {
 
 // Expected is how a value shows on a node.
 type Expected struct {
-	// Parameter is what Felix calls the flag in its log, and Says what it says of it.
+	// Parameter is what Felix calls the flag in its log, and Says what it says of it; empty where Felix does not.
 	Parameter, Says string
 	// Plane is the data plane that the value stands for; empty for flags that are about something else.
 	Plane string
-	// Links are interfaces that have to be there, NoLinks those that must not.
-	Links, NoLinks []string
+	// Proofs are what can be looked for on the node.
+	Proofs []knob.Proof
 }
 
 // Watched is how long the counters of a node are watched for an attestation.
 const Watched = 3 * time.Second
 
-// Judge fills in the drift. said is what the agent said, as it says it; links are the node's interfaces.
-func (a *Attestation) Judge(said string, links []string) {
+// Judge fills in the drift. said is what the agent said, as it says it; facts are the node's, which may be nil where there is
+// nothing to look for.
+func (a *Attestation) Judge(said string, facts *cluster.NodeFacts) {
 	say := func(holds bool, format string, args ...any) {
 		if holds {
 			a.Drift = append(a.Drift, fmt.Sprintf(format, args...))
 		}
 	}
-	say(said == "", "the agent does not say what it runs with: its log does not go back to its start")
+	say(said == "" && a.Expected.Parameter != "", "the agent does not say what it runs with: its log does not go back to its start")
 	say(said != "" && !strings.EqualFold(said, a.Expected.Says), "the agent runs with %s", a.Agent)
 	if k, plane := a.Kernel, a.Expected.Plane; k != nil {
 		say(k.Kernel != plane, "the kernel has rules in %s, not in %s alone", k.Kernel, plane)
 		say(k.Kernel == plane && plane == step.NFTables && k.Sets > 0, "%d ipsets of iptables are left", k.Sets)
 		say(len(k.Bare) > 0, "there are no rules for %s", strings.Join(k.Bare, ", "))
 	}
-	for _, link := range a.Expected.Links {
-		there := slices.Contains(links, link)
-		say(!there, "there is no interface %s", link)
-		if there {
-			a.Links = append(a.Links, link)
-		}
-	}
-	for _, link := range a.Expected.NoLinks {
-		say(slices.Contains(links, link), "the interface %s is still there", link)
+	for _, proof := range a.Expected.Proofs {
+		there, wrong := proof.Look(a.Wanted, facts)
+		a.Seen, a.Drift = append(a.Seen, there...), append(a.Drift, wrong...)
 	}
 }
 
@@ -72,10 +68,12 @@ func (a *Attestation) Judge(said string, links []string) {
 func (a *Attestation) Evidence() string {
 	k := a.Kernel
 	switch {
-	case k == nil && len(a.Links) > 0:
-		return "interface " + strings.Join(a.Links, ", ")
-	case k == nil:
+	case k == nil && len(a.Seen) > 0:
+		return strings.Join(a.Seen, ", ")
+	case k == nil && a.AgentAt != "":
 		return "said at " + a.AgentAt
+	case k == nil:
+		return "nothing"
 	}
 	where := fmt.Sprintf("%d chains, %d ipsets", k.Chains, k.Sets)
 	if len(k.Tables) > 0 {

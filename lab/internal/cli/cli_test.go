@@ -40,7 +40,7 @@ func TestRefusals(t *testing.T) {
 		{"link 1 --loss much", 2, "error: \"much\" is not a share of packets, such as 1%\n"},
 		{"link 1 --drop 8472", 2, "error: \"8472\" is not PROTO:PORT, such as udp:8472\n"},
 		{"bench-loss --runs 0", 2, "error: 0 runs: at least one\n"},
-		{"bench-flags --runs 0", 2, "error: 0 runs: at least one\n"},
+		{"bench-flags --runs 0", 2, "error: 0 runs and 2 controls: at least one of each\n"},
 		{"bench-loss --only a,z", 2, "error: --only: there is no \"z\"\n"},
 		{"status -o yaml", 2, "error: output \"yaml\" is neither text nor json\n"},
 	}

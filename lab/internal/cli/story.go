@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
 // codeLoss is the exit code of a story in which something was lost or let through.
@@ -52,16 +53,17 @@ func (a *app) canary() *cobra.Command {
 
 // benchFlags switches a data plane many times.
 func (a *app) benchFlags() *cobra.Command {
-	runs := 10
-	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, by Theseus and by hand, and compare what each lost and leaked", 3,
-		func(ctx context.Context, r *scenario.Rig) error { return scenario.BenchFlags(ctx, r, runs) })
+	var bench scenario.FlagBench
+	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, by Theseus and by hand, and compare what each lost and leaked", 2,
+		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if runs < 1 {
-			return usage(fmt.Errorf("%d runs: at least one", runs))
+		if min(bench.Runs, bench.Controls) < 1 {
+			return usage(fmt.Errorf("%d runs and %d controls: at least one of each", bench.Runs, bench.Controls))
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&runs, "runs", runs, "how often each way")
+	cmd.Flags().IntVar(&bench.Runs, "runs", 10, "how often each way by Theseus")
+	cmd.Flags().IntVar(&bench.Controls, "controls", 2, "how often each way by hand")
 	return cmd
 }
 
@@ -97,6 +99,7 @@ func (a *app) story(name, short string, nodes int, play func(context.Context, *s
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("name") {
 				a.name = strings.ReplaceAll(name, "-", "")
+				a.name = a.name[:min(len(a.name), spec.MaxName)]
 			}
 			rig, err := a.rig(dir, nodes)
 			if err != nil {

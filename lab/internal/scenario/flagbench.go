@@ -3,12 +3,15 @@ package scenario
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
 // Leg is one switch of a data plane, and what the clients saw of it.
@@ -22,9 +25,17 @@ type Leg struct {
 	Wall   float64 `json:"wallSeconds"`
 }
 
-// BenchFlags switches Calico's data plane to nftables and back, so often each way: by Theseus, and then by one edit of the
-// cluster's value as the control, in one cluster under traffic. A leak or loss by Theseus is an error.
-func BenchFlags(ctx context.Context, r *Rig, runs int) error {
+// FlagBench is how often a data plane is switched each way.
+type FlagBench struct {
+	Runs     int // by Theseus
+	Controls int // by one edit of the cluster's value
+}
+
+// Run switches Calico's data plane to nftables and back, by Theseus, and then by hand as the control, in one cluster under
+// traffic. A leak or loss by Theseus is an error, and so is a control that leaks nothing: then nothing was shown.
+func (b FlagBench) Run(ctx context.Context, r *Rig) error {
+	// What is lost and leaked is counted; a machine that is busy for half a second is to stop none of so many runs.
+	r.Flags = append(r.Flags, "--bake", "1s", "--max-gap", "5s")
 	r.Say("a cluster of %d nodes on Calico, and clients that use all of it, denied ones among them", r.Nodes)
 	if err := r.Up(ctx, "calico"); err != nil {
 		return err
@@ -34,20 +45,47 @@ func BenchFlags(ctx context.Context, r *Rig, runs int) error {
 	}
 	var legs []Leg
 	for _, by := range []struct {
-		name string
-		do   func(ctx context.Context, value string) error
-	}{{"theseus", func(ctx context.Context, value string) error {
-		return r.Rollout(ctx, filepath.Join(r.Dir, value+".yaml"), "nftablesMode="+value)
-	}}, {"hand", r.switchByHand}} {
-		for run := range runs {
+		name   string
+		runs   int
+		do     func(ctx context.Context, value string) error
+		settle time.Duration // until what was sent in a leg is written down
+		after  func(ctx context.Context) error
+	}{
+		{"theseus", b.Runs, func(ctx context.Context, value string) error {
+			return r.Rollout(ctx, filepath.Join(r.Dir, value+".yaml"), "nftablesMode="+value)
+		}, 2 * time.Second, nil},
+		{"hand", b.Controls, r.switchByHand, 5 * time.Second, r.forget},
+	} {
+		before, err := r.Steady(ctx)
+		if err != nil {
+			return err
+		}
+		for run := range by.runs {
 			for _, value := range []string{"Enabled", "Disabled"} {
-				leg, err := r.leg(ctx, func() error { return by.do(ctx, value) })
-				if err != nil {
+				begun := time.Now()
+				if err := by.do(ctx, value); err != nil {
 					return fmt.Errorf("%s to nftablesMode=%s, run %d: %w", by.name, value, run+1, err)
 				}
-				leg.By, leg.To, leg.Run = by.name, value, run+1
-				legs = append(legs, leg)
-				r.Say("%s, run %d of %d, nftablesMode=%s: %d lost, %d leaked of %d, in %.0f s", by.name, run+1, runs, value, leg.Failed, leg.Leaked, leg.Sent, leg.Wall)
+				wall := time.Since(begun)
+				if run == by.runs-1 && value == "Disabled" {
+					by.settle = patience // the last has no next one that counts what came late
+				}
+				after, err := r.countAfter(ctx, by.settle)
+				if err != nil {
+					return err
+				}
+				leg := legOf(before, after)
+				leg.By, leg.To, leg.Run, leg.Wall = by.name, value, run+1, wall.Seconds()
+				legs, before = append(legs, leg), after
+				r.Say("%s, run %d of %d, nftablesMode=%s: %d lost, %d leaked of %d, in %.0f s", by.name, run+1, by.runs, value, leg.Failed, leg.Leaked, leg.Sent, leg.Wall)
+				if by.after != nil {
+					if err := by.after(ctx); err != nil {
+						return err
+					}
+					if before, err = r.Steady(ctx); err != nil {
+						return err
+					}
+				}
 				text, err := json.MarshalIndent(legs, "", "  ")
 				if err != nil {
 					return err
@@ -61,26 +99,35 @@ func BenchFlags(ctx context.Context, r *Rig, runs int) error {
 	return r.printLegs(legs)
 }
 
-// leg counts what the clients see of a switch.
-func (r *Rig) leg(ctx context.Context, do func() error) (Leg, error) {
-	before, err := r.Count(ctx)
-	if err != nil {
-		return Leg{}, err
+// patience is longer than clients wait for an answer.
+const patience = 7 * time.Second
+
+// countAfter counts when some time has passed.
+func (r *Rig) countAfter(ctx context.Context, pause time.Duration) (tally.Summary, error) {
+	select {
+	case <-ctx.Done():
+		return tally.Summary{}, ctx.Err()
+	case <-time.After(pause):
+		return r.Count(ctx)
 	}
-	begun := time.Now()
-	if err := do(); err != nil {
-		return Leg{}, err
-	}
-	wall := time.Since(begun)
-	settle, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	after, err := r.Steady(settle)
-	if err != nil && settle.Err() == nil {
-		return Leg{}, err // what leaks without end is counted
-	}
+}
+
+// legOf is what clients saw between two counts.
+func legOf(before, after tally.Summary) Leg {
 	failedBefore, leakedBefore := losses(before)
 	failed, leaked := losses(after)
-	return Leg{Sent: after.Sent() - before.Sent(), Failed: failed - failedBefore, Leaked: leaked - leakedBefore, Wall: wall.Seconds()}, ctx.Err()
+	return Leg{Sent: after.Sent() - before.Sent(), Failed: failed - failedBefore, Leaked: leaked - leakedBefore}
+}
+
+// forget takes the flows that policy denies out of the nodes' connection tracking: those that leak would do so without end.
+func (r *Rig) forget(ctx context.Context) error {
+	for _, node := range r.NodeNames() {
+		// It fails where there is none.
+		if _, err := r.OnNode(ctx, node, "sh", "-c", "conntrack -D -p udp --orig-port-dst 8082 2>/dev/null || true"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // switchByHand edits the cluster's value, and waits until every node has its rules in one data plane.
@@ -114,28 +161,34 @@ func (r *Rig) switchByHand(ctx context.Context, value string) error {
 
 func (r *Rig) printLegs(legs []Leg) error {
 	table := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "BY\tnftablesMode\tRUNS\tREQUESTS\tLOST\tLEAKED\tSECONDS EACH")
-	var mine LossError
+	fmt.Fprintln(table, "BY\tnftablesMode\tRUNS\tREQUESTS\tLOST\tLEAKED\tRUNS THAT LEAKED\tSECONDS EACH")
+	sums := map[string]*LossError{"theseus": {}, "hand": {}}
 	for _, by := range []string{"theseus", "hand"} {
 		for _, to := range []string{"Enabled", "Disabled"} {
-			sum, n := Leg{}, 0
+			sum, n, leaking := Leg{}, 0, 0
 			for _, leg := range legs {
 				if leg.By == by && leg.To == to {
 					sum.Sent, sum.Failed, sum.Leaked, sum.Wall = sum.Sent+leg.Sent, sum.Failed+leg.Failed, sum.Leaked+leg.Leaked, sum.Wall+leg.Wall
 					n++
+					if leg.Leaked > 0 {
+						leaking++
+					}
 				}
 			}
-			if by == "theseus" {
-				mine.Failed, mine.Leaked = mine.Failed+sum.Failed, mine.Leaked+sum.Leaked
+			if n > 0 {
+				fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\n", by, to, n, sum.Sent, sum.Failed, sum.Leaked, leaking, sum.Wall/float64(n))
 			}
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%.0f\n", by, to, n, sum.Sent, sum.Failed, sum.Leaked, sum.Wall/float64(n))
+			sums[by].Failed, sums[by].Leaked = sums[by].Failed+sum.Failed, sums[by].Leaked+sum.Leaked
 		}
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if mine.Failed+mine.Leaked > 0 {
-		return &mine
+	if mine := sums["theseus"]; mine.Failed+mine.Leaked > 0 {
+		return mine
+	}
+	if sums["hand"].Leaked == 0 {
+		return errors.New("the control leaked nothing, so that nothing leaked by Theseus shows nothing")
 	}
 	return nil
 }

@@ -111,6 +111,11 @@ func (r *Rig) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (str
 	return r.run(ctx, stdin, nil, r.Lab, append([]string{"kubectl", "--name", r.Name}, args...)...)
 }
 
+// InLab runs theseus-lab on this lab and returns what it printed.
+func (r *Rig) InLab(ctx context.Context, args ...string) (string, error) {
+	return r.run(ctx, nil, nil, r.Lab, append(args, "--name", r.Name)...)
+}
+
 // OnNode runs a command in a node's namespaces and returns what it printed.
 func (r *Rig) OnNode(ctx context.Context, node string, command ...string) (string, error) {
 	args := append([]string{"node", "exec", "--name", r.Name, node, "--"}, command...)

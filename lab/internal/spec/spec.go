@@ -49,6 +49,9 @@ type File struct {
 	Content []byte
 }
 
+// MaxName is how long a lab's name may be: names of links are made of it, which have 15 letters.
+const MaxName = 6
+
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9]{0,5}$`)
 
 // Validate reports the first thing that cannot be built as described.

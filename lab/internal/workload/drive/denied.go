@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 )
 
 var errLeak = errors.New("a denied request was answered")
@@ -15,8 +14,25 @@ type denied struct {
 	tcp string // address and port
 	udp string
 
-	mu   sync.Mutex
-	flow net.Conn // one UDP flow that lasts: connection tracking may let it through for good
+	// flows are UDP flows that last, those that no request uses: connection tracking may let one through for good.
+	flows chan net.Conn
+}
+
+// lasting is how many UDP flows last: at 20 requests a second that each wait for half a second, ten are in use.
+const lasting = 12
+
+// newDenied makes the flows that last.
+func newDenied(ctx context.Context, tcp, udp string) (*denied, error) {
+	d := &denied{tcp: tcp, udp: udp, flows: make(chan net.Conn, lasting)}
+	for range lasting {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "udp4", udp)
+		if err != nil {
+			d.close()
+			return nil, err
+		}
+		d.flows <- conn
+	}
+	return d, nil
 }
 
 // connect tries to connect.
@@ -42,26 +58,22 @@ func (d *denied) datagram(ctx context.Context) (string, error) {
 	return target, inverted(err)
 }
 
-// again sends a datagram of the flow that lasts. One request at a time uses it.
+// again sends a datagram of a flow that lasts. One request at a time uses it.
 func (d *denied) again(ctx context.Context) (string, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.flow == nil {
-		var dialer net.Dialer
-		conn, err := dialer.DialContext(ctx, "udp4", d.udp)
-		if err != nil {
-			return d.udp, nil
-		}
-		d.flow = conn
+	select {
+	case flow := <-d.flows:
+		defer func() { d.flows <- flow }()
+		target, err := roundTrip(ctx, flow)
+		return target, inverted(err)
+	case <-ctx.Done():
+		return d.udp, nil
 	}
-	target, err := roundTrip(ctx, d.flow)
-	return target, inverted(err)
 }
 
-// close ends the flow. No request may be under way.
+// close ends the flows. No request may be under way.
 func (d *denied) close() {
-	if d.flow != nil {
-		d.flow.Close()
+	for range len(d.flows) {
+		(<-d.flows).Close()
 	}
 }
 

@@ -245,7 +245,10 @@ func TestDenied(t *testing.T) {
 		leak bool
 	}{"answered": {open, true}, "nobody there": {shut, false}} {
 		t.Run(name, func(t *testing.T) {
-			victim := &denied{tcp: net.JoinHostPort(first, test.port), udp: net.JoinHostPort(first, test.port)}
+			victim, err := newDenied(t.Context(), net.JoinHostPort(first, test.port), net.JoinHostPort(first, test.port))
+			if err != nil {
+				t.Fatal(err)
+			}
 			defer victim.close()
 			for kind, send := range map[string]request{"tcp": victim.connect, "udp": victim.datagram, "flow": victim.again} {
 				ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -82,14 +82,14 @@ func Intruder(ctx context.Context, resolvConf string) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	victim := &denied{
-		tcp: net.JoinHostPort(addr.String(), httpPort),
-		udp: net.JoinHostPort(addr.String(), udpPort),
+	victim, err := newDenied(ctx, net.JoinHostPort(addr.String(), httpPort), net.JoinHostPort(addr.String(), udpPort))
+	if err != nil {
+		return nil, err
 	}
 	d := &Driver{close: victim.close}
 	d.deny("denied-tcp", 20, victim.connect)
 	d.deny("denied-udp", 20, victim.datagram)
-	d.deny("denied-udp-flow", 2, victim.again)
+	d.deny("denied-udp-flow", 20, victim.again)
 	return d, nil
 }
 
