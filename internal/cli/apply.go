@@ -87,7 +87,9 @@ func readPlan(file string) (*plan.Plan, error) {
 // admit refuses a plan that was made for another cluster, or for this one as it was.
 func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) error {
 	if p.Mirror != nil {
-		return a.admitMirror(ctx, client, p)
+		if err := a.admitMirror(ctx, client, p); err != nil || !p.OnNodes() {
+			return err
+		}
 	}
 	snapshot, err := kube.Snapshot(ctx, client, a.version, time.Now())
 	if err != nil {
@@ -163,6 +165,9 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 	what := fmt.Sprintf("%d nodes in %d waves", len(p.Cluster.Nodes), len(p.Waves))
 	if p.Mirror != nil {
 		what = fmt.Sprintf("%d names", len(p.Mirror.Names.Moves))
+		if p.OnNodes() {
+			what += fmt.Sprintf(", %d nodes in %d waves", len(p.Cluster.Nodes), len(p.Waves))
+		}
 	}
 	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %d steps, %s. Type %q to go on: ",
 		p.Name, p.From(), p.To(), p.Strategy, what, len(p.Steps), about(time.Duration(p.Estimate)), p.To())
@@ -212,7 +217,7 @@ func (a *app) carryOut(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if a.output != "json" && r.plan.Mirror == nil {
+	if a.output != "json" && r.plan.OnNodes() {
 		if err := a.printSummary(context.WithoutCancel(ctx), r.client, r.plan); err != nil {
 			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
 		}

@@ -169,10 +169,11 @@ func (v *live) block(width, most int) []string {
 			add("         " + line)
 		}
 	}
-	if v.names == nil {
-		add("probes   " + v.evidence.String())
-	} else {
+	if v.names != nil {
 		add("gates    " + v.names.String())
+	}
+	if v.plan.OnNodes() {
+		add("probes   " + v.evidence.String())
 	}
 	if v.evidence.Lost > 0 || v.evidence.Leaked > 0 {
 		below[len(below)-1] = v.colour("31", below[len(below)-1])
@@ -198,13 +199,13 @@ func (v *live) times() string {
 	return text + "   left " + about(v.left())
 }
 
-// waves is a line for each wave: its nodes, or how many of them are how far where that is too long.
+// waves is a line for each wave, below those about names: its nodes, or how many of them are how far where that is too long.
 func (v *live) waves(width int) []string {
+	var lines []string
 	if v.names != nil {
-		return v.names.lines(width)
+		lines = v.names.lines(width)
 	}
 	nodes := v.nodes()
-	var lines []string
 	for _, wave := range v.plan.Waves {
 		length, counts := 9, map[progress]int{}
 		for _, node := range wave.Nodes {

@@ -18,6 +18,7 @@ type nameBoard struct {
 	order       []string
 	there       map[string][]zone.RRSet // by name, its address sets at the mirror
 	away        map[string]bool
+	gates       map[string]bool // steps whose gates are about names
 	asked, lost int64
 }
 
@@ -26,7 +27,10 @@ func newNameBoard(p *plan.Plan) *nameBoard {
 	if p.Mirror == nil {
 		return nil
 	}
-	b := &nameBoard{there: map[string][]zone.RRSet{}, away: map[string]bool{}}
+	b := &nameBoard{there: map[string][]zone.RRSet{}, away: map[string]bool{}, gates: map[string]bool{}}
+	for i := range p.Steps {
+		b.gates[p.Steps[i].ID] = p.Steps[i].Gate != nil && p.Steps[i].Gate.Args != nil
+	}
 	for _, m := range p.Mirror.Names.Moves {
 		b.order = append(b.order, m.Name)
 		b.there[m.Name] = m.After
@@ -38,7 +42,7 @@ func newNameBoard(p *plan.Plan) *nameBoard {
 func (b *nameBoard) take(r engine.Record, action *step.Action) {
 	switch {
 	case b == nil:
-	case r.Event == engine.GateAnswer && r.Verdict != nil:
+	case r.Event == engine.GateAnswer && r.Verdict != nil && b.gates[r.Step]:
 		b.asked, b.lost = b.asked+r.Verdict.Sent, b.lost+r.Verdict.Lost
 	case r.Event == engine.Acted && r.Result != engine.ResultFailed && action != nil && action.Op == step.DNS && action.Verb == shift.Swap:
 		var args shift.SwapArgs

@@ -28,7 +28,7 @@ func TestLiveNames(t *testing.T) {
 	}
 	setup := mirror.Setup{Original: "blue", Mirror: "green", Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}}, Switch: mirror.Switch{Command: "true"},
 		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, moves, shift.Options{First: 1, Growth: 2}, "test", time.Unix(1, 0))}
-	p, err := plan.MakeMirror(&cluster.Snapshot{}, v1alpha1.ChangeSpec{}, cni.Registry{}, setup, plan.Options{Now: time.Unix(1, 0)})
+	p, err := plan.MakeMirror(&cluster.Snapshot{}, v1alpha1.ChangeSpec{}, cni.Registry{}, setup, nil, plan.Options{Now: time.Unix(1, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestLiveNames(t *testing.T) {
 	acted("over/wave-1/swap-1")
 	shows("original   2  s1 s2", "mirror     1  s0")
 	acted("over/wave-2/swap-1")
-	v.Record(engine.Record{Event: engine.GateAnswer, Verdict: &engine.Verdict{Sent: 1200, Lost: 1}, At: time.Unix(2, 0)})
+	v.Record(engine.Record{Event: engine.GateAnswer, Step: "over/wave-2", Verdict: &engine.Verdict{Sent: 1200, Lost: 1}, At: time.Unix(2, 0)})
 	shows("original   0", "mirror     3  s0 s1 s2", "gates    1,200 requests, 1 failed")
 	acted("home/wave-1/swap-1")
 	shows("original   1  s0", "mirror     2  s1 s2")

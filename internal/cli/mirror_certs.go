@@ -157,8 +157,8 @@ func (m *twins) certsAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if bad := refused(entries); len(bad) > 0 {
-				return fail(exitBlocked, bad[0].Hint, "%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1)
+			if err := mayAdd(entries); err != nil {
+				return err
 			}
 			if err := m.showCerts(entries); err != nil {
 				return err
@@ -166,17 +166,32 @@ func (m *twins) certsAddCommand() *cobra.Command {
 			if !yes {
 				return fail(exitUsage, "read it, then add --yes", "this changes certificates")
 			}
-			return m.addCerts(command.Context(), cluster, entries, patience)
+			added, err := addCerts(command.Context(), cluster, entries, patience, m.note)
+			if err == nil && m.output != "json" {
+				fmt.Fprintf(m.Out, "%d names were added\n", added)
+			}
+			return err
 		},
 	}
 	f.register(command)
 	command.Flags().BoolVar(&yes, "yes", false, "the list was read: change the certificates")
-	command.Flags().DurationVar(&patience, "wait", 10*time.Minute, "how long a certificate may take to be issued; 0 does not wait")
+	command.Flags().DurationVar(&patience, "wait", certPatience, "how long a certificate may take to be issued; 0 does not wait")
 	return command
 }
 
+// certPatience is how long a certificate may take to be issued.
+const certPatience = 10 * time.Minute
+
+// mayAdd refuses what stands against adding names.
+func mayAdd(entries []certificate.Entry) error {
+	if bad := refused(entries); len(bad) > 0 {
+		return fail(exitBlocked, bad[0].Hint, "%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1)
+	}
+	return nil
+}
+
 // addCerts adds names in two waves: one certificate of every issuer, then the others.
-func (m *twins) addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration) error {
+func addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration, note func(string)) (added int, err error) {
 	var first, rest []certificate.Entry
 	seen := map[string]bool{}
 	for _, e := range entries {
@@ -195,7 +210,6 @@ func (m *twins) addCerts(ctx context.Context, cluster *certs.Cluster, entries []
 			rest = append(rest, e)
 		}
 	}
-	added := 0
 	for _, wave := range [][]certificate.Entry{first, rest} {
 		targets := map[*unstructured.Unstructured][]string{}
 		var order []*unstructured.Unstructured
@@ -215,18 +229,15 @@ func (m *twins) addCerts(ctx context.Context, cluster *certs.Cluster, entries []
 			}})
 		}
 		if err := cluster.Apply(ctx, writes); err != nil {
-			return err
+			return added, err
 		}
 		if patience > 0 {
-			if err := cluster.Wait(ctx, wanted, patience, m.note); err != nil {
-				return err
+			if err := cluster.Wait(ctx, wanted, patience, note); err != nil {
+				return added, err
 			}
 		}
 	}
-	if m.output != "json" {
-		fmt.Fprintf(m.Out, "%d names were added\n", added)
-	}
-	return nil
+	return added, nil
 }
 
 func (m *twins) note(text string) { fmt.Fprintln(m.Err, "note: "+text) }
@@ -258,24 +269,35 @@ func (m *twins) certsBackCommand() *cobra.Command {
 	return command
 }
 
-func (m *twins) takeBack(ctx context.Context, cluster *certs.Cluster, world certificate.World, yes bool) error {
-	type row struct {
-		Object  string   `json:"object"`
-		Names   []string `json:"names"`
-		Changed bool     `json:"changedByOthers,omitempty"`
-	}
-	rows := []row{}
+// loss is an object that loses names that were added to it.
+type loss struct {
+	Object  string   `json:"object"`
+	Names   []string `json:"names"`
+	Changed bool     `json:"changedByOthers,omitempty"`
+}
+
+// backOf says what gives every certificate its names back, and what that is.
+func backOf(world certificate.World) ([]loss, []certs.Write, error) {
+	rows := []loss{}
 	var writes []certs.Write
 	for _, object := range slices.Concat(world.Certificates, world.Routes) {
 		edit, err := certificate.Back(object)
 		if err != nil {
-			return fail(exitNeedsPerson, "put the names right by hand, and take the annotation away", "%w", err)
+			return nil, nil, fail(exitNeedsPerson, "put the names right by hand, and take the annotation away", "%w", err)
 		}
 		if edit == nil {
 			continue
 		}
-		rows = append(rows, row{certificate.Name(object), edit.Names, edit.Changed})
+		rows = append(rows, loss{certificate.Name(object), edit.Names, edit.Changed})
 		writes = append(writes, certs.Write{Object: object, Edit: certificate.Back})
+	}
+	return rows, writes, nil
+}
+
+func (m *twins) takeBack(ctx context.Context, cluster *certs.Cluster, world certificate.World, yes bool) error {
+	rows, writes, err := backOf(world)
+	if err != nil {
+		return err
 	}
 	if m.output == "json" {
 		if err := printJSON(m.Out, rows); err != nil {

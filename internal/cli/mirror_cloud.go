@@ -214,14 +214,22 @@ func (m *twins) cloudApplyCommand(verb string) *cobra.Command {
 	return command
 }
 
-func (m *twins) runCloud(ctx context.Context, file, endpoint string, yes, back bool) error {
+func readCloudPlan(file string) (*cloud.Plan, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return fail(exitUsage, "make a plan: theseus mirror cloud plan -o PLAN", "%w", err)
+		return nil, fail(exitUsage, "make a plan: theseus mirror cloud plan -o PLAN", "%w", err)
 	}
 	p, err := cloud.ReadPlan(data)
 	if err != nil {
-		return fail(exitFailed, "make a plan: theseus mirror cloud plan -o PLAN", "%s: %w", file, err)
+		return nil, fail(exitFailed, "make a plan: theseus mirror cloud plan -o PLAN", "%s: %w", file, err)
+	}
+	return p, nil
+}
+
+func (m *twins) runCloud(ctx context.Context, file, endpoint string, yes, back bool) error {
+	p, err := readCloudPlan(file)
+	if err != nil {
+		return err
 	}
 	switch {
 	case endpoint == "":

@@ -63,36 +63,42 @@ func (m *twins) config(flags *configFlags) error {
 	case options.State != "" && options.Name == "":
 		return fail(exitUsage, "leave it out, or name the mirror with --name", "--state is the mirror's, and none is named")
 	}
-	options.Answers = map[string]string{}
-	for _, answer := range flags.answers {
-		id, value, ok := strings.Cut(answer, "=")
-		if _, twice := options.Answers[id]; !ok || value == "" || twice {
-			return fail(exitUsage, "such as --answer network=10.1.0.0/16, each once", "--answer %s", answer)
-		}
-		options.Answers[id] = value
-	}
-	var files []*splice.File
-	var before []byte
-	for _, name := range flags.from {
-		text, err := m.readText(name)
-		if err != nil {
-			return err
-		}
-		file, err := splice.Parse(name, text)
-		if err != nil {
-			return err
-		}
-		files, before = append(files, file), append(before, text...)
-	}
-	result, err := mirrorconfig.Convert(files, options)
-	var usage *mirrorconfig.Usage
-	if errors.As(err, &usage) {
-		return fail(exitUsage, usage.Advice, "%w", err)
-	}
+	result, before, err := m.convert(flags)
 	if err != nil {
 		return err
 	}
 	return m.showConfig(result, before, strings.Join(flags.from, ", "))
+}
+
+// convert makes the configuration that is asked for; before is the text that it was made of.
+func (m *twins) convert(flags *configFlags) (result *mirrorconfig.Result, before []byte, err error) {
+	options := flags.options
+	options.Answers = map[string]string{}
+	for _, answer := range flags.answers {
+		id, value, ok := strings.Cut(answer, "=")
+		if _, twice := options.Answers[id]; !ok || value == "" || twice {
+			return nil, nil, fail(exitUsage, "such as --answer network=10.1.0.0/16, each once", "--answer %s", answer)
+		}
+		options.Answers[id] = value
+	}
+	var files []*splice.File
+	for _, name := range flags.from {
+		text, err := m.readText(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		file, err := splice.Parse(name, text)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, before = append(files, file), append(before, text...)
+	}
+	result, err = mirrorconfig.Convert(files, options)
+	var usage *mirrorconfig.Usage
+	if errors.As(err, &usage) {
+		return nil, nil, fail(exitUsage, usage.Advice, "%w", err)
+	}
+	return result, before, err
 }
 
 // readText reads a file, or standard input, up to the size that can be edited.
@@ -113,17 +119,8 @@ func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from stri
 	if m.output == "json" {
 		encode(m.Out, result)
 	}
-	if questions := result.Questions; len(questions) > 0 {
-		if m.output != "json" {
-			for _, q := range questions {
-				fmt.Fprintf(m.Out, "%s:%d: %s\n    --answer %s=%s\n", q.File, q.Line, q.Text, q.ID, strings.Join(q.Answers, "|"))
-			}
-		}
-		var ids []string
-		for _, q := range questions {
-			ids = append(ids, q.ID)
-		}
-		return fail(exitNeedsPerson, "answer with --answer "+questions[0].ID+"=... and so on; words in capitals stand for what you fill in", "%d to decide: %s", len(questions), strings.Join(ids, ", "))
+	if err := m.askConfig(result, "--answer"); err != nil {
+		return err
 	}
 	switch m.output {
 	case "json":
@@ -145,6 +142,21 @@ func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from stri
 	}
 	m.explainConfig(result)
 	return nil
+}
+
+// askConfig puts what only a person can know, to be answered by a flag.
+func (m *twins) askConfig(result *mirrorconfig.Result, flag string) error {
+	if len(result.Questions) == 0 {
+		return nil
+	}
+	var ids []string
+	for _, q := range result.Questions {
+		ids = append(ids, q.ID)
+		if m.output != "json" {
+			fmt.Fprintf(m.Out, "%s:%d: %s\n    %s %s=%s\n", q.File, q.Line, q.Text, flag, q.ID, strings.Join(q.Answers, "|"))
+		}
+	}
+	return fail(exitNeedsPerson, "answer with "+flag+" "+ids[0]+"=... and so on; words in capitals stand for what you fill in", "%d to decide: %s", len(ids), strings.Join(ids, ", "))
 }
 
 // explainConfig says of every changed field why, object by object.

@@ -19,16 +19,20 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/dns"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/freeze"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/mirrorconfig"
 	"github.com/theseus-cni/theseus/internal/outage"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/replica"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/adopt"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
 
@@ -57,6 +61,11 @@ type mirrorPlanFlags struct {
 	dns       dnsPlanFlags
 	freeze    mirror.FreezeArgs
 	switching mirror.Switch
+	config    []string
+	answers   []string
+	certs     mirror.CertificateArgs
+	cloudPlan string
+	endpoint  string
 	prove     bool
 	validFor  time.Duration
 	keep      bool
@@ -70,6 +79,14 @@ func (f *mirrorPlanFlags) register(command *cobra.Command) {
 	flags.StringVar(&f.freeze.Reason, "because", "", "strategy mirror: the reason of the freeze, which everybody reads who is stopped")
 	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil, "strategy mirror: users who may go on to deploy, and groups as group:NAME")
 	flags.StringVar(&f.switching.Command, "switch-command", "", "strategy mirror: what changes the idle original, run by a shell; run twice it must do the same. Without it a person does")
+	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate or adopt), with the flags that it needs")
+	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API), which the command gets with the network --to and with doubled nodes, in the file $"+mirror.ConfigVariable)
+	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: what was decided about that configuration, as for theseus mirror config --answer")
+	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: give certificates the mirror's names before, and take them back at the end: blue.example.org=green.example.org")
+	flags.StringSliceVar(&f.certs.Skip, "skip-certificate", nil, "strategy mirror: certificates to leave out, namespace/name")
+	flags.BoolVar(&f.certs.HTTP01, "http01", false, "strategy mirror: names that the authority asks by HTTP-01 point to the original")
+	flags.StringVar(&f.cloudPlan, "cloud-plan", "", "strategy mirror: a plan of theseus mirror cloud, carried out before and taken back at the end")
+	flags.StringVar(&f.endpoint, "cloud-endpoint", "", "strategy mirror: address of the API for it; nothing is changed where none is named")
 	flags.BoolVar(&f.prove, "prove-certificates", false, "strategy mirror: prove by handshakes what the mirror serves for every name before names move")
 	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour, "strategy mirror: how long those certificates must be valid from then on")
 	flags.BoolVar(&f.keep, "keep-mirror", false, "strategy mirror: leave what was copied on the mirror")
@@ -121,15 +138,90 @@ func (a *app) planMirror(ctx context.Context, f *mirrorPlanFlags, change v1alpha
 	if setup.Names, err = m.dnsPlan(ctx, f.dns); err != nil {
 		return err
 	}
-	snapshot, err := kube.Snapshot(ctx, copier.Original.Client, a.version, time.Now())
+	if err := m.extras(ctx, f, change, &setup); err != nil {
+		return err
+	}
+	own := change
+	own.Strategy = setup.Switch.Strategy
+	snapshot, within, err := a.planSwitch(ctx, own)
 	if err != nil {
 		return err
 	}
-	p, err := plan.MakeMirror(snapshot, change, drivers(), setup, plan.Options{Version: a.version, Now: time.Now()})
+	p, err := plan.MakeMirror(snapshot, change, drivers(), setup, within, plan.Options{Version: a.version, Now: time.Now()})
 	if err != nil {
 		return err
 	}
 	return a.writePlan(p)
+}
+
+// planSwitch sees the original, and plans its change where that is by a strategy.
+func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*cluster.Snapshot, *plan.Plan, error) {
+	if change.Strategy == "" {
+		snapshot, err := a.see(ctx, nil)
+		return snapshot, nil, err
+	}
+	if change.Strategy != recreate.Name && change.Strategy != adopt.Name {
+		return nil, nil, fail(exitUsage, "recreate or adopt; or --switch-command with what changes the original", "--switch-strategy %s is not known", change.Strategy)
+	}
+	pass, result, err := a.preflight(ctx, nil, change, checkOptions(change))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := a.mustNotBlock(result, "fix what blocks, or accept what you have read: --accept ID=REASON"); err != nil {
+		return nil, nil, err
+	}
+	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Version: a.version, Now: time.Now(), Manifest: pass.Manifest})
+	return pass.Snapshot, p, err
+}
+
+// extras are the parts of a plan that are there when they are asked for: rights in the cloud, names in certificates, and
+// the original's configuration.
+func (m *twins) extras(ctx context.Context, f *mirrorPlanFlags, change v1alpha1.ChangeSpec, setup *mirror.Setup) error {
+	if (f.cloudPlan == "") != (f.endpoint == "") {
+		return fail(exitUsage, "give both, or none and use the lines of theseus mirror cloud plan --format cli", "--cloud-plan and --cloud-endpoint go together")
+	}
+	if f.cloudPlan != "" {
+		p, err := readCloudPlan(f.cloudPlan)
+		if err != nil {
+			return err
+		}
+		m.cloudFindings(p)
+		setup.Cloud = &mirror.CloudSetup{Endpoint: f.endpoint, Actions: p.Actions}
+	}
+	if len(f.certs.Domains) > 0 {
+		f.certs.Namespaces = setup.Copy.Namespaces
+		setup.Certificates = &f.certs
+		_, entries, err := m.survey(ctx, surveyOf(setup.Certificates))
+		if err == nil {
+			err = mayAdd(entries)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(f.config) > 0 {
+		if f.switching.Command == "" || change.To == "" {
+			return fail(exitUsage, "give --to, and --switch-command, such as 'kops replace -f $"+mirror.ConfigVariable+" && kops update cluster --yes && kops rolling-update cluster --yes'",
+				"--switch-config makes a configuration with another network for a command")
+		}
+		result, _, err := m.convert(&configFlags{from: f.config, answers: f.answers, options: mirrorconfig.Options{Network: change.To, Surge: true}})
+		if err != nil {
+			return err
+		}
+		if err := m.askConfig(result, "--switch-answer"); err != nil {
+			return err
+		}
+		setup.Switch.Config = &mirror.Config{Text: string(result.Text)}
+		for _, c := range result.Changes {
+			setup.Switch.Config.Changes = append(setup.Switch.Config.Changes, fmt.Sprintf("%s:%d %s: %s -> %s", c.File, c.Line, c.Path, cmp.Or(c.From, "none"), cmp.Or(c.To, "none")))
+		}
+	}
+	return nil
+}
+
+// surveyOf is what mirror certs is told for a step of a plan.
+func surveyOf(args *mirror.CertificateArgs) *certsFlags {
+	return &certsFlags{namespaces: args.Namespaces, domains: args.Domains, skip: args.Skip, http01: args.HTTP01, serves: 30 * 24 * time.Hour}
 }
 
 // pairOf is everything by which a plan of the strategy mirror reaches its world.
@@ -270,35 +362,49 @@ type hands struct {
 	pair  *pairOf
 	names *dns.Actor
 	twins *replica.Actor
-	dir   string
-	note  func(string)
+	// own are for the original's nodes.
+	own     engine.Actor
+	records engine.Journal
+	dir     string
+	note    func(string)
 }
 
-func (p *pairOf) hands(dir string, note func(string)) (engine.Actor, engine.Gate, error) {
+func (p *pairOf) hands(own engine.Deps, records engine.Journal, dir string, note func(string)) (engine.Actor, engine.Gate, error) {
 	prober, err := p.config.Prober()
 	if err != nil {
 		return nil, nil, err
 	}
-	h := &hands{pair: p, dir: dir, note: note,
+	h := &hands{pair: p, own: own.Actor, records: records, dir: dir, note: note,
 		names: &dns.Actor{Zones: p.zones, Resolvers: p.config.Resolvers, Prober: prober, Clock: clock{}, Note: note},
 		twins: &replica.Actor{Original: p.original, Mirror: p.mirror, Note: note}}
-	return h, &holdGate{Gate: dns.Gate{Prober: prober, Clock: clock{}}, whole: p.whole, note: note}, nil
+	return h, &holdGate{Gate: dns.Gate{Prober: prober, Clock: clock{}}, own: own.Gate, whole: p.whole, note: note}, nil
 }
 
 func (h *hands) of(action step.Action) engine.Actor {
-	if action.Op == step.DNS {
+	switch action.Op {
+	case step.DNS:
 		return h.names
+	case step.Mirror:
+		return h.twins
 	}
-	return h.twins
+	return h.own
 }
 
 // Observe implements engine.Actor.
 func (h *hands) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
-	if action.Op == step.Mirror && action.Verb == mirror.Change {
+	if action.Op != step.Mirror {
+		return h.of(action).Observe(ctx, action, before)
+	}
+	switch action.Verb {
+	case mirror.Change:
 		why, err := h.pair.whole(ctx, h.pair.plan.Mirror.Switch.To)
 		return engine.Observation{Done: err == nil && why == "" && h.pair.plan.Mirror.Switch.To != ""}, nil
+	case mirror.AddNames:
+		return h.certificates(ctx, action)
+	case mirror.Cloud:
+		return h.cloud(ctx, action)
 	}
-	return h.of(action).Observe(ctx, action, before)
+	return h.twins.Observe(ctx, action, before)
 }
 
 // Do implements engine.Actor.
@@ -309,6 +415,12 @@ func (h *hands) Do(ctx context.Context, action step.Action, before json.RawMessa
 			return nil, h.change(ctx)
 		case mirror.Handshakes:
 			return nil, h.handshakes(ctx)
+		case mirror.AddNames:
+			return nil, h.addNames(ctx, action)
+		case mirror.TakeNames:
+			return nil, h.takeNames(ctx, action)
+		case mirror.Cloud:
+			return nil, h.doCloud(ctx, action)
 		}
 	}
 	return h.of(action).Do(ctx, action, before)
@@ -316,7 +428,7 @@ func (h *hands) Do(ctx context.Context, action step.Action, before json.RawMessa
 
 // Holds implements engine.Actor.
 func (h *hands) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
-	return h.twins.Holds(ctx, c)
+	return h.own.Holds(ctx, c)
 }
 
 // change runs the command that changes the original; without one a person does it.
@@ -336,6 +448,13 @@ func (h *hands) change(ctx context.Context) error {
 	var tail lastLine
 	command.Stdout, command.Stderr = file, &tail
 	command.Env = append(os.Environ(), "THESEUS_MIGRATION="+h.pair.plan.Name)
+	if config := h.pair.plan.Mirror.Switch.Config; config != nil {
+		name := filepath.Join(h.dir, "original.yaml")
+		if err := os.WriteFile(name, []byte(config.Text), 0o600); err != nil {
+			return err
+		}
+		command.Env = append(command.Env, mirror.ConfigVariable+"="+name)
+	}
 	command.WaitDelay = 10 * time.Second
 	tail.to = file
 	if err := command.Run(); err != nil {
@@ -365,7 +484,11 @@ func (l *lastLine) String() string { return string(l.line) }
 // handshakes proves what the mirror serves.
 func (h *hands) handshakes(ctx context.Context) error {
 	args := h.pair.plan.Mirror.Handshakes
-	proofs, err := h.pair.proveCerts(ctx, &proveFlags{dnsSources: dnsSources{zones: h.pair.zonesFile}, left: time.Duration(args.ValidFor)})
+	prove := &proveFlags{dnsSources: dnsSources{zones: h.pair.zonesFile}, left: time.Duration(args.ValidFor)}
+	if named := h.pair.plan.Mirror.Certificates; named != nil {
+		prove.domains = named.Domains
+	}
+	proofs, err := h.pair.proveCerts(ctx, prove)
 	if err != nil {
 		return err
 	}
@@ -420,12 +543,17 @@ func (p *pairOf) whole(ctx context.Context, network string) (string, error) {
 // long as the original is being changed.
 type holdGate struct {
 	dns.Gate
+	// own judges what is measured on the original's nodes.
+	own   engine.Gate
 	whole func(context.Context, string) (string, error)
 	note  func(string)
 }
 
 // Ask implements engine.Gate.
 func (g *holdGate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
+	if gate.Args == nil {
+		return g.own.Ask(ctx, gate, heed)
+	}
 	var args mirror.HoldArgs
 	if err := json.Unmarshal(gate.Args, &args); err != nil {
 		return engine.Verdict{}, fmt.Errorf("arguments of the gate: %w", err)
@@ -467,14 +595,12 @@ func (a *app) mirrorSummary(ctx context.Context, r *run, outcome engine.Outcome)
 	for _, text := range left {
 		fmt.Fprintf(a.Err, "note: left alone, as somebody else changed it: %s\n", text)
 	}
-	asked, failed := int64(0), int64(0)
+	board := newNameBoard(r.plan)
 	for _, record := range records {
-		if record.Event == engine.GateAnswer && record.Verdict != nil {
-			asked, failed = asked+record.Verdict.Sent, failed+record.Verdict.Lost
-		}
+		board.take(record, nil)
 	}
 	if a.output != "json" {
-		fmt.Fprintf(a.Out, "%s: %s requests of its own gates, %d failed; theseus mirror status shows where the names are\n", r.plan.Name, grouped(asked), failed)
+		fmt.Fprintf(a.Out, "%s: %s requests of its own gates, %d failed; theseus mirror status shows where the names are\n", r.plan.Name, grouped(board.asked), board.lost)
 	}
 	if len(left) > 0 && outcome.End != engine.EndDone {
 		return fail(exitNeedsPerson, "look at the names that were left alone", "%s: %s", outcome.End, orAsked(outcome.Cause))

@@ -105,10 +105,13 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	}
 	evidence := r.evidence()
 	deps := engine.Deps{Actor: actor, Gate: gate}
-	if r.plan.Mirror == nil {
+	if r.plan.OnNodes() {
 		defer r.collect(ctx, actor, evidence)()
-	} else if deps.Actor, deps.Gate, err = r.mirrored(ctx); err != nil {
-		return engine.Outcome{}, err
+	}
+	if r.plan.Mirror != nil {
+		if deps.Actor, deps.Gate, err = r.mirrored(ctx, deps, records); err != nil {
+			return engine.Outcome{}, err
+		}
 	}
 	if r.plan.Rollout != nil && r.plan.Rollout.Origin != nil {
 		defer r.app.followOrigin(ctx, r.plan.Rollout.Origin, r.view.Say)()
@@ -122,7 +125,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
 			r.flight.record(record)
-			if record.Event == engine.StepBegan && r.plan.Mirror == nil {
+			if record.Event == engine.StepBegan && r.plan.OnNodes() {
 				evidence.Collect(ctx, actor) //nolint:errcheck // the collector tries again; an outage is the engine's to report
 			}
 			r.view.Record(record)
@@ -130,13 +133,13 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	})
 }
 
-// mirrored are the hands and the gate of a plan of the strategy mirror.
-func (r *run) mirrored(ctx context.Context) (engine.Actor, engine.Gate, error) {
+// mirrored are the hands and the gate of a plan of the strategy mirror; own are those for the original's nodes.
+func (r *run) mirrored(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error) {
 	pair, err := r.app.reach(ctx, r.plan)
 	if err != nil {
 		return nil, nil, err
 	}
-	return pair.hands(r.dir, r.view.Note)
+	return pair.hands(own, records, r.dir, r.view.Note)
 }
 
 // sideBySide is how many actions that do not need each other are done at once.

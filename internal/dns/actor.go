@@ -119,10 +119,10 @@ func (a *Actor) standing(ctx context.Context, t zone.Transaction) (todo zone.Tra
 	}
 	todo.Zone = t.Zone
 	for _, u := range t.Units {
-		switch u.State(current) {
-		case zone.Before:
+		switch state := u.State(current); {
+		case state == zone.Before, state == zone.Other && z.piecemeal() && u.Between(current):
 			todo.Units = append(todo.Units, u)
-		case zone.Other:
+		case state == zone.Other:
 			others = append(others, u.Differs(current))
 		}
 	}

@@ -6,16 +6,20 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/libdns/cloudflare"
+	"github.com/libdns/desec"
 	"github.com/miekg/dns"
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/dns/byrecord"
 	"github.com/theseus-cni/theseus/internal/dns/rfc2136"
 	"github.com/theseus-cni/theseus/internal/dns/route53"
 	"github.com/theseus-cni/theseus/internal/engine"
@@ -51,6 +55,7 @@ type ZoneConfig struct {
 	Name    string         `json:"name"`
 	RFC2136 *RFC2136Config `json:"rfc2136,omitempty"`
 	Route53 *Route53Config `json:"route53,omitempty"`
+	Libdns  *LibdnsConfig  `json:"libdns,omitempty"`
 	// Authoritative are the servers that must show each change, as host:port; empty for what the zone's NS records name.
 	Authoritative []string `json:"authoritative,omitempty"`
 }
@@ -70,6 +75,22 @@ type Route53Config struct {
 	ID string `json:"id"`
 	// Endpoint replaces Route 53's own.
 	Endpoint string `json:"endpoint,omitempty"`
+}
+
+// LibdnsConfig is a provider that is reached through libdns.
+type LibdnsConfig struct {
+	// Provider is cloudflare or desec.
+	Provider string `json:"provider"`
+	// TokenFile holds the token of its API, relative to the zones file.
+	TokenFile string `json:"tokenFile"`
+}
+
+// libdnsProviders make providers of tokens.
+func libdnsProviders() map[string]func(token string) byrecord.Provider {
+	return map[string]func(string) byrecord.Provider{
+		"cloudflare": func(token string) byrecord.Provider { return &cloudflare.Provider{APIToken: token} },
+		"desec":      func(token string) byrecord.Provider { return &desec.Provider{Token: token} },
+	}
 }
 
 const configHint = "see docs/strategies/mirror-dns.md for the zones file"
@@ -116,8 +137,14 @@ func (c *Config) check() error {
 }
 
 func (z *ZoneConfig) check() error {
-	if (z.RFC2136 == nil) == (z.Route53 == nil) {
-		return errors.New("give one provider: rfc2136 or route53")
+	providers := 0
+	for _, given := range []bool{z.RFC2136 != nil, z.Route53 != nil, z.Libdns != nil} {
+		if given {
+			providers++
+		}
+	}
+	if providers != 1 {
+		return errors.New("give one provider: rfc2136, route53 or libdns")
 	}
 	if err := addressesIn("authoritative", z.Authoritative); err != nil {
 		return err
@@ -127,6 +154,9 @@ func (z *ZoneConfig) check() error {
 			return errors.New("route53: the zone's id is missing")
 		}
 		return nil
+	}
+	if z.Libdns != nil {
+		return z.checkLibdns()
 	}
 	r := z.RFC2136
 	if err := addressesIn("rfc2136.server", []string{r.Server}); err != nil {
@@ -138,6 +168,19 @@ func (z *ZoneConfig) check() error {
 	r.Algorithm = dns.CanonicalName(cmp.Or(r.Algorithm, "hmac-sha256"))
 	if !slices.Contains([]string{dns.HmacSHA1, dns.HmacSHA224, dns.HmacSHA256, dns.HmacSHA384, dns.HmacSHA512}, r.Algorithm) {
 		return fmt.Errorf("rfc2136: algorithm %q is not known", r.Algorithm)
+	}
+	return nil
+}
+
+func (z *ZoneConfig) checkLibdns() error {
+	known := libdnsProviders()
+	switch {
+	case known[z.Libdns.Provider] == nil:
+		return fmt.Errorf("libdns: the provider %q is not known: %s", z.Libdns.Provider, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+	case z.Libdns.TokenFile == "":
+		return errors.New("libdns: tokenFile is missing")
+	case len(z.Authoritative) == 0:
+		return errors.New("libdns: name the zone's servers as authoritative, of which its provider does not tell")
 	}
 	return nil
 }
@@ -173,6 +216,13 @@ func (c *Config) Open(ctx context.Context) ([]*Zone, error) {
 func (c *Config) provider(ctx context.Context, z ZoneConfig) (Provider, error) {
 	if z.Route53 != nil {
 		return route53.Connect(ctx, z.Name, z.Route53.ID, z.Route53.Endpoint)
+	}
+	if z.Libdns != nil {
+		token, err := os.ReadFile(c.path(z.Libdns.TokenFile))
+		if err != nil {
+			return nil, fmt.Errorf("the token of zone %s: %w", z.Name, err)
+		}
+		return &byrecord.Zone{Name: z.Name, Provider: libdnsProviders()[z.Libdns.Provider](strings.TrimSpace(string(token))), Servers: z.Authoritative}, nil
 	}
 	return c.rfc2136(z)
 }

@@ -15,7 +15,8 @@ type Provider interface {
 	Load(context.Context) (*zone.Zone, error)
 	// Read says what is at places now, by the authority itself.
 	Read(context.Context, []zone.Place) (zone.Current, error)
-	// Commit changes all units or none. It fails with zone.ErrConflict when one is not as expected, with
+	// Commit changes all units or none; where Provider has a method Piecemeal that says true, it may end in the middle, and goes
+	// on from there when it is called again. It fails with zone.ErrConflict when one is not as expected, with
 	// zone.ErrRefused when it must not, with engine.ErrUnavailable when nobody can tell whether it did.
 	Commit(context.Context, zone.Transaction) error
 }
@@ -26,6 +27,12 @@ type Zone struct {
 	Provider
 	// Authoritative are all servers that answer for the zone, as host:port.
 	Authoritative []string
+}
+
+// piecemeal says whether a transaction that ended early may have left a unit half changed.
+func (z *Zone) piecemeal() bool {
+	p, ok := z.Provider.(interface{ Piecemeal() bool })
+	return ok && p.Piecemeal()
 }
 
 // Clock tells the time and waits.

@@ -3,6 +3,7 @@ package dns_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +12,14 @@ import (
 	mdns "github.com/miekg/dns"
 
 	"github.com/theseus-cni/theseus/internal/dns"
+	"github.com/theseus-cni/theseus/internal/dns/byrecord"
 	"github.com/theseus-cni/theseus/internal/dns/dnstest"
 	"github.com/theseus-cni/theseus/internal/dns/rfc2136"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/zone"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 // theirs is the address that somebody else gives a name.
@@ -73,6 +76,12 @@ func (w *whenever) Commit(ctx context.Context, t zone.Transaction) error {
 	return w.Provider.Commit(ctx, t)
 }
 
+// Piecemeal is the provider's own.
+func (w *whenever) Piecemeal() bool {
+	_, piecemeal := w.Provider.(*byrecord.Zone)
+	return piecemeal
+}
+
 // TestSomebodyElse changes a record before, during and after its move. It is never overwritten; what had moved goes back.
 func TestSomebodyElse(t *testing.T) {
 	dnstest.NotShort(t)
@@ -80,7 +89,7 @@ func TestSomebodyElse(t *testing.T) {
 	o := quick()
 	o.First, o.Bake = 2, 1
 	foreign := "s5." + origin
-	for kind := range dnstest.Kinds() {
+	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for what, at := range map[string]int{
@@ -90,7 +99,7 @@ func TestSomebodyElse(t *testing.T) {
 			} {
 				w := newWorld(t, kind, n)
 				w.actor.Resolvers = nil
-				w.actor.Zones[0].Provider = &whenever{Provider: w.server.Primary(), at: at, do: func() { w.meddle(foreign) }}
+				w.actor.Zones[0].Provider = &whenever{Provider: w.provider, at: at, do: func() { w.meddle(foreign) }}
 				records := &journal.Memory{}
 				outcome := w.run(newPlan(moves(n), o), w.deps(records))
 				rolledBack(t, outcome, "somebody else changed the records: "+foreign)
@@ -134,6 +143,31 @@ func TestLagging(t *testing.T) {
 	o.SeeWithin = step.Duration(time.Second)
 	rolledBack(t, w.run(newPlan(moves(3), o), w.deps(&journal.Memory{})), "1 of 2 servers do not show it: "+behind.server.Address)
 	w.all(blue, blueOwner, 2)
+}
+
+// TestSilent leaves a server without a word: what is said of it is the same at each look, and so is said once.
+func TestSilent(t *testing.T) {
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent.Close() // nobody listens there any more
+	var said []string
+	ctx, cancel := context.WithCancel(t.Context())
+	actor := &dns.Actor{Zones: []*dns.Zone{{Name: origin, Authoritative: []string{silent.LocalAddr().String()}}}, Clock: wallClock{},
+		Note: func(text string) {
+			if said = append(said, text); len(said) == 3 {
+				cancel()
+			}
+		}}
+	var sets []zone.RRSet
+	for _, m := range moves(5) {
+		sets = append(sets, m.After...)
+	}
+	err = actor.Shown(ctx, []shift.SeeArgs{{Zone: origin, Sets: sets}})
+	if err == nil || len(slices.Compact(said)) != 1 || !strings.Contains(said[0], "1 of 1 servers do not show it") || !strings.Contains(said[0], "refused") {
+		t.Errorf("%v; it said %q", err, said)
+	}
 }
 
 // TestRefused asks servers with a wrong secret, an unknown key, a wrong clock, and no right: each says what it is, and

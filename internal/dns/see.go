@@ -11,6 +11,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/outage"
 	"github.com/theseus-cni/theseus/internal/zone"
 	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
@@ -120,7 +121,7 @@ func yield(ctx context.Context, z *Zone, wanted zone.Current) error {
 // look asks for what is not seen yet.
 func (w *watched) look(ctx context.Context, wanted zone.Current) {
 	var lock sync.Mutex
-	var left []zone.Place
+	behind := map[zone.Place]string{}
 	work := make(chan zone.Place)
 	var workers sync.WaitGroup
 	for range min(askers, len(w.pending)) {
@@ -128,7 +129,7 @@ func (w *watched) look(ctx context.Context, wanted zone.Current) {
 			for at := range work {
 				if has := w.shows(ctx, at, wanted[at]); has != "" {
 					lock.Lock()
-					left, w.has = append(left, at), has
+					behind[at] = has
 					lock.Unlock()
 				}
 			}
@@ -139,7 +140,10 @@ func (w *watched) look(ctx context.Context, wanted zone.Current) {
 	}
 	close(work)
 	workers.Wait()
-	w.pending = left
+	w.pending = slices.DeleteFunc(slices.Clone(w.pending), func(at zone.Place) bool { return behind[at] == "" })
+	if len(w.pending) > 0 {
+		w.has = behind[w.pending[0]] // of the same one at each look, so that what is said of it changes when it does
+	}
 }
 
 // shows says what a server answers instead of one of the sets; "" when it answers right.
@@ -148,7 +152,7 @@ func (w *watched) shows(ctx context.Context, at zone.Place, sets []zone.RRSet) s
 	what := at.Name + " " + at.Type
 	switch {
 	case err != nil:
-		return what + ": " + err.Error()
+		return what + ": " + outage.Steady(err).Error()
 	case answer.Rcode != dns.RcodeSuccess && (len(sets) > 0 || answer.Rcode != dns.RcodeNameError):
 		return what + " is " + dns.RcodeToString[answer.Rcode]
 	case !w.cache && !answer.Authoritative:

@@ -43,3 +43,22 @@ func Untrusted(err error) bool {
 
 // UntrustedHint is what a person can do about it.
 const UntrustedHint = "check certificate-authority, client-certificate and server of the current context, and this machine's clock: kubectl config view --minify"
+
+// Steady is an error of the network with a text that is the same at each try: without the port that this side happened to
+// have. Other errors stay as they are.
+func Steady(err error) error {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Source == nil || op.Addr == nil {
+		return err
+	}
+	return steady{err, strings.ReplaceAll(err.Error(), op.Source.String()+"->", "")}
+}
+
+type steady struct {
+	error
+	text string
+}
+
+func (s steady) Error() string { return s.text }
+
+func (s steady) Unwrap() error { return s.error }

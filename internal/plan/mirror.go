@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
-// MakeMirror plans the change of a cluster whose services are served by a mirror meanwhile, or returns a *Refusal.
-func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, setup mirror.Setup, options Options) (*Plan, error) {
+// MakeMirror plans the change of a cluster whose services are served by a mirror meanwhile, or returns a *Refusal. within is
+// the plan by which the original is changed, where the setup names its strategy; else nil.
+func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, setup mirror.Setup, within *Plan, options Options) (*Plan, error) {
 	if err := setup.Names.Check(); err != nil {
 		return nil, err
 	}
@@ -30,15 +32,23 @@ func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers 
 		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
 		Cluster: describe(snapshot), Change: change, Strategy: mirror.Name,
 		Reason: "nothing of the original is touched while it serves, and what is done to it nobody sees",
-		Mirror: &setup, Steps: mirror.Steps(setup), Flags: options.flags(),
+		Mirror: &setup, Flags: options.flags(),
 	}
 	if found := drivers.Detect(snapshot); len(found) > 0 {
 		p.Source = *found[0]
 	}
+	var steps []step.Step
+	if within != nil {
+		p.Change, p.Source, p.Target, p.Waves, p.Workloads, p.Findings = within.Change, within.Source, within.Target, within.Waves, within.Workloads, within.Findings
+		steps = within.Steps
+	}
+	p.Steps = mirror.Steps(setup, steps)
 	_, known := drivers.Get(setup.Switch.To)
 	switch {
 	case setup.Original == setup.Mirror:
 		return nil, refuse("name the other one with --mirror-context or --mirror-kubeconfig", "the original and the mirror are one cluster")
+	case setup.Switch.Strategy != "" && (setup.Switch.Command != "" || setup.Switch.To == ""):
+		return nil, refuse("give --switch-strategy with --to, or --switch-command", "the original is changed by a strategy to a network, or by a command")
 	case setup.Switch.To == "" && setup.Switch.Command == "":
 		return nil, refuse("say --to with the network that is to come, --switch-command with what changes the original, or both",
 			"nothing says when the original is changed")
@@ -74,6 +84,16 @@ func where(sets []zone.RRSet) string {
 	return strings.Join(all, ", ")
 }
 
+// given says what the mirror is given before, and the command for the original.
+func given(b *strings.Builder, p *Plan) {
+	if config := p.Mirror.Switch.Config; config != nil {
+		fmt.Fprintf(b, "\nThe original's configuration, in the file $%s for the command, with these changes:\n", mirror.ConfigVariable)
+		for _, change := range config.Changes {
+			fmt.Fprintf(b, "  %s\n", change)
+		}
+	}
+}
+
 // traffic carries a model of the two clusters and the zones through a plan.
 type traffic struct {
 	frozen, inStep, ready, whole bool
@@ -95,7 +115,13 @@ func verifyMirror(p *Plan) error {
 	if err := asMade(p); err != nil {
 		return err
 	}
-	return mirrorRules(p)
+	if err := mirrorRules(p); err != nil || !p.OnNodes() {
+		return err
+	}
+	first, last := mirror.Within(p.Steps)
+	own := *p
+	own.Mirror, own.Strategy, own.Steps = nil, p.Mirror.Switch.Strategy, p.Steps[first:last]
+	return Verify(&own)
 }
 
 func mirrorRules(p *Plan) error {
@@ -106,9 +132,17 @@ func mirrorRules(p *Plan) error {
 	for _, m := range p.Mirror.Names.Moves {
 		t.now[m.Name] = m.Before
 	}
+	first, last := mirror.Within(p.Steps)
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		t.noReturn = t.noReturn || s.NoReturn
+		if i >= first && i < last {
+			if err := t.idle(p); err != nil {
+				return fmt.Errorf("step %s: %w", s.ID, err)
+			}
+			t.changed = true
+			continue
+		}
 		if strings.HasPrefix(s.ID, "home/") && !s.Alone {
 			return fmt.Errorf("step %s: its failure would leave names where nobody serves", s.ID)
 		}
@@ -129,10 +163,15 @@ func mirrorRules(p *Plan) error {
 	return nil
 }
 
-// asMade compares the steps with those of the setup.
+// asMade compares the steps with those of the setup. Those of the strategy that changes the original are held to its own rules.
 func asMade(p *Plan) error {
+	first, last := mirror.Within(p.Steps)
+	if (first < last) != p.OnNodes() {
+		return errors.New("its steps are not those that this version makes of its setup: they change the original's nodes, or nobody does")
+	}
+	own := slices.Concat(p.Steps[:first], p.Steps[last:])
 	var has, want bytes.Buffer
-	if err := errors.Join(canonical(&has, p.Steps), canonical(&want, mirror.Steps(*p.Mirror))); err != nil {
+	if err := errors.Join(canonical(&has, own), canonical(&want, mirror.Steps(*p.Mirror, nil))); err != nil {
 		return err
 	}
 	if !bytes.Equal(has.Bytes(), want.Bytes()) {
@@ -160,19 +199,39 @@ func (t *traffic) act(p *Plan, s *step.Step, a *step.Action) error {
 		t.ready, t.whole = t.ready || !t.changed, t.whole || t.changed
 	case mirror.Handshakes:
 	case mirror.Change:
-		for _, m := range p.Mirror.Names.Moves {
-			if !t.noReturn || !t.there || where(t.now[m.Name]) != where(m.After) {
-				return errors.New("the original may still be asked for " + m.Name)
-			}
+		if err := t.idle(p); err != nil || !t.noReturn {
+			return cmp.Or(err, errors.New("what it does cannot be taken back"))
 		}
 		t.changed = true
-	case mirror.Thaw, mirror.Teardown:
+	case mirror.AddNames:
+		if t.frozen {
+			return errors.New("certificates could not be changed any more")
+		}
+	case mirror.Cloud:
+		args, err := step.Arguments[mirror.CloudArgs](*a)
+		if err != nil {
+			return err
+		}
+		if args.Back && (len(t.away) > 0 || !t.home) {
+			return errors.New("the mirror may still be asked")
+		}
+	case mirror.Thaw, mirror.Teardown, mirror.TakeNames:
 		if len(t.away) > 0 || !t.home || !t.changed {
 			return errors.New("the mirror may still be asked")
 		}
 		t.thawed = t.thawed || a.Verb == mirror.Thaw
 	default:
 		return fmt.Errorf("the verb %q is not known", a.Verb)
+	}
+	return nil
+}
+
+// idle demands that nobody asks the original for anything.
+func (t *traffic) idle(p *Plan) error {
+	for _, m := range p.Mirror.Names.Moves {
+		if !t.there || where(t.now[m.Name]) != where(m.After) {
+			return errors.New("the original may still be asked for " + m.Name)
+		}
 	}
 	return nil
 }

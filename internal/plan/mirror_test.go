@@ -3,13 +3,18 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cloud"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/cni/flannel"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/zone"
@@ -34,7 +39,7 @@ func mirrorSetup(weights ...int64) mirror.Setup {
 
 func makeMirror(setup mirror.Setup) (*Plan, error) {
 	snapshot := &cluster.Snapshot{UID: "blue"}
-	return MakeMirror(snapshot, v1alpha1.ChangeSpec{Strategy: mirror.Name, To: setup.Switch.To}, cni.Registry{}, setup, Options{Version: "test", Now: time.Unix(2, 0)})
+	return MakeMirror(snapshot, v1alpha1.ChangeSpec{Strategy: mirror.Name, To: setup.Switch.To}, cni.Registry{}, setup, nil, Options{Version: "test", Now: time.Unix(2, 0)})
 }
 
 func TestMirror(t *testing.T) {
@@ -122,6 +127,98 @@ func TestMirrorRules(t *testing.T) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
 		})
+	}
+}
+
+// switcher makes plans by which the original is changed by a strategy, with all that may be asked for besides.
+func switcher(t *testing.T) func(mirror.Setup) (*Plan, error) {
+	t.Helper()
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
+	drivers := cni.Registry{flannel.Driver{}, calico.Driver{}}
+	options := Options{Manifest: cnitest.Fixture(t, "calico-manifest.yaml"), Version: "test", Now: time.Unix(2, 0)}
+	change := v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev", Strategy: "recreate"}
+	within, err := Make(snapshot, change, drivers, nil, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change.Strategy = mirror.Name
+	return func(setup mirror.Setup) (*Plan, error) {
+		setup.Switch.To, setup.Switch.Strategy = "calico", "recreate"
+		return MakeMirror(snapshot, change, drivers, setup, within, options)
+	}
+}
+
+// everything is a setup in which all is asked for that can be.
+func everything() mirror.Setup {
+	setup := mirrorSetup()
+	setup.Switch.Command = ""
+	setup.Certificates = &mirror.CertificateArgs{Namespaces: []string{"shop"}, Domains: []string{"blue.example.org=green.example.org"}}
+	setup.Cloud = &mirror.CloudSetup{Endpoint: "http://192.0.2.9", Actions: []cloud.Action{{Verb: cloud.AttachPolicy, Subject: "nodes.green"}, {Verb: cloud.AddToProfile, Subject: "nodes.green"}}}
+	return setup
+}
+
+// TestMirrorSwitch has the original changed by a strategy: its steps are in the plan, between those that move the names, and
+// hold by their own rules too.
+func TestMirrorSwitch(t *testing.T) {
+	switched := switcher(t)
+	p, err := switched(everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(again); err != nil || Hash(again) != p.Hash {
+		t.Errorf("after writing and reading: %v", err)
+	}
+	text := Runbook(p)
+	last := -1
+	for _, part := range []string{"the original goes from flannel", "What happens to every workload", "attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
+		"== Both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original", "== Names home", "delete what was copied", "take the mirror's names off", "take back: attach-policy nodes.green"} {
+		at := strings.Index(text, part)
+		if at <= last {
+			t.Errorf("%q is not in the runbook, or not in its place:\n%s", part, text)
+		}
+		last = at
+	}
+	index := func(id string) int {
+		i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
+		if i < 0 {
+			t.Fatalf("there is no step %s", id)
+		}
+		return i
+	}
+	drop := func(id string) { p.Steps = slices.Delete(p.Steps, index(id), index(id)+1) }
+	swap := func(a, b string) { i, j := index(a), index(b); p.Steps[i], p.Steps[j] = p.Steps[j], p.Steps[i] }
+	for says, breaks := range map[string]func(){
+		"the original may still be asked":     func() { drop("over/settle") },
+		"has no place in it":                  func() { swap("prepare/theseus", "over/settle") },
+		"certificates could not be changed":   func() { swap("names", "freeze") },
+		"not known before it":                 func() { drop("joint/definitions") },
+		"the mirror may still be asked":       func() { swap("uncloud", "home/settle") },
+		"are not those that this version mak": func() { p.Mirror.Switch.Strategy = "" },
+	} {
+		if p, err = switched(everything()); err != nil {
+			t.Fatal(err)
+		}
+		breaks()
+		rules := mirrorRules(p)
+		if rules == nil {
+			rules = Verify(p)
+		}
+		if rules == nil || !strings.Contains(rules.Error(), says) {
+			t.Errorf("%v, want %q", rules, says)
+		}
+	}
+	command := everything()
+	command.Switch.Command = "true"
+	if _, err := switched(command); err == nil || !strings.Contains(err.Error(), "by a strategy to a network, or by a command") {
+		t.Errorf("a strategy and a command: %v", err)
 	}
 }
 

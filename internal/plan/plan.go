@@ -43,8 +43,9 @@ type Plan struct {
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	// Reflectors is set where BGP's route reflectors are what changes; Target is then the same network.
 	Reflectors *Reflectors `json:"reflectors,omitempty"`
-	// Mirror is set where the names of services go to a second cluster while this one is changed. Source is then what was
-	// found, if anything was, and Target nothing.
+	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a strategy,
+	// Change, Source, Target, Waves and Workloads are those of its plan; else Source is what was found, if anything was, and
+	// Target nothing.
 	Mirror   *mirror.Setup `json:"mirror,omitempty"`
 	Estimate step.Duration `json:"estimate"`
 	Flags    Flags         `json:"flags,omitzero"`
@@ -120,6 +121,9 @@ type Upgrade struct {
 
 // InPlace says whether the network stays, and pods with it.
 func (p *Plan) InPlace() bool { return p.Rollout != nil || p.Upgrade != nil || p.Reflectors != nil }
+
+// OnNodes says whether steps of the plan change the nodes of this cluster, and measure its paths.
+func (p *Plan) OnNodes() bool { return p.Mirror == nil || p.Mirror.Switch.Strategy != "" }
 
 // From names what the change leaves: a network, its version, a data plane, or the value of a flag.
 func (p *Plan) From() string {

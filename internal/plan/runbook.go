@@ -18,11 +18,13 @@ import (
 func Runbook(p *Plan) string {
 	b := &strings.Builder{}
 	summary(b, p)
-	if p.Mirror == nil {
+	if p.Mirror != nil {
+		moved(b, p)
+		given(b, p)
+	}
+	if p.OnNodes() {
 		nodeWaves(b, p)
 		workloads(b, p)
-	} else {
-		moved(b, p)
 	}
 	for _, f := range p.Findings {
 		if f.Severity != finding.Info {
@@ -58,6 +60,10 @@ func summary(b *strings.Builder, p *Plan) {
 	} else if p.Mirror != nil {
 		fmt.Fprintf(b, "%d names of %s go to the mirror, and home when the original is changed, strategy %s: %s.\n", len(p.Mirror.Names.Moves),
 			strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
+		if p.OnNodes() {
+			fmt.Fprintf(b, "Meanwhile the original goes from %s to %s, by the strategy %s: %d nodes in %d waves.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
+				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, len(p.Cluster.Nodes), len(p.Waves))
+		}
 		fmt.Fprintf(b, "%d steps, about %s. Made %s by theseus %s.\n", len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 		return
 	} else {
@@ -152,7 +158,7 @@ func chapterOf(s *step.Step) string {
 		return "Fold back"
 	case "finish":
 		return "Finish"
-	case "freeze", "copy", "certificates":
+	case "cloud", "names", "freeze", "copy", "certificates":
 		return "The mirror"
 	case "over":
 		return "Names to the mirror"
@@ -160,7 +166,7 @@ func chapterOf(s *step.Step) string {
 		return "Change the original"
 	case "whole", "home":
 		return "Names home"
-	case "thaw", "teardown":
+	case "thaw", "teardown", "unname", "uncloud":
 		return "Clean up"
 	}
 	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
@@ -218,6 +224,8 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool) {
 		return
 	}
 	for _, kind := range []struct{ verb, undo string }{
+		{mirror.AddNames, "give every certificate the names that it had"},
+		{mirror.Cloud, "take away, last first, what was not there before"},
 		{mirror.Freeze, "thaw; a freeze that was in force before stays"},
 		{mirror.Copy, "nothing; what was copied stays, and nobody asks for it"},
 		{shift.Swap, "put every record back that is still as the plan left it, and see it everywhere; one that somebody else changed is named"},

@@ -9,6 +9,9 @@ import (
 // holdSessions gives the gates of a plan Calico's BGP to hold, where it carries routes: all of them when the network
 // stays, and else those before the source goes.
 func holdSessions(snapshot *cluster.Snapshot, p *Plan) error {
+	if p.Mirror != nil {
+		return nil // its own gates are about names, and those of a plan within it hold them already
+	}
 	if snapshot.DaemonSet(p.Source.Agent.Namespace, p.Source.Agent.Name) == nil || p.Source.CNI != "calico" {
 		return nil
 	}

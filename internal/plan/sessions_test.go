@@ -7,8 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/zone"
+	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 // onThree is a request for a cluster of three nodes in a full mesh, whose calico-node has a backend.
@@ -46,6 +50,19 @@ func TestSessionsAreHeld(t *testing.T) {
 	r.snapshot.ConfigMaps = nil
 	if _, err := plan.Make(r.snapshot, r.change, r.drivers, nil, r.options); err == nil || !strings.Contains(err.Error(), "whether BGP carries the routes here is not known") {
 		t.Errorf("nobody knows whether BIRD runs, and it is planned: %v", err)
+	}
+}
+
+// TestNamesHoldNoSessions plans the way by a mirror for an original whose routes BIRD carries: gates on names are not about them.
+func TestNamesHoldNoSessions(t *testing.T) {
+	r := onThree(t, "bird")
+	name := "www.example.org."
+	move := zone.Move{Zone: "example.org.", Unit: zone.Unit{Name: name, Before: []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.1"}}},
+		After: []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.2"}}}}}
+	setup := mirror.Setup{Original: "blue", Mirror: "green", Switch: mirror.Switch{Command: "true"},
+		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, []zone.Move{move}, shift.Options{}, "test", r.options.Now)}
+	if _, err := plan.MakeMirror(r.snapshot, v1alpha1.ChangeSpec{Strategy: mirror.Name}, r.drivers, setup, nil, r.options); err != nil {
+		t.Error(err)
 	}
 }
 

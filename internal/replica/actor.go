@@ -28,8 +28,8 @@ type Actor struct {
 // lookAgain is the time between two looks at what is not ready yet.
 const lookAgain = time.Second
 
-// passing marks the errors that pass by themselves: the engine waits them out.
-func passing(err error) error {
+// Passing marks the errors that pass by themselves: the engine waits them out.
+func Passing(err error) error {
 	if err != nil && outage.Passes(err) {
 		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
 	}
@@ -46,7 +46,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, _ json.RawMessa
 	}
 	current, err := a.freezer().Current(ctx)
 	if err != nil || current != nil {
-		return engine.Observation{}, passing(err)
+		return engine.Observation{}, Passing(err)
 	}
 	return engine.Observation{Inverse: &step.Action{Op: step.Mirror, Verb: mirror.Thaw, Title: "let deploys go on", Args: json.RawMessage("{}")}}, nil
 }
@@ -55,7 +55,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, _ json.RawMessa
 func (a *Actor) Do(ctx context.Context, action step.Action, _ json.RawMessage) (json.RawMessage, error) {
 	answer, err := a.do(ctx, action)
 	if err != nil {
-		return nil, passing(err)
+		return nil, Passing(err)
 	}
 	return json.Marshal(answer)
 }

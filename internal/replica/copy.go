@@ -325,8 +325,11 @@ func (w *writer) apply(ctx context.Context, step twin.Step) error {
 		return err
 	}
 	resource := w.copier.Mirror.writer.Resource(mapping.Resource).Namespace(step.Key.Namespace)
+	// An apply refuses fields that its kind does not have, whatever is asked for; to be warned of them too would have the server
+	// read each object twice.
+	options := metav1.PatchOptions{FieldManager: twin.Manager, Force: ptr.To(true), FieldValidation: metav1.FieldValidationIgnore}
 	applied, err := retried(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
-		return resource.Patch(ctx, step.Key.Name, types.ApplyPatchType, data, metav1.PatchOptions{FieldManager: twin.Manager, Force: ptr.To(true)})
+		return resource.Patch(ctx, step.Key.Name, types.ApplyPatchType, data, options)
 	})
 	if err != nil {
 		return err

@@ -105,6 +105,22 @@ func (u Unit) State(current Current) State {
 	return Other
 }
 
+// Between says whether each place has what was there before the change, or what is there after: of a provider that changes
+// one set after the other, that is a change under way.
+func (u Unit) Between(current Current) bool {
+	before, after := CurrentOf(u.Before), CurrentOf(u.After)
+	for _, at := range u.Places() {
+		if has := Sorted(slices.Clone(current[at])); !same(has, before[at]) && !same(has, after[at]) {
+			return false
+		}
+	}
+	return true
+}
+
+func same(has, wanted []RRSet) bool {
+	return slices.EqualFunc(has, Sorted(slices.Clone(wanted)), RRSet.Equal)
+}
+
 func (u Unit) is(wanted []RRSet, current Current) bool {
 	n := 0
 	for _, at := range u.Places() {

@@ -24,6 +24,15 @@ func (c *Changed) Error() string {
 // Hint says what to try.
 func (c *Changed) Hint() string { return "look at it, then make a new plan" }
 
+// Needed says whether an action, or what takes it back, is still to be done.
+func (c *Cloud) Needed(ctx context.Context, a cloud.Action, back bool) (bool, error) {
+	needed, _, err := c.look(ctx, a, back)
+	if err != nil {
+		return false, explain(err)
+	}
+	return needed, nil
+}
+
 // Do does an action, or takes it back, if that is not done already. Before anything is written, begin is called.
 func (c *Cloud) Do(ctx context.Context, a cloud.Action, back bool, begin func() error) error {
 	needed, write, err := c.look(ctx, a, back)

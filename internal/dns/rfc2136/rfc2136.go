@@ -17,6 +17,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/outage"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
 
@@ -279,7 +280,7 @@ func (s *Server) notAuth(what string, signature *dns.TSIG) error {
 }
 
 func (s *Server) unreachable(err error) error {
-	return engine.WithHint(fmt.Errorf("server %s of %s: %w: %w", s.Address, s.Zone, engine.ErrUnavailable, err), "check the server's address, and that it runs")
+	return engine.WithHint(fmt.Errorf("server %s of %s: %w: %w", s.Address, s.Zone, engine.ErrUnavailable, outage.Steady(err)), "check the server's address, and that it runs")
 }
 
 func orNone(key string) string {

@@ -6,9 +6,11 @@ package mirror
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cloud"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
@@ -29,6 +31,12 @@ const (
 	Handshakes = "handshakes"
 	// Change takes a Switch: hands the original over to be changed, or runs the command that does it.
 	Change = "change"
+	// AddNames takes a CertificateArgs: certificates get the mirror's names, and are issued. TakeNames takes it too: the names
+	// go again.
+	AddNames  = "add-names"
+	TakeNames = "take-names"
+	// Cloud takes a CloudArgs: one change of what the mirror may do in the cloud.
+	Cloud = "cloud"
 	// Teardown takes a TeardownArgs: what was copied goes from the mirror.
 	Teardown = "teardown"
 )
@@ -46,7 +54,10 @@ type Setup struct {
 	Names *shift.Plan `json:"names"`
 	// Handshakes is nil where certificates are not proven.
 	Handshakes *HandshakeArgs `json:"handshakes,omitempty"`
-	Switch     Switch         `json:"switch"`
+	// Certificates is nil where none gets the mirror's names, and Cloud where nothing is changed there.
+	Certificates *CertificateArgs `json:"certificates,omitempty"`
+	Cloud        *CloudSetup      `json:"cloud,omitempty"`
+	Switch       Switch           `json:"switch"`
 	// Keep leaves what was copied on the mirror.
 	Keep bool `json:"keep,omitempty"`
 }
@@ -90,12 +101,51 @@ type HandshakeArgs struct {
 	ValidFor step.Duration `json:"validFor"`
 }
 
-// Switch says how the original is changed, and by what it is told that it was. One of the two is given at least.
+// CertificateArgs are those of AddNames and TakeNames, in the words of the flags of mirror certs.
+type CertificateArgs struct {
+	Namespaces []string `json:"namespaces"`
+	Domains    []string `json:"domains"`
+	Skip       []string `json:"skip,omitempty"`
+	HTTP01     bool     `json:"http01,omitempty"`
+}
+
+// CloudSetup is what the mirror is given in the cloud, and by which API.
+type CloudSetup struct {
+	Endpoint string         `json:"endpoint"`
+	Actions  []cloud.Action `json:"actions"`
+}
+
+// CloudArgs are those of Cloud.
+type CloudArgs struct {
+	Endpoint string       `json:"endpoint"`
+	Action   cloud.Action `json:"action"`
+	Back     bool         `json:"back,omitempty"`
+	// Of is the id of the action that this one takes back: only if it was the migration's own doing.
+	Of string `json:"of,omitempty"`
+}
+
+// Switch says how the original is changed, and by what it is told that it was. Strategy or one of the other two is given.
 type Switch struct {
-	// Command is run by a shell; run twice it must do the same. Without one a person changes the original.
+	// Command is run by a shell; run twice it must do the same. Without one, and without Strategy, a person changes the
+	// original.
 	Command string `json:"command,omitempty"`
 	// To is the network that must be found on the original, alone and in order.
 	To string `json:"to,omitempty"`
+	// Strategy is the one by which the original is changed, by steps of this plan.
+	Strategy string `json:"strategy,omitempty"`
+	// Config is the original's configuration with the network to come, which the command finds in the file ConfigVariable
+	// names; nil for none.
+	Config *Config `json:"config,omitempty"`
+}
+
+// ConfigVariable is the variable of the command's environment that names the file of a Config.
+const ConfigVariable = "THESEUS_CONFIG"
+
+// Config is a configuration as it was made of another.
+type Config struct {
+	Text string `json:"text"`
+	// Changes say what differs from the one that it was made of.
+	Changes []string `json:"changes"`
 }
 
 // TeardownArgs are those of Teardown.
@@ -119,21 +169,20 @@ const (
 )
 
 // Steps are the whole way, in order. Until the original is changed everything can be taken back; a step of the way
-// home that fails is taken back alone, so that its names stay at the mirror, which serves.
-func Steps(s Setup) []step.Step {
-	steps := []step.Step{
-		{ID: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
-			Why: "no deploy may slip between the copy and the cutover", Actions: []step.Action{
-				action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that are denied", s.Freeze, 0)}},
-		s.copyStep(),
-	}
+// home that fails is taken back alone, so that its names stay at the mirror, which serves. Where the original is changed by a
+// strategy, within are its steps, and the one of them from which there is no way back is that of the whole.
+func Steps(s Setup, within []step.Step) []step.Step {
+	steps := append(s.give(), step.Step{ID: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
+		Why: "no deploy may slip between the copy and the cutover", Actions: []step.Action{
+			action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that are denied", s.Freeze, 0)}},
+		s.copyStep())
 	if s.Handshakes != nil {
 		steps = append(steps, step.Step{ID: "certificates", Title: "prove what the mirror serves over TLS", Estimate: step.Duration(5 * time.Second),
 			Why: "a name must not come to an address that shows another certificate", Actions: []step.Action{
 				action("certificates/prove", Handshakes, "ask every address of the mirror for every name, by a handshake", s.Handshakes, readyWithin)}})
 	}
 	steps = append(steps, names("over", s.Names, "restore")...)
-	steps = append(steps, s.changeStep())
+	steps = append(append(steps, within...), s.changeStep())
 	steps = append(steps, step.Step{ID: "whole", Title: "see that the original is whole", Estimate: step.Duration(time.Minute),
 		Why: "a name comes home only to a service that has all of its pods", Actions: []step.Action{
 			action("whole/ready", Ready, "wait until every workload of the original has its pods", ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
@@ -144,12 +193,79 @@ func Steps(s Setup) []step.Step {
 	steps = append(steps, home...)
 	steps = append(steps, step.Step{ID: "thaw", Title: "let deploys go on", Why: "the original serves every name again", Estimate: step.Duration(5 * time.Second),
 		Actions: []step.Action{action("thaw/off", Thaw, "thaw "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that pass", struct{}{}, 0)}})
-	if !s.Keep {
-		steps = append(steps, step.Step{ID: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
-			Why: "nothing asks there any more, and load balancers cost money", Actions: []step.Action{
-				action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{s.Original, s.Copy.Namespaces}, readyWithin)}})
+	if s.Keep {
+		return steps
+	}
+	steps = append(steps, step.Step{ID: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
+		Why: "nothing asks there any more, and load balancers cost money", Actions: []step.Action{
+			action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{s.Original, s.Copy.Namespaces}, readyWithin)}})
+	return append(steps, s.take()...)
+}
+
+// Within says where in a plan the steps of the strategy are that changes the original: from first to before last, after all
+// that move names there and before the one that sees what became of it.
+func Within(steps []step.Step) (first, last int) {
+	for i := range steps {
+		if strings.HasPrefix(steps[i].ID, "over/") {
+			first = i + 1
+		}
+	}
+	if last = slices.IndexFunc(steps, func(s step.Step) bool { return s.ID == changeID }); first == 0 || last < first {
+		return 0, 0
+	}
+	return first, last
+}
+
+// give is what the mirror must have before it is copied to: rights in the cloud, and certificates for its names. It comes
+// before the freeze, which would stop it.
+func (s Setup) give() []step.Step {
+	var steps []step.Step
+	if s.Cloud != nil {
+		one := step.Step{ID: "cloud", Title: "give the mirror what the original may do in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+			Why: "its nodes and pods have roles and security groups of their own, which nothing outside knows"}
+		for i, a := range s.Cloud.Actions {
+			one.Actions = append(one.Actions, action(cloudID(i), Cloud, a.String(), CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a}, 0))
+		}
+		steps = append(steps, one)
+	}
+	if s.Certificates != nil {
+		steps = append(steps, step.Step{ID: "names", Title: "give certificates the mirror's names", Estimate: step.Duration(2 * time.Minute),
+			Why: "they are issued where the names point to, and copied with their keys", Actions: []step.Action{
+				action("names/add", AddNames, "add the names under "+s.domains()+" to certificates, and wait until they are issued", s.Certificates, readyWithin)}})
 	}
 	return steps
+}
+
+// take is give backwards, when the mirror is no more.
+func (s Setup) take() []step.Step {
+	var steps []step.Step
+	if s.Certificates != nil {
+		steps = append(steps, step.Step{ID: "unname", Title: "take the mirror's names off certificates", Estimate: step.Duration(5 * time.Second),
+			Why: "nothing is served under them any more", Actions: []step.Action{
+				action("unname/take", TakeNames, "give every certificate the names that it had", s.Certificates, readyWithin)}})
+	}
+	if s.Cloud != nil {
+		one := step.Step{ID: "uncloud", Title: "take away what the mirror was given in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+			Why: "what nobody uses is nobody's door"}
+		for i, a := range slices.Backward(s.Cloud.Actions) {
+			one.Actions = append(one.Actions, action(fmt.Sprintf("uncloud/%d", i+1), Cloud, "take back: "+a.String(),
+				CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a, Back: true, Of: cloudID(i)}, 0))
+		}
+		steps = append(steps, one)
+	}
+	return steps
+}
+
+func cloudID(i int) string { return fmt.Sprintf("cloud/%d", i+1) }
+
+// domains are those of the mirror.
+func (s Setup) domains() string {
+	var all []string
+	for _, rule := range s.Certificates.Domains {
+		_, domain, _ := strings.Cut(rule, "=")
+		all = append(all, domain)
+	}
+	return strings.Join(all, ", ")
 }
 
 func (s Setup) copyStep() step.Step {
@@ -160,6 +276,9 @@ func (s Setup) copyStep() step.Step {
 			action("copy/again", Copy, "see that still nothing differs", s.Copy, copyWithin),
 		}}
 }
+
+// changeID is the step that changes the original, or sees that it was changed.
+const changeID = "change"
 
 func (s Setup) changeStep() step.Step {
 	title := "hand the original over: a person changes it, or what runs on it, now"
@@ -174,11 +293,16 @@ func (s Setup) changeStep() step.Step {
 	if s.Switch.To != "" {
 		what = "the original is on " + s.Switch.To + ", in order, and its nodes are Ready"
 	}
-	return step.Step{ID: "change", Title: "change the idle original", NoReturn: true, Estimate: step.Duration(30 * time.Minute),
+	one := step.Step{ID: changeID, Title: "change the idle original", NoReturn: true, Estimate: step.Duration(30 * time.Minute),
 		Why: "every name is at the mirror, and no cache remembers the original: nobody notices", Actions: []step.Action{
 			action("change/run", Change, title, s.Switch, commandWithin),
 		},
 		Gate: &step.Gate{Title: what + "; until then the services are asked at the mirror", Bake: s.Names.Options.Bake, MaxLost: s.Names.Options.MaxFailed, Args: encode(gate)}}
+	if s.Switch.Strategy != "" {
+		one.Title, one.Why = "see what the change has made of the original", "a name comes home only to a cluster that is as it was meant to be"
+		one.Actions, one.NoReturn, one.Estimate = nil, false, s.Names.Options.Bake
+	}
+	return one
 }
 
 // names are the steps of a plan of moves, below a prefix; without is left out, so that TTLs stay low from the move

@@ -33,8 +33,8 @@ type twins struct {
 	dir         string
 }
 
-// Mirror plays the whole way by a mirror: blue, on flannel, serves a dozen names; they go to green, blue's network is
-// replaced by hand while it is idle, and they come home. Clients on the fabric resolve and request without pause.
+// Mirror plays the whole way by a mirror: blue, on flannel, serves a dozen names; they go to green, Theseus replaces blue's
+// network while it is idle, and they come home. Clients on the fabric resolve and request without pause.
 // Theseus itself runs there too, where clients are. A request that fails is a *LossError.
 func Mirror(ctx context.Context, blue *Rig) error {
 	green := *blue
@@ -106,55 +106,20 @@ func (m *twins) story(ctx context.Context) error {
 		return err
 	}
 	m.blue.Say("Theseus: plan, apply")
-	plan := filepath.Join(m.dir, "plan.yaml")
-	if err := m.theseus(ctx, append([]string{"plan", "--strategy", "mirror", "-n", "shop", "--because", "the network of blue is being changed", "--to", "calico",
-		"--zones", filepath.Join(m.dir, "zones.yaml"), "--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "-o", plan}, mirror...)...); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	changed := make(chan error, 1)
-	go func() {
-		err := m.change(ctx)
-		if err != nil {
-			cancel() // or the plan would wait for ever
-		}
-		changed <- err
-	}()
-	applied := m.theseus(ctx, "apply", plan, "--yes")
-	cancel()
-	if err := <-changed; err != nil && !errors.Is(err, context.Canceled) {
-		return errors.Join(applied, err)
-	}
-	if applied != nil {
-		return applied
-	}
-	return m.theseus(context.WithoutCancel(ctx), "mirror", "status")
-}
-
-// change is the person who replaces the network of the idle original as one does where nobody looks: the old one deleted,
-// the new one installed, every pod restarted.
-func (m *twins) change(ctx context.Context) error {
-	log, err := os.Create(filepath.Join(m.dir, "change.log"))
+	change, err := m.blue.ChangeFlags(ctx)
 	if err != nil {
 		return err
 	}
-	defer log.Close()
-	for {
-		var status struct{ Step string }
-		text, err := m.inside(ctx, nil, m.blue.Theseus, "status", "-o", "json", "--kubeconfig", m.config(m.blue))
-		if err == nil && json.Unmarshal([]byte(text), &status) == nil && status.Step == "change" {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
-		}
+	plan := filepath.Join(m.dir, "plan.yaml")
+	args := append([]string{"plan", "--strategy", "mirror", "-n", "shop", "--because", "the network of blue is being changed", "--switch-strategy", "recreate",
+		"--zones", filepath.Join(m.dir, "zones.yaml"), "--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "-o", plan}, append(mirror, change...)...)
+	if err := m.theseus(ctx, args...); err != nil {
+		return err
 	}
-	quiet := *m.blue
-	quiet.Out = log
-	return quiet.deleteAndInstall(ctx)
+	if err := m.theseus(ctx, "apply", plan, "--yes"); err != nil {
+		return err
+	}
+	return m.theseus(ctx, "mirror", "status")
 }
 
 // theseus runs theseus on the fabric, in view of the reader: on a terminal with the live view.

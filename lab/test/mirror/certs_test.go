@@ -31,6 +31,11 @@ spec:
 ---
 `
 
+func kindsOfCertManager() string {
+	return fmt.Sprintf(certManager, "certificate", "Certificate", "Namespaced") + fmt.Sprintf(certManager, "issuer", "Issuer", "Namespaced") +
+		fmt.Sprintf(certManager, "clusterissuer", "ClusterIssuer", "Cluster")
+}
+
 const certificates = `
 apiVersion: v1
 kind: Namespace
@@ -95,9 +100,7 @@ func TestCerts(t *testing.T) {
 	}
 	cm := &manager{cluster: p.blue, authority: authority}
 	for _, one := range []*cluster{p.blue, p.green} {
-		kinds := fmt.Sprintf(certManager, "certificate", "Certificate", "Namespaced") + fmt.Sprintf(certManager, "issuer", "Issuer", "Namespaced") +
-			fmt.Sprintf(certManager, "clusterissuer", "ClusterIssuer", "Cluster")
-		one.kubectl(t, kinds, "apply", "-f", "-")
+		one.kubectl(t, kindsOfCertManager(), "apply", "-f", "-")
 		until(t, "cert-manager's kinds are served", func() bool {
 			_, err := one.try(one.kubeconfig, "", "get", "certificates,issuers,clusterissuers", "-A")
 			return err == nil

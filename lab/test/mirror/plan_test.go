@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/names"
+	"github.com/theseus-cni/theseus/lab/internal/pki"
 )
 
 const (
@@ -245,6 +246,7 @@ func TestPlan(t *testing.T) {
 		w.must(2, "delete Ingress.networking.k8s.io shop/s3", "mirror", "teardown")
 		w.green.kubectl(t, "", "-n", "shop", "get", "ingress", "s3")
 	})
+	t.Run("with certificates", func(t *testing.T) { w.t = t; w.certificates(t, before) })
 	t.Run("broken by the change", func(t *testing.T) {
 		w.t = t
 		w.under(t, func() {
@@ -282,6 +284,60 @@ func TestPlan(t *testing.T) {
 			t.Errorf("the mirror still has it: %s", out)
 		}
 	})
+}
+
+// certificates has a certificate get the mirror's name as the plan's first step, and lose it as its last.
+func (w *world) certificates(t *testing.T, before string) {
+	authority, err := pki.NewAuthority("certs", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cm := &manager{cluster: w.blue, authority: authority}
+	for _, one := range []*cluster{w.blue, w.green} {
+		one.kubectl(t, kindsOfCertManager(), "apply", "-f", "-")
+		until(t, "cert-manager's kinds are served", func() bool {
+			_, err := one.try(one.kubeconfig, "", "get", "certificates,issuers,clusterissuers", "-A")
+			return err == nil
+		})
+	}
+	w.blue.kubectl(t, `
+apiVersion: cert-manager.io/v1
+kind: ClusterIssuer
+metadata: {name: dns}
+spec: {acme: {solvers: [{dns01: {webhook: {}}}]}}
+---
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata: {name: web, namespace: shop}
+spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns, kind: ClusterIssuer}}
+`, "apply", "-f", "-")
+	cm.issue(t, "web")
+	names := func() string { return w.blue.get(t, "certificate/web", "{.spec.dnsNames[*]}") }
+	w.under(t, func() {
+		said := w.must(0, "written to plan.yaml", append(w.planArgs(), "--domain", "blue.example.org=green.example.org")...)
+		if !strings.Contains(said, "add the names under green.example.org") || !strings.Contains(said, "the names that it had") {
+			t.Errorf("the plan is\n%s", said)
+		}
+		apply := w.cmd("apply", "plan.yaml", "--yes")
+		var out strings.Builder
+		apply.Stdout, apply.Stderr = &out, &out
+		if err := apply.Start(); err != nil {
+			t.Fatal(err)
+		}
+		limit := time.AfterFunc(patience, func() { apply.Process.Kill() }) //nolint:errcheck // it may be gone
+		defer limit.Stop()
+		until(t, "the mirror's name is written", func() bool { return names() == "web.blue.example.org web.green.example.org" })
+		cm.issue(t, "web")
+		if err := apply.Wait(); err != nil || !strings.Contains(out.String(), "give every certificate the names that it had") {
+			t.Errorf("%v; it said\n%s", err, out.String())
+		}
+	})
+	if names() != "web.blue.example.org" {
+		t.Errorf("the certificate is for %s", names())
+	}
+	w.home(before)
+	w.blue.kubectl(t, "", "-n", "shop", "delete", "certificate,secret", "web")
+	w.rehearse()
 }
 
 // forgotten waits until no cache has the mirror's addresses, before which teardown refuses.

@@ -8,8 +8,8 @@ import (
 )
 
 // TestWhole plays the story of `make demo-mirror`: two real clusters, a dozen services behind kube-proxy's load balancer
-// addresses, BIND, unbound, and clients that never pause. The idle cluster goes from flannel to Calico with everything
-// deleted and every pod restarted, and nobody notices.
+// addresses, BIND, unbound, and clients that never pause. The idle cluster goes from flannel to Calico by the
+// strategy recreate, as a part of the plan, and nobody notices.
 func TestWhole(t *testing.T) {
 	rigtest.Full(t, "two clusters, their names moved there and back")
 	rig := rigtest.Unstarted(t, bin, "blue", 1)

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/certificate"
+	"github.com/theseus-cni/theseus/internal/certs"
+	"github.com/theseus-cni/theseus/internal/cloud/aws"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+)
+
+// certificates says whether every certificate has its names, and what takes them off again.
+func (h *hands) certificates(ctx context.Context, action step.Action) (engine.Observation, error) {
+	_, entries, err := h.surveyed(ctx, action)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames, Title: "give every certificate the names that it had", Args: action.Args}}
+	for _, e := range entries {
+		seen.Done = seen.Done && e.Verdict != certificate.Adds && e.Verdict != certificate.Has // what has them may not be issued yet
+	}
+	return seen, nil
+}
+
+func (h *hands) surveyed(ctx context.Context, action step.Action) (*certs.Cluster, []certificate.Entry, error) {
+	args, err := step.Arguments[mirror.CertificateArgs](action)
+	if err != nil {
+		return nil, nil, err
+	}
+	cluster, entries, err := h.pair.survey(ctx, surveyOf(&args))
+	if err == nil {
+		err = mayAdd(entries)
+	}
+	return cluster, entries, replica.Passing(err)
+}
+
+func (h *hands) addNames(ctx context.Context, action step.Action) error {
+	cluster, entries, err := h.surveyed(ctx, action)
+	if err != nil {
+		return err
+	}
+	added, err := addCerts(ctx, cluster, entries, certPatience, h.note)
+	if err == nil {
+		h.note(fmt.Sprintf("%d names were added", added))
+	}
+	return replica.Passing(err)
+}
+
+func (h *hands) takeNames(ctx context.Context, action step.Action) error {
+	args, err := step.Arguments[mirror.CertificateArgs](action)
+	if err != nil {
+		return err
+	}
+	cluster := &certs.Cluster{Client: h.pair.original.Client}
+	world, err := cluster.Read(ctx, args.Namespaces)
+	if err != nil {
+		return replica.Passing(err)
+	}
+	rows, writes, err := backOf(world)
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		h.note(r.Object + " loses " + strings.Join(r.Names, ", "))
+	}
+	return replica.Passing(cluster.Apply(ctx, writes))
+}
+
+// cloud says whether a change is made already, or, of one that takes another back, whether that was not this migration's.
+func (h *hands) cloud(ctx context.Context, action step.Action) (engine.Observation, error) {
+	args, err := step.Arguments[mirror.CloudArgs](action)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	if args.Of != "" {
+		ours, err := h.did(ctx, args.Of)
+		if err != nil || !ours {
+			return engine.Observation{Done: err == nil}, err
+		}
+	}
+	client, err := aws.Connect(ctx, args.Endpoint)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	needed, err := client.Needed(ctx, args.Action, args.Back)
+	seen := engine.Observation{Done: !needed}
+	if args.Of == "" {
+		args.Back = !args.Back
+		back, err := json.Marshal(args)
+		if err != nil {
+			return seen, err
+		}
+		seen.Inverse = &step.Action{Op: step.Mirror, Verb: mirror.Cloud, Args: back, Timeout: action.Timeout}
+	}
+	return seen, replica.Passing(err)
+}
+
+func (h *hands) doCloud(ctx context.Context, action step.Action) error {
+	args, err := step.Arguments[mirror.CloudArgs](action)
+	if err != nil {
+		return err
+	}
+	client, err := aws.Connect(ctx, args.Endpoint)
+	if err != nil {
+		return err
+	}
+	return replica.Passing(client.Do(ctx, args.Action, args.Back, func() error { return nil }))
+}
+
+// did says by the journal whether an action found its work undone when it was first looked at, so that what there is of it now
+// is the migration's.
+func (h *hands) did(ctx context.Context, id string) (bool, error) {
+	records, err := h.records.Records(ctx)
+	for _, r := range records {
+		if r.Event == engine.Intended && r.Action == id && r.Inverse != nil {
+			return true, nil
+		}
+	}
+	return false, err
+}
