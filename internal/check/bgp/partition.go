@@ -55,7 +55,7 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		},
 	}
 	if pass.WhatIf != nil {
-		f.Message += fmt.Sprintf(", %d do today", now)
+		f.Message += fmt.Sprintf(" (today %d)", now)
 	}
 	if len(alone) > 0 {
 		f.Message += fmt.Sprintf("; %d of %d nodes have none at all (%s)", len(alone), len(g.after.Speakers()), check.Names(alone))

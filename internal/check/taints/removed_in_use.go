@@ -31,6 +31,9 @@ func RemovedInUse() check.Check {
 			if pass.WhatIf == nil {
 				return "nothing is said that would change taints (--kubernetes-to, --replace-nodes)"
 			}
+			if !slices.ContainsFunc(pass.WhatIf.Effects, func(e whatif.Effect) bool { return e.What == whatif.Taint }) {
+				return pass.WhatIf.Beyond
+			}
 			return ""
 		},
 		Run: removedInUse,
