@@ -77,6 +77,9 @@ func found(pass *check.Pass) []finding.Finding {
 	hanging := map[string][]string{} // what goes by a label that is lost
 	counted := map[[2]string]bool{}
 	for _, u := range collect(pass.Snapshot) {
+		if u.bad != nil && !u.calicoPeer() { // those of BGPPeers are told by bgp/peer-selector-empty
+			all = append(all, u.unreadable())
+		}
 		if f, ok, elsewhere := u.compare(pass); ok {
 			if !elsewhere {
 				all = append(all, f)
@@ -163,6 +166,16 @@ func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) 
 // calicoPeer reports whether it is Calico's BGPPeer.
 func (u *use) calicoPeer() bool {
 	return strings.HasPrefix(u.resource, "bgppeers.") && strings.HasSuffix(u.resource, "projectcalico.org")
+}
+
+// unreadable is about a selector that nobody can read, Calico neither.
+func (u *use) unreadable() finding.Finding {
+	return finding.Finding{
+		ID: id, Severity: finding.Warn, Subject: u.subject,
+		Message:  fmt.Sprintf("%s is none (%v): Calico cannot read it either, and which nodes were meant is not known", u.named(), u.bad),
+		Evidence: map[string]any{"field": u.field, "selector": u.text},
+		Fix:      fmt.Sprintf("correct it: kubectl edit %s %s", u.resource, u.subject.Name),
+	}
 }
 
 func (u *use) named() string { return fmt.Sprintf("its %s (%s)", u.field, u.text) }
