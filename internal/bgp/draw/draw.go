@@ -2,8 +2,8 @@
 package draw
 
 import (
+	"encoding/xml"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"slices"
@@ -100,7 +100,7 @@ func panel(b *strings.Builder, g, before *bgp.Graph, all layout, title string, x
 	routes := g.Routes()
 	fmt.Fprintf(b, `<g transform="translate(%d %d)">`+"\n", x, y)
 	fmt.Fprintf(b, `<rect x="8" y="8" width="%d" height="%d" fill="none" stroke="#d5dae3"/>`+"\n", width-16, height-16)
-	fmt.Fprintf(b, `<text x="%d" y="34" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", margin, ink, html.EscapeString(title))
+	fmt.Fprintf(b, `<text x="%d" y="34" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", margin, ink, escape(title))
 	verdict, color := outcome(g, routes)
 	fmt.Fprintf(b, `<text x="%d" y="55" font-size="13" font-weight="600" fill="%s">%s</text>`+"\n", margin, color, verdict)
 	fmt.Fprintf(b, `<text x="%d" y="73" fill="%s">%s</text>`+"\n", margin, ink, summary(g))
@@ -250,7 +250,7 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 	}
 	const mostNamed = 20
 	tip := fmt.Sprintf("%s: lacks the routes of %d of %d nodes", strings.Join(m.names[:min(len(m.names), mostNamed)], ", "), lacks, others)
-	fmt.Fprintf(b, `<g><title>%s</title>`, html.EscapeString(tip))
+	fmt.Fprintf(b, `<g><title>%s</title>`, escape(tip))
 	dot(b, m.x, m.y, size, color, reflects)
 	all.label(b, m, size, short(label))
 	b.WriteString("</g>\n")
@@ -277,4 +277,11 @@ func short(name string) string {
 		return name
 	}
 	return string(runes[:longest/2]) + "…" + string(runes[len(runes)-longest/2:])
+}
+
+// escape makes a text fit for XML, whatever is in it.
+func escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all
+	return b.String()
 }

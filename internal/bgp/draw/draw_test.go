@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/bgp"
+	"github.com/theseus-cni/theseus/internal/document"
 	"github.com/theseus-cni/theseus/internal/selector"
 )
 
@@ -71,6 +72,36 @@ func TestMesh(t *testing.T) {
 	if !strings.Contains(texts, "full mesh of 3 nodes") || paths["circle "+none] != 1 || paths[come] != 3 {
 		t.Errorf("%v in %s", paths, texts)
 	}
+}
+
+// FuzzSVG holds that whatever can be read is drawn as a picture that is well-formed, in bounded size.
+func FuzzSVG(f *testing.F) {
+	const nodes = "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: a, labels: {rr: ''}}\nspec: {bgp: {ipv4Address: 10.0.0.1, routeReflectorClusterID: 1.1.1.1}}\n---\n" +
+		"apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: \"<&\\\">\"}\nspec: {bgp: {ipv4Address: 10.0.0.2}}\n---\n"
+	const peers = "apiVersion: projectcalico.org/v3\nkind: BGPConfiguration\nmetadata: {name: default}\nspec: {nodeToNodeMeshEnabled: false}\n---\n" +
+		"apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: p}\nspec: {peerSelector: has(rr)}\n"
+	f.Add(nodes, nodes+peers)
+	f.Add(nodes+peers, "")
+	f.Add("", nodes)
+	f.Fuzz(func(t *testing.T, before, after string) {
+		var graphs []*bgp.Graph
+		for _, text := range []string{before, after} {
+			builder := document.New("test")
+			if builder.Add("in", strings.NewReader(text), true) != nil {
+				return
+			}
+			snapshot, _ := builder.Snapshot()
+			g := bgp.Build(bgp.FromSnapshot(snapshot), false)
+			if g == nil {
+				return
+			}
+			graphs = append(graphs, g)
+		}
+		row := Row{Family: "IPv4", Before: graphs[0], After: graphs[1], BeforeTitle: before, AfterTitle: after}
+		if _, _, size := drawn(t, row); size > 4<<20+20*len(before)+20*len(after) {
+			t.Errorf("%d bytes", size)
+		}
+	})
 }
 
 // drawn reads the picture of a row: its texts, its lines (and, as "circle", its circles) by the colour of their strokes.

@@ -2,7 +2,6 @@ package draw
 
 import (
 	"fmt"
-	"html"
 	"maps"
 	"math"
 	"slices"
@@ -152,5 +151,5 @@ func (l *layout) label(b *strings.Builder, m mark, size float64, name string) {
 		y = m.y + size + 15
 	}
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s" stroke="#ffffff" stroke-width="3" paint-order="stroke"%s>%s</text>`,
-		x, y, anchor, ink, turn, html.EscapeString(name))
+		x, y, anchor, ink, turn, escape(name))
 }
