@@ -86,8 +86,11 @@ func isFile(root, file string, entry fs.DirEntry) (bool, error) {
 		return false, err
 	}
 	info, err := os.Stat(target)
-	inside := strings.HasPrefix(target, root+string(filepath.Separator)) && isDocument(target)
-	return err == nil && info.Mode().IsRegular() && !inside, err
+	if err != nil {
+		return false, err
+	}
+	within, err := filepath.Rel(root, target)
+	return info.Mode().IsRegular() && !(err == nil && filepath.IsLocal(within) && isDocument(target)), nil
 }
 
 func isDocument(file string) bool {

@@ -78,8 +78,9 @@ func TestReadLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, folder := range []string{"mounted", "linked"} {
-		s, notes, err := ReadFiles("v", nil, filepath.Join(dir, folder))
+	t.Chdir(filepath.Join(dir, "mounted"))
+	for _, folder := range []string{filepath.Join(dir, "mounted"), filepath.Join(dir, "linked"), "."} {
+		s, notes, err := ReadFiles("v", nil, folder)
 		if err != nil || len(s.Nodes) != 1 || len(s.Pods) != 1 || len(notes) > 0 {
 			t.Errorf("%s: %v, %q", folder, err, notes)
 		}

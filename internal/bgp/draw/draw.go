@@ -117,7 +117,7 @@ func panel(b *strings.Builder, g, before *bgp.Graph, all layout, title string, x
 func outcome(g *bgp.Graph, r *bgp.Routes) (text, color string) {
 	switch missing := r.Missing(); {
 	case !g.Started:
-		return "BIRD does not run", none
+		return "BIRD does not run: no route is by BGP", ink
 	case missing == 0:
 		return fmt.Sprintf("all %d pairs of nodes have routes", r.Pairs()), whole
 	case missing == r.Pairs():
@@ -239,6 +239,8 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 	}
 	color := whole
 	switch {
+	case !g.Started:
+		color = same // it is no fault: Felix may program all routes
 	case lacks > 0 && lacks == others:
 		color = none
 	case lacks > 0:

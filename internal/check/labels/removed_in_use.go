@@ -186,6 +186,9 @@ func (u *use) fix(r *whatif.Result) string {
 		return ""
 	}
 	own := "keep/" + lost[0][strings.LastIndex(lost[0], "/")+1:]
+	if u.calicoPeer() {
+		own = "route-reflector" // as in the fixes of the checks of BGP
+	}
 	repair := r.Repair(u.keys, own, u.picks)
 	switch {
 	case repair == nil || len(repair.Rename) > 0 && u.patch == nil:
