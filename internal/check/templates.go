@@ -1,9 +1,12 @@
 package check
 
 import (
+	"strings"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -15,10 +18,12 @@ type Template struct {
 	Subject  finding.Subject
 	Resource string // as kubectl takes it
 	Spec     *corev1.PodSpec
-	Pointer  string // where the spec of its pods is, as a JSON pointer
+	// Pointer is where the spec of its pods is, as a JSON pointer; empty where it cannot be changed.
+	Pointer string
 }
 
-// Templates are those of the DaemonSets, Deployments, StatefulSets, CronJobs, and the ReplicaSets that no Deployment owns.
+// Templates are those of the DaemonSets, Deployments, StatefulSets and CronJobs, of the ReplicaSets and Jobs that nobody
+// owns and that have not ended, and of objects of other kinds that have a template like theirs.
 func Templates(s *cluster.Snapshot) []Template {
 	var all []Template
 	add := func(kind, resource string, o metav1.Object, spec *corev1.PodSpec) {
@@ -44,6 +49,27 @@ func Templates(s *cluster.Snapshot) []Template {
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &job) == nil {
 			add("CronJob", "cronjob", &job, &job.Spec.JobTemplate.Spec.Template.Spec)
 			all[len(all)-1].Pointer = "/spec/jobTemplate/spec/template/spec"
+		}
+	}
+	for i := range s.Jobs {
+		if job := &s.Jobs[i]; metav1.GetControllerOf(job) == nil && job.Status.CompletionTime == nil {
+			add("Job", "job", job, &job.Spec.Template.Spec)
+			all[len(all)-1].Pointer = ""
+		}
+	}
+	for i := range s.Other {
+		object := &s.Other[i]
+		template, found, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "template", "spec")
+		fields, ok := template.(map[string]any)
+		var spec corev1.PodSpec
+		if !found || err != nil || !ok || fields["containers"] == nil || metav1.GetControllerOf(object) != nil ||
+			runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec) != nil {
+			continue
+		}
+		kind := object.GroupVersionKind()
+		add(kind.Kind, strings.ToLower(kind.Kind), object, &spec)
+		if kind.Group != "" {
+			all[len(all)-1].Resource += "." + kind.Group
 		}
 	}
 	return all

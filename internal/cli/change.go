@@ -65,6 +65,11 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	if err := c.readWaves(); err != nil {
 		return c.spec, err
 	}
+	for _, name := range []string{"kubernetes-to", "remove-label", "label-nodes", "replace-nodes"} {
+		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed && strings.Trim(flag.Value.String(), "[]") == "" {
+			return c.spec, fail(exitUsage, "leave it out, or say what it is: theseus "+command.Name()+" --help", "--%s is empty", name)
+		}
+	}
 	spec := c.spec
 	if c.file != "" {
 		document, err := readChange(c.file)

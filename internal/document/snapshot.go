@@ -55,9 +55,13 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 			}
 		}
 	}
+	version := ""
+	if text := textOf(fields["theseus"]); text != "" {
+		version = " (" + text + ")"
+	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains([]string{"apiVersion", "kind", "theseus", "takenAt", "uid", "kubernetes", "facts", "rights", "sources"}, name) {
-			b.note("%s:%d: the snapshot's field %q is not known here and is left out: a newer theseus (%s) wrote it", at.file, at.line, name, textOf(fields["theseus"]))
+			b.note("%s:%d: the snapshot's field %q is not known here and is left out: a newer theseus%s wrote it", at.file, at.line, name, version)
 		}
 	}
 	rest, err := json.Marshal(fields)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,8 +22,8 @@ import (
 const Stdin = "-"
 
 // ReadFiles makes a snapshot of files: a Theseus snapshot, or plain Kubernetes YAML or JSON. A path is a
-// file, a folder (every .yaml, .yml and .json below it), or Stdin. The notes are for people, one line each.
-// What is wrong with a file's content is a *document.Error, which has the line and a hint.
+// file, a folder (every .yaml, .yml and .json below it, links included), or Stdin. The notes are for people, one line each.
+// What is wrong with a file's content, or that all of them hold nothing, is a *document.Error, which has a hint.
 func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snapshot, []string, error) {
 	if len(paths) == 0 {
 		return nil, nil, errors.New("no file to read")
@@ -34,6 +35,11 @@ func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snaps
 		}
 	}
 	snapshot, notes := builder.Snapshot()
+	answered := func(s cluster.Source) bool { return s.Missing == "" }
+	if len(snapshot.Nodes)+len(snapshot.Other) == 0 && !slices.ContainsFunc(snapshot.Sources, answered) {
+		return nil, nil, &document.Error{File: strings.Join(paths, ", "), Err: errors.New("nothing of a cluster is in it"),
+			Advice: "see whether what wrote it failed, such as: kubectl get nodes,pods,... -A -o yaml"}
+	}
 	return snapshot, notes, nil
 }
 
@@ -48,9 +54,16 @@ func readPath(builder *document.Builder, stdin io.Reader, path string) error {
 	if !info.IsDir() {
 		return readFile(builder, path, false)
 	}
+	root, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
 	found := 0
-	err = filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() || !isDocument(file) {
+	err = filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || !isDocument(file) {
+			return err
+		}
+		if read, err := isFile(root, file, entry); err != nil || !read {
 			return err
 		}
 		found++
@@ -61,6 +74,23 @@ func readPath(builder *document.Builder, stdin io.Reader, path string) error {
 			Advice: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + filepath.Join(path, "cluster.yaml")}
 	}
 	return err
+}
+
+// isFile reports whether an entry of a folder is a file, or a link to one that is not met in the folder anyway.
+func isFile(root, file string, entry fs.DirEntry) (bool, error) {
+	if entry.Type()&fs.ModeSymlink == 0 {
+		return entry.Type().IsRegular(), nil
+	}
+	target, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Stat(target)
+	if err != nil {
+		return false, err
+	}
+	within, err := filepath.Rel(root, target)
+	return info.Mode().IsRegular() && !(err == nil && filepath.IsLocal(within) && isDocument(target)), nil
 }
 
 func isDocument(file string) bool {

@@ -67,6 +67,32 @@ func TestReadFolder(t *testing.T) {
 	}
 }
 
+// TestReadLinks reads a folder as a ConfigMap is mounted (each file a link into a folder behind another link), and one of
+// links to elsewhere, once each; a link to nothing is an error.
+func TestReadLinks(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "elsewhere/nodes.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\n")
+	write(t, dir, "mounted/..2026/pods.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: shop}\n")
+	for link, to := range map[string]string{"mounted/..data": "..2026", "mounted/pods.yaml": "..data/pods.yaml", "mounted/nodes.yaml": "../elsewhere/nodes.yaml", "linked": "mounted"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(filepath.Join(dir, "mounted"))
+	for _, folder := range []string{filepath.Join(dir, "mounted"), filepath.Join(dir, "linked"), "."} {
+		s, notes, err := ReadFiles("v", nil, folder)
+		if err != nil || len(s.Nodes) != 1 || len(s.Pods) != 1 || len(notes) > 0 {
+			t.Errorf("%s: %v, %q", folder, err, notes)
+		}
+	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, "mounted/gone.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadFiles("v", nil, filepath.Join(dir, "mounted")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a link to nothing: %v", err)
+	}
+}
+
 func TestReadNothing(t *testing.T) {
 	var placed *document.Error
 	if _, _, err := ReadFiles("v", nil, t.TempDir()); !errors.As(err, &placed) || placed.Hint() == "" {
@@ -74,6 +100,14 @@ func TestReadNothing(t *testing.T) {
 	}
 	if _, _, err := ReadFiles("v", nil, filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+	for _, text := range []string{"", "# nothing\n", `{"apiVersion":"v1","items":[],"kind":"List"}`} {
+		if _, _, err := ReadFiles("v", strings.NewReader(text), Stdin); !errors.As(err, &placed) || placed.Hint() == "" {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if s, _, err := ReadFiles("v", strings.NewReader(`{"apiVersion":"v1","items":[],"kind":"PodList"}`), Stdin); err != nil || len(s.Pods) > 0 {
+		t.Errorf("a list that says that there is nothing: %v", err)
 	}
 	if _, _, err := ReadFiles("v", nil); err == nil {
 		t.Error("no path is no error")

@@ -10,7 +10,13 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/bridge"
+	calicodriver "github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/cilium"
+	flanneldriver "github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/document"
+	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
 // FuzzChecks holds that no check fails on any cluster that can be read, be it as odd as it likes. The seeds are the
@@ -40,10 +46,16 @@ func FuzzChecks(f *testing.F) {
 		calico := &cni.Installation{CNI: "calico", Version: "v3.31.0", PodCIDRs: []string{"100.64.0.0/16"}, Capabilities: cni.Capabilities{
 			CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50, Policy: cni.PolicyCalico}}
 		flannel := &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.244.0.0/16"}, Capabilities: cni.Capabilities{CIDRSource: "node"}}
-		for _, source := range []*cni.Installation{flannel, calico} {
+		drivers := cni.Registry{flanneldriver.Driver{}, calicodriver.Driver{}, weave.Driver{}, cilium.Driver{}, bridge.Driver{}}
+		found := drivers.Detect(snapshot)
+		change := v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0", Peered: []string{"mirror=10.0.0.0/8"}}
+		after, err := whatif.Apply(snapshot, change)
+		if err != nil {
+			change.KubernetesTo, after = "", nil // the cluster is newer
+		}
+		for _, source := range append([]*cni.Installation{flannel, calico}, found...) {
 			pass := &check.Pass{
-				Snapshot: snapshot, Source: source, Target: calico, Found: []*cni.Installation{source}, Manifest: snapshot.Other,
-				Change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0", Peered: []string{"mirror=10.0.0.0/8"}},
+				Snapshot: snapshot, Source: source, Target: calico, Found: append(found, source), Manifest: snapshot.Other, Change: change, WhatIf: after,
 			}
 			for _, n := range Run(All(), pass, Options{}).NotChecked {
 				if strings.Contains(n.Why, "a mistake in Theseus") {

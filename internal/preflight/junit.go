@@ -19,6 +19,7 @@ type (
 		Name     string      `xml:"name,attr"`
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
+		Errors   int         `xml:"errors,attr"` // always 0, and demanded by schemas of the format
 		Skipped  int         `xml:"skipped,attr"`
 		Cases    []junitCase `xml:"testcase"`
 	}

@@ -41,6 +41,9 @@ const (
 	kopsSource    = "https://kops.sigs.k8s.io/releases/1.24-notes/"
 )
 
+// newest is the minor version of Kubernetes 1 whose changes to nodes were last looked for.
+const newest = 36
+
 // facts are what is known, by version.
 func facts() []fact {
 	return []fact{

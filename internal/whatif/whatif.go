@@ -26,6 +26,8 @@ type Result struct {
 	// Distribution is what made the cluster; Assumed is true when nothing told and kubeadm was taken.
 	Distribution string
 	Assumed      bool
+	// Beyond says that the upgrade goes further than what is known here; empty when it does not.
+	Beyond string
 }
 
 // What an effect is about.
@@ -85,7 +87,7 @@ func Validate(change v1alpha1.ChangeSpec) error {
 }
 
 // Apply makes the cluster as it would be. It is nil when nothing is asked, and an error when Validate has
-// one, when the version is older than the cluster's, and when a selector of nodes picks none.
+// one, when the version is older than the cluster's, when a selector of nodes picks none, and when a label to take away is on none.
 func Apply(s *cluster.Snapshot, change v1alpha1.ChangeSpec) (*Result, error) {
 	if !Asked(change) {
 		return nil, nil
@@ -154,6 +156,9 @@ func (r *Result) upgrade(to string) error {
 		return fmt.Errorf("%s is no upgrade: the cluster runs v%s", to, now)
 	}
 	r.After.Kubernetes = to
+	if target.AtLeast(version.MajorMinor(1, newest+1)) {
+		r.Beyond = fmt.Sprintf("what Kubernetes after v1.%d does to the labels and taints of nodes is not known here", newest)
+	}
 	for _, f := range facts() {
 		crossed := target.AtLeast(version.MajorMinor(1, uint(f.minor))) && (now == nil || !now.AtLeast(version.MajorMinor(1, uint(f.minor))))
 		if !crossed || f.onlyNew || !slices.Contains(f.distributions, r.Distribution) {
@@ -217,6 +222,9 @@ func (r *Result) relabel(change v1alpha1.ChangeSpec) error {
 		return err
 	}
 	for _, key := range change.RemoveLabels {
+		if len(r.Before.Nodes) > 0 && !slices.ContainsFunc(r.Before.Nodes, func(n corev1.Node) bool { return which(&n) && has(n.Labels, key) }) {
+			return fmt.Errorf("none of the nodes has the label %q, which they are to lose", key)
+		}
 		r.removeLabel(key, "asked for", "", which)
 	}
 	for _, key := range slices.Sorted(maps.Keys(change.AddLabels)) {

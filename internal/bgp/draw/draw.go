@@ -2,8 +2,8 @@
 package draw
 
 import (
+	"encoding/xml"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"slices"
@@ -22,15 +22,14 @@ type Row struct {
 
 // The measures of a panel, in pixels.
 const (
-	width, height = 620, 560
-	centerX       = width / 2
-	centerY       = 310
-	outer, inner  = 205.0, 85.0 // radii of the two rings
-	margin        = 20
+	width, height    = 620, 640
+	centerX, centerY = width / 2, 362
+	margin           = 20
 )
 
-// SVG draws the rows one below the other. Up to 60 nodes are drawn one by one; of more, those that are alike
-// are drawn as one.
+// SVG draws the rows one below the other. A node stands at the same place before the change and after it, and
+// sessions that the change ends are drawn too, as such. Up to 60 nodes are drawn one by one; of more, those that are
+// alike are drawn as one.
 func SVG(output io.Writer, rows []Row) error {
 	columns := 1
 	for _, r := range rows {
@@ -39,182 +38,252 @@ func SVG(output io.Writer, rows []Row) error {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="BGP graph">`+"\n",
-		columns*width, len(rows)*height+40, columns*width, len(rows)*height+40)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="BGP graph" style="max-width:100%%">`+"\n",
+		columns*width, len(rows)*height+40, columns*width)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="#ffffff"/>`+"\n")
 	for i, r := range rows {
-		panel(&b, r.Before, r.Family+", "+r.BeforeTitle, 0, i*height)
+		marks := arrange(r)
+		panel(&b, r.Before, nil, marks, r.Family+", "+r.BeforeTitle, 0, i*height)
 		if r.After != nil {
-			panel(&b, r.After, r.Family+", "+r.AfterTitle, width, i*height)
+			panel(&b, r.After, r.Before, marks, r.Family+", "+r.AfterTitle, width, i*height)
 		}
 	}
-	legend(&b, len(rows)*height)
+	legend(&b, columns == 2, len(rows)*height)
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(output, b.String())
 	return err
 }
 
-// The colours of nodes: by how many routes they lack. The shape of a line and the words say the same.
+// The colours of nodes, by how many routes they lack, and those of sessions. Signs in the nodes, the strokes of the
+// lines and the words say the same.
 const (
-	whole, part, none = "#2f7d4f", "#c77700", "#b3261e"
-	lines             = "#8a94a6"
+	whole, part, none = "#2f7d4f", "#b86e00", "#b3261e"
+	same, come        = "#8a94a6", "#1f5fbf"
 	ink               = "#1c2430"
 )
 
-func legend(b *strings.Builder, y int) {
-	x := margin
+// sign is what a node has in it besides its colour.
+var sign = map[string]string{part: "!", none: "×"}
+
+func legend(b *strings.Builder, compared bool, y int) {
+	x := float64(margin)
+	text := func(words string) {
+		fmt.Fprintf(b, `<text x="%.0f" y="%d" fill="%s">%s</text>`+"\n", x, y+19, ink, words)
+		x += 22 + 6.4*float64(len(words))
+	}
 	for _, entry := range []struct{ color, text string }{
 		{whole, "has routes to all other nodes"}, {part, "lacks some"}, {none, "has none"},
 	} {
-		fmt.Fprintf(b, `<circle cx="%d" cy="%d" r="7" fill="%s"/><text x="%d" y="%d" fill="%s">%s</text>`+"\n", x+7, y+15, entry.color, x+20, y+19, ink, entry.text)
-		x += 40 + 8*len(entry.text)
+		dot(b, x+7, float64(y)+15, 7, entry.color, false)
+		x += 20
+		text(entry.text)
 	}
-	fmt.Fprintf(b, `<rect x="%d" y="%d" width="14" height="14" fill="none" stroke="%s" stroke-width="2"/><text x="%d" y="%d" fill="%s">route reflector</text>`+"\n", x, y+8, ink, x+20, y+19, ink)
+	dot(b, x+7, float64(y)+15, 7, "none", true)
+	x += 20
+	text("route reflector")
+	for _, entry := range []struct{ color, text string }{{same, "session"}, {none, "gone"}, {come, "new"}} {
+		if entry.color == same || compared {
+			fmt.Fprintf(b, `<path d="M%.0f %dh28" %s/>`+"\n", x, y+15, stroke(entry.color))
+			x += 34
+			text(entry.text)
+		}
+	}
 }
 
-// mark is a node in the picture, or several that are alike.
-type mark struct {
-	nodes     []int
-	reflector bool
-	x, y      float64
+// stroke is how sessions are drawn, by their colour.
+func stroke(color string) string {
+	more := map[string]string{none: ` stroke-dasharray="4 4" opacity="0.7"`, come: ` stroke-width="2"`}[color]
+	return fmt.Sprintf(`fill="none" stroke="%s"%s`, color, more)
 }
 
-func panel(b *strings.Builder, g *bgp.Graph, title string, x, y int) {
+func panel(b *strings.Builder, g, before *bgp.Graph, all layout, title string, x, y int) {
 	routes := g.Routes()
 	fmt.Fprintf(b, `<g transform="translate(%d %d)">`+"\n", x, y)
 	fmt.Fprintf(b, `<rect x="8" y="8" width="%d" height="%d" fill="none" stroke="#d5dae3"/>`+"\n", width-16, height-16)
-	fmt.Fprintf(b, `<text x="%d" y="34" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", margin, ink, html.EscapeString(title))
-	fmt.Fprintf(b, `<text x="%d" y="54" fill="%s">%s</text>`+"\n", margin, ink, html.EscapeString(summary(g, routes)))
-	marks := arrange(g)
-	if mesh := g.MeshSize(); mesh > 1 {
-		fmt.Fprintf(b, `<circle cx="%d" cy="%d" r="%.0f" fill="none" stroke="%s" stroke-dasharray="6 4"/>`+"\n", centerX, centerY, outer, lines)
-		fmt.Fprintf(b, `<text x="%d" y="%d" text-anchor="middle" fill="%s">full mesh of %d nodes</text>`+"\n", centerX, height-24, ink, mesh)
-	}
-	edges(b, g, marks)
-	for _, m := range marks {
-		node(b, g, routes, m)
+	fmt.Fprintf(b, `<text x="%d" y="34" font-size="16" font-weight="600" fill="%s">%s</text>`+"\n", margin, ink, escape(title))
+	verdict, color := outcome(g, routes)
+	fmt.Fprintf(b, `<text x="%d" y="55" font-size="13" font-weight="600" fill="%s">%s</text>`+"\n", margin, color, verdict)
+	fmt.Fprintf(b, `<text x="%d" y="73" fill="%s">%s</text>`+"\n", margin, ink, summary(g))
+	places := all.in(g)
+	mesh(b, g, before, all, places)
+	edges(b, g, before, all, places)
+	for _, m := range all.marks {
+		node(b, g, routes, all, places, m)
 	}
 	b.WriteString("</g>\n")
 }
 
-func summary(g *bgp.Graph, r *bgp.Routes) string {
-	if !g.Started {
-		return "BIRD does not run"
+// outcome says how many nodes reach each other, and in which colour.
+func outcome(g *bgp.Graph, r *bgp.Routes) (text, color string) {
+	switch missing := r.Missing(); {
+	case !g.Started:
+		return "BIRD does not run: no route is by BGP", ink
+	case missing == 0:
+		return fmt.Sprintf("all %d pairs of nodes have routes", r.Pairs()), whole
+	case missing == r.Pairs():
+		return fmt.Sprintf("none of %d pairs of nodes has routes", r.Pairs()), none
+	default:
+		return fmt.Sprintf("%d of %d pairs of nodes have routes, %d have none", r.Pairs()-missing, r.Pairs(), missing), part
 	}
+}
+
+func summary(g *bgp.Graph) string {
 	outside := 0
 	for _, i := range g.Speakers() {
 		outside += len(g.Outside(i))
 	}
-	text := fmt.Sprintf("%d nodes, %d reflectors, %d sessions; %d of %d pairs of nodes have routes",
-		len(g.Speakers()), len(g.Reflectors()), g.Sessions(), r.Pairs()-r.Missing(), r.Pairs())
+	text := fmt.Sprintf("%s, %s, %s", many(len(g.Speakers()), "node"), many(len(g.Reflectors()), "reflector"), many(g.Sessions(), "session"))
+	if members := g.MeshSize(); members > 1 {
+		text += fmt.Sprintf("; full mesh of %d nodes", members)
+	}
 	if outside > 0 {
-		text += fmt.Sprintf("; %d sessions to the outside", outside)
+		text += "; " + many(outside, "session") + " to the outside"
 	}
 	return text
 }
 
-// arrange puts reflectors on the inner ring and all others on the outer one.
-func arrange(g *bgp.Graph) []mark {
-	const most = 60
-	speakers := g.Speakers()
-	one := len(speakers) <= most
-	var reflectors, others []mark
-	group := map[string]int{}
-	for _, i := range speakers {
-		if g.Nodes[i].ClusterID != "" && len(g.Reflectors()) <= most {
-			reflectors = append(reflectors, mark{nodes: []int{i}, reflector: true})
-			continue
-		}
-		key := fmt.Sprint(g.Peers(i), g.InMesh(i), len(g.Outside(i)) > 0, g.Nodes[i].ClusterID != "")
-		at, known := group[key]
-		if one || !known && len(others) < most {
-			group[key] = len(others)
-			others = append(others, mark{nodes: []int{i}, reflector: g.Nodes[i].ClusterID != ""})
-			continue
-		}
-		if !known {
-			at = len(others) - 1 // there are more sorts than there is room: the last one takes the rest
-		}
-		others[at].nodes = append(others[at].nodes, i)
+func many(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	ring(reflectors, inner, 0.35) // turned a little, so that no line runs through a name
-	ring(others, outer, 0)
-	return append(reflectors, others...)
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
-func ring(marks []mark, radius, turn float64) {
-	for i := range marks {
-		angle := 2*math.Pi*float64(i)/float64(len(marks)) - math.Pi/2 + turn
-		marks[i].x, marks[i].y = centerX+radius*math.Cos(angle), centerY+radius*math.Sin(angle)
+// mesh draws the full mesh as a circle, with a spoke to each of its members that stands inside of it.
+func mesh(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]int) {
+	color := same
+	switch {
+	case g.MeshSize() > 1 && before != nil && before.MeshSize() < 2:
+		color = come
+	case g.MeshSize() > 1:
+	case before != nil && before.MeshSize() > 1:
+		color = none
+	default:
+		return
+	}
+	fmt.Fprintf(b, `<circle cx="%d" cy="%d" r="%.0f" %s/>`+"\n", centerX, centerY, all.radius, stroke(color))
+	inside := map[int]bool{}
+	for i, at := range places {
+		m := all.marks[at]
+		dx, dy := m.x-centerX, m.y-centerY
+		if far := math.Hypot(dx, dy); g.InMesh(i) && far > 1 && far < all.radius-1 && !inside[at] {
+			inside[at] = true
+			fmt.Fprintf(b, `<path d="M%.1f %.1fL%.1f %.1f" %s/>`+"\n", m.x, m.y, centerX+dx*all.radius/far, centerY+dy*all.radius/far, stroke(color))
+		}
 	}
 }
 
-// edges draws the sessions outside of the mesh, one line between two marks.
-func edges(b *strings.Builder, g *bgp.Graph, marks []mark) {
-	of := map[int]int{}
-	for m := range marks {
-		for _, i := range marks[m].nodes {
-			of[i] = m
+// edges draws the sessions outside of the mesh, one line between two marks: first those that were there before and
+// are gone, then those that stay, then new ones.
+func edges(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]int) {
+	now := pairs(g, places)
+	was := now
+	if before != nil {
+		was = pairs(before, all.in(before))
+	}
+	fresh := without(now, was)
+	for _, kind := range []struct {
+		color string
+		pairs []pair
+	}{{none, without(was, now)}, {same, without(now, fresh)}, {come, fresh}} {
+		for _, p := range kind.pairs {
+			fmt.Fprintf(b, `<path d="%s" %s/>`+"\n", all.path(all.marks[p[0]], all.marks[p[1]]), stroke(kind.color))
 		}
 	}
-	drawn := map[[2]int]bool{}
-	for m := range marks {
-		for _, i := range marks[m].nodes {
-			for _, j := range g.Peers(i) {
-				other, ok := of[j]
-				pair := [2]int{min(m, other), max(m, other)}
-				if !ok || other == m || drawn[pair] {
-					continue
-				}
-				drawn[pair] = true
-				fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s"/>`+"\n", marks[m].x, marks[m].y, marks[other].x, marks[other].y, lines)
+}
+
+// pair is two marks between which there are sessions, the first one first.
+type pair [2]int
+
+func pairs(g *bgp.Graph, places map[int]int) []pair {
+	var found []pair
+	drawn := map[pair]bool{}
+	for _, i := range g.Speakers() {
+		for _, j := range g.Peers(i) {
+			p := pair{min(places[i], places[j]), max(places[i], places[j])}
+			if p[0] != p[1] && !drawn[p] {
+				drawn[p] = true
+				found = append(found, p)
 			}
 		}
 	}
+	slices.SortFunc(found, func(x, y pair) int { return slices.Compare(x[:], y[:]) })
+	return found
 }
 
-func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, m mark) {
+// without are the pairs that are not among others.
+func without(all, others []pair) []pair {
+	gone := make(map[pair]bool, len(others))
+	for _, p := range others {
+		gone[p] = true
+	}
+	var left []pair
+	for _, p := range all {
+		if !gone[p] {
+			left = append(left, p)
+		}
+	}
+	return left
+}
+
+func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places map[int]int, m mark) {
 	lacks, others := 0, len(g.Speakers())-1
-	for _, i := range m.nodes {
-		lacks = max(lacks, r.Lacks(i))
+	here, reflects := false, false
+	for i, at := range places {
+		if at == m.at {
+			here, reflects, lacks = true, reflects || g.Nodes[i].ClusterID != "", max(lacks, r.Lacks(i))
+		}
+	}
+	if !here {
+		return // it is in the other graph alone
 	}
 	color := whole
 	switch {
+	case !g.Started:
+		color = same // it is no fault: Felix may program all routes
 	case lacks > 0 && lacks == others:
 		color = none
 	case lacks > 0:
 		color = part
 	}
-	names := make([]string, 0, len(m.nodes))
-	for _, i := range m.nodes {
-		names = append(names, g.Nodes[i].Name)
+	label, size := m.names[0], 8.0
+	if len(m.names) > 1 {
+		label, size = many(len(m.names), "node"), 8+6*math.Log10(float64(len(m.names)))
 	}
-	slices.Sort(names)
-	label, size := names[0], 8.0
-	if len(names) > 1 {
-		label, size = fmt.Sprintf("%d nodes", len(names)), 8+3*math.Log10(float64(len(names)))*2
-	}
-	const most = 20
-	tip := fmt.Sprintf("%s: lacks the routes of %d of %d nodes", strings.Join(names[:min(len(names), most)], ", "), lacks, others)
-	b.WriteString("<g>")
-	fmt.Fprintf(b, `<title>%s</title>`, html.EscapeString(tip))
-	if m.reflector {
-		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="2"/>`, m.x-size, m.y-size, 2*size, 2*size, color, ink)
+	const mostNamed = 20
+	tip := fmt.Sprintf("%s: lacks the routes of %d of %d nodes", strings.Join(m.names[:min(len(m.names), mostNamed)], ", "), lacks, others)
+	fmt.Fprintf(b, `<g><title>%s</title>`, escape(tip))
+	dot(b, m.x, m.y, size, color, reflects)
+	all.label(b, m, size, short(label))
+	b.WriteString("</g>\n")
+}
+
+// dot is a node: a square for a reflector.
+func dot(b *strings.Builder, x, y, size float64, color string, reflector bool) {
+	if reflector {
+		fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s" stroke="%s" stroke-width="2"/>`, x-size, y-size, 2*size, 2*size, color, ink)
 	} else {
-		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s"/>`, m.x, m.y, size, color)
+		fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s"/>`, x, y, size, color)
 	}
-	below := m.y + size + 13
-	if m.y < centerY-1 {
-		below = m.y - size - 5
+	if sign[color] != "" {
+		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle" font-weight="700" fill="#ffffff">%s</text>`, x, y+4.2, sign[color])
 	}
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle" fill="%s" stroke="#ffffff" stroke-width="3" paint-order="stroke">%s</text></g>`+"\n", m.x, below, ink, html.EscapeString(short(label)))
+	b.WriteByte('\n')
 }
 
 // short cuts a long name in its middle.
 func short(name string) string {
-	const most = 24
-	if len(name) <= most {
+	const longest = 17
+	runes := []rune(name)
+	if len(runes) <= longest {
 		return name
 	}
-	return name[:most/2] + "…" + name[len(name)-most/2+1:]
+	return string(runes[:longest/2]) + "…" + string(runes[len(runes)-longest/2:])
+}
+
+// escape makes a text fit for XML, whatever is in it.
+func escape(text string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all
+	return b.String()
 }

@@ -3,7 +3,10 @@ package bgp
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
@@ -38,6 +41,28 @@ func partition(pass *check.Pass) []finding.Finding {
 			found = append(found, apart(pass, g.before, f))
 		}
 	}
+	return append(found, filtered(pass, g.before)...)
+}
+
+// filtered are the BGPPeers between nodes whose filters decide which routes pass, which is not modelled.
+func filtered(pass *check.Pass, in *bgp.Input) []finding.Finding {
+	var found []finding.Finding
+	for _, object := range pass.Snapshot.Calico("BGPPeer") {
+		filters, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "filters")
+		at := slices.IndexFunc(in.Peers, func(p bgp.Peer) bool { return p.Name == object.GetName() })
+		peer := &in.Peers[at]
+		between := peer.PeerSelector != nil || peer.IP.IsValid() && slices.ContainsFunc(in.Nodes, func(n bgp.Node) bool { return n.IPv4 == peer.IP || n.IPv6 == peer.IP })
+		if len(filters) == 0 || !between {
+			continue
+		}
+		found = append(found, finding.Finding{
+			ID: partitionID, Severity: finding.Info, Subject: subjectOf(object),
+			Message:  fmt.Sprintf("its filters (%s) decide which routes pass between nodes, which is not modelled: it is taken to pass them all", check.Names(filters)),
+			Evidence: map[string]any{"filters": filters},
+			Fix: fmt.Sprintf("see that no rule rejects the pods' ranges: kubectl get bgpfilters.%s %s -o yaml", object.GroupVersionKind().Group,
+				strings.Join(filters, " ")),
+		})
+	}
 	return found
 }
 
@@ -55,7 +80,7 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		},
 	}
 	if pass.WhatIf != nil {
-		f.Message += fmt.Sprintf(", %d do today", now)
+		f.Message += fmt.Sprintf(" (today %d)", now)
 	}
 	if len(alone) > 0 {
 		f.Message += fmt.Sprintf("; %d of %d nodes have none at all (%s)", len(alone), len(g.after.Speakers()), check.Names(alone))

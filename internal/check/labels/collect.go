@@ -21,7 +21,13 @@ import (
 func collect(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, w := range check.Templates(s) {
-		uses = append(uses, ofPods(w.Subject, w.Resource, w.Spec, w.Pointer)...)
+		of := ofPods(w.Subject, w.Resource, w.Spec, w.Pointer)
+		for i := range of {
+			if w.Pointer == "" {
+				of[i].patch = nil
+			}
+		}
+		uses = append(uses, of...)
 	}
 	uses = append(uses, calicoUses(s)...)
 	uses = append(uses, hostPolicies(s)...)
@@ -114,6 +120,21 @@ func calicoUses(s *cluster.Snapshot) []use {
 			if u, ok := calico(text, "/"+strings.Join(place.path, "/")); ok {
 				u.at(object, strings.Join(place.path, "."))
 				u.loss, u.gain, u.always = place.loss, place.gain, place.always
+				if object.GetLabels()["app.kubernetes.io/managed-by"] == "tigera-operator" {
+					u.patch = nil // the operator would take it back: the Installation is to be changed
+				}
+				uses = append(uses, u)
+			}
+		}
+	}
+	for _, object := range s.OtherOf("operator.tigera.io", "Installation") {
+		list, _, _ := unstructured.NestedSlice(object.Object, "spec", "calicoNetwork", "ipPools")
+		for i := range list {
+			entry, _ := list[i].(map[string]any)
+			text, _ := entry["nodeSelector"].(string)
+			if u, ok := calico(text, fmt.Sprintf("/spec/calicoNetwork/ipPools/%d/nodeSelector", i)); ok {
+				u.at(object, fmt.Sprintf("spec.calicoNetwork.ipPools[%d].nodeSelector", i))
+				u.loss, u.gain, u.always = "new pods there get addresses of other pools, or none and do not start", "new pods there may get its addresses", true
 				uses = append(uses, u)
 			}
 		}
@@ -173,7 +194,7 @@ func hostPolicies(s *cluster.Snapshot) []use {
 	for _, object := range s.Calico("GlobalNetworkPolicy") {
 		for _, place := range policySelectors(object) {
 			u, ok := calico(place.text, place.pointer)
-			if !ok || len(u.keys) == 0 {
+			if !ok || len(u.keys) == 0 && u.bad == nil {
 				continue
 			}
 			u.at(object, place.field)

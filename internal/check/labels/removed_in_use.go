@@ -51,6 +51,9 @@ func RemovedInUse() check.Check {
 func unread(pass *check.Pass) []string {
 	s := pass.Snapshot
 	var missing []string
+	if pass.WhatIf.Beyond != "" {
+		missing = append(missing, pass.WhatIf.Beyond)
+	}
 	for _, resource := range []string{"daemonsets", "deployments", "statefulsets"} {
 		if ok, why := s.Has(resource); !ok {
 			missing = append(missing, resource+": "+why)
@@ -72,11 +75,20 @@ func found(pass *check.Pass) []finding.Finding {
 	}
 	var all []finding.Finding
 	hanging := map[string][]string{} // what goes by a label that is lost
+	counted := map[[2]string]bool{}
 	for _, u := range collect(pass.Snapshot) {
-		if f, ok := u.compare(pass); ok {
-			all = append(all, f)
+		if u.bad != nil && !u.calicoPeer() { // those of BGPPeers are told by bgp/peer-selector-empty
+			all = append(all, u.unreadable())
+		}
+		if f, ok, elsewhere := u.compare(pass); ok {
+			if !elsewhere {
+				all = append(all, f)
+			}
 			for _, key := range pass.WhatIf.Lost(u.keys) {
-				hanging[key] = append(hanging[key], u.subject.String())
+				if at := [2]string{key, u.subject.String()}; !counted[at] {
+					counted[at] = true
+					hanging[key] = append(hanging[key], at[1])
+				}
 			}
 		} else if f, ok := u.deprecated(pass); ok {
 			all = append(all, f)
@@ -89,7 +101,7 @@ func found(pass *check.Pass) []finding.Finding {
 func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
 	var all []finding.Finding
 	for _, key := range slices.Sorted(maps.Keys(hanging)) {
-		subjects := slices.Compact(hanging[key])
+		subjects := hanging[key]
 		if len(subjects) < 2 {
 			continue
 		}
@@ -105,8 +117,9 @@ func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
 	return all
 }
 
-// compare says what a use picks today and then; ok is false when that is the same.
-func (u *use) compare(pass *check.Pass) (finding.Finding, bool) {
+// compare says what a use picks today and then; ok is false when that is the same. What elsewhere is true of,
+// bgp/peer-selector-empty tells: a selector of a BGPPeer of Calico's that picks nobody any more.
+func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) {
 	var before, after, lost, gained []string
 	for i := range pass.WhatIf.Before.Nodes {
 		today, then := &pass.WhatIf.Before.Nodes[i], &pass.WhatIf.After.Nodes[i]
@@ -124,10 +137,10 @@ func (u *use) compare(pass *check.Pass) (finding.Finding, bool) {
 			gained = append(gained, today.Name)
 		}
 	}
-	if len(lost)+len(gained) == 0 || len(lost) > 0 && len(after) == 0 && u.calicoPeer() {
-		return finding.Finding{}, false
+	if len(lost)+len(gained) == 0 {
+		return f, false, false
 	}
-	f := finding.Finding{
+	f = finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: u.subject,
 		Evidence: map[string]any{"field": u.field, "selector": u.text, "before": before, "after": after, "lost": lost, "gained": gained},
 	}
@@ -147,12 +160,22 @@ func (u *use) compare(pass *check.Pass) (finding.Finding, bool) {
 		f.Evidence["because"], f.Evidence["source"] = because.String(), because.Source
 	}
 	f.Fix = u.fix(pass.WhatIf)
-	return f, true
+	return f, true, len(lost) > 0 && len(after) == 0 && u.calicoPeer()
 }
 
-// calicoPeer reports whether it is Calico's BGPPeer, whose empty selectors are told by bgp/peer-selector-empty.
+// calicoPeer reports whether it is Calico's BGPPeer.
 func (u *use) calicoPeer() bool {
 	return strings.HasPrefix(u.resource, "bgppeers.") && strings.HasSuffix(u.resource, "projectcalico.org")
+}
+
+// unreadable is about a selector that nobody can read, Calico neither.
+func (u *use) unreadable() finding.Finding {
+	return finding.Finding{
+		ID: id, Severity: finding.Warn, Subject: u.subject,
+		Message:  fmt.Sprintf("%s is none (%v): Calico cannot read it either, and which nodes were meant is not known", u.named(), u.bad),
+		Evidence: map[string]any{"field": u.field, "selector": u.text},
+		Fix:      fmt.Sprintf("correct it: kubectl edit %s %s", u.resource, u.subject.Name),
+	}
 }
 
 func (u *use) named() string { return fmt.Sprintf("its %s (%s)", u.field, u.text) }
@@ -163,6 +186,9 @@ func (u *use) fix(r *whatif.Result) string {
 		return ""
 	}
 	own := "keep/" + lost[0][strings.LastIndex(lost[0], "/")+1:]
+	if u.calicoPeer() {
+		own = "route-reflector" // as in the fixes of the checks of BGP
+	}
 	repair := r.Repair(u.keys, own, u.picks)
 	switch {
 	case repair == nil || len(repair.Rename) > 0 && u.patch == nil:

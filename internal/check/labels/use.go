@@ -26,6 +26,8 @@ type use struct {
 	loss, gain string
 	// always blocks when any node is lost; else only when none is left.
 	always bool
+	// bad is why it cannot be read; it picks nothing then.
+	bad error
 }
 
 // command is the patch as kubectl takes it.
@@ -37,11 +39,14 @@ func (u *use) command(operations []nodes.Operation) string {
 	return fmt.Sprintf("kubectl %spatch %s %s --type json -p %s", namespace, u.resource, u.subject.Name, check.ShellJSON(operations))
 }
 
-// calico makes a use of a selector in Calico's language; ok is false when there is none, or none that can be read.
+// calico makes a use of a selector in Calico's language; ok is false when there is none.
 func calico(text, at string) (u use, ok bool) {
-	parsed, err := selector.Parse(text)
-	if text == "" || err != nil {
+	if text == "" {
 		return use{}, false
+	}
+	parsed, err := selector.Parse(text)
+	if err != nil {
+		return use{text: text, bad: err, picks: func(map[string]string, *corev1.Node) bool { return false }}, true
 	}
 	cache := map[string]*selector.Selector{}
 	under := func(rename map[string]string) *selector.Selector {

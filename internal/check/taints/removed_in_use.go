@@ -31,6 +31,9 @@ func RemovedInUse() check.Check {
 			if pass.WhatIf == nil {
 				return "nothing is said that would change taints (--kubernetes-to, --replace-nodes)"
 			}
+			if !slices.ContainsFunc(pass.WhatIf.Effects, func(e whatif.Effect) bool { return e.What == whatif.Taint }) {
+				return pass.WhatIf.Beyond
+			}
 			return ""
 		},
 		Run: removedInUse,
@@ -155,7 +158,9 @@ func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Fin
 	if e := pass.WhatIf.Because(whatif.Taint, keys); e != nil {
 		f.Evidence["source"] = e.Source
 	}
-	f.Fix = fix(pass, w, closed[0])
+	if f.Fix = fix(pass, w, closed[0]); w.Pointer == "" {
+		f.Fix = "its template cannot be changed: make it anew with a toleration of the new taints, or let it end before the change"
+	}
 	return f
 }
 
