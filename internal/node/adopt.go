@@ -90,7 +90,14 @@ func (n *Node) adopt(ctx context.Context, args step.AdoptArgs) (Answer, error) {
 	if err := n.prepareHost(args.From.Bridge, args.To.Bridge); err != nil {
 		return Answer{}, err
 	}
-	moved := n.moveAll(ctx, job, args)
+	var moved []step.AdoptOutcome
+	err = n.loosely(ctx, originsOf(n.described(job.pods)), func() error {
+		moved = n.moveAll(ctx, job, args)
+		return nil
+	})
+	if err != nil {
+		return Answer{}, err
+	}
 	job.result.Pods = append(append(job.result.Pods, moved...), job.already...)
 	if err := n.tidyHost(); err != nil {
 		return Answer{}, err
@@ -109,6 +116,17 @@ func (n *Node) adopt(ctx context.Context, args step.AdoptArgs) (Answer, error) {
 		err = fmt.Errorf("%s; not moved: %s", message, strings.Join(failed, "; "))
 	}
 	return got, err
+}
+
+// described looks at pods; those that cannot be looked at are left out.
+func (n *Node) described(pods []sandbox) []*adoption.Record {
+	var all []*adoption.Record
+	for i := range pods {
+		if record, _, err := n.describe(&pods[i]); err == nil {
+			all = append(all, record)
+		}
+	}
+	return all
 }
 
 // moveAll moves the pods of a job, a few at a time, and returns what became of them in the job's order.
@@ -345,21 +363,29 @@ func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 }
 
 func (n *Node) resume(ctx context.Context) ([]step.AdoptOutcome, error) {
+	if _, err := os.Stat(filepath.Join(n.Root, adoptDir)); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	records, err := n.records()
 	if err != nil {
 		return nil, err
 	}
-	h := &hands{n: n, ready: &chains{n: n}}
+	all := sorted(records)
+	unfinished := slices.DeleteFunc(slices.Clone(all), func(r *adoption.Record) bool { return r.Phase == adoption.Moved })
 	var outcomes []step.AdoptOutcome
-	for _, record := range sorted(records) {
-		state, err := adoption.Resume(ctx, h, record)
-		outcome := record.Outcome(state)
-		if err != nil {
-			outcome.Reason = oneLine(err.Error())
+	err = n.loosely(ctx, originsOf(unfinished), func() error {
+		h := &hands{n: n, ready: &chains{n: n}}
+		for _, record := range all {
+			state, err := adoption.Resume(ctx, h, record)
+			outcome := record.Outcome(state)
+			if err != nil {
+				outcome.Reason = oneLine(err.Error())
+			}
+			outcomes = append(outcomes, outcome)
 		}
-		outcomes = append(outcomes, outcome)
-	}
-	return outcomes, nil
+		return nil
+	})
+	return outcomes, err
 }
 
 // settle lets a network give back what it holds for pods that have left it, and for those that are gone.

@@ -518,10 +518,13 @@ func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change in
 	}
 	record, err := n.candidate(&job.pods[0], job)
 	must(t, err)
-	state, err := adoption.Move(t.Context(), &hands{n: n, ready: &chains{n: n}}, record)
-	if state != step.AdoptMoved {
-		t.Fatalf("%s: %s, %v", p.name, state, err)
-	}
+	must(t, n.loosely(t.Context(), originsOf([]*adoption.Record{record}), func() error {
+		state, err := adoption.Move(t.Context(), &hands{n: n, ready: &chains{n: n}}, record)
+		if state != step.AdoptMoved {
+			t.Fatalf("%s: %s, %v", p.name, state, err)
+		}
+		return nil
+	}))
 	return false, ""
 }
 
@@ -567,6 +570,7 @@ func TestAdoptAgentDies(t *testing.T) {
 	}
 	end()
 	throughService.end(t)
+	mustBeUntied(t)
 	a.del(bridgeList)
 	do(t, w.Node, step.VerbSettle, step.SettleArgs{Network: routed})
 	for _, network := range []string{"cbr0", "routed"} {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -430,12 +429,12 @@ func neighbour(link int, address, mac string) *netlink.Neigh {
 // Flip implements adoption.Hands: one message to the host's namespace and one to the pod's, on sockets that are
 // open. What is strict about where packets come from must see the host's route change before the pod's own
 // traffic when it is the target, and after it when it is the source.
-func (h *hands) Flip(ctx context.Context, record *adoption.Record) error {
-	return h.exchange(ctx, record, record.New.Through, !record.From.Strict, func(in *space) error { return in.RuleDel(pinRule()) })
+func (h *hands) Flip(_ context.Context, record *adoption.Record) error {
+	return h.exchange(record, record.New.Through, !record.From.Strict, func(in *space) error { return in.RuleDel(pinRule()) })
 }
 
 // Unflip implements adoption.Hands.
-func (h *hands) Unflip(ctx context.Context, record *adoption.Record) error {
+func (h *hands) Unflip(_ context.Context, record *adoption.Record) error {
 	if record.Phase != adoption.Flip && record.Phase != adoption.Flipped {
 		return nil
 	}
@@ -444,7 +443,7 @@ func (h *hands) Unflip(ctx context.Context, record *adoption.Record) error {
 		if err != nil || there {
 			return err
 		}
-		return h.exchange(ctx, record, record.Old.Through, record.From.Strict, func(in *space) error { return in.RuleAdd(pinRule()) })
+		return h.exchange(record, record.Old.Through, record.From.Strict, func(in *space) error { return in.RuleAdd(pinRule()) })
 	})
 	if err != nil {
 		return err
@@ -461,7 +460,7 @@ func (h *hands) Unflip(ctx context.Context, record *adoption.Record) error {
 }
 
 // exchange changes both sides over.
-func (h *hands) exchange(ctx context.Context, record *adoption.Record, through int, hostFirst bool, pod func(*space) error) error {
+func (h *hands) exchange(record *adoption.Record, through int, hostFirst bool, pod func(*space) error) error {
 	host, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -477,9 +476,6 @@ func (h *hands) exchange(ctx context.Context, record *adoption.Record, through i
 			slices.Reverse(parts)
 		}
 		h.at("flip")
-		if err := h.n.untie(ctx, func(pod netip.Addr) bool { return pod.String() == record.Address }); err != nil {
-			return fmt.Errorf("untie the pod's connections from an interface: %w", err)
-		}
 		h.n.rtnl.Lock() // removing an interface keeps the kernel's lock for long
 		defer h.n.rtnl.Unlock()
 		defer urgent()()

@@ -206,9 +206,12 @@ func (c *connection) create(zone uint16) error {
 		parts = append(parts, translation(ctaNATDst, c.reply.from))
 	}
 	if c.tcp != nil {
+		// A connection goes on while its entry is read and made. One that was about to be established may be so by now, and an
+		// entry that expects its beginning would take all it sends for invalid; an established one ignores what is left of a beginning.
+		state := max(c.tcp.state, nl.TCP_CONNTRACK_ESTABLISHED)
 		flags := func(of byte) []byte { return []byte{of&tcpKept | tcpLiberal, tcpKept | tcpLiberal} }
 		parts = append(parts, nested(nl.CTA_PROTOINFO, nested(nl.CTA_PROTOINFO_TCP,
-			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_STATE, []byte{c.tcp.state}),
+			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_STATE, []byte{state}),
 			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_WSCALE_ORIGINAL, []byte{c.tcp.scale[0]}),
 			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_WSCALE_REPLY, []byte{c.tcp.scale[1]}),
 			nl.NewRtAttr(nl.CTA_PROTOINFO_TCP_FLAGS_ORIGINAL, flags(c.tcp.flags[0])),

@@ -46,8 +46,7 @@ type Node struct {
 	bridgeMu sync.Mutex // pods that are moved at the same time prepare the host
 	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
 
-	untieMu sync.Mutex // connections are made anew by one at a time
-	retied  bool       // nothing of a former process is left there
+	retied bool // no connection is left in the middle by a former process
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
@@ -103,11 +102,11 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	case step.VerbGuard:
 		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
 	case step.VerbHold:
-		return with(args, func(a step.HoldArgs) (Answer, error) { return n.untied(ctx, a, hold) })
+		return with(args, func(a step.HoldArgs) (Answer, error) { return n.rerouted(ctx, a, hold) })
 	case step.VerbUnhold:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return unhold(ctx, a) })
 	case step.VerbYield:
-		return with(args, func(a step.HoldArgs) (Answer, error) { return n.untied(ctx, a, yield) })
+		return with(args, func(a step.HoldArgs) (Answer, error) { return n.rerouted(ctx, a, yield) })
 	case step.VerbCarried:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return carried(ctx, a) })
 	case step.VerbRetain:

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Connections that kube-proxy masquerades are tied to the interface by which they left first: when their packets leave by
@@ -17,65 +15,39 @@ import (
 //
 // An entry cannot be replaced in one step, and a packet that comes between its end and its successor is taken for
 // a new connection. So each gets a copy in a zone of its own first; a rule sends the connection's packets there, and
-// only then, where no packet sees it, the entry itself is made anew.
+// only then, where no packet sees it, the entry itself is made anew. New connections are kept from being tied before that
+// (origins.go).
 const (
 	untieZone  = 0x7453
 	untieTable = "theseus-connections"
-	// untieTries bounds how often connections that began meanwhile are looked for.
-	untieTries = 4
 )
 
-// untie makes anew the entries of all masqueraded connections to the pods of which concerned is true. What it did
-// not end in a former process it ends first.
+// untie makes anew the entries of all masqueraded connections to the pods of which concerned is true.
 func (n *Node) untie(ctx context.Context, concerned func(pod netip.Addr) bool) error {
-	if n.tied {
+	all, err := connections()
+	if err != nil {
+		return err
+	}
+	tied := slices.DeleteFunc(all, func(c connection) bool {
+		return c.zone != 0 || !c.masqueraded() || c.over() || !concerned(c.reply.from.Addr())
+	})
+	if len(tied) == 0 {
 		return nil
 	}
-	n.untieMu.Lock()
-	defer n.untieMu.Unlock()
-	if !n.retied {
-		tables, err := n.nftables(ctx, true)
-		if err == nil {
-			err = n.retie(ctx, slices.Contains(tables, "ip "+untieTable))
-		}
-		if err != nil {
-			return err
-		}
-		n.retied = true
-	}
-	done := map[tuple]bool{}
-	for range untieTries {
-		all, err := connections()
-		if err != nil {
-			return err
-		}
-		tied := slices.DeleteFunc(all, func(c connection) bool {
-			return c.zone != 0 || !c.masqueraded() || c.over() || done[c.original] || !concerned(c.reply.from.Addr())
-		})
-		if len(tied) == 0 {
-			return nil
-		}
-		if err := n.replace(ctx, tied); err != nil {
-			return err
-		}
-		for _, c := range tied {
-			done[c.original] = true
-		}
-	}
-	return nil
+	return n.replace(ctx, tied)
 }
 
-// untied changes the routes between nodes, by which masqueraded connections to all pods of the range leave.
-func (n *Node) untied(ctx context.Context, args step.HoldArgs, change func(step.HoldArgs) (Answer, error)) (Answer, error) {
-	within, err := prefixes(args.Within)
-	if err != nil {
-		return Answer{}, err
+// retieFormer ends what a former process did not.
+func (n *Node) retieFormer(ctx context.Context) error {
+	if n.retied {
+		return nil
 	}
-	concerned := func(pod netip.Addr) bool { return inside(within, netip.PrefixFrom(pod, pod.BitLen())) }
-	if err := n.untie(ctx, concerned); err != nil {
-		return Answer{}, fmt.Errorf("untie connections from an interface: %w", err)
+	tables, err := n.nftables(ctx, true)
+	if err == nil {
+		err = n.retie(ctx, slices.Contains(tables, "ip "+untieTable))
 	}
-	return change(args)
+	n.retied = err == nil
+	return err
 }
 
 // replace makes entries anew.

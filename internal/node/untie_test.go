@@ -1,8 +1,11 @@
 package node
 
 import (
+	"io"
+	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +22,13 @@ const (
 func service(t *testing.T, p *testPod) {
 	t.Helper()
 	sh(t, "", "sh", "-c", `set -e; ip link add own type bridge; ip address add `+hostAddress+`/18 dev own; ip link set own up; ip route add 198.18.96.0/24 dev own
-		for chain in PREROUTING OUTPUT; do iptables -t nat -A $chain -d `+serviceAddress+` -j DNAT --to-destination `+p.address+`; done
-		iptables -t nat -A POSTROUTING -d `+p.address+` -m conntrack --ctorigdst `+serviceAddress+` -j MASQUERADE --random-fully`)
+		for chain in PREROUTING OUTPUT; do
+			iptables -t nat -A $chain -d `+serviceAddress+` -j MARK --or-mark 0x4000
+			iptables -t nat -A $chain -d `+serviceAddress+` -j DNAT --to-destination `+p.address+`
+		done
+		iptables -t nat -A POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+		iptables -t nat -A POSTROUTING -j MARK --xor-mark 0x4000
+		iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully`)
 }
 
 // TestUntie: connections through a Service, whose source is masqueraded, outlive the way there and back, and all that
@@ -56,7 +64,7 @@ func mustBeUntied(t *testing.T) {
 			t.Errorf("a copy is left: %+v", c)
 		}
 	}
-	if tables := sh(t, "", "nft", "list", "tables"); strings.Contains(tables, untieTable) {
+	if tables := sh(t, "", "nft", "list", "tables"); strings.Contains(tables, "theseus") {
 		t.Errorf("left:\n%s", tables)
 	}
 }
@@ -78,6 +86,138 @@ func TestTied(t *testing.T) {
 		}
 	}
 	t.Logf("the connection: %v", f.broken)
+}
+
+// TestNewcomers: connections through a Service that begin at any moment of many ways there and back, in the last moments
+// before a flip as well, are served to their end.
+func TestNewcomers(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	begun, failed := newcomers(t, false)
+	if len(failed) > 0 || begun < 80 {
+		t.Errorf("of %d connections %d failed: %v", begun, len(failed), failed[:min(len(failed), 5)])
+	}
+	mustBeUntied(t)
+}
+
+// TestNewcomersTied is the control: where new connections are masqueraded as ever, those that begin after the others were
+// untied are reset.
+func TestNewcomersTied(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	if begun, failed := newcomers(t, true); len(failed) == 0 {
+		t.Errorf("of %d connections none failed: the other test shows nothing", begun)
+	}
+}
+
+// newcomers moves a pod to and fro while the host, and another pod, begin connections to its Service without end, and says
+// what became of those.
+func newcomers(t *testing.T, masqueraded bool) (begun int, failed []error) {
+	t.Helper()
+	w := newSite(t)
+	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
+	service(t, a)
+	var listener net.Listener
+	a.in(func() (err error) {
+		listener, err = net.Listen("tcp4", a.address+":8080")
+		return err
+	})
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(conn, conn)
+				_ = conn.Close()
+			}()
+		}
+	}()
+	var clients sync.WaitGroup
+	var lock sync.Mutex
+	stop := make(chan struct{})
+	client := func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			err := converse()
+			lock.Lock()
+			begun++
+			if err != nil {
+				failed = append(failed, err)
+			}
+			lock.Unlock()
+		}
+	}
+	for range 8 {
+		clients.Go(client)
+	}
+	for range 2 {
+		clients.Go(func() {
+			s, err := b.w.enter(b.path)
+			must(t, err)
+			defer s.close()
+			must(t, s.do(func() error { client(); return nil }))
+		})
+	}
+	w.hook = func(at string) {
+		if at != "flip" {
+			return
+		}
+		if masqueraded {
+			sh(t, originScript(nil), "nft", "-f", "-")
+		}
+		lock.Lock()
+		enough := begun + 20 // begin between the last look and the flip
+		lock.Unlock()
+		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			lock.Lock()
+			now := begun
+			lock.Unlock()
+			if now >= enough {
+				return
+			}
+		}
+		t.Error("no connection begins any more")
+	}
+	for range 2 {
+		for _, way := range []step.AdoptArgs{forth, back} {
+			way.Pods = []string{"test/a"}
+			do(t, w.Node, step.VerbAdopt, way)
+		}
+	}
+	close(stop)
+	clients.Wait()
+	t.Logf("%d connections, %d failed", begun, len(failed))
+	return begun, failed
+}
+
+// converse is one connection through the Service.
+func converse() error {
+	conn, err := net.DialTimeout("tcp4", serviceAddress+":8080", 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	data := make([]byte, 32)
+	for range 5 {
+		if _, err := conn.Write(data); err != nil {
+			return err
+		}
+		if _, err := io.ReadFull(conn, data); err != nil {
+			return err
+		}
+		time.Sleep(4 * time.Millisecond)
+	}
+	return nil
 }
 
 // TestUntieKeepsEntries: what is translated, and what TCP knows, is the same afterwards; others are left alone.

@@ -23,6 +23,9 @@ type Move struct {
 	At      time.Time `json:"at,omitzero"`
 	Step    string    `json:"step"`
 	Back    bool      `json:"back,omitempty"`
+	// Begin is when its traffic was held on the old network, End when it was on the new one alone.
+	Begin time.Time `json:"begin,omitzero"`
+	End   time.Time `json:"end,omitzero"`
 	// FlipMicros is how long the kernel worked at the flip, in µs.
 	FlipMicros int64 `json:"flipMicros"`
 	// Sent and Lost count the datagrams from the pod to its node and back; Sent is 0 where nothing was measured. Gaps are
@@ -87,6 +90,9 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 func moveOf(r *engine.Record, node string, pod step.AdoptOutcome) Move {
 	m := Move{Namespace: pod.Namespace, Name: pod.Name, Node: node, Network: pod.Network, At: r.At, Step: r.Step, Back: r.Undo,
 		FlipMicros: time.Duration(pod.Flip).Microseconds()}
+	if n := len(pod.Marks); n > 0 {
+		m.Begin, m.End = pod.Marks[0].At, pod.Marks[n-1].At
+	}
 	for _, mark := range pod.Marks {
 		if mark.Phase == string(adoption.Flip) {
 			m.At = mark.At

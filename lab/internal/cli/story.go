@@ -38,7 +38,7 @@ func (a *app) demo() *cobra.Command {
 	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show what it cost", 3,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Network, r.Strategy = network, strategy
-			r.Outside = strategy == "adopt" // by another strategy, hosts lose connections to pods that end
+			r.Outside = r.Strategy == "adopt" // by another strategy, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
 	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel or bridge (both with kube-router), or weave")
@@ -154,6 +154,22 @@ func (a *app) benchLoss() *cobra.Command {
 	f.IntVar(&bench.Runs, "runs", 3, "how often each is done")
 	f.StringSliceVar(&only, "only", []string{"a", "b", "c", "d"}, "a (delete, install, restart), b (Calico's controller), c (Theseus), d (Theseus, by adoption)")
 	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
+	return cmd
+}
+
+// benchAdopt moves many pods as they run.
+func (a *app) benchAdopt() *cobra.Command {
+	runs, pods := 5, 60
+	cmd := a.story("bench-adopt", "Move a cluster of many pods by adoption under traffic, and tell what each pod felt", 3,
+		func(ctx context.Context, r *scenario.Rig) error { return scenario.BenchAdopt(ctx, r, runs, pods) })
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if runs < 1 {
+			return usage(fmt.Errorf("%d runs: at least one", runs))
+		}
+		return nil
+	}
+	cmd.Flags().IntVar(&runs, "runs", runs, "how often, each time in a new cluster")
+	cmd.Flags().IntVar(&pods, "pods", pods, "number of pods that are moved")
 	return cmd
 }
 

@@ -1,0 +1,173 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/workload"
+)
+
+// busyClients are as many as send 1,000 requests a second together.
+const busyClients = "4"
+
+// crowd are pods that only are there.
+const crowd = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: crowd, namespace: shop}
+spec:
+  replicas: %d
+  selector: {matchLabels: {app: crowd}}
+  template:
+    metadata: {labels: {app: crowd}}
+    spec:
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      containers:
+        - name: crowd
+          image: theseus.dev/workload:lab
+          imagePullPolicy: IfNotPresent
+          resources: {requests: {cpu: 5m, memory: 8Mi}}
+          args: [serve, "--http=:8080"]
+`
+
+// crowding is what a report tells of pods that were moved.
+type crowding struct {
+	Totals struct {
+		Pods, Evicted, Restarts  int
+		Requests, Failed, Leaked int
+	}
+	Adopted struct {
+		Pods, Measured, Sent, Lost                  int
+		FlipMicros                                  [3]int64
+		FlipGapMillis, LongestMillis, ControlMillis [3]float64
+	}
+	Moves []struct {
+		Node, Step string
+		Begin, End time.Time
+	}
+}
+
+// BenchAdopt moves clusters with so many pods by adoption, each in its turn, and prints a line per run. A loss is an error.
+func BenchAdopt(ctx context.Context, r *Rig, runs, pods int) error {
+	r.Network, r.Strategy, r.Outside = "flannel", "adopt", true
+	var lines strings.Builder
+	table := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "RUN\tPODS\tMADE ANEW\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tPROBES\tLOST\tGAP AT FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
+	var loss LossError
+	for run := range runs {
+		one := *r
+		one.Dir = filepath.Join(r.Dir, fmt.Sprint(run+1))
+		seen, err := one.crowded(ctx, pods)
+		if down := one.Down(); err == nil {
+			err = down
+		}
+		if err != nil {
+			return fmt.Errorf("run %d: %w", run+1, err)
+		}
+		t, a := seen.Totals, seen.Adopted
+		loss.Failed, loss.Leaked = loss.Failed+uint64(t.Failed), loss.Leaked+uint64(t.Leaked)
+		single, node := seen.times()
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n", run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked,
+			a.Sent, a.Lost, triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1], a.FlipMicros[2], single, node)
+	}
+	r.Say("%d runs; three figures are the median, the p99 and the maximum over the pods", runs)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprint(r.Out, lines.String())
+	if loss != (LossError{}) {
+		return &loss
+	}
+	return nil
+}
+
+func triple(v [3]float64) string { return fmt.Sprintf("%.1f/%.1f/%.1f", v[0], v[1], v[2]) }
+
+// times are how long pods took to be moved, and the node with the most pods, from its first to its last.
+func (c *crowding) times() (single, node string) {
+	var each []float64
+	type span struct {
+		pods       int
+		begin, end time.Time
+	}
+	spans := map[string]*span{}
+	for _, m := range c.Moves {
+		each = append(each, m.End.Sub(m.Begin).Seconds())
+		s := spans[m.Step]
+		if s == nil {
+			s = &span{begin: m.Begin, end: m.End}
+			spans[m.Step] = s
+		}
+		s.pods++
+		if m.Begin.Before(s.begin) {
+			s.begin = m.Begin
+		}
+		if m.End.After(s.end) {
+			s.end = m.End
+		}
+	}
+	if len(each) == 0 {
+		return "-", "-"
+	}
+	slices.Sort(each)
+	most := &span{}
+	for _, s := range spans {
+		if s.pods > most.pods {
+			most = s
+		}
+	}
+	at := func(q float64) float64 { return each[int(q*float64(len(each)-1)+0.5)] }
+	return fmt.Sprintf("%.2f/%.2f/%.2f", at(0.5), at(0.99), at(1)), fmt.Sprintf("%d pods in %.1f s", most.pods, most.end.Sub(most.begin).Seconds())
+}
+
+// crowded is one run.
+func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
+	r.Say("a cluster of %d nodes on flannel with %d pods", r.Nodes, pods)
+	if err := r.Up(ctx, "flannel"); err != nil {
+		return nil, err
+	}
+	if err := r.Deploy(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "scale", "deployment", "drive", "--replicas", busyClients); err != nil {
+		return nil, err
+	}
+	there, err := r.Kubectl(ctx, nil, "get", "pods", "-A", "-o", `jsonpath={range .items[*]}{.spec.hostNetwork}{"\n"}{end}`)
+	if err != nil {
+		return nil, err
+	}
+	missing := pods - strings.Count(there, "\n") + strings.Count(there, "true\n")
+	if _, err := r.Kubectl(ctx, strings.NewReader(fmt.Sprintf(crowd, max(missing, 0))), "apply", "-f", "-"); err != nil {
+		return nil, err
+	}
+	if err := r.Traffic(ctx); err != nil { // all of it is ready, and nothing fails
+		return nil, err
+	}
+	if err := r.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	cost, err := r.Steady(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Report(ctx, cost); err != nil {
+		return nil, err
+	}
+	text, err := r.run(ctx, nil, nil, r.Theseus, "report", "--traffic", r.traffic(), "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(r.Dir, "report.json"), []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	seen := &crowding{}
+	return seen, json.Unmarshal([]byte(text), seen)
+}
