@@ -301,6 +301,7 @@ done) >/dev/null 2>&1 &`
 // TestWrong: the new rules of the second node lose packets. That is found there and taken back there; the first keeps what it
 // has proven, the third is not touched, and a person takes the whole back.
 func TestWrong(t *testing.T) {
+	rigtest.Full(t, "a wave that goes wrong")
 	rig := calico(t, "rw", 3)
 	before := configurations(t, rig)
 	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s", "--max-gap", "5s")
