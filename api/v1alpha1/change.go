@@ -26,6 +26,8 @@ type ChangeSpec struct {
 	// Reflectors picks the nodes that are to reflect BGP's routes, by a selector in Calico's language; "none" asks for a
 	// full mesh.
 	Reflectors string `json:"reflectors,omitempty"`
+	// Pool is the range of a new IPPool of Calico's that pods get addresses of instead of the one in place.
+	Pool string `json:"pool,omitempty"`
 	// WavePercents are shares of the nodes that have the flag after each wave, such as [1, 10, 50, 100], instead of
 	// Waves. Which node is in is decided by a hash of the flag and the node's name: who is in stays in.
 	WavePercents []int `json:"wavePercents,omitempty"`

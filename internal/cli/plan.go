@@ -154,6 +154,11 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
 	}
+	if change.Pool != "" && pass.Source != nil { // the same network, with another range
+		target := *pass.Source
+		target.PodCIDRs = []string{change.Pool}
+		pass.Target = &target
+	}
 	driver, ok := drivers().Get(change.To)
 	if !ok || len(manifest) == 0 || pass.Source == nil {
 		return pass

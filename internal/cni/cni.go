@@ -71,8 +71,10 @@ type Capabilities struct {
 	Port          int    `json:"port,omitempty"`
 	WholePort     bool   `json:"wholePort,omitempty"`
 	// Overhead is what encapsulation takes from the path MTU, in bytes; MTU is the pods' where fixed, else 0.
+	// LinkMTU is what the pods' own links say, where that is more than what comes through to other nodes.
 	Overhead int `json:"overhead"`
 	MTU      int `json:"mtu,omitempty"`
+	LinkMTU  int `json:"linkMTU,omitempty"`
 	// HostLinks are the interfaces it owns on a node; a trailing * is a prefix.
 	HostLinks []string `json:"hostLinks"`
 	// RouteTables are the numbers of the kernel's routing tables that it uses, besides the main one.

@@ -65,6 +65,11 @@ func BenchmarkScale(b *testing.B) {
 		{"flannel-to-calico-adopt", adoption},
 		{"calico-upgrade", newer},
 		{"calico-to-nftables", toNFTables},
+		{"calico-to-pool", func(t testing.TB) *request {
+			r := toNFTables(t)
+			r.change.Dataplane, r.change.Pool = "", "11.0.0.0/8"
+			return r
+		}},
 	} {
 		for _, nodes := range []int{mostNodes / 10, mostNodes} {
 			b.Run(fmt.Sprintf("%s/%d", change.name, nodes), func(b *testing.B) {

@@ -28,7 +28,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, mirror, recreate, reflectors, rollout or upgrade, and Reason why.
+	// Strategy is adopt, mirror, pool, recreate, reflectors, rollout or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -43,6 +43,8 @@ type Plan struct {
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
 	// Reflectors is set where BGP's route reflectors are what changes; Target is then the same network.
 	Reflectors *Reflectors `json:"reflectors,omitempty"`
+	// Pools is set where the range of pods is what changes; Target is then the same network with the new range.
+	Pools *Pools `json:"pools,omitempty"`
 	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a strategy,
 	// Change, Source, Target, Waves and Workloads are those of its plan; else Source is what was found, if anything was, and
 	// Target nothing.
@@ -136,6 +138,8 @@ func (p *Plan) From() string {
 		return p.Upgrade.From
 	case p.Reflectors != nil:
 		return reflecting(p.Reflectors.Before)
+	case p.Pools != nil:
+		return "IPPool " + p.Pools.From
 	case p.Mirror != nil && p.Mirror.Switch.To == "":
 		return "the original"
 	}
@@ -155,6 +159,8 @@ func (p *Plan) To() string {
 		return p.Upgrade.To
 	case p.Reflectors != nil:
 		return p.Reflectors.String()
+	case p.Pools != nil:
+		return "IPPool " + p.Pools.To
 	case p.Mirror != nil:
 		return cmp.Or(p.Mirror.Switch.To, "the mirror and back")
 	}

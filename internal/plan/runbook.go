@@ -55,6 +55,12 @@ func summary(b *strings.Builder, p *Plan) {
 		fmt.Fprintf(b, "%s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
 	} else if p.Reflectors != nil {
 		fmt.Fprintf(b, "BGP of %s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.From(), p.To(), p.Strategy, p.Reason)
+	} else if p.Pools != nil {
+		fmt.Fprintf(b, "Pods of %s from %s (%s) to %s (%s), strategy %s: %s.\n", p.Source.CNI, p.From(), strings.Join(p.Source.PodCIDRs, ", "),
+			p.To(), strings.Join(p.Target.PodCIDRs, ", "), p.Strategy, p.Reason)
+		if p.Pools.Stays {
+			fmt.Fprintf(b, "%s stays for the addresses of the nodes' tunnels, and gives none to pods any more.\n", p.From())
+		}
 	} else if p.Rollout != nil {
 		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
 	} else if p.Mirror != nil {
@@ -154,6 +160,8 @@ func chapterOf(s *step.Step) string {
 		return "What follows the agents"
 	case "bgp":
 		return "Reflectors"
+	case "pool":
+		return "The pools"
 	case "fold":
 		return "Fold back"
 	case "finish":

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -199,6 +200,24 @@ func TestUpgradeSettings(t *testing.T) {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, said.String())
 		}
+	}
+}
+
+// TestUpgradeThatIsAFlag: v3.33 lets Felix write the routes of IPIP pools, which the plan says of such a cluster.
+func TestUpgradeThatIsAFlag(t *testing.T) {
+	text := strings.ReplaceAll(withTypha(t), "v3.31.0", "v3.32.0")
+	objects := slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
+	})
+	r := newer(t)
+	r.snapshot = cnitest.Snapshot(t, append(objects, cnitest.Documents(t, []byte(text))...))
+	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(text, "v3.32.0", "v3.33.0")))
+	p := mustMake(t, r)
+	said := slices.ContainsFunc(p.Findings, func(f finding.Finding) bool {
+		return f.ID == "upgrade/setting" && strings.Contains(f.Message, "calico/programClusterRoutes is Disabled, and becomes EnabledIPIPOnly")
+	})
+	if book := plan.Runbook(p); !said || !strings.Contains(book, "calico/programClusterRoutes") {
+		t.Errorf("%+v\n%s", p.Findings, book)
 	}
 }
 

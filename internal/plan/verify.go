@@ -51,6 +51,9 @@ func Verify(p *Plan) error {
 	if p.Reflectors != nil {
 		return verifyReflectors(p)
 	}
+	if p.Pools != nil {
+		return verifyPool(p)
+	}
 	if p.Mirror != nil {
 		return verifyMirror(p)
 	}

@@ -56,7 +56,7 @@ type use struct {
 func overlap(pass *check.Pass) []finding.Finding {
 	own, beside := uses(pass), peered(pass)
 	found := besideOwn(own, beside)
-	if pass.Target == nil || pass.Change.Strategy == "adopt" || pass.Source != nil && pass.Source.CNI == pass.Target.CNI {
+	if pass.Target == nil || pass.Change.Strategy == "adopt" || pass.Source != nil && pass.Source.CNI == pass.Target.CNI && pass.Change.Pool == "" {
 		return found // the target takes over the range on purpose
 	}
 	type pair struct {
@@ -75,7 +75,7 @@ func overlap(pass *check.Pass) []finding.Finding {
 				Message: fmt.Sprintf("the target's pods would get addresses of %s, which holds %s %s: "+
 					"traffic to one of the two would go to the other", target, u.what, text(u.prefix)),
 				Evidence: map[string]any{"target": target.String(), "inUse": text(u.prefix)},
-				Fix:      "theseus plan --pod-cidr RANGE, with a private range that nothing in or around the cluster uses",
+				Fix:      "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing in or around the cluster uses",
 			})
 		}
 	}

@@ -33,7 +33,7 @@ func TooBig() check.Check {
 }
 
 func tooBig(pass *check.Pass) []finding.Finding {
-	var found []finding.Finding
+	found := believed(pass)
 	facts := pass.Facts()
 	for i := range pass.Snapshot.Nodes {
 		n := &pass.Snapshot.Nodes[i]
@@ -89,6 +89,24 @@ func differ(pass *check.Pass, subject finding.Subject, source, target int) []fin
 		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: while both are there, large UDP packets from new pods to old ones do not fit",
 			source, pass.Source.CNI, target, pass.Target.CNI)
 		f.Fix = fmt.Sprintf("set the target's MTU to %d for the time of the change", source)
+	}
+	return []finding.Finding{f}
+}
+
+// believed finds pods whose own links say more than the network carries between nodes.
+func believed(pass *check.Pass) []finding.Finding {
+	source, target := pass.Source.Capabilities, pass.Target.Capabilities
+	if source.LinkMTU == 0 {
+		return nil
+	}
+	f := finding.Finding{
+		ID: "mtu/too-big", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
+		Message:  fmt.Sprintf("the links of pods on %s say %d bytes, and %d come through between nodes", pass.Source.CNI, source.LinkMTU, source.MTU),
+		Evidence: map[string]any{"link": source.LinkMTU, "source": source.MTU, "target": target.MTU},
+		Fix:      "make sure that no workload needs UDP packets above that in one piece, which only pods of one node get through today; TCP adapts by itself",
+	}
+	if target.MTU > 0 {
+		f.Message += fmt.Sprintf(": pods on %s get links of %d, so packets above it that pods of one node send each other will be fragmented or refused", pass.Target.CNI, target.MTU)
 	}
 	return []finding.Finding{f}
 }

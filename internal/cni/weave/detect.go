@@ -146,6 +146,9 @@ func capabilities(s settings) cni.Capabilities {
 		caps.Encapsulation, caps.Port, caps.Overhead = "sleeve", sleevePort, sleeveOverhead
 		if s.linkMTU > 0 { // pods may have 65535: what counts is what the router gets through
 			caps.MTU = smallest(caps.MTU, s.linkMTU-sleeveOverhead)
+			if s.bridgeMTU > caps.MTU {
+				caps.LinkMTU = s.bridgeMTU
+			}
 		}
 		return caps
 	}

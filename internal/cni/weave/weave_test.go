@@ -96,12 +96,14 @@ func TestDetectOddities(t *testing.T) {
 		{"sleeve", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1") }, "", func(i *cni.Installation) bool {
 			return i.Capabilities.Encapsulation == "sleeve" && i.Capabilities.Port == 6783 && i.Capabilities.MTU == 0
 		}},
-		{"sleeve as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1"); facts(s, 1500, 65535) }, "", mtu(1400 - 62)},
+		{"sleeve as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_NO_FASTDP", "1"); facts(s, 1500, 65535) }, "", func(i *cni.Installation) bool {
+			return i.Capabilities.MTU == 1400-62 && i.Capabilities.LinkMTU == 65535
+		}},
 		{"sleeve with an MTU", func(s *cluster.Snapshot) {
 			env(s, "WEAVE_NO_FASTDP", "1")
 			env(s, "WEAVE_MTU", "1300")
 			facts(s, 1500, 1300)
-		}, "", mtu(1300)},
+		}, "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 1300 && i.Capabilities.LinkMTU == 0 }},
 		{"own MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912") }, "", mtu(8912)},
 		{"MTU as measured", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "8912"); facts(s, 9001, 1376) }, "", mtu(1376)},
 		{"broken MTU", func(s *cluster.Snapshot) { env(s, "WEAVE_MTU", "large") }, "WEAVE_MTU is no number", mtu(1376)},

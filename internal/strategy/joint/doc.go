@@ -6,6 +6,7 @@
 package joint
 
 import (
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -48,6 +49,11 @@ type Builder struct {
 // New makes a builder without steps.
 func New(in Input) *Builder {
 	b := &Builder{Input: in, Join: JoinArgs(*in.Source, in.Target.Installation)}
+	for _, name := range []string{in.Target.Conf.Staged, in.Target.Conf.Active} { // which may be renamed, to sort first
+		if name != "" && !slices.Contains(b.TargetResidue.ConfFiles, name) {
+			b.TargetResidue.ConfFiles = append(slices.Clip(b.TargetResidue.ConfFiles), name)
+		}
+	}
 	for _, wave := range in.Waves {
 		b.all = append(b.all, wave.Nodes...)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
@@ -145,5 +146,15 @@ func TestSurvey(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestResidueOfRenamed: a configuration that was renamed so that it sorts before the source's goes with the target.
+func TestResidueOfRenamed(t *testing.T) {
+	target := &cni.Target{Conf: step.ConfArgs{Staged: "00-calico.conflist.theseus", Active: "00-calico.conflist"}}
+	own := step.Residue{ConfFiles: []string{"10-calico.conflist"}}
+	b := joint.New(joint.Input{Source: &cni.Installation{}, Target: target, TargetResidue: own})
+	if got := strings.Join(b.TargetResidue.ConfFiles, " "); got != "10-calico.conflist 00-calico.conflist.theseus 00-calico.conflist" || len(own.ConfFiles) != 1 {
+		t.Errorf("it leaves %s", got)
 	}
 }

@@ -139,7 +139,7 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r.Network == "bridge" { // of which the API knows nothing
+	if r.Network == "bridge" || r.Network == "weave" { // the API knows nothing of the one, and of the other not what comes through
 		snapshot := filepath.Join(r.Dir, "snapshot.json")
 		if _, err := r.Run(ctx, "snapshot", "--nodes", "--agent-image", AgentImage, "-o", snapshot); err != nil {
 			return "", err

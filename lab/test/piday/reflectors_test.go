@@ -12,13 +12,15 @@ import (
 )
 
 // TestReflectors takes a cluster whose nodes all reflect to a full mesh, to reflectors on two nodes, and those to two
-// others, under traffic, and demands that nothing is lost and nothing is left.
+// others, under traffic, and demands that nothing is lost and nothing is left, and that a router outside learns the pods' routes all along.
 func TestReflectors(t *testing.T) {
 	rigtest.Full(t, "BGP's route reflectors moved under traffic, three plans one after the other")
 	rig := rigtest.New(t, "../../../bin", "relay", 3, network.CalicoBGP)
+	outside := outsideRouter(t, rig)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	outside.learns("before")
 	nodes := rig.NodeNames()
 	for i, labels := range []string{"first=", "first= next=", "next="} {
 		kubectl(t, rig, append([]string{"label", "node", nodes[i]}, strings.Fields(labels)...)...)
@@ -35,6 +37,7 @@ func TestReflectors(t *testing.T) {
 		rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0)
 		cost := rigtest.NothingLost(t, rig, time.Minute, turn.name)
 		t.Logf("%s: nothing lost or leaked of %d requests", turn.name, cost.Sent())
+		outside.learns(turn.name)
 		if got := kubectl(t, rig, "get", "bgppeers.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.peerSelector}"); got != turn.peers {
 			t.Errorf("%s: the BGPPeers are to %q", turn.name, got)
 		}

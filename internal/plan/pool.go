@@ -1,0 +1,182 @@
+package plan
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+	"github.com/theseus-cni/theseus/internal/strategy/pool"
+)
+
+// Pools says from which IPPool pods go to which.
+type Pools struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Stays is true where From keeps the addresses of the nodes' tunnels.
+	Stays bool `json:"stays,omitempty"`
+}
+
+// asksFor are annotations by which pods, or all of a namespace, ask for addresses or pools of Calico's IPAM.
+var asksFor = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/ipAddrsNoIpam"}
+
+// makePool plans another IPPool for the pods of the network in place, or returns a *Refusal.
+func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || RollsOut(change) {
+		return nil, refuse("make two plans, one after the other", "pods get another pool by a plan of their own")
+	}
+	source, err := inPlace(snapshot, drivers)
+	if err != nil {
+		return nil, err
+	}
+	if source.CNI != "calico" {
+		return nil, refuse("--pool is for clusters on Calico", "this cluster is on %s", source.CNI)
+	}
+	if err := nodesReady(snapshot, source); err != nil {
+		return nil, err
+	}
+	if change.AgentImage == "" {
+		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	}
+	old, err := onlyPool(snapshot)
+	if err != nil {
+		return nil, err
+	}
+	cidr, err := freeRange(snapshot, change.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if asks := asking(snapshot); len(asks) > 0 {
+		return nil, refuse("take the annotations away, or name the new range in them, once its IPPool is there", "addresses of a pool of their own are asked for: %s", some(asks))
+	}
+	waves, err := countedWaves(snapshot, change)
+	if err != nil {
+		return nil, err
+	}
+	// What counts for pods is one pool, whatever others there are for something else.
+	source.PodCIDRs = []string{textOf(old, "cidr")}
+	outlook := joint.Survey(snapshot, source.PodCIDRs, waves, nil)
+	if err := movable(outlook, source); err != nil {
+		return nil, err
+	}
+	target := *source
+	target.PodCIDRs = []string{cidr.String()}
+	pools := poolsOf(old, cidr)
+	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves, Outlook: outlook}
+	p := &Plan{
+		APIVersion: v1alpha1.APIVersion, Kind: Kind,
+		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
+		Flags:   options.flags(),
+		Cluster: describe(snapshot), Change: change, Strategy: pool.Name,
+		Reason: "both pools are of one network, which carries them side by side while pods are created again",
+		Source: *source, Target: target, Waves: wavesOf(waves), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
+		Pools: &Pools{From: old.GetName(), To: pools.New.GetName(), Stays: pools.Stays},
+		Steps: pool.Steps(in, pools),
+	}
+	return p.sealed(snapshot, "pool")
+}
+
+func textOf(pool *unstructured.Unstructured, field string) string {
+	value, _, _ := unstructured.NestedString(pool.Object, "spec", field)
+	return value
+}
+
+// onlyPool is the one that pods have their addresses of.
+func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
+	var found []unstructured.Unstructured
+	for _, object := range snapshot.Calico("IPPool") {
+		disabled, _, _ := unstructured.NestedBool(object.Object, "spec", "disabled")
+		uses, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "allowedUses")
+		if prefix, err := netip.ParsePrefix(textOf(&object, "cidr")); err == nil && prefix.Addr().Is4() && !disabled && (len(uses) == 0 || slices.Contains(uses, "Workload")) {
+			found = append(found, object)
+		}
+	}
+	if len(found) != 1 {
+		return nil, refuse("kubectl get ippools.crd.projectcalico.org; disable those that pods should not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
+	}
+	old := &found[0]
+	switch {
+	case textOf(old, "ipipMode") != "" && textOf(old, "ipipMode") != "Never":
+		return nil, refuse("calicoctl's own procedure is in Calico's documentation: migrate from one IP pool to another", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
+	case textOf(old, "namespaceSelector") != "":
+		return nil, refuse("take its namespaceSelector away first", "IPPool %s is for some namespaces alone", old.GetName())
+	}
+	return old, nil
+}
+
+// freeRange reads the new range, and refuses one that somebody has.
+func freeRange(snapshot *cluster.Snapshot, text string) (netip.Prefix, error) {
+	cidr, err := netip.ParsePrefix(text)
+	if err != nil || !cidr.Addr().Is4() || cidr.Bits() > 26 || cidr != cidr.Masked() {
+		return cidr, refuse("give a free one, such as 10.98.0.0/16", "--pool %q is no IPv4 range of 64 addresses or more", text)
+	}
+	for _, object := range snapshot.Calico("IPPool") {
+		if other, err := netip.ParsePrefix(textOf(&object, "cidr")); err == nil && other.Overlaps(cidr) {
+			return cidr, refuse("give a range that nothing has", "%s overlaps IPPool %s (%s)", cidr, object.GetName(), other)
+		}
+	}
+	return cidr, nil
+}
+
+// asking are the pods and namespaces that would not get what they ask for.
+func asking(snapshot *cluster.Snapshot) []string {
+	var found []string
+	look := func(what string, annotations map[string]string) {
+		for _, key := range asksFor {
+			if _, ok := annotations[key]; ok {
+				found = append(found, what+" ("+key+")")
+			}
+		}
+	}
+	for i := range snapshot.Namespaces {
+		look("namespace "+snapshot.Namespaces[i].Name, snapshot.Namespaces[i].Annotations)
+	}
+	for i := range snapshot.Pods {
+		look("pod "+snapshot.Pods[i].Namespace+"/"+snapshot.Pods[i].Name, snapshot.Pods[i].Annotations)
+	}
+	return found
+}
+
+// poolsOf makes the new pool as the old one is, but for its range. Where nodes have addresses of the old one for their
+// tunnels it stays for those: Felix ends the routes of a tunnel for a moment when that gets another address (it deletes the
+// old one first, and with the last address of an interface the kernel deletes its routes).
+func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) pool.Pools {
+	picks := textOf(old, "nodeSelector")
+	if picks == "" {
+		picks = "all()"
+	}
+	spec, _, _ := unstructured.NestedMap(old.Object, "spec")
+	spec["cidr"], spec["nodeSelector"] = cidr.String(), "!all()"
+	created := unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": old.GetAPIVersion(), "kind": "IPPool", "spec": spec,
+		"metadata": map[string]any{"name": "pods-" + strings.NewReplacer(".", "-", "/", "-").Replace(cidr.String())},
+	}}
+	patch := func(field string, value any) []byte {
+		return joint.Canonical(map[string]any{"spec": map[string]any{field: value}})
+	}
+	pools := pool.Pools{
+		Old: step.RefOf(old), New: created,
+		Open: patch("nodeSelector", picks), Shut: patch("nodeSelector", "!all()"),
+		Close: patch("disabled", true), Reopen: patch("disabled", old.Object["spec"].(map[string]any)["disabled"]),
+		Ask:   map[string]string{asksFor[0]: fmt.Sprintf("[%q]", created.GetName())},
+		Stays: textOf(old, "vxlanMode") != "" && textOf(old, "vxlanMode") != "Never",
+	}
+	if pools.Stays {
+		var uses any
+		if before, ok, _ := unstructured.NestedStringSlice(old.Object, "spec", "allowedUses"); ok {
+			uses = before
+		}
+		pools.Close, pools.Reopen = patch("allowedUses", []string{"Tunnel"}), patch("allowedUses", uses)
+	}
+	return pools
+}

@@ -1,0 +1,145 @@
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// pooled asks for another range on three nodes, whose pool encapsulates as vxlan says.
+func pooled(t *testing.T, vxlan string) *request {
+	r := onThree(t, "bird")
+	r.change.Dataplane, r.change.Pool = "", "10.98.0.0/16"
+	_ = unstructured.SetNestedField(poolIn(r), vxlan, "spec", "vxlanMode")
+	return r
+}
+
+func poolIn(r *request) map[string]any {
+	i := slices.IndexFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "IPPool" })
+	return r.snapshot.Other[i].Object
+}
+
+// stepOf finds a step of a plan.
+func stepOf(t *testing.T, p *plan.Plan, id string) step.Step {
+	t.Helper()
+	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
+	if i < 0 {
+		t.Fatalf("there is no step %s", id)
+	}
+	return p.Steps[i]
+}
+
+func TestPool(t *testing.T) {
+	for vxlan, close := range map[string]string{"Never": `{"spec":{"disabled":true}}`, "Always": `{"spec":{"allowedUses":["Tunnel"]}}`} {
+		r := pooled(t, vxlan)
+		_ = unstructured.SetNestedField(poolIn(r), "has(pods)", "spec", "nodeSelector")
+		p := mustMake(t, r)
+		made, _, _ := unstructured.NestedMap(stepOf(t, p, "pool/create").Actions[0].Object.Object, "spec")
+		if made["cidr"] != "10.98.0.0/16" || made["nodeSelector"] != "!all()" || made["vxlanMode"] != vxlan || made["natOutgoing"] != poolIn(r)["spec"].(map[string]any)["natOutgoing"] {
+			t.Errorf("%s: the new pool is %v", vxlan, made)
+		}
+		for _, a := range stepOf(t, p, "pool/create").Actions {
+			if a.Op == step.Apply && a.Object.GetKind() == "Pod" && a.Object.GetAnnotations()["cni.projectcalico.org/ipv4pools"] != `["pods-10-98-0-0-16"]` {
+				t.Errorf("%s: the probe pod %s does not ask for the new pool", vxlan, a.Object.GetName())
+			}
+		}
+		open := stepOf(t, p, "pool/open")
+		if string(open.Actions[0].Patch) != `{"spec":{"nodeSelector":"has(pods)"}}` || string(open.Actions[1].Patch) != close {
+			t.Errorf("%s: opened by %s, closed by %s", vxlan, open.Actions[0].Patch, open.Actions[1].Patch)
+		}
+		if removed := slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "pool/remove" }); removed != (vxlan == "Never") {
+			t.Errorf("%s: the old pool is removed: %t", vxlan, removed)
+		}
+		data, err := plan.Write(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := plan.Read(data); err != nil || again.Hash != p.Hash {
+			t.Errorf("%v", err)
+		}
+		book := plan.Runbook(p)
+		if !strings.Contains(book, "Pods of calico from IPPool ") || !strings.Contains(book, "What happens to every workload") ||
+			strings.Contains(book, "stays for the addresses of the nodes' tunnels") != (vxlan == "Always") {
+			t.Errorf("the runbook:\n%s", book)
+		}
+	}
+}
+
+// TestPoolCannotDoWithout: no plan does without any of what it does to pools and pods, their way back, or their gates.
+func TestPoolCannotDoWithout(t *testing.T) {
+	for _, vxlan := range []string{"Never", "Always"} {
+		p := mustMake(t, pooled(t, vxlan))
+		for i, s := range p.Steps {
+			vital := func(a step.Action) bool {
+				return a.Op == step.Patch || a.Op == step.Probe && !strings.HasPrefix(s.ID, "prepare/") ||
+					a.Op == step.Apply && a.Object.GetKind() == "IPPool" || a.Op == step.Delete && a.Ref.Kind == "IPPool"
+			}
+			for j, a := range s.Actions {
+				steps := slices.Clone(p.Steps)
+				steps[i].Actions = slices.Delete(slices.Clone(s.Actions), j, j+1)
+				if vital(a) && plan.Verify(mutant(p, steps)) == nil {
+					t.Errorf("%s: %s without %q passes", vxlan, s.ID, a.Title)
+				}
+			}
+			for j, a := range s.Undo {
+				steps := slices.Clone(p.Steps)
+				steps[i].Undo = slices.Delete(slices.Clone(s.Undo), j, j+1)
+				if vital(a) && plan.Verify(mutant(p, steps)) == nil {
+					t.Errorf("%s: the undo of %s without %q passes", vxlan, s.ID, a.Title)
+				}
+			}
+			if s.Gate != nil && !s.NoReturn {
+				steps := slices.Clone(p.Steps)
+				steps[i].Gate = nil
+				if plan.Verify(mutant(p, steps)) == nil {
+					t.Errorf("%s: %s without its gate passes", vxlan, s.ID)
+				}
+			}
+		}
+		order := slices.Clone(p.Steps) // pods may not move before the pools are open and closed
+		i := slices.IndexFunc(order, func(s step.Step) bool { return s.ID == "pool/open" })
+		order[i], order[i+1] = order[i+1], order[i]
+		if plan.Verify(mutant(p, order)) == nil {
+			t.Errorf("%s: pods that move first pass", vxlan)
+		}
+	}
+}
+
+func TestPoolRefused(t *testing.T) {
+	with := func(edit func(*request)) *request { r := pooled(t, "Never"); edit(r); return r }
+	set := func(value any, fields ...string) *request {
+		return with(func(r *request) { _ = unstructured.SetNestedField(poolIn(r), value, fields...) })
+	}
+	for want, r := range map[string]*request{
+		"no IPv4 range of 64":             with(func(r *request) { r.change.Pool = "10.98.0.0/28" }),
+		`"10.98.0.1/16" is no IPv4 range`: with(func(r *request) { r.change.Pool = "10.98.0.1/16" }),
+		`"fd00::/64" is no IPv4 range`:    with(func(r *request) { r.change.Pool = "fd00::/64" }),
+		"overlaps IPPool":                 with(func(r *request) { r.change.Pool = poolIn(r)["spec"].(map[string]any)["cidr"].(string) }),
+		"by a plan of their own":          with(func(r *request) { r.change.Dataplane = "nftables" }),
+		"no image of the agent":           with(func(r *request) { r.change.AgentImage = "" }),
+		"leave out 2 nodes":               with(func(r *request) { r.change.Waves = []int{1} }),
+		"namespace shop (cni.projectcalico.o": with(func(r *request) {
+			r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"cni.projectcalico.org/ipv4pools": "[]"}}})
+		}),
+		"of 2 IPv4 IPPools": with(func(r *request) {
+			second := unstructured.Unstructured{Object: poolIn(r)}
+			second = *second.DeepCopy()
+			second.SetName("second")
+			r.snapshot.Other = append(r.snapshot.Other, second)
+		}),
+		"never tried with two pools": set("Always", "spec", "ipipMode"),
+		"for some namespaces alone":  set("all()", "spec", "namespaceSelector"),
+		"this cluster is on flannel": with(func(r *request) { r.snapshot = flannelToCalico(t).snapshot }),
+	} {
+		if _, err := r.make(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+}

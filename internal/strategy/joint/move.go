@@ -1,0 +1,58 @@
+package joint
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// MovedAtOnce is how many nodes of a wave have their pods moved together. A run can be paused between two such steps.
+const MovedAtOnce = 4
+
+// Move has the pods of some nodes of a wave created again; from and to name where. It leaves pods that are ending to
+// themselves, as both networks carry them; only after the last node of all it waits for those that have not ended yet,
+// wherever they may have come from.
+func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, lastWave bool) {
+	pods := 0
+	for _, node := range nodes {
+		pods += b.Outlook.PerNode[node]
+	}
+	names := List(nodes)
+	s := step.Step{
+		ID:    wave.Name + "/" + nodes[0] + "/move",
+		Title: "Move the pods of " + names + " to " + to,
+		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again.",
+		Wave:  wave.Name,
+		Actions: OnEach(nodes, func(node string) step.Action {
+			evict := Evict(node, from, b.Join.Old, pods)
+			evict.Pods.LeaveEnding = true
+			return evict
+		}),
+		Gate: b.Gate(to+" carries the pods of "+names, lastOfWave),
+	}
+	if len(nodes) == 1 {
+		s.Node = nodes[0]
+	}
+	for _, node := range nodes {
+		s.Before = append(s.Before, ProbePodReady(node, "new"))
+		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true})
+	}
+	estimate := 10*time.Second + time.Duration(pods)*2*time.Second
+	switch {
+	case lastOfWave && lastWave:
+		s.Why += " Then the last pods that are ending are waited for."
+		s.Actions = append(s.Actions, OnEach(b.Nodes(), func(node string) step.Action {
+			rest := Evict(node, from, b.Join.Old, 0)
+			rest.Title = "see that no pod is left on " + from + " on " + node
+			return rest
+		})...)
+		s.After = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}}
+		s.Gate.Title = "everything runs on " + to + " and nothing was lost"
+		estimate += b.Bake() + b.PerNode(100*time.Millisecond)
+	case lastOfWave:
+		s.Gate.Title = wave.Name + " is moved and nothing was lost"
+		estimate += b.Bake()
+	}
+	s.Estimate = step.Duration(estimate)
+	b.Add(s)
+}

@@ -1,0 +1,77 @@
+package migration
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// weaveTraces finds what Weave Net and its policy agent leave on a node.
+const weaveTraces = `ip -o link show | grep -E 'weave|vethwe|datapath'; ls /etc/cni/net.d | grep -E 'weave|theseus'; ls /opt/cni/bin | grep weave; ls -d /var/lib/weave 2>/dev/null;
+	iptables-save | grep -v theseus-system/ | grep -E 'WEAVE|theseus'; ipset list -n | grep weave; ip route | grep weave; true`
+
+// TestWeave: Weave Net without its fast data path is left under traffic. Preflight says what its pods believe of
+// their MTU; while both networks are up, packets that fill it cross in both directions; after, nothing is left.
+func TestWeave(t *testing.T) {
+	rigtest.Full(t, "Weave Net to Calico: four minutes")
+	rig := rigtest.New(t, bin, "wv", 2, "weave", "--bake", "1s")
+	rig.Network = "weave"
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := rig.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustLoseNothing(t, rig, "after the migration")
+	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
+	mustServeCalico(t, rig)
+	mustHaveCrossed(t, rig, regexp.MustCompile(`/old>.*/new/udp/full-size$`))
+	mustHaveCrossed(t, rig, regexp.MustCompile(`/new>.*/old/udp/full-size$`))
+
+	change, err := rig.ChangeFlags(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, out := theseus(t, rig, "state", append([]string{"check", "--from", filepath.Join(rig.Dir, "snapshot.json")}, change...)...)
+	mustContain(t, out, "mtu/too-big", "the links of pods on weave say 65535 bytes, and 1438 come through")
+}
+
+// mustHaveCrossed demands of the probes of some paths that there were some, and that all of them were answered.
+func mustHaveCrossed(t *testing.T, rig *scenario.Rig, paths *regexp.Regexp) {
+	t.Helper()
+	var sent, answered int64
+	err := filepath.WalkDir(filepath.Join(rig.Dir, "state"), func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(file) != "evidence.json" {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		var evidence struct {
+			Results []struct {
+				ID             string
+				Sent, Answered int64
+			}
+		}
+		if err := json.Unmarshal(text, &evidence); err != nil {
+			return err
+		}
+		for _, result := range evidence.Results {
+			if paths.MatchString(result.ID) {
+				sent, answered = sent+result.Sent, answered+result.Answered
+			}
+		}
+		return nil
+	})
+	t.Logf("%s: %d of %d probes were answered", paths, answered, sent)
+	if err != nil || sent == 0 || answered < sent {
+		t.Errorf("%s: %d of %d probes were answered (%v)", paths, answered, sent, err)
+	}
+}
