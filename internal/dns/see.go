@@ -77,7 +77,7 @@ func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 	for _, address := range a.Resolvers {
 		servers = append(servers, &watched{address: address, cache: true, pending: places})
 	}
-	for {
+	for said := ""; ; {
 		var all sync.WaitGroup
 		for _, s := range servers {
 			all.Go(func() { s.look(ctx, wanted) })
@@ -93,7 +93,10 @@ func (a *Actor) see(ctx context.Context, args shift.SeeArgs) error {
 			return nil
 		}
 		text := fmt.Sprintf("%d of %d servers do not show it: %s", len(behind), len(servers), strings.Join(behind, "; "))
-		a.note("%s", text)
+		if text != said {
+			a.note("%s", text)
+			said = text
+		}
 		if err := a.Clock.Sleep(ctx, lookAgain); err != nil {
 			return engine.WithHint(fmt.Errorf("%s: %w", text, err), "look at the transfers to those servers, or leave out a resolver that is not yours")
 		}

@@ -112,7 +112,7 @@ func (m *twins) story(ctx context.Context) error {
 	}
 	plan := filepath.Join(m.dir, "plan.yaml")
 	args := append([]string{"plan", "--strategy", "mirror", "-n", "shop", "--because", "the network of blue is being changed", "--switch-strategy", "recreate",
-		"--zones", filepath.Join(m.dir, "zones.yaml"), "--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "-o", plan}, append(mirror, change...)...)
+		"--zones", filepath.Join(m.dir, "zones.yaml"), "--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "--max-lost", "20", "-o", plan}, append(mirror, change...)...)
 	if err := m.theseus(ctx, args...); err != nil {
 		return err
 	}
