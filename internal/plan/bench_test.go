@@ -68,6 +68,10 @@ func BenchmarkScale(b *testing.B) {
 		{"calico-to-pool", func(t testing.TB) *request {
 			r := toNFTables(t)
 			r.change.Dataplane, r.change.Pool = "", "11.0.0.0/8"
+			r.snapshot.Pods = flannelToCalico(t).snapshot.Pods
+			for i := range r.snapshot.Pods {
+				r.snapshot.Pods[i].Status.PodIP = "10.96.0.9"
+			}
 			return r
 		}},
 	} {

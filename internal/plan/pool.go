@@ -124,8 +124,15 @@ func freeRange(snapshot *cluster.Snapshot, text string) (netip.Prefix, error) {
 		if other, err := netip.ParsePrefix(textOf(&object, "cidr")); err == nil && other.Overlaps(cidr) {
 			return cidr, refuse("give a range that nothing has", "%s overlaps IPPool %s (%s)", cidr, object.GetName(), other)
 		}
+		if object.GetName() == poolName(cidr) {
+			return cidr, refuse("delete it if nothing needs it", "there is an IPPool %s of another range", object.GetName())
+		}
 	}
 	return cidr, nil
+}
+
+func poolName(cidr netip.Prefix) string {
+	return "pods-" + strings.NewReplacer(".", "-", "/", "-").Replace(cidr.String())
 }
 
 // asking are the pods and namespaces that would not get what they ask for.
@@ -151,6 +158,7 @@ func asking(snapshot *cluster.Snapshot) []string {
 // tunnels it stays for those: Felix ends the routes of a tunnel for a moment when that gets another address (it deletes the
 // old one first, and with the last address of an interface the kernel deletes its routes).
 func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) pool.Pools {
+	uses, restricted, _ := unstructured.NestedStringSlice(old.Object, "spec", "allowedUses")
 	picks := textOf(old, "nodeSelector")
 	if picks == "" {
 		picks = "all()"
@@ -159,7 +167,7 @@ func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) pool.Pools {
 	spec["cidr"], spec["nodeSelector"] = cidr.String(), "!all()"
 	created := unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": old.GetAPIVersion(), "kind": "IPPool", "spec": spec,
-		"metadata": map[string]any{"name": "pods-" + strings.NewReplacer(".", "-", "/", "-").Replace(cidr.String())},
+		"metadata": map[string]any{"name": poolName(cidr)},
 	}}
 	patch := func(field string, value any) []byte {
 		return joint.Canonical(map[string]any{"spec": map[string]any{field: value}})
@@ -169,14 +177,13 @@ func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) pool.Pools {
 		Open: patch("nodeSelector", picks), Shut: patch("nodeSelector", "!all()"),
 		Close: patch("disabled", true), Reopen: patch("disabled", old.Object["spec"].(map[string]any)["disabled"]),
 		Ask:   map[string]string{asksFor[0]: fmt.Sprintf("[%q]", created.GetName())},
-		Stays: textOf(old, "vxlanMode") != "" && textOf(old, "vxlanMode") != "Never",
+		Stays: textOf(old, "vxlanMode") != "" && textOf(old, "vxlanMode") != "Never" && (!restricted || slices.Contains(uses, "Tunnel")),
 	}
 	if pools.Stays {
-		var uses any
-		if before, ok, _ := unstructured.NestedStringSlice(old.Object, "spec", "allowedUses"); ok {
-			uses = before
+		pools.Close, pools.Reopen = patch("allowedUses", []string{"Tunnel"}), patch("allowedUses", nil)
+		if restricted {
+			pools.Reopen = patch("allowedUses", uses)
 		}
-		pools.Close, pools.Reopen = patch("allowedUses", []string{"Tunnel"}), patch("allowedUses", uses)
 	}
 	return pools
 }

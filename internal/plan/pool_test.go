@@ -72,6 +72,19 @@ func TestPool(t *testing.T) {
 	}
 }
 
+// TestPoolUses: a pool that nodes' tunnels may not use goes, and is given back its uses.
+func TestPoolUses(t *testing.T) {
+	for uses, stays := range map[string]bool{"Workload": false, "Workload Tunnel": true} {
+		r := pooled(t, "Always")
+		_ = unstructured.SetNestedStringSlice(poolIn(r), strings.Fields(uses), "spec", "allowedUses")
+		p := mustMake(t, r)
+		back := string(stepOf(t, p, "pool/open").Undo[0].Patch)
+		if p.Pools.Stays != stays || strings.Contains(back, `["Workload","Tunnel"]`) != stays {
+			t.Errorf("%s: it stays: %t, and is given back %s", uses, p.Pools.Stays, back)
+		}
+	}
+}
+
 // TestPoolCannotDoWithout: no plan does without any of what it does to pools and pods, their way back, or their gates.
 func TestPoolCannotDoWithout(t *testing.T) {
 	for _, vxlan := range []string{"Never", "Always"} {
@@ -133,6 +146,9 @@ func TestPoolRefused(t *testing.T) {
 			second = *second.DeepCopy()
 			second.SetName("second")
 			r.snapshot.Other = append(r.snapshot.Other, second)
+		}),
+		"there is an IPPool pods-10-98-0-0-16 of another": with(func(r *request) {
+			r.snapshot.Other[slices.IndexFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "IPPool" })].SetName("pods-10-98-0-0-16")
 		}),
 		"never tried with two pools": set("Always", "spec", "ipipMode"),
 		"for some namespaces alone":  set("all()", "spec", "namespaceSelector"),
