@@ -96,6 +96,7 @@ func set(t *testing.T, rig *scenario.Rig, name, value string) {
 // TestThereAndBack goes to nftables, while Felix is killed in the middle of a switch, and while the source of its flags is
 // cut off, and back to iptables, while a node joins; what was refused before, and what drifts after.
 func TestThereAndBack(t *testing.T) {
+	rigtest.Full(t, "a data plane there and back, under faults")
 	rig := calico(t, "ro", 2)
 	refused(t, rig)
 	there(t, rig)
@@ -155,6 +156,10 @@ func back(t *testing.T, rig *scenario.Rig) {
 	run.Until("node " + node + " joined since the plan was made")
 	if _, err := rig.InLab(t.Context(), "node", "remove", node); err != nil {
 		t.Fatal(err)
+	}
+	// What the cluster does by itself after a minute: nobody else ends the pods of a node that is gone.
+	if out, err := rig.Kubectl(t.Context(), nil, "delete", "pods", "--all-namespaces", "--field-selector=spec.nodeName="+node, "--force", "--grace-period=0"); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
 	run.Ends(0, "finished: done")
 	nothingLost(t, rig, "nftables to iptables")
