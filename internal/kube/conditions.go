@@ -113,9 +113,9 @@ func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, err
 		return false, "", err
 	}
 	left, err := inNetworks(pods, c.CIDRs)
-	if c.LeaveEnding {
-		left = slices.DeleteFunc(left, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-	}
+	left = slices.DeleteFunc(left, func(pod corev1.Pod) bool {
+		return c.LeaveEnding && pod.DeletionTimestamp != nil || c.LeaveDaemons && ofDaemonSet(&pod)
+	})
 	if err != nil || len(left) == 0 {
 		return err == nil, "", err
 	}

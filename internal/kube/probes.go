@@ -172,13 +172,16 @@ func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, 
 		return t, err
 	}
 	for i := range nodes.Items {
+		if slices.Contains(set.Leaving, nodes.Items[i].Name) {
+			continue
+		}
 		t.Nodes = append(t.Nodes, path.Node{Name: nodes.Items[i].Name, Address: internalIP(&nodes.Items[i])})
 	}
 	if err := a.probePods(ctx, set, &t); err != nil {
 		return t, err
 	}
 	for network, pods := range map[string]map[string]string{path.Old: t.Old, path.New: t.New} {
-		if len(pods) == 0 {
+		if len(pods) == 0 || network == path.Old && len(set.Leaving) > 0 {
 			continue
 		}
 		if err := a.probeService(ctx, network, &t); err != nil {
