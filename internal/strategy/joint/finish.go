@@ -202,6 +202,9 @@ func (b *Builder) tidy() {
 	} {
 		actions = append(actions, OnEach(b.Nodes(), action)...)
 	}
+	actions = append(actions, OnEach(b.Slots, func(node string) step.Action {
+		return Label(node, v1alpha1.LabelSlot, nil, "remove the label "+v1alpha1.LabelSlot+" from "+node)
+	})...)
 	b.Add(step.Step{
 		ID:       "finish/tidy",
 		Title:    "Part the networks",
