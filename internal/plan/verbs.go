@@ -83,6 +83,8 @@ func (m *machine) activate(i int) error {
 	m.note("switch", m.nodes[i].Name)
 	if n := &m.nodes[i]; n.Added && (!n.Joined || !n.SourceAgent && m.plan.Source.HasAgent() || !n.TargetAgent) {
 		return fmt.Errorf("both networks are not up on %s", n.Name)
+	} else if !n.Added && !m.gone(n.wave) {
+		return fmt.Errorf("%s is switched while nodes have yet to go", n.Name)
 	}
 	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Shut })
 	return nil
@@ -244,6 +246,8 @@ func (m *machine) holds(c step.Condition) bool {
 			return m.nodes[i].Away
 		}
 		return !m.facts[exists(*c.Ref)]
+	case step.NodesAmong:
+		return m.among(c.Nodes)
 	case step.NoPods:
 		if known && c.LeaveDaemons {
 			return m.nodes[i].drained(c)

@@ -37,6 +37,21 @@ func (m *machine) goes(i int) bool {
 	return m.plan.Surge != nil && !m.nodes[i].Added && m.nodes[i].wave < len(m.plan.Surge.Waves)
 }
 
+// gone reports whether the nodes that go have gone, of all waves before one.
+func (m *machine) gone(before int) bool {
+	for i := range m.nodes {
+		if m.goes(i) && m.nodes[i].wave < before && !m.nodes[i].Away {
+			return false
+		}
+	}
+	return true
+}
+
+// opened reports whether the new nodes of a wave are in use.
+func (m *machine) opened(wave int) bool {
+	return !slices.ContainsFunc(m.nodes, func(n NodeModel) bool { return n.Added && n.wave == wave && n.Out })
+}
+
 // hook follows the coming and going of nodes.
 func (m *machine) hook(a *step.Action) error {
 	i, err := m.node(a.NodeName)
@@ -69,6 +84,11 @@ func (m *machine) come(i int) error {
 		return fmt.Errorf("%s is there", m.nodes[i].Name)
 	case m.tally.joined < all || m.tally.targetAgents < all:
 		return fmt.Errorf("a node may come only when both networks are up on all others")
+	case !m.gone(m.nodes[i].wave):
+		return fmt.Errorf("%s comes while nodes of an earlier wave have yet to go", m.nodes[i].Name)
+	}
+	if j := slices.IndexFunc(m.nodes, func(n NodeModel) bool { return !n.Added && !n.Away && !n.Pending }); j >= 0 {
+		return fmt.Errorf("pods that move would as soon go to %s, and move twice", m.nodes[j].Name)
 	}
 	m.edit(i, func(n *NodeModel) {
 		n.Away, n.Shut, n.Slot, n.SourceResidue, n.PodsOld = false, true, true, true, true
@@ -98,7 +118,7 @@ func (m *machine) shut(i int, on bool) error {
 	switch {
 	case n.Away || !n.Added && !m.goes(i):
 		return fmt.Errorf("%s is no node to be shut or opened", n.Name)
-	case on && !n.Added && m.tally.podsNew == 0:
+	case on && !n.Added && !m.opened(n.wave):
 		return fmt.Errorf("pods of %s would have no new node to go to", n.Name)
 	case !on && n.Added && (!n.Proven || n.PodsOld || n.Active != Target):
 		return fmt.Errorf("no gate has seen the traffic of %s", n.Name)
@@ -127,6 +147,20 @@ func (m *machine) drain(i int, set *step.PodSet) error {
 		return fmt.Errorf("the pods of %s in %v are not to be moved now", n.Name, set.CIDRs)
 	}
 	return nil
+}
+
+// among reports whether the cluster has these nodes and no other.
+func (m *machine) among(names []string) bool {
+	there := 0
+	for i := range m.nodes {
+		if !m.nodes[i].Away {
+			there++
+		}
+	}
+	return len(names) == there && !slices.ContainsFunc(names, func(name string) bool {
+		i, known := m.index[name]
+		return !known || m.nodes[i].Away
+	})
 }
 
 // drained reports whether no pod of the source is known to be on a node, but those that a condition leaves out.

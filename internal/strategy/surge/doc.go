@@ -51,7 +51,7 @@ func Steps(in joint.Input, waves []Wave, hooks Hooks) []step.Step {
 			b.drain(wave, node, j == 0)
 		}
 		b.empty(wave)
-		b.remove(wave, i == 0, i == len(in.Waves)-1)
+		b.remove(wave, i == 0)
 	}
 	var standing []joint.Wave
 	for _, wave := range waves {
@@ -65,9 +65,15 @@ func Steps(in joint.Input, waves []Wave, hooks Hooks) []step.Step {
 	b.Stand(kept)
 	b.SwitchNodes(kept)
 	b.Stand(slices.Concat(standing, kept))
+	moved := &b.Steps[len(b.Steps)-1]
+	moved.After = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, {Kind: step.NodesAmong, Nodes: b.Nodes()}}
 	b.DeleteSource(switched, false)
 	b.CleanSource()
 	b.Finish("new")
+	last := slices.IndexFunc(b.Steps, func(s step.Step) bool { return s.NoReturn })
+	for i := range b.Steps[last:] {
+		b.Steps[last+i].Undo = nil // nothing is taken back any more
+	}
 	return b.Steps
 }
 

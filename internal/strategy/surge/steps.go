@@ -156,8 +156,8 @@ func (b *builder) empty(wave Wave) {
 	})
 }
 
-// remove takes the old nodes of a wave away, which nothing takes back. After the last of all there is no pod on the source.
-func (b *builder) remove(wave Wave, first, last bool) {
+// remove takes the old nodes of a wave away, which nothing takes back.
+func (b *builder) remove(wave Wave, noReturn bool) {
 	nodes := joint.List(wave.Old)
 	stop := everything()
 	stop.Leaving = wave.Old
@@ -173,10 +173,6 @@ func (b *builder) remove(wave Wave, first, last bool) {
 		joint.OnEach(wave.Old, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) }),
 		b.hooked(step.VerbRemove, wave, wave.Old),
 		joint.Beside(gone))
-	var after []step.Condition
-	if last {
-		after = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}}
-	}
 	b.Add(step.Step{
 		ID:       wave.Name + "/remove",
 		Title:    "Remove " + nodes,
@@ -184,9 +180,8 @@ func (b *builder) remove(wave Wave, first, last bool) {
 		Wave:     wave.Name,
 		Before:   before,
 		Actions:  actions,
-		After:    after,
 		Gate:     b.Gate("nothing misses "+nodes, true),
-		NoReturn: first,
+		NoReturn: noReturn,
 		Estimate: step.Duration(10*time.Second + b.Bake() + time.Duration(len(wave.Old))*toRemove),
 	})
 }
