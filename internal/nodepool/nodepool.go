@@ -63,8 +63,12 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 		return a.Actor.Observe(ctx, names.action(action), before)
 	}
 	if action.Verb == step.VerbAdd {
-		_, bound := names[action.NodeName]
-		return engine.Observation{Done: bound}, nil
+		node, bound := names[action.NodeName]
+		if !bound {
+			return engine.Observation{}, nil
+		}
+		found, err := json.Marshal(Ran{Node: node, Found: true})
+		return engine.Observation{Done: true, Before: found}, err
 	}
 	node, err := a.node(ctx, names.of(action.NodeName))
 	return engine.Observation{Done: err == nil && node == nil}, passing(err)
@@ -155,7 +159,28 @@ func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ra
 	if err != nil {
 		return Ran{}, fmt.Errorf("%w; node %s is still in the cluster, or its command has not ended well", err, name)
 	}
-	return Ran{Node: name, Output: h.output.String()}, nil
+	return Ran{Node: name, Output: h.output.String()}, a.forget(ctx, name)
+}
+
+// forget deletes the pods of a node that is gone. The cluster's own collector does the same, a minute later, and until
+// then nobody knows whether they run.
+func (a *Actor) forget(ctx context.Context, name string) error {
+	pods, err := a.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != name {
+			continue
+		}
+		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // during looks at the cluster while a hook runs, and after it has ended well, until look says that it is done.

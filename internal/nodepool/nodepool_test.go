@@ -148,7 +148,7 @@ func TestAdd(t *testing.T) {
 	if now.Labels[v1alpha1.LabelSlot] != "new-1" || len(now.Spec.Taints) != 1 || now.Spec.Taints[0].Effect != corev1.TaintEffectNoSchedule {
 		t.Errorf("labels %v, taints %v", now.Labels, now.Spec.Taints)
 	}
-	if seen, err := c.Observe(t.Context(), hook(step.VerbAdd, "new-1", ""), nil); err != nil || !seen.Done {
+	if seen, err := c.Observe(t.Context(), hook(step.VerbAdd, "new-1", ""), nil); err != nil || !seen.Done || !strings.Contains(string(seen.Before), `"ip-10-0-0-7"`) {
 		t.Errorf("after: %+v, %v", seen, err)
 	}
 	pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "probe-new-1"}, "spec": map[string]any{"nodeName": "new-1"}}}
@@ -287,11 +287,21 @@ func TestNothingRunsOn(t *testing.T) {
 	}
 }
 
-// TestRemove: a Node object that outlives its machine is deleted, and one that is gone is not asked for.
+// TestRemove: a Node object that outlives its machine is deleted, with the pods that were there, and one that is gone is not asked for.
 func TestRemove(t *testing.T) {
 	c := newCloud(t, node("old-1"), node("old-2"))
+	for _, on := range []string{"old-1", "old-2"} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "on-" + on}, Spec: corev1.PodSpec{NodeName: on}}
+		if _, err := c.client.CoreV1().Pods("shop").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if ran, err := c.do(hook(step.VerbRemove, "old-1", "true")); err != nil || ran.Node != "old-1" {
 		t.Fatalf("%+v, %v", ran, err)
+	}
+	pods, err := c.client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "on-old-2" {
+		t.Errorf("pods left: %v, %v", pods.Items, err)
 	}
 	for name, done := range map[string]bool{"old-1": true, "old-2": false, "new-1": true} {
 		if seen, err := c.Observe(t.Context(), hook(step.VerbRemove, name, ""), nil); err != nil || seen.Done != done {
