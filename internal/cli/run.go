@@ -120,11 +120,15 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	if r.plan.Rollout != nil && r.plan.Rollout.Origin != nil {
 		defer r.app.followOrigin(ctx, r.plan.Rollout.Origin, r.view.Say)()
 	}
+	if r.plan.Mirror == nil { // with a mirror, the original is idle while it is changed
+		versions := &kube.Versions{Client: r.client, Clock: clock{}}
+		deps.Hindrance = versions.Changed
+	}
 	stopping := &stoppable{stop: make(chan struct{}), say: r.view.Say, flight: r.flight.String}
 	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: records, Clock: clock{},
-		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Stop: stopping.stop, Together: together,
+		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Hindrance: deps.Hindrance, Stop: stopping.stop, Together: together,
 		By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
