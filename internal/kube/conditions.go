@@ -131,7 +131,7 @@ func (a *Actor) nodesAmong(ctx context.Context, known []string) (bool, string, e
 	}
 	for i := range nodes.Items {
 		if name := nodes.Items[i].Name; !slices.Contains(known, name) {
-			return false, "node " + name + " joined since the plan was made, and would get the new value unproven", nil
+			return false, "node " + name + " joined since the plan was made, which has no step for it", nil
 		}
 	}
 	return true, "", nil
