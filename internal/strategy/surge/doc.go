@@ -47,8 +47,8 @@ func Steps(in joint.Input, waves []Wave, hooks Hooks) []step.Step {
 	for i, wave := range waves {
 		b.add(wave)
 		b.open(wave)
-		for j, node := range wave.Old {
-			b.drain(wave, node, j == 0)
+		for j, nodes := range slices.Collect(slices.Chunk(wave.Old, joint.MovedAtOnce)) {
+			b.drain(wave, nodes, j == 0)
 		}
 		b.empty(wave)
 		b.remove(wave, i == 0)

@@ -80,19 +80,14 @@ func (b *builder) add(wave Wave) {
 func everything() step.PathSet { return step.PathSet{Old: joint.Every(), New: joint.Every()} }
 
 func evictAll(nodes []string, network string, cidrs []string) []step.Action {
-	var actions []step.Action
-	for _, node := range nodes {
-		actions = append(actions, joint.Evict(node, network, cidrs, 0))
-	}
-	return actions
+	return joint.OnEach(nodes, func(node string) step.Action { return joint.Evict(node, network, cidrs, 0) })
 }
 
 // open lets pods come to the new nodes. Taking it back moves those that came.
 func (b *builder) open(wave Wave) {
-	back := joint.OnEach(wave.New, joint.Shut)
-	for _, action := range evictAll(wave.New, b.TargetName(), b.Join.New) {
-		action.Pods.LeaveDaemons = true
-		back = append(back, action)
+	evictions := evictAll(wave.New, b.TargetName(), b.Join.New)
+	for i := range evictions {
+		evictions[i].Pods.LeaveDaemons = true
 	}
 	var before []step.Condition
 	for _, node := range wave.New {
@@ -105,52 +100,59 @@ func (b *builder) open(wave Wave) {
 		Wave:     wave.Name,
 		Before:   before,
 		Actions:  joint.OnEach(wave.New, joint.Open),
-		Undo:     back,
+		Undo:     append(joint.OnEach(wave.New, joint.Shut), evictions...),
 		Estimate: step.Duration(2 * time.Second),
 	})
 }
 
-// drain moves the pods of an old node. With the first node all of the wave are shut, so that none moves twice.
-func (b *builder) drain(wave Wave, node string, first bool) {
-	evict := b.evict(node)
-	evict.Pods.LeaveEnding = true
+// drain moves the pods of some old nodes. With the first of them all of the wave are shut, so that no pod moves twice.
+func (b *builder) drain(wave Wave, nodes []string, first bool) {
+	pods := 0
+	for _, node := range nodes {
+		pods += b.Outlook.PerNode[node]
+	}
+	names := joint.List(nodes)
 	s := step.Step{
-		ID:       wave.Name + "/" + node + "/drain",
-		Title:    "Move the pods of " + node + " to other nodes",
-		Why:      "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again; those of DaemonSets end with the node.",
-		Wave:     wave.Name,
-		Node:     node,
-		Before:   []step.Condition{joint.NodeReady(node)},
-		Actions:  []step.Action{evict},
-		After:    []step.Condition{{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true, LeaveDaemons: true}},
-		Gate:     b.Gate("the pods of "+node+" are elsewhere and nothing was lost", false),
-		Estimate: step.Duration(10*time.Second + time.Duration(b.Outlook.PerNode[node])*2*time.Second),
+		ID:    wave.Name + "/" + nodes[0] + "/drain",
+		Title: "Move the pods of " + names + " to other nodes",
+		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again; those of DaemonSets end with the node.",
+		Wave:  wave.Name,
+		Actions: joint.OnEach(nodes, func(node string) step.Action {
+			evict := b.evict(node, pods)
+			evict.Pods.LeaveEnding = true
+			return evict
+		}),
+		Gate:     b.Gate("the pods of "+names+" are elsewhere and nothing was lost", false),
+		Estimate: step.Duration(10*time.Second + time.Duration(pods)*2*time.Second),
+	}
+	if len(nodes) == 1 {
+		s.Node = nodes[0]
+	}
+	for _, node := range nodes {
+		s.Before = append(s.Before, joint.NodeReady(node))
+		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true, LeaveDaemons: true})
 	}
 	if first {
-		s.Actions = append(joint.OnEach(wave.Old, joint.Shut), evict)
+		s.Actions = append(joint.OnEach(wave.Old, joint.Shut), s.Actions...)
 		s.Undo = joint.OnEach(wave.Old, joint.Open)
 	}
 	b.Add(s)
 }
 
-func (b *builder) evict(node string) step.Action {
-	evict := joint.Evict(node, b.Source.CNI, b.Join.Old, b.Outlook.PerNode[node])
+func (b *builder) evict(node string, pods int) step.Action {
+	evict := joint.Evict(node, b.Source.CNI, b.Join.Old, pods)
 	evict.Pods.LeaveDaemons = true
 	return evict
 }
 
 // empty waits for the last pods of the old nodes to end. It is the last moment to go back.
 func (b *builder) empty(wave Wave) {
-	var actions []step.Action
-	for _, node := range wave.Old {
-		actions = append(actions, b.evict(node))
-	}
 	b.Add(step.Step{
 		ID:       wave.Name + "/empty",
 		Title:    "Check that no pod is left on " + joint.List(wave.Old),
 		Why:      "The next step takes these nodes away, and with them whatever is still there.",
 		Wave:     wave.Name,
-		Actions:  actions,
+		Actions:  joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }),
 		Gate:     b.Gate(wave.Name+" is drained and nothing was lost", true),
 		Estimate: step.Duration(10*time.Second + b.Bake()),
 	})
