@@ -82,6 +82,7 @@ var layers = []struct {
 	{"internal/dns", 8, false},
 	{"internal/replica", 8, false},
 	{"internal/certs", 8, false},
+	{"internal/nodepool", 8, false},
 	{"internal/web", 8, false},
 	{"internal/cli", 9, false},
 	{"internal/controller", 9, false},

@@ -53,8 +53,17 @@ type ChangeSpec struct {
 	RemoveLabels []string          `json:"removeLabels,omitempty"`
 	AddLabels    map[string]string `json:"addLabels,omitempty"`
 	LabelNodes   string            `json:"labelNodes,omitempty"`
+	// AddHook and RemoveHook are commands that add and remove one node each, for the strategy surge. They are split into
+	// words as a shell does it, quotes and backslashes, and run without one.
+	AddHook    string `json:"addHook,omitempty"`
+	RemoveHook string `json:"removeHook,omitempty"`
+	// HookSeconds bounds one of them, and the time until the node has come or gone; 0 means the default.
+	HookSeconds int `json:"hookSeconds,omitempty"`
+	// Surge is how many nodes come in each wave; 0 means as many as go.
+	Surge int `json:"surge,omitempty"`
 	// ReplaceNodes selects nodes that come back new: with the labels that the kubelet and the cloud give
-	// them, and without those that somebody put on.
+	// them, and without those that somebody put on. With the strategy surge it selects the nodes that are replaced; empty
+	// are all but those of the control plane.
 	ReplaceNodes string `json:"replaceNodes,omitempty"`
 	// ClusterIDs are those that nodes get, by name, which makes them route reflectors of Calico's; an empty one goes.
 	ClusterIDs map[string]string `json:"clusterIDs,omitempty"`

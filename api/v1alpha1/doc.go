@@ -23,10 +23,13 @@ const (
 	// DisarmedPrefix is put before the key, without its domain, of an annotation that would act outside of the mirror to
 	// which its object was copied.
 	DisarmedPrefix = "disarmed.theseus.dev/"
+	// LabelSlot marks a node that came in the course of a change; its value is the name that the plan has for it.
+	LabelSlot = "theseus.dev/slot"
 	// LabelProbe marks probe pods; its value is the network they were made on, "old" or "new".
 	LabelProbe = "theseus.dev/probe"
 	// AnnotationAwaited is on a pod of the target's agent while it is restarted and not Ready yet.
 	AnnotationAwaited = "theseus.dev/awaited"
-	// TaintPending keeps new pods off nodes that are not switched yet, where there is a choice.
+	// TaintPending keeps new pods off nodes that are not switched yet, where there is a choice; with the effect
+	// NoSchedule, off nodes that are not proven yet, or are about to go.
 	TaintPending = "theseus.dev/pending"
 )

@@ -53,6 +53,9 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if _, ok := a.terminal(); !yes && !dry && !ok {
 		return fail(exitUsage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is no terminal")
 	}
+	if err := hooksRun(p); err != nil {
+		return err
+	}
 	client, err := a.client()
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/strategy/surge"
 )
 
 // changeFlags are the flags that say what is wanted; --change gives the same as a document.
@@ -23,6 +24,7 @@ type changeFlags struct {
 	maxGap time.Duration
 	bake   time.Duration
 	probe  time.Duration
+	hook   time.Duration
 	waves  []string
 	accept []string
 	// accepted is a file of accepted findings.
@@ -36,7 +38,7 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.CNIVersion, "cni-version", "", "its version; empty means what the manifest installs")
 	flags.StringVar(&c.spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
 	flags.StringVar(&c.spec.PodCIDR, "pod-cidr", "", "range of its pods, apart from that of the present network; none with --strategy adopt")
-	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty lets the planner choose")
+	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty lets the planner choose")
 	flags.StringVar(&c.spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
 	flags.StringVar(&c.spec.Pool, "pool", "", "CIDR: give pods of Calico addresses of a new IPPool of this range, instead of the one in place")
 	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%")
@@ -47,6 +49,16 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
 	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
+}
+
+// registerSurge adds the flags of the strategy surge.
+func (c *changeFlags) registerSurge(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&c.spec.AddHook, "add-hook", "", "surge: command that adds one node, run by apply without a shell, split at blanks outside of quotes; it is told THESEUS_NODE, THESEUS_WAVE, THESEUS_TAINT")
+	flags.StringVar(&c.spec.RemoveHook, "remove-hook", "", "surge: command that removes the node THESEUS_NODE")
+	flags.DurationVar(&c.hook, "hook-timeout", 0, "surge: how long a command may take, with the time until its node has come or gone (default "+surge.DefaultHook.String()+")")
+	flags.IntVar(&c.spec.Surge, "surge", 0, "surge: how many nodes come in each wave; as many as go when left out")
+	flags.StringVar(&c.spec.ReplaceNodes, "replace-nodes", "", "surge: SELECTOR of the nodes that are replaced, all workers when left out; the others are switched as by recreate")
 }
 
 // registerWhatIf adds the flags that say what else changes on the nodes; only checks look at it.
@@ -84,6 +96,12 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	}
 	if c.maxGap > 0 {
 		spec.MaxGapMillis = int(roundUp(c.maxGap, time.Millisecond))
+	}
+	if c.hook < 0 {
+		return spec, fail(exitUsage, "leave it out for the default", "--hook-timeout cannot be below 0")
+	}
+	if c.hook > 0 {
+		spec.HookSeconds = int(roundUp(c.hook, time.Second))
 	}
 	if c.probe > 0 {
 		spec.ProbeIntervalMillis = int(roundUp(c.probe, time.Millisecond))
@@ -165,12 +183,17 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 
 		"kubernetes-to": {&document.KubernetesTo, &c.spec.KubernetesTo},
 		"label-nodes":   {&document.LabelNodes, &c.spec.LabelNodes},
+		"add-hook":      {&document.AddHook, &c.spec.AddHook},
+		"remove-hook":   {&document.RemoveHook, &c.spec.RemoveHook},
 		"replace-nodes": {&document.ReplaceNodes, &c.spec.ReplaceNodes},
 	}
 	for flag, pair := range texts {
 		if given(flag) || *pair[0] == "" {
 			*pair[0] = *pair[1]
 		}
+	}
+	if given("surge") {
+		document.Surge = c.spec.Surge
 	}
 	if given("max-lost") {
 		document.MaxLost = c.spec.MaxLost

@@ -24,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/strategy/surge"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -63,6 +64,7 @@ func (a *app) planCommand() *cobra.Command {
 	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
 	command.Flags().StringVar(&change.spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
 	change.register(command)
+	change.registerSurge(command)
 	mirrored.register(command)
 	return command
 }
@@ -75,7 +77,11 @@ type planned struct {
 }
 
 func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpec, with planned) error {
-	if whatif.Asked(change) {
+	others := change
+	if change.Strategy == surge.Name {
+		others.ReplaceNodes = "" // it says which nodes the plan replaces
+	}
+	if whatif.Asked(others) {
 		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
 	}
 	options := plan.Options{Version: a.version, Now: time.Now()}

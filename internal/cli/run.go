@@ -19,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/nodepool"
 	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
@@ -83,6 +84,9 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		return engine.Outcome{}, err
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	if err := hooksRun(r.plan); err != nil {
+		return engine.Outcome{}, err
+	}
 	if err := journal.SetDesire(ctx, r.client.Dynamic, r.plan.Name, r.desire); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -104,7 +108,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		gate.Since = nil
 	}
 	evidence := r.evidence()
-	deps := engine.Deps{Actor: actor, Gate: gate}
+	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.plan.OnNodes() {
 		defer r.collect(ctx, actor, evidence)()
 	}
@@ -116,11 +120,15 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	if r.plan.Rollout != nil && r.plan.Rollout.Origin != nil {
 		defer r.app.followOrigin(ctx, r.plan.Rollout.Origin, r.view.Say)()
 	}
+	if r.plan.Mirror == nil { // with a mirror, the original is idle while it is changed
+		versions := &kube.Versions{Client: r.client, Clock: clock{}}
+		deps.Hindrance = versions.Changed
+	}
 	stopping := &stoppable{stop: make(chan struct{}), say: r.view.Say, flight: r.flight.String}
 	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: records, Clock: clock{},
-		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Stop: stopping.stop, Together: together,
+		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Hindrance: deps.Hindrance, Stop: stopping.stop, Together: together,
 		By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
@@ -163,6 +171,26 @@ func (r *run) actor() *kube.Actor {
 		Typed: r.client.Typed, Dynamic: r.client.Dynamic, Mapper: r.client.Mapper, Clock: clock{},
 		Migration: r.plan.Name, Measured: measured(r.plan), Note: r.view.Note,
 	}
+}
+
+// withPool lets the nodes of a plan come and go.
+func (r *run) withPool(actor *kube.Actor) engine.Actor {
+	if r.plan.Surge == nil {
+		return actor
+	}
+	return &nodepool.Actor{Actor: actor, Typed: actor.Typed, Clock: actor.Clock, Slots: r.plan.Surge.Slots(), Known: r.plan.Cluster.Nodes,
+		Migration: r.plan.Name, Note: actor.Note}
+}
+
+// hooksRun demands that the commands of a plan can be run on this machine.
+func hooksRun(p *plan.Plan) error {
+	if p.Surge == nil {
+		return nil
+	}
+	if err := nodepool.Runnable(p.Surge.AddHook, p.Surge.RemoveHook); err != nil {
+		return fail(exitFailed, "install it here, or go on where it is; in the plan --add-hook and --remove-hook name it", "%w", err)
+	}
+	return nil
 }
 
 // measured says what the networks of a plan allow to be measured.

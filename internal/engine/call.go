@@ -115,6 +115,17 @@ func (m *machine) desire(ctx context.Context) (v1alpha1.Desire, error) {
 	return desire, err
 }
 
+// hindered pauses a run that should not go on just now.
+func (m *machine) hindered(ctx context.Context) error {
+	if m.deps.Hindrance == nil {
+		return nil
+	}
+	if cause := m.deps.Hindrance(ctx); cause != "" {
+		return m.pause(ctx, cause)
+	}
+	return nil
+}
+
 // heed does what the operator asks for: nothing, a pause, or the way back.
 func (m *machine) heed(ctx context.Context) error {
 	if ctx.Err() != nil || m.stopped() {
@@ -126,7 +137,7 @@ func (m *machine) heed(ctx context.Context) error {
 	}
 	switch {
 	case desire == v1alpha1.DesireRun:
-		return nil
+		return m.hindered(ctx)
 	case desire == v1alpha1.DesirePause:
 		return m.pause(ctx, "")
 	case desire != v1alpha1.DesireRollback:

@@ -19,7 +19,10 @@ type Deps struct {
 	Gate    Gate
 	Journal Journal
 	Control Control
-	Clock   Clock
+	// Hindrance says why nothing should be done to the cluster just now, which pauses the run; "" when nothing speaks against
+	// it. It is asked as often as Control is, and may be nil.
+	Hindrance func(context.Context) string
+	Clock     Clock
 	// Together makes calls that do not need each other, side by side if it likes, and returns when all have
 	// returned. nil makes one after another.
 	Together func(calls []func())

@@ -114,6 +114,8 @@ func (s *stage) at(point string) error {
 			s.cancel()
 		case "stop":
 			s.stop()
+		case "hinder":
+			s.world.hinders = "an upgrade is under way"
 		default:
 			s.world.desire = v1alpha1.Desire(r.what)
 		}
@@ -171,6 +173,8 @@ func (s *stage) setUp(line string) {
 		if _, err := fmt.Sscan(words[1], &s.world.bake); err != nil {
 			s.t.Fatalf("%s: %v", line, err)
 		}
+	case "unhindered":
+		s.world.hinders = ""
 	case "desire":
 		s.world.desire = v1alpha1.Desire(strings.TrimPrefix(words[1], "Run"))
 	case "on":
@@ -204,7 +208,7 @@ func (s *stage) show() (text string) {
 	stop := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stop) })
 	outcome, err := engine.Run(ctx, s.plan, engine.Deps{Actor: s.world, Gate: s.world, Journal: s.disk,
-		Control: s.world, Clock: s.clock, Stop: stop, By: "tester@here", Theseus: "v0", Options: s.options,
+		Control: s.world, Hindrance: func(context.Context) string { return s.world.hinders }, Clock: s.clock, Stop: stop, By: "tester@here", Theseus: "v0", Options: s.options,
 		Notify: func(r engine.Record) { fmt.Fprintf(&out, "%5s %s\n", stamp(), line(r)) },
 		Note:   func(text string) { fmt.Fprintf(&out, "%5s (%s)\n", stamp(), text) }})
 	if err != nil {

@@ -28,7 +28,8 @@ type world struct {
 	gates   map[string]bool
 	hook    func(point string) error
 	desire  v1alpha1.Desire
-	bake    int // how often a gate looks, with a second in between
+	hinders string // what speaks against going on
+	bake    int    // how often a gate looks, with a second in between
 	clock   *clock
 	first   map[string]string // what was seen before the first try of each eviction
 }

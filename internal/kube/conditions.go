@@ -113,9 +113,9 @@ func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, err
 		return false, "", err
 	}
 	left, err := inNetworks(pods, c.CIDRs)
-	if c.LeaveEnding {
-		left = slices.DeleteFunc(left, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-	}
+	left = slices.DeleteFunc(left, func(pod corev1.Pod) bool {
+		return c.LeaveEnding && pod.DeletionTimestamp != nil || c.LeaveDaemons && ofDaemonSet(&pod)
+	})
 	if err != nil || len(left) == 0 {
 		return err == nil, "", err
 	}
@@ -131,7 +131,7 @@ func (a *Actor) nodesAmong(ctx context.Context, known []string) (bool, string, e
 	}
 	for i := range nodes.Items {
 		if name := nodes.Items[i].Name; !slices.Contains(known, name) {
-			return false, "node " + name + " joined since the plan was made, and would get the new value unproven", nil
+			return false, "node " + name + " joined since the plan was made, which has no step for it", nil
 		}
 	}
 	return true, "", nil

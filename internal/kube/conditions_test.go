@@ -25,6 +25,8 @@ func TestConditions(t *testing.T) {
 	podReady := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x"}
 	podGone := step.Condition{Kind: step.PodGone, Node: "a", Namespace: "ns", Selector: "app=x"}
 	noPods := step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244.0.0/16"}}
+	daemons := noPods
+	daemons.LeaveDaemons = true
 	for _, test := range []struct {
 		name      string
 		condition step.Condition
@@ -55,6 +57,9 @@ func TestConditions(t *testing.T) {
 		{"no pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.96.0.1")}, nil, ""},
 		{"pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.244.0.1"), pod("ns", "q", "b", "10.244.0.2")}, nil,
 			"2 pods still have an address in 10.244.0.0/16, such as ns/p"},
+		{"pods of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log"))}, nil, ""},
+		{"pods beside those of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log")), pod("ns", "q", "a", "10.244.0.2", ending)}, nil,
+			"1 pods still have an address in 10.244.0.0/16, such as ns/q"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.typed, test.documents...)

@@ -112,8 +112,14 @@ func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, erro
 	}
 	pods, err = inNetworks(pods, set.CIDRs)
 	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
-		return len(set.Names) > 0 && !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) || set.LeaveEnding && pod.DeletionTimestamp != nil
+		return len(set.Names) > 0 && !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) || set.LeaveEnding && pod.DeletionTimestamp != nil ||
+			set.LeaveDaemons && ofDaemonSet(&pod)
 	}), err
+}
+
+func ofDaemonSet(pod *corev1.Pod) bool {
+	owner := controllerOf(pod.OwnerReferences)
+	return owner != nil && owner.Kind == "DaemonSet"
 }
 
 // evict moves pods through the eviction API: those of different workloads side by side, those of one workload one

@@ -115,6 +115,7 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 		return nil, err
 	}
 	wanted := map[string][]v1alpha1.Path{}
+	paths = keepPace(paths, pathsOf(plans))
 	for _, one := range paths {
 		wanted[one.Source.Node] = append(wanted[one.Source.Node], one)
 	}
@@ -132,6 +133,24 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 		err = errors.Join(err, a.writePlan(ctx, plans[len(plans)-1]))
 	}
 	return plans, err
+}
+
+// keepPace leaves paths that differ from those of before in their interval alone as they were: where nodes come or go, a
+// path may change its ring, and another interval would begin its count anew, of which no gate could tell what was before.
+func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
+	measured := make(map[string]v1alpha1.Path, len(before))
+	for _, one := range before {
+		measured[one.ID] = one
+	}
+	kept := slices.Clone(paths)
+	for i := range kept {
+		same := kept[i]
+		same.IntervalMillis = measured[same.ID].IntervalMillis
+		if same == measured[same.ID] {
+			kept[i] = same
+		}
+	}
+	return kept
 }
 
 // reportEvery keeps the reports of a whole cluster at 50 a second or fewer, but has one every second of few nodes and
@@ -172,13 +191,16 @@ func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, 
 		return t, err
 	}
 	for i := range nodes.Items {
+		if slices.Contains(set.Leaving, nodes.Items[i].Name) {
+			continue
+		}
 		t.Nodes = append(t.Nodes, path.Node{Name: nodes.Items[i].Name, Address: internalIP(&nodes.Items[i])})
 	}
 	if err := a.probePods(ctx, set, &t); err != nil {
 		return t, err
 	}
 	for network, pods := range map[string]map[string]string{path.Old: t.Old, path.New: t.New} {
-		if len(pods) == 0 {
+		if len(pods) == 0 || network == path.Old && len(set.Leaving) > 0 {
 			continue
 		}
 		if err := a.probeService(ctx, network, &t); err != nil {

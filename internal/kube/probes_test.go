@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,7 +104,18 @@ func TestSetPaths(t *testing.T) {
 	if third, back, err := w.setPathsOf(every); err != nil || third["a"] != 3 || back != paths {
 		t.Errorf("without it: generations %v with %d paths, %v", third, back, err)
 	}
-	if last, none, err := w.setPathsOf(step.PathSet{}); err != nil || last["a"] != 4 || none != 0 {
+	every.WithoutNew, every.Leaving = nil, []string{"b"}
+	left, few, err := w.setPathsOf(every)
+	if err != nil || few == 0 || few >= paths {
+		t.Errorf("with b about to go: generations %v with %d paths, %v", left, few, err)
+	}
+	plans, err := w.probePlans(context.Background())
+	for _, one := range pathsOf(plans) {
+		if one.Source.Node == "b" || one.Target.Node == "b" || one.Target.Node == "" && one.Target.Network == "old" {
+			t.Errorf("with b about to go, %s is measured (%v)", one.ID, err)
+		}
+	}
+	if last, none, err := w.setPathsOf(step.PathSet{}); err != nil || last["a"] != 5 || none != 0 {
 		t.Errorf("no paths: generations %v with %d paths, %v", last, none, err)
 	}
 }
@@ -179,5 +191,18 @@ func TestStopped(t *testing.T) {
 				t.Errorf("%q, not %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestKeepPace: a path that only changes its ring goes on as it was measured; one that changes otherwise does not.
+func TestKeepPace(t *testing.T) {
+	path := func(id, address string, interval int) v1alpha1.Path {
+		return v1alpha1.Path{ID: id, Target: v1alpha1.Endpoint{Address: address}, IntervalMillis: interval}
+	}
+	before := []v1alpha1.Path{path("same", "1", 10), path("ring", "1", 10), path("moved", "1", 10)}
+	got := keepPace([]v1alpha1.Path{path("same", "1", 10), path("ring", "1", 50), path("moved", "2", 50), path("new", "1", 50)}, before)
+	want := []v1alpha1.Path{path("same", "1", 10), path("ring", "1", 10), path("moved", "2", 50), path("new", "1", 50)}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v", got)
 	}
 }

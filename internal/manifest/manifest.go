@@ -20,6 +20,8 @@ const (
 	AgentName = "theseus-agent"
 	// LabelApp tells the parts of Theseus apart; the agent's pods carry AgentName under it.
 	LabelApp = "app.kubernetes.io/name"
+	// AgentSelector selects the agent's pods.
+	AgentSelector = LabelApp + "=" + AgentName
 	// LabelNode carries NodeValue of the node that a NodeTask or a probe pod is for.
 	LabelNode = "theseus.dev/node"
 	// PolicyName is the name of the NetworkPolicy that shuts the denied ports of probe pods.

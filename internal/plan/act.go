@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -41,6 +42,8 @@ func (m *machine) act(a *step.Action) error {
 		return m.reach(*a.Condition)
 	case step.Restart:
 		return m.restart(a)
+	case step.Hook:
+		return m.hook(a)
 	case step.Probe:
 		return m.probe(a.Paths)
 	}
@@ -85,7 +88,7 @@ func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) err
 	if !m.facts["baseline"] {
 		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
 	}
-	if m.adopting() && !m.noReturn && m.tally.joined < len(m.nodes) {
+	if m.adopting() && !m.noReturn && m.tally.joined < m.tally.nodes {
 		return errors.New("the networks must be joined on every node before anything of the target comes")
 	}
 	return nil
@@ -113,7 +116,7 @@ func (m *machine) makeProbe(object *unstructured.Unstructured, network string) e
 	if want := map[string]Side{"old": Source, "new": Target}[network]; m.nodes[i].Active != want {
 		return fmt.Errorf("a pod made on %s now is on the %s, not on the %s network", name, m.nodes[i].Active, network)
 	}
-	if !m.facts[rolledOut(agentRef())] {
+	if !m.hands(i) {
 		return errors.New("the agents are not ready, without which probe pods know no paths")
 	}
 	m.edit(i, func(n *NodeModel) {
@@ -137,8 +140,8 @@ func (m *machine) remove(ref step.Ref) error {
 		if m.tally.podsOld > 0 {
 			return fmt.Errorf("%s belongs to the source, and there may be pods on it", ref)
 		}
-		if m.adopting() && m.tally.yielded < len(m.nodes) {
-			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes", ref, len(m.nodes)-m.tally.yielded)
+		if m.adopting() && m.tally.yielded < m.tally.nodes {
+			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes", ref, m.tally.nodes-m.tally.yielded)
 		}
 	}
 	m.set(exists(ref), false)
@@ -215,6 +218,10 @@ func (m *machine) patch(a *step.Action) error {
 	if value, ok := patch.Metadata.Labels[v1alpha1.LabelAdopted]; ok && m.adopting() {
 		return m.selected(i, value != nil)
 	}
+	if value, ok := patch.Metadata.Labels[v1alpha1.LabelSlot]; ok && value == nil && m.noReturn {
+		m.edit(i, func(n *NodeModel) { n.Slot = false })
+		return nil
+	}
 	value, ok := patch.Metadata.Labels[v1alpha1.LabelTarget]
 	if !ok {
 		return errors.New("only the label " + v1alpha1.LabelTarget + " of a node may be patched")
@@ -268,6 +275,9 @@ func (m *machine) taint(a *step.Action) error {
 	if err != nil {
 		return err
 	}
+	if a.Taint.Effect == corev1.TaintEffectNoSchedule {
+		return m.shut(i, a.Op == step.Taint)
+	}
 	if a.Op == step.Untaint && !m.nodes[i].Pending && !m.undoing {
 		return fmt.Errorf("node %s has no taint", a.NodeName)
 	}
@@ -286,15 +296,17 @@ func (m *machine) evict(set *step.PodSet) error {
 			return fmt.Errorf("pods may be evicted from %s only by name, and when the target serves new ones", set.Node)
 		}
 		m.edit(i, func(n *NodeModel) { n.PodsOld, n.Emptied = false, true })
+	case set.LeaveDaemons:
+		return m.drain(i, set)
 	case slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs):
 		if m.nodes[i].Active != Target {
 			return fmt.Errorf("pods evicted from %s now would come back on the source", set.Node)
 		}
-		if !set.LeaveEnding && !m.nodes[i].Moved {
+		if !set.LeaveEnding && !m.nodes[i].Moved && !m.nodes[i].Added {
 			return fmt.Errorf("the last pods of %s are waited for, and the others were not moved", set.Node)
 		}
 		m.edit(i, func(n *NodeModel) {
-			n.Moved, n.PodsNew = true, true
+			n.Moved, n.PodsNew = true, !n.Shut
 			n.PodsOld, n.Emptied = n.PodsOld && set.LeaveEnding, !set.LeaveEnding
 		})
 	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs):
@@ -315,6 +327,9 @@ func (m *machine) probe(set *step.PathSet) error {
 		n := &m.nodes[i]
 		measuredOld := n.ReadyOld && (everyOld || slices.Contains(set.Old, n.Name))
 		measuredNew := n.ReadyNew && (everyNew || slices.Contains(set.New, n.Name)) && !slices.Contains(set.WithoutNew, n.Name)
+		if slices.Contains(set.Leaving, n.Name) {
+			measuredOld, measuredNew = false, false
+		}
 		if measuredOld != n.MeasuredOld || measuredNew != n.MeasuredNew {
 			m.edit(i, func(n *NodeModel) { n.MeasuredOld, n.MeasuredNew = measuredOld, measuredNew })
 		}

@@ -51,7 +51,7 @@ func sameAttachment(a, b step.Attachment) bool {
 
 // takeOver moves the probe pod, or all pods but a few.
 func (m *machine) takeOver(i int, alone, few bool) error {
-	n, all := m.nodes[i], len(m.nodes)
+	n, all := m.nodes[i], m.tally.nodes
 	switch {
 	case m.tally.joined < all:
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
@@ -113,7 +113,7 @@ func (m *machine) giveBack(i int, alone, butCanary bool) error {
 	return nil
 }
 
-func (m *machine) rehearsed() bool { return len(m.order["rehearse"]) == len(m.nodes) }
+func (m *machine) rehearsed() bool { return len(m.order["rehearse"]) == m.tally.nodes }
 
 // selected follows the label with which the target gives addresses of the range on a node: it must know all that
 // are taken there.
@@ -160,8 +160,8 @@ func (m *machine) routes(i int, a *step.Action) error {
 		}
 		m.edit(i, func(n *NodeModel) { n.Carried = true })
 	case step.VerbYield:
-		if m.tally.carried < len(m.nodes) {
-			return fmt.Errorf("the target is known to carry the range on %d of %d nodes", m.tally.carried, len(m.nodes))
+		if m.tally.carried < m.tally.nodes {
+			return fmt.Errorf("the target is known to carry the range on %d of %d nodes", m.tally.carried, m.tally.nodes)
 		}
 		m.note("yield", m.nodes[i].Name)
 		m.edit(i, func(n *NodeModel) { n.Pinned, n.Yielded = false, true })
@@ -171,7 +171,7 @@ func (m *machine) routes(i int, a *step.Action) error {
 
 // nothingLeft demands that on every node it was seen that no pod is on the source.
 func (m *machine) nothingLeft() error {
-	if all := len(m.nodes); m.tally.podsOld > 0 || m.tally.verified < all || m.tally.onTarget < all {
+	if all := m.tally.nodes; m.tally.podsOld > 0 || m.tally.verified < all || m.tally.onTarget < all {
 		return fmt.Errorf("pods are known to be gone from the source on %d of %d nodes", m.tally.verified, all)
 	}
 	return nil
@@ -187,16 +187,16 @@ func (m *machine) carry() error {
 		}
 		m.set("opened", true)
 	case m.undoing:
-		if m.tally.pinned < len(m.nodes) {
-			return fmt.Errorf("%d nodes depend on what the target carries", len(m.nodes)-m.tally.pinned)
+		if m.tally.pinned < m.tally.nodes {
+			return fmt.Errorf("%d nodes depend on what the target carries", m.tally.nodes-m.tally.pinned)
 		}
 		m.set("carried", false)
 	default:
 		if err := m.nothingLeft(); err != nil {
 			return err
 		}
-		if m.tally.pinned < len(m.nodes) {
-			return fmt.Errorf("the source's routes are held on %d of %d nodes", m.tally.pinned, len(m.nodes))
+		if m.tally.pinned < m.tally.nodes {
+			return fmt.Errorf("the source's routes are held on %d of %d nodes", m.tally.pinned, m.tally.nodes)
 		}
 		m.set("carried", true)
 	}

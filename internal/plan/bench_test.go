@@ -63,6 +63,7 @@ func BenchmarkScale(b *testing.B) {
 			return r
 		}},
 		{"flannel-to-calico-adopt", adoption},
+		{"flannel-to-calico-surge", surging},
 		{"calico-upgrade", newer},
 		{"calico-to-nftables", toNFTables},
 		{"calico-to-pool", func(t testing.TB) *request {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/surge"
 )
 
 // Options are what a plan depends on beside the snapshot and the change.
@@ -78,6 +80,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if change.Reflectors != "" {
 		return makeReflectors(snapshot, change, drivers, findings, options)
 	}
+	if err := stranger(change); err != nil {
+		return nil, err
+	}
 	if RollsOut(change) {
 		return makeRollout(snapshot, change, drivers, findings, options)
 	}
@@ -95,7 +100,13 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err := nodesReady(snapshot, source); err != nil {
 		return nil, err
 	}
-	waves, err := countedWaves(snapshot, change)
+	var replaced *Surge
+	var waves []joint.Wave
+	if change.Strategy == surge.Name {
+		replaced, waves, err = replacing(snapshot, change)
+	} else {
+		waves, err = countedWaves(snapshot, change)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +126,10 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if change.Strategy == adopt.Name {
 		strategy, why, steps = adopt.Name, adoptReason(source, target), adopt.Steps
 	}
+	if replaced != nil {
+		strategy, why, steps = surge.Name, surgeReason, surgeSteps(replaced, change)
+		outlook.Workloads = ofDaemons(outlook.Workloads)
+	}
 	p := &Plan{
 		APIVersion: v1alpha1.APIVersion, Kind: Kind,
 		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
@@ -122,7 +137,7 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		Strategy: strategy, Reason: why,
 		Source: *source, Target: target.Installation,
 		Waves: wavesOf(waves), Steps: steps(in), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
-		Flags: options.flags(),
+		Flags: options.flags(), Surge: replaced,
 	}
 	return p.sealed(snapshot, source.CNI+"-to-"+change.To)
 }
@@ -231,8 +246,8 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 	switch {
 	case !ok:
 		return nil, refuse("known are: "+strings.Join(known, ", "), "the network %q is not known", change.To)
-	case change.Strategy != "" && change.Strategy != recreate.Name && change.Strategy != adopt.Name:
-		return nil, refuse("use --strategy recreate or --strategy adopt, or leave it out", "the strategy %q is not available for this change", change.Strategy)
+	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
+		return nil, refuse("use --strategy recreate, adopt or surge, or leave it out", "the strategy %q is not available for this change", change.Strategy)
 	case len(manifest) == 0:
 		return nil, refuse("say --manifest with the file that installs it, as for a new cluster", "no manifest of %s is given", change.To)
 	case change.Strategy == adopt.Name && change.PodCIDR != "":

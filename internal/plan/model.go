@@ -79,14 +79,24 @@ type NodeModel struct {
 	Carried  bool `json:"carried,omitempty"`
 	Yielded  bool `json:"yielded,omitempty"`
 	Settled  bool `json:"settled,omitempty"`
+	// Of the strategy surge. Added: it comes in the course of the change; Away: it is not in the cluster, or not any more;
+	// Out: it does not count among those that both networks must be whole on, as no pod of the user's may be there;
+	// Shut: no pod comes to it; Slot: it has the label by which the plan knows it; Hands: Theseus' agent is ready there.
+	Added bool `json:"added,omitempty"`
+	Away  bool `json:"away,omitempty"`
+	Out   bool `json:"out,omitempty"`
+	Shut  bool `json:"shut,omitempty"`
+	Slot  bool `json:"slot,omitempty"`
+	Hands bool `json:"hands,omitempty"`
 	// Counted: stock was taken of the source's residue; Recounted: again after it was cleaned.
 	Counted   bool `json:"counted"`
 	Recounted bool `json:"recounted"`
 	wave      int
 }
 
-// tally counts the nodes of which something holds, so that rules need not look at each.
+// tally counts the nodes of which something holds, so that rules need not look at each; those that are Out are none.
 type tally struct {
+	nodes                                                                   int
 	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending int
 	probes, measured, onTarget, emptied, sourceResidue, staged, recounted   int
 	ownForm, guarded, selected, pinned, carried, yielded, moving, verified  int
@@ -95,6 +105,10 @@ type tally struct {
 }
 
 func (t *tally) count(n *NodeModel, by int) {
+	if n.Out {
+		return
+	}
+	t.nodes += by
 	add := func(in *int, holds bool) {
 		if holds {
 			*in += by
@@ -163,12 +177,10 @@ func newMachine(p *Plan) *machine {
 		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: map[int]int{}}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
-			n := NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w}
-			m.index[name] = len(m.nodes)
-			m.nodes = append(m.nodes, n)
-			m.tally.count(&n, 1)
+			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w})
 		}
 	}
+	m.expect(p.Surge)
 	for _, part := range p.Source.Parts {
 		m.parts[part] = true
 		m.facts[exists(part)] = true
@@ -182,6 +194,12 @@ func newMachine(p *Plan) *machine {
 		}
 	}
 	return m
+}
+
+func (m *machine) know(n NodeModel) {
+	m.index[n.Name] = len(m.nodes)
+	m.nodes = append(m.nodes, n)
+	m.tally.count(&n, 1)
 }
 
 // define remembers which kind a definition that the plan makes is of: objects of it come after it.

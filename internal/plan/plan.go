@@ -28,7 +28,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, mirror, pool, recreate, reflectors, rollout or upgrade, and Reason why.
+	// Strategy is adopt, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -45,6 +45,8 @@ type Plan struct {
 	Reflectors *Reflectors `json:"reflectors,omitempty"`
 	// Pools is set where the range of pods is what changes; Target is then the same network with the new range.
 	Pools *Pools `json:"pools,omitempty"`
+	// Surge is set where nodes are replaced.
+	Surge *Surge `json:"surge,omitempty"`
 	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a strategy,
 	// Change, Source, Target, Waves and Workloads are those of its plan; else Source is what was found, if anything was, and
 	// Target nothing.
@@ -119,6 +121,35 @@ func (r *Rollout) String() string {
 type Upgrade struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+}
+
+// Surge says which nodes go and come.
+type Surge struct {
+	// Waves are the first of the plan's waves, in the same order.
+	Waves []SurgeWave `json:"waves"`
+	// Hooks are the commands, split into words.
+	AddHook    []string `json:"addHook"`
+	RemoveHook []string `json:"removeHook"`
+}
+
+// SurgeWave names the nodes of a wave that go, and the slots of those that come: a node is bound to its slot by the label
+// theseus.dev/slot, and steps name the slot.
+type SurgeWave struct {
+	Name string   `json:"name"`
+	Old  []string `json:"old"`
+	New  []string `json:"new"`
+}
+
+// Slots are the names that the plan has for nodes that come.
+func (s *Surge) Slots() []string {
+	var slots []string
+	if s == nil {
+		return nil
+	}
+	for _, wave := range s.Waves {
+		slots = append(slots, wave.New...)
+	}
+	return slots
 }
 
 // InPlace says whether the network stays, and pods with it.

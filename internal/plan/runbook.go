@@ -78,6 +78,12 @@ func summary(b *strings.Builder, p *Plan) {
 	}
 	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
 		len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+	if p.Surge != nil {
+		fmt.Fprintf(b, "Nodes come by %q and go by %q, which the program that applies the plan runs on its own machine, without a shell.\n"+
+			"A node that is removed does not come back: %s/remove is the point of no return. What fails after it stops for a person, both\n"+
+			"networks joined and every pod on one of them; what failed is mended and `theseus resume` goes on.\n",
+			p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
+	}
 	if p.Rollout != nil && p.Rollout.Origin != nil {
 		decided(b, p)
 	}
@@ -112,6 +118,10 @@ func nodeWaves(b *strings.Builder, p *Plan) {
 		note := ""
 		if i == 0 {
 			note = " (canary)"
+		}
+		if p.Surge != nil && i < len(p.Surge.Waves) {
+			fmt.Fprintf(b, "  %s%s: %s replaced by %s\n", wave.Name, note, shortList(wave.Nodes), shortList(p.Surge.Waves[i].New))
+			continue
 		}
 		fmt.Fprintf(b, "  %s%s: %s\n", wave.Name, note, shortList(wave.Nodes))
 	}
@@ -247,8 +257,12 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool) {
 		b.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")
 		return
 	}
-	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }) {
-		b.WriteString("   Undo: nothing of its own; pods move back when their node is switched back\n")
+	if i := slices.IndexFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }); i >= 0 {
+		back := "their node is switched back"
+		if s.Actions[i].Pods.LeaveDaemons {
+			back = "the new nodes are shut again"
+		}
+		fmt.Fprintf(b, "   Undo: nothing of its own; pods move back when %s\n", back)
 	}
 }
 
@@ -341,6 +355,9 @@ func phrase(c step.Condition) string {
 			return "no pod of the cluster has an address in " + strings.Join(c.CIDRs, ", ")
 		}
 		text := "no pod of " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
+		if c.LeaveDaemons {
+			text += ", but for those of DaemonSets"
+		}
 		if c.LeaveEnding {
 			text += ", but for those that are ending"
 		}

@@ -16,7 +16,7 @@ func (m *machine) onNode(a *step.Action) error {
 	if err != nil {
 		return err
 	}
-	if !m.facts[rolledOut(agentRef())] {
+	if !m.hands(i) {
 		return fmt.Errorf("the agent of %s is not known to be ready", a.NodeName)
 	}
 	switch a.Verb {
@@ -37,7 +37,7 @@ func (m *machine) onNode(a *step.Action) error {
 	case step.VerbHold, step.VerbCarried, step.VerbYield, step.VerbUnhold:
 		return m.routes(i, a)
 	case step.VerbSettle:
-		if !m.noReturn || m.tally.yielded < len(m.nodes) {
+		if !m.noReturn || m.tally.yielded < m.tally.nodes {
 			return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
 		}
 		m.edit(i, func(n *NodeModel) { n.Settled = true })
@@ -65,7 +65,7 @@ func (m *machine) join(i int, a *step.Action) error {
 
 // activate is where the first pod can come up on the target: all that joins the networks must be there.
 func (m *machine) activate(i int) error {
-	all := len(m.nodes)
+	all := m.tally.nodes
 	switch {
 	case m.nodes[i].Active == Target:
 		return fmt.Errorf("%s is switched already", m.nodes[i].Name)
@@ -81,7 +81,12 @@ func (m *machine) activate(i int) error {
 		return fmt.Errorf("%s would serve new pods on the target before its own were adopted", m.nodes[i].Name)
 	}
 	m.note("switch", m.nodes[i].Name)
-	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, true })
+	if n := &m.nodes[i]; n.Added && (!n.Joined || !n.SourceAgent && m.plan.Source.HasAgent() || !n.TargetAgent) {
+		return fmt.Errorf("both networks are not up on %s", n.Name)
+	} else if !n.Added && !m.gone(n.wave) {
+		return fmt.Errorf("%s is switched while nodes have yet to go", n.Name)
+	}
+	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Shut })
 	return nil
 }
 
@@ -166,7 +171,7 @@ func (m *machine) reachRolled(ref step.Ref, never *neverError) error {
 		if !m.facts["gated"] {
 			ready = m.tally.ownForm
 		}
-		if ready < len(m.nodes) {
+		if ready < m.tally.nodes {
 			return never
 		}
 	}
@@ -181,6 +186,10 @@ func (m *machine) reachPod(i int, c step.Condition, never *neverError) error {
 			return never
 		}
 		m.edit(i, func(n *NodeModel) { n.TargetAgent = true })
+	case m.nodes[i].Added && !m.nodes[i].Away && c.Selector == m.plan.Source.Selector:
+		m.edit(i, func(n *NodeModel) { n.SourceAgent = m.facts[exists(m.plan.Source.Agent)] })
+	case m.nodes[i].Added && !m.nodes[i].Away && c.Selector == manifest.AgentSelector:
+		m.edit(i, func(n *NodeModel) { n.Hands = m.facts[exists(agentRef())] })
 	case m.isProbe(c, "old") && m.nodes[i].ProbeOld:
 		m.edit(i, func(n *NodeModel) { n.ReadyOld = true })
 	case m.isProbe(c, "new") && m.nodes[i].ProbeNew && (m.nodes[i].Selected || !m.adopting()):
@@ -197,13 +206,16 @@ func (m *machine) reachEmpty(c step.Condition, never *neverError) error {
 	}
 	if c.Node != "" {
 		i, err := m.node(c.Node)
+		if c.LeaveDaemons && err == nil && m.nodes[i].drained(c) {
+			return nil
+		}
 		if err != nil || m.nodes[i].PodsOld && !(c.LeaveEnding && m.nodes[i].Moved) {
 			return never
 		}
 		m.edit(i, func(n *NodeModel) { n.Emptied = !n.PodsOld })
 		return nil
 	}
-	if m.tally.podsOld > 0 || m.tally.onTarget < len(m.nodes) || m.tally.emptied < len(m.nodes) {
+	if m.tally.podsOld > 0 || m.tally.onTarget < m.tally.nodes || m.tally.emptied < m.tally.nodes {
 		return never
 	}
 	m.set("known empty", true)
@@ -228,10 +240,18 @@ func (m *machine) holds(c step.Condition) bool {
 	case step.Rolled:
 		return m.facts[rolledOut(*c.Ref)]
 	case step.NodeReady:
-		return known
+		return known && !m.nodes[i].Away
 	case step.Gone:
+		if i, known := m.index[c.Ref.Name]; known && c.Ref.Kind == "Node" {
+			return m.nodes[i].Away
+		}
 		return !m.facts[exists(*c.Ref)]
+	case step.NodesAmong:
+		return m.among(c.Nodes)
 	case step.NoPods:
+		if known && c.LeaveDaemons {
+			return m.nodes[i].drained(c)
+		}
 		return c.Node == "" && m.facts["known empty"] || known && (!m.nodes[i].PodsOld || c.LeaveEnding && m.nodes[i].Moved)
 	case step.PodReady:
 		switch {

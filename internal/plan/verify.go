@@ -156,7 +156,7 @@ func pair(a, b *step.Action) bool {
 
 // sound holds after every single action.
 func (m *machine) sound() error {
-	all, t := len(m.nodes), &m.tally
+	all, t := m.tally.nodes, &m.tally
 	switch {
 	case t.podsOld > 0 && t.sourceAgents < all && m.plan.Source.HasAgent():
 		return errors.New("there may be pods on the source, which does not run everywhere")
@@ -185,13 +185,14 @@ func (m *machine) gate(s *step.Step) error {
 		}
 		return nil
 	}
-	if m.tally.measured < len(m.nodes) {
-		return fmt.Errorf("its gate has evidence from %d of %d nodes", m.tally.measured, len(m.nodes))
+	if m.tally.measured < m.tally.nodes {
+		return fmt.Errorf("its gate has evidence from %d of %d nodes", m.tally.measured, m.tally.nodes)
 	}
 	for _, name := range m.nodesOf(s) {
 		if n := &m.nodes[m.index[name]]; n.Active == Target && !n.MeasuredNew {
 			return fmt.Errorf("its gate has no evidence of the target on %s", name)
 		}
+		m.edit(m.index[name], func(n *NodeModel) { n.Proven = n.Proven || n.Added && n.MeasuredNew })
 	}
 	if i, ok := m.index[s.Node]; ok && m.nodes[i].Canary && !m.nodes[i].Proven {
 		if !m.nodes[i].MeasuredOld {
@@ -210,8 +211,14 @@ func (m *machine) nodesOf(s *step.Step) []string {
 	if _, known := m.index[s.Node]; known {
 		return []string{s.Node}
 	}
+	if s.Node != "" {
+		return nil
+	}
+	if m.plan.Surge != nil {
+		return m.surging(s.Wave)
+	}
 	for _, wave := range m.plan.Waves {
-		if s.Node == "" && wave.Name == s.Wave {
+		if wave.Name == s.Wave {
 			return wave.Nodes
 		}
 	}
@@ -222,7 +229,7 @@ func (m *machine) touchesTraffic(a step.Action) bool {
 	switch a.Op {
 	case step.Node:
 		return a.Verb != step.VerbInventory && a.Verb != step.VerbFacts && a.Verb != step.VerbAdoptable
-	case step.Evict, step.Restart:
+	case step.Evict, step.Restart, step.Hook:
 		return true
 	case step.Delete:
 		return m.parts[*a.Ref]
@@ -343,7 +350,7 @@ func kept() []step.Ref {
 
 // end demands that nothing is left of the source, of the joint phase or of Theseus.
 func (m *machine) end() error {
-	all, t := len(m.nodes), &m.tally
+	all, t := m.tally.nodes, &m.tally
 	for _, left := range []struct {
 		n    int
 		what string
@@ -357,6 +364,9 @@ func (m *machine) end() error {
 		if left.n > 0 {
 			return fmt.Errorf("at the end %d of %d nodes %s", left.n, all, left.what)
 		}
+	}
+	if err := m.surged(); err != nil {
+		return err
 	}
 	if m.facts["gated"] {
 		return errors.New("at the end the target still waits for the label")
@@ -398,6 +408,9 @@ func (m *machine) inOrder() error {
 	var wanted []string
 	for i := range m.nodes {
 		wanted = append(wanted, m.nodes[i].Name)
+	}
+	if m.plan.Surge != nil {
+		return m.surgeOrder(wanted)
 	}
 	orders := []string{"label", "switch", "clean"}
 	if m.adopting() {

@@ -2,12 +2,14 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"math"
 	"slices"
 	"sort"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -143,6 +145,7 @@ func nodes(in Input, h *history, all []*measured) []Node {
 		return byName[name]
 	}
 	waves(in.Plan, get)
+	h.came(in, get)
 	for _, report := range in.Reports {
 		get(report.Name).Reported = true
 	}
@@ -175,6 +178,38 @@ func waves(p *plan.Plan, get func(string) *Node) {
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			get(name).Wave = wave.Name
+		}
+	}
+}
+
+// came finds the nodes that came in the course of a change: the journal says which, and their fate is that of the step
+// that opened them for pods.
+func (h *history) came(in Input, get func(string) *Node) {
+	if in.Plan == nil || in.Plan.Surge == nil {
+		return
+	}
+	wave := map[string]string{}
+	for _, s := range in.Plan.Steps {
+		for _, action := range s.Actions {
+			if action.Op == step.Hook && action.Verb == step.VerbAdd {
+				wave[action.ID] = s.Wave
+			}
+		}
+	}
+	for _, r := range in.Records {
+		var one struct {
+			Node string `json:"node"`
+		}
+		data := r.Data
+		if r.Event == engine.Intended {
+			data = r.Before
+		}
+		if name := wave[r.Action]; name != "" && json.Unmarshal(data, &one) == nil && one.Node != "" {
+			node := get(one.Node)
+			node.Wave = name
+			if i, ok := h.index[name+"/open"]; ok {
+				node.State = h.steps[i].State
+			}
 		}
 	}
 }

@@ -61,6 +61,9 @@ const (
 	// Probe makes the set of measured paths match the probe pods that exist, and waits until every path
 	// has fresh results.
 	Probe Op = "probe"
+	// Hook runs the user's command of Args (HookArgs) that adds or removes (Verb) the node NodeName, and waits until
+	// that is in the cluster, or is not any more.
+	Hook Op = "hook"
 	// DNS runs Verb with Args on the names of a zone.
 	DNS Op = "dns"
 	// Mirror runs Verb with Args on a cluster and its mirror.
@@ -105,6 +108,8 @@ type PodSet struct {
 	Names []string `json:"names,omitempty"`
 	// LeaveEnding does not count pods that are ending, so that nobody waits for their grace periods.
 	LeaveEnding bool `json:"leaveEnding,omitempty"`
+	// LeaveDaemons does not count pods of DaemonSets, which belong to their node and end with it.
+	LeaveDaemons bool `json:"leaveDaemons,omitempty"`
 }
 
 // Condition is something observable through the API that must hold.
@@ -118,8 +123,9 @@ type Condition struct {
 	CIDRs     []string `json:"cidrs,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
 	Says      *Saying  `json:"says,omitempty"`
-	// LeaveEnding does not count pods that are ending.
-	LeaveEnding bool `json:"leaveEnding,omitempty"`
+	// LeaveEnding does not count pods that are ending, LeaveDaemons those of DaemonSets.
+	LeaveEnding  bool `json:"leaveEnding,omitempty"`
+	LeaveDaemons bool `json:"leaveDaemons,omitempty"`
 }
 
 // ConditionKind names a condition.
@@ -166,12 +172,16 @@ type PathSet struct {
 	New []string `json:"new,omitempty"` // nodes with a probe pod on the new one, or EveryNode
 	// WithoutNew names nodes that do not count as New, as their probe pod is about to go.
 	WithoutNew []string `json:"withoutNew,omitempty"`
+	// Leaving are nodes that are about to go: nothing is measured from or to them, nor by the old network's Service,
+	// behind which their probe pods are.
+	Leaving []string `json:"leaving,omitempty"`
 }
 
 // Resolve turns a set into node names, given the nodes on which probe pods of each network are Ready now.
 func (p PathSet) Resolve(readyOld, readyNew []string) (oldNodes, newNodes []string) {
-	without := func(name string) bool { return slices.Contains(p.WithoutNew, name) }
-	return resolve(p.Old, readyOld), slices.DeleteFunc(resolve(p.New, readyNew), without)
+	leaving := func(name string) bool { return slices.Contains(p.Leaving, name) }
+	without := func(name string) bool { return slices.Contains(p.WithoutNew, name) || leaving(name) }
+	return slices.DeleteFunc(resolve(p.Old, readyOld), leaving), slices.DeleteFunc(resolve(p.New, readyNew), without)
 }
 
 func resolve(wanted, ready []string) []string {

@@ -80,7 +80,8 @@ func podsApart(pass *check.Pass) []finding.Finding {
 			Message: fmt.Sprintf("%s have addresses of no network that was found (%s): they are on one that is gone, or that is not known",
 				lost, check.Names(lost.pods)),
 			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
-			Fix:      "delete them one by one, so that they come back on " + pass.Source.CNI + ", after a look at whether that serves their nodes",
+			Fix: "see that " + pass.Source.CNI + " serves their nodes: one that joined with another network's file in /etc/cni/net.d has it moved out first " +
+				"(theseus snapshot --nodes shows it); then delete the pods one by one, so that they come back",
 		})
 	}
 	if len(shares) < 2 {

@@ -115,6 +115,21 @@ func Untaint(node string) step.Action {
 	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "let new pods come to " + node + " again"}
 }
 
+// shut is the hard taint: no pod comes that does not bear every taint.
+func shut() *corev1.Taint {
+	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+}
+
+// Shut keeps new pods off a node.
+func Shut(node string) step.Action {
+	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(), Title: "let no new pod come to " + node}
+}
+
+// Open takes Shut back.
+func Open(node string) step.Action {
+	return step.Action{Op: step.Untaint, NodeName: node, Taint: shut(), Title: "let pods come to " + node}
+}
+
 // Evict moves the pods of a node that have an address in a range of a network.
 func Evict(node, network string, cidrs []string, pods int) step.Action {
 	return step.Action{

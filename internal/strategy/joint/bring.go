@@ -43,7 +43,12 @@ func (b *Builder) SourceOn(node string) []step.Condition {
 	if !b.Source.HasAgent() {
 		return []step.Condition{NodeReady(node)}
 	}
-	return []step.Condition{NodeReady(node), agentOn(b.Source.Agent, b.Source.Selector, node)}
+	return []step.Condition{NodeReady(node), b.SourceAgentOn(node)}
+}
+
+// SourceAgentOn is the source's agent on one node, where the source has agents.
+func (b *Builder) SourceAgentOn(node string) step.Condition {
+	return agentOn(b.Source.Agent, b.Source.Selector, node)
 }
 
 func agentOn(agent step.Ref, selector, node string) step.Condition {

@@ -43,7 +43,9 @@ type Builder struct {
 	Steps []step.Step
 	// BeforeClean is what a node needs before it is cleaned of the source; it may be nil.
 	BeforeClean func(node string) step.Action
-	all         []string
+	// Slots are the nodes that came in the course of the change.
+	Slots []string
+	all   []string
 }
 
 // New makes a builder without steps.
@@ -54,9 +56,7 @@ func New(in Input) *Builder {
 			b.TargetResidue.ConfFiles = append(slices.Clip(b.TargetResidue.ConfFiles), name)
 		}
 	}
-	for _, wave := range in.Waves {
-		b.all = append(b.all, wave.Nodes...)
-	}
+	b.Stand(in.Waves)
 	return b
 }
 
@@ -65,6 +65,14 @@ func (b *Builder) Add(s step.Step) {
 	number(s.ID, "", s.Actions)
 	number(s.ID, "undo-", s.Undo)
 	b.Steps = append(b.Steps, s)
+}
+
+// Stand sets the waves of the nodes that the cluster has from here on.
+func (b *Builder) Stand(waves []Wave) {
+	b.Waves, b.all = waves, nil
+	for _, wave := range waves {
+		b.all = append(b.all, wave.Nodes...)
+	}
 }
 
 // Nodes are all nodes in the order of the waves.

@@ -49,6 +49,30 @@ func (b *Builder) WaitSourceGone() []step.Action {
 		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute))}
 }
 
+// DeleteSource deletes the source, and its probe pods on those nodes that have one. It is the point of no return unless
+// there was one before.
+func (b *Builder) DeleteSource(probed []string, noReturn bool) {
+	actions := OnEach(b.Nodes(), func(node string) step.Action {
+		return OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
+	})
+	actions = append(actions, Probe("measure over "+b.TargetName()+" alone", step.PathSet{New: Every()}))
+	removals := OnEach(probed, func(node string) step.Action { return Remove(ProbePod(node, "old")) })
+	removals = append(removals, Remove(ProbeService("old")))
+	actions = append(actions, b.RemoveParts(removals...)...)
+	actions = append(actions, b.WaitSourceGone()...)
+	b.Add(step.Step{
+		ID:       "remove/source",
+		Title:    "Remove " + b.Source.CNI,
+		Why:      "No pod uses it any more.",
+		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
+		Actions:  actions,
+		After:    b.SourceGone(),
+		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
+		NoReturn: noReturn,
+		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(2*time.Second)),
+	})
+}
+
 // CleanSource cleans node by node what the source left.
 func (b *Builder) CleanSource() {
 	for i, wave := range b.Waves {
@@ -178,6 +202,9 @@ func (b *Builder) tidy() {
 	} {
 		actions = append(actions, OnEach(b.Nodes(), action)...)
 	}
+	actions = append(actions, OnEach(b.Slots, func(node string) step.Action {
+		return Label(node, v1alpha1.LabelSlot, nil, "remove the label "+v1alpha1.LabelSlot+" from "+node)
+	})...)
 	b.Add(step.Step{
 		ID:       "finish/tidy",
 		Title:    "Part the networks",

@@ -64,7 +64,7 @@ func wave(n int, nodes []string) Wave {
 func inOrder(snapshot *cluster.Snapshot) (workers, control []string) {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
-		if isControlPlane(node) {
+		if IsControlPlane(node) {
 			control = append(control, node.Name)
 			continue
 		}
@@ -75,7 +75,8 @@ func inOrder(snapshot *cluster.Snapshot) (workers, control []string) {
 	return workers, control
 }
 
-func isControlPlane(node *corev1.Node) bool {
+// IsControlPlane goes by the labels that kubeadm, kops and others put on.
+func IsControlPlane(node *corev1.Node) bool {
 	for _, key := range []string{"control-plane", "master", "controlplane"} {
 		if _, ok := node.Labels["node-role.kubernetes.io/"+key]; ok {
 			return true

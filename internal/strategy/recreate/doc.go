@@ -8,8 +8,6 @@
 package recreate
 
 import (
-	"time"
-
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
@@ -19,32 +17,13 @@ const Name = "recreate"
 
 // Steps makes the whole procedure.
 func Steps(in joint.Input) []step.Step {
-	b := &builder{joint.New(in)}
+	b := joint.New(in)
 	b.Prepare()
 	b.Bring()
-	b.keepOff()
-	b.switchNodes()
-	b.deleteSource()
+	b.KeepOff()
+	b.SwitchNodes(b.Waves)
+	b.DeleteSource(b.Nodes(), true)
 	b.CleanSource()
 	b.Finish("new")
 	return b.Steps
-}
-
-type builder struct{ *joint.Builder }
-
-// keepOff steers new pods to nodes that are switched, so that few pods move twice.
-func (b *builder) keepOff() {
-	var undo []step.Action
-	for _, node := range b.Nodes() {
-		undo = append(undo, joint.Untaint(node))
-	}
-	b.Add(step.Step{
-		ID:       "switch/prefer",
-		Title:    "Prefer switched nodes for new pods",
-		Why:      "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
-		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
-		Actions:  joint.OnEach(b.Nodes(), joint.Taint),
-		Undo:     undo,
-		Estimate: step.Duration(2*time.Second + b.PerNode(20*time.Millisecond)),
-	})
 }

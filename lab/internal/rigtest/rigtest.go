@@ -22,7 +22,7 @@ import (
 )
 
 // patience only ends a test that has failed.
-const patience = 5 * time.Minute
+const patience = 10 * time.Minute
 
 // Full skips a test, loudly, unless THESEUS_FULL=1 asks for all; why is what would take so long, or is not settled.
 func Full(t *testing.T, why string) {

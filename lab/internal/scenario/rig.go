@@ -33,10 +33,16 @@ type Rig struct {
 	Flags   []string  // more flags of the change, such as --bake 2s
 
 	Strategy string // of the change; empty lets the planner choose
+
+	Members []string // names of the lab's nodes, where they are not the first ones any more
+	Gone    string   // folder with what clients recorded on nodes that were removed
 }
 
 // NodeNames are the names of the lab's nodes.
 func (r *Rig) NodeNames() []string {
+	if r.Members != nil {
+		return r.Members
+	}
 	names := make([]string, r.Nodes)
 	for i := range names {
 		names[i] = fmt.Sprintf("%s-node-%d", r.Name, i+1)
@@ -170,21 +176,44 @@ func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 // Count adds up what the clients have recorded on all nodes.
 func (r *Rig) Count(ctx context.Context) (tally.Summary, error) {
 	var all []tally.Summary
-	for _, node := range r.NodeNames() {
-		text, err := r.OnNode(ctx, node, "sh", "-c", "cat "+workload.RecordDir+"/*.json 2>/dev/null || true")
-		if err != nil {
-			return tally.Summary{}, err
-		}
+	add := func(node, text string) error {
 		decoder := json.NewDecoder(strings.NewReader(text))
 		for {
 			var one tally.Summary
 			if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
-				break
+				return nil
 			} else if err != nil {
-				return tally.Summary{}, fmt.Errorf("what clients recorded on %s: %w", node, err)
+				return fmt.Errorf("what clients recorded on %s: %w", node, err)
 			}
 			all = append(all, one)
 		}
 	}
+	for _, node := range r.NodeNames() {
+		text, err := r.OnNode(ctx, node, "sh", "-c", Records)
+		if err == nil {
+			err = add(node, text)
+		}
+		if err != nil {
+			return tally.Summary{}, err
+		}
+	}
+	if r.Gone != "" {
+		files, err := filepath.Glob(filepath.Join(r.Gone, "*"))
+		if err != nil {
+			return tally.Summary{}, err
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err == nil {
+				err = add(filepath.Base(file), string(text))
+			}
+			if err != nil {
+				return tally.Summary{}, err
+			}
+		}
+	}
 	return tally.Sum(all), nil
 }
+
+// Records prints, on a node, what clients have recorded there.
+const Records = "cat " + workload.RecordDir + "/*.json 2>/dev/null || true"

@@ -1,0 +1,128 @@
+package nodepool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A hook that is told to end has so long until it is killed, with all that it started in its process group.
+const grace = 5 * time.Second
+
+// kept is how much of a hook's output is kept: its end, in bytes.
+const kept = 4096
+
+// hook is a command under way.
+type hook struct {
+	cmd    *exec.Cmd
+	output tail
+	err    error // of the command, once it has ended
+	ended  chan struct{}
+}
+
+// start runs a command, which ends with the context at the latest. That it cannot be started is an error of the hook.
+func start(ctx context.Context, command, environment []string) *hook {
+	h := &hook{cmd: exec.CommandContext(ctx, command[0], command[1:]...), ended: make(chan struct{})}
+	h.cmd.Env = append(os.Environ(), environment...)
+	h.cmd.Stdout, h.cmd.Stderr = &h.output, &h.output
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is not for it
+	h.cmd.Cancel = func() error { return syscall.Kill(-h.cmd.Process.Pid, syscall.SIGTERM) }
+	h.cmd.WaitDelay = grace
+	if h.err = h.cmd.Start(); h.err != nil {
+		close(h.ended)
+		return h
+	}
+	go func() {
+		defer close(h.ended)
+		h.err = h.cmd.Wait()
+		if ctx.Err() != nil || errors.Is(h.err, exec.ErrWaitDelay) {
+			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+		}
+	}()
+	return h
+}
+
+// over says whether the command has ended.
+func (h *hook) over() bool {
+	select {
+	case <-h.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the command if it still runs, and waits until it has.
+func (h *hook) stop() {
+	if h.over() {
+		return
+	}
+	_ = h.cmd.Cancel()
+	select {
+	case <-h.ended:
+	case <-time.After(grace):
+		_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+		<-h.ended
+	}
+}
+
+// failure says how a command ended that did not end well.
+func (h *hook) failure(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return errors.New("the command did not end in time and was ended" + h.said())
+	}
+	return fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said())
+}
+
+// late says what was still waited for when the time was over.
+func (h *hook) late(what string) error {
+	if !h.over() {
+		return errors.New("the command did not end in time and was ended" + h.said())
+	}
+	return fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said())
+}
+
+func (h *hook) said() string {
+	if text := strings.TrimSpace(h.output.String()); text != "" {
+		lines := strings.Split(text, "\n")
+		return "; it said last: " + strings.Join(lines[max(0, len(lines)-3):], " / ")
+	}
+	return ""
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	lock sync.Mutex
+	data []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.data = append(t.data, p[max(0, len(p)-kept):]...)
+	t.data = t.data[max(0, len(t.data)-kept):]
+	return len(p), nil
+}
+
+// String is what is kept, as valid text.
+func (t *tail) String() string {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return strings.ToValidUTF8(string(t.data), "?")
+}
+
+// Runnable says whether the program of each command is there.
+func Runnable(commands ...[]string) error {
+	for _, command := range commands {
+		if _, err := exec.LookPath(command[0]); err != nil {
+			return fmt.Errorf("the command %q cannot be run here: %w", command, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package joint
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// KeepOff steers new pods to nodes that are switched, so that few pods move twice.
+func (b *Builder) KeepOff() {
+	var undo []step.Action
+	for _, node := range b.Nodes() {
+		undo = append(undo, Untaint(node))
+	}
+	b.Add(step.Step{
+		ID:       "switch/prefer",
+		Title:    "Prefer switched nodes for new pods",
+		Why:      "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
+		Before:   []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions:  OnEach(b.Nodes(), Taint),
+		Undo:     undo,
+		Estimate: step.Duration(2*time.Second + b.PerNode(20*time.Millisecond)),
+	})
+}
+
+// SwitchNodes switches the nodes of one wave after another, and moves their pods.
+func (b *Builder) SwitchNodes(waves []Wave) {
+	for i, wave := range waves {
+		b.switchWave(wave)
+		chunks := slices.Collect(slices.Chunk(wave.Nodes, MovedAtOnce))
+		for j, nodes := range chunks {
+			b.Move(wave, nodes, b.Source.CNI, b.TargetName(), j == len(chunks)-1, i == len(waves)-1)
+		}
+	}
+}
+
+func (b *Builder) switchWave(wave Wave) {
+	var before []step.Condition
+	var undo, removals, evictions []step.Action
+	for _, node := range wave.Nodes {
+		before = append(before, b.Running(node)...)
+		undo = append(undo, OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf))
+		removals = append(removals, Remove(ProbePod(node, "new")))
+		evictions = append(evictions, Evict(node, b.TargetName(), b.Join.New, b.Outlook.PerNode[node]))
+	}
+	nodes := List(wave.Nodes)
+	undo = append(undo, Probe("stop measuring the new probe pods of "+nodes, step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes}))
+	b.Add(step.Step{
+		ID:     wave.Name + "/switch",
+		Title:  "Let " + b.TargetName() + " serve new pods on " + nodes,
+		Why:    "From here on every pod that starts there is on " + b.TargetName() + "; pods that run keep their network, address and connections.",
+		Wave:   wave.Name,
+		Before: before,
+		Actions: slices.Concat(
+			OnEach(wave.Nodes, Untaint),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+			}),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+			}),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return Wait("wait until the new probe pod of "+node+" is ready", ProbePodReady(node, "new"), 3*time.Minute)
+			}),
+			[]step.Action{Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", step.PathSet{Old: Every(), New: Every()})}),
+		Undo:     slices.Concat(undo, removals, evictions),
+		Gate:     b.Gate("pods of both networks reach each other from and to "+nodes, false),
+		Estimate: step.Duration(15*time.Second + time.Duration(len(wave.Nodes))*time.Second),
+	})
+}
