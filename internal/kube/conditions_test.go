@@ -51,7 +51,7 @@ func TestConditions(t *testing.T) {
 		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
 		{"no node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"a", "b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
 		{"a node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil,
-			"node a joined since the plan was made, and would get the new value unproven"},
+			"node a joined since the plan was made, which has no step for it"},
 		{"pods gone", podGone, []runtime.Object{pod("ns", "p", "b", "", app)}, nil, ""},
 		{"pods not gone", podGone, []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "1 pods of app=x are still there"},
 		{"no pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.96.0.1")}, nil, ""},

@@ -101,11 +101,16 @@ func (a *Actor) stuckWorkload(ctx context.Context, ref step.Ref) (string, error)
 	return a.downUnder(ctx, pods)
 }
 
-// downUnder says that a node of one of the pods does not work; empty when all do.
+// downUnder says that a node of one of the pods does not work; empty when all do. Pods of a node that is not in the
+// cluster any more are held up by nobody: the cluster ends them within two minutes (garbage collection of pods).
 func (a *Actor) downUnder(ctx context.Context, pods []corev1.Pod) (string, error) {
 	for i := range pods[:min(len(pods), stuckPods)] {
-		if why, err := a.down(ctx, pods[i].Spec.NodeName); why != "" || err != nil {
-			return why, err
+		node, err := a.node(ctx, pods[i].Spec.NodeName)
+		if err != nil {
+			return "", err
+		}
+		if why := notReady(node); why != "" {
+			return why, nil
 		}
 	}
 	return "", nil
@@ -126,17 +131,30 @@ func unpulled(pods []corev1.Pod) string {
 	return ""
 }
 
-// down says that a node does not work; empty when it does, or when there is none.
+// down says that a node does not work; empty when it does, or when none is named.
 func (a *Actor) down(ctx context.Context, name string) (string, error) {
+	node, err := a.node(ctx, name)
+	if err == nil && node == nil && name != "" {
+		return fmt.Sprintf("node %s is not in the cluster any more", name), nil
+	}
+	return notReady(node), err
+}
+
+// node gets a node; nil when there is none of that name.
+func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if name == "" {
-		return "", nil
+		return nil, nil
 	}
 	node, err := a.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Sprintf("node %s is not in the cluster any more", name), nil
+		return nil, nil
 	}
-	if err != nil || nodeReady(node) {
-		return "", err
+	return node, err
+}
+
+func notReady(node *corev1.Node) string {
+	if node == nil || nodeReady(node) {
+		return ""
 	}
-	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %s)", name, name), nil
+	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %[1]s)", node.Name)
 }

@@ -50,6 +50,7 @@ func TestWaitsThatArePointless(t *testing.T) {
 		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
 			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "are still there: node a is down"},
 		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins, "no answer from the agent of a: node a is down"},
+		{"a pod of a node that is gone", "True", pod("theseus-system", "agent-1", "gone", "", mine, unready), rolled, ""},
 		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating")), rolled, ""},
 		{"a slow agent", "True", pod("theseus-system", "agent-1", "a", "", mine), joins, ""},
 	} {

@@ -157,10 +157,6 @@ func back(t *testing.T, rig *scenario.Rig) {
 	if _, err := rig.InLab(t.Context(), "node", "remove", node); err != nil {
 		t.Fatal(err)
 	}
-	// What the cluster does by itself after a minute: nobody else ends the pods of a node that is gone.
-	if out, err := rig.Kubectl(t.Context(), nil, "delete", "pods", "--all-namespaces", "--field-selector=spec.nodeName="+node, "--force", "--grace-period=0"); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	run.Ends(0, "finished: done")
 	nothingLost(t, rig, "nftables to iptables")
 	in(t, rig, "iptables")
