@@ -134,7 +134,7 @@ func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
 	if err := r.Up(ctx, "flannel"); err != nil {
 		return nil, err
 	}
-	if err := r.Deploy(ctx); err != nil {
+	if err := r.Traffic(ctx); err != nil { // all of it is ready, and nothing fails
 		return nil, err
 	}
 	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "scale", "deployment", "drive", "--replicas", busyClients); err != nil {
@@ -148,7 +148,12 @@ func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
 	if _, err := r.Kubectl(ctx, strings.NewReader(fmt.Sprintf(crowd, max(missing, 0))), "apply", "-f", "-"); err != nil {
 		return nil, err
 	}
-	if err := r.Traffic(ctx); err != nil { // all of it is ready, and nothing fails
+	for _, deployment := range []string{"drive", "crowd"} {
+		if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "rollout", "status", "deployment/"+deployment, "--timeout=180s"); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := r.Steady(ctx); err != nil {
 		return nil, err
 	}
 	if err := r.Migrate(ctx); err != nil {
