@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -529,10 +528,7 @@ func (p *pairOf) whole(ctx context.Context, network string) (string, error) {
 		return network + " is not in order: " + strings.Join(found[0].Problems, "; "), nil
 	}
 	for i := range snapshot.Nodes {
-		ready := func(c corev1.NodeCondition) bool {
-			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-		}
-		if node := &snapshot.Nodes[i]; !slices.ContainsFunc(node.Status.Conditions, ready) {
+		if node := &snapshot.Nodes[i]; !cluster.NodeReady(node) {
 			return "node " + node.Name + " is not Ready", nil
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/certs"
 	"github.com/theseus-cni/theseus/internal/cloud/aws"
 	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 )
@@ -37,7 +37,7 @@ func (h *hands) surveyed(ctx context.Context, action step.Action) (*certs.Cluste
 	if err == nil {
 		err = mayAdd(entries)
 	}
-	return cluster, entries, replica.Passing(err)
+	return cluster, entries, kube.Passing(err)
 }
 
 func (h *hands) addNames(ctx context.Context, action step.Action) error {
@@ -49,7 +49,7 @@ func (h *hands) addNames(ctx context.Context, action step.Action) error {
 	if err == nil {
 		h.note(fmt.Sprintf("%d names were added", added))
 	}
-	return replica.Passing(err)
+	return kube.Passing(err)
 }
 
 func (h *hands) takeNames(ctx context.Context, action step.Action) error {
@@ -60,7 +60,7 @@ func (h *hands) takeNames(ctx context.Context, action step.Action) error {
 	cluster := &certs.Cluster{Client: h.pair.original.Client}
 	world, err := cluster.Read(ctx, args.Namespaces)
 	if err != nil {
-		return replica.Passing(err)
+		return kube.Passing(err)
 	}
 	rows, writes, err := backOf(world)
 	if err != nil {
@@ -69,7 +69,7 @@ func (h *hands) takeNames(ctx context.Context, action step.Action) error {
 	for _, r := range rows {
 		h.note(r.Object + " loses " + strings.Join(r.Names, ", "))
 	}
-	return replica.Passing(cluster.Apply(ctx, writes))
+	return kube.Passing(cluster.Apply(ctx, writes))
 }
 
 // cloud says whether a change is made already, or, of one that takes another back, whether that was not this migration's.
@@ -98,7 +98,7 @@ func (h *hands) cloud(ctx context.Context, action step.Action) (engine.Observati
 		}
 		seen.Inverse = &step.Action{Op: step.Mirror, Verb: mirror.Cloud, Args: back, Timeout: action.Timeout}
 	}
-	return seen, replica.Passing(err)
+	return seen, kube.Passing(err)
 }
 
 func (h *hands) doCloud(ctx context.Context, action step.Action) error {
@@ -110,7 +110,7 @@ func (h *hands) doCloud(ctx context.Context, action step.Action) error {
 	if err != nil {
 		return err
 	}
-	return replica.Passing(client.Do(ctx, args.Action, args.Back, func() error { return nil }))
+	return kube.Passing(client.Do(ctx, args.Action, args.Back, func() error { return nil }))
 }
 
 // did says by the journal whether an action found its work undone when it was first looked at, so that what there is of it now

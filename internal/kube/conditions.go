@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -48,7 +49,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		if err != nil {
 			return false, "", err
 		}
-		return nodeReady(node), "node " + c.Node + " is not Ready", nil
+		return cluster.NodeReady(node), "node " + c.Node + " is not Ready", nil
 	case step.PodGone:
 		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
 		return len(pods) == 0 && err == nil, fmt.Sprintf("%d pods of %s are still there", len(pods), c.Selector), err
@@ -179,12 +180,6 @@ func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
 func podReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-func nodeReady(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 

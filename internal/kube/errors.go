@@ -3,10 +3,12 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/outage"
 )
 
@@ -23,6 +25,14 @@ func classify(err error) error {
 		return err
 	}
 	return unavailable{err}
+}
+
+// Passing marks the errors of other actors than this package's that pass by themselves: the engine waits them out.
+func Passing(err error) error {
+	if err != nil && outage.Passes(err) {
+		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	}
+	return err
 }
 
 // ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it has left, there is none.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -153,7 +154,7 @@ func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 }
 
 func notReady(node *corev1.Node) string {
-	if node == nil || nodeReady(node) {
+	if node == nil || cluster.NodeReady(node) {
 		return ""
 	}
 	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %[1]s)", node.Name)

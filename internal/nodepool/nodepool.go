@@ -18,10 +18,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/outage"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 // poll is how often the cluster's nodes are looked at while one is to come or go: a node must be shut before it is Ready.
@@ -57,7 +59,7 @@ type Ran struct {
 func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
 	names, err := a.names(ctx, action.NodeName, mentions(action))
 	if err != nil {
-		return engine.Observation{}, passing(err)
+		return engine.Observation{}, kube.Passing(err)
 	}
 	if action.Op != step.Hook {
 		return a.Actor.Observe(ctx, names.action(action), before)
@@ -71,21 +73,21 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 		return engine.Observation{Done: true, Before: found}, err
 	}
 	node, err := a.node(ctx, names.of(action.NodeName))
-	return engine.Observation{Done: err == nil && node == nil}, passing(err)
+	return engine.Observation{Done: err == nil && node == nil}, kube.Passing(err)
 }
 
 // Do implements engine.Actor.
 func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
 	names, err := a.names(ctx, action.NodeName, mentions(action))
 	if err != nil {
-		return nil, passing(err)
+		return nil, kube.Passing(err)
 	}
 	if action.Op != step.Hook {
 		return a.Actor.Do(ctx, names.action(action), before)
 	}
-	var args step.HookArgs
-	if err := json.Unmarshal(action.Args, &args); err != nil {
-		return nil, fmt.Errorf("arguments: %w", err)
+	args, err := step.Arguments[step.HookArgs](action)
+	if err != nil {
+		return nil, err
 	}
 	var ran Ran
 	if action.Verb == step.VerbAdd {
@@ -94,24 +96,16 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 		ran, err = a.remove(ctx, names.of(action.NodeName), args)
 	}
 	if err != nil {
-		return nil, passing(err)
+		return nil, kube.Passing(err)
 	}
 	return json.Marshal(ran)
-}
-
-// passing marks errors that pass by themselves, which the engine waits out.
-func passing(err error) error {
-	if err != nil && outage.Passes(err) {
-		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
-	}
-	return err
 }
 
 // Holds implements engine.Actor.
 func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
 	names, err := a.names(ctx, c.Node, len(c.Nodes) > 0)
 	if err != nil {
-		return false, "", passing(err)
+		return false, "", kube.Passing(err)
 	}
 	return a.Actor.Holds(ctx, names.condition(c))
 }
@@ -147,7 +141,7 @@ func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ra
 		if err != nil || node == nil {
 			return err == nil, err
 		}
-		if !h.over() || ready(node) {
+		if !h.over() || cluster.NodeReady(node) {
 			return false, nil
 		}
 		err = a.Typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
@@ -263,7 +257,7 @@ func (a *Actor) claim(ctx context.Context, node *corev1.Node, slot string) error
 		claimed.Labels = map[string]string{}
 	}
 	claimed.Labels[v1alpha1.LabelSlot] = slot
-	shut := corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+	shut := *joint.Shut(node.Name).Taint
 	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&shut) })
 	claimed.Spec.Taints = append(claimed.Spec.Taints, shut)
 	_, err := a.Typed.CoreV1().Nodes().Update(ctx, claimed, metav1.UpdateOptions{FieldManager: kube.FieldManager})
@@ -279,16 +273,10 @@ func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, err
 }
 
-func ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // environment is what a hook is told, beside the environment of the program itself.
 func (a *Actor) environment(verb, node, wave string) []string {
 	return []string{
 		"THESEUS_ACTION=" + verb, "THESEUS_NODE=" + node, "THESEUS_WAVE=" + wave, "THESEUS_MIGRATION=" + a.Migration,
-		"THESEUS_TAINT=" + v1alpha1.TaintPending + "=true:" + string(corev1.TaintEffectNoSchedule),
+		"THESEUS_TAINT=" + joint.Shut(node).Taint.ToString(),
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
@@ -104,7 +102,7 @@ func nodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 		if os := node.Labels["kubernetes.io/os"]; os != "" && os != "linux" {
 			return refuse("this cluster cannot be changed by this version", "node %s runs %s, not Linux", node.Name, os)
 		}
-		if !ready(node) {
+		if !cluster.NodeReady(node) {
 			return refuse("bring the node back, or remove it from the cluster: kubectl delete node "+node.Name,
 				"node %s is not Ready, so nothing can be done or measured there", node.Name)
 		}
@@ -113,15 +111,6 @@ func nodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 		return refuse("the snapshot must hold the network's own configuration", "the address range of %s is not known", source.CNI)
 	}
 	return nil
-}
-
-func ready(node *corev1.Node) bool {
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // movable refuses pods that would be lost, and pods on a network that nobody knows of.

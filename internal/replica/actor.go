@@ -13,7 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/freeze"
-	"github.com/theseus-cni/theseus/internal/outage"
+	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 )
@@ -28,14 +28,6 @@ type Actor struct {
 // lookAgain is the time between two looks at what is not ready yet.
 const lookAgain = time.Second
 
-// Passing marks the errors that pass by themselves: the engine waits them out.
-func Passing(err error) error {
-	if err != nil && outage.Passes(err) {
-		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
-	}
-	return err
-}
-
 func (a *Actor) freezer() *Freezer { return &Freezer{Cluster: a.Original, Note: a.Note} }
 
 // Observe implements engine.Actor. Everything here looks for itself before it writes, so nothing is ever done already;
@@ -46,7 +38,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, _ json.RawMessa
 	}
 	current, err := a.freezer().Current(ctx)
 	if err != nil || current != nil {
-		return engine.Observation{}, Passing(err)
+		return engine.Observation{}, kube.Passing(err)
 	}
 	return engine.Observation{Inverse: &step.Action{Op: step.Mirror, Verb: mirror.Thaw, Title: "let deploys go on", Args: json.RawMessage("{}")}}, nil
 }
@@ -55,7 +47,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, _ json.RawMessa
 func (a *Actor) Do(ctx context.Context, action step.Action, _ json.RawMessage) (json.RawMessage, error) {
 	answer, err := a.do(ctx, action)
 	if err != nil {
-		return nil, Passing(err)
+		return nil, kube.Passing(err)
 	}
 	return json.Marshal(answer)
 }
