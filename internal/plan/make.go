@@ -254,8 +254,9 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 		return nil, refuse("leave --pod-cidr out", "pods that are adopted keep their addresses, so there is no other range to give")
 	case change.Strategy != adopt.Name && change.PodCIDR == "":
 		return nil, refuse("say --pod-cidr with a free range, such as 10.96.0.0/16", "no range for the pods of %s is given", change.To)
-	case change.AgentImage == "":
-		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	}
+	if err := agentGiven(change); err != nil {
+		return nil, err
 	}
 	return driver, nil
 }

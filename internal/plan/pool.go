@@ -35,18 +35,9 @@ func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || RollsOut(change) {
 		return nil, refuse("make two plans, one after the other", "pods get another pool by a plan of their own")
 	}
-	source, err := inPlace(snapshot, drivers)
+	source, err := calicoReady(snapshot, change, drivers, "--pool is for clusters on Calico")
 	if err != nil {
 		return nil, err
-	}
-	if source.CNI != "calico" {
-		return nil, refuse("--pool is for clusters on Calico", "this cluster is on %s", source.CNI)
-	}
-	if err := nodesReady(snapshot, source); err != nil {
-		return nil, err
-	}
-	if change.AgentImage == "" {
-		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
 	}
 	old, err := onlyPool(snapshot)
 	if err != nil {

@@ -68,18 +68,9 @@ func makeReflectors(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driv
 	if len(change.Waves)+len(change.WavePercents) > 0 {
 		return nil, refuse("leave --waves out", "reflectors change for all nodes together")
 	}
-	source, err := inPlace(snapshot, drivers)
+	source, err := calicoReady(snapshot, change, drivers, "--reflectors is for clusters whose Calico runs BGP")
 	if err != nil {
 		return nil, err
-	}
-	if source.CNI != "calico" {
-		return nil, refuse("--reflectors is for clusters whose Calico runs BGP", "this cluster is on %s", source.CNI)
-	}
-	if err := nodesReady(snapshot, source); err != nil {
-		return nil, err
-	}
-	if change.AgentImage == "" {
-		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
 	}
 	r := &relay{snapshot: snapshot, in: bgp.FromSnapshot(snapshot), to: &Reflectors{Selector: change.Reflectors}}
 	if err := r.read(); err != nil {

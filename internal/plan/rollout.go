@@ -53,8 +53,8 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	if err := nodesReady(snapshot, source); err != nil {
 		return nil, err
 	}
-	if change.AgentImage == "" {
-		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	if err := agentGiven(change); err != nil {
+		return nil, err
 	}
 	if options.Decided != nil && len(change.WavePercents) > 0 {
 		return nil, refuse("write the shares into the flag (fractional), and numbers of nodes into --waves, such as 1,0", "the flag set says which share of the nodes has the flag, so waves are no shares")

@@ -76,8 +76,9 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return nil, refuse("upgrade it as it was installed; theseus check says what to look at", "it is not known how agents of %s of two versions work side by side", source.CNI)
 	case len(manifest) == 0:
 		return nil, refuse("say --manifest with the file that installs the other version", "no manifest of %s is given", source.CNI)
-	case change.AgentImage == "":
-		return nil, refuse("say --agent-image with an image of theseus-agent that the nodes can pull", "no image of the agent is given")
+	}
+	if err := agentGiven(change); err != nil {
+		return nil, err
 	}
 	next, err := upgrader.Upgrade(snapshot, source, manifest)
 	var refused *cni.Refusal
