@@ -130,16 +130,19 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		strategy, why, steps = surge.Name, surgeReason, surgeSteps(replaced, change)
 		outlook.Workloads = ofDaemons(outlook.Workloads)
 	}
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Cluster: describe(snapshot), Change: change,
-		Strategy: strategy, Reason: why,
-		Source: *source, Target: target.Installation,
-		Waves: wavesOf(waves), Steps: steps(in), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
-		Flags: options.flags(), Surge: replaced,
-	}
+	p := begun(snapshot, change, options, strategy, why)
+	p.Source, p.Target, p.Waves = *source, target.Installation, wavesOf(waves)
+	p.Steps, p.Workloads, p.Findings, p.Surge = steps(in), workloadsOf(outlook.Workloads), findings, replaced
 	return p.sealed(snapshot, source.CNI+"-to-"+change.To)
+}
+
+// begun is a plan without its steps: what every plan says of itself.
+func begun(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, options Options, strategy, reason string) *Plan {
+	return &Plan{
+		APIVersion: v1alpha1.APIVersion, Kind: Kind,
+		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)), Flags: options.flags(),
+		Cluster: describe(snapshot), Change: change, Strategy: strategy, Reason: reason,
+	}
 }
 
 // sealed completes a plan that has its steps: what its gates hold besides, its estimate, a name that begins with stem

@@ -8,9 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -27,13 +24,8 @@ func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers 
 	if err := setup.Names.Check(); err != nil {
 		return nil, err
 	}
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Cluster: describe(snapshot), Change: change, Strategy: mirror.Name,
-		Reason: "nothing of the original is touched while it serves, and what is done to it nobody sees",
-		Mirror: &setup, Flags: options.flags(),
-	}
+	p := begun(snapshot, change, options, mirror.Name, "nothing of the original is touched while it serves, and what is done to it nobody sees")
+	p.Mirror = &setup
 	if found := drivers.Detect(snapshot); len(found) > 0 {
 		p.Source = *found[0]
 	}

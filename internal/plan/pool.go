@@ -5,9 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -64,16 +62,10 @@ func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	target.PodCIDRs = []string{cidr.String()}
 	pools := poolsOf(old, cidr)
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves, Outlook: outlook}
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Flags:   options.flags(),
-		Cluster: describe(snapshot), Change: change, Strategy: pool.Name,
-		Reason: "both pools are of one network, which carries them side by side while pods are created again",
-		Source: *source, Target: target, Waves: wavesOf(waves), Workloads: workloadsOf(outlook.Workloads), Findings: findings,
-		Pools: &Pools{From: old.GetName(), To: pools.New.GetName(), Stays: pools.Stays},
-		Steps: pool.Steps(in, pools),
-	}
+	p := begun(snapshot, change, options, pool.Name, "both pools are of one network, which carries them side by side while pods are created again")
+	p.Source, p.Target, p.Waves = *source, target, wavesOf(waves)
+	p.Steps, p.Workloads, p.Findings = pool.Steps(in, pools), workloadsOf(outlook.Workloads), findings
+	p.Pools = &Pools{From: old.GetName(), To: pools.New.GetName(), Stays: pools.Stays}
 	return p.sealed(snapshot, "pool")
 }
 

@@ -10,9 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -88,15 +86,10 @@ func makeReflectors(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driv
 		return nil, err
 	}
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: *source}, Change: change, Waves: waves}
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Flags:   options.flags(),
-		Cluster: describe(snapshot), Change: change, Strategy: reflectors.Name,
-		Reason: "routes that are retained on every node outlive the sessions that the change ends, and go when BIRD has made them all again",
-		Source: *source, Target: *source, Waves: wavesOf(waves), Findings: findings,
-		Reflectors: r.to, Steps: reflectors.Steps(in, r.to.Ranges, parts),
-	}
+	p := begun(snapshot, change, options, reflectors.Name,
+		"routes that are retained on every node outlive the sessions that the change ends, and go when BIRD has made them all again")
+	p.Source, p.Target, p.Waves, p.Findings = *source, *source, wavesOf(waves), findings
+	p.Reflectors, p.Steps = r.to, reflectors.Steps(in, r.to.Ranges, parts)
 	return p.sealed(snapshot, "reflectors")
 }
 

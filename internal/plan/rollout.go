@@ -65,17 +65,11 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		return nil, err
 	}
 	nodes := time.Duration(len(snapshot.Nodes))
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Flags:   options.flags(),
-		Cluster: describe(snapshot), Change: change, Strategy: rollout.Name,
-		Reason: "the flag is read by each node's agent, so one node after another can have it and be proven before the next",
-		Source: *source, Target: *source, Findings: append(slices.Clone(findings), coupled...),
-		Rollout: &Rollout{Flag: flag.Field, Scoped: scopedNames(flag)},
-		Steps: rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others,
-			Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)}),
-	}
+	p := begun(snapshot, change, options, rollout.Name, "the flag is read by each node's agent, so one node after another can have it and be proven before the next")
+	p.Source, p.Target, p.Findings = *source, *source, append(slices.Clone(findings), coupled...)
+	p.Rollout = &Rollout{Flag: flag.Field, Scoped: scopedNames(flag)}
+	p.Steps = rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others,
+		Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)})
 	first := flag.Turns[changing.Nodes[0].Name]
 	if flag.Value != nil {
 		p.Rollout.Value = fmt.Sprint(flag.Value)

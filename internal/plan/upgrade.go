@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,16 +49,11 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		return nil, err
 	}
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation}, Change: change, Waves: waves}
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Flags:   options.flags(),
-		Cluster: describe(snapshot), Change: change, Strategy: upgrade.Name,
-		Reason: "routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next",
-		Source: *source, Target: next.Installation, Waves: wavesOf(waves), Steps: upgrade.Steps(in, next),
-		Findings: append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...),
-		Upgrade:  &Upgrade{From: source.Version, To: next.Installation.Version},
-	}
+	p := begun(snapshot, change, options, upgrade.Name,
+		"routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next")
+	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next)
+	p.Findings = append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...)
+	p.Upgrade = &Upgrade{From: source.Version, To: next.Installation.Version}
 	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"))
 }
 
