@@ -127,27 +127,26 @@ func calicoUses(s *cluster.Snapshot) []use {
 			}
 		}
 	}
-	for _, object := range s.OtherOf("operator.tigera.io", "Installation") {
-		list, _, _ := unstructured.NestedSlice(object.Object, "spec", "calicoNetwork", "ipPools")
-		for i := range list {
-			entry, _ := list[i].(map[string]any)
-			text, _ := entry["nodeSelector"].(string)
-			if u, ok := calico(text, fmt.Sprintf("/spec/calicoNetwork/ipPools/%d/nodeSelector", i)); ok {
-				u.at(object, fmt.Sprintf("spec.calicoNetwork.ipPools[%d].nodeSelector", i))
-				u.loss, u.gain, u.always = "new pods there get addresses of other pools, or none and do not start", "new pods there may get its addresses", true
-				uses = append(uses, u)
-			}
-		}
-	}
-	for _, object := range s.Calico("KubeControllersConfiguration") {
-		list, _, _ := unstructured.NestedSlice(object.Object, "spec", "controllers", "node", "hostEndpoint", "templates")
-		for i := range list {
-			entry, _ := list[i].(map[string]any)
-			text, _ := entry["nodeSelector"].(string)
-			if u, ok := calico(text, fmt.Sprintf("/spec/controllers/node/hostEndpoint/templates/%d/nodeSelector", i)); ok {
-				u.at(object, fmt.Sprintf("spec.controllers.node.hostEndpoint.templates[%d].nodeSelector", i))
-				u.loss, u.gain, u.always = "their host endpoints of this template are deleted, and with them what policies allow or deny", "host endpoints of this template are made for them", true
-				uses = append(uses, u)
+	for _, place := range []struct {
+		objects    []unstructured.Unstructured
+		path       []string // of a list whose entries have a nodeSelector
+		loss, gain string
+	}{
+		{s.OtherOf("operator.tigera.io", "Installation"), []string{"spec", "calicoNetwork", "ipPools"},
+			"new pods there get addresses of other pools, or none and do not start", "new pods there may get its addresses"},
+		{s.Calico("KubeControllersConfiguration"), []string{"spec", "controllers", "node", "hostEndpoint", "templates"},
+			"their host endpoints of this template are deleted, and with them what policies allow or deny", "host endpoints of this template are made for them"},
+	} {
+		for _, object := range place.objects {
+			list, _, _ := unstructured.NestedSlice(object.Object, place.path...)
+			for i := range list {
+				entry, _ := list[i].(map[string]any)
+				text, _ := entry["nodeSelector"].(string)
+				if u, ok := calico(text, fmt.Sprintf("/%s/%d/nodeSelector", strings.Join(place.path, "/"), i)); ok {
+					u.at(object, fmt.Sprintf("%s[%d].nodeSelector", strings.Join(place.path, "."), i))
+					u.loss, u.gain, u.always = place.loss, place.gain, true
+					uses = append(uses, u)
+				}
 			}
 		}
 	}
