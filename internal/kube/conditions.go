@@ -81,12 +81,12 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 			a.Note("waiting: " + missing)
 			said = missing
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (string, error) { return a.stuck(ctx, c) })
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return a.stuck(ctx, &bearing, c) })
 		if err != nil {
 			return fmt.Errorf("%s: %w", missing, err)
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("%s (%w)", missing, err)
+			return bearing.late(missing, err)
 		}
 	}
 }

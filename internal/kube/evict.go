@@ -301,7 +301,7 @@ func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 		if err != nil {
 			return err
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (string, error) { return a.down(ctx, pod.Spec.NodeName) })
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, pod.Spec.NodeName)) })
 		if err != nil {
 			return fmt.Errorf("it does not end: %w", err)
 		}
@@ -422,17 +422,23 @@ func wantedPods(object *unstructured.Unstructured) int {
 
 // awaitWhole waits until a workload is whole again.
 func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
+	bearing := patience{others: true}
 	for said := -1; ; {
 		now, err := a.count(ctx, owner)
 		if err != nil || now.whole(before) {
 			return err
 		}
+		missing := fmt.Sprintf("%s has %d of %d pods ready", owner, now.ready, before)
 		if now.ready != said && a.Note != nil {
-			a.Note(fmt.Sprintf("waiting: %s has %d of %d pods ready", owner, now.ready, before))
+			a.Note("waiting: " + missing)
 			said = now.ready
 		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return a.stuckWorkload(ctx, &bearing, owner.ref()) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", missing, err)
+		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("%s has %d of %d pods ready (%w)", owner, now.ready, before, err)
+			return bearing.late(missing, err)
 		}
 	}
 }

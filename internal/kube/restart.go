@@ -24,6 +24,7 @@ func (a *Actor) restarted(ctx context.Context, action step.Action) (bool, error)
 func (a *Actor) restart(ctx context.Context, action step.Action) error {
 	said := ""
 	var nudged *corev1.Pod
+	var bearing patience
 	for waited := 0; ; waited++ {
 		now, err := a.outdated(ctx, action)
 		if err != nil {
@@ -42,7 +43,7 @@ func (a *Actor) restart(ctx context.Context, action step.Action) error {
 				return err
 			}
 		}
-		if now.starting != nil && waited%nudgeEvery == 0 {
+		if now.starting != nil && now.starting.Status.Phase == corev1.PodRunning && waited%nudgeEvery == 0 {
 			nudged = now.starting
 			if err := a.nudge(ctx, nudged, a.Clock.Now().UTC()); err != nil {
 				return err
@@ -52,8 +53,19 @@ func (a *Actor) restart(ctx context.Context, action step.Action) error {
 			a.Note("waiting: " + now.missing)
 			said = now.missing
 		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+			if now.starting != nil {
+				if found := a.ailing(ctx, &bearing, []corev1.Pod{*now.starting}); found.why != "" {
+					return found, nil
+				}
+			}
+			return lasting(a.down(ctx, action.NodeName))
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", now.missing, err)
+		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("%s (%w)", now.missing, err)
+			return bearing.late(now.missing, err)
 		}
 	}
 }
@@ -77,7 +89,7 @@ func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
 type rollout struct {
 	// pods are those of another revision that are not ending yet.
 	pods []corev1.Pod
-	// starting is the pod of the newest revision while it runs and is not Ready.
+	// starting is the pod of the newest revision while it is not Ready.
 	starting *corev1.Pod
 	// missing is what is missing; empty when the node runs that revision.
 	missing string
@@ -107,10 +119,7 @@ func (a *Actor) outdated(ctx context.Context, action step.Action) (rollout, erro
 			now.pods = append(now.pods, pod)
 			now.missing = "pod " + pod.Name + " is of an earlier template"
 		case !podReady(&pod):
-			now.missing = "pod " + pod.Name + " is not Ready"
-			if pod.Status.Phase == corev1.PodRunning {
-				now.starting = &pod
-			}
+			now.missing, now.starting = "pod "+pod.Name+" is not Ready", &pod
 		case len(now.pods) == 0:
 			now.missing = ""
 		}

@@ -12,25 +12,36 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+var restartOnA = step.Action{ID: "r", Op: step.Restart, NodeName: "a",
+	Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
+
+// daemonSet is that one, at its second generation, with what makes revisions and pods of it.
+func daemonSet() (*appsv1.DaemonSet, func(number int64, hash string) *appsv1.ControllerRevision, func(node, hash string, change ...func(*corev1.Pod)) *corev1.Pod) {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 2},
+		Spec: appsv1.DaemonSetSpec{Selector: selector}, Status: appsv1.DaemonSetStatus{ObservedGeneration: 2}}
+	owned := []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	labels := func(hash string) map[string]string {
+		return map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: hash}
+	}
+	revision := func(number int64, hash string) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{Revision: number,
+			ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent-" + hash, Labels: labels(hash), OwnerReferences: owned}}
+	}
+	of := func(node, hash string, change ...func(*corev1.Pod)) *corev1.Pod {
+		made := pod("net", "agent-"+node+"-"+hash, node, "", change...)
+		made.Labels, made.OwnerReferences = labels(hash), owned
+		return made
+	}
+	return set, revision, of
+}
+
 // TestRestart plays the DaemonSet controller: it is late in looking, makes a successor when the old pod is gone,
 // and the successor takes its time to be Ready. Pods of other nodes are left alone.
 func TestRestart(t *testing.T) {
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 2},
-		Spec: appsv1.DaemonSetSpec{Selector: selector}, Status: appsv1.DaemonSetStatus{ObservedGeneration: 1}}
-	owned := metav1.ObjectMeta{Namespace: "net", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}
-	revision := func(number int64, hash string) *appsv1.ControllerRevision {
-		meta := *owned.DeepCopy()
-		meta.Name, meta.Labels = "agent-"+hash, map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: hash}
-		return &appsv1.ControllerRevision{ObjectMeta: meta, Revision: number}
-	}
-	pod := func(node, hash string, ready corev1.ConditionStatus) *corev1.Pod {
-		meta := *owned.DeepCopy()
-		meta.Name, meta.Labels = "agent-"+node+"-"+hash, map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: hash}
-		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: node},
-			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}}}
-	}
-	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision(1, "old"), pod("a", "old", corev1.ConditionTrue), pod("b", "old", corev1.ConditionTrue)})
+	set, revision, pod := daemonSet()
+	set.Status.ObservedGeneration = 1
+	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision(1, "old"), pod("a", "old"), pod("b", "old")})
 	pods := w.typed.CoreV1().Pods("net")
 	must := func(err error) {
 		t.Helper()
@@ -60,15 +71,14 @@ func TestRestart(t *testing.T) {
 			must(err)
 		case n > 4 && deleted() && !made:
 			made = true
-			_, err := pods.Create(t.Context(), pod("a", "new", corev1.ConditionFalse), metav1.CreateOptions{})
+			_, err := pods.Create(t.Context(), pod("a", "new", unready), metav1.CreateOptions{})
 			must(err)
 		case n == 8:
-			_, err := pods.UpdateStatus(t.Context(), pod("a", "new", corev1.ConditionTrue), metav1.UpdateOptions{})
+			_, err := pods.UpdateStatus(t.Context(), pod("a", "new"), metav1.UpdateOptions{})
 			must(err)
 		}
 	}
-	action := step.Action{ID: "r", Op: step.Restart, NodeName: "a",
-		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
+	action := restartOnA
 	if w.see(action).Done {
 		t.Error("done before it began")
 	}

@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -19,87 +21,119 @@ import (
 const (
 	stuckEvery = 5 * time.Second
 	stuckFor   = 30 * time.Second
+	// stuckForOthers is how long it is borne of workloads that the change only moves: going back moves them once more.
+	stuckForOthers = 2 * time.Minute
 	// stuckPods is how many pods that hold a wait up are looked at: when a rollout hangs, few are left.
 	stuckPods = 10
+	// forever is longer than any action may take.
+	forever = time.Duration(math.MaxInt64)
 )
 
-// patience watches a wait for what will not mend itself.
-type patience struct{ looked, since time.Time }
+// trouble is what holds a wait up, and for how long it is borne. The zero value is none.
+type trouble struct {
+	why   string
+	bears time.Duration
+}
 
-// bear looks, now and then, for what holds a wait up. It fails when that has stood for a while.
-func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context) (string, error)) error {
+// lasting is trouble that may pass, but not when it has stood for a while.
+func lasting(why string, err error) (trouble, error) { return trouble{why, stuckFor}, err }
+
+// patience watches a wait for what will not mend itself.
+type patience struct {
+	looked, since time.Time
+	why           string
+	// others says that the pods are not those of a network: what ailed them before is no matter, and that they start
+	// again and again is said, and no reason to give up.
+	others bool
+	// seen are the containers of the first look.
+	seen map[string]seenContainer
+}
+
+// bear looks, now and then, for what holds a wait up. It says so at once, and fails when that has stood for too long.
+func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context) (trouble, error)) error {
 	now := a.Clock.Now()
 	if now.Sub(p.looked) < stuckEvery {
 		return nil
 	}
 	p.looked = now
-	why, err := look(ctx)
-	switch {
-	case err != nil:
+	found, err := look(ctx)
+	if err != nil {
 		return err
-	case why == "":
+	}
+	p.why = found.why
+	switch {
+	case found.why == "":
 		p.since = time.Time{}
 		return nil
 	case p.since.IsZero():
 		p.since = now
 		if a.Note != nil {
-			a.Note("waiting: " + why)
+			a.Note("waiting: " + found.why)
 		}
-	case now.Sub(p.since) >= stuckFor:
-		return fmt.Errorf("%s", why)
+	}
+	if now.Sub(p.since) >= found.bears {
+		return errors.New(found.why)
 	}
 	return nil
 }
 
-// stuck says what keeps a condition from coming true that only a person can mend; empty when nothing is known.
-func (a *Actor) stuck(ctx context.Context, c step.Condition) (string, error) {
+// late is the error of a wait that its context ended, with what held it up.
+func (p *patience) late(missing string, err error) error {
+	if p.why != "" {
+		missing += ": " + p.why
+	}
+	return fmt.Errorf("%s (%w)", missing, err)
+}
+
+// stuck says what keeps a condition from coming true that only a person can mend; nothing when nothing is known.
+func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (trouble, error) {
 	switch {
 	case c.Kind == step.PodReady:
 		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
 		if err != nil {
-			return "", err
+			return trouble{}, err
 		}
-		if why := unpulled(pods); why != "" {
-			return why, nil
+		if found := a.ailing(ctx, p, pods); found.why != "" {
+			return found, nil
 		}
-		return a.down(ctx, c.Node)
+		return lasting(a.down(ctx, c.Node))
 	case c.Kind == step.PodGone:
 		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
 		if err != nil {
-			return "", err
+			return trouble{}, err
 		}
-		return a.downUnder(ctx, pods)
+		return lasting(a.downUnder(ctx, pods))
 	case c.Kind == step.Gone && c.Ref.Kind == "Pod":
 		pod, err := a.Typed.CoreV1().Pods(c.Ref.Namespace).Get(ctx, c.Ref.Name, metav1.GetOptions{})
 		if err != nil {
-			return "", ignoreNoKind(err)
+			return trouble{}, ignoreNoKind(err)
 		}
-		return a.down(ctx, pod.Spec.NodeName)
+		return lasting(a.down(ctx, pod.Spec.NodeName))
 	case (c.Kind == step.Gone || c.Kind == step.Rolled) && c.Ref.APIVersion == "apps/v1":
-		return a.stuckWorkload(ctx, *c.Ref)
+		return a.stuckWorkload(ctx, p, *c.Ref)
 	}
-	return "", nil
+	return trouble{}, nil
 }
 
 // stuckWorkload finds a pod of a workload that cannot start, or cannot end.
-func (a *Actor) stuckWorkload(ctx context.Context, ref step.Ref) (string, error) {
+func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (trouble, error) {
 	object, err := a.get(ctx, ref)
 	if err != nil || object == nil {
-		return "", err
+		return trouble{}, err
 	}
 	selector, err := selectorOf(object)
 	if err != nil || selector == nil {
-		return "", err
+		return trouble{}, err
 	}
 	pods, err := a.podsOn(ctx, "", ref.Namespace, selector.String())
 	if err != nil {
-		return "", err
+		return trouble{}, err
 	}
-	if why := unpulled(pods); why != "" {
-		return why, nil
+	if found := a.ailing(ctx, p, pods); found.why != "" || p.others {
+		return found, nil
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return podReady(&p) && p.DeletionTimestamp == nil })
-	return a.downUnder(ctx, pods)
+	return lasting(a.downUnder(ctx, pods))
 }
 
 // downUnder says that a node of one of the pods does not work; empty when all do. Pods of a node that is not in the
@@ -115,21 +149,6 @@ func (a *Actor) downUnder(ctx context.Context, pods []corev1.Pod) (string, error
 		}
 	}
 	return "", nil
-}
-
-// unpulled names a pod whose image its node cannot get.
-func unpulled(pods []corev1.Pod) string {
-	never := []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}
-	for i := range pods {
-		status := pods[i].Status
-		for _, container := range slices.Concat(status.InitContainerStatuses, status.ContainerStatuses) {
-			if w := container.State.Waiting; w != nil && slices.Contains(never, w.Reason) {
-				return fmt.Sprintf("node %s cannot get the image %s of pod %s/%s: %s", pods[i].Spec.NodeName, container.Image,
-					pods[i].Namespace, pods[i].Name, w.Reason)
-			}
-		}
-	}
-	return ""
 }
 
 // down says that a node does not work; empty when it does, or when none is named.

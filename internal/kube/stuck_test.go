@@ -16,11 +16,11 @@ import (
 const agentSet = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: theseus-system, generation: 1},
 	spec: {selector: {matchLabels: {app: agent}}}, status: {observedGeneration: 1, desiredNumberScheduled: 2, updatedNumberScheduled: 2, numberReady: 1}}`
 
-func waiting(reason string) func(*corev1.Pod) {
+func waiting(reason, message string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		unready(p)
 		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Image: "registry.test/agent:v9",
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}}
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}
 	}
 }
 
@@ -42,16 +42,18 @@ func TestWaitsThatArePointless(t *testing.T) {
 		action step.Action
 		words  string // empty: it is waited for until the context ends
 	}{
-		{"an image that no node can get", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ImagePullBackOff")), rolled,
-			"1 of 2 pods are ready: node a cannot get the image registry.test/agent:v9 of pod theseus-system/agent-1: ImagePullBackOff"},
-		{"the same of a probe pod", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull")),
+		{"an image that no node can get", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ImagePullBackOff", "Back-off pulling image:\n no such host")), rolled,
+			"1 of 2 pods are ready: node a cannot get the image registry.test/agent:v9 of pod theseus-system/agent-1: ImagePullBackOff: Back-off pulling image:  no such host"},
+		{"the same of a probe pod", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ErrImagePull", "")),
 			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "cannot get the image"},
+		{"a container that cannot be made", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("CreateContainerConfigError", "secret \"key\" not found")), rolled,
+			"node a cannot make container  of pod theseus-system/agent-1: CreateContainerConfigError: secret \"key\" not found"},
 		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled, "node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
 		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
 			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "are still there: node a is down"},
 		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins, "no answer from the agent of a: node a is down"},
 		{"a pod of a node that is gone", "True", pod("theseus-system", "agent-1", "gone", "", mine, unready), rolled, ""},
-		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating")), rolled, ""},
+		{"a slow start", "True", pod("theseus-system", "agent-1", "a", "", mine, waiting("ContainerCreating", "")), rolled, ""},
 		{"a slow agent", "True", pod("theseus-system", "agent-1", "a", "", mine), joins, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -76,7 +78,7 @@ func TestPatienceBeginsAnew(t *testing.T) {
 	w := newWorld(t, nil)
 	why := "away"
 	var bearing patience
-	look := func(context.Context) (string, error) { return why, nil }
+	look := func(context.Context) (trouble, error) { return lasting(why, nil) }
 	for range 5 {
 		for _, reason := range []string{"away", ""} {
 			why = reason

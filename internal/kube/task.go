@@ -95,7 +95,7 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		case task.Status.Phase == v1alpha1.TaskFailed:
 			return nil, fmt.Errorf("the agent of %s says: %s", node, task.Status.Message)
 		}
-		err = a.bear(ctx, &bearing, func(ctx context.Context) (string, error) { return a.down(ctx, node) })
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
 		if err != nil {
 			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
 		}
