@@ -1,0 +1,83 @@
+package migration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// TestAgentsThatDoNotStart: on one of two nodes the target's image is missing, and then its agent crashes again and again. Each time the
+// user is told why, the change is taken back by itself, and the clients notice nothing. Without what was wrong it goes through.
+func TestAgentsThatDoNotStart(t *testing.T) {
+	rigtest.Full(t, "an image that one node lacks, an agent that crashes on one node, and then the whole change")
+	rig := newRig(t, "ail", 2)
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	node := rig.NodeNames()[1]
+	sh := func(script string) {
+		t.Helper()
+		if out, err := rig.OnNode(t.Context(), node, "sh", "-c", script); err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+	}
+	if _, err := rig.ChangeFlags(t.Context()); err != nil { // writes the manifest
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile(filepath.Join(rig.Dir, "calico.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := regexp.MustCompile(`image: "?([^\s"]*/node:[^\s"]*)`).FindSubmatch(manifest)
+	if images == nil {
+		t.Fatal("the manifest names no image of calico-node")
+	}
+	image := string(images[1])
+
+	sh(fmt.Sprintf("ctr -n k8s.io images tag %[1]s kept.test/node:1 && ctr -n k8s.io images rm %[1]s", image))
+	takenBack(t, rig, "an image that one node lacks", "node "+node+" cannot get the image "+image+" of pod kube-system/calico-node-", "PullImage|pull")
+	sh(fmt.Sprintf("ctr -n k8s.io images tag kept.test/node:1 %s && ctr -n k8s.io images rm kept.test/node:1", image))
+
+	const spoilt = "/var/lib/calico/nodename" // a file that calico-node writes as it starts
+	sh("mkdir -p " + spoilt)
+	takenBack(t, rig, "an agent that crashes on one node", "container calico-node of pod kube-system/calico-node-", "on node "+node+" does not stay up", spoilt)
+	sh("rm -rf " + filepath.Dir(spoilt))
+
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rigtest.Start(t, rig, "here", "apply", plan, "--yes").Ends(0, "finished: done")
+	mustLoseNothing(t, rig, "after the change")
+	nothingOnNodes(t, rig, "flannel", flannelTraces)
+}
+
+// takenBack applies a plan that fails with some words and demands that all is as before.
+func takenBack(t *testing.T, rig *scenario.Rig, what string, words ...string) {
+	t.Helper()
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+	run.Until("waiting: " + words[0])
+	run.Ends(4, "error: rolled-back: wait until calico is ready on ", "hint: remove the cause, make a new plan")
+	cause := run.Said()[strings.Index(run.Said(), "error: rolled-back"):]
+	for _, word := range words {
+		if !regexp.MustCompile(word).MatchString(cause) {
+			t.Errorf("%s: %q is not in the error: %s", what, word, cause)
+		}
+	}
+	rigtest.Start(t, rig, "here", "status").Ends(0, "rolled-back", "calico-node-")
+	mustLoseNothing(t, rig, what)
+	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	if left, err := rig.Kubectl(t.Context(), nil, "get", "daemonsets", "-A", "-o", "name"); err != nil || strings.Contains(left, "calico") || strings.Contains(left, "theseus") {
+		t.Errorf("%s: left: %s %v", what, left, err)
+	}
+}
