@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -29,17 +30,21 @@ func request(t *testing.T) cni.Request {
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// TestAcceptance is of manifests of two releases, of which the older has no nftables mode.
+// TestAcceptance is of the manifests of three releases, of which the oldest has no nftables mode.
 func TestAcceptance(t *testing.T) {
-	for _, version := range []string{"v3.28.5", "v3.31.0"} {
+	for _, version := range []string{"v3.28.5", "v3.30.1", "v3.31.0"} {
 		t.Run(version, func(t *testing.T) {
 			r := request(t)
-			r.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(string(cnitest.Text(t, "calico-manifest.yaml")), "v3.31.0", version)))
+			manifest, err := os.ReadFile("testdata/calico-vxlan-" + version + ".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Manifest = cnitest.Documents(t, manifest)
 			cnitest.Run(t, cnitest.Case{
 				Driver:  calico.Driver{},
 				Present: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
 				Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
-				Request: r, Golden: "testdata/install-" + version + ".json", Update: *update,
+				Request: r, Golden: "testdata/install-" + version + ".txt", Update: *update,
 			})
 		})
 	}

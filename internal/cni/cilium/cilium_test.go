@@ -49,7 +49,7 @@ func TestAcceptance(t *testing.T) {
 				Driver:  cilium.Driver{},
 				Present: cnitest.Snapshot(t, cnitest.Documents(t, []byte(edit(string(cnitest.Text(t, "cilium.yaml")))))),
 				Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
-				Request: r, Golden: "testdata/install-" + version + ".json", Update: *update,
+				Request: r, Golden: "testdata/install-" + version + ".txt", Update: *update,
 			})
 		})
 	}

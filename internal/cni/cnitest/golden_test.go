@@ -1,11 +1,17 @@
 package cnitest_test
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/bridge"
@@ -70,4 +76,44 @@ func TestGoldenAcceptance(t *testing.T) {
 			cnitest.Detects(t, cnitest.Case{Driver: c.driver, Present: cnitest.Golden(t, c.present), Other: cnitest.Golden(t, c.other)})
 		})
 	}
+}
+
+// operated is what installs Calico through its operator, as its documentation has users apply it.
+const operated = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: tigera-operator, namespace: tigera-operator}
+---
+apiVersion: operator.tigera.io/v1
+kind: Installation
+metadata: {name: default}
+spec: {calicoNetwork: {ipPools: [{cidr: 192.168.0.0/16, encapsulation: VXLANCrossSubnet}]}}
+---
+apiVersion: operator.tigera.io/v1
+kind: APIServer
+metadata: {name: default}
+`
+
+// TestRefusals: what every driver answers to a manifest that it makes nothing of.
+func TestRefusals(t *testing.T) {
+	var seen strings.Builder
+	manifests := map[string][]unstructured.Unstructured{"nothing": nil, "the operator": cnitest.Documents(t, []byte(operated)),
+		"the operator's own objects": cnitest.Documents(t, []byte(operated))[1:]}
+	for _, driver := range drivers() {
+		var last string
+		for _, name := range slices.Sorted(maps.Keys(manifests)) {
+			request := cni.Request{Manifest: manifests[name], PodCIDR: "10.96.0.0/16", NodeLabel: v1alpha1.LabelTarget}
+			_, err := driver.Install(request)
+			var refused *cni.Refusal
+			if !errors.As(err, &refused) || refused.Hint == "" {
+				t.Errorf("%s, given %s: no refusal with a hint: %v", driver.Name(), name, err)
+				continue
+			}
+			if refused.Message == last {
+				continue
+			}
+			last = refused.Message
+			fmt.Fprintf(&seen, "%s, given %s: %s\n  hint: %s\n", driver.Name(), name, refused.Message, refused.Hint)
+		}
+	}
+	cnitest.Same(t, "testdata/golden/refused.txt", seen.String(), *update)
 }
