@@ -57,7 +57,7 @@ lab-test: setup build ## the tests on real clusters
 	$(LAB) build
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
-	$(LAB) build --network calico-typha --calico v3.28.5
+	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption and its way back,"
 	@echo "   policy verdicts against a real Calico, rollouts of data planes and of the environment, a BIRD that hangs, route reflectors,"

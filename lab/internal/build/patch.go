@@ -35,7 +35,7 @@ func weavePatch() *patch {
 	}}
 }
 
-// typhaPatch is what Typha v3.31.0 needs where Go is 1.26 or later: json-iterator takes a struct of nothing and a map,
+// typhaPatch is what Typha of v3.30 and v3.31 needs where Go is 1.26 or later: json-iterator takes a struct of nothing and a map,
 // which Calico's labels are, for one that an interface holds directly, and Typha ends with a panic at the first object.
 func typhaPatch() *patch {
 	return &patch{module: calico, files: map[string][]phrase.Edit{

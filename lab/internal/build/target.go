@@ -68,7 +68,7 @@ func targets() map[string]target {
 }
 
 // CalicoVersions lists the versions of Calico that can be built, the default first.
-func CalicoVersions() []string { return []string{"v3.31.0", "v3.28.5"} }
+func CalicoVersions() []string { return []string{"v3.31.0", "v3.30.1", "v3.28.5"} }
 
 // Calico is the name of a program of Calico, such as "calico-node", at one of those versions.
 func Calico(version, program string) string {
@@ -78,8 +78,9 @@ func Calico(version, program string) string {
 	return program + "-" + version
 }
 
-// CalicoComponent is the component that pins a version of Calico.
+// CalicoComponent is the component that pins a version of Calico, the first of several.
 func CalicoComponent(version string) string {
+	version, _, _ = strings.Cut(version, ",")
 	if version == "" {
 		version = CalicoVersions()[0]
 	}
@@ -93,7 +94,7 @@ func calicoPrograms(version string) map[string]target {
 	}
 	stamp := "-X github.com/projectcalico/calico/pkg/buildinfo.Version=" + version
 	typha := program("/typha/cmd/calico-typha", stamp)
-	if version == CalicoVersions()[0] {
+	if version != "v3.28.5" {
 		typha.patched = typhaPatch()
 	}
 	return map[string]target{
@@ -102,7 +103,7 @@ func calicoPrograms(version string) map[string]target {
 		"calico-node":             program("/node/cmd/calico-node", stamp),
 		"calico-kube-controllers": program("/kube-controllers/cmd/kube-controllers", stamp),
 		"calico-check-status":     program("/kube-controllers/cmd/check-status", ""),
-		"calico-wrapper":          program("/kube-controllers/cmd/wrapper", ""), // not before v3.31
+		"calico-wrapper":          program("/kube-controllers/cmd/wrapper", ""), // not in v3.28
 		"calico-typha":            typha,
 	}
 }

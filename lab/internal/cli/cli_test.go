@@ -21,7 +21,7 @@ func TestRefusals(t *testing.T) {
 		{"up --network frob", 1, "error: no network is called \"frob\"\nhint: use --network flannel, calico, calico-bgp, calico-typha, weave, bridge or none\n"},
 		{"up --kubernetes v1.35.0", 1, "error: Kubernetes \"v1.35.0\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"build --network flannel,frob", 1, "error: no network is called \"frob\"\nhint: use --network flannel, calico, calico-bgp, calico-typha, weave, bridge or none\n"},
-		{"up --network calico --calico v3.1.0", 1, "error: Calico \"v3.1.0\" is not one of the versions that can be built\nhint: use --calico v3.31.0 or v3.28.5\n"},
+		{"up --network calico --calico v3.1.0", 1, "error: Calico \"v3.1.0\" is not one of the versions that can be built\nhint: use --calico v3.31.0, v3.30.1 or v3.28.5\n"},
 		{"up --network flannel --calico v3.28.5", 1, "error: --calico does not go with the network flannel\nhint: use --network calico or calico-typha\n"},
 		{"build --kubernetes 1.34", 1, "error: Kubernetes \"1.34\" is not one of the versions that can be built\nhint: use --kubernetes v1.36.3 or v1.34.4\n"},
 		{"up --policy frob", 1, "error: no policy agent is called \"frob\"\n"},

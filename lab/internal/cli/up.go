@@ -66,7 +66,8 @@ func buildFlags(f *pflag.FlagSet, source, cache *string) {
 
 // calicoFlag declares which Calico it is.
 func calicoFlag(f *pflag.FlagSet, version *string) {
-	f.StringVar(version, "calico", "", "version of Calico, where the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+")")
+	f.StringVar(version, "calico", "", "version of Calico, where the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+
+		"); of others after a comma the nodes hold the images")
 }
 
 // supported refuses what a lab cannot be, before anything happens.
@@ -88,8 +89,10 @@ func known(s spec.Lab) error {
 	if names := network.Names(); !slices.Contains(names, s.Network) {
 		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network %s", choice(names))
 	}
-	if versions := build.CalicoVersions(); s.Calico != "" && !slices.Contains(versions, s.Calico) {
-		return hint(fmt.Errorf("Calico %q is not one of the versions that can be built", s.Calico), "use --calico %s", choice(versions))
+	for version := range strings.SplitSeq(s.Calico, ",") {
+		if versions := build.CalicoVersions(); s.Calico != "" && !slices.Contains(versions, version) {
+			return hint(fmt.Errorf("Calico %q is not one of the versions that can be built", version), "use --calico %s", choice(versions))
+		}
 	}
 	if s.Calico != "" && !strings.HasPrefix(s.Network, "calico") {
 		return hint(fmt.Errorf("--calico does not go with the network %s", s.Network), "use --network calico or calico-typha")

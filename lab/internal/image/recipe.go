@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/phrase"
@@ -27,7 +28,7 @@ const (
 
 // calicoImage is one of Calico's.
 func calicoImage(version, name string) string {
-	if version == "v3.28.5" {
+	if version < "v3.31" {
 		return "docker.io/calico/" + name + ":" + version
 	}
 	return "quay.io/calico/" + name + ":" + version
@@ -77,8 +78,10 @@ func recipes(network, calico, source string) ([]recipe, error) {
 		return nil, err
 	}
 	versions := build.CalicoVersions()[:1]
-	if calico != "" && calico != versions[0] {
-		versions = append(versions, calico)
+	for version := range strings.SplitSeq(calico, ",") {
+		if version != "" && version != versions[0] {
+			versions = append(versions, version)
+		}
 	}
 	list = append(list, own...)
 	for _, version := range versions {
@@ -232,7 +235,7 @@ func calicoImages(version string) ([]recipe, error) {
 		set: settings{Entrypoint: []string{"/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
 	}
 	entry := []string{"start_runit"}
-	if version == build.CalicoVersions()[0] {
+	if version != "v3.28.5" {
 		controllers.binaries["/usr/bin/wrapper"] = of("calico-wrapper")
 		controllers.set.Entrypoint = slices.Insert(controllers.set.Entrypoint, 0, "/usr/bin/wrapper")
 	} else {

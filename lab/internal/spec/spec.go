@@ -25,7 +25,7 @@ type Lab struct {
 	Network    string  // the CNI of the pods: one of network.Names
 	Policy     string  // an extra policy agent, or empty
 	Kubernetes string  // version, v1.36.3
-	Calico     string  // version of Calico where it is not the default: one of build.CalicoVersions
+	Calico     string  // version of Calico where it is not the default: one of build.CalicoVersions, and after commas those whose images nodes hold too
 	ProxyMode  string  // kube-proxy's mode: iptables or nftables
 	DiskMiB    int     // size of each node's root in MiB
 	Dir        string  // state directory of this lab

@@ -17,7 +17,8 @@ import (
 // bin holds the built programs: `make build` makes them, and these tests are of no other.
 const bin = "../../../bin"
 
-const before, after = "v3.28.5", "v3.31.0"
+// releases are those that are gone through, one after another. The lab's nodes hold the images of all of them.
+var releases = []string{"v3.28.5", "v3.30.1", "v3.31.0"}
 
 // kubectl runs it and returns what it printed.
 func kubectl(t *testing.T, rig *scenario.Rig, args ...string) string {
@@ -72,17 +73,17 @@ func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 	t.Logf("%s: nothing lost or leaked of %d requests, %d of them on long connections", when, cost.Sent(), stream.Sent)
 }
 
-// plan writes a plan, and returns its file.
-func plan(t *testing.T, rig *scenario.Rig) string {
+// plan writes a plan for the upgrade to a release, and returns its file.
+func plan(t *testing.T, rig *scenario.Rig, to string) string {
 	t.Helper()
 	cidr := kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}")
 	manifest, file := filepath.Join(rig.Dir, "calico.yaml"), filepath.Join(rig.Dir, "plan.yaml")
-	text, err := rig.Manifest(t.Context(), "calico-typha", "--pod-cidr", cidr)
+	text, err := rig.Manifest(t.Context(), "calico-typha", "--calico", to, "--pod-cidr", cidr)
 	if err == nil {
 		err = os.WriteFile(manifest, []byte(text), 0o644)
 	}
 	if err == nil {
-		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", after, "--manifest", manifest, "--agent-image", scenario.AgentImage,
+		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", to, "--manifest", manifest, "--agent-image", scenario.AgentImage,
 			"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file)
 	}
 	if err != nil {
@@ -92,21 +93,32 @@ func plan(t *testing.T, rig *scenario.Rig) string {
 }
 
 func TestUpgrade(t *testing.T) {
-	rigtest.Full(t, "Calico "+before+", which has to be built, upgraded and taken back")
-	rig := rigtest.New(t, bin, "up", 3, "calico-typha@"+before)
+	rigtest.Full(t, "Calico upgraded over "+strings.Join(releases, ", ")+", of which two have to be built, and taken back each time")
+	rig := rigtest.New(t, bin, "up", 3, "calico-typha@"+strings.Join(releases[:len(releases)-1], ","))
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	was, running := state(t, rig), pods(t, rig)
-	if got := versions(t, rig); got != all(before) {
+	if got := versions(t, rig); got != all(releases[0]) {
 		t.Fatalf("before: %s", got)
 	}
+	running := pods(t, rig)
+	for i, to := range releases[1:] {
+		upgraded(t, rig, releases[i], to)
+	}
+	if now := pods(t, rig); now != running {
+		t.Errorf("pods were touched:\n%s\nand were\n%s", now, running)
+	}
+}
 
-	run := rigtest.Start(t, rig, "here", "apply", plan(t, rig), "--yes")
+// upgraded goes to a release, back from the middle, and then to the end.
+func upgraded(t *testing.T, rig *scenario.Rig, before, after string) {
+	t.Helper()
+	was := state(t, rig)
+	run := rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes")
 	run.Until("Bring up-node-3 to " + after)
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
 	run.Ends(5, "undone: Bring up-node-2 to "+after, "undone: Bring up-node-1 to "+after)
-	nothingLost(t, rig, "there and back from the middle")
+	nothingLost(t, rig, before+" to "+after+" and back from the middle")
 	if got := versions(t, rig); got != all(before) {
 		t.Errorf("taken back: %s", got)
 	}
@@ -114,13 +126,10 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("it is not as it was:\n%s\nand was\n%s", now, was)
 	}
 
-	rigtest.Start(t, rig, "here", "apply", plan(t, rig), "--yes").Ends(0, "finished: done")
+	rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 	nothingLost(t, rig, before+" to "+after)
 	if got := versions(t, rig); got != all(after) {
 		t.Errorf("at the end: %s", got)
-	}
-	if now := pods(t, rig); now != running {
-		t.Errorf("pods were touched:\n%s\nand were\n%s", now, running)
 	}
 	if left := kubectl(t, rig, "get", "clusterroles,clusterrolebindings", "-o", "name"); strings.Contains(left, "theseus") {
 		t.Errorf("rights of Theseus' own are left: %s", left)
