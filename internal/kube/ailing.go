@@ -155,8 +155,8 @@ func printable(line string) string {
 		}
 		return r
 	}, line))
-	if runes := []rune(line); len(runes) > lineLength {
-		return string(runes[:lineLength]) + "..."
+	if runes := []rune(line); len(runes) > lineLength { // what is said last is often the reason
+		return string(runes[:lineLength/3]) + " ... " + string(runes[len(runes)-2*lineLength/3:])
 	}
 	return line
 }

@@ -177,3 +177,15 @@ func TestEvictedPodThatDoesNotStart(t *testing.T) {
 		})
 	}
 }
+
+func TestPrintable(t *testing.T) {
+	long := strings.Repeat("a", lineLength) + strings.Repeat("z", lineLength)
+	for line, want := range map[string]string{
+		" \x1b[31mno\troute\r\n to\x00 host\xff ": "[31mno route   to host\ufffd",
+		long: strings.Repeat("a", lineLength/3) + " ... " + strings.Repeat("z", 2*lineLength/3),
+	} {
+		if got := printable(line); got != want {
+			t.Errorf("%q of %q", got, line)
+		}
+	}
+}
