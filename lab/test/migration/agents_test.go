@@ -13,9 +13,9 @@ import (
 )
 
 // TestAgentsThatDoNotStart: on one of two nodes the target's image is missing, and then its agent crashes again and again. Each time the
-// user is told why, the change is taken back by itself, and the clients notice nothing. Without what was wrong it goes through.
+// user is told why, the change is taken back by itself, and the clients notice nothing.
 func TestAgentsThatDoNotStart(t *testing.T) {
-	rigtest.Full(t, "an image that one node lacks, an agent that crashes on one node, and then the whole change")
+	rigtest.Full(t, "an image that one node lacks, and an agent that crashes on one node (3 minutes)")
 	rig := newRig(t, "ail", 2)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
@@ -47,15 +47,6 @@ func TestAgentsThatDoNotStart(t *testing.T) {
 	const spoilt = "/var/lib/calico/nodename" // a file that calico-node writes as it starts
 	sh("mkdir -p " + spoilt)
 	takenBack(t, rig, "an agent that crashes on one node", "container calico-node of pod kube-system/calico-node-", "on node "+node+" does not stay up", spoilt)
-	sh("rm -rf " + filepath.Dir(spoilt))
-
-	plan, err := rig.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rigtest.Start(t, rig, "here", "apply", plan, "--yes").Ends(0, "finished: done")
-	mustLoseNothing(t, rig, "after the change")
-	nothingOnNodes(t, rig, "flannel", flannelTraces)
 }
 
 // takenBack applies a plan that fails with some words and demands that all is as before.
