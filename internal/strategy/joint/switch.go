@@ -25,10 +25,10 @@ func (b *Builder) KeepOff() {
 	})
 }
 
-// SwitchNodes switches the nodes of one wave after another, and moves their pods.
-func (b *Builder) SwitchNodes(waves []Wave) {
+// SwitchNodes switches the nodes of one wave after another, where more conditions hold, and moves their pods.
+func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 	for i, wave := range waves {
-		b.switchWave(wave)
+		b.switchWave(wave, slices.Clone(before))
 		chunks := slices.Collect(slices.Chunk(wave.Nodes, MovedAtOnce))
 		for j, nodes := range chunks {
 			b.Move(wave, nodes, b.Source.CNI, b.TargetName(), j == len(chunks)-1, i == len(waves)-1)
@@ -36,8 +36,7 @@ func (b *Builder) SwitchNodes(waves []Wave) {
 	}
 }
 
-func (b *Builder) switchWave(wave Wave) {
-	var before []step.Condition
+func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 	var undo, removals, evictions []step.Action
 	for _, node := range wave.Nodes {
 		before = append(before, b.Running(node)...)
