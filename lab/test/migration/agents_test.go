@@ -15,7 +15,7 @@ import (
 // TestAgentsThatDoNotStart: on one of two nodes the target's image is missing, and then its agent crashes again and again. Each time the
 // user is told why, the change is taken back by itself, and the clients notice nothing.
 func TestAgentsThatDoNotStart(t *testing.T) {
-	rigtest.Full(t, "an image that one node lacks, and an agent that crashes on one node (3 minutes)")
+	rigtest.Full(t, "an image that one node lacks, and an agent that crashes on one node (4 minutes)")
 	rig := newRig(t, "ail", 2)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
