@@ -89,6 +89,9 @@ func diversion(elements []string) string {
 
 // retie ends what was begun: each copy gets an entry in the place of the tied one, then packets find that again.
 func (n *Node) retie(ctx context.Context, diverted bool) error {
+	if diverted {
+		quiesce() // what was under way has found the entries
+	}
 	all, err := connections()
 	if err != nil {
 		return err
@@ -106,6 +109,7 @@ func (n *Node) retie(ctx context.Context, diverted bool) error {
 		if _, err := n.Commands.run(ctx, "", "nft", "delete", "table", "ip", untieTable); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
+		quiesce() // what was under way has found the copies
 	}
 	for _, c := range copies {
 		n.at("forget a copy")
