@@ -59,10 +59,6 @@ func (r *Rig) underTraffic(ctx context.Context, network string, change func() er
 	if err := r.Report(ctx, cost); err != nil {
 		return err
 	}
-	r.Say("what the clients saw")
-	if err := cost.Print(r.Out); err != nil {
-		return err
-	}
 	if err := r.lastLine(ctx); err != nil {
 		return err
 	}
@@ -203,7 +199,7 @@ func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
 	return spec.Lab{}, fmt.Errorf("lab %s is not up", r.Name)
 }
 
-// Report writes the report with what the clients saw.
+// Report writes the report with what the clients saw, and prints that.
 func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 	type traffic struct {
 		Name             string  `json:"name"`
@@ -228,8 +224,11 @@ func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 	if err := os.WriteFile(r.traffic(), data, 0o644); err != nil {
 		return err
 	}
-	_, err = r.Run(ctx, "report", "--traffic", r.traffic(), "-o", filepath.Join(r.Dir, "report.html"))
-	return err
+	if _, err := r.Run(ctx, "report", "--traffic", r.traffic(), "-o", filepath.Join(r.Dir, "report.html")); err != nil {
+		return err
+	}
+	r.Say("what the clients saw")
+	return cost.Print(r.Out)
 }
 
 // Loss is the error of a cost that is not nothing.
