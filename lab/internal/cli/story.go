@@ -159,17 +159,18 @@ func (a *app) benchLoss() *cobra.Command {
 
 // benchAdopt moves many pods as they run.
 func (a *app) benchAdopt() *cobra.Command {
-	runs, pods := 5, 60
+	var bench scenario.AdoptBench
 	cmd := a.story("bench-adopt", "Move a cluster of many pods by adoption under traffic, and tell what each pod felt", 3,
-		func(ctx context.Context, r *scenario.Rig) error { return scenario.BenchAdopt(ctx, r, runs, pods) })
+		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if runs < 1 {
-			return usage(fmt.Errorf("%d runs: at least one", runs))
+		if bench.Runs < 1 {
+			return usage(fmt.Errorf("%d runs: at least one", bench.Runs))
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&runs, "runs", runs, "how often, each time in a new cluster")
-	cmd.Flags().IntVar(&pods, "pods", pods, "number of pods that are moved")
+	cmd.Flags().IntVar(&bench.Runs, "runs", 5, "how often, each time in a new cluster")
+	cmd.Flags().IntVar(&bench.Pods, "pods", 60, "number of pods that are moved")
+	cmd.Flags().DurationVar(&bench.Control, "control", 5*time.Minute, "how long the same traffic is counted before anything is changed")
 	return cmd
 }
 

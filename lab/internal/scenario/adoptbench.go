@@ -53,32 +53,40 @@ type crowding struct {
 		Node, Step string
 		Begin, End time.Time
 	}
+	Control Leg `json:"-"` // what the same clients saw before anything was changed
 }
 
-// BenchAdopt moves clusters with so many pods by adoption, each in its turn, and prints a line per run. A loss is an error.
-func BenchAdopt(ctx context.Context, r *Rig, runs, pods int) error {
+// AdoptBench is how many pods are moved, how often, and for how long the same traffic is counted before.
+type AdoptBench struct {
+	Runs, Pods int
+	Control    time.Duration
+}
+
+// Run moves clusters by adoption, each in its turn, and prints a line per run. A loss is an error.
+func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 	r.Network, r.Strategy, r.Outside = "flannel", "adopt", true
 	var lines strings.Builder
 	table := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tPODS\tMADE ANEW\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tPROBES\tLOST\tGAP AT FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
+	fmt.Fprintln(table, "RUN\tPODS\tMADE ANEW\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tCONTROL\tPROBES\tLOST\tGAP AT FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
 	var loss LossError
-	for run := range runs {
+	for run := range b.Runs {
 		one := *r
 		one.Dir = filepath.Join(r.Dir, fmt.Sprint(run+1))
-		seen, err := one.crowded(ctx, pods)
+		seen, err := one.crowded(ctx, b)
 		if down := one.Down(); err == nil {
 			err = down
 		}
 		if err != nil {
 			return fmt.Errorf("run %d: %w", run+1, err)
 		}
-		t, a := seen.Totals, seen.Adopted
+		t, a, c := seen.Totals, seen.Adopted, seen.Control
+		t.Requests, t.Failed, t.Leaked = t.Requests-int(c.Sent), t.Failed-int(c.Failed), t.Leaked-int(c.Leaked)
 		loss.Failed, loss.Leaked = loss.Failed+uint64(t.Failed), loss.Leaked+uint64(t.Leaked)
 		single, node := seen.times()
-		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n", run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked,
-			a.Sent, a.Lost, triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1], a.FlipMicros[2], single, node)
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d of %d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n", run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked,
+			c.Failed, c.Sent, a.Sent, a.Lost, triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1], a.FlipMicros[2], single, node)
 	}
-	r.Say("%d runs; three figures are the median, the p99 and the maximum over the pods", runs)
+	r.Say("%d runs; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in %s before anything was changed", b.Runs, b.Control)
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -129,8 +137,8 @@ func (c *crowding) times() (single, node string) {
 }
 
 // crowded is one run.
-func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
-	r.Say("a cluster of %d nodes on flannel with %d pods", r.Nodes, pods)
+func (r *Rig) crowded(ctx context.Context, b AdoptBench) (*crowding, error) {
+	r.Say("a cluster of %d nodes on flannel with %d pods", r.Nodes, b.Pods)
 	if err := r.Up(ctx, "flannel"); err != nil {
 		return nil, err
 	}
@@ -144,7 +152,7 @@ func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := pods - strings.Count(there, "\n") + strings.Count(there, "true\n")
+	missing := b.Pods - strings.Count(there, "\n") + strings.Count(there, "true\n")
 	if _, err := r.Kubectl(ctx, strings.NewReader(fmt.Sprintf(crowd, max(missing, 0))), "apply", "-f", "-"); err != nil {
 		return nil, err
 	}
@@ -153,7 +161,13 @@ func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
 			return nil, err
 		}
 	}
-	if _, err := r.Steady(ctx); err != nil {
+	begun, err := r.Steady(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Say("%s of the same traffic before anything is changed", b.Control)
+	before, err := r.countAfter(ctx, b.Control)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.Migrate(ctx); err != nil {
@@ -173,6 +187,6 @@ func (r *Rig) crowded(ctx context.Context, pods int) (*crowding, error) {
 	if err := os.WriteFile(filepath.Join(r.Dir, "report.json"), []byte(text), 0o644); err != nil {
 		return nil, err
 	}
-	seen := &crowding{}
+	seen := &crowding{Control: legOf(begun, before)}
 	return seen, json.Unmarshal([]byte(text), seen)
 }
