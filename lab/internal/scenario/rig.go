@@ -30,6 +30,7 @@ type Rig struct {
 	Out     io.Writer // what a reader follows
 	Outside bool      // also deploy clients on the nodes' own network
 	Network string    // that the cluster starts on: flannel where empty
+	Proxy   string    // mode of kube-proxy: iptables where empty
 	Flags   []string  // more flags of the change, such as --bake 2s
 
 	Strategy string // of the change; empty lets the planner choose
@@ -84,6 +85,9 @@ func (r *Rig) Up(ctx context.Context, network string) error {
 	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network, "--calico", version}
 	if network == "flannel" || network == "bridge" { // which enforce nothing themselves
 		args = append(args, "--policy", "kube-router")
+	}
+	if r.Proxy != "" {
+		args = append(args, "--proxy-mode", r.Proxy)
 	}
 	if _, err := r.run(ctx, nil, r.Out, r.Lab, args...); err != nil {
 		return err
