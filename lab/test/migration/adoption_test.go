@@ -52,18 +52,76 @@ func TestAdopt(t *testing.T) {
 	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod/db-0", "--timeout=60s"); err != nil {
 		t.Fatal(err)
 	}
-	// Nothing is left of the deleted pod: as many addresses are given away as there are pods and tunnels.
-	out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o", `jsonpath={range .items[*]}pod {.spec.hostNetwork}{"\n"}{end}`)
-	if err != nil {
-		t.Fatal(err)
+	mustHoldNoMore(t, rig)
+	mustStartAfresh(t, rig, rig.NodeNames()[1])
+	mustHoldNoMore(t, rig)
+}
+
+// mustHoldNoMore demands that Calico has given away as many addresses as there are pods and tunnels, soon: what deleted pods had, it gets back.
+func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+		out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "-o", `jsonpath={range .items[*]}pod {.spec.hostNetwork}{"\n"}{end}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods := strings.Count(out, "pod \n")
+		handles, err := rig.Kubectl(t.Context(), nil, "get", "ipamhandles.crd.projectcalico.org", "-o", "name")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(strings.Fields(handles))
+		if n == pods+len(rig.NodeNames()) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d addresses are given away, for %d pods and %d tunnels:\n%s", n, pods, len(rig.NodeNames()), handles)
+		}
 	}
-	pods := strings.Count(out, "pod \n")
-	handles, err := rig.Kubectl(t.Context(), nil, "get", "ipamhandles.crd.projectcalico.org", "-o", "name")
-	if err != nil {
-		t.Fatal(err)
+}
+
+// mustStartAfresh cuts a node's power. Its pods come up again on Calico alone, and nothing of the former network with them.
+func mustStartAfresh(t *testing.T, rig *scenario.Rig, node string) {
+	t.Helper()
+	pods := func() map[string]string { // name to the containers of those that are Ready
+		out, err := rig.Kubectl(t.Context(), nil, "get", "pods", "-A", "--field-selector", "spec.nodeName="+node, "-o",
+			`jsonpath={range .items[*]}{.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.status.containerStatuses[*].containerID}{"\n"}{end}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ready := map[string]string{}
+		for line := range strings.Lines(out) {
+			name, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			ready[name] = strings.TrimPrefix(rest, "True ")
+			if ready[name] == rest {
+				ready[name] = "" // not Ready
+			}
+		}
+		return ready
 	}
-	if n := len(strings.Fields(handles)); n != pods+len(rig.NodeNames()) {
-		t.Errorf("%d addresses are given away, for %d pods and %d tunnels:\n%s", n, pods, len(rig.NodeNames()), handles)
+	before := pods()
+	for _, verb := range []string{"kill", "start"} {
+		if out, err := exec.Command(rig.Lab, "node", verb, "--name", rig.Name, node).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(time.Second) {
+		var missing []string
+		for name, containers := range pods() {
+			if containers == "" || containers == before[name] {
+				missing = append(missing, name)
+			}
+		}
+		if len(missing) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %s had no power, these are not there again: %v", node, missing)
+		}
+	}
+	nothingOnNodes(t, rig, "flannel", flannelTraces)
+	if kept, err := rig.OnNode(t.Context(), node, "ip", "address", "show", "dev", "lo"); err != nil || strings.Contains(kept, "lo:theseus") {
+		t.Errorf("on %s: %v %s", node, err, kept)
 	}
 }
 
