@@ -6,12 +6,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/outage"
 )
-
-type objectList = unstructured.UnstructuredList
 
 const (
 	callTimeout = 30 * time.Second

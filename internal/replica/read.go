@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -33,6 +36,7 @@ const (
 type Cluster struct {
 	*kube.Client
 	objects dynamic.Interface
+	lists   rest.Interface
 	writer  metadata.Interface
 }
 
@@ -49,7 +53,8 @@ func Connect(client *kube.Client) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{client, objects, writer}, nil
+	lists, err := rest.UnversionedRESTClientFor(dynamic.ConfigFor(config))
+	return &Cluster{client, objects, lists, writer}, err
 }
 
 // kind is a resource that can be listed and written.
@@ -195,23 +200,58 @@ func (c *Cluster) read(ctx context.Context, kinds []kind, namespaces []string) (
 
 // list reads all pages. A list that grew too old between two pages is read anew.
 func (c *Cluster) list(ctx context.Context, k kind, namespace string) (objects []twin.Object, version string, err error) {
-	resource := c.objects.Resource(k.resource).Namespace(namespace)
-	for options := (metav1.ListOptions{Limit: pageSize}); ; {
-		page, err := retried(ctx, func(ctx context.Context) (*objectList, error) { return resource.List(ctx, options) })
-		if apierrors.IsResourceExpired(err) && options.Continue != "" {
-			objects, options.Continue = nil, ""
+	for next := ""; ; {
+		page, err := retried(ctx, func(ctx context.Context) (*page, error) { return c.page(ctx, k, namespace, next) })
+		if apierrors.IsResourceExpired(err) && next != "" {
+			objects, next = nil, ""
 			continue
 		}
 		if err != nil {
 			return nil, "", err
 		}
-		for i := range page.Items {
-			objects = append(objects, &page.Items[i])
+		for _, item := range page.Items {
+			object := &unstructured.Unstructured{Object: item}
+			if object.GetKind() == "" { // as in lists of all kinds of Kubernetes' own
+				object.SetGroupVersionKind(k.group.WithVersion(k.resource.Version))
+			}
+			objects = append(objects, object)
 		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return objects, page.GetResourceVersion(), nil
+		if next = page.Metadata.Continue; next == "" {
+			return objects, page.Metadata.ResourceVersion, nil
 		}
 	}
+}
+
+// page is a part of a list.
+type page struct {
+	Kind     string           `json:"kind"`
+	Metadata metav1.ListMeta  `json:"metadata"`
+	Items    []map[string]any `json:"items"`
+}
+
+// page decodes what the server says in one go: the dynamic client parses each object several times.
+func (c *Cluster) page(ctx context.Context, k kind, namespace, next string) (*page, error) {
+	root := "/apis"
+	if k.group.Group == "" {
+		root = "/api"
+	}
+	result := c.lists.Get().AbsPath(root, k.resource.Group, k.resource.Version).NamespaceIfScoped(namespace, namespace != "").Resource(k.resource.Resource).
+		Param("limit", strconv.Itoa(pageSize)).Param("continue", next).Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	data, err := result.Raw()
+	if err != nil {
+		return nil, err
+	}
+	found := &page{}
+	if err := json.Unmarshal(data, found); err != nil {
+		return nil, err
+	}
+	if !strings.HasSuffix(found.Kind, "List") { // an empty one would have everything deleted
+		return nil, fmt.Errorf("the API server answers with %q instead of a list", found.Kind)
+	}
+	return found, nil
 }
 
 // Identity names a cluster by the uid of its namespace kube-system, as a value of a label.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
@@ -61,7 +62,7 @@ func (d *Delta) Writes() int {
 
 // Ours says whether an object of the mirror was copied there from a source.
 func Ours(live Object, source string) bool {
-	return live.GetLabels()[MarkLabel] == source && slices.ContainsFunc(ownersOf(live), func(o owner) bool { return o.manager == Manager })
+	return live.GetLabels()[MarkLabel] == source && slices.ContainsFunc(writersOf(live), func(w writer) bool { return w.manager == Manager })
 }
 
 // Against compares the plan with what the mirror has. Only objects of the chosen namespaces are deleted, only
@@ -124,16 +125,22 @@ func sharedByNature(key Key) bool {
 }
 
 // Wanted is the object to apply over what the mirror has (nil: nothing). How many pods it has stays the
-// autoscaler's matter, and owners get the identity that they have on the mirror: uid looks them up.
+// autoscaler's matter, and owners get the identity that they have on the mirror: uid looks them up. It is not to be
+// changed: where there is nothing to add, it is the item's own.
 func (i *Item) Wanted(live Object, uid func(Key) (string, bool)) (Object, error) {
-	wanted := i.Object.DeepCopy()
+	wanted := i.Object
+	references, _ := at(wanted, "metadata", "ownerReferences").([]any)
+	if len(references) == 0 && (live == nil || !i.Autoscaled) {
+		return wanted, nil
+	}
+	wanted = wanted.DeepCopy()
 	if i.Autoscaled && live != nil {
 		remove(wanted, "spec", "replicas")
 		if replicas := at(live, "spec", "replicas"); replicas != nil && owns(live, "spec", "replicas") {
 			set(wanted, replicas, "spec", "replicas") // nobody else has it: without us it would become 1
 		}
 	}
-	references, _ := at(wanted, "metadata", "ownerReferences").([]any)
+	references, _ = at(wanted, "metadata", "ownerReferences").([]any)
 	for _, reference := range references {
 		fields, _ := reference.(map[string]any)
 		key := ownerKey(fields, wanted.GetNamespace())
@@ -166,7 +173,7 @@ func owns(live Object, path ...string) bool {
 // differences says what of an item is not on the mirror as it is to be. The digest tells what was in it once and
 // is no more; the fields tell what somebody else changed.
 func differences(item *Item, live Object) []Difference {
-	c := comparison{owners: ownersOf(live)}
+	c := comparison{owners: sync.OnceValue(func() []owner { return ownersOf(live) })}
 	for _, name := range slices.Sorted(maps.Keys(item.Object.Object)) {
 		if name == "metadata" {
 			continue
@@ -254,7 +261,7 @@ func (o owner) wrote(path []hop) bool {
 }
 
 type comparison struct {
-	owners []owner
+	owners func() []owner // nil: nobody asks who it was
 	found  []Difference
 }
 
@@ -355,10 +362,14 @@ func number(v any) (float64, bool) {
 
 func (c *comparison) differ(where steps, want, have any) {
 	difference := Difference{Path: where.text, Want: want, Have: have}
-	for _, owner := range c.owners {
+	var owners []owner
+	if c.owners != nil {
+		owners = c.owners()
+	}
+	for _, owner := range owners {
 		if owner.manager != Manager && owner.wrote(where.hops) {
 			difference.By = owner.manager
-			if owner.at != nil {
+			if !owner.at.IsZero() {
 				difference.By += " at " + owner.at.UTC().Format("2006-01-02 15:04:05Z")
 			}
 		}

@@ -1,10 +1,11 @@
 package twin
 
 import (
-	"bytes"
+	"errors"
+	"fmt"
 	"strings"
+	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
@@ -30,28 +31,25 @@ func isServer(manager string) bool {
 // controllers wrote nor what the API server filled in. It changes nothing and returns false where the managers
 // do not tell: there are none, or one wrote through another version of the API, whose paths may be others.
 // Names, labels and annotations of the server are for the table per kind; type, name and namespace always stay.
-func owned(object Object) bool {
+func owned(object Object, writers []writer) bool {
 	users, cluster := &fieldpath.Set{}, &fieldpath.Set{}
 	known := false
-	for _, entry := range object.GetManagedFields() {
-		if entry.Subresource != "" && entry.Subresource != "scale" {
+	for _, w := range writers {
+		if w.subresource != "" && w.subresource != "scale" {
 			continue
 		}
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		fields := &fieldpath.Set{}
-		if err := fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)); err != nil {
+		fields, err := setOf(w.fields)
+		if err != nil {
 			return false
 		}
-		if isServer(entry.Manager) {
+		if isServer(w.manager) {
 			cluster = cluster.Union(fields)
 			continue
 		}
-		if entry.APIVersion != object.GetAPIVersion() {
+		if w.version != object.GetAPIVersion() {
 			return false
 		}
-		if entry.Subresource == "" {
+		if w.subresource == "" {
 			known = true
 		}
 		users = users.Union(fields)
@@ -185,16 +183,68 @@ func hasKey(item any, key value.FieldList) bool {
 	return true
 }
 
+// writer is an entry of managedFields.
+type writer struct {
+	manager, subresource, version, time string
+	fields                              map[string]any // fieldsV1
+}
+
+// writersOf reads managedFields as they are: by way of their Go type it takes longer than all else that is done with an object.
+func writersOf(object Object) []writer {
+	entries, _ := at(object, "metadata", "managedFields").([]any)
+	var found []writer
+	for _, one := range entries {
+		entry, _ := one.(map[string]any)
+		text := func(name string) string {
+			value, _ := entry[name].(string)
+			return value
+		}
+		if fields, ok := entry["fieldsV1"].(map[string]any); ok {
+			found = append(found, writer{text("manager"), text("subresource"), text("apiVersion"), text("time"), fields})
+		}
+	}
+	return found
+}
+
+// setOf is what fieldpath.Set.FromJSON makes of fieldsV1, without its text.
+func setOf(fields map[string]any) (*fieldpath.Set, error) {
+	set := &fieldpath.Set{}
+	for name, value := range fields {
+		if name == "." {
+			continue // of the element above
+		}
+		element, err := fieldpath.DeserializePathElement(name)
+		if errors.Is(err, fieldpath.ErrUnknownPathElementType) {
+			continue // of a later version
+		}
+		if err != nil {
+			return nil, err
+		}
+		below, ok := value.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s of managedFields is no map", name)
+		}
+		children, err := setOf(below)
+		if err != nil {
+			return nil, err
+		}
+		if _, itself := below["."]; itself || children.Empty() {
+			set.Members.Insert(element)
+		}
+		if !children.Empty() {
+			*set.Children.Descend(element) = *children
+		}
+	}
+	return set, nil
+}
+
 // ownersOf are the managers of the fields of an object, by what they wrote, for those who ask who changed it.
 func ownersOf(object Object) []owner {
 	var owners []owner
-	for _, entry := range object.GetManagedFields() {
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		fields := &fieldpath.Set{}
-		if fields.FromJSON(bytes.NewReader(entry.FieldsV1.Raw)) == nil {
-			owners = append(owners, owner{entry.Manager, entry.Time, fields})
+	for _, w := range writersOf(object) {
+		if fields, err := setOf(w.fields); err == nil {
+			at, _ := time.Parse(time.RFC3339, w.time) // zero: it does not say
+			owners = append(owners, owner{w.manager, at, fields})
 		}
 	}
 	return owners
@@ -202,6 +252,6 @@ func ownersOf(object Object) []owner {
 
 type owner struct {
 	manager string
-	at      *metav1.Time
+	at      time.Time
 	fields  *fieldpath.Set
 }

@@ -1,9 +1,12 @@
 package twin
 
 import (
+	"bytes"
+	"encoding/json"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/theseus-cni/theseus/internal/image"
 )
@@ -41,6 +44,32 @@ func FuzzMake(f *testing.F) {
 					t.Fatalf("it differs from itself: %v", found)
 				}
 			}
+		}
+	})
+}
+
+// FuzzSetOf: what managedFields say is read as structured-merge-diff itself reads their text.
+func FuzzSetOf(f *testing.F) {
+	for _, text := range []string{
+		`{"f:spec":{"f:a":{},"f:b":{".":{},"f:c":{}},"f:list":{"k:{\"name\":\"b\"}":{".":{},"f:x":{}},"v:1":{},"i:0":{"f:y":{}}}}}`,
+		`{"f:a":{"z:later":{}},"z:later":{"f:b":{}},".":{}}`, `{"f:a":{"k:{":{}}}`, `{"f:a":1}`, `{"f:a":null}`, `{"f":{}}`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var fields map[string]any
+		if json.Unmarshal(data, &fields) != nil {
+			return
+		}
+		data, err := json.Marshal(fields) // each name once
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &fieldpath.Set{}
+		wrong := want.FromJSON(bytes.NewReader(data))
+		got, err := setOf(fields)
+		if err == nil && wrong == nil && !got.Equals(want) || err == nil && wrong != nil {
+			t.Errorf("%s: %s (%v), want %s (%v)", data, got, err, want, wrong)
 		}
 	})
 }

@@ -459,8 +459,9 @@ func ownerKey(fields map[string]any, namespace string) Key {
 // seal marks the object as a copy, with a digest of what it is to be.
 func (i *Item) seal(source string) {
 	set(i.Object, source, "metadata", "labels", MarkLabel)
-	summed := i.Object.DeepCopy()
+	summed := i.Object
 	if i.Autoscaled {
+		summed = summed.DeepCopy()
 		remove(summed, "spec", "replicas")
 	}
 	data, err := json.Marshal(summed.Object) // its maps are sorted

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,14 +12,18 @@ import (
 // belongs to the cluster that it comes from. Empty maps and lists keep their place: an empty selector selects
 // everything, and `egress: [{}]` allows everything.
 func Clean(object Object) Object {
-	copied := &unstructured.Unstructured{Object: object.Object}
-	copied = copied.DeepCopy()
-	explicit := owned(copied)
-	for _, name := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-		"deletionGracePeriodSeconds", "selfLink", "managedFields", "finalizers", "generateName"} {
-		remove(copied, "metadata", name)
+	copied := &unstructured.Unstructured{Object: maps.Clone(object.Object)}
+	delete(copied.Object, "status")
+	if meta, ok := copied.Object["metadata"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		for _, name := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+			"deletionGracePeriodSeconds", "selfLink", "managedFields", "finalizers", "generateName"} {
+			delete(meta, name)
+		}
+		copied.Object["metadata"] = meta
 	}
-	remove(copied, "status")
+	copied = copied.DeepCopy()
+	explicit := owned(copied, writersOf(object))
 	stripAnnotations(copied)
 	if strip := strips()[kindOf(copied)]; strip != nil {
 		strip(copied, explicit)
