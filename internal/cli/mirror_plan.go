@@ -31,7 +31,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/strategy/pool"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+	"github.com/theseus-cni/theseus/internal/strategy/reflectors"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
+	"github.com/theseus-cni/theseus/internal/strategy/surge"
+	"github.com/theseus-cni/theseus/internal/strategy/upgrade"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
 
@@ -78,7 +83,7 @@ func (f *mirrorPlanFlags) register(command *cobra.Command) {
 	flags.StringVar(&f.freeze.Reason, "because", "", "strategy mirror: the reason of the freeze, which everybody reads who is stopped")
 	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil, "strategy mirror: users who may go on to deploy, and groups as group:NAME")
 	flags.StringVar(&f.switching.Command, "switch-command", "", "strategy mirror: what changes the idle original, run by a shell; run twice it must do the same. Without it a person does")
-	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate or adopt), with the flags that it needs")
+	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate, adopt or surge), with the flags that it needs")
 	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API), which the command gets with the network --to and with doubled nodes, in the file $"+mirror.ConfigVariable)
 	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: what was decided about that configuration, as for theseus mirror config --answer")
 	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: give certificates the mirror's names before, and take them back at the end: blue.example.org=green.example.org")
@@ -159,8 +164,8 @@ func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*clus
 		snapshot, err := a.see(ctx, nil)
 		return snapshot, nil, err
 	}
-	if change.Strategy != recreate.Name && change.Strategy != adopt.Name {
-		return nil, nil, fail(exitUsage, "recreate or adopt; or --switch-command with what changes the original", "--switch-strategy %s is not known", change.Strategy)
+	if err := switchable(change.Strategy); err != nil {
+		return nil, nil, err
 	}
 	pass, result, err := a.preflight(ctx, nil, change, checkOptions(change))
 	if err != nil {
@@ -171,6 +176,20 @@ func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*clus
 	}
 	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Version: a.version, Now: time.Now(), Manifest: pass.Manifest})
 	return pass.Snapshot, p, err
+}
+
+// switchable refuses strategies by which the original is not changed in a plan of the strategy mirror.
+func switchable(strategy string) error {
+	switch strategy {
+	case recreate.Name, adopt.Name, surge.Name:
+		return nil
+	case mirror.Name:
+		return fail(exitUsage, "give the one by which the idle original is changed: recreate, adopt or surge", "--switch-strategy %s: the original has its mirror already", strategy)
+	case upgrade.Name, rollout.Name, pool.Name, reflectors.Name:
+		return fail(exitUsage, "make a plan of its own for it, before this one or after it; or give --switch-command with what changes the original",
+			"--switch-strategy %s: it leaves the network that there is, and names come home only when another one, which --to names, is seen on the original", strategy)
+	}
+	return fail(exitUsage, "recreate, adopt or surge; or --switch-command with what changes the original", "--switch-strategy %s is not known", strategy)
 }
 
 // extras are the parts of a plan that are there when they are asked for: rights in the cloud, names in certificates, and

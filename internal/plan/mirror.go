@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
+	"github.com/theseus-cni/theseus/internal/strategy/surge"
 	"github.com/theseus-cni/theseus/internal/zone"
 	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
@@ -32,7 +33,7 @@ func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers 
 	var steps []step.Step
 	if within != nil {
 		p.Change, p.Source, p.Target, p.Waves, p.Workloads, p.Findings = within.Change, within.Source, within.Target, within.Waves, within.Workloads, within.Findings
-		steps = within.Steps
+		p.Surge, steps = within.Surge, within.Steps
 	}
 	p.Steps = mirror.Steps(setup, steps)
 	_, known := drivers.Get(setup.Switch.To)
@@ -41,6 +42,8 @@ func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers 
 		return nil, refuse("name the other one with --mirror-context or --mirror-kubeconfig", "the original and the mirror are one cluster")
 	case setup.Switch.Strategy != "" && (setup.Switch.Command != "" || setup.Switch.To == ""):
 		return nil, refuse("give --switch-strategy with --to, or --switch-command", "the original is changed by a strategy to a network, or by a command")
+	case setup.Switch.Strategy != surge.Name && hooked(change):
+		return nil, refuse("say --switch-strategy surge, or leave them out", hooksAre, surge.Name)
 	case setup.Switch.To == "" && setup.Switch.Command == "":
 		return nil, refuse("say --to with the network that is to come, --switch-command with what changes the original, or both",
 			"nothing says when the original is changed")

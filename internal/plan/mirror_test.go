@@ -42,6 +42,36 @@ func makeMirror(setup mirror.Setup) (*Plan, error) {
 	return MakeMirror(snapshot, v1alpha1.ChangeSpec{Strategy: mirror.Name, To: setup.Switch.To}, cni.Registry{}, setup, nil, Options{Version: "test", Now: time.Unix(2, 0)})
 }
 
+// asWritten is a plan after writing and reading.
+func asWritten(t *testing.T, p *Plan) *Plan {
+	t.Helper()
+	data, err := Write(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Read(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Verify(again); err != nil || Hash(again) != p.Hash {
+		t.Errorf("after writing and reading: %v", err)
+	}
+	return again
+}
+
+// reads demands that parts are in a runbook, in order.
+func reads(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	last := -1
+	for _, part := range parts {
+		at := strings.Index(text, part)
+		if at <= last {
+			t.Errorf("%q is not in the runbook, or not in its place:\n%s", part, text)
+		}
+		last = at
+	}
+}
+
 func TestMirror(t *testing.T) {
 	for _, weights := range [][]int64{nil, {1, 50}} {
 		setup := mirrorSetup(weights...)
@@ -49,28 +79,9 @@ func TestMirror(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := Write(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Read(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if Hash(again) != p.Hash {
-			t.Error("it does not survive writing and reading")
-		}
-		text := Runbook(p)
-		last := -1
-		for _, part := range []string{"s3.example.org (Ingress shop/web): 192.0.2.1 -> 192.0.2.2", "freeze shop", "copy shop until nothing differs",
+		reads(t, Runbook(asWritten(t, p)), "s3.example.org (Ingress shop/web): 192.0.2.1 -> 192.0.2.2", "freeze shop", "copy shop until nothing differs",
 			"lower the TTL of 5 names to 30 s", "[over/wave-1", "no cache remembers the original", "POINT OF NO RETURN", "change the original: true", "== Names home",
-			"[home/wave-1", "this step alone is taken back", "no cache remembers the mirror", "restore the TTLs", "thaw shop", "delete what was copied"} {
-			at := strings.Index(text, part)
-			if at <= last {
-				t.Errorf("%q is not in the runbook, or not in its place:\n%s", part, text)
-			}
-			last = at
-		}
+			"[home/wave-1", "this step alone is taken back", "no cache remembers the mirror", "restore the TTLs", "thaw shop", "delete what was copied")
 	}
 }
 
@@ -131,19 +142,21 @@ func TestMirrorRules(t *testing.T) {
 }
 
 // switcher makes plans by which the original is changed by a strategy, with all that may be asked for besides.
-func switcher(t *testing.T) func(mirror.Setup) (*Plan, error) {
+func switcher(t *testing.T, edit func(*v1alpha1.ChangeSpec)) func(mirror.Setup) (*Plan, error) {
 	t.Helper()
 	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
 	drivers := cni.Registry{flannel.Driver{}, calico.Driver{}}
 	options := Options{Manifest: cnitest.Fixture(t, "calico-manifest.yaml"), Version: "test", Now: time.Unix(2, 0)}
-	change := v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev", Strategy: "recreate"}
+	change := v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev"}
+	edit(&change)
 	within, err := Make(snapshot, change, drivers, nil, options)
 	if err != nil {
 		t.Fatal(err)
 	}
+	strategy := change.Strategy
 	change.Strategy = mirror.Name
 	return func(setup mirror.Setup) (*Plan, error) {
-		setup.Switch.To, setup.Switch.Strategy = "calico", "recreate"
+		setup.Switch.To, setup.Switch.Strategy = "calico", strategy
 		return MakeMirror(snapshot, change, drivers, setup, within, options)
 	}
 }
@@ -160,32 +173,13 @@ func everything() mirror.Setup {
 // TestMirrorSwitch has the original changed by a strategy: its steps are in the plan, between those that move the names, and
 // hold by their own rules too.
 func TestMirrorSwitch(t *testing.T) {
-	switched := switcher(t)
+	switched := switcher(t, func(c *v1alpha1.ChangeSpec) { c.Strategy = "recreate" })
 	p, err := switched(everything())
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := Write(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := Read(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Verify(again); err != nil || Hash(again) != p.Hash {
-		t.Errorf("after writing and reading: %v", err)
-	}
-	text := Runbook(p)
-	last := -1
-	for _, part := range []string{"the original goes from flannel", "What happens to every workload", "attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
-		"== Both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original", "== Names home", "delete what was copied", "take the mirror's names off", "take back: attach-policy nodes.green"} {
-		at := strings.Index(text, part)
-		if at <= last {
-			t.Errorf("%q is not in the runbook, or not in its place:\n%s", part, text)
-		}
-		last = at
-	}
+	reads(t, Runbook(asWritten(t, p)), "the original goes from flannel", "What happens to every workload", "attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
+		"== Both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original", "== Names home", "delete what was copied", "take the mirror's names off", "take back: attach-policy nodes.green")
 	index := func(id string) int {
 		i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
 		if i < 0 {
@@ -219,6 +213,41 @@ func TestMirrorSwitch(t *testing.T) {
 	command.Switch.Command = "true"
 	if _, err := switched(command); err == nil || !strings.Contains(err.Error(), "by a strategy to a network, or by a command") {
 		t.Errorf("a strategy and a command: %v", err)
+	}
+}
+
+// TestMirrorSurge has the original's nodes replaced by commands of the user's, at the place where nobody asks the original.
+func TestMirrorSurge(t *testing.T) {
+	hooks := func(c *v1alpha1.ChangeSpec) {
+		c.Strategy, c.AddHook, c.RemoveHook, c.Waves = "surge", "pool add", `pool "remove it"`, []int{0}
+	}
+	switched := switcher(t, hooks)
+	p, err := switched(everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = asWritten(t, p)
+	if len(p.Surge.Slots()) == 0 || p.Surge.RemoveHook[1] != "remove it" {
+		t.Errorf("it does not say which nodes come, or how they go: %+v", p.Surge)
+	}
+	reads(t, Runbook(p), "the original goes from flannel", `Nodes come by ["pool" "add"] and go by`, "replaced by new-1", "freeze shop", "[over/settle", "== Both networks on every node",
+		`add node new-1: run ["pool" "add"]`, "POINT OF NO RETURN", `remove node node-1: run ["pool" "remove it"]`, "Remove flannel", "== Change the original", "== Names home", "delete what was copied")
+	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.NoReturn })
+	p.Steps = slices.Delete(p.Steps, i, i+1) // a wave of nodes would never go
+	if err := Verify(p); err == nil {
+		t.Error("a plan that leaves old nodes there holds")
+	}
+	if p, err = switched(everything()); err != nil {
+		t.Fatal(err)
+	}
+	if p.Surge = nil; Verify(p) == nil {
+		t.Error("a plan holds that does not say which nodes come and go")
+	}
+	var change v1alpha1.ChangeSpec
+	hooks(&change)
+	change.Strategy = mirror.Name
+	if _, err := MakeMirror(&cluster.Snapshot{UID: "blue"}, change, cni.Registry{}, mirrorSetup(), nil, Options{}); err == nil || !strings.Contains(err.Error(), "are for the strategy surge") {
+		t.Errorf("hooks that nobody would run: %v", err)
 	}
 }
 

@@ -71,6 +71,7 @@ func summary(b *strings.Builder, p *Plan) {
 				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, len(p.Cluster.Nodes), len(p.Waves))
 		}
 		fmt.Fprintf(b, "%d steps, about %s. Made %s by theseus %s.\n", len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		nodePool(b, p)
 		return
 	} else {
 		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
@@ -78,15 +79,21 @@ func summary(b *strings.Builder, p *Plan) {
 	}
 	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
 		len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
-	if p.Surge != nil {
-		fmt.Fprintf(b, "Nodes come by %q and go by %q, which the program that applies the plan runs on its own machine, without a shell.\n"+
-			"A node that is removed does not come back: %s/remove is the point of no return. What fails after it stops for a person, both\n"+
-			"networks joined and every pod on one of them; what failed is mended and `theseus resume` goes on.\n",
-			p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
-	}
+	nodePool(b, p)
 	if p.Rollout != nil && p.Rollout.Origin != nil {
 		decided(b, p)
 	}
+}
+
+// nodePool says how nodes come and go, where they do.
+func nodePool(b *strings.Builder, p *Plan) {
+	if p.Surge == nil {
+		return
+	}
+	fmt.Fprintf(b, "Nodes come by %q and go by %q, which the program that applies the plan runs on its own machine, without a shell.\n"+
+		"A node that is removed does not come back: %s/remove is the point of no return. What fails after it stops for a person, both\n"+
+		"networks joined and every pod on one of them; what failed is mended and `theseus resume` goes on.\n",
+		p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
 }
 
 // decided says what a flag set says about nodes.

@@ -213,10 +213,17 @@ func ofDaemons(workloads []joint.Workload) []joint.Workload {
 	return workloads
 }
 
+// hooked says whether a change has what only the strategy surge has use for, of which hooksAre is to be said.
+func hooked(change v1alpha1.ChangeSpec) bool {
+	return change.AddHook != "" || change.RemoveHook != "" || change.Surge != 0 || change.HookSeconds != 0
+}
+
+const hooksAre = "--add-hook, --remove-hook, --hook-timeout and --surge are for the strategy %s"
+
 // stranger finds what only the strategy surge has use for.
 func stranger(change v1alpha1.ChangeSpec) error {
-	if change.Strategy == surge.Name || change.AddHook == "" && change.RemoveHook == "" && change.Surge == 0 && change.HookSeconds == 0 {
+	if change.Strategy == surge.Name || !hooked(change) {
 		return nil
 	}
-	return refuse("say --strategy surge, or leave them out", "--add-hook, --remove-hook, --hook-timeout and --surge are for the strategy %s", surge.Name)
+	return refuse("say --strategy surge, or leave them out", hooksAre, surge.Name)
 }
