@@ -164,7 +164,13 @@ func (c *capiJob) references() error {
 			}
 		})
 		scalars(o.Node, "", func(node *yaml.Node, path string, key bool) {
-			if key || node.Value != c.cluster.name || c.done[node] {
+			if key || c.done[node] {
+				return
+			}
+			if to, ok := c.renamed["MachineDeployment "+node.Value]; ok && strings.HasSuffix(path, capiGroup+"/deployment-name") {
+				c.set(o, node, path, to, "the MachineDeployment that it is of")
+			}
+			if node.Value != c.cluster.name {
 				return
 			}
 			if strings.HasSuffix(path, capiGroup+"/cluster-name") || strings.HasSuffix(path, ".clusterName") {
@@ -379,8 +385,13 @@ func (c *capiJob) surgeIn(o *object, spec *yaml.Node, path string) {
 	case rolling == nil || len(rolling.Content) == 0:
 		c.put(o, strategy, "rollingUpdate", "maxSurge: 100%\nmaxUnavailable: 0", path+".strategy.rollingUpdate", why)
 	default:
-		c.put(o, rolling, "maxSurge", "100%", path+".strategy.rollingUpdate.maxSurge", why)
-		c.put(o, rolling, "maxUnavailable", "0", path+".strategy.rollingUpdate.maxUnavailable", "no old machine goes before the new ones are there")
+		for _, there := range []bool{false, true} { // what is missing first: it is added beside one that still stands in the text
+			for _, want := range [][3]string{{"maxSurge", "100%", why}, {"maxUnavailable", "0", "no old machine goes before the new ones are there"}} {
+				if (splice.Get(rolling, want[0]) != nil) == there {
+					c.put(o, rolling, want[0], want[1], path+".strategy.rollingUpdate."+want[0], want[2])
+				}
+			}
+		}
 	}
 	if kind := splice.Text(strategy, "type"); kind != "" && kind != "RollingUpdate" {
 		c.put(o, strategy, "type", "RollingUpdate", path+".strategy.type", why)
