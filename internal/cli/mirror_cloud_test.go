@@ -17,14 +17,7 @@ import (
 func TestCloudApply(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("THESEUS_STATE_DIR", filepath.Join(dir, "state"))
-	data, err := os.ReadFile(filepath.Join("..", "cloud", "testdata", "inventory.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	inventory, err := cloud.ReadInventory(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inventory := awstest.Inventory(t, filepath.Join("..", "cloud", "testdata", "inventory.yaml"))
 	fake := awstest.Start(t, inventory)
 	theseus := func(code int, args ...string) string {
 		t.Helper()
@@ -49,13 +42,7 @@ func TestCloudApply(t *testing.T) {
 		return there
 	}
 	// Somebody else gives the role its policy before we do.
-	fake.Change(func(i *cloud.Inventory) {
-		for n := range i.Roles {
-			if i.Roles[n].Name == "nodes.green.example.org" {
-				i.Roles[n].Attached = append(i.Roles[n].Attached, "arn:aws:iam::123456789012:policy/backup")
-			}
-		}
-	})
+	fake.Attach("nodes.green.example.org", "arn:aws:iam::123456789012:policy/backup")
 	fake.Fail = func(action string) string {
 		return map[string]string{"AuthorizeSecurityGroupIngress": "AuthFailure"}[action]
 	}

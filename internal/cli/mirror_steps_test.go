@@ -29,25 +29,12 @@ import (
 // TestCloudSteps carries out the steps about the cloud of a plan, over HTTP: a failure takes back what was done, and at the end
 // all goes but what somebody else had given before, whoever goes on with it.
 func TestCloudSteps(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join("..", "cloud", "testdata", "inventory.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	inventory, err := cloud.ReadInventory(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	inventory := awstest.Inventory(t, filepath.Join("..", "cloud", "testdata", "inventory.yaml"))
 	fake := awstest.Start(t, inventory)
 	given := slices.DeleteFunc(cloud.Compare(inventory, "blue.example.org", "green.example.org", nil).Actions, func(a cloud.Action) bool {
 		return a.Verb == cloud.NewVersion // of which IAM keeps five, and this story would make more
 	})
-	fake.Change(func(i *cloud.Inventory) { // by somebody else, after the plan was made
-		for n := range i.Roles {
-			if i.Roles[n].Name == "nodes.green.example.org" {
-				i.Roles[n].Attached = append(i.Roles[n].Attached, "arn:aws:iam::123456789012:policy/backup")
-			}
-		}
-	})
+	fake.Attach("nodes.green.example.org", "arn:aws:iam::123456789012:policy/backup") // by somebody else, after the plan was made
 	setup := mirror.Setup{Names: shift.New(nil, nil, shift.Options{}, "test", time.Unix(1, 0)), Cloud: &mirror.CloudSetup{Endpoint: fake.URL, Actions: given}}
 	p := &plan.Plan{Name: "test", Hash: "test", Steps: slices.DeleteFunc(mirror.Steps(setup, nil), func(s step.Step) bool { return !strings.HasSuffix(s.ID, "cloud") })}
 	if len(p.Steps) != 2 || len(given) < 3 {

@@ -50,7 +50,7 @@ func read(t testing.TB, names ...string) []*splice.File {
 }
 
 // TestGolden holds conversions to golden files: each has the options, then what became of them: the error, or the open questions, or
-// what is made and why. test/kops lets kops judge what is made.
+// what is made and why. test/kops, test/capi and test/kubeadm let those judge what is made for them.
 func TestGolden(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(names) == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,16 +16,7 @@ import (
 const original, mirror = "blue.example.org", "green.example.org"
 
 func inventory(t *testing.T) *cloud.Inventory {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "testdata", "inventory.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	i, err := cloud.ReadInventory(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return i
+	return awstest.Inventory(t, filepath.Join("..", "testdata", "inventory.yaml"))
 }
 
 func connect(t *testing.T) (*awstest.Fake, *aws.Cloud) {

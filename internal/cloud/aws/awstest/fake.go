@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,20 @@ type Fake struct {
 
 const pageSize = 2
 
+// Inventory reads one from a file.
+func Inventory(t testing.TB, file string) *cloud.Inventory {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := cloud.ReadInventory(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
 // Start serves an inventory until the test ends, and takes the inventory over.
 func Start(t testing.TB, i *cloud.Inventory) *Fake {
 	t.Helper()
@@ -53,6 +68,17 @@ func (f *Fake) Change(change func(*cloud.Inventory)) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	change(f.i)
+}
+
+// Attach gives a role a policy, as somebody else would.
+func (f *Fake) Attach(role, policy string) {
+	f.Change(func(i *cloud.Inventory) {
+		for n := range i.Roles {
+			if i.Roles[n].Name == role {
+				i.Roles[n].Attached = append(i.Roles[n].Attached, policy)
+			}
+		}
+	})
 }
 
 // Writes are the calls that changed something so far.
