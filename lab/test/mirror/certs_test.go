@@ -74,6 +74,23 @@ type manager struct {
 	pair      pki.Pair // the last one of shop/web
 }
 
+// newManager is one for the first of the clusters; all get cert-manager's kinds.
+func newManager(t *testing.T, clusters ...*cluster) *manager {
+	t.Helper()
+	authority, err := pki.NewAuthority("certs", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range clusters {
+		one.kubectl(t, kindsOfCertManager(), "apply", "-f", "-")
+		until(t, "cert-manager's kinds are served", func() bool {
+			_, err := one.try(one.kubeconfig, "", "get", "certificates,issuers,clusterissuers", "-A")
+			return err == nil
+		})
+	}
+	return &manager{cluster: clusters[0], authority: authority}
+}
+
 // issue issues what a Certificate asks for, as cert-manager would once it sees it.
 func (m *manager) issue(t *testing.T, name string) {
 	t.Helper()
@@ -94,18 +111,7 @@ func (m *manager) issue(t *testing.T, name string) {
 // waits, it is copied, served and proven; what somebody else writes meanwhile is kept; and the way back.
 func TestCerts(t *testing.T) {
 	p := newPair(t, false)
-	authority, err := pki.NewAuthority("certs", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cm := &manager{cluster: p.blue, authority: authority}
-	for _, one := range []*cluster{p.blue, p.green} {
-		one.kubectl(t, kindsOfCertManager(), "apply", "-f", "-")
-		until(t, "cert-manager's kinds are served", func() bool {
-			_, err := one.try(one.kubeconfig, "", "get", "certificates,issuers,clusterissuers", "-A")
-			return err == nil
-		})
-	}
+	cm := newManager(t, p.blue, p.green)
 	p.blue.kubectl(t, certificates, "apply", "-f", "-")
 	uid := p.blue.get(t, "ingress/shim", "{.metadata.uid}")
 	p.blue.kubectl(t, fmt.Sprintf(`

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/names"
-	"github.com/theseus-cni/theseus/lab/internal/pki"
 )
 
 const (
@@ -288,18 +287,7 @@ func TestPlan(t *testing.T) {
 
 // certificates has a certificate get the mirror's name as the plan's first step, and lose it as its last.
 func (w *world) certificates(t *testing.T, before string) {
-	authority, err := pki.NewAuthority("certs", time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cm := &manager{cluster: w.blue, authority: authority}
-	for _, one := range []*cluster{w.blue, w.green} {
-		one.kubectl(t, kindsOfCertManager(), "apply", "-f", "-")
-		until(t, "cert-manager's kinds are served", func() bool {
-			_, err := one.try(one.kubeconfig, "", "get", "certificates,issuers,clusterissuers", "-A")
-			return err == nil
-		})
-	}
+	cm := newManager(t, w.blue, w.green)
 	w.blue.kubectl(t, `
 apiVersion: cert-manager.io/v1
 kind: ClusterIssuer
