@@ -83,7 +83,7 @@ func (p *pair) refused(t *testing.T) {
 	p.mirror = mirror
 }
 
-// webhook: the mirror denies what it is given, and a person reads by whom and why.
+// webhook: the mirror denies what it is given, or cannot ask who would say so, and a person reads by whom and why.
 func (p *pair) webhook(t *testing.T) {
 	url, authority := refuser(t)
 	p.green.kubectl(t, fmt.Sprintf(`
@@ -102,7 +102,17 @@ webhooks:
 		return err != nil && strings.Contains(out, "nothing passes here")
 	})
 	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com denies: nothing passes here", "Deployment.apps shop/web"}, "copy", "-n", "shop")
+	p.green.kubectl(t, "", "patch", "validatingwebhookconfiguration", "refuser", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/"}]`)
+	until(t, "the webhook is called where nobody is", func() bool {
+		out, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
+		return err != nil && strings.Contains(out, "failed calling webhook")
+	})
+	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com cannot be called: ", "connection refused", "bring what serves the webhook up"}, "copy", "-n", "shop")
 	p.green.kubectl(t, "", "delete", "validatingwebhookconfiguration", "refuser")
+	until(t, "the webhook is gone", func() bool {
+		_, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
+		return err == nil
+	})
 }
 
 func (p *pair) copied(t *testing.T) {
