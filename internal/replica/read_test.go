@@ -126,6 +126,11 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%v:\n%s\n%s", c.err, cause, hint)
 		}
 	}
+	refused := notTaken(&Pass{Failures: []Failure{{twin.Key{Name: "a"}, fmt.Errorf("its owner is not on the mirror")},
+		{twin.Key{Name: "b"}, apierrors.NewTooManyRequests("try later", 1)}, {twin.Key{Name: "c"}, apierrors.NewTooManyRequests("try later", 1)}}}).(*Refusal)
+	if !strings.HasPrefix(refused.Error(), "the mirror did not take 3 objects: 2 times try later") || !strings.Contains(refused.Hint(), "--workers") {
+		t.Errorf("%v, hint %s", refused, refused.Hint())
+	}
 	if passes(apierrors.NewInternalError(fmt.Errorf(`failed calling webhook "a.example.com": refused`))) || !passes(apierrors.NewTooManyRequests("later", 1)) {
 		t.Error("a webhook that cannot be called is waited for, or a server that throttles is not")
 	}

@@ -62,14 +62,14 @@ func Decided(pass *Pass) error {
 	return &Undecided{Refusal{fmt.Sprintf("%d to decide: %s", len(questions), strings.Join(lines, "; ")), questions[0].Hint}}
 }
 
-// notTaken groups what the mirror did not take by what it said.
+// notTaken groups what the mirror did not take by what it said. What most of it failed for has the hint.
 func notTaken(pass *Pass) error {
-	groups := map[string][]twin.Key{}
+	groups, hints := map[string][]twin.Key{}, map[string]string{}
 	var order []string
 	for _, failure := range pass.Failures {
 		cause := Cause(failure.Err)
 		if groups[cause] == nil {
-			order = append(order, cause)
+			order, hints[cause] = append(order, cause), FailureHint(failure.Err)
 		}
 		groups[cause] = append(groups[cause], failure.Key)
 	}
@@ -78,5 +78,5 @@ func notTaken(pass *Pass) error {
 	for _, cause := range order {
 		lines = append(lines, fmt.Sprintf("%d times %s (%s)", len(groups[cause]), cause, twin.Some(groups[cause])))
 	}
-	return &Refusal{fmt.Sprintf("the mirror did not take %d objects: %s", len(pass.Failures), strings.Join(lines, "; ")), FailureHint(pass.Failures[0].Err)}
+	return &Refusal{fmt.Sprintf("the mirror did not take %d objects: %s", len(pass.Failures), strings.Join(lines, "; ")), hints[order[0]]}
 }
