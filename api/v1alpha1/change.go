@@ -28,6 +28,8 @@ type ChangeSpec struct {
 	Reflectors string `json:"reflectors,omitempty"`
 	// Pool is the range of a new IPPool of Calico's that pods get addresses of instead of the one in place.
 	Pool string `json:"pool,omitempty"`
+	// Encapsulation is how packets of Calico's pods go between nodes: none, vxlan or vxlan-cross-subnet.
+	Encapsulation string `json:"encapsulation,omitempty"`
 	// WavePercents are shares of the nodes that have the flag after each wave, such as [1, 10, 50, 100], instead of
 	// Waves. Which node is in is decided by a hash of the flag and the node's name: who is in stays in.
 	WavePercents []int `json:"wavePercents,omitempty"`

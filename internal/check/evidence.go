@@ -39,12 +39,18 @@ func OfDaemonSet(pod *corev1.Pod) bool {
 // Recreates reports whether a change creates a pod again. Adoption does so with those alone that cannot be adopted, as
 // far as that can be seen in the cluster's objects.
 func (p *Pass) Recreates(pod *corev1.Pod) bool {
-	if !Moves(pod) || !p.adopts() {
-		return Moves(pod)
+	switch {
+	case !Moves(pod) || p.stays():
+		return false
+	case !p.adopts():
+		return true
 	}
 	unfit := Memo(p, "unfit", func() func(*corev1.Pod) string { return adoption.Unfit(p.Snapshot) })
 	return unfit(pod) != ""
 }
+
+// stays says that no pod is touched.
+func (p *Pass) stays() bool { return p.Change.Encapsulation != "" }
 
 func (p *Pass) adopts() bool { return p.Change.Strategy == "adopt" }
 
@@ -52,7 +58,7 @@ func (p *Pass) adopts() bool { return p.Change.Strategy == "adopt" }
 func (p *Pass) MovingPods() map[string][]*corev1.Pod {
 	pods := map[string][]*corev1.Pod{}
 	for i := range p.Snapshot.Pods {
-		if pod := &p.Snapshot.Pods[i]; Moves(pod) {
+		if pod := &p.Snapshot.Pods[i]; Moves(pod) && !p.stays() {
 			pods[pod.Namespace] = append(pods[pod.Namespace], pod)
 		}
 	}
@@ -84,7 +90,7 @@ func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
 // RecreatedWorkloads are those of which a change creates pods again.
 func (p *Pass) RecreatedWorkloads() []Workload {
 	all := p.Workloads()
-	if !p.adopts() {
+	if !p.adopts() && !p.stays() {
 		return all
 	}
 	recreated := map[string][]labels.Set{}

@@ -41,6 +41,7 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty lets the planner choose")
 	flags.StringVar(&c.spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
 	flags.StringVar(&c.spec.Pool, "pool", "", "CIDR: give pods of Calico addresses of a new IPPool of this range, instead of the one in place")
+	flags.StringVar(&c.spec.Encapsulation, "encapsulation", "", "let packets of Calico's pods go between nodes by none, vxlan or vxlan-cross-subnet (VXLAN between subnets alone)")
 	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%")
 	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
 	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before")
@@ -180,6 +181,8 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 		"dataplane":   {&document.Dataplane, &c.spec.Dataplane},
 		"reflectors":  {&document.Reflectors, &c.spec.Reflectors},
 		"pool":        {&document.Pool, &c.spec.Pool},
+
+		"encapsulation": {&document.Encapsulation, &c.spec.Encapsulation},
 
 		"kubernetes-to": {&document.KubernetesTo, &c.spec.KubernetesTo},
 		"label-nodes":   {&document.LabelNodes, &c.spec.LabelNodes},

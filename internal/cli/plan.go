@@ -165,6 +165,9 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 		target.PodCIDRs = []string{change.Pool}
 		pass.Target = &target
 	}
+	if change.Encapsulation != "" && pass.Source != nil && pass.Source.CNI == "calico" {
+		pass.Target = plan.Encapsulated(snapshot, change, drivers())
+	}
 	driver, ok := drivers().Get(change.To)
 	if !ok || len(manifest) == 0 || pass.Source == nil {
 		return pass

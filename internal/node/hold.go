@@ -17,7 +17,7 @@ import (
 )
 
 // carriedWait bounds how long the target's routes are waited for, and the end of them.
-const carriedWait = 60 * time.Second
+const carriedWait = 2 * time.Minute
 
 // A pin is one rule that sends packets to the range through a table of the source's routes to other nodes. What
 // it does not hold, such as the node's own pods, is looked up as ever.
@@ -55,7 +55,14 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 			}
 		}
 	}
-	for _, within := range args.Within {
+	ruled, err := pinRules(args.Within)
+	return changed || ruled, err
+}
+
+// pinRules lets the table serve for ranges.
+func pinRules(ranges []string) (bool, error) {
+	changed := false
+	for _, within := range ranges {
 		rule, err := heldRule(within)
 		if err != nil {
 			return changed, err
@@ -70,9 +77,9 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 }
 
 // unpinRoutes removes the rules first, each in one step, then what they led to.
-func unpinRoutes(args step.HoldArgs) (bool, error) {
+func unpinRoutes(ranges []string) (bool, error) {
 	changed := false
-	for _, within := range args.Within {
+	for _, within := range ranges {
 		rule, err := heldRule(within)
 		if err != nil {
 			return changed, err
@@ -83,19 +90,21 @@ func unpinRoutes(args step.HoldArgs) (bool, error) {
 		}
 		changed = changed || err == nil
 	}
-	all, err := routes()
+	pinned, err := pinnedTable()
 	if err != nil {
 		return changed, err
 	}
-	for _, route := range all {
-		if route.Table != heldTable {
-			continue
-		}
+	for _, route := range pinned {
 		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
 			return changed, fmt.Errorf("remove the pinned route %s: %w", route.Dst, err)
 		}
 	}
 	return changed, nil
+}
+
+func pinnedTable() ([]netlink.Route, error) {
+	all, err := routes()
+	return slices.DeleteFunc(all, func(r netlink.Route) bool { return r.Table != heldTable }), err
 }
 
 func heldRule(within string) (*netlink.Rule, error) {
@@ -113,7 +122,7 @@ func yield(args step.HoldArgs) (Answer, error) {
 	if _, missing, err := without(args); err != nil || missing != "" {
 		return Answer{}, cmp.Or(err, errors.New(missing))
 	}
-	changed, err := unpinRoutes(args)
+	changed, err := unpinRoutes(args.Within)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -147,7 +156,7 @@ func unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
 	if err != nil {
 		return got, err
 	}
-	unpinned, err := unpinRoutes(args)
+	unpinned, err := unpinRoutes(args.Within)
 	got.Changed = got.Changed || unpinned
 	return got, err
 }

@@ -102,13 +102,37 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	case step.VerbGuard:
 		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
 	case step.VerbHold:
-		return with(args, func(a step.HoldArgs) (Answer, error) { return n.rerouted(ctx, a, hold) })
+		return with(args, func(a step.HoldArgs) (Answer, error) {
+			return n.rerouted(ctx, a.Within, func() (Answer, error) { return hold(a) })
+		})
 	case step.VerbUnhold:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return unhold(ctx, a) })
 	case step.VerbYield:
-		return with(args, func(a step.HoldArgs) (Answer, error) { return n.rerouted(ctx, a, yield) })
+		return with(args, func(a step.HoldArgs) (Answer, error) {
+			return n.rerouted(ctx, a.Within, func() (Answer, error) { return yield(a) })
+		})
 	case step.VerbCarried:
 		return with(args, func(a step.HoldArgs) (Answer, error) { return carried(ctx, a) })
+	case step.VerbPin:
+		return with(args, func(a step.PinArgs) (Answer, error) {
+			return n.rerouted(ctx, a.Within, func() (Answer, error) { return pin(a) })
+		})
+	case step.VerbRouted:
+		return with(args, func(a step.PinArgs) (Answer, error) { return takesWay(ctx, a) })
+	case step.VerbFollow:
+		return with(args, func(a step.PinArgs) (Answer, error) {
+			if got, err := takesWay(ctx, a); err != nil {
+				return got, err
+			}
+			return n.rerouted(ctx, a.Within, func() (Answer, error) { return follow(a) })
+		})
+	case step.VerbUnpin:
+		return with(args, func(a step.PinArgs) (Answer, error) {
+			if got, err := takesWay(ctx, a); err != nil {
+				return got, err
+			}
+			return n.rerouted(ctx, a.Within, func() (Answer, error) { return unpin(a) })
+		})
 	case step.VerbRetain:
 		return with(args, retain)
 	case step.VerbLetGo:

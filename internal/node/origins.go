@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/internal/adoption"
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // originTable keeps new connections from being tied to an interface: in a chain that comes before those of kube-proxy and
@@ -176,8 +175,8 @@ func remoteOrigins(ranges []netip.Prefix) ([]origin, error) {
 }
 
 // rerouted changes the routes between nodes, by which masqueraded connections to all pods of the ranges leave.
-func (n *Node) rerouted(ctx context.Context, args step.HoldArgs, change func(step.HoldArgs) (Answer, error)) (got Answer, err error) {
-	ranges, err := prefixes(args.Within)
+func (n *Node) rerouted(ctx context.Context, within []string, change func() (Answer, error)) (got Answer, err error) {
+	ranges, err := prefixes(within)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -186,7 +185,7 @@ func (n *Node) rerouted(ctx context.Context, args step.HoldArgs, change func(ste
 		return Answer{}, err
 	}
 	err = n.loosely(ctx, origins, func() (err error) {
-		got, err = change(args)
+		got, err = change()
 		return err
 	})
 	return got, err

@@ -74,6 +74,9 @@ func refuse(hint, format string, args ...any) error {
 // Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
 // stop the change is decided before a plan is asked for.
 func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	if change.Encapsulation != "" {
+		return makeEncapsulation(snapshot, change, drivers, findings, options)
+	}
 	if change.Pool != "" {
 		return makePool(snapshot, change, drivers, findings, options)
 	}

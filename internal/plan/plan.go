@@ -28,7 +28,7 @@ type Plan struct {
 	MadeAt  metav1.Time         `json:"madeAt"`
 	Cluster Cluster             `json:"cluster"`
 	Change  v1alpha1.ChangeSpec `json:"change"`
-	// Strategy is adopt, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and Reason why.
+	// Strategy is adopt, encapsulation, mirror, pool, recreate, reflectors, rollout, surge or upgrade, and Reason why.
 	Strategy  string            `json:"strategy"`
 	Reason    string            `json:"reason,omitempty"`
 	Source    cni.Installation  `json:"source"`
@@ -45,6 +45,8 @@ type Plan struct {
 	Reflectors *Reflectors `json:"reflectors,omitempty"`
 	// Pools is set where the range of pods is what changes; Target is then the same network with the new range.
 	Pools *Pools `json:"pools,omitempty"`
+	// Encapsulation is set where the way between nodes is what changes; Target is then the same network.
+	Encapsulation *Encapsulation `json:"encapsulation,omitempty"`
 	// Surge is set where nodes are replaced.
 	Surge *Surge `json:"surge,omitempty"`
 	// Mirror is set where the names of services go to a second cluster while this one is changed. Where that is by a strategy,
@@ -153,7 +155,9 @@ func (s *Surge) Slots() []string {
 }
 
 // InPlace says whether the network stays, and pods with it.
-func (p *Plan) InPlace() bool { return p.Rollout != nil || p.Upgrade != nil || p.Reflectors != nil }
+func (p *Plan) InPlace() bool {
+	return p.Rollout != nil || p.Upgrade != nil || p.Reflectors != nil || p.Encapsulation != nil
+}
 
 // OnNodes says whether steps of the plan change the nodes of this cluster, and measure its paths.
 func (p *Plan) OnNodes() bool { return p.Mirror == nil || p.Mirror.Switch.Strategy != "" }
@@ -171,6 +175,8 @@ func (p *Plan) From() string {
 		return reflecting(p.Reflectors.Before)
 	case p.Pools != nil:
 		return "IPPool " + p.Pools.From
+	case p.Encapsulation != nil:
+		return "encapsulation " + p.Encapsulation.From
 	case p.Mirror != nil && p.Mirror.Switch.To == "":
 		return "the original"
 	}
@@ -192,6 +198,8 @@ func (p *Plan) To() string {
 		return p.Reflectors.String()
 	case p.Pools != nil:
 		return "IPPool " + p.Pools.To
+	case p.Encapsulation != nil:
+		return "encapsulation " + p.Encapsulation.To
 	case p.Mirror != nil:
 		return cmp.Or(p.Mirror.Switch.To, "the mirror and back")
 	}

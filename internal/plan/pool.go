@@ -30,7 +30,7 @@ var asksFor = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org
 
 // makePool plans another IPPool for the pods of the network in place, or returns a *Refusal.
 func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || RollsOut(change) {
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || change.Encapsulation != "" || RollsOut(change) {
 		return nil, refuse("make two plans, one after the other", "pods get another pool by a plan of their own")
 	}
 	source, err := calicoReady(snapshot, change, drivers, "--pool is for clusters on Calico")
@@ -74,8 +74,8 @@ func textOf(pool *unstructured.Unstructured, field string) string {
 	return value
 }
 
-// onlyPool is the one that pods have their addresses of.
-func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
+// podPool is the one that pods have their addresses of.
+func podPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
 	for _, object := range snapshot.Calico("IPPool") {
 		disabled, _, _ := unstructured.NestedBool(object.Object, "spec", "disabled")
@@ -87,8 +87,15 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 	if len(found) != 1 {
 		return nil, refuse("kubectl get ippools.crd.projectcalico.org; disable those that pods should not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
 	}
-	old := &found[0]
+	return &found[0], nil
+}
+
+// onlyPool is podPool, where pods can be moved from it.
+func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
+	old, err := podPool(snapshot)
 	switch {
+	case err != nil:
+		return nil, err
 	case textOf(old, "ipipMode") != "" && textOf(old, "ipipMode") != "Never":
 		return nil, refuse("calicoctl's own procedure is in Calico's documentation: migrate from one IP pool to another", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
 	case textOf(old, "namespaceSelector") != "":

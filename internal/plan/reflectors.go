@@ -60,7 +60,7 @@ type relay struct {
 
 // makeReflectors plans other route reflectors for the network in place, or returns a *Refusal.
 func makeReflectors(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || RollsOut(change) {
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Encapsulation != "" || RollsOut(change) {
 		return nil, refuse("make two plans, one after the other", "reflectors are changed by a plan of their own")
 	}
 	if len(change.Waves)+len(change.WavePercents) > 0 {
@@ -318,7 +318,7 @@ func withSpec(object unstructured.Unstructured, patch json.RawMessage) unstructu
 	var change struct {
 		Spec map[string]any `json:"spec"`
 	}
-	_ = json.Unmarshal(patch, &change) // mesh made it
+	_ = json.Unmarshal(patch, &change) // mesh and modePatch made it
 	after := object.DeepCopy()
 	for key, value := range change.Spec {
 		_ = unstructured.SetNestedField(after.Object, value, "spec", key)

@@ -61,6 +61,12 @@ func summary(b *strings.Builder, p *Plan) {
 		if p.Pools.Stays {
 			fmt.Fprintf(b, "%s stays for the addresses of the nodes' tunnels, and gives none to pods any more.\n", p.From())
 		}
+	} else if p.Encapsulation != nil {
+		fmt.Fprintf(b, "Packets of %s between nodes (IPPool %s, %s) from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Encapsulation.Pool,
+			strings.Join(p.Encapsulation.Ranges, ", "), p.From(), p.To(), p.Strategy, p.Reason)
+		if p.Encapsulation.Reserves != "" {
+			fmt.Fprintf(b, "The IPReservation %s stays: it keeps the addresses that the nodes' tunnels had from pods, as connections of nodes may go on with them.\n", p.Encapsulation.Reserves)
+		}
 	} else if p.Rollout != nil {
 		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
 	} else if p.Mirror != nil {
@@ -179,6 +185,12 @@ func chapterOf(s *step.Step) string {
 		return "Reflectors"
 	case "pool":
 		return "The pools"
+	case "pin":
+		return "Straight between nodes"
+	case "encapsulation":
+		return "The encapsulation"
+	case "follow", "unpin":
+		return "The network's own routes"
 	case "fold":
 		return "Fold back"
 	case "finish":

@@ -54,6 +54,9 @@ func Verify(p *Plan) error {
 	if p.Pools != nil {
 		return verifyPool(p)
 	}
+	if p.Encapsulation != nil {
+		return verifyEncapsulation(p)
+	}
 	if p.Mirror != nil {
 		return verifyMirror(p)
 	}

@@ -55,7 +55,7 @@ func change(p *plan.Plan, h *history) Change {
 		c.Flag = "reflectors=" + p.Reflectors.Selector
 		c.Source, c.Target = c.Source+" with "+p.From(), c.Target+" with "+p.To()
 	}
-	if p.Pools != nil {
+	if p.Pools != nil || p.Encapsulation != nil {
 		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
 	}
 	if p.Mirror != nil {
