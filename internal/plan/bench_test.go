@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/plan"
@@ -66,6 +67,12 @@ func BenchmarkScale(b *testing.B) {
 		{"flannel-to-calico-surge", surging},
 		{"calico-upgrade", newer},
 		{"calico-to-nftables", toNFTables},
+		{"calico-encapsulation", func(t testing.TB) *request {
+			r := toNFTables(t)
+			r.change.Dataplane, r.change.Encapsulation = "", "vxlan-cross-subnet"
+			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
+			return r
+		}},
 		{"calico-to-pool", func(t testing.TB) *request {
 			r := toNFTables(t)
 			r.change.Dataplane, r.change.Pool = "", "11.0.0.0/8"
