@@ -128,23 +128,43 @@ func astray(args step.PinArgs) (count int, missing string, err error) {
 	if err != nil {
 		return 0, "", err
 	}
-	left := map[netip.Prefix]bool{} // pinned, and not seen yet
+	left := map[netip.Prefix]netlink.Route{} // pinned, and not seen yet
 	for _, route := range pinned {
 		if to, ok := destination(route); ok && route.Type == unix.RTN_UNICAST {
-			left[to] = true
+			left[to] = route
 		}
 	}
 	for _, route := range own.remote {
 		to, _ := destination(route)
-		if why := own.wrong(route, args, left[to]); why != "" {
+		_, held := left[to]
+		if why := own.wrong(route, args, held); why != "" {
 			return 0, fmt.Sprintf("the route to %s %s", to, why), nil
 		}
 		delete(left, to)
 	}
-	for to := range left {
-		return 0, fmt.Sprintf("the network has no route to %s", to), nil
+	for to, route := range left {
+		if !own.covers(to, route.Gw) {
+			return 0, fmt.Sprintf("the network has no route to %s", to), nil
+		}
 	}
 	return len(own.remote), "", nil
+}
+
+// covers says whether a larger range is routed to the same node: a network may have routes of their own to single addresses of
+// a block, such as those of the tunnels' ends, by one way and not by another.
+func (o *own) covers(to netip.Prefix, gateway net.IP) bool {
+	var best *netlink.Route
+	bits := -1
+	for i, route := range o.remote {
+		if block, _ := destination(route); inside([]netip.Prefix{block}, to) && block.Bits() > bits {
+			best, bits = &o.remote[i], block.Bits()
+		}
+	}
+	if best == nil {
+		return false
+	}
+	straight, err := o.straight(*best, step.FarRoute)
+	return err == nil && straight.Gw.Equal(gateway)
 }
 
 // own are the network's routes in the main table.

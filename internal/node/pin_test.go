@@ -99,6 +99,30 @@ func TestPin(t *testing.T) {
 	refused(t, n, step.VerbPin, routers, "which node the tunnel carries packets to 10.96.3.0/26 to is not known")
 }
 
+// TestPinEnds: routes to the tunnels' own ends, which are there without the tunnel alone, hold nothing up, where their block is routed
+// to the same node.
+func TestPinEnds(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	tunnelled(t)
+	sh(t, "", "sh", "-c", "ip route replace 10.96.2.0/26 via 198.18.0.2 dev eth0 onlink proto 80; ip route add 10.96.2.1 via 198.18.0.2 dev eth0 onlink proto 80; ip route add 10.96.2.2 via 198.18.0.9 dev eth0 onlink proto 80")
+	n := newNode(t)
+	do(t, n, step.VerbPin, pinned)
+	sh(t, "", "sh", "-c", "ip route del 10.96.2.1; ip route del 10.96.2.2")
+	through(t, "10.96.2", "198.18.0.2", "66:00:00:00:00:02")
+	refused(t, n, step.VerbFollow, pinned, "no route to 10.96.2.2/32")
+	sh(t, "", "sh", "-c", "ip route del 10.96.2.2 table 251")
+	do(t, n, step.VerbFollow, pinned)
+	if got := way(t, "10.96.2.9"); !strings.Contains(got, "dev vxlan.calico") {
+		t.Errorf("following: %s", got)
+	}
+	do(t, n, step.VerbUnpin, pinned)
+	if got := way(t, "10.96.2.1"); !strings.Contains(got, "dev vxlan.calico") || strings.Contains(everything(t), "251") {
+		t.Errorf("unpinned: %s", got)
+	}
+}
+
 // TestPinBGP: routes of BIRD's are pinned as they are, and stay while the network changes to its tunnel and back.
 func TestPinBGP(t *testing.T) {
 	if !alone(t) {
