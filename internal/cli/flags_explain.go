@@ -81,6 +81,9 @@ func (a *app) printKnob(k *knob.Knob) error {
 	if k.BadValue != "" {
 		line("else", "%s", k.BadValue)
 	}
+	if k.Apart != "" {
+		line("nodes", "may differ: %s", k.Apart)
+	}
 	if k.Refuses != "" {
 		line("refuses", "%s", k.Refuses)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -12,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
@@ -67,7 +67,7 @@ func (a *app) flagsVerifyCommand() *cobra.Command {
 		Use:   "verify [FLAG...]",
 		Short: "Compare what flags are to be with what agents report and kernels show",
 		Long: "Looks at every node: the value of a flag that is in force by the API and where it is written, what the node's\n" +
-			"Felix said that it runs with when it started, and, of flags that show there, what the kernel has: rules in one\n" +
+			"Felix or Cilium said that it runs with when it started, and, of flags that show there, what the kernel has: rules in one\n" +
 			"data plane with counters that are watched for some seconds, tables, interfaces and their MTU, port and VNI, routes,\n" +
 			"sysctls, and whether BIRD runs and its sessions are established. Without a FLAG they are that of the data plane, and\n" +
 			"all that somebody wrote and of which Felix or the kernel tells. For the kernel Theseus' agent runs on every node,\n" +
@@ -89,7 +89,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	all, network, err := plan.Wanted(snapshot, drivers(), names)
+	all, err := plan.Wanted(snapshot, drivers(), names)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	words, err := saidBy(ctx, client, network, all)
+	words, err := saidBy(ctx, client, all)
 	if err != nil {
 		return err
 	}
@@ -173,20 +173,29 @@ func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.A
 	return seen, facts, nil
 }
 
-// saidBy is what the agents say in their logs, by node and parameter; nothing where the network is not one that does.
-func saidBy(ctx context.Context, client *kube.Client, network *cni.Installation, all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
-	parameters := map[string][]string{}
+// saidBy is what the agents say in their logs, by node and parameter.
+func saidBy(ctx context.Context, client *kube.Client, all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
+	type asked struct {
+		node  string
+		agent rollout.Agent
+	}
+	parameters := map[asked][]string{}
 	for _, one := range all {
-		if one.Expected.Parameter != "" && network != nil {
-			parameters[one.Node] = append(parameters[one.Node], one.Expected.Parameter)
+		if agent := one.Expected.Agent; agent != nil {
+			who := asked{one.Node, *agent}
+			parameters[who] = append(parameters[who], one.Expected.Parameter)
 		}
 	}
 	words := map[string]map[string]kube.Word{}
-	for node, names := range parameters {
-		var err error
-		if words[node], err = kube.SaidOf(ctx, client.Typed, network.Agent.Namespace, network.Selector, node, network.Agent.Name, names); err != nil {
+	for who, names := range parameters {
+		said, err := kube.SaidOf(ctx, client.Typed, who.agent.Namespace, who.agent.Selector, who.node, who.agent.Container, names)
+		if err != nil {
 			return nil, err
 		}
+		if words[who.node] == nil {
+			words[who.node] = map[string]kube.Word{}
+		}
+		maps.Copy(words[who.node], said)
 	}
 	return words, nil
 }

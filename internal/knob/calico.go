@@ -60,9 +60,12 @@ func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 	return k
 }
 
-// Said is how Felix writes a value into its log when it starts, and under which name. It is not ok where the log does not
-// tell: what is no parameter of Felix, what it holds as a structure, and anything once it logs less than Info.
+// Said is how the agent of Calico or Cilium writes a value into its log when it starts, and under which name. It is not ok where
+// the log does not tell: what is no parameter of the agent, what it holds as a structure, and anything once it logs less than Info.
 func (k *Knob) Said(value string) (parameter, text string, ok bool) {
+	if k.Component == "cilium" {
+		return k.saidByCilium(value)
+	}
 	if k.felix == nil {
 		return "", "", false
 	}
@@ -81,8 +84,11 @@ func (k *Knob) Said(value string) (parameter, text string, ok bool) {
 	return k.felix.Name, text, text != "" && !strings.HasPrefix(k.felix.Name, "LogSeverity")
 }
 
-// Heard is what Felix said of a value, as people write it.
+// Heard is what the agent said of a value, as people write it.
 func (k *Knob) Heard(text string) string {
+	if k.Component == "cilium" {
+		return strings.Trim(text, "'")
+	}
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && k.Type == Duration {
 		return time.Duration(n).String()
 	}

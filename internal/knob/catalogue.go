@@ -32,7 +32,7 @@ func New(versions map[string]string) *Catalogue {
 	c := &Catalogue{byID: map[string]*Knob{}, names: map[string][]*Knob{}}
 	for _, component := range Components() {
 		version := versions[component]
-		knobs := written()[component]
+		knobs, apart := written()[component].knobs, written()[component].apart
 		switch component {
 		case "calico":
 			table := felix.For(version)
@@ -46,6 +46,7 @@ func New(versions map[string]string) *Catalogue {
 		for _, k := range knobs {
 			if within(k.Since, k.Before, version) {
 				own := *k // what is written is shared
+				own.Apart = apart[k.Name]
 				own.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool { return !within(p.Since, "", version) })
 				c.add(&own)
 			}
@@ -87,20 +88,30 @@ type entry struct {
 	Argument string `json:"argument"`
 }
 
-// written are the knobs of the files, by component; not to be changed.
-var written = sync.OnceValue(func() map[string][]*Knob {
-	all := map[string][]*Knob{}
+// writings are what a file has: knobs, and why nodes may have different values of some, by name.
+type writings struct {
+	knobs []*Knob
+	apart map[string]string
+}
+
+// written are the files, by component; not to be changed.
+var written = sync.OnceValue(func() map[string]writings {
+	all := map[string]writings{}
 	for _, component := range Components() {
 		all[component] = readFile(component)
 	}
 	return all
 })
 
-func readFile(component string) []*Knob {
+func readFile(component string) writings {
 	data, err := files.ReadFile("catalogue/" + component + ".yaml")
 	var file struct {
 		Templates map[string][]Place `json:"templates"`
 		Knobs     []entry            `json:"knobs"`
+		Apart     []struct {
+			Why   string   `json:"why"`
+			Names []string `json:"names"`
+		} `json:"apart"`
 	}
 	if err == nil {
 		err = yaml.UnmarshalStrict(data, &file)
@@ -108,7 +119,12 @@ func readFile(component string) []*Knob {
 	if err != nil {
 		panic(fmt.Sprintf("the catalogue of %s: %v", component, err)) // it is built in, and a test reads it
 	}
-	var knobs []*Knob
+	w := writings{apart: map[string]string{}}
+	for _, group := range file.Apart {
+		for _, name := range group.Names {
+			w.apart[name] = group.Why
+		}
+	}
 	for _, e := range file.Knobs {
 		k := e.Knob
 		k.Component = component
@@ -118,9 +134,9 @@ func readFile(component string) []*Knob {
 			k.Places = append(k.Places, p)
 		}
 		k.effect()
-		knobs = append(knobs, &k)
+		w.knobs = append(w.knobs, &k)
 	}
-	return knobs
+	return w
 }
 
 // effect gives the knob's own effect to its places.
@@ -152,7 +168,7 @@ func joined(generated, more []*Knob) []*Knob {
 		k.Proofs, k.Rollback = append(slices.Clone(m.Proofs), k.Proofs...), append(slices.Clone(m.Rollback), k.Rollback...)
 		k.Sources, k.Aliases = append(k.Sources, m.Sources...), append(k.Aliases, m.Aliases...)
 		if m.Type != "" {
-			k.Type, k.Values, k.Takes = m.Type, m.Values, m.Takes
+			k.Type, k.Values, k.Takes, k.AnyCase = m.Type, m.Values, m.Takes, m.AnyCase
 		}
 		k.effect()
 	}

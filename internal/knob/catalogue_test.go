@@ -51,6 +51,55 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestApart: what is said of flags is said of flags that there are, whose value Cilium's agent tells.
+func TestApart(t *testing.T) {
+	c := New(map[string]string{"cilium": "v1.20.2"})
+	for name, why := range written()["cilium"].apart {
+		k, known := c.Get("cilium/" + name)
+		if !known || k.Apart == "" || k.Apart != why {
+			t.Errorf("%s: %t, %q", name, known, why)
+			continue
+		}
+		if _, _, tells := k.Said(k.Default); !tells || k.Process != ciliumAgent {
+			t.Errorf("%s: Cilium's agent does not tell of it", name)
+		}
+	}
+	if k, _ := c.Get("cilium/routing-mode"); k.Apart != "" {
+		t.Errorf("%s: %s", k.ID(), k.Apart)
+	}
+}
+
+// TestCiliumSays reads lines in the formats of v1.16.0 (logrus) and v1.20.2 (slog), made by hand after their code: no agent was run.
+func TestCiliumSays(t *testing.T) {
+	for _, test := range []struct{ line, value, at string }{
+		{`time="2026-11-21T08:16:56.595123456Z" level=info msg="  --bpf-lb-acceleration='native'" subsys=daemon`, "'native'", "2026-11-21T08:16:56.595123456Z"},
+		{`time=2026-11-21T08:16:56.595123456Z level=info msg="  --bpf-lb-acceleration='disabled'"`, "'disabled'", "2026-11-21T08:16:56.595123456Z"},
+		{`{"time":"2026-11-21T08:16:56.5+01:00","level":"info","msg":"  --bpf-lb-acceleration=''"}`, "''", "2026-11-21T08:16:56.5+01:00"},
+		{`level=info msg="  --bpf-lb-acceleration='native'" subsys=daemon`, "'native'", ""},
+		{`level=info msg="  --bpf-lb-acceleration-hw='native'"`, "", ""},
+		{`level=info msg="  --other-bpf-lb-acceleration='native'"`, "", ""},
+		{`level=info msg="  --bpf-lb-acceleration='nat`, "", ""},
+		{``, "", ""},
+	} {
+		if value, at, ok := CiliumSays(test.line, "bpf-lb-acceleration"); value != test.value || at != test.at || ok != (value != "") {
+			t.Errorf("%q, %q, %t from %s", value, at, ok, test.line)
+		}
+	}
+	c := New(map[string]string{"cilium": "v1.20.2"})
+	for _, test := range []struct{ name, value, says string }{
+		{"bpf-lb-acceleration", "native", "'native'"}, {"enable-hubble", "", "'false'"}, {"conntrack-gc-interval", "", "'0s'"},
+		{"tofqdns-min-ttl", "", "'0'"}, {"monitor-aggregation-flags", "[syn,fin,rst]", "'syn,fin,rst'"}, {"monitor-aggregation-flags", "syn,ack", "'syn,ack'"},
+		{"bpf-lb-acceleration", "it's", ""}, {"log-opt", "level=info,format=json", ""}, {"cluster-pool-ipv4-mask-size", "24", ""},
+	} {
+		k, known := c.Get("cilium/" + test.name)
+		if parameter, says, ok := k.Said(test.value); !known || says != test.says || ok != (test.says != "") || ok && parameter != test.name {
+			t.Errorf("%s=%s: %q, %t", test.name, test.value, says, ok)
+		} else if heard := k.Heard(says); ok && "'"+heard+"'" != says {
+			t.Errorf("%s: heard %s", says, heard)
+		}
+	}
+}
+
 // TestDocumented holds that the flags which the documentation promises are there.
 func TestDocumented(t *testing.T) {
 	c := calico("v3.33.0")

@@ -44,6 +44,9 @@ type Knob struct {
 	Process string `json:"process,omitempty"`
 	// Effect is that of all places, where the catalogue says so of a parameter of Felix.
 	Effect Effect `json:"effect,omitempty"`
+	// Apart says why nodes with different values get along, and pods with one that changes; empty where that is not known.
+	// It is written down of Cilium's alone.
+	Apart string `json:"apart,omitempty"`
 	// Refuses says when the component does not start with a new value; empty when it always does.
 	Refuses string `json:"refuses,omitempty"`
 	// Proofs show that a value took effect.

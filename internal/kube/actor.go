@@ -69,7 +69,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	case step.Taint, step.Untaint:
 		seen, err = a.observeTaint(ctx, action)
 	case step.Restart:
-		seen.Done, err = a.restarted(ctx, action)
+		seen, err = a.observeRestart(ctx, action, before)
 	case step.Probe:
 		seen.Done = false // paths follow from pods; making the plan again is cheap and idempotent
 	default:
@@ -98,7 +98,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	case step.Taint, step.Untaint:
 		err = a.taint(ctx, action)
 	case step.Restart:
-		err = a.restart(ctx, action)
+		err = a.restart(ctx, action, before)
 	case step.Probe:
 		answer, err = a.setPaths(ctx, *action.Paths)
 	default:

@@ -2,7 +2,9 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,22 +13,56 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// restarted reports whether a node runs a DaemonSet's current template, Ready.
-func (a *Actor) restarted(ctx context.Context, action step.Action) (bool, error) {
-	now, err := a.outdated(ctx, action)
-	return now.missing == "" && err == nil, err
+// podsBefore are the pods of a DaemonSet on a node, by UID, when a restart was first looked at.
+type podsBefore struct {
+	Pods []types.UID `json:"pods"`
 }
 
-// restart deletes the pod of an earlier template and waits for its successor.
-func (a *Actor) restart(ctx context.Context, action step.Action) error {
+// observeRestart says that a restart is done when the node runs the DaemonSet's current template, Ready; where it is to be made
+// anew, by a pod that was not there at the first look.
+func (a *Actor) observeRestart(ctx context.Context, action step.Action, seen json.RawMessage) (engine.Observation, error) {
+	before, first, err := readPods(action, seen)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	now, err := a.outdated(ctx, action, before)
+	if err != nil || !action.Anew {
+		return engine.Observation{Done: now.missing == "" && err == nil}, err
+	}
+	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
+}
+
+// readPods are the pods that a restart is to replace whatever their template; first is true where nobody has looked yet.
+func readPods(action step.Action, seen json.RawMessage) (before []types.UID, first bool, err error) {
+	if !action.Anew || len(seen) == 0 {
+		return nil, action.Anew, nil
+	}
+	var known podsBefore
+	if err := json.Unmarshal(seen, &known); err != nil {
+		return nil, false, fmt.Errorf("what the journal says of the pods before: %w", err)
+	}
+	return known.Pods, false, nil
+}
+
+// restart deletes the pods of an earlier template, and those that were there before where they are to be made anew, and waits
+// for their successor.
+func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMessage) error {
+	before, first, err := readPods(action, seen)
+	if err != nil {
+		return err
+	}
+	if first {
+		return fmt.Errorf("it is not known which pod of %s was on %s before", action.Ref, action.NodeName)
+	}
 	said := ""
 	var nudged *corev1.Pod
 	var bearing patience
 	for waited := 0; ; waited++ {
-		now, err := a.outdated(ctx, action)
+		now, err := a.outdated(ctx, action, before)
 		if err != nil {
 			return err
 		}
@@ -87,7 +123,8 @@ func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
 
 // rollout is how far a node is from running a DaemonSet's newest revision.
 type rollout struct {
-	// pods are those of another revision that are not ending yet.
+	// all are the pods there are, and pods those of another revision, or to be made anew, that are not ending yet.
+	all  []types.UID
 	pods []corev1.Pod
 	// starting is the pod of the newest revision while it is not Ready.
 	starting *corev1.Pod
@@ -95,7 +132,7 @@ type rollout struct {
 	missing string
 }
 
-func (a *Actor) outdated(ctx context.Context, action step.Action) (rollout, error) {
+func (a *Actor) outdated(ctx context.Context, action step.Action, before []types.UID) (rollout, error) {
 	set, err := a.Typed.AppsV1().DaemonSets(action.Ref.Namespace).Get(ctx, action.Ref.Name, metav1.GetOptions{})
 	if err != nil {
 		return rollout{}, err
@@ -109,15 +146,20 @@ func (a *Actor) outdated(ctx context.Context, action step.Action) (rollout, erro
 		return rollout{}, err
 	}
 	now := rollout{missing: "no pod of " + action.Ref.String() + " on " + action.NodeName}
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, set) })
+	for _, pod := range pods {
+		now.all = append(now.all, pod.UID)
+	}
 	for _, pod := range pods {
 		switch {
-		case !metav1.IsControlledBy(&pod, set):
-			continue
 		case pod.DeletionTimestamp != nil:
-			return rollout{pods: now.pods, missing: "pod " + pod.Name + " is ending"}, nil
+			return rollout{all: now.all, pods: now.pods, missing: "pod " + pod.Name + " is ending"}, nil
 		case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
 			now.pods = append(now.pods, pod)
 			now.missing = "pod " + pod.Name + " is of an earlier template"
+		case slices.Contains(before, pod.UID):
+			now.pods = append(now.pods, pod)
+			now.missing = "pod " + pod.Name + " is from before"
 		case !podReady(&pod):
 			now.missing, now.starting = "pod "+pod.Name+" is not Ready", &pod
 		case len(now.pods) == 0:

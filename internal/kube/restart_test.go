@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -97,5 +98,66 @@ func TestRestart(t *testing.T) {
 	}
 	if _, err := pods.Get(t.Context(), "agent-b-old", metav1.GetOptions{}); err != nil {
 		t.Errorf("the pod of another node: %v", err)
+	}
+}
+
+// TestRestartAnew: a pod of the current template is replaced, once, by whichever process; and never by one that does not know which
+// pod was there before.
+func TestRestartAnew(t *testing.T) {
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set"}, Spec: appsv1.DaemonSetSpec{Selector: selector}}
+	owned := metav1.ObjectMeta{Namespace: "net", Labels: map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: "new"},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}
+	pod := func(node, name string) *corev1.Pod {
+		meta := *owned.DeepCopy()
+		meta.Name, meta.UID = name, types.UID("uid-"+name)
+		return &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{NodeName: node},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}}
+	}
+	revision := &appsv1.ControllerRevision{ObjectMeta: *owned.DeepCopy(), Revision: 1}
+	revision.Name = "agent-new"
+	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision, pod("a", "first"), pod("b", "other")})
+	pods := w.typed.CoreV1().Pods("net")
+	w.slept = func(int) {
+		if _, err := pods.Get(t.Context(), "first", metav1.GetOptions{}); err != nil {
+			_, _ = pods.Create(t.Context(), pod("a", "second"), metav1.CreateOptions{}) // the second time it is there
+		}
+	}
+	action := step.Action{ID: "r", Op: step.Restart, Anew: true, NodeName: "a",
+		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
+	before := w.see(action)
+	if before.Done || string(before.Before) != `{"pods":["uid-first"]}` {
+		t.Errorf("at first it sees %t, %s", before.Done, before.Before)
+	}
+	if _, err := w.Do(t.Context(), action, nil); err == nil {
+		t.Error("a pod was replaced of which nobody knew")
+	}
+	done := func() bool {
+		t.Helper()
+		seen, err := w.Observe(t.Context(), action, before.Before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return seen.Done
+	}
+	if done() {
+		t.Error("done before it began")
+	}
+	for range 2 { // as a process does that takes over
+		if _, err := w.Do(t.Context(), action, before.Before); err != nil {
+			t.Fatal(err)
+		}
+		if !done() {
+			t.Error("not done afterwards")
+		}
+		if _, err := pods.Get(t.Context(), "second", metav1.GetOptions{}); err != nil {
+			t.Errorf("its successor: %v", err)
+		}
+	}
+	if _, err := pods.Get(t.Context(), "other", metav1.GetOptions{}); err != nil {
+		t.Errorf("the pod of another node: %v", err)
+	}
+	if _, err := w.Observe(t.Context(), action, []byte("{")); err == nil {
+		t.Error("a journal that cannot be read is passed over")
 	}
 }

@@ -12,17 +12,25 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/theseus-cni/theseus/internal/felix"
+	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Said is what Felix said last of a parameter on a node, and when, as its log has it. Both are empty when the log of the
+// listeners find what an agent says of a parameter in a line of its log, by the name of its container; any other is Felix'.
+var listeners = map[string]func(line, parameter string) (value, at string, ok bool){"cilium-agent": knob.CiliumSays}
+
+func felixSays(line, parameter string) (value, at string, ok bool) {
+	return felix.Parameter{Name: parameter}.InLog(line)
+}
+
+// Said is what an agent said last of a parameter on a node, and when, as its log has it. Both are empty when the log of the
 // pod that a selector picks there does not say.
 func Said(ctx context.Context, client kubernetes.Interface, namespace, selector, node string, what step.Saying) (value, at string, err error) {
 	words, err := SaidOf(ctx, client, namespace, selector, node, what.Container, []string{what.Parameter})
 	return words[what.Parameter].Value, words[what.Parameter].At, err
 }
 
-// Word is what Felix said of a parameter, and when, as its log has it.
+// Word is what an agent said of a parameter, and when, as its log has it.
 type Word struct{ Value, At string }
 
 // SaidOf is Said of several parameters, read at once; one of which the log says nothing is not there.
@@ -40,11 +48,15 @@ func SaidOf(ctx context.Context, client kubernetes.Interface, namespace, selecto
 		return nil, fmt.Errorf("the log of %s on %s: %w", container, node, err)
 	}
 	defer log.Close()
+	says, known := listeners[container]
+	if !known {
+		says = felixSays
+	}
 	words := map[string]Word{}
 	for lines := bufio.NewReader(log); ; {
 		line, err := lines.ReadString('\n')
 		for _, name := range parameters {
-			if value, at, ok := (felix.Parameter{Name: name}).InLog(line); ok {
+			if value, at, ok := says(line, name); ok {
 				words[name] = Word{value, at}
 			}
 		}

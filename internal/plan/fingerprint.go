@@ -81,14 +81,14 @@ func networkLines(s *cluster.Snapshot) []string {
 	}
 	for i := range s.ConfigMaps {
 		config := &s.ConfigMaps[i]
-		if read[config.Namespace+"/"+config.Name] || config.Name == "calico-config" {
+		if read[config.Namespace+"/"+config.Name] || config.Name == "calico-config" || config.Name == ciliumConfig {
 			lines = append(lines, line("ConfigMap", config.Namespace, config.Name, config.Data))
 		}
 	}
 	for i := range s.Other {
 		object := &s.Other[i]
-		if object.GetKind() == "IPPool" || object.GetKind() == "FelixConfiguration" {
-			lines = append(lines, line(object.GetKind(), "", object.GetName(), object.Object["spec"]))
+		if kind := object.GetKind(); kind == "IPPool" || kind == "FelixConfiguration" || kind == nodeConfig {
+			lines = append(lines, line(kind, object.GetNamespace(), object.GetName(), object.Object["spec"]))
 		}
 	}
 	return lines

@@ -10,8 +10,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
-// inPlace finds the one network that the cluster runs on.
+// inPlace finds the one network that the cluster runs on, where that was run with Theseus.
 func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installation, error) {
+	source, err := inOrder(snapshot, drivers)
+	if err == nil && source.Untried != "" {
+		return nil, refuse("theseus check says what stands against a change; docs/networks.md says what was run and what was not", "%s", source.Untried)
+	}
+	return source, err
+}
+
+// inOrder finds the one network that the cluster runs on.
+func inOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installation, error) {
 	if trace, remedy := halfMigrated(snapshot); trace != "" {
 		return nil, refuse("if `theseus status` knows it, finish it (theseus resume) or take it back (theseus rollback); if not: "+remedy,
 			"this cluster is in the middle of a migration: %s", trace)
@@ -28,9 +37,6 @@ func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 	if len(source.Problems) > 0 {
 		return nil, refuse("repair it first; a migration starts from a network that works",
 			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))
-	}
-	if source.Untried != "" {
-		return nil, refuse("theseus check says what stands against a change; docs/networks.md says what was run and what was not", "%s", source.Untried)
 	}
 	return source, nil
 }

@@ -38,7 +38,7 @@ func RollsOut(change v1alpha1.ChangeSpec) bool { return change.Flag != "" || cha
 
 // makeRollout plans the rollout of a flag of the network in place, or returns a *Refusal.
 func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
-	source, err := inPlace(snapshot, drivers)
+	source, err := inOrder(snapshot, drivers)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +67,9 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	nodes := time.Duration(len(snapshot.Nodes))
 	p := begun(snapshot, change, options, rollout.Name, "the flag is read by each node's agent, so one node after another can have it and be proven before the next")
 	p.Source, p.Target, p.Findings = *source, *source, append(slices.Clone(findings), coupled...)
+	if source.Untried != "" {
+		p.Findings = append(p.Findings, untriedRollout(source))
+	}
 	p.Rollout = &Rollout{Flag: flag.Field, Scoped: scopedNames(flag)}
 	p.Steps = rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others,
 		Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)})
@@ -107,8 +110,8 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
 		return flag, "", nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
 	}
-	if source.CNI != "calico" {
-		return flag, "", nil, refuse("flags are rolled out on Calico", "this cluster is on %s", source.CNI)
+	if source.CNI != "calico" && source.CNI != "cilium" {
+		return flag, "", nil, refuse("flags are rolled out on Calico and Cilium", "this cluster is on %s", source.CNI)
 	}
 	agent := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	if owner := metav1.GetControllerOf(agent); owner != nil {
@@ -119,22 +122,23 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	if err != nil {
 		return flag, "", nil, err
 	}
-	flag = rollout.Flag{Field: k.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
-	objects := map[string]map[string]any{} // the specs of FelixConfigurations
-	for _, object := range snapshot.Calico("FelixConfiguration") {
-		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
-		objects[object.GetName()] = spec
-		if node, scoped := strings.CutPrefix(object.GetName(), "node."); scoped {
-			_, has := spec[k.Name]
-			flag.Scoped[node] = !has || len(spec) > 1 || len(object.GetLabels())+len(object.GetAnnotations()) > 0
+	if k.Component != source.CNI {
+		return flag, "", nil, refuse("theseus flags explain "+k.ID(), "%s is a flag of %s, and this cluster is on %s", k.Name, k.Component, source.CNI)
+	}
+	flag = rollout.Flag{Field: k.Name, Container: agent.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
+	t := &turning{agent: agent, fleet: fleet, knob: k, objects: holders(snapshot, agent.Namespace), decided: decided != nil,
+		base: fleet.Value(k, "").Value, own: map[string]knob.Write{}}
+	if source.CNI == "cilium" {
+		flag.Container, flag.Anew = ciliumAgent, true
+		if t.cilium, err = ciliumSettled(snapshot, fleet, agent, k); err != nil {
+			return flag, "", nil, err
 		}
 	}
-	t := &turning{agent: agent, fleet: fleet, knob: k, objects: objects, decided: decided != nil, base: fleet.Value(k, "").Value}
 	for _, node := range fleet.Nodes() {
 		if flag.Turns[node], err = t.turn(node, cmp.Or(values[node], t.base)); err != nil {
 			return flag, "", nil, err
 		}
-		flag.Parameter = t.parameter
+		flag.Parameter, flag.Scoped[node] = t.parameter, t.stays(t.own[node])
 	}
 	for _, value := range distinct(flag.Turns) {
 		found = append(found, coupled(fleet, k, value)...)
@@ -143,6 +147,23 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		flag.Template = t.template(flag.Turns[fleet.Nodes()[0]])
 	}
 	return flag, t.env, found, t.whole(&flag)
+}
+
+// holders are the objects that flags are written in, by kind, namespace and name.
+func holders(snapshot *cluster.Snapshot, namespace string) map[string]unstructured.Unstructured {
+	all := map[string]unstructured.Unstructured{}
+	for _, object := range append(snapshot.Calico("FelixConfiguration"), snapshot.OtherOf("cilium.io", nodeConfig)...) {
+		all[step.RefOf(&object).String()] = object
+	}
+	if config := snapshot.ConfigMap(namespace, ciliumConfig); config != nil {
+		data := map[string]any{}
+		for key, value := range config.Data {
+			data[key] = value
+		}
+		ref := step.Ref{Kind: "ConfigMap", Namespace: namespace, Name: ciliumConfig}
+		all[ref.String()] = unstructured.Unstructured{Object: map[string]any{"data": data}}
+	}
+	return all
 }
 
 // distinct are the values that nodes have at the end.
@@ -189,8 +210,10 @@ func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec, decided *Decided) (*kn
 		if value == "" {
 			continue
 		}
-		if err := k.Check(value); err != nil {
+		if err := k.Check(value); err != nil && k.Component == "calico" {
 			return nil, nil, refuse("the agent would not take it, and go on with "+k.Default+" without a word", "%s=%s: %v", k.Name, value, err)
+		} else if err != nil {
+			return nil, nil, refuse(k.BadValue, "%s=%s: %v", k.Name, value, err)
 		}
 		if err := provable(fleet, k, value); err != nil {
 			return nil, nil, err
@@ -207,6 +230,9 @@ func provable(fleet *knob.Fleet, k *knob.Knob, value string) error {
 	}
 	if k.ID() == "calico/bpfEnabled" {
 		return bpf(fleet)
+	}
+	if k.Component == "cilium" {
+		return provableOnCilium(k, value)
 	}
 	w, err := fleet.Write(k, knob.Aim{Scope: knob.Node, Node: "NODE"}, value)
 	if err != nil {
@@ -238,9 +264,12 @@ func bpf(fleet *knob.Fleet) error {
 
 // turning works out what nodes have before and after.
 type turning struct {
-	fleet   *knob.Fleet
-	knob    *knob.Knob
-	objects map[string]map[string]any
+	fleet  *knob.Fleet
+	knob   *knob.Knob
+	cilium *onCilium // nil on Calico
+	// own are nodes' own edits, and objects those that there are to be edited, by kind, namespace and name.
+	own     map[string]knob.Write
+	objects map[string]unstructured.Unstructured
 	// decided: a flag set decides, so values of nodes' own are its to change.
 	decided bool
 	// base is the cluster's value.
@@ -255,26 +284,27 @@ type turning struct {
 func (t *turning) turn(node, value string) (rollout.Turn, error) {
 	k := t.knob
 	none, in := rollout.Turn{}, t.fleet.Value(k, node)
-	w, err := t.fleet.Write(k, knob.Aim{Scope: knob.Node, Node: node}, value)
+	w, err := t.edit(node, value)
 	if err != nil {
 		return none, err
 	}
-	if by := t.fleet.Beaten(k, node, w); by != nil && by.Place.Env != "" && k.ID() != dataplane {
+	t.own[node] = w
+	if by := t.fleet.Beaten(k, node, w); by != nil && by.Place.Env != "" && k.ID() != dataplane && t.cilium == nil {
 		return t.inEnvironment(by, in, value)
 	} else if by != nil {
-		return none, refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
+		return none, refuse("take it out there first", "%s=%s in %s beats every %s: the flag would do nothing on %s", cmp.Or(by.Place.Env, by.Place.Argument, k.Name), by.Value, by.Ref, w.Ref.Kind, node)
 	}
 	set := in.Hidden
 	if in.By != nil {
 		set = append(slices.Clone(set), in.By)
 	}
 	for _, by := range set {
-		if by.Place.Scope != knob.Cluster && (!t.decided || by.Place.Scope != knob.Node) {
+		if by.Place.Scope != knob.Cluster && (!t.decided || by.Ref.Kind != w.Ref.Kind || by.Ref.Name != w.Ref.Name) {
 			return none, refuse("take it out there first, finish what was begun by hand, or let a flag set decide about nodes: theseus flags rollout --flags SOURCE",
 				"%s has a value of its own for %s: %s", by.Ref, k.Name, by.Value)
 		}
 	}
-	turn := rollout.Turn{Was: t.objects["node."+node][k.Name]}
+	turn := rollout.Turn{Was: t.held(w)[k.Name]}
 	switch {
 	case k.Same(in.Value, value):
 		turn.Own = turn.Was
@@ -286,6 +316,29 @@ func (t *turning) turn(node, value string) (rollout.Turn, error) {
 		turn.Value = fmt.Sprint(w.Value)
 	}
 	return turn, t.between(in, value, &turn)
+}
+
+// edit gives a node a value of its own.
+func (t *turning) edit(node, value string) (knob.Write, error) {
+	if t.cilium != nil {
+		return t.config(node, value)
+	}
+	return t.fleet.Write(t.knob, knob.Aim{Scope: knob.Node, Node: node}, value)
+}
+
+// held is what there is already beside what an edit writes.
+func (t *turning) held(w knob.Write) map[string]any {
+	object, fields := t.objects[w.Ref.String()], w.Fields()
+	values, _, _ := unstructured.NestedMap(object.Object, fields[:len(fields)-1]...)
+	return values
+}
+
+// stays says whether a node's own object is there for something else too.
+func (t *turning) stays(w knob.Write) bool {
+	object, there := t.objects[w.Ref.String()]
+	held := t.held(w)
+	_, has := held[t.knob.Name]
+	return there && (!has || len(held) > 1 || len(object.GetLabels())+len(object.GetAnnotations()) > 0)
 }
 
 // inEnvironment is the turn of a node whose agent has the flag from its environment.
@@ -354,6 +407,9 @@ func (t *turning) between(in knob.InForce, value string, turn *rollout.Turn) err
 		if _, turn.Says, says = k.Said(value); !known || !says {
 			return refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
 		}
+		if t.cilium != nil {
+			return nil
+		}
 		turn.From = step.IPTables // all that releases before the other had
 		if mode, ok := t.fleet.Catalogue().Get(dataplane); ok {
 			k, in = mode, t.fleet.Value(mode, in.Node)
@@ -387,11 +443,26 @@ func (t *turning) whole(flag *rollout.Flag) error {
 	if err != nil {
 		return err
 	}
-	flag.API = w.Ref.APIVersion
+	if t.cilium != nil {
+		w.Ref.Namespace = t.cilium.namespace
+	}
+	for node := range t.own {
+		flag.OwnPath = t.own[node].Fields()
+	}
+	flag.WholePath = w.Fields()
+	flag.Whole = func(value any) unstructured.Unstructured { return objectOf(w, value) }
+	flag.Own = func(node string, value any) unstructured.Unstructured { return objectOf(t.own[node], value) }
 	if uniform && !t.knob.Same(value, t.base) {
-		flag.Value, flag.Before = w.Value, t.objects[w.Ref.Name][t.knob.Name]
+		flag.Value, flag.Before = w.Value, t.held(w)[t.knob.Name]
 	}
 	return nil
+}
+
+// objectOf is an edit with another value, as an object.
+func objectOf(w knob.Write, value any) unstructured.Unstructured {
+	w.Value = value
+	object, _ := w.Object() // neither place of a rollout lies within a document
+	return *object
 }
 
 // coupled are the other flags that the value goes together with, where they say something else. Either flag may know of it.
@@ -432,17 +503,23 @@ func PlaneOf(value string) string {
 
 // Wanted says for every node which value of some flags is in force by the API, where it is written, and how it shows. Without
 // names they are that of the data plane, and all that somebody wrote and of which something shows that they took effect: Felix
-// tells what it took, or the node's kernel shows it. The network is nil where it is not Calico.
-func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]rollout.Attestation, *cni.Installation, error) {
-	driver, _ := drivers.Get("calico")
-	network := driver.Detect(snapshot)
+// or Cilium's agent tells what it took, or the node's kernel shows it.
+func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([]rollout.Attestation, error) {
+	agents := map[string]*rollout.Agent{}
+	for _, network := range drivers.Detect(snapshot) {
+		container := network.Agent.Name
+		if network.CNI == "cilium" {
+			container = ciliumAgent
+		}
+		agents[network.CNI] = &rollout.Agent{Namespace: network.Agent.Namespace, Selector: network.Selector, Container: container}
+	}
 	fleet := knob.Read(snapshot, nil)
-	knobs, err := verifiable(fleet, network != nil, names)
+	knobs, err := verifiable(fleet, agents, names)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(knobs) == 0 {
-		return nil, nil, refuse("name flags to verify; that of Calico's data plane came with v3.29", "no flag is set of which anything shows that it took effect")
+		return nil, refuse("name flags to verify; that of Calico's data plane came with v3.29", "no flag is set of which anything shows that it took effect")
 	}
 	var all []rollout.Attestation
 	for _, node := range fleet.Nodes() {
@@ -452,14 +529,16 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 			if in.By != nil {
 				one.By = in.By.Ref.String()
 			}
-			one.Expected, _ = shows(fleet, k, node)
+			if one.Expected, _ = shows(fleet, k, node); one.Expected.Parameter != "" {
+				one.Expected.Agent = agents[k.Component]
+			}
 			if k.ID() == dataplane {
 				one.Kernel = &step.Attestation{}
 			}
 			all = append(all, one)
 		}
 	}
-	return all, network, nil
+	return all, nil
 }
 
 // shows says how the value that is in force on a node shows there; false when nothing does.
@@ -483,16 +562,19 @@ func shows(fleet *knob.Fleet, k *knob.Knob, node string) (e rollout.Expected, ok
 	return e, e.Parameter != "" || len(e.Proofs) > 0
 }
 
-// verifiable are the knobs that are verified.
-func verifiable(fleet *knob.Fleet, calico bool, names []string) ([]*knob.Knob, error) {
+// verifiable are the knobs that are verified. Those of which agents speak need them there.
+func verifiable(fleet *knob.Fleet, agents map[string]*rollout.Agent, names []string) ([]*knob.Knob, error) {
+	absent := func(k *knob.Knob) bool {
+		return agents[k.Component] == nil && (k.Component == "calico" || k.Component == "cilium")
+	}
 	var knobs []*knob.Knob
 	for _, name := range names {
 		k, err := fleet.Catalogue().Find(name)
 		if err != nil {
 			return nil, err
 		}
-		if k.Component == "calico" && !calico {
-			return nil, refuse("theseus flags explain "+k.ID(), "there is no Calico in this cluster")
+		if absent(k) {
+			return nil, refuse("theseus flags explain "+k.ID(), "%s is not what this cluster is on", k.Component)
 		}
 		for _, node := range fleet.Nodes() {
 			if _, ok := shows(fleet, k, node); !ok {
@@ -505,14 +587,17 @@ func verifiable(fleet *knob.Fleet, calico bool, names []string) ([]*knob.Knob, e
 		return knobs, nil
 	}
 	for _, k := range fleet.Catalogue().All() {
-		written := k.ID() == dataplane && calico
+		if absent(k) {
+			continue
+		}
+		written := k.ID() == dataplane
 		for _, node := range fleet.Nodes() {
 			by := fleet.Value(k, node).By
 			if by != nil && !by.Unknown && !written {
 				_, written = shows(fleet, k, node)
 			}
 		}
-		if written && (calico || k.Component != "calico") {
+		if written {
 			knobs = append(knobs, k)
 		}
 	}

@@ -25,6 +25,8 @@ type flagged struct {
 	// plane is where its rules are known to be; proven, that traffic crosses them there.
 	plane  string
 	proven bool
+	// stale: its agent reads the flag only when it starts, and has not started since its own value changed.
+	stale bool
 }
 
 // rolling carries a model of a rollout through its actions.
@@ -34,9 +36,13 @@ type rolling struct {
 	cluster bool      // the cluster's value is the new one
 	// form: new pods get the new value; held: the DaemonSet replaces none by itself.
 	form, held bool
-	measured   bool
-	order      []string
-	index      map[string]int
+	// anew: agents take the flag only when their pods are made anew, and nothing is known of rules; hosts are the values of the
+	// label by which nodes' own objects pick them.
+	anew     bool
+	hosts    map[string]string
+	measured bool
+	order    []string
+	index    map[string]int
 }
 
 // verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; where rules
@@ -48,7 +54,7 @@ func verifyRollout(p *Plan) error {
 	if err := unique(p); err != nil {
 		return err
 	}
-	r := &rolling{plan: p, index: map[string]int{}}
+	r := &rolling{plan: p, index: map[string]int{}, hosts: map[string]string{}, anew: p.Source.CNI == "cilium"}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			if err := r.add(name); err != nil {
@@ -137,20 +143,39 @@ func (r *rolling) act(a *step.Action) error {
 	case step.Node:
 		return r.onNode(a)
 	case step.Apply:
-		if ref := step.RefOf(a.Object); ref.Kind == "FelixConfiguration" {
-			value, _, err := unstructured.NestedFieldNoCopy(a.Object.Object, "spec", r.plan.Rollout.Flag)
-			if value == nil {
-				return errors.Join(err, fmt.Errorf("%s says nothing of %s", ref, r.plan.Rollout.Flag))
+		ref := step.RefOf(a.Object)
+		if node, path, ok := r.plan.holder(ref); ok {
+			value, err := only(a.Object.Object, path)
+			if err == nil && value == nil {
+				err = fmt.Errorf("%s says nothing of %s", ref, r.plan.Rollout.Flag)
 			}
-			return r.value(ref.Name, value)
+			if err == nil && ref.Kind == nodeConfig {
+				err = r.picks(node, a.Object)
+			}
+			if err != nil {
+				return err
+			}
+			return r.value(ref, node, value)
 		} else if ref == r.plan.Source.Agent {
 			return r.make(a.Object)
 		} else if !ours(ref) {
 			return fmt.Errorf("%s is neither Theseus' nor the flag's", ref)
 		}
 	case step.Delete, step.Patch:
-		if a.Ref.Kind == "FelixConfiguration" {
-			return r.value(a.Ref.Name, nil)
+		if node, path, ok := r.plan.holder(*a.Ref); ok {
+			var patch map[string]any
+			switch {
+			case a.Op == step.Delete && node == "":
+				return fmt.Errorf("%s is everybody's, and to stay", a.Ref)
+			case a.Op == step.Patch:
+				if err := json.Unmarshal(a.Patch, &patch); err != nil {
+					return err
+				}
+				if _, err := only(patch, path); err != nil {
+					return err
+				}
+			}
+			return r.value(*a.Ref, node, nil)
 		} else if a.Op == step.Patch && *a.Ref == r.plan.Source.Agent {
 			return r.hold(a)
 		} else if !ours(*a.Ref) {
@@ -165,6 +190,30 @@ func (r *rolling) act(a *step.Action) error {
 	default:
 		return fmt.Errorf("the operation %q has no place in a rollout", a.Op)
 	}
+	return nil
+}
+
+// only is the value at a path, beside which an object says nothing but what it is and which nodes it is for.
+func only(object map[string]any, path []string) (any, error) {
+	section, _, err := unstructured.NestedMap(object, path[:len(path)-1]...)
+	if _, said := section[path[len(path)-1]]; err != nil || !said || len(section) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("it is to say %s and nothing else, not %v", path[len(path)-1], section))
+	}
+	return section[path[len(path)-1]], nil
+}
+
+// picks demands that a node's own CiliumNodeConfig is for one node alone.
+func (r *rolling) picks(node string, object *unstructured.Unstructured) error {
+	selector, _, err := unstructured.NestedMap(object.Object, "spec", "nodeSelector")
+	labels, _, _ := unstructured.NestedStringMap(selector, "matchLabels")
+	host := labels[hostLabel]
+	if err != nil || len(selector) != 1 || len(labels) != 1 || host == "" {
+		return errors.Join(err, fmt.Errorf("the selector %v is not one of %s alone", selector, node))
+	}
+	if other := r.hosts[host]; other != "" && other != node {
+		return fmt.Errorf("%s and %s are picked by the same selector", node, other)
+	}
+	r.hosts[host] = node
 	return nil
 }
 
@@ -219,7 +268,15 @@ func (r *rolling) restart(a *step.Action) error {
 	case !r.measured:
 		return errors.New("nothing of the network may change before measuring is proven")
 	}
-	n.own, n.plane, n.proven, n.said = n.turn.Was, "", false, false
+	n.plane, n.proven, n.said = "", false, false
+	if r.anew {
+		if !a.Anew {
+			return fmt.Errorf("the pod of %s is of the current template, and would stay", a.NodeName)
+		}
+		n.stale = false
+		return nil
+	}
+	n.own = n.turn.Was
 	if r.form {
 		n.own = n.turn.Own
 	}
@@ -235,14 +292,14 @@ func (r *rolling) says(c *step.Condition) error {
 	if err != nil {
 		return err
 	}
-	n.said = (c.Says.Value == n.turn.Says) == r.has(n)
+	n.said = (c.Says.Value == n.turn.Says) == r.has(n) && !n.stale
 	return nil
 }
 
-// value changes the value of the cluster or of a node; nil takes it away, or back.
-func (r *rolling) value(object string, value any) error {
+// value changes the value of a node, or without one of the cluster; nil takes it away, or back.
+func (r *rolling) value(object step.Ref, node string, value any) error {
 	whole := r.folded()
-	if object == "default" {
+	if node == "" {
 		switch {
 		case whole == nil:
 			return errors.New("the cluster's value is to stay as it is")
@@ -257,7 +314,7 @@ func (r *rolling) value(object string, value any) error {
 		r.cluster = value != nil
 		return nil
 	}
-	n, err := r.node(object[min(len("node."), len(object)):])
+	n, err := r.node(node)
 	switch {
 	case err != nil:
 		return err
@@ -270,7 +327,7 @@ func (r *rolling) value(object string, value any) error {
 	}
 	n.own = value
 	if !r.cluster {
-		n.plane, n.proven, n.said = "", false, false
+		n.plane, n.proven, n.said, n.stale = "", false, false, r.anew
 	}
 	return nil
 }
@@ -279,6 +336,9 @@ func (r *rolling) onNode(a *step.Action) error {
 	n, err := r.node(a.NodeName)
 	if err != nil {
 		return err
+	}
+	if r.anew {
+		return fmt.Errorf("nothing is known of the rules of %s", a.NodeName)
 	}
 	switch a.Verb {
 	case step.VerbGuard:
@@ -316,7 +376,9 @@ func (r *rolling) after(s *step.Step, before *rolling, switched []string) error 
 		switch {
 		case n.guarded:
 			return fmt.Errorf("a guard stays on %s", name)
-		case !rollout.Same(n.own, n.turn.Was) && r.has(n) && (!n.proven || !n.said && !n.turn.Moves()):
+		case n.stale:
+			return fmt.Errorf("the agent of %s runs with what was before", name)
+		case !rollout.Same(n.own, n.turn.Was) && r.has(n) && (!n.proven && !r.anew || !n.said && !n.turn.Moves()):
 			return fmt.Errorf("%s is not proven", name)
 		}
 	}
@@ -340,7 +402,7 @@ func (r *rolling) takenBack(s *step.Step, after *rolling) error {
 	}
 	for i, name := range r.order {
 		now, then := &back.nodes[i], &r.nodes[i]
-		if !rollout.Same(now.own, then.own) || now.guarded || now.plane != then.plane || !now.said && !now.turn.Moves() {
+		if !rollout.Same(now.own, then.own) || now.guarded || now.stale || now.plane != then.plane || !now.said && !now.turn.Moves() {
 			return fmt.Errorf("%s is not as before", name)
 		}
 	}

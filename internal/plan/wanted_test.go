@@ -22,7 +22,7 @@ func TestWanted(t *testing.T) {
 	container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
 	container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_REPORTINGINTERVALSECS", Value: "40"})
 	wanted := func(names ...string) string {
-		all, _, err := plan.Wanted(r.snapshot, drivers(), names)
+		all, err := plan.Wanted(r.snapshot, drivers(), names)
 		if err != nil {
 			return err.Error()
 		}
@@ -53,7 +53,7 @@ func TestWanted(t *testing.T) {
 func TestShown(t *testing.T) {
 	r := fleetOf(t, 1)
 	proofs := func(name string) int {
-		all, _, err := plan.Wanted(r.snapshot, drivers(), []string{name})
+		all, err := plan.Wanted(r.snapshot, drivers(), []string{name})
 		if err != nil {
 			return -1
 		}

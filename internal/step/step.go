@@ -47,7 +47,7 @@ const (
 	// until their workloads are whole again.
 	Evict Op = "evict"
 	// Restart replaces the pod of the DaemonSet Ref on NodeName by one of its current template, and waits
-	// until that is Ready.
+	// until that is Ready. With Anew it replaces one of the current template too.
 	Restart Op = "restart"
 	// Node runs Verb with Args on NodeName by its agent.
 	Node Op = "node"
@@ -92,6 +92,8 @@ type Action struct {
 	Beside bool `json:"beside,omitempty"`
 	// LeaveEnding leaves what a Delete ends to itself: a later condition waits until it is gone.
 	LeaveEnding bool `json:"leaveEnding,omitempty"`
+	// Anew lets a Restart replace a pod that is of the current template: what it reads when it starts is another now.
+	Anew bool `json:"anew,omitempty"`
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration `json:"timeout,omitempty"`
 }
@@ -154,10 +156,11 @@ const (
 	AgentSays ConditionKind = "agent-says"
 )
 
-// Saying is what Calico's agent says of one of its parameters when it starts, in the log of Container.
+// Saying is what the agent of Calico or Cilium says of one of its parameters when it starts, in the log of Container.
 type Saying struct {
 	Container string `json:"container"`
-	// Parameter is its name as Felix has it, such as NFTablesMode.
+	// Parameter is its name as the agent has it, such as Felix' NFTablesMode or Cilium's bpf-lb-acceleration, and Value as the
+	// agent writes it: Cilium's puts it between apostrophes.
 	Parameter string `json:"parameter"`
 	Value     string `json:"value"`
 }

@@ -1,6 +1,7 @@
 // Package cilium knows Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings in
 // the ConfigMap cilium-config, and those of single nodes in CiliumNodeConfigs. It is read from what the project publishes
-// and was never run by Theseus' tests: what is known serves checks, and no plan is made from it or to it.
+// and was never run by Theseus' tests: what is known serves checks and rollouts of single flags, and no
+// plan is made from it or to it.
 package cilium
 
 import (

@@ -32,13 +32,18 @@ type Attestation struct {
 
 // Expected is how a value shows on a node.
 type Expected struct {
-	// Parameter is what Felix calls the flag in its log, and Says what it says of it; empty where Felix does not.
+	// Parameter is what the agent calls the flag in its log, and Says what it says of it; empty where it does not.
 	Parameter, Says string
+	// Agent is whose log that is; nil where the agent does not say.
+	Agent *Agent
 	// Plane is the data plane that the value stands for; empty for flags that are about something else.
 	Plane string
 	// Proofs are what can be looked for on the node.
 	Proofs []knob.Proof
 }
+
+// Agent picks an agent's pods, and names the container that logs.
+type Agent struct{ Namespace, Selector, Container string }
 
 // Watched is how long the counters of a node are watched for an attestation.
 const Watched = 3 * time.Second
@@ -72,6 +77,8 @@ func (a *Attestation) Evidence() string {
 		return strings.Join(a.Seen, ", ")
 	case k == nil && a.AgentAt != "":
 		return "said at " + a.AgentAt
+	case k == nil && a.Agent != "":
+		return "said in its log"
 	case k == nil:
 		return "nothing"
 	}

@@ -1,8 +1,8 @@
 // Package rollout is the strategy that changes one flag of a network's agent node by node: the flag is set with
-// the narrowest scope there is (FelixConfiguration node.NAME), proven on that node, and when all nodes have it
-// folded back into the cluster-wide value, which then restarts nothing.
+// the narrowest scope there is (Calico's FelixConfiguration node.NAME, a CiliumNodeConfig of one node), proven on that node,
+// and when all nodes have it folded back into the cluster-wide value, which then restarts nothing.
 //
-// While an agent takes its rules from one data plane to the other, a guard keeps denied what they deny. A node
+// While an agent of Calico takes its rules from one data plane to the other, a guard keeps denied what they deny. A node
 // passes when the kernel shows the wanted rules for every pod and none of the others, when packets were let
 // through and refused by the wanted ones, and when the measured paths say that nothing was lost or leaked.
 //
@@ -25,20 +25,26 @@ import (
 // Name is how users name the strategy.
 const Name = "rollout"
 
-// Flag is what is rolled out: a field of Calico's FelixConfiguration.
+// Flag is what is rolled out: a field of Calico's FelixConfiguration, or a key of cilium-config.
 type Flag struct {
-	// API is the API version of FelixConfigurations; Field and Value are those of the cluster's FelixConfiguration at the end,
-	// where Value is nil when it stays as it is; Before is its value so far, nil for none.
-	API    string
+	// Field is its name; Value is that of the cluster's object at the end, nil when it stays as it is; Before is its value so
+	// far, nil for none.
 	Field  string
 	Value  any
 	Before any
-	// Parameter is what Felix says in its log when it starts. It is empty where the flag is about the data plane: the
-	// kernel shows that.
+	// Whole is the cluster's object with nothing in it but the value, Own that of a node; WholePath and OwnPath lead to the value.
+	Whole              func(value any) unstructured.Unstructured
+	Own                func(node string, value any) unstructured.Unstructured
+	WholePath, OwnPath []string
+	// Parameter is what the agent says in the log of Container when it starts. It is empty where the flag is about Calico's
+	// data plane: the kernel shows that.
 	Parameter string
+	Container string
+	// Anew is true where an agent takes the flag only when its pod is made anew.
+	Anew bool
 	// Turns are what every node has before and after.
 	Turns map[string]Turn
-	// Scoped are the nodes that have a FelixConfiguration of their own already, which is to stay.
+	// Scoped are the nodes that have an object of their own already, which is to stay.
 	Scoped map[string]bool
 	// Template is where the flag is written when that is the environment of the agents' DaemonSet; nil for FelixConfigurations.
 	Template *Template
@@ -55,17 +61,17 @@ type Template struct {
 
 // Turn is what one node has of a flag before and after.
 type Turn struct {
-	// Own is the value in the node's own FelixConfiguration after, and Was before; nil for none. They are the same where the node
+	// Own is the value in the node's own object after, and Was before; nil for none. They are the same where the node
 	// stays as it is. Of a flag in the environment of agents they are what the node's agent has there.
 	Own any `json:"own,omitempty"`
 	Was any `json:"was,omitempty"`
 	// Value is what it has then, from wherever.
 	Value string `json:"value"`
 	// From and To are the data planes (step.IPTables, step.NFTables) before and after; the same where the flag is about
-	// something else.
+	// something else, and empty where nothing is known of the network's rules: then what the agent says is all that is asked for.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Says and Said are what Felix says of its parameter after and before.
+	// Says and Said are what the agent says of its parameter after and before.
 	Says string `json:"says,omitempty"`
 	Said string `json:"said,omitempty"`
 }
@@ -198,8 +204,12 @@ func (b *builder) refuses() bool {
 	return b.Network.Capabilities.Policy != cni.PolicyNone && b.Network.Capabilities.Policy != ""
 }
 
-// prove demands that traffic crosses the rules of a data plane on a node.
-func (b *builder) prove(node, plane string) step.Action {
+// prove demands that traffic crosses the rules of a data plane on a node, or, where nothing is known of these, that its agent says
+// what it runs with.
+func (b *builder) prove(node, plane, says string) step.Action {
+	if plane == "" {
+		return b.heard(node, says, proofFor)
+	}
 	args := Dataplane(plane)
 	args.Passed, args.Refused, args.For = true, b.refuses(), step.Duration(proofFor)
 	return joint.OnNode(node, step.VerbDataplane, "prove that traffic crosses the rules in "+plane+" on "+node, args)
@@ -216,28 +226,35 @@ func guard(node, verb, title string) step.Action {
 	return joint.OnNode(node, verb, title+node, Guard())
 }
 
-// scoped is the FelixConfiguration of one node.
-func (b *builder) scoped(node string) step.Ref {
-	return step.Ref{APIVersion: b.Flag.API, Kind: "FelixConfiguration", Name: "node." + node}
+// running is the agent of a node being ready.
+func (b *builder) running(node string) step.Condition {
+	return step.Condition{Kind: step.PodReady, Node: node, Namespace: b.Network.Agent.Namespace, Selector: b.Network.Selector}
 }
 
-func (b *builder) object(name string, value any) unstructured.Unstructured {
-	return unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": b.Flag.API, "kind": "FelixConfiguration",
-		"metadata": map[string]any{"name": name},
-		"spec":     map[string]any{b.Flag.Field: value},
-	}}
+// heard waits until the agent of a node has said what it runs with.
+func (b *builder) heard(node, says string, limit time.Duration) step.Action {
+	said := b.running(node)
+	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Flag.Container, Parameter: b.Flag.Parameter, Value: says}
+	return joint.Wait("wait until the agent of "+node+" says "+b.Flag.Parameter+"="+says, said, limit)
+}
+
+// patch sets one field of an object; nil takes it away.
+func patch(ref step.Ref, path []string, value any, title string) step.Action {
+	for _, name := range slices.Backward(path) {
+		value = map[string]any{name: value}
+	}
+	return step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(value), Title: title}
 }
 
 // own gives a node a value of its own, or with nil takes it away: with the object, unless that is to stay.
 func (b *builder) own(node string, value any, title string) step.Action {
-	ref := b.scoped(node)
+	object := b.Flag.Own(node, value)
+	ref := step.RefOf(&object)
 	switch {
 	case value != nil:
-		object := b.object(ref.Name, value)
 		return step.Action{Op: step.Apply, Object: &object, Title: title}
 	case b.Flag.Scoped[node]:
-		return step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: nil}}), Title: title}
+		return patch(ref, b.Flag.OwnPath, nil, title)
 	}
 	return step.Action{Op: step.Delete, Ref: &ref, Title: title}
 }

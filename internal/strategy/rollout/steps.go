@@ -27,11 +27,19 @@ func (b *builder) prepare() {
 	b.startProbes()
 	var actions []step.Action
 	for _, node := range b.all {
-		actions = append(actions, b.prove(node, b.Flag.Turns[node].From))
+		turn := b.Flag.Turns[node]
+		actions = append(actions, b.prove(node, turn.From, turn.Said))
+	}
+	title, why := "Prove that every node's rules are in "+b.before(), "A node whose rules are not complete now could not be told from one that the change broke."
+	var before []step.Condition
+	if b.Flag.Anew {
+		title = "Prove that every node's agent says what it runs with, and that this is what is written"
+		why = "An agent that runs with something else, or does not say, could not be told from one that the change broke."
+		before = append(before, joint.Rolled(b.Network.Agent))
 	}
 	b.add(step.Step{
-		ID: "prepare/proof", Title: "Prove that every node's rules are in " + b.before(),
-		Why:      "A node whose rules are not complete now could not be told from one that the change broke.",
+		ID: "prepare/proof", Title: title, Why: why,
+		Before:   before,
 		Actions:  actions,
 		Estimate: step.Duration(b.perNode(time.Second)),
 	})
@@ -90,8 +98,7 @@ func (b *builder) endProbes() []step.Action {
 // switchNode gives one node the flag, under a guard, and proves it there.
 func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inWave int) {
 	agent := b.Network.Agent
-	running := step.Condition{Kind: step.PodReady, Node: node, Namespace: agent.Namespace, Selector: b.Network.Selector}
-	before := []step.Condition{{Kind: step.NodeReady, Node: node}, running}
+	before := []step.Condition{{Kind: step.NodeReady, Node: node}, b.running(node)}
 	if inWave == 0 {
 		before = append(before, b.frozen())
 	}
@@ -101,46 +108,58 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 		why = "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
 			"and a copy of them denies what they deny in between."
 	}
-	edit := []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
-	back := []step.Action{b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node)}
+	var edit, back []step.Action
 	if t := b.Flag.Template; t != nil {
 		why = "The agent's pod is made anew with the new value; routes and rules of the node's pods stay meanwhile."
 		edit, back = []step.Action{t.New, joint.Restart(agent, node)}, []step.Action{t.Old, joint.Restart(agent, node)}
+	} else {
+		edit = []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
+		back = []step.Action{b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node)}
+	}
+	estimate := 10 * time.Second
+	if b.Flag.Anew {
+		why = "The agent's pod is made anew and takes the new value; what it wrote into the kernel is to carry the node's pods meanwhile, which the gate watches."
+		anew := joint.Restart(agent, node)
+		anew.Anew = true
+		edit, back, estimate = append(edit, anew), append(back, anew), time.Minute
+	}
+	actions := b.change(node, edit, turn, turn.To, turn.Says)
+	if turn.To != "" { // else what its agent says is the proof
+		actions = append(actions, b.prove(node, turn.To, turn.Says))
 	}
 	b.add(step.Step{
 		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why,
 		Wave: wave.Name, Node: node, Before: before,
-		Actions: append(b.change(node, running, edit, turn, turn.To, turn.Says), b.prove(node, turn.To)),
-		Undo:    b.change(node, running, back, turn, turn.From, turn.Said),
+		Actions: actions,
+		Undo:    b.change(node, back, turn, turn.From, turn.Said),
 
 		Alone:    len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
 		Gate:     b.gate(node+" in "+b.Flag.after(turn)+" loses and leaks no more than the others", changed),
-		Estimate: step.Duration(10*time.Second + b.bake()),
+		Estimate: step.Duration(estimate + b.bake()),
 	})
 }
 
 // change gives a node a value, or takes it, and waits until its agent has done what follows: rules in a data plane, under
 // a guard while they move there, or a word in its log.
-func (b *builder) change(node string, running step.Condition, edit []step.Action, turn Turn, plane, says string) []step.Action {
+func (b *builder) change(node string, edit []step.Action, turn Turn, plane, says string) []step.Action {
 	if turn.Moves() {
 		return []step.Action{
 			guard(node, step.VerbGuard, "keep denied what policy denies while the rules are written anew on "),
 			edit[0],
 			written(node, plane),
-			ready(node, running),
+			b.ready(node),
 			guard(node, step.VerbRelease, "leave policy to the agent again on "),
 		}
 	}
-	said := running
-	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Network.Agent.Name, Parameter: b.Flag.Parameter, Value: says}
-	return append(edit,
-		joint.Wait("wait until the agent of "+node+" says "+b.Flag.Parameter+"="+says, said, switchFor),
-		written(node, plane),
-		ready(node, running))
+	edit = append(edit, b.heard(node, says, switchFor))
+	if plane != "" {
+		edit = append(edit, written(node, plane))
+	}
+	return append(edit, b.ready(node))
 }
 
-func ready(node string, running step.Condition) step.Action {
-	return joint.Wait("wait until the agent of "+node+" is ready", running, 3*time.Minute)
+func (b *builder) ready(node string) step.Action {
+	return joint.Wait("wait until the agent of "+node+" is ready", b.running(node), 3*time.Minute)
 }
 
 // hold keeps the DaemonSet's controller from replacing pods, so that each node's comes when it is the node's turn.
@@ -173,7 +192,7 @@ func (b *builder) frozen() step.Condition { return step.Condition{Kind: step.Nod
 
 // fold makes the value that of the cluster. Nodes have it already, so no agent restarts.
 func (b *builder) fold() {
-	whole, named := b.object("default", b.Flag.Value), fmt.Sprintf("%s=%v", b.Flag.Field, b.Flag.Value)
+	whole, named := b.Flag.Whole(b.Flag.Value), fmt.Sprintf("%s=%v", b.Flag.Field, b.Flag.Value)
 	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + named + " for the cluster"}}
 	var undo []step.Action
 	for _, node := range b.all {
@@ -181,11 +200,10 @@ func (b *builder) fold() {
 		undo = append(undo, b.own(node, b.Flag.Turns[node].Own, "set "+named+" for "+node))
 	}
 	for _, node := range b.all {
-		actions = append(actions, b.prove(node, b.Flag.Turns[node].To))
+		turn := b.Flag.Turns[node]
+		actions = append(actions, b.prove(node, turn.To, turn.Says))
 	}
-	ref := step.RefOf(&whole)
-	undo = append(undo, step.Action{Op: step.Patch, Ref: &ref, Patch: joint.Canonical(map[string]any{"spec": map[string]any{b.Flag.Field: b.Flag.Before}}),
-		Title: "set " + b.Flag.Field + " for the cluster as it was"})
+	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before, "set "+b.Flag.Field+" for the cluster as it was"))
 	b.add(step.Step{
 		ID: "fold/default", Title: "Make " + named + " the cluster's value",
 		Why:      "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
