@@ -521,6 +521,9 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 	if len(knobs) == 0 {
 		return nil, refuse("name flags to verify; that of Calico's data plane came with v3.29", "no flag is set of which anything shows that it took effect")
 	}
+	if len(fleet.Nodes()) == 0 {
+		return nil, refuse("kubectl get nodes, as who theseus is", "no node was found, so nothing can be verified")
+	}
 	var all []rollout.Attestation
 	for _, node := range fleet.Nodes() {
 		for _, k := range knobs {

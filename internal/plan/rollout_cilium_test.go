@@ -235,4 +235,8 @@ func TestWantedOnCilium(t *testing.T) {
 			t.Errorf("%s: %s, want %s", what, said[what], want)
 		}
 	}
+	r.snapshot.Nodes = nil
+	if _, err := plan.Wanted(r.snapshot, r.drivers, []string{"cilium/enable-policy"}); err == nil {
+		t.Error("without nodes it is verified")
+	}
 }
