@@ -58,6 +58,21 @@ type Input struct {
 // Started reports whether BIRD runs at all.
 func (i *Input) Started() bool { return i.Backend != "vxlan" && i.Backend != "none" }
 
+// spare reports whether Felix makes the routes of every pool of a family, of which there must be one. Disabled ones count too: pods may
+// still have addresses of them.
+func (i *Input) spare(six bool) bool {
+	pools := 0
+	for _, pool := range i.Pools {
+		if !pool.CIDR.IsValid() || pool.CIDR.Addr().Is6() != six {
+			continue
+		}
+		if pools++; !pool.Felix {
+			return false
+		}
+	}
+	return pools > 0
+}
+
 // Speaks reports whether any node has an address of a family.
 func (i *Input) Speaks(six bool) bool {
 	return slices.ContainsFunc(i.Nodes, func(n Node) bool { return six && n.IPv6.IsValid() || !six && n.IPv4.IsValid() })

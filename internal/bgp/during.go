@@ -10,7 +10,7 @@ import (
 // becomes a client, and waits before it connects anew.
 func (g *Graph) Kept(after *Graph) *Graph {
 	n := len(after.Nodes)
-	kept := &Graph{Nodes: after.Nodes, Six: after.Six, Started: g.Started && after.Started, speaks: make([]bool, n),
+	kept := &Graph{Nodes: after.Nodes, Six: after.Six, Started: g.Started && after.Started, Spare: g.Spare && after.Spare, speaks: make([]bool, n),
 		mesh: make([]uint32, n), edges: make([][]edge, n), out: make([][]Outer, n), local: after.local}
 	for i := range after.Nodes {
 		kept.speaks[i] = g.speaks[i] && after.speaks[i]

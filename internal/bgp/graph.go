@@ -16,6 +16,8 @@ type Graph struct {
 	Six bool
 	// Started is false where there is no BIRD, and so no session.
 	Started bool
+	// Spare is true where Felix makes the routes of all pools of the family, so that pods need none by BGP.
+	Spare bool
 
 	speaks []bool     // has an address of the family
 	mesh   []uint32   // AS number of the members of the full mesh, which is not spelt out; 0 for others
@@ -68,7 +70,7 @@ func Build(in *Input, six bool) *Graph {
 	if !slices.IsSortedFunc(b.nodes, byName) {
 		slices.SortFunc(b.nodes, byName)
 	}
-	g := &Graph{Nodes: b.nodes, Six: six, Started: in.Started(),
+	g := &Graph{Nodes: b.nodes, Six: six, Started: in.Started(), Spare: in.spare(six),
 		speaks: make([]bool, len(b.nodes)), mesh: make([]uint32, len(b.nodes)), edges: make([][]edge, len(b.nodes)),
 		out: make([][]Outer, len(b.nodes)), local: make([]uint32, len(b.nodes))}
 	for i := range b.nodes {

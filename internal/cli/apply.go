@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
@@ -165,11 +166,11 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 		return nil
 	}
 	in, _ := a.terminal() // seen before
-	what := fmt.Sprintf("%d nodes in %d waves", len(p.Cluster.Nodes), len(p.Waves))
+	what := p.Size()
 	if p.Mirror != nil {
-		what = fmt.Sprintf("%d names", len(p.Mirror.Names.Moves))
+		what = cluster.Count(len(p.Mirror.Names.Moves), "name")
 		if p.OnNodes() {
-			what += fmt.Sprintf(", %d nodes in %d waves", len(p.Cluster.Nodes), len(p.Waves))
+			what += ", " + p.Size()
 		}
 	}
 	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %d steps, %s. Type %q to go on: ",

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/knob"
@@ -229,7 +230,7 @@ func (a *app) printDifference(d difference) error {
 		}
 	}
 	for _, p := range d.Processes {
-		fmt.Fprintf(a.Out, "%s: %s on %d nodes, %s\n", p.Name, p.Effect, p.Nodes, atOnce(p.Trigger, p.AtOnce))
+		fmt.Fprintf(a.Out, "%s: %s on %s, %s\n", p.Name, p.Effect, cluster.Count(p.Nodes, "node"), atOnce(p.Trigger, p.AtOnce))
 	}
 	for _, list := range []struct {
 		title string

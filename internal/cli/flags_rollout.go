@@ -238,7 +238,7 @@ func (a *app) printAttestations(all []rollout.Attestation) error {
 		}
 	}
 	if len(drifted) == 0 {
-		fmt.Fprintf(a.Out, "no drift on %d nodes\n", len(nodes))
+		fmt.Fprintf(a.Out, "no drift on %s\n", cluster.Count(len(nodes), "node"))
 	}
 	return nil
 }

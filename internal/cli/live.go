@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
@@ -223,7 +224,7 @@ func (v *live) waves(width int) []string {
 					parts = append(parts, fmt.Sprintf("%s %d", v.mark(p), counts[p]))
 				}
 			}
-			parts = append(parts, fmt.Sprintf("of %d nodes", len(wave.Nodes)))
+			parts = append(parts, "of "+cluster.Count(len(wave.Nodes), "node"))
 		}
 		lines = append(lines, fmt.Sprintf("%-8s %s", wave.Name, strings.Join(parts, "  ")))
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -204,6 +205,11 @@ func (p *Plan) To() string {
 		return cmp.Or(p.Mirror.Switch.To, "the mirror and back")
 	}
 	return p.Target.CNI
+}
+
+// Size says how much it changes, as in "3 nodes in 2 waves".
+func (p *Plan) Size() string {
+	return cluster.Count(len(p.Cluster.Nodes), "node") + " in " + cluster.Count(len(p.Waves), "wave")
 }
 
 // Cluster says which cluster, in which state, the plan was made for.

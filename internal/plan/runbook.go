@@ -73,8 +73,8 @@ func summary(b *strings.Builder, p *Plan) {
 		fmt.Fprintf(b, "%d names of %s go to the mirror, and home when the original is changed, strategy %s: %s.\n", len(p.Mirror.Names.Moves),
 			strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
 		if p.OnNodes() {
-			fmt.Fprintf(b, "Meanwhile the original goes from %s to %s, by the strategy %s: %d nodes in %d waves.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
-				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, len(p.Cluster.Nodes), len(p.Waves))
+			fmt.Fprintf(b, "Meanwhile the original goes from %s to %s, by the strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
+				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, p.Size())
 		}
 		fmt.Fprintf(b, "%d steps, about %s. Made %s by theseus %s.\n", len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 		nodePool(b, p)
@@ -83,8 +83,8 @@ func summary(b *strings.Builder, p *Plan) {
 		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	}
-	fmt.Fprintf(b, "%d nodes in %d waves, %d steps, about %s. Made %s by theseus %s.\n", len(p.Cluster.Nodes), len(p.Waves),
-		len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+	fmt.Fprintf(b, "%s, %d steps, about %s. Made %s by theseus %s.\n", p.Size(), len(p.Steps),
+		round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 	nodePool(b, p)
 	if p.Rollout != nil && p.Rollout.Origin != nil {
 		decided(b, p)

@@ -103,7 +103,7 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, manifest []uns
 	}
 	for _, c := range knob.Diff(knob.Read(snapshot, nil), knob.Read(&after, nil)).Changes {
 		from, to := cmp.Or(c.From, "nothing"), cmp.Or(c.To, "nothing")
-		add(c.Knob, fmt.Sprintf("the upgrade is a change of a flag too: %s is %s, and becomes %s (%s) on %d nodes as their agents start again", c.Knob, from, to, c.Why, len(c.Nodes)),
+		add(c.Knob, fmt.Sprintf("the upgrade is a change of a flag too: %s is %s, and becomes %s (%s) on %s as their agents start again", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
 			"set it to "+from+" first where it should stay, and change it later with a plan of its own")
 	}
 	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name), after.DaemonSet(source.Agent.Namespace, source.Agent.Name)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/bgp"
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 // Row is one address family: the graph today and the one that the change leaves, under their titles. After is
@@ -120,6 +121,8 @@ func outcome(g *bgp.Graph, r *bgp.Routes) (text, color string) {
 		return "BIRD does not run: no route is by BGP", ink
 	case missing == 0:
 		return fmt.Sprintf("all %d pairs of nodes have routes", r.Pairs()), whole
+	case g.Spare:
+		return fmt.Sprintf("%d of %d pairs of nodes have routes by BGP, which pods do not need: Felix makes those of all pools", r.Pairs()-missing, r.Pairs()), ink
 	case missing == r.Pairs():
 		return fmt.Sprintf("none of %d pairs of nodes has routes", r.Pairs()), none
 	default:
@@ -132,21 +135,14 @@ func summary(g *bgp.Graph) string {
 	for _, i := range g.Speakers() {
 		outside += len(g.Outside(i))
 	}
-	text := fmt.Sprintf("%s, %s, %s", many(len(g.Speakers()), "node"), many(len(g.Reflectors()), "reflector"), many(g.Sessions(), "session"))
+	text := fmt.Sprintf("%s, %s, %s", cluster.Count(len(g.Speakers()), "node"), cluster.Count(len(g.Reflectors()), "reflector"), cluster.Count(g.Sessions(), "session"))
 	if members := g.MeshSize(); members > 1 {
 		text += fmt.Sprintf("; full mesh of %d nodes", members)
 	}
 	if outside > 0 {
-		text += "; " + many(outside, "session") + " to the outside"
+		text += "; " + cluster.Count(outside, "session") + " to the outside"
 	}
 	return text
-}
-
-func many(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // mesh draws the full mesh as a circle, with a spoke to each of its members that stands inside of it.
@@ -239,7 +235,7 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 	}
 	color := whole
 	switch {
-	case !g.Started:
+	case !g.Started, g.Spare && lacks > 0:
 		color = same // it is no fault: Felix may program all routes
 	case lacks > 0 && lacks == others:
 		color = none
@@ -248,7 +244,7 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 	}
 	label, size := m.names[0], 8.0
 	if len(m.names) > 1 {
-		label, size = many(len(m.names), "node"), 8+6*math.Log10(float64(len(m.names)))
+		label, size = cluster.Count(len(m.names), "node"), 8+6*math.Log10(float64(len(m.names)))
 	}
 	const mostNamed = 20
 	tip := fmt.Sprintf("%s: lacks the routes of %d of %d nodes", strings.Join(m.names[:min(len(m.names), mostNamed)], ", "), lacks, others)

@@ -74,6 +74,36 @@ func TestMesh(t *testing.T) {
 	}
 }
 
+// TestSpare: a node without routes by BGP is red where pods need them, and is not where Felix makes the routes of all pools.
+func TestSpare(t *testing.T) {
+	pool := func(encapsulation string, felix bool) bgp.Pool {
+		return bgp.Pool{Name: encapsulation, Encapsulation: encapsulation, Felix: felix, CIDR: netip.MustParsePrefix("10.96.0.0/16")}
+	}
+	for _, test := range []struct {
+		name  string
+		pools []bgp.Pool
+		red   bool
+	}{
+		{"no pool is known", nil, true},
+		{"VXLAN alone", []bgp.Pool{pool("VXLAN", true)}, false},
+		{"another without encapsulation", []bgp.Pool{pool("VXLAN", true), pool("none", false)}, true},
+		{"one of the other family", []bgp.Pool{{Encapsulation: "VXLAN", Felix: true, CIDR: netip.MustParsePrefix("fd00::/64")}}, true},
+	} {
+		in := &bgp.Input{AS: bgp.DefaultAS, Pools: test.pools}
+		for i := range 3 {
+			in.Nodes = append(in.Nodes, bgp.Node{Name: fmt.Sprintf("n%d", i), IPv4: netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})})
+		}
+		var picture bytes.Buffer
+		if err := SVG(&picture, []Row{{Family: "IPv4", Before: bgp.Build(in, false)}}); err != nil {
+			t.Fatal(err)
+		}
+		red := strings.Count(picture.String(), `fill="`+none+`"`) - 1 // the legend has one
+		if says := strings.Contains(picture.String(), "which pods do not need"); red > 0 != test.red || says == test.red {
+			t.Errorf("%s: %d are red, and it is said that pods do not need routes: %t", test.name, red, says)
+		}
+	}
+}
+
 // FuzzSVG holds that whatever can be read is drawn as a picture that is well-formed, in bounded size.
 func FuzzSVG(f *testing.F) {
 	const nodes = "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: a, labels: {rr: ''}}\nspec: {bgp: {ipv4Address: 10.0.0.1, routeReflectorClusterID: 1.1.1.1}}\n---\n" +

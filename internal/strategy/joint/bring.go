@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -207,7 +208,7 @@ func (b *Builder) targetWhole() []step.Action {
 // List names nodes, the first three of many.
 func List(nodes []string) string {
 	if len(nodes) > 4 {
-		return strings.Join(nodes[:3], ", ") + " and " + noun(len(nodes)-3, "other node")
+		return strings.Join(nodes[:3], ", ") + " and " + cluster.Count(len(nodes)-3, "other node")
 	}
 	return strings.Join(nodes, ", ")
 }

@@ -1,7 +1,6 @@
 package joint
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -105,11 +104,3 @@ func (b *Builder) PerNode(each time.Duration) time.Duration {
 
 // Fleet is a timeout for something that all nodes do.
 func (b *Builder) Fleet(least time.Duration) time.Duration { return least + b.PerNode(time.Second) }
-
-// noun counts things: "1 pod", "2 pods".
-func noun(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
