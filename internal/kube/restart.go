@@ -137,10 +137,6 @@ func (a *Actor) outdated(ctx context.Context, action step.Action, before []types
 	if err != nil {
 		return rollout{}, err
 	}
-	revision, err := a.newestRevision(ctx, set)
-	if err != nil || revision == "" {
-		return rollout{missing: action.Ref.String() + " has not been looked at by its controller yet"}, err
-	}
 	pods, err := a.podsOn(ctx, action.NodeName, set.Namespace, metav1.FormatLabelSelector(set.Spec.Selector))
 	if err != nil {
 		return rollout{}, err
@@ -149,6 +145,10 @@ func (a *Actor) outdated(ctx context.Context, action step.Action, before []types
 	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, set) })
 	for _, pod := range pods {
 		now.all = append(now.all, pod.UID)
+	}
+	revision, err := a.newestRevision(ctx, set)
+	if err != nil || revision == "" {
+		return rollout{all: now.all, missing: action.Ref.String() + " has not been looked at by its controller yet"}, err
 	}
 	for _, pod := range pods {
 		switch {

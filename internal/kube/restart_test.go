@@ -105,7 +105,7 @@ func TestRestart(t *testing.T) {
 // pod was there before.
 func TestRestartAnew(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
-	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set"}, Spec: appsv1.DaemonSetSpec{Selector: selector}}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "net", Name: "agent", UID: "set", Generation: 1}, Spec: appsv1.DaemonSetSpec{Selector: selector}}
 	owned := metav1.ObjectMeta{Namespace: "net", Labels: map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: "new"},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}}
 	pod := func(node, name string) *corev1.Pod {
@@ -127,7 +127,14 @@ func TestRestartAnew(t *testing.T) {
 		Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "net", Name: "agent"}}
 	before := w.see(action)
 	if before.Done || string(before.Before) != `{"pods":["uid-first"]}` {
-		t.Errorf("at first it sees %t, %s", before.Done, before.Before)
+		t.Errorf("at first, when its controller is late, it sees %t, %s", before.Done, before.Before)
+	}
+	set.Status.ObservedGeneration = 1
+	if _, err := w.typed.AppsV1().DaemonSets("net").UpdateStatus(t.Context(), set, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if now := w.see(action); now.Done || string(now.Before) != string(before.Before) {
+		t.Errorf("then it sees %t, %s", now.Done, now.Before)
 	}
 	if _, err := w.Do(t.Context(), action, nil); err == nil {
 		t.Error("a pod was replaced of which nobody knew")
