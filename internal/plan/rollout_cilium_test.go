@@ -240,3 +240,41 @@ func TestWantedOnCilium(t *testing.T) {
 		t.Error("without nodes it is verified")
 	}
 }
+
+// TestFlagSetOnCilium: a flag set gives one node a value, then takes both to it: what the first plan leaves the second takes over, and nobody's else.
+func TestFlagSetOnCilium(t *testing.T) {
+	r := onCilium(t)
+	modes := `{"old": "disabled", "new": "native"}`
+	one, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [{"==": [{"var": "node"}, "node-2"]}, "new", "old"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(one.Waves) != 1 || !slices.Equal(one.Waves[0].Nodes, []string{"node-2"}) || one.Rollout.Value != "" {
+		t.Errorf("%v, %q", one.Waves, one.Rollout.Value)
+	}
+	r.snapshot.Other = append(r.snapshot.Other, *stepOf(t, one, "wave-1/node-2/switch").Actions[0].Object)
+	both, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [true, "new", "old"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(both.Waves) != 1 || !slices.Equal(both.Waves[0].Nodes, []string{"node-1"}) || both.Rollout.Value != "native" {
+		t.Errorf("%v, %q", both.Waves, both.Rollout.Value)
+	}
+	var gone []string
+	for _, action := range stepOf(t, both, "fold/default").Actions {
+		if action.Op == step.Delete {
+			gone = append(gone, action.Ref.String())
+		}
+	}
+	if !slices.Equal(gone, []string{"CiliumNodeConfig/kube-system/theseus-node-1", "CiliumNodeConfig/kube-system/theseus-node-2"}) {
+		t.Errorf("at the end %v go", gone)
+	}
+	for i := range r.snapshot.Other {
+		if r.snapshot.Other[i].GetKind() == "CiliumNodeConfig" {
+			r.snapshot.Other[i].SetName("edge")
+		}
+	}
+	if _, err := decided(t, r, "cilium/bpf-lb-acceleration", modes, `{"if": [true, "new", "old"]}`); err == nil || !strings.Contains(err.Error(), "CiliumNodeConfig/kube-system/edge has a value of its own") {
+		t.Errorf("somebody's own: %v", err)
+	}
+}
