@@ -60,7 +60,7 @@ func TestApart(t *testing.T) {
 			t.Errorf("%s: %t, %q", name, known, why)
 			continue
 		}
-		if _, _, tells := k.Said(k.Default); !tells || k.Process != ciliumAgent {
+		if _, _, tells := k.Said(k.Default); !tells || k.Process != CiliumAgent {
 			t.Errorf("%s: Cilium's agent does not tell of it", name)
 		}
 	}

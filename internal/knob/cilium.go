@@ -37,8 +37,8 @@ var loadCilium = sync.OnceValue(func() ciliumTables {
 	return tables
 })
 
-// ciliumAgent is the process, and the container, that reads nearly all of them.
-const ciliumAgent = "cilium-agent"
+// CiliumAgent is the process, and the container, that reads nearly all of them.
+const CiliumAgent = "cilium-agent"
 
 // ofCilium are the flags of a version, which are the keys of cilium-config too: of the release before it, where there
 // is no table of it.
@@ -61,7 +61,7 @@ func ofCilium(version string) (knobs []*Knob, release string) {
 
 func ofFlag(f *ciliumFlag, release string) *Knob {
 	k := &Knob{
-		Component: "cilium", Name: f.Name, Title: f.About, Type: typeOfFlag(f.Kind), Default: f.Default, Process: ciliumAgent,
+		Component: "cilium", Name: f.Name, Title: f.About, Type: typeOfFlag(f.Kind), Default: f.Default, Process: CiliumAgent,
 		BadValue: "the agent ends when it cannot read it",
 		Proofs:   []Proof{{How: "the agent's log, where it names every flag when it starts: --" + f.Name + "='VALUE'"}, {How: "cilium_drift_checker_config_delta is 0 (v1.17 on), or cilium-dbg config -a on the node", Metric: "cilium_drift_checker_config_delta"}},
 		Rollback: []string{"take it out of the CiliumNodeConfig, or set it back in cilium-config, then the agents anew, node by node"},
@@ -81,10 +81,10 @@ func ofFlag(f *ciliumFlag, release string) *Knob {
 		Place{Name: "CiliumNodeConfig", APIVersion: "cilium.io/v2", Kind: "CiliumNodeConfig", Namespace: "kube-system", Path: "spec.defaults." + f.Name,
 			SelectorPath: "spec.nodeSelector", Scope: Selector, Effect: Recreate, Trigger: Nobody,
 			Note: "of several that match a node the last by name counts; a key that the agent's source does not allow is passed over"},
-		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: ciliumAgent,
+		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
 			Env: "CILIUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
 			Note: "beats cilium-config and every CiliumNodeConfig in silence"},
-		Place{Name: "argument of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: ciliumAgent,
+		Place{Name: "argument of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
 			Argument: "--" + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Rollout, Note: "beats everything else in silence"})
 	return k
 }

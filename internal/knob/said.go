@@ -20,7 +20,7 @@ func (k *Knob) saidByCilium(value string) (parameter, text string, ok bool) {
 	case Map: // pairs come in any order
 		return "", "", false
 	}
-	if k.Process != ciliumAgent || strings.ContainsAny(value, " \t\r\n'\"\\") {
+	if k.Process != CiliumAgent || strings.ContainsAny(value, " \t\r\n'\"\\") {
 		return "", "", false
 	}
 	return k.Name, "'" + value + "'", true

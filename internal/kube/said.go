@@ -17,7 +17,7 @@ import (
 )
 
 // listeners find what an agent says of a parameter in a line of its log, by the name of its container; any other is Felix'.
-var listeners = map[string]func(line, parameter string) (value, at string, ok bool){"cilium-agent": knob.CiliumSays}
+var listeners = map[string]func(line, parameter string) (value, at string, ok bool){knob.CiliumAgent: knob.CiliumSays}
 
 func felixSays(line, parameter string) (value, at string, ok bool) {
 	return felix.Parameter{Name: parameter}.InLog(line)

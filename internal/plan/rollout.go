@@ -129,7 +129,7 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	t := &turning{agent: agent, fleet: fleet, knob: k, objects: holders(snapshot, agent.Namespace), decided: decided != nil,
 		base: fleet.Value(k, "").Value, own: map[string]knob.Write{}}
 	if source.CNI == "cilium" {
-		flag.Container, flag.Anew = ciliumAgent, true
+		flag.Container, flag.Anew = knob.CiliumAgent, true
 		if t.cilium, err = ciliumSettled(snapshot, fleet, agent, k); err != nil {
 			return flag, "", nil, err
 		}
@@ -509,7 +509,7 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 	for _, network := range drivers.Detect(snapshot) {
 		container := network.Agent.Name
 		if network.CNI == "cilium" {
-			container = ciliumAgent
+			container = knob.CiliumAgent
 		}
 		agents[network.CNI] = &rollout.Agent{Namespace: network.Agent.Namespace, Selector: network.Selector, Container: container}
 	}

@@ -19,7 +19,6 @@ import (
 const (
 	ciliumConfig = "cilium-config"
 	nodeConfig   = "CiliumNodeConfig"
-	ciliumAgent  = "cilium-agent"
 	// buildConfig is the command that merges cilium-config and CiliumNodeConfigs before the agent starts.
 	buildConfig = "build-config"
 	hostLabel   = "kubernetes.io/hostname"
