@@ -119,14 +119,19 @@ func heldRule(within string) (*netlink.Rule, error) {
 
 // yield lets the target's routes serve.
 func yield(args step.HoldArgs) (Answer, error) {
-	if _, missing, err := without(args); err != nil || missing != "" {
+	return released(args.Within, func() (int, string, error) { return without(args) }, "packets to other nodes take the target's routes")
+}
+
+// released takes the pin of ranges away, where a look finds that nothing is missing without it.
+func released(ranges []string, look func() (count int, missing string, err error), message string) (Answer, error) {
+	if _, missing, err := look(); err != nil || missing != "" {
 		return Answer{}, cmp.Or(err, errors.New(missing))
 	}
-	changed, err := unpinRoutes(args.Within)
+	changed, err := unpinRoutes(ranges)
 	if err != nil {
 		return Answer{}, err
 	}
-	return Answer{Changed: changed, Message: "packets to other nodes take the target's routes"}, nil
+	return Answer{Changed: changed, Message: message}, nil
 }
 
 // unhold puts the source's routes first again. Whoever made routes in between must have taken them away: they
@@ -184,15 +189,20 @@ func shift(args step.HoldArgs, from, to int) (Answer, error) {
 
 // carried waits until the target has a route for each one that is held and leads to another node.
 func carried(ctx context.Context, args step.HoldArgs) (Answer, error) {
+	return allThere(ctx, func() (int, string, error) { return without(args) }, "the target has %d routes to other nodes")
+}
+
+// allThere waits until a look finds nothing missing, and says how many it counted then.
+func allThere(ctx context.Context, look func() (count int, missing string, err error), message string) (Answer, error) {
 	count := 0
 	err := until(ctx, func() (missing string, err error) {
-		count, missing, err = without(args)
+		count, missing, err = look()
 		return missing, err
 	})
 	if err != nil {
 		return Answer{}, err
 	}
-	return Answer{Message: fmt.Sprintf("the target has %d routes to other nodes", count)}, nil
+	return Answer{Message: fmt.Sprintf(message, count)}, nil
 }
 
 // without counts the held routes to other nodes, and names one that the target has not.

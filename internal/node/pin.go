@@ -58,15 +58,7 @@ func pin(args step.PinArgs) (Answer, error) {
 
 // takesWay waits until all has a route of the network's own by a way.
 func takesWay(ctx context.Context, args step.PinArgs) (Answer, error) {
-	count := 0
-	err := until(ctx, func() (missing string, err error) {
-		count, missing, err = astray(args)
-		return missing, err
-	})
-	if err != nil {
-		return Answer{}, err
-	}
-	return Answer{Message: fmt.Sprintf("%d routes to other nodes are there", count)}, nil
+	return allThere(ctx, func() (int, string, error) { return astray(args) }, "%d routes to other nodes are there")
 }
 
 // follow lets what is pinned go by the network's own routes.
@@ -108,14 +100,7 @@ func follow(args step.PinArgs) (Answer, error) {
 
 // unpin leaves packets to the network's own routes again.
 func unpin(args step.PinArgs) (Answer, error) {
-	if _, missing, err := astray(args); err != nil || missing != "" {
-		return Answer{}, cmp.Or(err, errors.New(missing))
-	}
-	changed, err := unpinRoutes(args.Within)
-	if err != nil {
-		return Answer{}, err
-	}
-	return Answer{Changed: changed, Message: "packets to other nodes take the network's own routes"}, nil
+	return released(args.Within, func() (int, string, error) { return astray(args) }, "packets to other nodes take the network's own routes")
 }
 
 // astray counts the network's own routes to other nodes, and names what has none by the way that is asked for.
