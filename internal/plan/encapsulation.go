@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,15 +85,9 @@ func makeEncapsulation(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, d
 	target.PodCIDRs = to.Ranges
 	setup := setupOf(snapshot, pool, to)
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves}
-	p := &Plan{
-		APIVersion: v1alpha1.APIVersion, Kind: Kind,
-		Name: options.Name, Theseus: options.Version, MadeAt: metav1.NewTime(options.Now.UTC().Truncate(time.Second)),
-		Flags:   options.flags(),
-		Cluster: describe(snapshot), Change: change, Strategy: encapsulation.Name,
-		Reason: "packets go straight to the nodes, by pins, until every node has the network's own new routes",
-		Source: *source, Target: target, Waves: wavesOf(waves), Findings: findings,
-		Encapsulation: to, Steps: encapsulation.Steps(in, setup),
-	}
+	p := begun(snapshot, change, options, encapsulation.Name, "packets go straight to the nodes, by pins, until every node has the network's own new routes")
+	p.Source, p.Target, p.Waves, p.Findings = *source, target, wavesOf(waves), findings
+	p.Encapsulation, p.Steps = to, encapsulation.Steps(in, setup)
 	return p.sealed(snapshot, "encapsulation")
 }
 

@@ -30,7 +30,7 @@ var asksFor = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org
 
 // makePool plans another IPPool for the pods of the network in place, or returns a *Refusal.
 func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || change.Encapsulation != "" || RollsOut(change) {
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Reflectors != "" || RollsOut(change) {
 		return nil, refuse("make two plans, one after the other", "pods get another pool by a plan of their own")
 	}
 	source, err := calicoReady(snapshot, change, drivers, "--pool is for clusters on Calico")

@@ -60,7 +60,7 @@ type relay struct {
 
 // makeReflectors plans other route reflectors for the network in place, or returns a *Refusal.
 func makeReflectors(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
-	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || change.Encapsulation != "" || RollsOut(change) {
+	if change.To != "" || change.Strategy != "" || change.PodCIDR != "" || RollsOut(change) {
 		return nil, refuse("make two plans, one after the other", "reflectors are changed by a plan of their own")
 	}
 	if len(change.Waves)+len(change.WavePercents) > 0 {

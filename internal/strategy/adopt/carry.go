@@ -75,16 +75,9 @@ func (b *builder) yield(wave joint.Wave, last bool) {
 		Wave:     wave.Name,
 		Actions:  actions,
 		Undo:     undo,
-		Gate:     b.Gate(list(wave.Nodes, last)+" reach the others over "+b.TargetName(), last),
+		Gate:     b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others over "+b.TargetName(), last),
 		Estimate: step.Duration(8*time.Second + b.Bake()),
 	})
-}
-
-func list(nodes []string, all bool) string {
-	if all {
-		return "all nodes"
-	}
-	return joint.List(nodes)
 }
 
 // measureAnew begins all measured paths anew: a host that began to talk to a pod before has an address of an

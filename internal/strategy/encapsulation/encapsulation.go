@@ -120,7 +120,7 @@ func (b *builder) pinWave(wave joint.Wave, last bool) {
 		Why: "That what lies between the nodes carries the addresses of pods is seen here, on these nodes, while the network is as it was. " +
 			"From here on they need no route of its own.",
 		Wave: wave.Name, Actions: actions, Undo: undo,
-		Gate:     b.Gate("packets of pods reach the other nodes straight from "+list(wave.Nodes, last), true),
+		Gate:     b.Gate("packets of pods reach the other nodes straight from "+joint.ListOrAll(wave.Nodes, last), true),
 		Estimate: step.Duration(5*time.Second + b.Bake()),
 	})
 }
@@ -174,16 +174,9 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 		Title: "Let " + b.Source.CNI + " carry what leaves " + joint.List(wave.Nodes) + " " + words(b.To),
 		Why:   "What is pinned goes by the node's new routes, which are all there. What nodes send themselves still has the address without a tunnel.",
 		Wave:  wave.Name, Actions: actions, Undo: undo,
-		Gate:     b.Gate(list(wave.Nodes, last)+" reach the others "+words(b.To), true),
+		Gate:     b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others "+words(b.To), true),
 		Estimate: step.Duration(5*time.Second + b.Bake()),
 	})
-}
-
-func list(nodes []string, all bool) string {
-	if all {
-		return "all nodes"
-	}
-	return joint.List(nodes)
 }
 
 // measureAnew begins all measured paths anew: a host that began to talk to a pod before goes on with the address that it

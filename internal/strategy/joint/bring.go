@@ -212,3 +212,11 @@ func List(nodes []string) string {
 	}
 	return strings.Join(nodes, ", ")
 }
+
+// ListOrAll is List, where nodes are not all that there are.
+func ListOrAll(nodes []string, all bool) string {
+	if all {
+		return "all nodes"
+	}
+	return List(nodes)
+}
