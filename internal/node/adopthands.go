@@ -546,6 +546,12 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 func (h *hands) removeLink(in *space, link netlink.Link) error {
 	h.n.rtnl.Lock()
 	defer h.n.rtnl.Unlock()
+	if !h.n.outran {
+		if err := h.n.outrun(); err != nil {
+			return err
+		}
+		h.n.outran = true
+	}
 	return in.LinkDel(link)
 }
 

@@ -47,6 +47,7 @@ type Node struct {
 	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
 
 	retied bool // no connection is left in the middle by a former process
+	outran bool // the node's routes have a generation of their own (guarded by rtnl)
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls

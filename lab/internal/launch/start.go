@@ -93,6 +93,9 @@ func (l *launch) startOuter(ctx context.Context) error {
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: outer.CloneFlags, Setsid: true}
+	if err := outrun(); err != nil {
+		return fmt.Errorf("raise the generation of routes (the lab needs root): %w", err)
+	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the lab (it needs root): %w", err)
 	}
@@ -108,6 +111,20 @@ func (l *launch) startOuter(ctx context.Context) error {
 		return fmt.Errorf("configure the lab: %w", err)
 	}
 	return l.awaitOuter(ctx, readyR)
+}
+
+// outrun does for the machine's network namespace, which is the kernel's initial one, what theseus-agent does for that of its
+// node (outrun in internal/node): the nodes of a lab are in namespaces of their own, where that has no effect.
+func outrun() error {
+	file, err := os.OpenFile("/proc/sys/net/ipv4/route/flush", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for i := 0; err == nil && i < 1024; i++ {
+		_, err = file.WriteAt([]byte("1"), 0)
+	}
+	return err
 }
 
 func (l *launch) awaitOuter(ctx context.Context, ready *os.File) error {
