@@ -30,6 +30,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/replica"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
+	"github.com/theseus-cni/theseus/internal/strategy/encapsulation"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/strategy/pool"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
@@ -185,7 +186,7 @@ func switchable(strategy string) error {
 		return nil
 	case mirror.Name:
 		return fail(exitUsage, "give the one by which the idle original is changed: recreate, adopt or surge", "--switch-strategy %s: the original has its mirror already", strategy)
-	case upgrade.Name, rollout.Name, pool.Name, reflectors.Name:
+	case upgrade.Name, rollout.Name, pool.Name, reflectors.Name, encapsulation.Name:
 		return fail(exitUsage, "make a plan of its own for it, before this one or after it; or give --switch-command with what changes the original",
 			"--switch-strategy %s: it leaves the network that there is, and names come home only when another one, which --to names, is seen on the original", strategy)
 	}
