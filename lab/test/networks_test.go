@@ -87,6 +87,23 @@ func (c cluster) fetch(from, url string) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
+// tell says after a failure what the network knew.
+func (c cluster) tell() {
+	if !c.t.Failed() {
+		return
+	}
+	for _, args := range [][]string{
+		{"kubectl", "get", "pods", "-A", "-o", "wide"},
+		{"kubectl", "-n", "kube-system", "exec", "ds/weave-net", "-c", "weave", "--", "/home/weave/weave", "--local", "status", "connections"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave", "--prefix", "--tail", "80"},
+		{"node", "exec", "1", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
+		{"node", "exec", "2", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
+	} {
+		out, err := c.try(append([]string{"--name", c.name}, args...)...)
+		c.t.Logf("%s (%v)\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
 // deploy starts the pods and waits until they are ready.
 func (c cluster) deploy() {
 	c.t.Helper()
@@ -145,6 +162,7 @@ func TestNetworks(t *testing.T) {
 	for network, policy := range map[string]bool{"flannel": true, "calico": true, "weave": true, "bridge": false} {
 		t.Run(network, func(t *testing.T) {
 			c := up(t, "t5", "--network", network)
+			t.Cleanup(c.tell)
 			c.deploy()
 			c.reaches()
 			if policy {
