@@ -155,6 +155,7 @@ func (t *Totals) path(m *measured) {
 	t.Paths++
 	t.Sent += m.sent
 	t.Lost += m.lost()
+	t.Unheard += m.unheard
 	for _, gap := range m.gaps {
 		t.ProbeGapMillis = max(t.ProbeGapMillis, gap.Millis)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/loss"
 	paths "github.com/theseus-cni/theseus/internal/path"
 )
 
@@ -17,6 +18,7 @@ type measured struct {
 	v1alpha1.Path
 	sent, answered int64
 	excused        int64 // of the answered: seen late, as the prober did not run
+	unheard        int64 // of the others: nobody ran who could have answered
 	// rtt is the p50 of the largest accumulation (most probes), the worst p99 and the maximum, in microseconds.
 	rtt  [3]int64
 	most int64
@@ -33,7 +35,7 @@ func (m *measured) lost() int64 {
 	if m.Denied {
 		return 0
 	}
-	return m.sent - m.answered
+	return m.sent - m.answered - m.unheard
 }
 
 // leaked is how many probes were answered that policy must deny.
@@ -84,7 +86,25 @@ func merge(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport) []*measured {
 		all = append(all, m)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
+	excuse(all)
 	return all
+}
+
+// excuse takes what was sent while nobody ran who could have answered out of the gaps.
+func excuse(all []*measured) {
+	stills := loss.NewStills(loss.DefaultTimeout)
+	for _, m := range all {
+		for _, span := range m.spans {
+			stills.Add(m.Path, span.From, span.To, m.stalls)
+		}
+	}
+	for _, m := range all {
+		m.gaps = slices.DeleteFunc(m.gaps, func(gap Gap) bool {
+			unheard := stills.Excused(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause})
+			m.unheard += unheard
+			return unheard == gap.Probes
+		})
+	}
 }
 
 // describe finds a path's description, or reads what it can from an id such as "a/old>b/new/udp".
@@ -159,7 +179,7 @@ func keepLongest(into map[int64]v1alpha1.Gap, gaps []v1alpha1.Gap) {
 
 func (m *measured) gap(gap v1alpha1.Gap, open bool) Gap {
 	return Gap{Path: m.ID, Class: m.Class, Source: endName(m.Source), Target: m.targetName(), From: gap.From,
-		Millis: gap.Millis, Probes: gap.Probes, Denied: m.Denied, Open: open}
+		Millis: gap.Millis, Probes: gap.Probes, Cause: gap.Cause, Denied: m.Denied, Open: open}
 }
 
 // targetName is the target's node and network, or what it is where it is on no node: "service new".

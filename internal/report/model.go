@@ -151,6 +151,8 @@ type Totals struct {
 	Unmeasured int   `json:"unmeasured"`
 	Sent       int64 `json:"sent"`
 	Lost       int64 `json:"lost"`
+	// Unheard counts the unanswered that are not in Lost, since nobody ran who could have answered.
+	Unheard int64 `json:"unheard,omitempty"`
 	// Denied counts paths that policy must keep shut, DeniedSent their probes; Leaked is the answers, to
 	// probes and to traffic.
 	Denied     int   `json:"denied"`

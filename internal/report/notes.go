@@ -38,6 +38,8 @@ func notes(m *Model, all []*measured) []string {
 	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
 	say(undescribed > 0, "%s have no description and are read from their ids.", countOf(int64(undescribed), "measured path"))
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
+	say(m.Totals.Unheard > 0, "%s had no answer while nobody ran who could give it; they say nothing of the network, and are not counted as lost.",
+		countOf(m.Totals.Unheard, "probe"))
 	list = append(list, shortNote(m)...)
 	list = append(list, stallNote(m)...)
 	return append(list, windowNote(m)...)

@@ -194,6 +194,31 @@ func TestMergeSeries(t *testing.T) {
 	}
 }
 
+// Probes to a process that stood still, as its own paths tell, are no lost ones; the report says how many they were.
+func TestUnheard(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "old"} }
+	in := Input{
+		Paths: []v1alpha1.Path{
+			{ID: "a/old>b/old/udp", Source: end("a"), Target: end("b"), IntervalMillis: 100},
+			{ID: "b/old>a/old/udp", Source: end("b"), Target: end("a"), IntervalMillis: 100},
+		},
+		Reports: []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{
+			{ID: "a/old>b/old/udp", Sent: 300, Answered: 292, Since: at(0), Last: at(30000),
+				Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 700, Probes: 7}, {From: at(20000), Millis: 100, Probes: 1}}},
+			{ID: "b/old>a/old/udp", Sent: 276, Answered: 276, Since: at(0), Last: at(30000),
+				Stalls: []v1alpha1.Gap{{From: at(10020), Millis: 2400, Probes: 24}}},
+		}}}},
+	}
+	m := Build(in)
+	if m.Totals.Lost != 1 || m.Totals.Unheard != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
+		t.Errorf("%+v", m.Totals)
+	}
+	if text := Text(m); !strings.Contains(text, "note      7 probes had no answer while nobody ran who could give it;") {
+		t.Error(text)
+	}
+}
+
 // What a missing description would have said is read from the id, so that a denied path is not taken for a lost one.
 func TestDescribeFromID(t *testing.T) {
 	tests := map[string]v1alpha1.Path{

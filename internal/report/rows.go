@@ -15,6 +15,8 @@ type Gap struct {
 	From   time.Time `json:"from"`
 	Millis float64   `json:"millis"`
 	Probes int64     `json:"probes"`
+	// Cause is what the first of them met; empty when it met nothing but silence.
+	Cause string `json:"cause,omitempty"`
 	// Denied is true when it is an answer to what policy must deny.
 	Denied bool `json:"denied,omitempty"`
 	// Open is true when it had not ended in the last report.
