@@ -26,9 +26,9 @@ import (
 
 // Limits of a network's plugins.
 const (
-	pluginTimeout = 30 * time.Second // for one ADD or DEL of a whole list
-	maxAnswer     = 1 << 20          // of what one prints, in bytes
-	pluginNice    = 10               // within the agent's own share of the processors
+	pluginTimeout = time.Minute // for one ADD or DEL of a whole list
+	maxAnswer     = 1 << 20     // of what one prints, in bytes
+	pluginNice    = 10          // within the agent's own share of the processors
 )
 
 // confList reads a network's configuration: a list, or one plugin alone.

@@ -26,7 +26,7 @@ const oldName = "old0"
 
 // Times that a transaction waits for.
 const (
-	readyWait = 30 * time.Second       // for the target to program an endpoint
+	readyWait = time.Minute            // for the target to program an endpoint
 	readyPoll = 50 * time.Millisecond  // between two looks
 	drain     = 100 * time.Millisecond // for what is on its way to the old interface
 )
