@@ -174,6 +174,9 @@ func (m *maker) decideFate(key Key) fate {
 		}
 		group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
 		keys := m.in.find(reference{Key: Key{group, owner.Kind, key.Namespace, owner.Name}})
+		if danger := judge(object); len(keys) == 0 && danger.Action == Skip {
+			return fate{action: Skip, why: danger.Why}
+		}
 		if len(keys) == 0 {
 			return fate{action: Ask, why: fmt.Sprintf("it belongs to %s %s, which was not found", owner.Kind, owner.Name)}
 		}

@@ -436,6 +436,19 @@ func TestMake(t *testing.T) {
 	}
 }
 
+// TestOwnerThatIsGone: what never goes over needs no owner, and of everything else a person decides.
+func TestOwnerThatIsGone(t *testing.T) {
+	const owned = `
+apiVersion: %s
+kind: %s
+metadata: {name: web-1, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Gone, name: web-1, uid: u1, controller: true}]}`
+	in := []Object{object(t, fmt.Sprintf(owned, "acme.cert-manager.io/v1", "Order")), object(t, fmt.Sprintf(owned, "v1", "ConfigMap"))}
+	plan := Make(World{Source: "src", Namespaces: []string{"shop"}, Objects: in}, Options{})
+	if len(plan.Questions) != 1 || plan.Questions[0].Key.Kind != "ConfigMap" || len(plan.Left) != 1 || plan.Left[0].Key.Kind != "Order" {
+		t.Errorf("asked are %v, left is %v", plan.Questions, plan.Left)
+	}
+}
+
 // TestDecisions: an object's name counts before its annotation, and that before its kind.
 func TestDecisions(t *testing.T) {
 	text := `
