@@ -192,8 +192,8 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 			e.Ways[name] = WayOf(issuer, object.GetLabels(), name)
 		}
 	}
-	e.renewal(object, o)
 	problem := w.source(&e, object)
+	e.renewal(object, o)
 	switch {
 	case err != nil:
 		e.decide(Blocked, "correct the rule", "%v", err)
@@ -207,6 +207,8 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 		e.decide(Has, "", "it has them")
 	case why != "":
 		e.decide(Blocked, "mend the issuer, or leave it out with --skip "+key(object), "%s", why)
+	case problem != "" && e.Target.GetAnnotations()[RecordAnnotation] != "":
+		e.decide(Blocked, "names were added before: take them back with theseus mirror certs back, or mend that", "%s", problem)
 	case problem != "":
 		e.decide(Blocked, "mend that, or leave it out with --skip "+key(object), "%s", problem)
 	default:
@@ -219,8 +221,8 @@ func (w World) certificate(object *unstructured.Unstructured, o Options) Entry {
 // source finds where names are written: cert-manager keeps a Certificate that it made for an Ingress or a Gateway as
 // that one wants it.
 func (w World) source(e *Entry, object *unstructured.Unstructured) (problem string) {
-	if condition, message := ready(object); condition == "False" {
-		problem = "it is not issued as it is: " + message
+	if condition, _ := conditionOf(object, "Ready"); condition == "False" {
+		problem = "it is not issued as it is" + Said(object)
 	}
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
@@ -264,11 +266,14 @@ func (e *Entry) by(way Way) []string {
 	return names
 }
 
-// renewal notes a certificate that has to be renewed while its names point to the other cluster.
+// renewal notes a certificate that has to be renewed while the mirror serves, and is not by itself.
 func (e *Entry) renewal(object *unstructured.Unstructured, o Options) {
 	at, err := time.Parse(time.RFC3339, text(object, "status", "renewalTime"))
 	if err != nil || at.After(o.Now.Add(o.For)) {
 		return
+	}
+	if e.Target != object {
+		e.Notes = append(e.Notes, fmt.Sprintf("it renews %s, and only in the original: %s goes over without its issuer, so copy again after that", day(at), e.To))
 	}
 	for _, name := range e.Names {
 		if e.Ways[name] == HTTP01 {
@@ -291,7 +296,7 @@ func (w World) issuer(object *unstructured.Unstructured) (*unstructured.Unstruct
 	}
 	for _, issuer := range w.Issuers {
 		if issuer.GetKind() == kind && issuer.GetName() == name && (kind == "ClusterIssuer" || issuer.GetNamespace() == object.GetNamespace()) {
-			if condition, message := ready(issuer); condition == "False" {
+			if condition, message := conditionOf(issuer, "Ready"); condition == "False" {
 				return issuer, fmt.Sprintf("%s %s is not ready: %s", kind, name, message)
 			}
 			return issuer, ""
@@ -300,11 +305,11 @@ func (w World) issuer(object *unstructured.Unstructured) (*unstructured.Unstruct
 	return nil, fmt.Sprintf("%s %s does not exist", kind, name)
 }
 
-// ready is the status of the condition Ready ("" without one), and its message.
-func ready(object *unstructured.Unstructured) (status, message string) {
+// conditionOf is the status of a condition ("" without one), and its message.
+func conditionOf(object *unstructured.Unstructured, kind string) (status, message string) {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, one := range conditions {
-		if condition, _ := one.(map[string]any); condition["type"] == "Ready" {
+		if condition, _ := one.(map[string]any); condition["type"] == kind {
 			status, _ = condition["status"].(string)
 			message, _ = condition["message"].(string)
 		}
@@ -344,11 +349,10 @@ func (w World) byHand(use Use, o Options) Entry {
 // Said is what cert-manager says in the conditions of a Certificate that is not as it should be.
 func Said(object *unstructured.Unstructured) string {
 	var said []string
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, one := range conditions {
-		condition, _ := one.(map[string]any)
-		message, _ := condition["message"].(string)
-		if good := condition["type"] == "Ready" && condition["status"] == "True"; message != "" && !good {
+	for _, kind := range []string{"Ready", "Issuing"} {
+		status, message := conditionOf(object, kind)
+		message = strings.Join(strings.Fields(message), " ")
+		if good := kind == "Ready" && status == "True"; message != "" && !good && !slices.Contains(said, message) {
 			said = append(said, message)
 		}
 	}
@@ -356,6 +360,21 @@ func Said(object *unstructured.Unstructured) string {
 		return ""
 	}
 	return " (cert-manager: " + strings.Join(said, "; ") + ")"
+}
+
+// Wants says whether a Certificate asks for all of these names.
+func Wants(object *unstructured.Unstructured, names []string) bool {
+	wanted, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "dnsNames")
+	return !slices.ContainsFunc(names, func(name string) bool { return !contains(wanted, name) })
+}
+
+// GivenUp says that cert-manager has failed to have a Certificate issued as it is, and is not trying: it waits an hour after the first failure, and longer after each other, even where the names were taken away
+// and added again meanwhile (pkg/controller/certificates/trigger).
+func GivenUp(object *unstructured.Unstructured) bool {
+	ready, _ := conditionOf(object, "Ready")
+	issuing, _ := conditionOf(object, "Issuing")
+	_, failed, _ := unstructured.NestedString(object.Object, "status", "lastFailureTime")
+	return failed && ready == "False" && issuing == "False"
 }
 
 // SecretsFor are the certificates that Ingresses and Gateways serve for a name; an error when one of their Secrets is

@@ -59,8 +59,8 @@ func TestSurvey(t *testing.T) {
 	const blue, green = "web.blue.example.org", "web.green.example.org"
 	const hand = `{kind: Ingress, metadata: {name: hand, namespace: shop}, spec: {tls: [{hosts: [` + blue + `], secretName: hand}]}}` + "\n"
 	const gate = `{kind: Gateway, metadata: {name: gate, namespace: shop}, spec: {listeners: [{hostname: "*.blue.example.org", tls: {certificateRefs: [{name: hand}]}}, {tls: {certificateRefs: [{name: c, kind: ConfigMap}]}}]}}` + "\n"
-	owned := func(kind string) string {
-		return strings.Replace(wanted("ClusterIssuer dns", blue, ""), "labels:", "ownerReferences: [{kind: "+kind+", name: i, uid: u1, controller: true, apiVersion: v1}], labels:", 1)
+	owned := func(kind, more string) string {
+		return strings.Replace(wanted("ClusterIssuer dns", blue, more), "labels:", "ownerReferences: [{kind: "+kind+", name: i, uid: u1, controller: true, apiVersion: v1}], labels:", 1)
 	}
 	var many []string
 	for i := range 60 {
@@ -86,17 +86,21 @@ func TestSurvey(t *testing.T) {
 		"no issuer":                 {wanted("ClusterIssuer none", blue, ""), nil, all, certificate.Blocked, "ClusterIssuer none does not exist"},
 		"another namespace's":       {wanted("Issuer far", blue, ""), nil, all, certificate.Blocked, "Issuer far does not exist"},
 		"a sick issuer":             {wanted("ClusterIssuer sick", blue, ""), nil, all, certificate.Blocked, "not ready: no account"},
-		"a sick certificate":        {wanted("ClusterIssuer dns", blue, `, status: {conditions: [{type: Ready, status: "False", message: rate limit}]}`), nil, all, certificate.Blocked, "not issued as it is: rate limit"},
+		"a sick certificate":        {wanted("ClusterIssuer dns", blue, `, status: {conditions: [{type: Ready, status: "False", message: rate limit}]}`), nil, all, certificate.Blocked, "not issued as it is (cert-manager: rate limit)"},
+		"sick since names were added": {strings.Replace(wanted("ClusterIssuer dns", blue, `, status: {conditions: [{type: Ready, status: "False"}]}`), "labels:", "annotations: {theseus.dev/before-mirror-certs: x}, labels:", 1), nil, all,
+			certificate.Blocked, "take them back"},
 		"another group's issuer": {strings.Replace(wanted("Thing x", blue, ""), "issuerRef: {", "issuerRef: {group: example.com, ", 1), nil, all, certificate.Adds,
 			green + " unknown"},
-		"has them":         {wanted("ClusterIssuer dns", blue+", "+green, ""), nil, all, certificate.Has, ""},
-		"no rule":          {wanted("ClusterIssuer dns", "www.example.com", ""), nil, all, certificate.Stays, "no rule"},
-		"left out":         {wanted("ClusterIssuer http", blue, ""), nil, skip, certificate.Stays, "left out"},
-		"an authority":     {strings.Replace(wanted("Issuer ca", blue, ""), "spec: {", "spec: {isCA: true, ", 1), nil, all, certificate.Stays, "authority"},
-		"too many":         {wanted("ClusterIssuer dns", strings.Join(many, ", "), ""), nil, all, certificate.Blocked, "120 names"},
-		"renews by HTTP":   {wanted("ClusterIssuer both", blue, `, status: {renewalTime: "`+now.Add(hour).UTC().Format(time.RFC3339)+`"}`), nil, all, certificate.Adds, "it renews"},
-		"of an Ingress":    {owned("Ingress") + `{kind: Ingress, metadata: {name: i, namespace: shop, uid: u1}, spec: {tls: [{hosts: [` + blue + `], secretName: x}]}}` + "\n", nil, all, certificate.Adds, "to Ingress shop/i"},
-		"of something":     {owned("Route"), nil, all, certificate.Blocked, "Route i makes it"},
+		"has them":       {wanted("ClusterIssuer dns", blue+", "+green, ""), nil, all, certificate.Has, ""},
+		"no rule":        {wanted("ClusterIssuer dns", "www.example.com", ""), nil, all, certificate.Stays, "no rule"},
+		"left out":       {wanted("ClusterIssuer http", blue, ""), nil, skip, certificate.Stays, "left out"},
+		"an authority":   {strings.Replace(wanted("Issuer ca", blue, ""), "spec: {", "spec: {isCA: true, ", 1), nil, all, certificate.Stays, "authority"},
+		"too many":       {wanted("ClusterIssuer dns", strings.Join(many, ", "), ""), nil, all, certificate.Blocked, "120 names"},
+		"renews by HTTP": {wanted("ClusterIssuer both", blue, `, status: {renewalTime: "`+now.Add(hour).UTC().Format(time.RFC3339)+`"}`), nil, all, certificate.Adds, "it renews"},
+		"of an Ingress":  {owned("Ingress", "") + `{kind: Ingress, metadata: {name: i, namespace: shop, uid: u1}, spec: {tls: [{hosts: [` + blue + `], secretName: x}]}}` + "\n", nil, all, certificate.Adds, "to Ingress shop/i"},
+		"of an Ingress, renews": {owned("Ingress", `, status: {renewalTime: "`+now.Add(hour).UTC().Format(time.RFC3339)+`"}`) +
+			`{kind: Ingress, metadata: {name: i, namespace: shop, uid: u1}, spec: {tls: [{hosts: [` + blue + `], secretName: x}]}}` + "\n", nil, all, certificate.Adds, "only in the original: Ingress shop/i"},
+		"of something":     {owned("Route", ""), nil, all, certificate.Blocked, "Route i makes it"},
 		"by hand":          {hand, byHand(blue, green), all, certificate.ByHand, "copied with its namespace"},
 		"by hand, ends":    {hand, byHand(blue, green), all, certificate.ByHand, "it expires"},
 		"by hand, lacking": {hand, byHand(blue), all, certificate.Blocked, "it is not for " + green},
@@ -127,6 +131,35 @@ func TestSurvey(t *testing.T) {
 	w.Wrong["shop/hand"] = errors.New("its key is another's")
 	if e := certificate.Survey(w, all)[0]; e.Verdict != certificate.Blocked || e.Why != "its key is another's" {
 		t.Errorf("a Secret that is none: %+v", e)
+	}
+}
+
+// TestGivenUp: cert-manager 1.21 writes these conditions; while it tries, it has not.
+func TestGivenUp(t *testing.T) {
+	status := func(ready, issuing, more string) string {
+		return fmt.Sprintf(`, status: {conditions: [{type: Issuing, status: %q, message: "the order\n\tis errored"}, {type: Ready, status: %q, message: changed}]%s}`, issuing, ready, more)
+	}
+	const failed = `, lastFailureTime: "2026-11-22T01:24:37Z"`
+	for what, c := range map[string]struct {
+		status string
+		want   bool
+	}{
+		"it failed":        {status("False", "False", failed), true},
+		"it never failed":  {status("False", "False", ""), false},
+		"it tries":         {status("False", "True", failed), false},
+		"it is issued":     {status("True", "False", failed), false},
+		"nothing is known": {"", false},
+	} {
+		if got := certificate.GivenUp(object(t, wanted("ClusterIssuer dns", "a.example", c.status))); got != c.want {
+			t.Errorf("%s: %v", what, got)
+		}
+	}
+	crt := object(t, wanted("ClusterIssuer dns", "a.example, b.example", status("False", "False", failed)))
+	if !certificate.Wants(crt, []string{"b.example"}) || certificate.Wants(crt, []string{"a.example", "c.example"}) {
+		t.Error("it wants other names")
+	}
+	if got := certificate.Said(crt); got != " (cert-manager: changed; the order is errored)" {
+		t.Errorf("it says %q", got)
 	}
 }
 

@@ -224,15 +224,20 @@ type Issued struct {
 	Names  []string                   // that it must have
 }
 
-// Wait returns when the Secret of every certificate has what it should, and else, after some patience, an error that
-// says of each what it lacks and what cert-manager says about it.
+// surely is how long cert-manager must have stood still before it counts as having given up: it may not yet have looked.
+const surely = 10 * time.Second
+
+// Wait returns when the Secret of every certificate has what it should, and else, after some patience or when
+// cert-manager has given up on all that are left, an error that says of each what it lacks and what cert-manager says
+// about it.
 func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Duration, note func(string)) error {
-	end := time.Now().Add(patience)
-	lacks := map[string]string{}
+	start := time.Now()
+	lacks, since := map[string]string{}, map[string]time.Time{}
 	for {
 		var left []Issued
+		givenUp := 0
 		for _, one := range wanted {
-			lack, err := c.lacks(ctx, one)
+			lack, stands, err := c.lacks(ctx, one)
 			if err != nil && (!outage.Passes(err) || ctx.Err() != nil) {
 				return err
 			}
@@ -249,14 +254,21 @@ func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Durat
 				note(name + ": " + lack)
 			}
 			lacks[name] = lack
+			if !stands {
+				delete(since, name)
+			} else if since[name].IsZero() {
+				since[name] = time.Now()
+			}
+			if stands && time.Since(since[name]) > surely {
+				givenUp++
+			}
 		}
 		if wanted = left; len(wanted) == 0 {
 			return nil
 		}
-		if time.Now().After(end) {
-			first := certificate.Name(wanted[0].Object)
-			return engine.WithHint(fmt.Errorf("%d certificates are not issued after %s: %s: %s", len(wanted), patience, first, lacks[first]),
-				"what is served is the certificate from before; kubectl describe the Certificate's CertificateRequest and Order, or take the names back with theseus mirror certs back")
+		if waited := time.Since(start); givenUp == len(wanted) || waited > patience {
+			first := wanted[0].Object
+			return notIssued(first, len(wanted), min(waited.Round(time.Second), patience), lacks[certificate.Name(first)]+c.challenged(ctx, wanted[0]), givenUp == len(wanted))
 		}
 		select {
 		case <-ctx.Done():
@@ -266,35 +278,70 @@ func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Durat
 	}
 }
 
-// lacks says what a certificate is not yet.
-func (c *Cluster) lacks(ctx context.Context, one Issued) (string, error) {
-	leaf, err := c.leaf(ctx, secretOf(one.Object))
-	said := c.said(ctx, one.Object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return "there is no Secret " + secretOf(one.Object) + said, nil
-	case apierrors.IsForbidden(err) || outage.Passes(err):
-		return "", err
-	case err != nil:
-		return err.Error() + said, nil
+// notIssued is the error of so many certificates that are waited for in vain; lacks is what the first of them lacks.
+func notIssued(first *unstructured.Unstructured, count int, waited time.Duration, lacks string, givenUp bool) error {
+	hint := "kubectl describe the Certificate's CertificateRequest, Order and Challenges"
+	if givenUp {
+		hint = fmt.Sprintf("cert-manager tries again after an hour or longer: mend what it says, have it try at once with cmctl renew -n %s %s, and run this again", first.GetNamespace(), first.GetName())
 	}
-	if missing := certificate.Covers(leaf.Certificate, one.Names); len(missing) > 0 {
-		return "Secret " + leaf.Secret + " is not yet for " + strings.Join(missing, ", ") + said, nil
-	}
-	return "", nil
+	return engine.WithHint(fmt.Errorf("%d certificates are not issued after %s: %s: %s", count, waited, certificate.Name(first), lacks),
+		"what is served is the certificate from before; "+hint+", or take the names back with theseus mirror certs back")
 }
 
-// said is what cert-manager says of a Certificate that is not issued.
-func (c *Cluster) said(ctx context.Context, object *unstructured.Unstructured) string {
-	mapping, err := c.Mapper.RESTMapping(object.GroupVersionKind().GroupKind())
+// challenged is why the authority cannot yet make sure of names of a certificate, where cert-manager says so.
+func (c *Cluster) challenged(ctx context.Context, one Issued) string {
+	mapping, err := c.Mapper.RESTMapping(schema.GroupKind{Group: "acme." + certificate.Group, Kind: "Challenge"})
 	if err != nil {
 		return ""
+	}
+	challenges, err := c.list(ctx, c.Dynamic.Resource(mapping.Resource).Namespace(one.Object.GetNamespace()))
+	if err != nil {
+		return ""
+	}
+	said := ""
+	for _, challenge := range challenges {
+		name, _, _ := unstructured.NestedString(challenge.Object, "spec", "dnsName")
+		state, _, _ := unstructured.NestedString(challenge.Object, "status", "state")
+		reason, _, _ := unstructured.NestedString(challenge.Object, "status", "reason")
+		if reason != "" && state != "valid" && (slices.Contains(one.Names, name) || slices.Contains(one.Names, "*."+name)) {
+			said += "; challenge of " + name + ": " + strings.Join(strings.Fields(reason), " ")
+		}
+	}
+	return said
+}
+
+// lacks says what a certificate is not yet, and whether cert-manager stands still.
+func (c *Cluster) lacks(ctx context.Context, one Issued) (lack string, stands bool, err error) {
+	leaf, err := c.leaf(ctx, secretOf(one.Object))
+	said := ""
+	if now := c.now(ctx, one.Object); now != nil && certificate.Wants(now, one.Names) { // else it speaks of other names
+		said, stands = certificate.Said(now), certificate.GivenUp(now)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return "there is no Secret " + secretOf(one.Object) + said, stands, nil
+	case apierrors.IsForbidden(err) || outage.Passes(err):
+		return "", false, err
+	case err != nil:
+		return err.Error() + said, stands, nil
+	}
+	if missing := certificate.Covers(leaf.Certificate, one.Names); len(missing) > 0 {
+		return "Secret " + leaf.Secret + " is not yet for " + strings.Join(missing, ", ") + said, stands, nil
+	}
+	return "", false, nil
+}
+
+// now is an object as it is; nil where it cannot be read.
+func (c *Cluster) now(ctx context.Context, object *unstructured.Unstructured) *unstructured.Unstructured {
+	mapping, err := c.Mapper.RESTMapping(object.GroupVersionKind().GroupKind())
+	if err != nil {
+		return nil
 	}
 	call, cancel := c.Call(ctx)
 	defer cancel()
 	now, err := c.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Get(call, object.GetName(), metav1.GetOptions{})
 	if err != nil {
-		return ""
+		return nil
 	}
-	return certificate.Said(now)
+	return now
 }

@@ -190,21 +190,26 @@ func mayAdd(entries []certificate.Entry) error {
 	return nil
 }
 
-// addCerts adds names in two waves: one certificate of every issuer, then the others.
+// addCerts adds names in two waves: one object of every issuer, then the others. All certificates that cert-manager makes
+// for one Ingress or Gateway are of one wave: it gives each of them all names that are written there.
 func addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration, note func(string)) (added int, err error) {
-	var first, rest []certificate.Entry
-	seen := map[string]bool{}
+	seen, early := map[string]bool{}, map[*unstructured.Unstructured]bool{}
 	for _, e := range entries {
-		if e.Certificate == nil {
+		if e.Verdict != certificate.Adds || patience == 0 {
 			continue
 		}
 		issuer := e.Issuer
 		if strings.HasPrefix(issuer, "Issuer ") { // of a namespace, where a ClusterIssuer is of all
 			issuer = e.Certificate.GetNamespace() + " " + issuer
 		}
+		if !seen[issuer] {
+			seen[issuer], early[e.Target] = true, true
+		}
+	}
+	var first, rest []certificate.Entry
+	for _, e := range entries {
 		switch {
-		case e.Verdict == certificate.Adds && patience > 0 && !seen[issuer]:
-			seen[issuer] = true
+		case e.Verdict == certificate.Adds && early[e.Target]:
 			first = append(first, e)
 		case e.Verdict == certificate.Adds, e.Verdict == certificate.Has:
 			rest = append(rest, e)
