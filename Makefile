@@ -65,6 +65,7 @@ else
 	@echo "   policy verdicts against a real Calico, rollouts of data planes and of the environment, a BIRD that hangs, route reflectors,"
 	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, agents that do not start, two mirrored clusters in one plan, and the upgrade of Calico"
 endif
+	cd test/certmanager && go vet ./...
 	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab

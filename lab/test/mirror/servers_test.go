@@ -125,14 +125,19 @@ func (c *cluster) write(t testing.TB, file string, port int, client pki.Pair) {
 	}
 }
 
-// run keeps a program running until the test ends.
+// run keeps a program of Kubernetes running until the test ends.
 func (c *cluster) run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	c.keep(t, name, exec.Command(c.kube, args...))
+}
+
+// keep keeps a program running until the test ends, and returns the file of all that it says.
+func (c *cluster) keep(t testing.TB, name string, cmd *exec.Cmd) string {
 	t.Helper()
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(c.kube, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.dir
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -142,6 +147,7 @@ func (c *cluster) run(t testing.TB, name string, args ...string) {
 		cmd.Wait()         //nolint:errcheck // killed
 		log.Close()
 	})
+	return log.Name()
 }
 
 // port finds one that is free.
