@@ -62,7 +62,7 @@ func (l *loader) load(root *tree) *Set {
 	switch v := flags.value.(type) {
 	case []entry:
 		l.unique(v, "flags")
-		for _, e := range v {
+		for _, e := range counting(v) {
 			if f := l.flag(e.key, e.line, e.value, set.metadata); e.key != "" {
 				set.flags[e.key] = f
 			}
@@ -124,6 +124,24 @@ func (l *loader) unique(entries []entry, path string) {
 		}
 		seen[e.key] = e.line
 	}
+}
+
+// counting are the entries that count: of several equal keys the last.
+func counting(entries []entry) []entry {
+	last := make(map[string]int, len(entries))
+	for i, e := range entries {
+		last[e.key] = i
+	}
+	if len(last) == len(entries) {
+		return entries
+	}
+	var all []entry
+	for i, e := range entries {
+		if last[e.key] == i {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 func join(path, key string) string {
@@ -315,6 +333,7 @@ func (l *loader) readEvaluators(t *tree) {
 		return
 	}
 	l.unique(entries, path)
+	entries = counting(entries)
 	l.evaluators = map[string]*tree{}
 	for _, e := range entries {
 		l.evaluators[e.key] = e.value
