@@ -7,10 +7,12 @@
 // Lenient read refuses only what flagd itself refuses, and then fails at evaluation as flagd does.
 //
 // The reference is the code of flagd core v0.16.1 with its JsonLogic library, whose answers to malformed rules
-// are kept as well; test/flagd holds the two together. Ours differs in four things, all on purpose: a number
-// is an integer only when nothing is lost, $refs may be nested (flagd resolves those in random order), shared
-// rules are only put into targeting and shared rules (flagd also replaces them in variants), and an evaluation
-// has an upper bound of work.
+// are kept as well; test/flagd holds the two together. Ours differs on purpose. Where rules are evaluated: a number
+// is an integer only when nothing is lost, $refs may be nested (flagd resolves those in random order, and accepts those
+// that lead back to themselves), shared rules are only put into targeting and shared rules (flagd also replaces them in
+// variants, and none whose name JSON escapes), and an evaluation has an upper bound of work. Where sets are read: names
+// are as they are written (flagd takes State for state, and in YAML 0x10 for 16), a date in YAML is text, a file has one
+// document, a byte order mark is passed over, and a flagSetId is metadata and nothing else.
 package flag
 
 // Algorithm names what decides which bucket a subject falls into. It is stored beside every decision that must

@@ -177,6 +177,7 @@ func TestContext(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(flagOf(`{"if": [{"node_selector": "a"}, "on"]}`), false)
 	f.Add("flags:\n  a: {state: ENABLED, variants: {on: 1}}\n", true)
+	f.Add("base: &b {state: ENABLED}\nflags:\n  a: {<<: [*b, {x: 1}], variants: {on: 1}}\n---\n", true)
 	f.Fuzz(func(t *testing.T, text string, inYAML bool) {
 		format := JSON
 		if inYAML {

@@ -60,10 +60,18 @@ func bucketBy(s *scope, context map[string]any, list []any) (string, []any) {
 	if subject == "" {
 		return "", nil
 	}
+	return flagKeyIn(s, context) + subject, list
+}
+
+// flagKeyIn is the flag's key where the data is the context. An element of a list may say something of its own, and does
+// where it is the whole context.
+func flagKeyIn(s *scope, data map[string]any) string {
 	if s.root {
-		subject = s.run.key + subject
+		return s.run.key
 	}
-	return subject, list
+	own, _ := data[flagdKey].(map[string]any)
+	key, _ := own["flagKey"].(string)
+	return key
 }
 
 // weigh reads buckets; the total is 0 when they are wrong.

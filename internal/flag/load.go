@@ -62,8 +62,10 @@ func (l *loader) load(root *tree) *Set {
 	switch v := flags.value.(type) {
 	case []entry:
 		l.unique(v, "flags")
-		for _, e := range v {
-			set.flags[e.key] = l.flag(e.key, e.line, e.value, set.metadata)
+		for _, e := range counting(v) {
+			if f := l.flag(e.key, e.line, e.value, set.metadata); e.key != "" {
+				set.flags[e.key] = f
+			}
 		}
 	case []*tree:
 		l.flagList(v, set)
@@ -80,18 +82,24 @@ func (l *loader) load(root *tree) *Set {
 func (l *loader) flagList(list []*tree, set *Set) {
 	for i, t := range list {
 		path := fmt.Sprintf("flags[%d]", i)
-		key, ok := "", false
-		if at := t.get("key"); at != nil {
-			key, ok = at.value.(string)
-		}
-		if !ok {
-			l.refuse(t.line, path, "the key is missing: it names the flag")
+		if _, ok := t.value.([]entry); !ok && t.value != nil {
+			l.refuse(t.line, path, "a flag is an object with key, state and variants")
 			continue
+		}
+		key := ""
+		if at := t.get("key"); at != nil {
+			l.text(at, join(path, "key"))
+			key, _ = at.value.(string)
+		}
+		if key == "" {
+			l.fault(t.line, path, "the key is missing: it names the flag")
 		}
 		if _, twice := set.flags[key]; twice {
 			l.fault(t.line, path, "the flag %q is there twice", key)
 		}
-		set.flags[key] = l.flag(key, t.line, t, set.metadata)
+		if f := l.flag(key, t.line, t, set.metadata); key != "" {
+			set.flags[key] = f
+		}
 	}
 }
 
@@ -116,6 +124,24 @@ func (l *loader) unique(entries []entry, path string) {
 		}
 		seen[e.key] = e.line
 	}
+}
+
+// counting are the entries that count: of several equal keys the last.
+func counting(entries []entry) []entry {
+	last := make(map[string]int, len(entries))
+	for i, e := range entries {
+		last[e.key] = i
+	}
+	if len(last) == len(entries) {
+		return entries
+	}
+	var all []entry
+	for i, e := range entries {
+		if last[e.key] == i {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 func join(path, key string) string {
@@ -156,6 +182,11 @@ func (l *loader) flag(key string, line int, t *tree, set map[string]any) *defini
 		return f
 	}
 	l.known(entries, path, "key", "state", "variants", "defaultVariant", "targeting", "metadata", "source", "$comment", "description")
+	for _, name := range []string{"key", "source"} { // which mean nothing here, and flagd reads
+		if at := t.get(name); at != nil {
+			l.text(at, join(path, name))
+		}
+	}
 	l.state(f, t, path)
 	l.variants(f, t, path)
 	l.defaultVariant(f, t, path)
@@ -168,6 +199,13 @@ func (l *loader) flag(key string, line int, t *tree, set map[string]any) *defini
 	text, _ := json.Marshal([]any{f.disabled, f.variants, f.defaultVariant, f.metadata, rule})
 	f.digest = sha256.Sum256(text)
 	return f
+}
+
+// text refuses what is neither a string nor null.
+func (l *loader) text(t *tree, path string) {
+	if _, ok := t.value.(string); !ok && t.value != nil {
+		l.refuse(t.line, path, "a string is expected")
+	}
 }
 
 func (l *loader) state(f *definition, t *tree, path string) {
@@ -295,15 +333,13 @@ func (l *loader) readEvaluators(t *tree) {
 		return
 	}
 	l.unique(entries, path)
+	entries = counting(entries)
 	l.evaluators = map[string]*tree{}
 	for _, e := range entries {
 		l.evaluators[e.key] = e.value
-		switch v := e.value.value.(type) {
-		case []entry:
-			if len(v) == 0 {
-				l.refuse(e.line, join(path, e.key), "an empty rule")
-			}
-		default:
+		if text, _ := json.Marshal(e.value.value); len(text) < 3 { // such as {}, "" and 5: flagd counts too
+			l.refuse(e.line, join(path, e.key), "an empty rule")
+		} else if _, ok := e.value.value.([]entry); !ok {
 			l.fault(e.line, join(path, e.key), "an object is expected: a rule")
 		}
 	}

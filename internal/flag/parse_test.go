@@ -29,6 +29,11 @@ func TestRefused(t *testing.T) {
 		{"mixed types", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true, "x": 1}}}}`, "flags.a.variants.x: this is a number, and on is a boolean"},
 		{"list variant", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": []}}}}`, "flags.a.variants.on: a boolean, a string"},
 		{"unknown default", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "of"}}}`, `there is no variant "of": there is on`},
+		{"source", `{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "source": 5}}}`, "flags.a.source: a string is expected"},
+		{"no object in a list", `{"flags": ["a"]}`, "flags[0]: a flag is an object"},
+		{"no key in a list", `{"flags": [{"state": "ENABLED", "variants": {"on": true}}]}`, "flags[0]: the key is missing"},
+		{"no name", `{"flags": {"": {"state": "ENABLED", "variants": {"on": true}}}}`, "flags: an empty name"},
+		{"empty shared rule", `{"flags": {}, "$evaluators": {"a": []}}`, "$evaluators.a: an empty rule"},
 		{"metadata", `{"metadata": {"a": []}, "flags": {}}`, "metadata.a: a string, a number or a boolean"},
 		{"twice", "{\"flags\": {\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}},\n\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}}}}", "s.json:2: flags.a: this key is there twice: line 1"},
 		{"twice in a list", `{"flags": [{"key": "a", "state": "DISABLED", "variants": {"x": 1}}, {"key": "a", "state": "DISABLED", "variants": {"x": 1}}]}`, `flags[1]: the flag "a" is there twice`},
@@ -119,8 +124,25 @@ flags:
 	if inYAML.Digest() != inJSON.Digest() {
 		t.Errorf("%v\n%v", inYAML.flags["f"], inJSON.flags["f"])
 	}
+	merged, err := Parse("s.yaml", []byte(`---
+base: &base {state: DISABLED, variants: {on: false}, defaultVariant: off}
+flags:
+  f:
+    <<: [{state: ENABLED, variants: {on: true, off: false}}, *base]
+    targeting: {if: [{"==": [{var: zone}, a]}, on, {if: [a, off]}]}
+---
+`), YAML, Strict)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if merged.Digest() != inJSON.Digest() {
+		t.Errorf("with <<: %v\n%v", merged.flags["f"], inJSON.flags["f"])
+	}
 	for set, want := range map[string]string{
 		"flags: {}\n---\nflags: {}\n": "several documents",
+		"flags: {}\n---\n---\na: 1\n": "several documents",
+		"flags: {<<: x}":              "<< takes an object",
+		"flags: &a {<<: *a}":          "nested deeper than 200",
 		"flags: [\n":                  "bad YAML",
 		"flags: {a: .nan}":            ".nan is no number that JSON has",
 		"flags: {? [a] : b}":          "a key has to be plain text",

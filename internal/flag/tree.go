@@ -188,10 +188,16 @@ func readYAML(data []byte) (*tree, int, error) {
 		}
 		return nil, 0, yamlProblem(err)
 	}
-	if err := decoder.Decode(new(yaml.Node)); err == nil {
-		return nil, 0, &Problem{Line: 1, Reason: "there are several documents: a flag set is one"}
-	} else if !errors.Is(err, io.EOF) {
-		return nil, 0, yamlProblem(err)
+	for {
+		var more yaml.Node // an empty one is the end of a file that closes each document
+		if err := decoder.Decode(&more); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return nil, 0, yamlProblem(err)
+		}
+		if len(more.Content) > 0 && more.Content[0].ShortTag() != "!!null" {
+			return nil, 0, &Problem{Line: more.Line, Reason: "there are several documents: a flag set is one"}
+		}
 	}
 	r := new(yamlReader)
 	t, err := r.read(&document, 0)
@@ -249,10 +255,19 @@ func (r *yamlReader) list(n *yaml.Node, depth int) ([]*tree, error) {
 
 func (r *yamlReader) object(n *yaml.Node, depth int) ([]entry, error) {
 	object := make([]entry, 0, len(n.Content)/2)
+	var merged []entry
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Kind != yaml.ScalarNode || key.Tag == "!!merge" {
+		if key.Kind != yaml.ScalarNode {
 			return nil, &Problem{Line: key.Line, Reason: "a key has to be plain text"}
+		}
+		if key.Tag == "!!merge" {
+			more, err := r.merged(key, value, depth)
+			if err != nil {
+				return nil, err
+			}
+			merged = append(merged, more...)
+			continue
 		}
 		t, err := r.read(value, depth+1)
 		if err != nil {
@@ -260,7 +275,45 @@ func (r *yamlReader) object(n *yaml.Node, depth int) ([]entry, error) {
 		}
 		object = append(object, entry{key.Value, key.Line, t})
 	}
-	return object, nil
+	return withMerged(object, merged), nil
+}
+
+// withMerged adds what the object does not say itself; of several that say it, the first counts.
+func withMerged(object, merged []entry) []entry {
+	if len(merged) == 0 {
+		return object
+	}
+	said := map[string]bool{}
+	for _, e := range object {
+		said[e.key] = true
+	}
+	for _, e := range merged {
+		if !said[e.key] {
+			object, said[e.key] = append(object, e), true
+		}
+	}
+	return object
+}
+
+// merged are the entries of the objects that a << takes in.
+func (r *yamlReader) merged(key, value *yaml.Node, depth int) ([]entry, error) {
+	t, err := r.read(value, depth+1)
+	if err != nil {
+		return nil, err
+	}
+	objects, ok := t.value.([]*tree)
+	if !ok {
+		objects = []*tree{t}
+	}
+	var all []entry
+	for _, one := range objects {
+		entries, ok := one.value.([]entry)
+		if !ok {
+			return nil, &Problem{Line: key.Line, Reason: "<< takes an object, or a list of objects"}
+		}
+		all = append(all, entries...)
+	}
+	return all, nil
 }
 
 func scalar(n *yaml.Node) (any, error) {
@@ -282,7 +335,7 @@ func scalar(n *yaml.Node) (any, error) {
 			return nil, &Problem{Line: n.Line, Reason: n.Value + " is no number that JSON has"}
 		}
 		value = f
-	case "!!str", "!!timestamp":
+	case "!!str", "!!timestamp", "!!merge":
 		value = n.Value
 	default:
 		return nil, &Problem{Line: n.Line, Reason: "there is no type " + n.ShortTag()}

@@ -173,13 +173,14 @@ func (f *Fleet) contexts() []flag.Context {
 // knob has. Where a flag leaves the value to the caller, what is set now stays.
 func (f *Fleet) With(bound []Bound, values *Evaluated) (*Fleet, []finding.Finding) {
 	next := f.clone()
+	own := map[step.Ref][]step.Ref{} // the objects of every node, by that of the place, which most knobs share
 	var found []finding.Finding
 	for _, b := range bound {
 		at := slices.Index(values.Flags, b.Flag)
 		if at < 0 {
 			continue
 		}
-		if problem := next.give(b, values.Results[at]); problem != nil {
+		if problem := next.give(b, values.Results[at], own); problem != nil {
 			found = append(found, *problem)
 		}
 	}
@@ -194,7 +195,7 @@ func (f *Fleet) clone() *Fleet {
 	return next
 }
 
-func (f *Fleet) give(b Bound, results []*flag.Result) *finding.Finding {
+func (f *Fleet) give(b Bound, results []*flag.Result, own map[step.Ref][]step.Ref) *finding.Finding {
 	subject := finding.Subject{Kind: "Flag", Name: b.Flag}
 	for _, r := range results {
 		if r.Code != "" {
@@ -227,6 +228,13 @@ func (f *Fleet) give(b Bound, results []*flag.Result) *finding.Finding {
 	if l.node = slices.Clone(l.node); l.node == nil {
 		l.node = make([]*Set, len(f.nodes))
 	}
+	refs := own[refOf(place, "")]
+	if refs == nil {
+		for _, node := range f.nodes {
+			refs = append(refs, refOf(place, node.Name))
+		}
+		own[refOf(place, "")] = refs
+	}
 	made := make([]Set, len(f.nodes))
 	byVariant := map[string]*Set{}
 	for n, r := range results {
@@ -239,7 +247,7 @@ func (f *Fleet) give(b Bound, results []*flag.Result) *finding.Finding {
 			byVariant[r.Variant] = first
 		}
 		made[n] = *first
-		made[n].Ref, made[n].on = refOf(place, f.nodes[n].Name), n
+		made[n].Ref, made[n].on = refs[n], n
 		l.node[n] = &made[n]
 	}
 	return nil

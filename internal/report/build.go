@@ -23,6 +23,7 @@ func Build(in Input) Model {
 		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 	}
+	m.Residue.Rules = movesRules(in.Plan)
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(m.Moves)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
@@ -38,6 +39,21 @@ func JSON(m Model) ([]byte, error) {
 		return nil, fmt.Errorf("report as JSON: %w", err)
 	}
 	return append(data, '\n'), nil
+}
+
+// movesRules says whether a plan is of a rollout from one data plane to another.
+func movesRules(p *plan.Plan) bool {
+	if p == nil || p.Rollout == nil {
+		return false
+	}
+	if origin := p.Rollout.Origin; origin != nil {
+		for _, turn := range origin.Turns {
+			if turn.Moves() {
+				return true
+			}
+		}
+	}
+	return p.Rollout.From != p.Rollout.To
 }
 
 func change(p *plan.Plan, h *history) Change {

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -288,5 +290,21 @@ func TestStalls(t *testing.T) {
 	node, _, _ := strings.Cut(path.ID, "/")
 	if !strings.Contains(text, strings.Replace(want, "%s", node, 1)) {
 		t.Errorf("the note is not in\n%s", text)
+	}
+}
+
+// TestRolloutResidue: a report says that no rules were left only where rules were moved.
+func TestRolloutResidue(t *testing.T) {
+	moved := map[string]rollout.Turn{"a": {From: "iptables", To: "iptables"}, "b": {From: "iptables", To: "nftables"}}
+	for want, flag := range map[string]*plan.Rollout{
+		"every node proved":      {Flag: "nftablesMode", From: "iptables", To: "nftables"},
+		"every node proved that": {Flag: "nftablesMode", Origin: &plan.Origin{Turns: moved}},
+		"not looked for":         {Flag: "bpf-lb-acceleration", Says: "'native'"},
+		"not looked for:":        {Flag: "iptablesRefreshInterval", From: "iptables", To: "iptables", Says: "1m0s"},
+	} {
+		m := Build(Input{Plan: &plan.Plan{Strategy: rollout.Name, Rollout: flag}})
+		if got := residueText(m); !strings.HasPrefix(got, want) {
+			t.Errorf("%+v: %q", flag, got)
+		}
 	}
 }

@@ -109,6 +109,8 @@ type Gate struct {
 type Residue struct {
 	Before int `json:"before"`
 	After  int `json:"after"`
+	// Rules is true where a rollout moved rules to another data plane: every node proved that none was left.
+	Rules bool `json:"rules,omitempty"`
 	// NodesBefore and NodesAfter count inventories; NodesWithout lists nodes lacking the second one.
 	NodesBefore  int           `json:"nodesBefore"`
 	NodesAfter   int           `json:"nodesAfter"`

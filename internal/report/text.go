@@ -168,8 +168,10 @@ func gatesText(m Model) string {
 func residueText(m Model) string {
 	r := m.Residue
 	switch {
-	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
+	case r.Rules && r.NodesBefore == 0:
 		return "every node proved that none is left of the former rules"
+	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
+		return "not looked for: nothing was moved that leaves any"
 	case r.NodesBefore == 0:
 		return "not inventoried"
 	case r.NodesAfter == 0:

@@ -3,6 +3,7 @@ package flagd
 import (
 	"encoding/json"
 	stdflag "flag"
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -40,7 +41,7 @@ func compare(t *testing.T, evaluations int, outcomes []string, next func(generat
 		}
 		for i := range want {
 			place := question{Set: q.Set, Contexts: []map[string]any{q.Contexts[i/(len(q.Keys)*len(q.Kinds))]},
-				Keys: q.Keys[i/len(q.Kinds)%len(q.Keys):][:1], Kinds: q.Kinds[i%len(q.Kinds):][:1]}
+				YAML: q.YAML, Keys: q.Keys[i/len(q.Kinds)%len(q.Keys):][:1], Kinds: q.Kinds[i%len(q.Kinds):][:1]}
 			agree(t, seed, place, want[i], got[i])
 			seen[want[i].Reason+want[i].Code]++
 			compared++
@@ -54,9 +55,17 @@ func compare(t *testing.T, evaluations int, outcomes []string, next func(generat
 	}
 }
 
+func prepare(q question) (*flag.Set, error) {
+	format := flag.JSON
+	if q.YAML {
+		format = flag.YAML
+	}
+	return flag.Parse("random", q.Set, format, flag.Lenient)
+}
+
 // evaluate asks the engine. It goes through JSON, as the oracle's answers do.
 func evaluate(t *testing.T, q question) []answer {
-	set, err := flag.Parse("random", q.Set, flag.JSON, flag.Lenient)
+	set, err := prepare(q)
 	if err != nil {
 		return []answer{{Refused: true}}
 	}
@@ -102,22 +111,25 @@ func agree(t *testing.T, seed uint64, q question, want, got answer) {
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
 		context, _ := json.Marshal(q.Contexts[0])
+		text := string(q.Set)
 		var set struct {
 			Flags      map[string]json.RawMessage
 			Evaluators json.RawMessage `json:"$evaluators"`
 		}
-		_ = json.Unmarshal(q.Set, &set)
-		t.Fatalf("seed %d, flag %q as %s (-flagd +engine):\n%s\nflag: %s\nevaluators: %s\ncontext: %s",
-			seed, q.Keys[0], q.Kinds[0], difference, set.Flags[q.Keys[0]], set.Evaluators, context)
+		if json.Unmarshal(q.Set, &set) == nil {
+			text = fmt.Sprintf("flag: %s\nevaluators: %s", set.Flags[q.Keys[0]], set.Evaluators)
+		}
+		t.Fatalf("seed %d, flag %q as %s (-flagd +engine):\n%s\n%s\ncontext: %s", seed, q.Keys[0], q.Kinds[0], difference, text, context)
 	}
 }
 
 // lossy says that the variant is a number that is no integer of 53 bits.
 func lossy(want answer, q question) bool {
-	var set struct {
-		Flags map[string]struct{ Variants map[string]any }
+	set, err := prepare(q)
+	if err != nil {
+		return false
 	}
-	_ = json.Unmarshal(q.Set, &set)
-	n, ok := set.Flags[q.Keys[0]].Variants[want.Variant].(float64)
+	variants, _, _ := set.Variants(q.Keys[0])
+	n, ok := variants[want.Variant].(float64)
 	return ok && (n != math.Trunc(n) || math.Abs(n) > 1<<53-1)
 }

@@ -99,7 +99,9 @@ func (g generator) dealing(variants object, depth int) any {
 	case 10:
 		args = append(args, object{"var": []any{"none", pick[any](g, "spare", nil, 7)}})
 	default:
-		args = append(args, object{"$ref": "deal"})
+		if !g.shared {
+			args = append(args, object{"$ref": "deal"})
+		}
 	}
 	for range g.IntN(6) {
 		var name any = g.name(variants)

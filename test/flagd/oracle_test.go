@@ -14,6 +14,7 @@ import (
 	"github.com/open-feature/flagd/core/pkg/logger"
 	"github.com/open-feature/flagd/core/pkg/store"
 	"github.com/open-feature/flagd/core/pkg/sync"
+	"github.com/open-feature/flagd/core/pkg/utils"
 )
 
 // oracleVariable makes this test binary the reference instead: its JsonLogic operators are global to a process.
@@ -32,7 +33,8 @@ func TestMain(m *testing.M) {
 
 // question is a flag set and the contexts in which each of its flags is evaluated.
 type question struct {
-	Set      json.RawMessage  `json:"set"`
+	Set      []byte           `json:"set"`
+	YAML     bool             `json:"yaml"`
 	Contexts []map[string]any `json:"contexts"`
 	Keys     []string         `json:"keys"`
 	Kinds    []string         `json:"kinds"`
@@ -89,7 +91,14 @@ func load(e *evaluator.JSON, set []byte) error {
 }
 
 func ask(e *evaluator.JSON, q question) []answer {
-	if err := load(e, q.Set); err != nil {
+	set := string(q.Set)
+	if q.YAML {
+		var err error
+		if set, err = utils.ConvertToJSON(q.Set, ".yaml", ""); err != nil {
+			return []answer{{Refused: true}}
+		}
+	}
+	if err := load(e, []byte(set)); err != nil {
 		return []answer{{Refused: true}}
 	}
 	var answers []answer

@@ -48,6 +48,7 @@ func targets() map[string]target {
 		"weave-kube-utils": weave("kube-utils"),
 		"weave-npc":        weave("weave-npc"),
 		"kube-router":      {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
+		"cilium-says":      {module: components + "cilium", pkg: "."},
 
 		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
 		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},

@@ -39,7 +39,10 @@ type cluster struct {
 	admin      pki.Pair
 }
 
-var kube = sync.OnceValues(func() (string, error) {
+var kube = sync.OnceValues(func() (string, error) { return program(build.Kube(build.KubernetesVersions()[0])) })
+
+// program is the path of one that the lab builds, built before where its cache does not hold it.
+func program(name string) (string, error) {
 	cache := os.Getenv("THESEUS_LAB_CACHE")
 	if cache == "" {
 		home, err := os.UserCacheDir()
@@ -52,8 +55,8 @@ var kube = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return build.New(source, cache, os.Stderr).Binary(context.Background(), build.Kube(build.KubernetesVersions()[0]))
-})
+	return build.New(source, cache, os.Stderr).Binary(context.Background(), name)
+}
 
 // start brings a control plane up; the end of the test takes it down.
 func start(t testing.TB, name string, withControllers bool) *cluster {
