@@ -66,14 +66,16 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 	}
 	if network.CNI == pass.Change.To {
 		f.Message = fmt.Sprintf("%s is installed beside %s already: a change was begun and not finished", network.CNI, pass.Source.CNI)
-		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, remove " + network.CNI + " first"
+		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, take it back. " + lastly
 		return f
 	}
 	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which of them serves a pod depends on the node", pass.Source.CNI, network.CNI)
-	f.Fix = "find out which one serves (ls /etc/cni/net.d on each node) and remove the other: kubectl -n " +
-		network.Agent.Namespace + " delete daemonset " + network.Agent.Name
+	f.Fix = "decide which one stays (ls /etc/cni/net.d on each node tells which one serves), and remove the other. " + lastly
 	return f
 }
+
+// lastly is the order in which a network goes without cutting its pods off, or leaving nodes to a plugin without its agent.
+const lastly = "Its file goes out of /etc/cni/net.d first, on every node; then its pods, one by one (theseus check --only cni/half-way names them); its agent last"
 
 // trace is what a network that is no longer there leaves in the API.
 type trace struct {
