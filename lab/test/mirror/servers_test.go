@@ -21,6 +21,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/pki"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
@@ -39,21 +40,7 @@ type cluster struct {
 	admin      pki.Pair
 }
 
-var kube = sync.OnceValues(func() (string, error) {
-	cache := os.Getenv("THESEUS_LAB_CACHE")
-	if cache == "" {
-		home, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		cache = filepath.Join(home, "theseus-lab")
-	}
-	source, err := filepath.Abs("../../..")
-	if err != nil {
-		return "", err
-	}
-	return build.New(source, cache, os.Stderr).Binary(context.Background(), build.Kube(build.KubernetesVersions()[0]))
-})
+var kube = sync.OnceValues(func() (string, error) { return rigtest.Kubernetes(build.KubernetesVersions()[0]) })
 
 // start brings a control plane up; the end of the test takes it down.
 func start(t testing.TB, name string, withControllers bool) *cluster {
