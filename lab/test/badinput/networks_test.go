@@ -161,6 +161,7 @@ const before, after = "v1.34.4", "v1.36.3"
 // joinedAndUpgraded: while the first node's pods move, another node joins, and the second node's kubelet is upgraded. The run names both, and goes on when told.
 func (s *stage) joinedAndUpgraded(t *testing.T) {
 	s.older(t)
+	s.check(t, 0, s.change, []string{"warn node/versions", "the kubelets of 1 nodes are " + before + " (" + s.NodeNames()[1] + ")"})
 	if err := s.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
