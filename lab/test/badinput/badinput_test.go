@@ -115,7 +115,7 @@ const acme = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: acme-net, 
 
 // stranger lets a network serve that nobody knows: its own agent, its own file, and a plugin of its own name, which is the plain bridge's.
 func (s *stage) stranger(t *testing.T) {
-	s.on(t, s.NodeNames()[0], `cd /etc/cni/net.d && cp /opt/cni/bin/bridge /opt/cni/bin/acme-net &&
+	s.on(t, s.NodeNames()[0], `cd /etc/cni/net.d && cp /opt/cni/bin/bridge /opt/cni/bin/acme-net && cp -r /var/lib/cni/networks/bridge /var/lib/cni/networks/acme &&
 		sed 's/"type": "bridge"/"type": "acme-net"/; s/"name": "bridge"/"name": "acme"/' 10-bridge.conflist >05-acme.conflist && rm 10-bridge.conflist`)
 	s.kubectl(t, acme, "apply", "-f", "-")
 	serves := s.server(t, "guest", s.NodeNames()[0])

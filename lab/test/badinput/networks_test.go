@@ -20,9 +20,8 @@ const (
 	removeOld = "rm /etc/cni/net.d/05-old.conflist; ip link delete old0 2>/dev/null; true"
 )
 
-// TestTwoNetworks puts a second network into a cluster under traffic, by a file on one node and then as a whole. What is found is said, with
-// a way out; nothing is changed on such a cluster, or what was begun is taken back; and the way out, gone by hand, leads to where a change
-// can begin. The traffic notices nothing.
+// TestTwoNetworks puts a second network into a cluster under traffic. What is found is said, with a way out; nothing is changed on such a
+// cluster; and the way out, gone by hand, leads to where a change can begin. The traffic notices nothing.
 func TestTwoNetworks(t *testing.T) {
 	rig := rigtest.New(t, bin, "two", 2, "flannel", "--max-lost", "50", "--bake", "1s")
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -33,12 +32,10 @@ func TestTwoNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &stage{Rig: rig, change: change, plan: filepath.Join(rig.Dir, "plan.yaml")}
-	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	for _, act := range []struct {
 		name string
 		play func(*testing.T)
 	}{
-		{"a file that nobody looked at", s.strangeFile},
 		{"somebody began by hand", s.byHand},
 		{"gone back by hand", s.wayOut},
 	} {
@@ -51,10 +48,11 @@ func TestTwoNetworks(t *testing.T) {
 // strangeFile: the file of another network sorts first on one node, and no pod is on it yet.
 func (s *stage) strangeFile(t *testing.T) {
 	node := s.NodeNames()[1]
+	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	s.on(t, node, putOld)
 	s.check(t, 3, s.change, []string{"block cni/conf-present", "/etc/cni/net.d/05-old.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
 		"block cni/half-way", "05-old.conflist on 1 nodes (" + node + "), 10-flannel.conflist on 1 nodes (" + s.NodeNames()[0] + ")",
-		"move it out of /etc/cni/net.d"}, "--from", s.look(t))
+		"move it out of /etc/cni/net.d", "two networks are installed, flannel and bridge: "}, "--from", s.look(t))
 	// Who did not look at the nodes is told in the run, before anything of the target is there.
 	s.run(t, 4, []string{"error: rolled-back: wait until the probe pod of " + node + " is ready: ", "has the address 198.18.200.", "which is not of 198.19.",
 		"another network serves new pods of " + node, "hint: remove the cause"}, "apply", s.plan, "--yes")
@@ -76,7 +74,7 @@ func (s *stage) byHand(t *testing.T) {
 	s.run(t, 3, both, s.planned()...)
 	s.run(t, 3, both, "apply", s.plan, "--yes")
 	s.run(t, 1, []string{"error: two networks were found: flannel and calico", "hint: theseus check"},
-		s.planned("--accept", "cni/half-way=why not", "--accept", "cni/leftover=why not")...)
+		s.planned("--accept", "cni/half-way=why not", "--accept", "cni/leftover=why not", "--accept", "workload/bare-pod=it is the test's")...)
 	looked := s.look(t)
 	s.check(t, 3, s.change, append(both, "10-calico.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
 		"10-calico.conflist serves because it sorts first, and 10-flannel.conflist would"), "--from", looked)
@@ -95,6 +93,7 @@ func (s *stage) wayOut(t *testing.T) {
 	s.on(t, node, "mv /etc/cni/net.d/10-calico.conflist /root/")
 	s.kubectl(t, "", "delete", "pod", "late")
 	s.server(t, "late", node)()
+	s.kubectl(t, "", "delete", "pod", "late")
 	s.kubectl(t, "", "delete", "-f", s.calico(), "--ignore-not-found", "--timeout=120s")
 	s.check(t, 0, s.change, nil)
 	s.run(t, 0, nil, s.planned("--from", s.look(t))...)
@@ -134,6 +133,8 @@ func TestNodesInTheMiddle(t *testing.T) {
 		play func(*testing.T)
 	}{
 		{"a reboot in the node's own step", s.reboot},
+		{"traffic, and an older kubelet", s.begin},
+		{"a file that nobody looked at", s.strangeFile},
 		{"a node joins, and Kubernetes is upgraded", s.joinedAndUpgraded},
 		{"a node comes with the old network", s.cameLate},
 	} {
@@ -158,13 +159,17 @@ func (s *stage) reboot(t *testing.T) {
 
 const before, after = "v1.34.4", "v1.36.3"
 
-// joinedAndUpgraded: while the first node's pods move, another node joins, and the second node's kubelet is upgraded. The run names both, and goes on when told.
-func (s *stage) joinedAndUpgraded(t *testing.T) {
+// begin gives the second node the kubelet of an older Kubernetes, which is told, and lets the clients begin.
+func (s *stage) begin(t *testing.T) {
 	s.older(t)
 	s.check(t, 0, s.change, []string{"warn node/versions", "the kubelets of 1 nodes are " + before + " (" + s.NodeNames()[1] + ")"})
 	if err := s.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// joinedAndUpgraded: while the first node's pods move, another node joins, and the second node's kubelet is upgraded. The run names both, and goes on when told.
+func (s *stage) joinedAndUpgraded(t *testing.T) {
 	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
 	p.Until("Move the pods of ")
