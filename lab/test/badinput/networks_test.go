@@ -119,7 +119,7 @@ func (s *stage) calm(t *testing.T, when string) {
 	t.Logf("%s: nothing lost of %d requests", when, cost.Sent())
 }
 
-// TestNodesInTheMiddle: nodes that reboot, join and are upgraded while a change runs, and one that comes with the old network after it.
+// TestNodesInTheMiddle: nodes that reboot, are served by another network, join, and are upgraded while a change runs.
 func TestNodesInTheMiddle(t *testing.T) {
 	rigtest.Full(t, "nodes that reboot, join and are upgraded while a change runs")
 	rig := rigtest.New(t, bin, "mid", 2, "flannel", "--max-lost", "50", "--bake", "1s")
@@ -136,7 +136,6 @@ func TestNodesInTheMiddle(t *testing.T) {
 		{"traffic, and an older kubelet", s.begin},
 		{"a file that nobody looked at", s.strangeFile},
 		{"a node joins, and Kubernetes is upgraded", s.joinedAndUpgraded},
-		{"a node comes with the old network", s.cameLate},
 	} {
 		if !t.Run(act.name, act.play) {
 			return
@@ -189,8 +188,10 @@ func (s *stage) joinedAndUpgraded(t *testing.T) {
 	s.calm(t, "a node that joined, and one that was upgraded")
 }
 
-// cameLate: a node joins when the change is over, and has a file of the old network that sorts first.
-func (s *stage) cameLate(t *testing.T) {
+// TestOldNetworkComesBack: to a cluster whose change is over, a node comes that has a file of the old network, which sorts first.
+func TestOldNetworkComesBack(t *testing.T) {
+	s := &stage{Rig: rigtest.New(t, bin, "late", 2, "calico")}
+	early := s.server(t, "early", s.NodeNames()[0])
 	node := s.join(t)
 	s.on(t, node, putOld)
 	s.server(t, "stray", node)()
@@ -205,7 +206,7 @@ func (s *stage) cameLate(t *testing.T) {
 	if p.Ends(0); strings.Contains(p.Said(), "cni/half-way") {
 		t.Errorf("still half-way:\n%s", p.Said())
 	}
-	s.calm(t, "a node that came with the old network")
+	early()
 }
 
 // join adds a node to which no pod goes by itself.
