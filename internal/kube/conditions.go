@@ -105,7 +105,23 @@ func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, 
 			return false, fmt.Sprintf("pod %s/%s on %s is not Ready", pods[i].Namespace, pods[i].Name, c.Node), nil
 		}
 	}
-	return true, "", nil
+	stray, err := strayPod(pods, c.CIDRs)
+	return stray == "" && err == nil, stray, err
+}
+
+// strayPod names a pod that has an address in none of the ranges, where there are any.
+func strayPod(pods []corev1.Pod, cidrs []string) (string, error) {
+	prefixes, err := prefixesOf(cidrs)
+	if err != nil || len(cidrs) == 0 {
+		return "", err
+	}
+	for i := range pods {
+		if pod := &pods[i]; pod.Status.PodIP != "" && !within(prefixes, pod.Status.PodIP) {
+			return fmt.Sprintf("pod %s/%s on %s has the address %s, which is not of %s", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.PodIP,
+				strings.Join(cidrs, ", ")), nil
+		}
+	}
+	return "", nil
 }
 
 func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, error) {
@@ -154,13 +170,9 @@ func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([
 // given theirs back; pods of the host network, Theseus' own and mirror pods, which no API can move, are not
 // counted.
 func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
-	prefixes := make([]netip.Prefix, 0, len(cidrs))
-	for _, cidr := range cidrs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return nil, err
-		}
-		prefixes = append(prefixes, prefix)
+	prefixes, err := prefixesOf(cidrs)
+	if err != nil {
+		return nil, err
 	}
 	var found []corev1.Pod
 	for _, pod := range pods {
@@ -169,12 +181,28 @@ func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
 			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		address, err := netip.ParseAddr(pod.Status.PodIP)
-		if err == nil && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) }) {
+		if within(prefixes, pod.Status.PodIP) {
 			found = append(found, pod)
 		}
 	}
 	return found, nil
+}
+
+func prefixesOf(cidrs []string) ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, 0, len(cidrs))
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
+
+func within(prefixes []netip.Prefix, ip string) bool {
+	address, err := netip.ParseAddr(ip)
+	return err == nil && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 func podReady(pod *corev1.Pod) bool {

@@ -25,6 +25,8 @@ func TestConditions(t *testing.T) {
 	podReady := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x"}
 	podGone := step.Condition{Kind: step.PodGone, Node: "a", Namespace: "ns", Selector: "app=x"}
 	noPods := step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244.0.0/16"}}
+	inRange := podReady
+	inRange.CIDRs = noPods.CIDRs
 	daemons := noPods
 	daemons.LeaveDaemons = true
 	for _, test := range []struct {
@@ -47,6 +49,9 @@ func TestConditions(t *testing.T) {
 		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")}, nil, "no pod of app=x on a"},
 		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},
 		{"pod on its way out", podReady, []runtime.Object{pod("ns", "p", "a", "", app, ending)}, nil, "pod ns/p on a is not Ready"},
+		{"pod of the network", inRange, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", app)}, nil, ""},
+		{"pod of another network", inRange, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", app), pod("ns", "q", "a", "10.96.0.1", app)}, nil,
+			"pod ns/q on a has the address 10.96.0.1, which is not of 10.244.0.0/16"},
 		{"node ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
 		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
 		{"no node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"a", "b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
@@ -72,7 +77,7 @@ func TestConditions(t *testing.T) {
 }
 
 func TestConditionsThatCannotBeTold(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", label("app", "x"))})
 	for _, test := range []struct {
 		condition step.Condition
 		words     string
@@ -80,6 +85,7 @@ func TestConditionsThatCannotBeTold(t *testing.T) {
 		{step.Condition{Kind: "dancing"}, `unknown condition "dancing"`},
 		{step.Condition{Kind: step.NodeReady, Node: "a"}, "not found"},
 		{step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244"}}, "10.244"},
+		{step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x", CIDRs: []string{"10.244"}}, "10.244"},
 	} {
 		holds, _, err := w.Holds(context.Background(), test.condition)
 		if holds {

@@ -30,7 +30,7 @@ func inOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 	case len(found) == 0:
 		return nil, unknown(snapshot, drivers)
 	case len(found) > 1:
-		return nil, refuse("remove the rest of the network that is not used any more",
+		return nil, refuse("theseus check says what each of them serves, and in which order the one that is not used any more goes",
 			"two networks were found: %s", strings.Join(namesOf(found), " and "))
 	}
 	source := found[0]

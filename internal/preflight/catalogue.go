@@ -69,6 +69,7 @@ func All() []check.Check {
 		node.LinkManagers(),
 		node.NotReady(),
 		node.Ports(),
+		node.Versions(),
 		pdb.Blocks(),
 		policy.AgentSharesTables(),
 		policy.VerdictChanges(),

@@ -139,7 +139,8 @@ const (
 	Established ConditionKind = "established"
 	// Rolled: a workload (Ref) has all its pods updated and ready.
 	Rolled ConditionKind = "rolled"
-	// PodReady: exactly the pods of Selector in Namespace on Node are Ready, and there is at least one.
+	// PodReady: exactly the pods of Selector in Namespace on Node are Ready, and there is at least one; where CIDRs are given,
+	// each has its address in one of them.
 	PodReady ConditionKind = "pod-ready"
 	// NodeReady: Node is Ready.
 	NodeReady ConditionKind = "node-ready"

@@ -61,8 +61,8 @@ func podsApart(pass *check.Pass) []finding.Finding {
 			continue
 		}
 		whose := nobody
-		for _, network := range all {
-			if slices.ContainsFunc(ranges[network.CNI], func(p netip.Prefix) bool { return p.Contains(address) }) {
+		for _, network := range all { // the plain bridge, whose ranges are the nodes' own, is the last
+			if whose == nobody && slices.ContainsFunc(ranges[network.CNI], func(p netip.Prefix) bool { return p.Contains(address) }) {
 				whose = network.CNI
 			}
 		}
@@ -87,14 +87,23 @@ func podsApart(pass *check.Pass) []finding.Finding {
 	if len(shares) < 2 {
 		return found
 	}
+	sorted := slices.Sorted(maps.Keys(shares))
+	most := slices.MaxFunc(sorted, func(a, b string) int { return len(shares[a].pods) - len(shares[b].pods) })
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		parts = append(parts, fmt.Sprintf("%s has %s", name, shares[name]))
+	fewer := map[string][]string{}
+	for _, name := range sorted {
+		part := fmt.Sprintf("%s has %s", name, shares[name])
+		if name != most {
+			pods := shares[name].pods
+			part += " (" + check.Names(pods) + ")"
+			fewer[name] = pods[:min(len(pods), 20)]
+		}
+		parts = append(parts, part)
 	}
 	return append(found, finding.Finding{
 		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
 		Message:  "pods are on more than one network: " + strings.Join(parts, ", ") + "; whether they reach each other is nobody's promise, and removing either cuts its pods off",
-		Evidence: map[string]any{"shares": parts},
+		Evidence: map[string]any{"shares": parts, "pods": fewer},
 		Fix:      wayOut,
 	})
 }

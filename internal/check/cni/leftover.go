@@ -31,8 +31,9 @@ func Leftover() check.Check {
 func leftovers(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, network := range pass.Found {
-		found = append(found, problems(pass, network)...)
-		if network.CNI != pass.Source.CNI {
+		if network.CNI == pass.Source.CNI {
+			found = append(found, problems(network)...)
+		} else {
 			found = append(found, second(pass, network))
 		}
 	}
@@ -47,7 +48,7 @@ func leftovers(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-func problems(pass *check.Pass, network *cni.Installation) []finding.Finding {
+func problems(network *cni.Installation) []finding.Finding {
 	var found []finding.Finding
 	for _, problem := range network.Problems {
 		found = append(found, finding.Finding{
@@ -64,16 +65,22 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 		ID: "cni/leftover", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
 		Evidence: map[string]any{"agent": network.Agent.String(), "source": pass.Source.CNI},
 	}
+	notWhole := ""
+	if len(network.Problems) > 0 {
+		notWhole = "; " + network.CNI + " is not whole: " + strings.Join(network.Problems, "; ")
+	}
 	if network.CNI == pass.Change.To {
-		f.Message = fmt.Sprintf("%s is installed beside %s already: a change was begun and not finished", network.CNI, pass.Source.CNI)
-		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, remove " + network.CNI + " first"
+		f.Message = fmt.Sprintf("%s is installed beside %s already: a change was begun and not finished%s", network.CNI, pass.Source.CNI, notWhole)
+		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, take it back. " + lastly
 		return f
 	}
-	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which of them serves a pod depends on the node", pass.Source.CNI, network.CNI)
-	f.Fix = "find out which one serves (ls /etc/cni/net.d on each node) and remove the other: kubectl -n " +
-		network.Agent.Namespace + " delete daemonset " + network.Agent.Name
+	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which of them serves a pod depends on the node%s", pass.Source.CNI, network.CNI, notWhole)
+	f.Fix = "decide which one stays (ls /etc/cni/net.d on each node tells which one serves), and remove the other. " + lastly
 	return f
 }
+
+// lastly is the order in which a network goes without cutting its pods off, or leaving nodes to a plugin without its agent.
+const lastly = "Its file goes out of /etc/cni/net.d first, on every node; then its pods, one by one (theseus check --only cni/half-way names them); its agent last"
 
 // trace is what a network that is no longer there leaves in the API.
 type trace struct {

@@ -7,6 +7,7 @@ import (
 )
 
 func TestNotReady(t *testing.T) { checktest.Run(t, NotReady()) }
+func TestVersions(t *testing.T) { checktest.Run(t, Versions()) }
 
 func TestCapacity(t *testing.T) { checktest.Run(t, Capacity()) }
 

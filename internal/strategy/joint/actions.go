@@ -171,6 +171,13 @@ func ProbePodReady(node, network string) step.Condition {
 	}
 }
 
+// ProbePodIn is that pod being ready with an address of its network, since the files of a node may let another one serve.
+func ProbePodIn(node, network string, cidrs []string) step.Condition {
+	ready := ProbePodReady(node, network)
+	ready.CIDRs = cidrs
+	return ready
+}
+
 // Backwards turns applied objects into their deletion, last first.
 func Backwards(objects []unstructured.Unstructured) []step.Action {
 	var actions []step.Action

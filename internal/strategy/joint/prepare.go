@@ -77,7 +77,7 @@ func (b *Builder) startProbes() {
 	actions = slices.Concat(actions,
 		OnEach(b.Nodes(), func(node string) step.Action { return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")) }),
 		OnEach(b.Nodes(), func(node string) step.Action {
-			return Wait("wait until the probe pod of "+node+" is ready", ProbePodReady(node, "old"), b.Fleet(2*time.Minute))
+			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs), b.Fleet(2*time.Minute))
 		}))
 	actions = append(actions, Probe("measure the paths between all nodes over "+b.Source.CNI, step.PathSet{Old: Every()}))
 	undo := []step.Action{Probe("stop measuring", step.PathSet{})}

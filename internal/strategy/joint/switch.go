@@ -61,7 +61,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 				return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
 			}),
 			OnEach(wave.Nodes, func(node string) step.Action {
-				return Wait("wait until the new probe pod of "+node+" is ready", ProbePodReady(node, "new"), 3*time.Minute)
+				return Wait("wait until the new probe pod of "+node+" is ready", ProbePodIn(node, "new", b.Join.New), 3*time.Minute)
 			}),
 			[]step.Action{Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", step.PathSet{Old: Every(), New: Every()})}),
 		Undo:     slices.Concat(undo, removals, evictions),

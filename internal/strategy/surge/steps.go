@@ -50,7 +50,7 @@ func (b *builder) add(wave Wave) {
 		joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
 		}),
-		on("the probe pod of", func(node string) step.Condition { return joint.ProbePodReady(node, "new") }),
+		on("the probe pod of", func(node string) step.Condition { return joint.ProbePodIn(node, "new", b.Join.New) }),
 		[]step.Action{joint.Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", everything())})
 	var before []step.Condition
 	for _, node := range wave.Old {

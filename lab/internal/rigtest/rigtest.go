@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -97,6 +98,24 @@ func (w *writer) Write(p []byte) (int, error) {
 		fmt.Printf("    %s: %s\n", w.name, strings.TrimRight(line, "\n"))
 	}
 	return len(p), nil
+}
+
+// Program is the path of one that the lab builds, such as build.Kube(version), built before where its cache does not hold it. It is for
+// tests in folders of lab/test.
+func Program(name string) (string, error) {
+	cache := os.Getenv("THESEUS_LAB_CACHE")
+	if cache == "" {
+		home, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		cache = filepath.Join(home, "theseus-lab")
+	}
+	source, err := filepath.Abs("../../..")
+	if err != nil {
+		return "", err
+	}
+	return build.New(source, cache, os.Stderr).Binary(context.Background(), name)
 }
 
 // Process is theseus at work.

@@ -216,7 +216,7 @@ type nodes struct {
 
 func newNodes(t *testing.T, c *cluster, names ...string) *nodes {
 	t.Helper()
-	says, err := program("cilium-says")
+	says, err := rigtest.Program("cilium-says")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/pki"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
@@ -39,24 +40,7 @@ type cluster struct {
 	admin      pki.Pair
 }
 
-var kube = sync.OnceValues(func() (string, error) { return program(build.Kube(build.KubernetesVersions()[0])) })
-
-// program is the path of one that the lab builds, built before where its cache does not hold it.
-func program(name string) (string, error) {
-	cache := os.Getenv("THESEUS_LAB_CACHE")
-	if cache == "" {
-		home, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		cache = filepath.Join(home, "theseus-lab")
-	}
-	source, err := filepath.Abs("../../..")
-	if err != nil {
-		return "", err
-	}
-	return build.New(source, cache, os.Stderr).Binary(context.Background(), name)
-}
+var kube = sync.OnceValues(func() (string, error) { return rigtest.Program(build.Kube(build.KubernetesVersions()[0])) })
 
 // start brings a control plane up; the end of the test takes it down.
 func start(t testing.TB, name string, withControllers bool) *cluster {
