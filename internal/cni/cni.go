@@ -89,9 +89,22 @@ type Capabilities struct {
 	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs: so not where the agent
 	// takes other networks' configurations away.
 	SwitchedPerNode bool `json:"switchedPerNode"`
+	// KeepsSources is true when its pods' packets leave with the pods' own addresses whatever they are sent to: nothing of
+	// its own masquerades.
+	KeepsSources bool `json:"keepsSources,omitempty"`
 	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
-	// cannot be done, or was never tried.
+	// cannot be done, or was never tried. Unattached says why it is nil, where the network knows.
 	Attachment *step.Attachment `json:"attachment,omitempty"`
+	Unattached string           `json:"unattached,omitempty"`
+}
+
+// RoutesBy are the interfaces, as patterns, by which routes to its pods may lead: its own, and where it has no tunnel any
+// other, as packets between nodes then go by the nodes' own.
+func (c Capabilities) RoutesBy() []string {
+	if c.Encapsulation == "none" {
+		return []string{"*"}
+	}
+	return c.HostLinks
 }
 
 // Request asks a driver for an installation beside a source network.
@@ -146,9 +159,9 @@ type Adoption struct {
 	// Pools are applied when Definitions serve, before the first agent runs, and stay: the source's range, of
 	// which a pod gets an address only where it asks for that very one, or on nodes with LabelAdopted.
 	Pools []unstructured.Unstructured
-	// Carry lets the target carry the range between nodes, and Drop takes that back.
+	// Carry lets the target carry the source's ranges between nodes, each by one action, and Drop takes that back.
 	Carry, Drop []step.Action
-	// Settle opens the range on every node, when nothing is left of the source.
+	// Settle opens the ranges on every node, each by one action, when nothing is left of the source.
 	Settle []step.Action
 }
 

@@ -239,7 +239,7 @@ func Request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni
 	}
 	request.PodCIDR = source.PodCIDRs[0]
 	bits, _ := adopt.NodeBits(snapshot, *source) // an error is a clash
-	request.Takeover = &cni.Takeover{NodeBits: bits, Reserved: adopt.Reserved(snapshot, outlook)}
+	request.Takeover = &cni.Takeover{NodeBits: bits, Reserved: adopt.Reserved(snapshot, *source, outlook)}
 	return request
 }
 

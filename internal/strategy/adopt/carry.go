@@ -118,6 +118,10 @@ func (b *builder) settleNode(node string) step.Action {
 
 // openRange lets the target give addresses everywhere: nothing is left that it might collide with.
 func (b *builder) openRange() {
+	later := "nodes that come later get theirs too"
+	if b.exact() {
+		later = "as it is no more than the ranges of the nodes that are there, nodes that come later borrow of theirs until there is another pool"
+	}
 	actions := slices.Clone(b.Target.Adoption.Settle)
 	for _, node := range b.Nodes() {
 		actions = append(actions, joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node))
@@ -125,7 +129,7 @@ func (b *builder) openRange() {
 	b.Add(step.Step{
 		ID:       "finish/range",
 		Title:    "Give the range to " + b.TargetName() + " for good",
-		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; nodes that come later get theirs too.",
+		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
 		Before:   b.SourceGone(),
 		Actions:  actions,
 		Gate:     b.Gate("nobody noticed", false),

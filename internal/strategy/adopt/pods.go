@@ -17,7 +17,11 @@ func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash 
 		found = append(found, joint.Clash{ID: id, Message: message, Hint: "use --strategy recreate with --pod-cidr"})
 	}
 	if source.Capabilities.Attachment == nil {
-		clash("attachment", "running pods were never taken from "+source.CNI+" as it is configured here")
+		why := "running pods were never taken from " + source.CNI + " as it is configured here"
+		if reason := source.Capabilities.Unattached; reason != "" {
+			why = "running pods cannot be taken from " + source.CNI + ": " + reason
+		}
+		clash("attachment", why)
 	}
 	if _, err := NodeBits(snapshot, source); err != nil {
 		clash("ranges", err.Error())
@@ -30,7 +34,31 @@ func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash 
 			break
 		}
 	}
+	if where := strict(snapshot, source); where != "" {
+		clash("rp-filter", where+" takes only packets whose answers would leave by it (rp_filter 1); what nodes and pods of other nodes send each other "+
+			"goes by the nodes' own interfaces on "+source.CNI+", and would go one way by those and the other by a tunnel")
+	}
 	return found
+}
+
+// strict names an interface at which packets of connections that outlive a network without tunnels would be dropped; empty
+// where none is known.
+func strict(snapshot *cluster.Snapshot, source cni.Installation) string {
+	if source.Capabilities.Encapsulation != "none" {
+		return ""
+	}
+	for i := range snapshot.Facts {
+		facts := &snapshot.Facts[i]
+		for _, link := range facts.Links {
+			if slices.Contains(source.Capabilities.HostLinks, link.Name) || len(link.Addresses) == 0 {
+				continue
+			}
+			if max(facts.RPFilter["all"], facts.RPFilter[link.Name]) == 1 {
+				return link.Name + " of node " + facts.Node
+			}
+		}
+	}
+	return ""
 }
 
 func orUnknown(text string) string {
@@ -44,23 +72,29 @@ type rangeError string
 
 func (e rangeError) Error() string { return string(e) }
 
-// NodeBits is the length of the prefix of the nodes' ranges: each lies in the source's range, and all are of one
+// NodeBits is the length of the prefix of the nodes' ranges: each lies in a range of the source's, and all are of one
 // size, so that a block of addresses of the target's is the range of one node.
 func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) {
-	if source.Capabilities.CIDRSource != "node" || len(source.PodCIDRs) != 1 {
+	all := strings.Join(source.PodCIDRs, ", ")
+	if source.Capabilities.CIDRSource != "node" || all == "" {
 		return 0, rangeError(source.CNI + " does not give each node one range of addresses of its own")
 	}
-	all, err := netip.ParsePrefix(source.PodCIDRs[0])
-	if err != nil || !all.Addr().Is4() {
-		return 0, rangeError("the range of " + source.CNI + ", " + source.PodCIDRs[0] + ", is no IPv4 range")
+	var ranges []netip.Prefix
+	for _, cidr := range source.PodCIDRs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || !prefix.Addr().Is4() {
+			return 0, rangeError("the range of " + source.CNI + ", " + cidr + ", is no IPv4 range")
+		}
+		ranges = append(ranges, prefix)
 	}
 	bits := 0
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
+		within := func(p netip.Prefix) bool { return p.Contains(own.Addr()) && own.Bits() >= p.Bits() }
 		switch {
-		case err != nil || !all.Contains(own.Addr()) || own.Bits() < all.Bits():
-			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all.String())
+		case err != nil || !slices.ContainsFunc(ranges, within):
+			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all)
 		case bits != 0 && own.Bits() != bits:
 			return 0, rangeError("the ranges of the nodes are not all of one size")
 		}
@@ -70,12 +104,25 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 }
 
 // Reserved are the addresses that no new pod may get for as long as the source is there: those of the source's
-// own interfaces, which are the first two of each node's range, and of the pods that stay on it for a while.
-func Reserved(snapshot *cluster.Snapshot, outlook joint.Outlook) []string {
+// own interfaces, which are the first two of each node's range unless nodes say otherwise, and of the pods that stay on
+// it for a while.
+func Reserved(snapshot *cluster.Snapshot, source cni.Installation, outlook joint.Outlook) []string {
 	var all []string
+	first := map[string]netip.Prefix{}
 	for i := range snapshot.Nodes {
 		if own, err := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR); err == nil {
-			all = append(all, netip.PrefixFrom(own.Addr(), min(31, own.Addr().BitLen())).String())
+			first[snapshot.Nodes[i].Name] = netip.PrefixFrom(own.Addr(), min(31, own.Addr().BitLen()))
+			all = append(all, first[snapshot.Nodes[i].Name].String())
+		}
+	}
+	for i := range snapshot.Facts {
+		for _, link := range snapshot.Facts[i].Links {
+			for _, text := range link.Addresses {
+				own, err := netip.ParsePrefix(text)
+				if slices.Contains(source.Capabilities.HostLinks, link.Name) && err == nil && own.Addr().Is4() && !first[snapshot.Facts[i].Node].Contains(own.Addr()) {
+					all = append(all, own.Addr().String()+"/32")
+				}
+			}
 		}
 	}
 	for _, pods := range outlook.Apart {
