@@ -3,6 +3,8 @@
 package cni
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -154,10 +156,14 @@ type Takeover struct {
 	Reserved []string
 }
 
+// AdoptedValue is the value of LabelAdopted of nodes whose own range is within one of a network's (a CIDR), as in
+// "10.244.0.0-16".
+func AdoptedValue(cidr string) string { return strings.ReplaceAll(cidr, "/", "-") }
+
 // Adoption is what a target needs beyond an installation to take over running pods with their addresses.
 type Adoption struct {
 	// Pools are applied when Definitions serve, before the first agent runs, and stay: the source's range, of
-	// which a pod gets an address only where it asks for that very one, or on nodes with LabelAdopted.
+	// which a pod gets an address only where it asks for that very one, or on nodes whose LabelAdopted names the range.
 	Pools []unstructured.Unstructured
 	// Carry lets the target carry the source's ranges between nodes, each by one action, and Drop takes that back.
 	Carry, Drop []step.Action

@@ -101,20 +101,29 @@ func TestAdoptBridge(t *testing.T) {
 	if !slices.Equal(p.Source.PodCIDRs, ranges) || !slices.Equal(p.Target.PodCIDRs, ranges) {
 		t.Errorf("from %v to %v", p.Source.PodCIDRs, p.Target.PodCIDRs)
 	}
-	var pools, holds []string
+	var pools, labels, holds []string
 	for _, s := range p.Steps {
 		for _, a := range s.Actions {
 			if a.Object != nil && a.Object.GetKind() == "IPPool" {
 				spec := a.Object.Object["spec"].(map[string]any)
-				pools = append(pools, fmt.Sprintln(a.Object.GetName(), spec["cidr"], spec["blockSize"], spec["natOutgoing"]))
+				pools = append(pools, fmt.Sprint(a.Object.GetName(), " ", spec["cidr"], " ", spec["natOutgoing"], " ", spec["nodeSelector"]))
+			}
+			if strings.Contains(string(a.Patch), "theseus.dev/adopted") && !s.NoReturn && s.Node != "" {
+				labels = append(labels, s.Node+" "+string(a.Patch))
 			}
 			if a.Verb == step.VerbHold {
 				holds = append(holds, string(a.Args))
 			}
 		}
 	}
-	if want := []string{"default-ipv4-ippool 198.19.0.0/23 24 false\n", "default-ipv4-ippool-2 198.19.2.0/24 24 false\n"}; !slices.Equal(pools, want) {
+	if want := []string{
+		`default-ipv4-ippool 198.19.0.0/23 false theseus.dev/adopted == "198.19.0.0-23"`, `default-ipv4-ippool-2 198.19.2.0/24 false theseus.dev/adopted == "198.19.2.0-24"`}; !slices.Equal(pools, want) {
 		t.Errorf("pools %q, not %q", pools, want)
+	}
+	for i, value := range []string{"198.19.0.0-23", "198.19.0.0-23", "198.19.2.0-24"} { // which pool is a node's own
+		if want := fmt.Sprintf(`node-%d {"metadata":{"labels":{"theseus.dev/adopted":%q}}}`, i+1, value); len(labels) != 3 || labels[i] != want {
+			t.Errorf("labels %q, without %s", labels, want)
+		}
 	}
 	want := `{"bits":24,"source":["*"],"target":["vxlan.calico","cali*"],"within":["198.19.0.0/23","198.19.2.0/24"]}`
 	if !slices.Equal(holds, []string{want, want, want}) {

@@ -58,7 +58,8 @@ func rangesOf(request cni.Request) []string {
 const useRecreate = "use --strategy recreate with --pod-cidr"
 
 // pools are the ranges that are taken over: their blocks are the nodes' ranges, so that the first address that is
-// taken over claims its node's range for that node.
+// taken over claims its node's range for that node. Each selects only nodes whose range is within it, since calico-node
+// takes the tunnel's address from the first pool that has a tunnel and selects its node.
 func pools(request cni.Request) []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for i, cidr := range rangesOf(request) {
@@ -68,7 +69,7 @@ func pools(request cni.Request) []unstructured.Unstructured {
 			"metadata":   map[string]any{"name": poolNameOf(i)},
 			"spec": map[string]any{
 				"cidr": cidr, "blockSize": int64(request.Takeover.NodeBits), "natOutgoing": !request.Source.Capabilities.KeepsSources,
-				"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": "has(" + v1alpha1.LabelAdopted + ")",
+				"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": v1alpha1.LabelAdopted + ` == "` + cni.AdoptedValue(cidr) + `"`,
 			},
 		}})
 	}

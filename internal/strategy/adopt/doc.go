@@ -25,7 +25,8 @@ func Steps(in joint.Input) []step.Step {
 	// Every route within the range may be one of the target's, to a pod that it took over. What is the source's
 	// goes with its interfaces.
 	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
-	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment}
+	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment,
+		adopted: adoptedValues(in.Snapshot, *in.Source)}
 	b.BeforeClean = b.settleNode
 	b.Join.Keep = in.Source.Capabilities.RoutesBy()
 	b.Prepare()
@@ -48,6 +49,8 @@ func Steps(in joint.Input) []step.Step {
 type builder struct {
 	*joint.Builder
 	source, target step.Attachment
+	// adopted are the values of LabelAdopted by node.
+	adopted map[string]string
 }
 
 // to moves pods of a node to the target, all of them when none is named.

@@ -91,9 +91,8 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
-		within := func(p netip.Prefix) bool { return p.Contains(own.Addr()) && own.Bits() >= p.Bits() }
 		switch {
-		case err != nil || !slices.ContainsFunc(ranges, within):
+		case err != nil || rangeOf(own, ranges) < 0:
 			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all)
 		case bits != 0 && own.Bits() != bits:
 			return 0, rangeError("the ranges of the nodes are not all of one size")
@@ -101,6 +100,28 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 		bits = own.Bits()
 	}
 	return bits, nil
+}
+
+// rangeOf is the index of the range that a node's own is within; -1 where there is none.
+func rangeOf(own netip.Prefix, ranges []netip.Prefix) int {
+	return slices.IndexFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && own.Bits() >= p.Bits() })
+}
+
+// adoptedValues say for each node of which of the source's ranges its own is a part.
+func adoptedValues(snapshot *cluster.Snapshot, source cni.Installation) map[string]string {
+	var ranges []netip.Prefix
+	for _, cidr := range source.PodCIDRs {
+		prefix, _ := netip.ParsePrefix(cidr) // an error is a clash, as is a node without a part
+		ranges = append(ranges, prefix)
+	}
+	values := map[string]string{}
+	for i := range snapshot.Nodes {
+		own, _ := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR)
+		if at := rangeOf(own, ranges); at >= 0 {
+			values[snapshot.Nodes[i].Name] = cni.AdoptedValue(source.PodCIDRs[at])
+		}
+	}
+	return values
 }
 
 // Reserved are the addresses that no new pod may get for as long as the source is there: those of the source's
