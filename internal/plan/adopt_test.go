@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cni/bridge"
+	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -147,7 +148,13 @@ func TestAdoptRefuses(t *testing.T) {
 		change func(*request)
 		words  string
 	}{
-		{"a range", func(r *request) { r.change.PodCIDR = "10.96.0.0/16" }, "keep their addresses"},
+		{"calico to what gives no address of choice", func(r *request) {
+			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium", append(r.drivers, cilium.Driver{})
+			r.options.Manifest = cnitest.Fixture(t, "cilium-manifest.yaml")
+		}, "cilium gives no pod an address of the pod's choice"},
+		{"calico to what is no target", func(r *request) {
+			r.snapshot, r.change.To = cnitest.Golden(t, "calico"), "flannel"
+		}, "flannel is not supported as a target"},
 		{"another runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }, "runs cri-o"},
 		{"an unknown runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "" }, "unknown container runtime"},
 		{"no range of a node", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "" }, "the range of node node-2"},
@@ -162,7 +169,7 @@ func TestAdoptRefuses(t *testing.T) {
 			r.snapshot.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel"},{"type":"mine"}]}`
 		}, "cannot be taken from flannel: its CNI configuration chains"},
 		{"no reservations", func(r *request) { r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1] }, "IPReservations"},
-		{"weave", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml")) }, "never taken from weave"},
+		{"weave", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml")) }, "cannot be taken from weave: its nodes have no ranges of their own"},
 		{"a bridge that masquerades pod by pod", func(r *request) {
 			*r = *bridged(t)
 			r.snapshot.Facts[1].Confs[0].IPMasq = true
@@ -187,6 +194,43 @@ func TestAdoptRefuses(t *testing.T) {
 			mustRefuse(t, r, test.words)
 		})
 	}
+}
+
+// TestChosen: without a range pods are adopted where they can be; with one and the strategy adopt, those that cannot be are
+// created again, and the plan says why.
+func TestChosen(t *testing.T) {
+	unfit := func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }
+	for _, test := range []struct {
+		name           string
+		strategy, cidr string
+		change         func(*request)
+		want           string // strategy, and the range
+		reason         string
+	}{
+		{"nothing said", "", "", func(*request) {}, "adopt ", "a pod can be moved"},
+		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and calico have ranges"},
+		{"adopt, or else a range", "adopt", "10.96.0.0/16", func(*request) {}, "adopt ", "a pod can be moved"},
+		{"adopt, and it cannot be", "adopt", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "pods cannot be adopted (node node-2 runs cri-o://1.30, "},
+		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and calico have ranges"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := adoption(t)
+			r.change.Strategy, r.change.PodCIDR = test.strategy, test.cidr
+			test.change(r)
+			p := mustMake(t, r)
+			if got := p.Strategy + " " + p.Change.PodCIDR; got != test.want || !strings.HasPrefix(p.Reason, test.reason) {
+				t.Errorf("%s, for: %s", got, p.Reason)
+			}
+			chosen := plan.Chosen(r.snapshot, r.change, r.drivers, r.options.Manifest)
+			if got, _, _ := strings.Cut(test.want, " "); chosen.PodCIDR != p.Change.PodCIDR || chosen.Strategy != "" && chosen.Strategy != got {
+				t.Errorf("and it is checked as %q with %q", chosen.Strategy, chosen.PodCIDR)
+			}
+		})
+	}
+	r := adoption(t)
+	r.change.Strategy = ""
+	unfit(r)
+	mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 runs cri-o://1.30")
 }
 
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.

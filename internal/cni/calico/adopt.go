@@ -55,7 +55,7 @@ func rangesOf(request cni.Request) []string {
 	return []string{request.PodCIDR}
 }
 
-const useRecreate = "use --strategy recreate with --pod-cidr"
+const useRecreate = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
 
 // pools are the ranges that are taken over: their blocks are the nodes' ranges, so that the first address that is
 // taken over claims its node's range for that node. Each selects only nodes whose range is within it, since calico-node

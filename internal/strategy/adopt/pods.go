@@ -10,14 +10,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
+// Otherwise is what can be done where pods cannot be adopted.
+const Otherwise = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
+
 // Clashes are the reasons why a cluster's pods cannot be adopted from its network.
 func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash {
 	var found []joint.Clash
 	clash := func(id, message string) {
-		found = append(found, joint.Clash{ID: id, Message: message, Hint: "use --strategy recreate with --pod-cidr"})
+		found = append(found, joint.Clash{ID: id, Message: message, Hint: Otherwise})
 	}
 	if source.Capabilities.Attachment == nil {
-		why := "running pods were never taken from " + source.CNI + " as it is configured here"
+		why := "it was never tried to take running pods from " + source.CNI + " for good"
 		if reason := source.Capabilities.Unattached; reason != "" {
 			why = "running pods cannot be taken from " + source.CNI + ": " + reason
 		}
