@@ -165,7 +165,7 @@ type Adoption struct {
 	// Pools are applied when Definitions serve, before the first agent runs, and stay: the source's range, of
 	// which a pod gets an address only where it asks for that very one, or on nodes whose LabelAdopted names the range.
 	Pools []unstructured.Unstructured
-	// Carry lets the target carry the source's ranges between nodes, each by one action, and Drop takes that back.
+	// Carry lets the target carry the source's ranges between nodes, each by one action, in their order; Drop takes that back.
 	Carry, Drop []step.Action
 	// Settle opens the ranges on every node, each by one action, when nothing is left of the source.
 	Settle []step.Action

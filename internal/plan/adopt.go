@@ -194,6 +194,7 @@ func (m *machine) carry(ref step.Ref) error {
 			return fmt.Errorf("%d nodes depend on what the target carries", m.tally.nodes-m.tally.pinned)
 		}
 		m.set("carried "+ref.String(), false)
+		m.everywhere(func(n *NodeModel) { n.Carried = false })
 	default:
 		if err := m.nothingLeft(); err != nil {
 			return err

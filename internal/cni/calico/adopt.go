@@ -99,6 +99,9 @@ func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
 	return all
 }
 
+// adoption has an action for each pool. Two pools must not get their tunnels at once: what gives a node its tunnel's address
+// passes over a change that it hears of while it still looks at the one before, and the node never gets one (seen with
+// v3.31.0; reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
 func adoption(request cni.Request) *cni.Adoption {
 	made := pools(request)
 	patches := func(title string, value any) []step.Action {
