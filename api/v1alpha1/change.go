@@ -17,7 +17,7 @@ type ChangeSpec struct {
 	Manifest string `json:"manifest,omitempty"`
 	// PodCIDR is the range of the target's pods; it must not overlap the source's.
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// Strategy is recreate, adopt, surge or mirror; empty lets the planner choose.
+	// Strategy is recreate, adopt, surge or mirror; empty lets the planner choose, and so does adopt with a PodCIDR.
 	Strategy string `json:"strategy,omitempty"`
 	// Dataplane is the data plane to switch the network in place to: "iptables" or "nftables".
 	Dataplane string `json:"dataplane,omitempty"`

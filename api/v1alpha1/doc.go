@@ -18,7 +18,7 @@ const (
 	// LabelTarget marks the nodes on which the target network's agent runs.
 	LabelTarget = "theseus.dev/target"
 	// LabelAdopted marks the nodes on which the target network may give a new pod an address of the range that it
-	// takes over: it knows all that are taken there.
+	// takes over: it knows all that are taken there. Its value names the range.
 	LabelAdopted = "theseus.dev/adopted"
 	// DisarmedPrefix is put before the key, without its domain, of an annotation that would act outside of the mirror to
 	// which its object was copied.

@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/report"
 	"github.com/theseus-cni/theseus/internal/whatif"
@@ -97,7 +98,7 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 	if err != nil {
 		return nil, finding.Result{}, err
 	}
-	pass := passOf(snapshot, change, objects)
+	pass := passOf(snapshot, plan.Chosen(snapshot, change, drivers(), objects), objects)
 	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
 		return nil, finding.Result{}, fail(exitUsage, "theseus check --help", "%w", err)
 	}

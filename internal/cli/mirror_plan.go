@@ -152,6 +152,9 @@ func (a *app) planMirror(ctx context.Context, f *mirrorPlanFlags, change v1alpha
 	if err != nil {
 		return err
 	}
+	if within != nil { // pods that cannot be adopted are created again
+		setup.Switch.Strategy = within.Strategy
+	}
 	p, err := plan.MakeMirror(snapshot, change, drivers(), setup, within, plan.Options{Version: a.version, Now: time.Now()})
 	if err != nil {
 		return err

@@ -106,6 +106,9 @@ type Conf struct {
 	MTU     int      `json:"mtu,omitempty"`
 	IPAM    string   `json:"ipam,omitempty"`
 	Subnets []string `json:"subnets,omitempty"`
+	// DataDir is where its IPAM keeps addresses, where it says so; IPMasq is whether it masquerades each pod by itself.
+	DataDir string `json:"dataDir,omitempty"`
+	IPMasq  bool   `json:"ipMasq,omitempty"`
 	// Problem says why it cannot be read; a runtime passes over such a file.
 	Problem string `json:"problem,omitempty"`
 }

@@ -3,6 +3,8 @@
 package cni
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -89,9 +91,22 @@ type Capabilities struct {
 	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs: so not where the agent
 	// takes other networks' configurations away.
 	SwitchedPerNode bool `json:"switchedPerNode"`
+	// KeepsSources is true when its pods' packets leave with the pods' own addresses whatever they are sent to: nothing of
+	// its own masquerades.
+	KeepsSources bool `json:"keepsSources,omitempty"`
 	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
-	// cannot be done, or was never tried.
+	// cannot be done, or was never tried. Unattached says why it is nil, where the network knows.
 	Attachment *step.Attachment `json:"attachment,omitempty"`
+	Unattached string           `json:"unattached,omitempty"`
+}
+
+// RoutesBy are the interfaces, as patterns, by which routes to its pods may lead: its own, and where it has no tunnel any
+// other, as packets between nodes then go by the nodes' own.
+func (c Capabilities) RoutesBy() []string {
+	if c.Encapsulation == "none" {
+		return []string{"*"}
+	}
+	return c.HostLinks
 }
 
 // Request asks a driver for an installation beside a source network.
@@ -141,14 +156,18 @@ type Takeover struct {
 	Reserved []string
 }
 
+// AdoptedValue is the value of LabelAdopted of nodes whose own range is within one of a network's (a CIDR), as in
+// "10.244.0.0-16".
+func AdoptedValue(cidr string) string { return strings.ReplaceAll(cidr, "/", "-") }
+
 // Adoption is what a target needs beyond an installation to take over running pods with their addresses.
 type Adoption struct {
 	// Pools are applied when Definitions serve, before the first agent runs, and stay: the source's range, of
-	// which a pod gets an address only where it asks for that very one, or on nodes with LabelAdopted.
+	// which a pod gets an address only where it asks for that very one, or on nodes whose LabelAdopted names the range.
 	Pools []unstructured.Unstructured
-	// Carry lets the target carry the range between nodes, and Drop takes that back.
+	// Carry lets the target carry the source's ranges between nodes, each by one action, in their order; Drop takes that back.
 	Carry, Drop []step.Action
-	// Settle opens the range on every node, when nothing is left of the source.
+	// Settle opens the ranges on every node, each by one action, when nothing is left of the source.
 	Settle []step.Action
 }
 

@@ -53,10 +53,12 @@ func parseConf(text []byte, list bool, into *cluster.Conf) error {
 		Type   string `json:"type"`
 		Bridge string `json:"bridge"`
 		MTU    int    `json:"mtu"`
+		IPMasq bool   `json:"ipMasq"`
 		IPAM   struct {
-			Type   string `json:"type"`
-			Subnet string `json:"subnet"`
-			Ranges [][]struct {
+			Type    string `json:"type"`
+			DataDir string `json:"dataDir"`
+			Subnet  string `json:"subnet"`
+			Ranges  [][]struct {
 				Subnet string `json:"subnet"`
 			} `json:"ranges"`
 		} `json:"ipam"`
@@ -81,6 +83,7 @@ func parseConf(text []byte, list bool, into *cluster.Conf) error {
 	}
 	first := conf.Plugins[0]
 	into.Bridge, into.MTU, into.IPAM = first.Bridge, first.MTU, first.IPAM.Type
+	into.DataDir, into.IPMasq = first.IPAM.DataDir, first.IPMasq
 	if first.IPAM.Subnet != "" {
 		into.Subnets = append(into.Subnets, first.IPAM.Subnet)
 	}

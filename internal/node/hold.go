@@ -46,14 +46,16 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 			return changed, err
 		}
 		for _, route := range routes {
-			if route.Gw == nil {
+			if !leadsOn(route) {
 				continue // the bridge of this node
 			}
-			route.Table, route.Priority = heldTable, 0
-			if err := netlink.RouteReplace(&route); err != nil {
-				return changed, fmt.Errorf("pin the route %s: %w", route.Dst, err)
+			if err := pinRoute(route); err != nil {
+				return changed, err
 			}
 		}
+	}
+	if err := pinBlocks(args); err != nil {
+		return changed, err
 	}
 	ruled, err := pinRules(args.Within)
 	return changed || ruled, err
@@ -205,18 +207,24 @@ func allThere(ctx context.Context, look func() (count int, missing string, err e
 	return Answer{Message: fmt.Sprintf(message, count)}, nil
 }
 
-// without counts the held routes to other nodes, and names one that the target has not.
+// without counts what is held or pinned and leads to other nodes, and names something that the target has no route to.
 func without(args step.HoldArgs) (count int, missing string, err error) {
 	held, err := heldRoutes(args, step.HeldMetric)
 	if err != nil {
 		return 0, "", err
 	}
-	for _, route := range held {
-		if route.Gw == nil {
-			continue // the bridge of this node
-		}
-		count++
+	pinned, err := pinnedTable()
+	if err != nil {
+		return 0, "", err
+	}
+	seen := map[netip.Prefix]bool{}
+	for _, route := range slices.Concat(slices.DeleteFunc(held, func(r netlink.Route) bool { return !leadsOn(r) }), pinned) {
 		to, _ := destination(route)
+		if seen[to] {
+			continue
+		}
+		seen[to] = true
+		count++
 		ours, err := targetHas(args, to)
 		if err != nil {
 			return count, "", err
@@ -270,8 +278,13 @@ func heldRoutes(args step.HoldArgs, metric int) ([]netlink.Route, error) {
 	if err != nil {
 		return nil, err
 	}
+	others, err := linksOf(args.Target)
+	if err != nil {
+		return nil, err
+	}
+	many := matches(args.Source, "") // routes by several interfaces at once have none themselves
 	return mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
-		return r.Priority == metric && links[r.LinkIndex] && inside(within, to)
+		return r.Priority == metric && (links[r.LinkIndex] || many && len(r.MultiPath) > 0) && !others[r.LinkIndex] && inside(within, to)
 	})
 }
 

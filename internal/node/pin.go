@@ -181,7 +181,7 @@ func ownRoutes(args step.PinArgs) (*own, error) {
 		to, _ := destination(route)
 		switch {
 		case seen[to]:
-		case route.Gw != nil || len(route.MultiPath) > 0:
+		case leadsOn(route):
 			o.remote = append(o.remote, route)
 		case to.IsSingleIP() && !tunnel[route.LinkIndex]:
 			o.local = append(o.local, route)

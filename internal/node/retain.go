@@ -104,7 +104,7 @@ func unmade(within []netip.Prefix) (string, error) {
 // birdRoutes are those of the main table that BIRD made and that lead to other nodes.
 func birdRoutes(within []netip.Prefix) ([]netlink.Route, error) {
 	return mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
-		return r.Protocol == unix.RTPROT_BIRD && r.Type == unix.RTN_UNICAST && (r.Gw != nil || len(r.MultiPath) > 0) && inside(within, to)
+		return r.Protocol == unix.RTPROT_BIRD && r.Type == unix.RTN_UNICAST && leadsOn(r) && inside(within, to)
 	})
 }
 

@@ -201,7 +201,7 @@ func (m *machine) patch(a *step.Action) error {
 		case m.reserves(*a.Ref):
 			m.set(left(*a.Ref), true)
 		case m.adopting():
-			return m.carry()
+			return m.carry(*a.Ref)
 		}
 		return nil
 	}

@@ -121,7 +121,7 @@ func (m *machine) selected(i int, on bool) error {
 	if on && (m.nodes[i].Active != Target || !m.nodes[i].Swept) {
 		return fmt.Errorf("on %s there may be addresses that the target does not know", m.nodes[i].Name)
 	}
-	if !on && m.noReturn && !m.facts["opened"] {
+	if !on && m.noReturn && m.rangesWith("opened ") < len(m.plan.Source.PodCIDRs) {
 		return fmt.Errorf("%s would get no address for new pods any more", m.nodes[i].Name)
 	}
 	m.edit(i, func(n *NodeModel) { n.Selected = on })
@@ -135,7 +135,7 @@ func (m *machine) routes(i int, a *step.Action) error {
 	if err := json.Unmarshal(a.Args, &args); err != nil {
 		return fmt.Errorf("arguments: %w", err)
 	}
-	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) || !slices.Equal(args.Source, m.plan.Source.Capabilities.HostLinks) ||
+	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) || !slices.Equal(args.Source, m.plan.Source.Capabilities.RoutesBy()) ||
 		!slices.Equal(args.Target, m.plan.Target.Capabilities.HostLinks) {
 		return errors.New("it is not about the range that is taken over, or the two networks' interfaces")
 	}
@@ -150,12 +150,12 @@ func (m *machine) routes(i int, a *step.Action) error {
 		}
 		m.edit(i, func(n *NodeModel) { n.Held, n.Pinned = true, true })
 	case step.VerbUnhold:
-		if m.facts["carried"] {
-			return errors.New("the target still carries the range")
+		if m.rangesWith("carried ") > 0 {
+			return errors.New("the target still carries a range")
 		}
 		m.edit(i, func(n *NodeModel) { n.Held, n.Carried, n.Pinned = false, false, false })
 	case step.VerbCarried:
-		if !m.facts["carried"] {
+		if m.rangesWith("carried ") < len(m.plan.Source.PodCIDRs) {
 			return errors.New("waits for routes that nobody asked for")
 		}
 		m.edit(i, func(n *NodeModel) { n.Carried = true })
@@ -177,20 +177,24 @@ func (m *machine) nothingLeft() error {
 	return nil
 }
 
-// carry follows patches of the target's own objects: before the point of no return, they let it carry the range
-// or take that back; after it, nothing of the source may be left.
-func (m *machine) carry() error {
+// carry follows patches of the target's own objects, one for each range: before the point of no return, they let it carry
+// the range or take that back; after it, nothing of the source may be left.
+func (m *machine) carry(ref step.Ref) error {
+	if !slices.Contains(m.ranges, ref) {
+		m.ranges = append(m.ranges, ref)
+	}
 	switch {
 	case m.noReturn:
 		if m.tally.sourceResidue > 0 {
 			return errors.New("the target's own objects may be changed only when nothing of the source is left")
 		}
-		m.set("opened", true)
+		m.set("opened "+ref.String(), true)
 	case m.undoing:
 		if m.tally.pinned < m.tally.nodes {
 			return fmt.Errorf("%d nodes depend on what the target carries", m.tally.nodes-m.tally.pinned)
 		}
-		m.set("carried", false)
+		m.set("carried "+ref.String(), false)
+		m.everywhere(func(n *NodeModel) { n.Carried = false })
 	default:
 		if err := m.nothingLeft(); err != nil {
 			return err
@@ -198,7 +202,18 @@ func (m *machine) carry() error {
 		if m.tally.pinned < m.tally.nodes {
 			return fmt.Errorf("the source's routes are held on %d of %d nodes", m.tally.pinned, m.tally.nodes)
 		}
-		m.set("carried", true)
+		m.set("carried "+ref.String(), true)
 	}
 	return nil
+}
+
+// rangesWith counts the ranges of which something holds.
+func (m *machine) rangesWith(what string) int {
+	count := 0
+	for _, ref := range m.ranges {
+		if m.facts[what+ref.String()] {
+			count++
+		}
+	}
+	return count
 }

@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cni/bridge"
+	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -33,6 +35,13 @@ func adoption(t testing.TB) *request {
 		info := &r.snapshot.Nodes[i].Status.NodeInfo
 		info.KernelVersion, info.ContainerRuntimeVersion = "6.12.9-cloud", "containerd://2.1.0"
 	}
+	return r
+}
+
+// bridged is a cluster on a plain bridge, whose nodes' ranges do not add up to one, with pods that can be adopted.
+func bridged(t testing.TB) *request {
+	r := adoption(t)
+	r.snapshot, r.drivers = cnitest.Golden(t, "bridge"), append(r.drivers, bridge.Driver{})
 	return r
 }
 
@@ -84,13 +93,68 @@ func TestAdoptKeepsPods(t *testing.T) {
 	}
 }
 
+// TestAdoptBridge: the plan says the same of a network without agents and without a tunnel, whose nodes' ranges are several:
+// each becomes a pool, none of which masquerades, and what leaves a node is pinned whatever route leads there.
+func TestAdoptBridge(t *testing.T) {
+	p := mustMake(t, bridged(t))
+	golden(t, "adopt-bridge-runbook.txt", []byte(plan.Runbook(p)))
+	ranges := []string{"198.19.0.0/23", "198.19.2.0/24"}
+	if !slices.Equal(p.Source.PodCIDRs, ranges) || !slices.Equal(p.Target.PodCIDRs, ranges) {
+		t.Errorf("from %v to %v", p.Source.PodCIDRs, p.Target.PodCIDRs)
+	}
+	var pools, labels, holds []string
+	for _, s := range p.Steps {
+		for _, a := range s.Actions {
+			if a.Object != nil && a.Object.GetKind() == "IPPool" {
+				spec := a.Object.Object["spec"].(map[string]any)
+				pools = append(pools, fmt.Sprint(a.Object.GetName(), " ", spec["cidr"], " ", spec["natOutgoing"], " ", spec["nodeSelector"]))
+			}
+			if strings.Contains(string(a.Patch), "theseus.dev/adopted") && !s.NoReturn && s.Node != "" {
+				labels = append(labels, s.Node+" "+string(a.Patch))
+			}
+			if a.Verb == step.VerbHold {
+				holds = append(holds, string(a.Args))
+			}
+		}
+	}
+	if want := []string{
+		`default-ipv4-ippool 198.19.0.0/23 false theseus.dev/adopted == "198.19.0.0-23"`, `default-ipv4-ippool-2 198.19.2.0/24 false theseus.dev/adopted == "198.19.2.0-24"`}; !slices.Equal(pools, want) {
+		t.Errorf("pools %q, not %q", pools, want)
+	}
+	for i, value := range []string{"198.19.0.0-23", "198.19.0.0-23", "198.19.2.0-24"} { // which pool is a node's own
+		if want := fmt.Sprintf(`node-%d {"metadata":{"labels":{"theseus.dev/adopted":%q}}}`, i+1, value); len(labels) != 3 || labels[i] != want {
+			t.Errorf("labels %q, without %s", labels, want)
+		}
+	}
+	want := `{"bits":24,"source":["*"],"target":["vxlan.calico","cali*"],"within":["198.19.0.0/23","198.19.2.0/24"]}`
+	if !slices.Equal(holds, []string{want, want, want}) {
+		t.Errorf("held: %q", holds)
+	}
+}
+
+// TestAdoptBridgeUnguarded: without anything that enforces policy nothing of the source is in the API at all.
+func TestAdoptBridgeUnguarded(t *testing.T) {
+	r := bridged(t)
+	r.snapshot.DaemonSets = nil
+	r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool { return strings.HasPrefix(pod.Name, "kube-router-") })
+	if p := mustMake(t, r); len(p.Source.Parts) > 0 {
+		t.Errorf("parts of a network of files: %v", p.Source.Parts)
+	}
+}
+
 func TestAdoptRefuses(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change func(*request)
 		words  string
 	}{
-		{"a range", func(r *request) { r.change.PodCIDR = "10.96.0.0/16" }, "keep their addresses"},
+		{"calico to what gives no address of choice", func(r *request) {
+			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium", append(r.drivers, cilium.Driver{})
+			r.options.Manifest = cnitest.Fixture(t, "cilium-manifest.yaml")
+		}, "cilium gives no pod an address of the pod's choice"},
+		{"calico to what is no target", func(r *request) {
+			r.snapshot, r.change.To = cnitest.Golden(t, "calico"), "flannel"
+		}, "flannel is not supported as a target"},
 		{"another runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }, "runs cri-o"},
 		{"an unknown runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "" }, "unknown container runtime"},
 		{"no range of a node", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "" }, "the range of node node-2"},
@@ -103,9 +167,21 @@ func TestAdoptRefuses(t *testing.T) {
 		}, "19 bits"},
 		{"a plugin that nobody knows", func(r *request) {
 			r.snapshot.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel"},{"type":"mine"}]}`
-		}, "never taken from flannel"},
+		}, "cannot be taken from flannel: its CNI configuration chains"},
 		{"no reservations", func(r *request) { r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1] }, "IPReservations"},
-		{"weave", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml")) }, "never taken from weave"},
+		{"weave", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml")) }, "cannot be taken from weave: its nodes have no ranges of their own"},
+		{"a bridge that masquerades pod by pod", func(r *request) {
+			*r = *bridged(t)
+			r.snapshot.Facts[1].Confs[0].IPMasq = true
+		}, "10-bridge.conflist of node node-2 masquerades each pod"},
+		{"a bridge with another plugin", func(r *request) {
+			*r = *bridged(t)
+			r.snapshot.Facts[2].Confs[0].Plugins = []string{"bridge", "portmap", "tuning"}
+		}, "10-bridge.conflist of node node-3 chains the plugin tuning"},
+		{"a bridge, and nodes that mind where packets come from", func(r *request) {
+			*r = *bridged(t)
+			r.snapshot.Facts[1].RPFilter = map[string]int{"all": 0, "eth0": 1, "cni0": 1}
+		}, "eth0 of node node-2 takes only packets"},
 		{"a bare pod on an old kernel", func(r *request) {
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "5.15.0-101-generic"
 			r.snapshot.Pods = append(r.snapshot.Pods, cnitest.Snapshot(t, cnitest.Documents(t, []byte(
@@ -120,12 +196,57 @@ func TestAdoptRefuses(t *testing.T) {
 	}
 }
 
+// TestChosen: without a range pods are adopted where they can be; with one and the strategy adopt, those that cannot be are
+// created again, and the plan says why.
+func TestChosen(t *testing.T) {
+	unfit := func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }
+	for _, test := range []struct {
+		name           string
+		strategy, cidr string
+		change         func(*request)
+		want           string // strategy, and the range
+		reason         string
+	}{
+		{"nothing said", "", "", func(*request) {}, "adopt ", "a pod can be moved"},
+		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and calico have ranges"},
+		{"adopt, or else a range", "adopt", "10.96.0.0/16", func(*request) {}, "adopt ", "a pod can be moved"},
+		{"adopt, and it cannot be", "adopt", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "pods cannot be adopted (node node-2 runs cri-o://1.30, "},
+		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and calico have ranges"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := adoption(t)
+			r.change.Strategy, r.change.PodCIDR = test.strategy, test.cidr
+			test.change(r)
+			p := mustMake(t, r)
+			if got := p.Strategy + " " + p.Change.PodCIDR; got != test.want || !strings.HasPrefix(p.Reason, test.reason) {
+				t.Errorf("%s, for: %s", got, p.Reason)
+			}
+			chosen := plan.Chosen(r.snapshot, r.change, r.drivers, r.options.Manifest)
+			if got, _, _ := strings.Cut(test.want, " "); chosen.PodCIDR != p.Change.PodCIDR || chosen.Strategy != "" && chosen.Strategy != got {
+				t.Errorf("and it is checked as %q with %q", chosen.Strategy, chosen.PodCIDR)
+			}
+		})
+	}
+	r := adoption(t)
+	r.change.Strategy = ""
+	unfit(r)
+	mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 runs cri-o://1.30")
+}
+
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.
 func TestVerifyAdoptOrder(t *testing.T) {
-	r := withOneApart(t)
-	r.snapshot.Nodes = r.snapshot.Nodes[:2] // as many as a rule between nodes needs
-	r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == "control-1" })
-	p := mustMake(t, r)
+	for name, r := range map[string]*request{"flannel": withOneApart(t), "bridge": bridged(t)} {
+		t.Run(name, func(t *testing.T) {
+			if name == "flannel" {
+				r.snapshot.Nodes = r.snapshot.Nodes[:2] // as many as a rule between nodes needs
+				r.snapshot.Pods = slices.DeleteFunc(r.snapshot.Pods, func(pod corev1.Pod) bool { return pod.Spec.NodeName == "control-1" })
+			}
+			mustNeedAll(t, mustMake(t, r))
+		})
+	}
+}
+
+func mustNeedAll(t *testing.T, p *plan.Plan) {
 	for from := range p.Steps {
 		rest := slices.Delete(slices.Clone(p.Steps), from, from+1)
 		if plan.Verify(mutant(p, rest)) == nil {
@@ -168,7 +289,12 @@ func interchangeable(a, b string) bool {
 // TestCarriedTooEarly: with the range carried before the last pod is adopted, Felix would cut off those that are
 // not; no place before that is accepted.
 func TestCarriedTooEarly(t *testing.T) {
-	p := mustMake(t, adoption(t))
+	for _, r := range []*request{adoption(t), bridged(t)} {
+		carriesLast(t, mustMake(t, r))
+	}
+}
+
+func carriesLast(t *testing.T, p *plan.Plan) {
 	carry := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "carry/range" })
 	patch := slices.IndexFunc(p.Steps[carry].Actions, func(a step.Action) bool { return a.Op == step.Patch })
 	early := p.Steps[carry].Actions[patch]

@@ -92,6 +92,10 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if Upgrades(snapshot, change, drivers) {
 		return makeUpgrade(snapshot, change, drivers, findings, options)
 	}
+	change, instead, err := choose(snapshot, change, drivers, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
 	driver, err := wanted(change, drivers, options.Manifest)
 	if err != nil {
 		return nil, err
@@ -126,6 +130,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 		SourceResidue: from.Residue(source), TargetResidue: driver.Residue(&target.Installation),
 	}
 	strategy, why, steps := recreate.Name, reason(source, target), recreate.Steps
+	if instead != "" {
+		why = "pods cannot be adopted (" + instead + "), so each is created again; " + why
+	}
 	if change.Strategy == adopt.Name {
 		strategy, why, steps = adopt.Name, adoptReason(source, target), adopt.Steps
 	}
@@ -196,8 +203,8 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 	manifest []unstructured.Unstructured) (*cni.Target, joint.Outlook, error) {
 	var outlook joint.Outlook
 	if change.Strategy == adopt.Name {
-		for _, clash := range adopt.Clashes(snapshot, *source) {
-			return nil, outlook, refuse(clash.Hint, "%s", clash.Message)
+		if err := adoptable(snapshot, driver, source, manifest); err != nil {
+			return nil, outlook, err
 		}
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot))
 	} else {
@@ -215,7 +222,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
-		return nil, outlook, refuse("use --strategy recreate with --pod-cidr", "%s was never given running pods", change.To)
+		return nil, outlook, refuse(adopt.Otherwise, "it was never tried to give running pods to %s", change.To)
 	}
 	for _, clash := range joint.Clashes(*source, target.Installation) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {
@@ -239,7 +246,7 @@ func Request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni
 	}
 	request.PodCIDR = source.PodCIDRs[0]
 	bits, _ := adopt.NodeBits(snapshot, *source) // an error is a clash
-	request.Takeover = &cni.Takeover{NodeBits: bits, Reserved: adopt.Reserved(snapshot, outlook)}
+	request.Takeover = &cni.Takeover{NodeBits: bits, Reserved: adopt.Reserved(snapshot, *source, outlook)}
 	return request
 }
 
@@ -256,8 +263,6 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 		return nil, refuse("use --strategy recreate, adopt or surge, or leave it out", "the strategy %q is not available for this change", change.Strategy)
 	case len(manifest) == 0:
 		return nil, refuse("say --manifest with the file that installs it, as for a new cluster", "no manifest of %s is given", change.To)
-	case change.Strategy == adopt.Name && change.PodCIDR != "":
-		return nil, refuse("leave --pod-cidr out", "pods that are adopted keep their addresses, so there is no other range to give")
 	case change.Strategy != adopt.Name && change.PodCIDR == "":
 		return nil, refuse("say --pod-cidr with a free range, such as 10.96.0.0/16", "no range for the pods of %s is given", change.To)
 	}

@@ -155,6 +155,8 @@ type machine struct {
 	kinds map[string]step.Ref
 	// extras are objects that the plan makes for the time of both networks only.
 	extras []step.Ref
+	// ranges are the target's objects that stand for the source's ranges, as far as one was changed.
+	ranges []step.Ref
 	// source parts by reference.
 	parts map[step.Ref]bool
 	// guards is true when the plan guards what the target denies while its agents restart.

@@ -88,6 +88,7 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	case s.ID == "prepare/theseus" && a.Op != step.Apply:
 	case strings.HasPrefix(s.ID, "carry/") && a.Op == step.Probe: // hosts that begin anew have another address
 	case s.ID == "finish/form" && a.Op == step.Patch: // labels
+	case s.ID == "finish/form" && a.Op == step.Apply && a.Object.GetKind() != "DaemonSet": // nor is what it becomes
 	case a.Verb == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
 	case s.ID == "finish/form" && a.Op == step.Wait: // the step's postcondition says the same
 	case a.Op == step.Wait && a.Condition.Ref != nil && a.Condition.Ref.Kind == "Deployment":

@@ -22,7 +22,10 @@ const HeldMetric = 100
 type HoldArgs struct {
 	// Within are the ranges, as CIDRs.
 	Within []string `json:"within"`
-	// Source and Target are interfaces; a trailing * is a prefix.
+	// Source and Target are interfaces; a trailing * is a prefix. What is one of Target's is none of Source's.
 	Source []string `json:"source"`
 	Target []string `json:"target"`
+	// Bits, where it is not 0, is the length of the prefix of each node's range, of which Within are exactly made up: then what
+	// goes to any but the node's own is pinned, such as to a router that alone knows the way.
+	Bits int `json:"bits,omitempty"`
 }

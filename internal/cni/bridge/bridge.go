@@ -6,7 +6,9 @@
 package bridge
 
 import (
+	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -43,13 +45,14 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 		Capabilities: cni.Capabilities{
 			CIDRSource: "node", Encapsulation: "none", MTU: smallestMTU(nodes),
 			HostLinks: []string{linkOf(first)}, ConfName: first.File,
-			Policy: cni.PolicyNone, SwitchedPerNode: true,
+			Policy: cni.PolicyNone, SwitchedPerNode: true, KeepsSources: !first.IPMasq,
 		},
-		Data: []string{"/var/lib/cni/networks/" + first.Network},
+		Data: []string{addressesOf(first)},
 	}
+	found.Capabilities.Attachment, found.Capabilities.Unattached = attachment(nodes)
 	found.PodCIDRs, found.Problems = ranges(snapshot, nodes)
 	for _, node := range nodes[1:] {
-		if c := node.conf; c.File != first.File || c.Network != first.Network || linkOf(c) != linkOf(first) {
+		if c := node.conf; c.File != first.File || c.Network != first.Network || linkOf(c) != linkOf(first) || addressesOf(c) != addressesOf(first) {
 			found.Problems = append(found.Problems, fmt.Sprintf("node %s has %s with the network %q on %s, and node %s has %s with %q on %s",
 				nodes[0].Node, first.File, first.Network, linkOf(first), node.Node, c.File, c.Network, linkOf(c)))
 		}
@@ -98,6 +101,27 @@ func linkOf(c cluster.Conf) string {
 		return "cni0"
 	}
 	return c.Bridge
+}
+
+// addressesOf is where host-local keeps the addresses that it gave.
+func addressesOf(c cluster.Conf) string {
+	return path.Join(cmp.Or(c.DataDir, "/var/lib/cni/networks"), c.Network)
+}
+
+// attachment is how pods hang on the bridge, or why they cannot be taken from it as they run.
+func attachment(nodes []served) (how *step.Attachment, why string) {
+	for _, n := range nodes {
+		for _, plugin := range n.conf.Plugins[1:] {
+			if plugin != "portmap" {
+				return nil, n.conf.File + " of node " + n.Node + " chains the plugin " + plugin + ", and what that did for a pod no other network takes over"
+			}
+		}
+		if n.conf.IPMasq {
+			return nil, n.conf.File + " of node " + n.Node + " masquerades each pod by rules of its own (ipMasq), which would go on to do so on another network"
+		}
+	}
+	first := nodes[0].conf
+	return &step.Attachment{Conf: []string{first.File}, Bridge: linkOf(first), Reservations: addressesOf(first)}, ""
 }
 
 // ranges are the nodes' own, as the API has them, and what of them is not as this network needs it.

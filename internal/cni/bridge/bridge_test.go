@@ -35,6 +35,41 @@ func TestDetect(t *testing.T) {
 	}
 }
 
+// TestAttachment: pods can be taken from the bridge where its configuration did nothing for them that would be left behind.
+func TestAttachment(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*cluster.Conf)
+		from   string // the folder of addresses; empty where no pod can be taken
+		why    string
+		keeps  bool
+	}{
+		{"as it is", func(*cluster.Conf) {}, "/var/lib/cni/networks/bridge", "", true},
+		{"no port mappings", func(c *cluster.Conf) { c.Plugins = c.Plugins[:1] }, "/var/lib/cni/networks/bridge", "", true},
+		{"addresses elsewhere", func(c *cluster.Conf) { c.DataDir = "/run/ipam/" }, "/run/ipam/bridge", "", true},
+		{"masquerade", func(c *cluster.Conf) { c.IPMasq = true }, "", "masquerades each pod", false},
+		{"tuning", func(c *cluster.Conf) { c.Plugins = append(c.Plugins, "tuning") }, "", "chains the plugin tuning", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			snapshot := present(t)
+			for i := range snapshot.Facts {
+				test.change(&snapshot.Facts[i].Confs[0])
+			}
+			found := bridge.Driver{}.Detect(snapshot)
+			caps, data := found.Capabilities, ""
+			if caps.Attachment != nil {
+				data = caps.Attachment.Reservations
+				if caps.Attachment.Bridge != "cni0" || !slices.Equal(caps.Attachment.Conf, []string{"10-bridge.conflist"}) || !slices.Equal(found.Data, []string{data}) {
+					t.Errorf("pods hang by %+v, and its files are %v", caps.Attachment, found.Data)
+				}
+			}
+			if data != test.from || !strings.Contains(caps.Unattached, test.why) || (caps.Unattached == "") != (data != "") || caps.KeepsSources != test.keeps || len(found.Problems) > 0 {
+				t.Errorf("%+v of %+v", caps.Attachment, found)
+			}
+		})
+	}
+}
+
 // TestDetectOddities: what a person must look at is a problem, and what another plugin serves is none of its business.
 func TestDetectOddities(t *testing.T) {
 	for _, test := range []struct {
@@ -60,6 +95,7 @@ func TestDetectOddities(t *testing.T) {
 		{"another plugin serves one node", func(s *cluster.Snapshot) { s.Facts[1].Confs[0].Plugins[0] = "ptp" }, "1 of 3 nodes are served by something else"},
 		{"one node unseen", func(s *cluster.Snapshot) { s.Facts = s.Facts[:2] }, "1 of 3 nodes are served by something else, or nobody looked at them: node-3"},
 		{"podman's bridge", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].Subnets = []string{"10.88.0.0/16"} }, "gives out 10.88.0.0/16, and the API says 198.19.0.0/24"},
+		{"addresses in two places", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].DataDir = "/run/ipam" }, "node node-2 has 10-bridge.conflist"},
 		{"two bridges", func(s *cluster.Snapshot) { s.Facts[0].Confs[0].Bridge = "cbr0" }, "on cbr0"},
 		{"a DaemonSet writes it", func(s *cluster.Snapshot) {
 			s.DaemonSets = append(s.DaemonSets, cnitest.Snapshot(t, cnitest.Documents(t, []byte(`

@@ -2,6 +2,7 @@ package calico
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 
@@ -28,13 +29,16 @@ func attachment(conf string) *step.Attachment {
 	}
 }
 
-// takeOver refuses what Calico cannot do. Its blocks of addresses hold 1 to 4096.
+// takeOver refuses what Calico cannot do. Its blocks of addresses hold 1 to 4096, and a pool at least one of them.
 func (m *manifest) takeOver(request cni.Request) error {
-	if len(request.Source.PodCIDRs) != 1 || request.Source.PodCIDRs[0] != request.PodCIDR {
-		return refuse(fmt.Sprintf("Calico can take over one range, and %s has %d", request.Source.CNI, len(request.Source.PodCIDRs)), useRecreate)
-	}
-	if bits := request.Takeover.NodeBits; bits < 20 || bits > 32 {
+	bits := request.Takeover.NodeBits
+	if bits < 20 || bits > 32 {
 		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), useRecreate)
+	}
+	for _, cidr := range rangesOf(request) {
+		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() || prefix.Bits() > bits {
+			return refuse(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI), useRecreate)
+		}
 	}
 	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool { return d.GetName() == "ipreservations."+group }) {
 		return refuse("the manifest does not define IPReservations, without which new pods could get an address of the node itself",
@@ -43,22 +47,41 @@ func (m *manifest) takeOver(request cni.Request) error {
 	return nil
 }
 
-const useRecreate = "use --strategy recreate with --pod-cidr"
+// rangesOf are the ranges of Calico's pods: those of the source where it takes over its pods.
+func rangesOf(request cni.Request) []string {
+	if request.Takeover != nil {
+		return request.Source.PodCIDRs
+	}
+	return []string{request.PodCIDR}
+}
 
-// pools are the range that is taken over: its blocks are the nodes' ranges, so that the first address that is
-// taken over claims its node's range for that node.
+const useRecreate = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
+
+// pools are the ranges that are taken over: their blocks are the nodes' ranges, so that the first address that is
+// taken over claims its node's range for that node. Each selects only nodes whose range is within it, since calico-node
+// takes the tunnel's address from the first pool that has a tunnel and selects its node.
 func pools(request cni.Request) []unstructured.Unstructured {
-	all := []unstructured.Unstructured{{Object: map[string]any{
-		"apiVersion": group + "/v1",
-		"kind":       "IPPool",
-		"metadata":   map[string]any{"name": poolName},
-		"spec": map[string]any{
-			"cidr": request.PodCIDR, "blockSize": int64(request.Takeover.NodeBits), "natOutgoing": true,
-			"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": "has(" + v1alpha1.LabelAdopted + ")",
-		},
-	}}}
+	var all []unstructured.Unstructured
+	for i, cidr := range rangesOf(request) {
+		all = append(all, unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": group + "/v1",
+			"kind":       "IPPool",
+			"metadata":   map[string]any{"name": poolNameOf(i)},
+			"spec": map[string]any{
+				"cidr": cidr, "blockSize": int64(request.Takeover.NodeBits), "natOutgoing": !request.Source.Capabilities.KeepsSources,
+				"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": v1alpha1.LabelAdopted + ` == "` + cni.AdoptedValue(cidr) + `"`,
+			},
+		}})
+	}
 	cni.Label(all)
 	return all
+}
+
+func poolNameOf(i int) string {
+	if i == 0 {
+		return poolName
+	}
+	return fmt.Sprintf("%s-%d", poolName, i+1)
 }
 
 func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
@@ -76,20 +99,28 @@ func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
 	return all
 }
 
+// adoption has an action for each pool. Two pools must not get their tunnels at once: what gives a node its tunnel's address
+// passes over a change that it hears of while it still looks at the one before, and the node never gets one (seen with
+// v3.31.0; reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
 func adoption(request cni.Request) *cni.Adoption {
-	ref := step.Ref{APIVersion: group + "/v1", Kind: "IPPool", Name: poolName}
-	patch := func(title string, value any) []step.Action {
-		return []step.Action{{Op: step.Patch, Title: title, Ref: &ref, Patch: raw(value)}}
+	made := pools(request)
+	patches := func(title string, value any) []step.Action {
+		var all []step.Action
+		for i, cidr := range rangesOf(request) {
+			ref := step.RefOf(&made[i])
+			all = append(all, step.Action{Op: step.Patch, Title: fmt.Sprintf(title, cidr), Ref: &ref, Patch: raw(value)})
+		}
+		return all
 	}
 	reserved := step.Ref{APIVersion: group + "/v1", Kind: "IPReservation", Name: reservationName}
 	stays := step.Action{Op: step.Patch, Title: "leave the reservation of the nodes' former addresses, which connections may still have", Ref: &reserved,
 		Patch: raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
 	return &cni.Adoption{
-		Pools: pools(request),
-		Carry: patch("let calico carry "+request.PodCIDR+" between nodes", mode("Always")),
-		Drop:  patch("let calico carry "+request.PodCIDR+" no more", mode("Never")),
-		Settle: append(patch("let calico give addresses of "+request.PodCIDR+" on every node", map[string]any{
+		Pools: made,
+		Carry: patches("let calico carry %s between nodes", mode("Always")),
+		Drop:  patches("let calico carry %s no more", mode("Never")),
+		Settle: append(patches("let calico give addresses of %s on every node", map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}},
 			"spec":     map[string]any{"nodeSelector": "all()"},
 		}), stays),

@@ -253,7 +253,7 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		Version:      tagOf(image),
 		Agent:        step.RefOf(m.agent),
 		Selector:     cni.SelectorText(m.agent),
-		PodCIDRs:     []string{request.PodCIDR},
+		PodCIDRs:     rangesOf(request),
 		Capabilities: caps,
 		Parts:        m.parts(),
 	}

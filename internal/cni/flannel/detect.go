@@ -58,7 +58,9 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	found.PodCIDRs = conf.networks()
 	found.Capabilities = capabilities(conf, confFile(agent))
 	found.Capabilities.MTU = podMTU(snapshot, conf)
-	found.Capabilities.Attachment = attachment(config, found.Capabilities.ConfName)
+	if found.Capabilities.Attachment = attachment(config, found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
+		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
+	}
 	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs Calico beside flannel in one pod (Canal), which is a network of its own")
 	}

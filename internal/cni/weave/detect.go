@@ -41,13 +41,16 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	s, problems := read(router(agent))
 	s.policy = s.policy && cni.ImageOf(containers, "weave-npc") != ""
 	s.bridgeMTU, s.linkMTU = measured(snapshot)
+	caps := capabilities(s)
+	caps.Unattached = "its nodes have no ranges of their own, and its pods are neighbours on one layer 2 network across nodes, where those of " +
+		"other nodes go on to look for a pod that moved at its old place"
 	return &cni.Installation{
 		CNI:          "weave",
 		Version:      version,
 		Agent:        cni.DaemonSetRef(agent),
 		Selector:     cni.SelectorOf(agent),
 		PodCIDRs:     s.ranges(),
-		Capabilities: capabilities(s),
+		Capabilities: caps,
 		Parts:        parts(snapshot, agent),
 		Problems:     append(problems, cni.NotReady(snapshot, agent)...),
 	}

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,32 +30,51 @@ func (b *builder) verify() {
 // carry lets the target make its routes while the source's go on to serve: the ends of its tunnels come up one
 // after the other, and a node that sends before the other end is there loses what it sends.
 func (b *builder) carry() {
-	hold := b.hold()
-	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbHold, "pin what leaves "+node+" to the routes of "+b.Source.CNI, hold)
-	})
-	undo := slices.Clone(b.Target.Adoption.Drop)
-	for _, node := range b.Nodes() {
-		undo = append(undo, joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold))
+	for i := range b.Target.Adoption.Carry {
+		b.carryRange(i, i == len(b.Target.Adoption.Carry)-1)
 	}
-	actions = append(actions, b.Target.Adoption.Carry...)
-	actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbCarried, "wait until "+b.TargetName()+" could carry what leaves "+node, hold)
-	})...)
-	b.Add(step.Step{
-		ID:    "carry/range",
-		Title: "Let " + b.TargetName() + " make its routes between nodes",
-		Why: "Until now " + b.Source.CNI + " carries the range between nodes, for pods of both, and goes on to: a pin holds what leaves a node to its routes " +
-			"until every node has those of " + b.TargetName() + ".",
-		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
-		Actions:  actions,
-		Undo:     append(undo, b.measureAnew()...),
-		Gate:     b.Gate("nobody noticed the routes of "+b.TargetName(), false),
-		Estimate: step.Duration(15*time.Second + b.PerNode(2*time.Second)),
-	})
 	for i, wave := range b.Waves {
 		b.yield(wave, i == len(b.Waves)-1)
 	}
+}
+
+// carryRange lets the target carry one range, with a gate before the next: agents may pass over a change that they are told of
+// while they still see to the one before.
+func (b *builder) carryRange(i int, last bool) {
+	hold := b.hold()
+	id, title := "carry/range", "Let "+b.TargetName()+" make its routes between nodes"
+	why := "Until now " + b.Source.CNI + " carries the range between nodes, for pods of both, and goes on to: a pin holds what leaves a node to its routes " +
+		"until every node has those of " + b.TargetName() + "."
+	var actions []step.Action
+	undo := []step.Action{b.Target.Adoption.Drop[i]}
+	if i == 0 {
+		actions = joint.OnEach(b.Nodes(), func(node string) step.Action {
+			return joint.OnNode(node, step.VerbHold, "pin what leaves "+node+" to the routes of "+b.Source.CNI, hold)
+		})
+		for _, node := range b.Nodes() {
+			undo = append(undo, joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold))
+		}
+		undo = append(undo, b.measureAnew()...)
+	} else {
+		id, title = fmt.Sprintf("carry/range-%d", i+1), "Let "+b.TargetName()+" make its routes to "+b.Source.PodCIDRs[i]+", too"
+		why = "One range after the other: agents that still see to one may miss the next."
+	}
+	actions = append(actions, b.Target.Adoption.Carry[i])
+	if last {
+		actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
+			return joint.OnNode(node, step.VerbCarried, "wait until "+b.TargetName()+" could carry what leaves "+node, hold)
+		})...)
+	}
+	b.Add(step.Step{
+		ID:       id,
+		Title:    title,
+		Why:      why,
+		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions:  actions,
+		Undo:     undo,
+		Gate:     b.Gate("nobody noticed the routes of "+b.TargetName(), false),
+		Estimate: step.Duration(15*time.Second + b.PerNode(2*time.Second)),
+	})
 }
 
 // yield flips the routes of nodes, each in one step; the ways there and back may differ, as before.
@@ -118,6 +138,10 @@ func (b *builder) settleNode(node string) step.Action {
 
 // openRange lets the target give addresses everywhere: nothing is left that it might collide with.
 func (b *builder) openRange() {
+	later := "nodes that come later get theirs too"
+	if b.exact() {
+		later = "as it is no more than the ranges of the nodes that are there, nodes that come later borrow of theirs until there is another pool"
+	}
 	actions := slices.Clone(b.Target.Adoption.Settle)
 	for _, node := range b.Nodes() {
 		actions = append(actions, joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node))
@@ -125,7 +149,7 @@ func (b *builder) openRange() {
 	b.Add(step.Step{
 		ID:       "finish/range",
 		Title:    "Give the range to " + b.TargetName() + " for good",
-		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; nodes that come later get theirs too.",
+		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
 		Before:   b.SourceGone(),
 		Actions:  actions,
 		Gate:     b.Gate("nobody noticed", false),

@@ -8,7 +8,10 @@
 package adopt
 
 import (
+	"slices"
+
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
@@ -22,9 +25,10 @@ func Steps(in joint.Input) []step.Step {
 	// Every route within the range may be one of the target's, to a pod that it took over. What is the source's
 	// goes with its interfaces.
 	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
-	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment}
+	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment,
+		adopted: adoptedValues(in.Snapshot, *in.Source)}
 	b.BeforeClean = b.settleNode
-	b.Join.Keep = in.Source.Capabilities.HostLinks
+	b.Join.Keep = in.Source.Capabilities.RoutesBy()
 	b.Prepare()
 	b.Bring()
 	b.rehearse()
@@ -45,6 +49,8 @@ func Steps(in joint.Input) []step.Step {
 type builder struct {
 	*joint.Builder
 	source, target step.Attachment
+	// adopted are the values of LabelAdopted by node.
+	adopted map[string]string
 }
 
 // to moves pods of a node to the target, all of them when none is named.
@@ -62,7 +68,14 @@ func canary(node string) string {
 	return v1alpha1.Namespace + "/" + joint.ProbePod(node, "old").Name
 }
 
-// hold names the range, and the interfaces by which either network reaches it.
+// hold names the ranges, and the interfaces by which either network reaches them.
 func (b *builder) hold() step.HoldArgs {
-	return step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.HostLinks, Target: b.Target.Installation.Capabilities.HostLinks}
+	hold := step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.RoutesBy(), Target: b.Target.Installation.Capabilities.HostLinks}
+	if b.Source.Capabilities.Encapsulation == "none" && b.exact() {
+		hold.Bits, _ = NodeBits(b.Snapshot, *b.Source) // an error is a clash
+	}
+	return hold
 }
+
+// exact says whether the source's ranges are those of the nodes that are there, and nothing besides.
+func (b *builder) exact() bool { return slices.Equal(b.Source.PodCIDRs, cni.NodeRanges(b.Snapshot)) }

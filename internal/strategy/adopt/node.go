@@ -94,7 +94,7 @@ func (b *builder) switchNode(wave joint.Wave, node string, last bool) {
 		Actions: []step.Action{
 			joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf),
 			b.to(node, "move to "+b.TargetName()+" what "+b.Source.CNI+" made on "+node+" until then", nil, b.apart(node)),
-			joint.Label(node, v1alpha1.LabelAdopted, "true", "let "+b.TargetName()+" give addresses on "+node),
+			joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" give addresses on "+node),
 			joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new")),
 			joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), 3*time.Minute),
 			joint.Probe("measure a pod of "+node+" that "+b.TargetName()+" made, too", step.PathSet{Old: joint.Every(), New: joint.Every()}),

@@ -10,14 +10,21 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
+// Otherwise is what can be done where pods cannot be adopted.
+const Otherwise = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
+
 // Clashes are the reasons why a cluster's pods cannot be adopted from its network.
 func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash {
 	var found []joint.Clash
 	clash := func(id, message string) {
-		found = append(found, joint.Clash{ID: id, Message: message, Hint: "use --strategy recreate with --pod-cidr"})
+		found = append(found, joint.Clash{ID: id, Message: message, Hint: Otherwise})
 	}
 	if source.Capabilities.Attachment == nil {
-		clash("attachment", "running pods were never taken from "+source.CNI+" as it is configured here")
+		why := "it was never tried to take running pods from " + source.CNI + " for good"
+		if reason := source.Capabilities.Unattached; reason != "" {
+			why = "running pods cannot be taken from " + source.CNI + ": " + reason
+		}
+		clash("attachment", why)
 	}
 	if _, err := NodeBits(snapshot, source); err != nil {
 		clash("ranges", err.Error())
@@ -30,7 +37,31 @@ func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash 
 			break
 		}
 	}
+	if where := strict(snapshot, source); where != "" {
+		clash("rp-filter", where+" takes only packets whose answers would leave by it (rp_filter 1); what nodes and pods of other nodes send each other "+
+			"goes by the nodes' own interfaces on "+source.CNI+", and would go one way by those and the other by a tunnel")
+	}
 	return found
+}
+
+// strict names an interface at which packets of connections that outlive a network without tunnels would be dropped; empty
+// where none is known.
+func strict(snapshot *cluster.Snapshot, source cni.Installation) string {
+	if source.Capabilities.Encapsulation != "none" {
+		return ""
+	}
+	for i := range snapshot.Facts {
+		facts := &snapshot.Facts[i]
+		for _, link := range facts.Links {
+			if slices.Contains(source.Capabilities.HostLinks, link.Name) || len(link.Addresses) == 0 {
+				continue
+			}
+			if max(facts.RPFilter["all"], facts.RPFilter[link.Name]) == 1 {
+				return link.Name + " of node " + facts.Node
+			}
+		}
+	}
+	return ""
 }
 
 func orUnknown(text string) string {
@@ -44,23 +75,28 @@ type rangeError string
 
 func (e rangeError) Error() string { return string(e) }
 
-// NodeBits is the length of the prefix of the nodes' ranges: each lies in the source's range, and all are of one
+// NodeBits is the length of the prefix of the nodes' ranges: each lies in a range of the source's, and all are of one
 // size, so that a block of addresses of the target's is the range of one node.
 func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) {
-	if source.Capabilities.CIDRSource != "node" || len(source.PodCIDRs) != 1 {
+	all := strings.Join(source.PodCIDRs, ", ")
+	if source.Capabilities.CIDRSource != "node" || all == "" {
 		return 0, rangeError(source.CNI + " does not give each node one range of addresses of its own")
 	}
-	all, err := netip.ParsePrefix(source.PodCIDRs[0])
-	if err != nil || !all.Addr().Is4() {
-		return 0, rangeError("the range of " + source.CNI + ", " + source.PodCIDRs[0] + ", is no IPv4 range")
+	var ranges []netip.Prefix
+	for _, cidr := range source.PodCIDRs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || !prefix.Addr().Is4() {
+			return 0, rangeError("the range of " + source.CNI + ", " + cidr + ", is no IPv4 range")
+		}
+		ranges = append(ranges, prefix)
 	}
 	bits := 0
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
 		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
 		switch {
-		case err != nil || !all.Contains(own.Addr()) || own.Bits() < all.Bits():
-			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all.String())
+		case err != nil || rangeOf(own, ranges) < 0:
+			return 0, rangeError("the range of node " + node.Name + " (" + node.Spec.PodCIDR + ") is not within that of " + source.CNI + ", " + all)
 		case bits != 0 && own.Bits() != bits:
 			return 0, rangeError("the ranges of the nodes are not all of one size")
 		}
@@ -69,13 +105,48 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 	return bits, nil
 }
 
+// rangeOf is the index of the range that a node's own is within; -1 where there is none.
+func rangeOf(own netip.Prefix, ranges []netip.Prefix) int {
+	return slices.IndexFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && own.Bits() >= p.Bits() })
+}
+
+// adoptedValues say for each node of which of the source's ranges its own is a part.
+func adoptedValues(snapshot *cluster.Snapshot, source cni.Installation) map[string]string {
+	var ranges []netip.Prefix
+	for _, cidr := range source.PodCIDRs {
+		prefix, _ := netip.ParsePrefix(cidr) // an error is a clash, as is a node without a part
+		ranges = append(ranges, prefix)
+	}
+	values := map[string]string{}
+	for i := range snapshot.Nodes {
+		own, _ := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR)
+		if at := rangeOf(own, ranges); at >= 0 {
+			values[snapshot.Nodes[i].Name] = cni.AdoptedValue(source.PodCIDRs[at])
+		}
+	}
+	return values
+}
+
 // Reserved are the addresses that no new pod may get for as long as the source is there: those of the source's
-// own interfaces, which are the first two of each node's range, and of the pods that stay on it for a while.
-func Reserved(snapshot *cluster.Snapshot, outlook joint.Outlook) []string {
+// own interfaces, which are the first two of each node's range unless nodes say otherwise, and of the pods that stay on
+// it for a while.
+func Reserved(snapshot *cluster.Snapshot, source cni.Installation, outlook joint.Outlook) []string {
 	var all []string
+	first := map[string]netip.Prefix{}
 	for i := range snapshot.Nodes {
 		if own, err := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR); err == nil {
-			all = append(all, netip.PrefixFrom(own.Addr(), min(31, own.Addr().BitLen())).String())
+			first[snapshot.Nodes[i].Name] = netip.PrefixFrom(own.Addr(), min(31, own.Addr().BitLen()))
+			all = append(all, first[snapshot.Nodes[i].Name].String())
+		}
+	}
+	for i := range snapshot.Facts {
+		for _, link := range snapshot.Facts[i].Links {
+			for _, text := range link.Addresses {
+				own, err := netip.ParsePrefix(text)
+				if slices.Contains(source.Capabilities.HostLinks, link.Name) && err == nil && own.Addr().Is4() && !first[snapshot.Facts[i].Node].Contains(own.Addr()) {
+					all = append(all, own.Addr().String()+"/32")
+				}
+			}
 		}
 	}
 	for _, pods := range outlook.Apart {

@@ -1,9 +1,13 @@
 package migration
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
 // bridgeTraces finds what the plain bridge network leaves on a node; routes to other nodes' pods are not its own.
@@ -34,4 +38,64 @@ func TestBridge(t *testing.T) {
 	}
 	mustLoseNothing(t, rig, "after the migration")
 	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
+}
+
+// TestAdoptBridge: the running pods of such a network are moved to Calico, whose ranges are two here. The routes between the
+// nodes, which are nobody's, are still there, behind Calico's.
+func TestAdoptBridge(t *testing.T) {
+	rigtest.Full(t, "running pods moved from a plain bridge to Calico: four minutes")
+	rig := adoptedBridge(t, "brad", 3)
+	before := podsOf(t, rig)
+	if err := rig.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustLoseNothing(t, rig, "after the adoption")
+	mustBeSamePods(t, before, podsOf(t, rig))
+	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
+	mustServeCalico(t, rig)
+	mustTellOfMoves(t, rig)
+	routes := routesOf(t, rig)
+	t.Logf("the routes are\n%s", strings.Join(routes, "\n"))
+	if all := strings.Join(routes, "\n"); strings.Count(all, "dev eth0 metric 100") != 6 || strings.Count(all, "/24 via") != 12 {
+		t.Errorf("each node has two others to reach, by Calico's routes first and by those of before:\n%s", all)
+	}
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "db-0"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod/db-0", "--timeout=60s"); err != nil {
+		t.Fatal(err)
+	}
+	mustHoldNoMore(t, rig)
+}
+
+// TestAdoptBridgeBack takes such an adoption back when Calico carries what leaves a node already: the routes are as they were.
+func TestAdoptBridgeBack(t *testing.T) {
+	rigtest.Full(t, "an adoption from a plain bridge taken back: four minutes")
+	rig := adoptedBridge(t, "brback", 2)
+	before, routes := podsOf(t, rig), routesOf(t, rig)
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	killAt(t, rig, "here", "send what leaves brback-node-1 by calico", nil, "apply", plan, "--yes")
+	if code, out := theseus(t, rig, "there", "rollback"); code != 5 {
+		t.Fatalf("rollback ended with %d:\n%s", code, out)
+	}
+	mustLoseNothing(t, rig, "after the rollback")
+	mustBeSamePods(t, before, podsOf(t, rig))
+	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	if after := routesOf(t, rig); !slices.Equal(routes, after) {
+		t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+// adoptedBridge is a lab on the bridge, under traffic, whose pods are to be adopted.
+func adoptedBridge(t *testing.T, name string, nodes int) *scenario.Rig {
+	t.Helper()
+	rig := rigtest.New(t, bin, name, nodes, "bridge", "--max-lost", "50", "--bake", "1s")
+	rig.Network, rig.Strategy, rig.Outside = "bridge", "adopt", true
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return rig
 }

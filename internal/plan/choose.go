@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"errors"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/strategy/adopt"
+	"github.com/theseus-cni/theseus/internal/strategy/recreate"
+)
+
+// Chosen is a change with its strategy where that follows from the cluster: pods are adopted where they can be when no range
+// for new addresses is given; and where a range is given with the strategy adopt, it is for pods that cannot be, which
+// are created again. Any other change is as it was.
+func Chosen(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) v1alpha1.ChangeSpec {
+	chosen, _, err := choose(snapshot, change, drivers, manifest)
+	if err != nil {
+		return change // the planner says why
+	}
+	return chosen
+}
+
+// choose says also why pods are not adopted that were to be, empty where they are.
+func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (v1alpha1.ChangeSpec, string, error) {
+	open := change.Strategy == "" && change.PodCIDR == ""
+	both := change.Strategy == adopt.Name && change.PodCIDR != ""
+	driver, known := drivers.Get(change.To)
+	if !open && !both || !known || len(manifest) == 0 || change.Encapsulation != "" || change.Pool != "" || change.Reflectors != "" ||
+		RollsOut(change) || Upgrades(snapshot, change, drivers) {
+		return change, "", nil
+	}
+	source, err := inPlace(snapshot, drivers)
+	if err != nil {
+		return change, "", err
+	}
+	asked := change
+	asked.Strategy, asked.PodCIDR = adopt.Name, ""
+	_, _, err = bring(snapshot, asked, driver, source, nil, manifest)
+	var refused *Refusal
+	switch {
+	case err == nil:
+		return asked, "", nil
+	case !errors.As(err, &refused):
+		return change, "", err
+	case open:
+		return change, "", refuse("say --pod-cidr with a free range, such as 10.96.0.0/16, to let them be created again",
+			"no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
+	}
+	change.Strategy = recreate.Name
+	return change, refused.Message, nil
+}
+
+// adoptable refuses a pair of networks of which pods cannot be adopted. First comes what no other source would change.
+func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) error {
+	clashes := adopt.Clashes(snapshot, *source)
+	if len(clashes) == 0 {
+		return nil
+	}
+	const free = "192.0.2.0/24" // a range that nothing stands against
+	target, err := driver.Install(cni.Request{Manifest: manifest, PodCIDR: free, Source: source, NodeLabel: v1alpha1.LabelTarget})
+	if refused, ok := errors.AsType[*cni.Refusal](err); ok {
+		return &Refusal{Message: refused.Message, Hint: refused.Hint}
+	}
+	if err == nil && !target.Installation.Capabilities.CanRequestAddress {
+		return refuse(adopt.Otherwise, "%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
+	}
+	return refuse(clashes[0].Hint, "%s", clashes[0].Message)
+}
