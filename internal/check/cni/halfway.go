@@ -109,7 +109,7 @@ func podsApart(pass *check.Pass) []finding.Finding {
 }
 
 const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, go back to the network that is to stay: on nodes where " +
-	"the other's configuration sorts first, move it out of /etc/cni/net.d; delete the other's pods one by one; then remove the other and check again"
+	"the other's configuration sorts first, move it out of /etc/cni/net.d; delete the other's pods one by one; then remove the other, and look at the nodes (theseus snapshot --nodes), as what it left there is in the way too"
 
 func blocking(pass *check.Pass) finding.Severity {
 	if pass.Change.To != "" {

@@ -2,7 +2,6 @@
 package badinput
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,57 +105,7 @@ func (s *stage) elsewhere(t *testing.T) {
 	unknown := []string{"block cni/unknown", "no network that Theseus knows is in this cluster", "theseus snapshot --nodes", "error: findings block this change"}
 	rigtest.Run(t, other, "here", 3, unknown, s.planned()...)
 	rigtest.Run(t, other, "here", 1, []string{"error: the plan was made for another cluster", "--context"}, "apply", s.plan, "--yes")
-	(&stage{Rig: other, change: s.change}).stranger(t)
-}
-
-const acme = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: acme-net, namespace: kube-system}, spec: {selector: {matchLabels: {app: acme-net}}, template: {
-	metadata: {labels: {app: acme-net}}, spec: {hostNetwork: true, volumes: [{name: conf, hostPath: {path: /etc/cni/net.d}}],
-	containers: [{name: main, image: "theseus.dev/workload:lab", args: [serve]}]}}}}`
-
-// stranger lets a network serve that nobody knows: its own agent, its own file, and a plugin of its own name, which is the plain bridge's.
-func (s *stage) stranger(t *testing.T) {
-	s.on(t, s.NodeNames()[0], `cd /etc/cni/net.d && cp /opt/cni/bin/bridge /opt/cni/bin/acme-net && cp -r /var/lib/cni/networks/bridge /var/lib/cni/networks/acme &&
-		sed 's/"type": "bridge"/"type": "acme-net"/; s/"name": "bridge"/"name": "acme"/' 10-bridge.conflist >05-acme.conflist && rm 10-bridge.conflist`)
-	s.kubectl(t, acme, "apply", "-f", "-")
-	serves := s.server(t, "guest", s.NodeNames()[0])
-	agent := "no network that Theseus knows is in this cluster, but DaemonSet kube-system/acme-net writes into the folder of CNI configurations"
-	s.run(t, 0, []string{"warn cni/unknown", agent, "look at the nodes too"}, "check")
-	s.run(t, 3, []string{"block cni/unknown", agent, "error: findings block this change"}, s.planned()...)
-	looked := s.look(t)
-	file := `05-acme.conflist (network "acme", plugin acme-net) serves new pods on 1 of 1 nodes`
-	s.run(t, 3, []string{"block cni/unknown", agent + "; " + file, "what is not understood is not changed"}, s.planned("--from", looked)...)
-	s.run(t, 1, []string{"error: no network that Theseus knows was found in this cluster, but ", file, "Theseus moves only what it understands"},
-		s.planned("--from", looked, "--accept", "cni/unknown=it will do")...)
-	serves()
-	s.untouched(t)
-}
-
-// on runs a script on a node.
-func (s *stage) on(t *testing.T, node, script string) {
-	t.Helper()
-	if out, err := s.OnNode(t.Context(), node, "sh", "-c", script); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-const server = `{apiVersion: v1, kind: Pod, metadata: {name: %[1]s}, spec: {nodeName: %[2]s, terminationGracePeriodSeconds: 0, containers: [{name: main,
-	image: "theseus.dev/workload:lab", args: [serve, "--http=:8080", "--grace=0s"], readinessProbe: {httpGet: {path: /ready, port: 8081}, periodSeconds: 1}}]}}`
-
-// server starts a server on a node, and returns what demands that it answers the node.
-func (s *stage) server(t *testing.T, name, node string) func() {
-	t.Helper()
-	s.kubectl(t, fmt.Sprintf(server, name, node), "apply", "-f", "-")
-	s.kubectl(t, "", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
-	address := s.kubectl(t, "", "get", "pod", name, "-o", "jsonpath={.status.podIP}")
-	return func() { t.Helper(); s.on(t, node, "curl -sS -m 5 http://"+address+":8080/") }
-}
-
-// look takes a snapshot of the cluster and its nodes, and returns its file.
-func (s *stage) look(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "snapshot.json")
-	s.run(t, 0, nil, "snapshot", "--nodes", "--agent-image", scenario.AgentImage, "-o", file)
-	return file
+	(&stage{Rig: other}).untouched(t)
 }
 
 // rights gives a user who may only read to theseus.

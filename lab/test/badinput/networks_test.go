@@ -1,6 +1,7 @@
 package badinput
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
 // old is the configuration of a network that an image of a node may still have: a plain bridge, which sorts first.
@@ -24,6 +26,7 @@ const (
 // TestTwoNetworks puts a second network into a cluster under traffic. What is found is said, with a way out; nothing is changed on such a
 // cluster; and the way out, gone by hand, leads to where a change can begin. The traffic notices nothing.
 func TestTwoNetworks(t *testing.T) {
+	rigtest.Full(t, "a second network that somebody began to install by hand")
 	rig := rigtest.New(t, bin, "two", 2, "flannel", "--max-lost", "50", "--bake", "1s")
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
@@ -68,35 +71,40 @@ func (s *stage) byHand(t *testing.T) {
 	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=120s")
 	nodes := s.NodeNames()
 	serves := s.server(t, "late", nodes[0])
-	both := []string{"block cni/half-way", "pods are on more than one network: calico has ", "default/late", ", flannel has ",
+	both := []string{"block cni/half-way", "pods are on more than one network: calico has ", "default/late-0", ", flannel has ",
 		"removing either cuts its pods off", "block cni/leftover", "calico is installed beside flannel already: a change was begun and not finished",
 		"out of /etc/cni/net.d first, on every node; then its pods, one by one"}
 	s.check(t, 3, s.change, both)
 	s.run(t, 3, both, s.planned()...)
 	s.run(t, 3, both, "apply", s.plan, "--yes")
 	s.run(t, 1, []string{"error: two networks were found: flannel and calico", "hint: theseus check"},
-		s.planned("--accept", "cni/half-way=why not", "--accept", "cni/leftover=why not", "--accept", "workload/bare-pod=it is the test's")...)
-	looked := s.look(t)
-	s.check(t, 3, s.change, append(both, "10-calico.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
-		"10-calico.conflist serves because it sorts first, and 10-flannel.conflist would"), "--from", looked)
-	s.check(t, 0, nil, []string{"warn cni/half-way", "pods are on more than one network: calico has "}, "--from", looked, "--only", "cni/half-way")
+		s.planned("--accept", "cni/half-way=why not", "--accept", "cni/leftover=why not")...)
 
 	s.on(t, nodes[1], "mv /etc/cni/net.d/10-calico.conflist /root/") // half-way between nodes, too
-	s.check(t, 3, s.change, []string{"new pods are on different networks by the node on which they start: 10-calico.conflist on 1 nodes (" + nodes[0] +
-		"), 10-flannel.conflist on 1 nodes (" + nodes[1] + ")"}, "--from", s.look(t))
+	looked := s.look(t)
+	s.check(t, 3, s.change, append(both, "10-calico.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
+		"10-calico.conflist serves because it sorts first, and 10-flannel.conflist would",
+		"new pods are on different networks by the node on which they start: 10-calico.conflist on 1 nodes ("+nodes[0]+"), 10-flannel.conflist on 1 nodes ("+nodes[1]+")"),
+		"--from", looked)
+	s.check(t, 0, nil, []string{"warn cni/half-way", "pods are on more than one network: calico has "}, "--from", looked, "--only", "cni/half-way")
 	serves()
 	s.calm(t, "Calico installed by hand")
 }
 
-// wayOut does what the findings say: Calico's file goes, then its pods, then itself.
+// wayOut does what the findings say: Calico's file goes, then its pods, then itself, and what it left on the nodes.
 func (s *stage) wayOut(t *testing.T) {
 	node := s.NodeNames()[0]
 	s.on(t, node, "mv /etc/cni/net.d/10-calico.conflist /root/")
-	s.kubectl(t, "", "delete", "pod", "late")
+	s.kubectl(t, "", "delete", "pod", "late-0")
 	s.server(t, "late", node)()
-	s.kubectl(t, "", "delete", "pod", "late")
+	s.check(t, 3, s.change, []string{"block cni/leftover"})
 	s.kubectl(t, "", "delete", "-f", s.calico(), "--ignore-not-found", "--timeout=120s")
-	s.check(t, 0, s.change, nil)
+	s.check(t, 0, s.change, []string{"info cni/leftover", "links and rules of it may be left there too"})
+	s.check(t, 3, s.change, []string{"block cni/traces", "1 nodes drop what goes to 198.19.", "ip route delete blackhole", "warn cni/conf-present", "ip link delete vxlan.calico"},
+		"--from", s.look(t))
+	for _, node := range s.NodeNames() {
+		s.on(t, node, "ip link delete vxlan.calico; ip route show type blackhole | while read _ to _; do ip route delete blackhole $to; done")
+	}
 	s.run(t, 0, nil, s.planned("--from", s.look(t))...)
 	s.calm(t, "Calico removed by hand")
 }
@@ -108,6 +116,37 @@ func (s *stage) check(t *testing.T, code int, change, texts []string, flags ...s
 		texts = append(texts, "    fix: ")
 	}
 	rigtest.Start(t, s.Rig, "here", slices.Concat([]string{"check"}, change, flags)...).Ends(code, texts...)
+}
+
+// on runs a script on a node.
+func (s *stage) on(t *testing.T, node, script string) {
+	t.Helper()
+	if out, err := s.OnNode(t.Context(), node, "sh", "-c", script); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+const server = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: %[1]s}, spec: {serviceName: %[1]s, selector: {matchLabels: {app: %[1]s}}, template: {
+	metadata: {labels: {app: %[1]s}}, spec: {nodeName: %[2]s, terminationGracePeriodSeconds: 0, containers: [{name: main, image: "theseus.dev/workload:lab",
+	args: [serve, "--http=:8080", "--grace=0s"], readinessProbe: {httpGet: {path: /ready, port: 8081}, periodSeconds: 1}}]}}}}`
+
+// server starts a server on a node, or waits for it to be there again, and returns what demands that it answers the node. Its pod is NAME-0.
+func (s *stage) server(t *testing.T, name, node string) func() {
+	t.Helper()
+	s.kubectl(t, fmt.Sprintf(server, name, node), "apply", "-f", "-")
+	for _, condition := range []string{"create", "condition=Ready"} {
+		s.kubectl(t, "", "wait", "--for="+condition, "pod/"+name+"-0", "--timeout=60s")
+	}
+	address := s.kubectl(t, "", "get", "pod", name+"-0", "-o", "jsonpath={.status.podIP}")
+	return func() { t.Helper(); s.on(t, node, "curl -sS -m 5 http://"+address+":8080/") }
+}
+
+// look takes a snapshot of the cluster and its nodes, and returns its file.
+func (s *stage) look(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "snapshot.json")
+	s.run(t, 0, nil, "snapshot", "--nodes", "--agent-image", scenario.AgentImage, "-o", file)
+	return file
 }
 
 // calico is the file of Calico's manifest.
@@ -191,17 +230,19 @@ func (s *stage) joinedAndUpgraded(t *testing.T) {
 
 // TestOldNetworkComesBack: to a cluster whose change is over, a node comes that has a file of the old network, which sorts first.
 func TestOldNetworkComesBack(t *testing.T) {
+	rigtest.Full(t, "a node that comes with the old network")
 	s := &stage{Rig: rigtest.New(t, bin, "late", 2, "calico")}
 	early := s.server(t, "early", s.NodeNames()[0])
 	node := s.join(t)
+	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=60s")
 	s.on(t, node, putOld)
 	s.server(t, "stray", node)()
-	lost := "1 pods on 1 nodes have addresses of no network that was found (default/stray)"
+	lost := "1 pods on 1 nodes have addresses of no network that was found (default/stray-0)"
 	s.check(t, 0, nil, []string{"warn cni/half-way", lost, "theseus snapshot --nodes shows it"})
 	s.check(t, 3, nil, []string{lost, "new pods are on different networks by the node on which they start: 05-old.conflist on 1 nodes (" + node + "), 10-calico.conflist on 2 nodes"},
 		"--from", s.look(t))
 	s.on(t, node, removeOld)
-	s.kubectl(t, "", "delete", "pod", "stray")
+	s.kubectl(t, "", "delete", "pod", "stray-0")
 	s.server(t, "stray", node)()
 	p := rigtest.Start(t, s.Rig, "here", "check", "--from", s.look(t))
 	if p.Ends(0); strings.Contains(p.Said(), "cni/half-way") {
@@ -249,4 +290,33 @@ func (s *stage) kubelet(t *testing.T, program, version string) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	s.kubectl(t, "", "wait", "--for=jsonpath={.status.nodeInfo.kubeletVersion}="+version, "node/"+node, "--timeout=60s")
+}
+
+const acme = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: acme-net, namespace: kube-system}, spec: {selector: {matchLabels: {app: acme-net}}, template: {
+	metadata: {labels: {app: acme-net}}, spec: {hostNetwork: true, volumes: [{name: conf, hostPath: {path: /etc/cni/net.d}}],
+	containers: [{name: main, image: "theseus.dev/workload:lab", args: [serve]}]}}}}`
+
+// TestUnknownNetwork lets a network serve that nobody knows: its own agent, its own file, and a plugin of its own name, which is the plain bridge's.
+func TestUnknownNetwork(t *testing.T) {
+	rigtest.Full(t, "a network that nobody knows")
+	rig := rigtest.New(t, bin, "odd", 1, "bridge")
+	change, err := rig.ChangeFlags(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stage{Rig: rig, change: change}
+	s.on(t, s.NodeNames()[0], `cd /etc/cni/net.d && cp /opt/cni/bin/bridge /opt/cni/bin/acme-net && cp -r /var/lib/cni/networks/bridge /var/lib/cni/networks/acme &&
+		sed 's/"type": "bridge"/"type": "acme-net"/; s/"name": "bridge"/"name": "acme"/' 10-bridge.conflist >05-acme.conflist && rm 10-bridge.conflist`)
+	s.kubectl(t, acme, "apply", "-f", "-")
+	serves := s.server(t, "guest", s.NodeNames()[0])
+	agent := "no network that Theseus knows is in this cluster, but DaemonSet kube-system/acme-net writes into the folder of CNI configurations"
+	s.check(t, 0, nil, []string{"warn cni/unknown", agent, "look at the nodes too"})
+	s.run(t, 3, []string{"block cni/unknown", agent, "error: findings block this change"}, s.planned()...)
+	looked := s.look(t)
+	file := `05-acme.conflist (network "acme", plugin acme-net) serves new pods on 1 of 1 nodes`
+	s.run(t, 3, []string{"block cni/unknown", agent + "; " + file, "what is not understood is not changed"}, s.planned("--from", looked)...)
+	s.run(t, 1, []string{"error: no network that Theseus knows was found in this cluster, but ", file, "Theseus moves only what it understands"},
+		s.planned("--from", looked, "--accept", "cni/unknown=it will do")...)
+	serves()
+	s.untouched(t)
 }
