@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -39,12 +40,27 @@ func Certificates() check.Check {
 	}
 }
 
+// authority is a certificate, and the objects that hold it: kube-root-ca.crt is in every namespace.
+type authority struct {
+	certificate *x509.Certificate
+	what        string // is it, in the first of them
+	holders     []finding.Subject
+}
+
 func certificates(pass *check.Pass) []finding.Finding {
-	now := pass.Snapshot.TakenAt.Time
-	var found []finding.Finding
+	var all []*authority
 	look := func(subject finding.Subject, what, text string) {
-		if f, ok := ends(subject, what, text, now); ok && !slices.ContainsFunc(found, func(other finding.Finding) bool { return other.Subject == f.Subject }) {
-			found = append(found, f)
+		last := longest(text)
+		if last == nil {
+			return
+		}
+		i := slices.IndexFunc(all, func(a *authority) bool { return a.certificate.Equal(last) })
+		if i < 0 {
+			all = append(all, &authority{certificate: last, what: what})
+			i = len(all) - 1
+		}
+		if !slices.Contains(all[i].holders, subject) {
+			all[i].holders = append(all[i].holders, subject)
 		}
 	}
 	for i := range pass.Snapshot.ConfigMaps {
@@ -60,6 +76,12 @@ func certificates(pass *check.Pass) []finding.Finding {
 			if err == nil {
 				look(finding.Subject{Kind: object.GetKind(), Name: object.GetName()}, "the authority in its caBundle", string(text))
 			}
+		}
+	}
+	var found []finding.Finding
+	for _, a := range all {
+		if f, ok := a.ends(pass.Snapshot.TakenAt.Time); ok {
+			found = append(found, f)
 		}
 	}
 	return found
@@ -89,9 +111,9 @@ func bundles(object *unstructured.Unstructured) []string {
 	return all
 }
 
-// ends judges a bundle by the one of its certificates that lasts longest: an authority that is being replaced has two.
-func ends(subject finding.Subject, what, text string, now time.Time) (finding.Finding, bool) {
-	var last *x509.Certificate
+// longest is the one of a bundle's certificates that lasts longest, by which it is judged: an authority that is being
+// replaced has two.
+func longest(text string) (last *x509.Certificate) {
 	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -101,19 +123,28 @@ func ends(subject finding.Subject, what, text string, now time.Time) (finding.Fi
 			last = certificate
 		}
 	}
-	if last == nil || last.NotAfter.After(now.Add(soon)) {
+	return last
+}
+
+func (a *authority) ends(now time.Time) (finding.Finding, bool) {
+	end := a.certificate.NotAfter.UTC()
+	if end.After(now.Add(soon)) {
 		return finding.Finding{}, false
 	}
-	day := last.NotAfter.UTC().Format(time.DateOnly)
+	who := fmt.Sprintf("%s (%s", a.what, a.certificate.Subject)
+	if others := len(a.holders) - 1; others > 0 {
+		who += fmt.Sprintf("; also in %s", cluster.Count(others, "other object"))
+	}
+	who += ")"
 	f := finding.Finding{
-		ID: "api/certificates", Severity: finding.Warn, Subject: subject,
-		Message:  fmt.Sprintf("%s (%s) ends on %s: what goes wrong from then on will be taken for a fault of the network", what, last.Subject, day),
-		Evidence: map[string]any{"notAfter": last.NotAfter.UTC().Format(time.RFC3339), "certificate": last.Subject.String()},
+		ID: "api/certificates", Severity: finding.Warn, Subject: a.holders[0],
+		Message:  fmt.Sprintf("%s ends on %s: what goes wrong from then on will be taken for a fault of the network", who, end.Format(time.DateOnly)),
+		Evidence: map[string]any{"notAfter": end.Format(time.RFC3339), "certificate": a.certificate.Subject.String(), "objects": len(a.holders)},
 		Fix:      "renew it before the change",
 	}
-	if !last.NotAfter.After(now) {
+	if !end.After(now) {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s (%s) ended on %s: the API server, or who asks it, refuses every connection that rests on it", what, last.Subject, day)
+		f.Message = fmt.Sprintf("%s ended on %s: the API server, or who asks it, refuses every connection that rests on it", who, end.Format(time.DateOnly))
 	}
 	return f, true
 }
