@@ -16,7 +16,7 @@ import (
 const (
 	gapInterval = time.Millisecond
 	gapControl  = 200 * time.Millisecond // before the move
-	gapAfter    = 50 * time.Millisecond  // for the last answers
+	gapAfter    = 2 * time.Second        // for the last answers, at most: a busy node sends them late
 )
 
 // gapProbe sends datagrams from the pod's namespace to the node, which sends them back.
@@ -72,15 +72,12 @@ func (h *hands) startGap(record *adoption.Record) *gapProbe {
 // finish ends the measurement. The flip was over at the given time; none is zero.
 func (p *gapProbe) finish(flip time.Time) *step.AdoptGap {
 	sent := p.sent.Load() // what was sent by now has its time to come back
-	time.Sleep(gapAfter)
+	for deadline := time.Now().Add(gapAfter); p.missing(sent) > 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * gapInterval)
+	}
 	over := time.Now()
 	p.end()
-	got := &step.AdoptGap{Interval: step.Duration(gapInterval), Sent: int(sent)}
-	for seq := range sent {
-		if !p.received[seq] {
-			got.Lost++
-		}
-	}
+	got := &step.AdoptGap{Interval: step.Duration(gapInterval), Sent: int(sent), Lost: p.missing(sent)}
 	last := p.arrivals[0]
 	for _, at := range append(p.arrivals, over) { // a silence that lasts counts too
 		gap := step.Duration(at.Sub(last))
@@ -95,6 +92,18 @@ func (p *gapProbe) finish(flip time.Time) *step.AdoptGap {
 		last = at
 	}
 	return got
+}
+
+// missing counts which of the first datagrams have not come back.
+func (p *gapProbe) missing(sent int64) (count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for seq := range sent {
+		if !p.received[seq] {
+			count++
+		}
+	}
+	return count
 }
 
 func (p *gapProbe) end() {
