@@ -33,6 +33,7 @@ var ciliumObjects string
 //
 // It lies beside the tests of mirrors since it needs what they need: a control plane on loopback.
 func TestCilium(t *testing.T) {
+	rigtest.Full(t, "a flag rolled out on Cilium's own reading of its settings, for which Cilium's module has to be built")
 	c := start(t, "cilium", true)
 	nodes := newNodes(t, c, "node-1", "node-2")
 	rig := &scenario.Rig{Name: "cilium", Theseus: filepath.Join(absolute(t, bin), "theseus"), Dir: t.TempDir(), Out: os.Stdout}
