@@ -11,6 +11,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// CreateAgain is the hint where running pods cannot be taken over.
+const CreateAgain = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
+
 // Driver knows one CNI.
 type Driver interface {
 	// Name is how users name it, such as "calico".

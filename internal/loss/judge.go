@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -59,8 +60,8 @@ type Verdict struct {
 	Sent         int64
 	Lost, Leaked int64
 	LongestGap   time.Duration
-	// Excused counts unanswered probes that are not in Lost, as nobody who could have answered ran (Stills).
-	Excused int64
+	// Unheard counts unanswered probes that are not in Lost, as nobody who could have answered ran (Stills).
+	Unheard int64
 	// Bad names the worst paths, at most ten, with their figures.
 	Bad []string
 }
@@ -69,7 +70,7 @@ type Verdict struct {
 type delta struct {
 	path         v1alpha1.Path
 	sent, wrong  int64
-	excused      int64   // unanswered, and not among the wrong
+	unheard      int64   // unanswered, and not among the wrong
 	longest      float64 // ms
 	silence      float64 // ms, of the longest run of lost probes: what lies between them
 	unknown      string  // why the evidence cannot be trusted; empty when it can
@@ -97,7 +98,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	sum(&verdict, deltas)
 	if failure := failure(limits, &verdict, deltas); failure != "" {
 		verdict.Reason = failure
-		verdict.Waiting = verdict.Leaked == 0 && evidence.unheard(limits)
+		verdict.Waiting = verdict.Leaked == 0 && evidence.behind(limits)
 		return verdict
 	}
 	if missing := missing(stale, deltas); missing != "" {
@@ -149,7 +150,7 @@ func Sources(paths []v1alpha1.Path) []string {
 func compare(limits Limits, evidence Evidence) []delta {
 	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
 	deltas := make([]delta, 0, len(evidence.Paths))
-	stills := evidence.stills(limits)
+	stills := sync.OnceValue(func() *Stills { return evidence.stills(limits, now) })
 	for _, path := range evidence.Paths {
 		after, ok := now[path.ID]
 		d := delta{path: path, wrongAreLeak: path.Denied}
@@ -185,7 +186,7 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 
 // losses counts what went wrong between two results of the path. Gaps that were dropped from a result are shorter than
 // those that are kept.
-func (d *delta) losses(maxGap time.Duration, stills *Stills, before, after v1alpha1.PathResult) {
+func (d *delta) losses(maxGap time.Duration, stills func() *Stills, before, after v1alpha1.PathResult) {
 	if restarted(before, after) {
 		d.unknown = d.path.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
 		before = v1alpha1.PathResult{}
@@ -212,14 +213,14 @@ func (d *delta) losses(maxGap time.Duration, stills *Stills, before, after v1alp
 	if after.Open != nil && d.wrong > 0 {
 		d.gap(*after.Open, stills)
 	}
-	d.excused = min(d.excused, d.wrong)
-	d.wrong -= d.excused
+	d.unheard = min(d.unheard, d.wrong)
+	d.wrong -= d.unheard
 }
 
-func (d *delta) gap(gap v1alpha1.Gap, stills *Stills) {
-	excused := stills.Excused(d.path, gap)
-	d.excused += excused
-	if excused == gap.Probes {
+func (d *delta) gap(gap v1alpha1.Gap, stills func() *Stills) {
+	unheard := stills().Unheard(d.path, gap)
+	d.unheard += unheard
+	if unheard == gap.Probes {
 		return
 	}
 	d.longest = max(d.longest, gap.Millis)
@@ -237,7 +238,7 @@ func sum(verdict *Verdict, deltas []delta) {
 	longest := 0.0
 	for _, d := range deltas {
 		verdict.Sent += d.sent
-		verdict.Excused += d.excused
+		verdict.Unheard += d.unheard
 		longest = max(longest, d.longest)
 		if d.wrongAreLeak {
 			verdict.Leaked += d.wrong
@@ -358,26 +359,25 @@ func pass(verdict Verdict) string {
 	} else {
 		text += fmt.Sprintf("%s lost within what is allowed, longest gap %s", count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
 	}
-	if verdict.Excused > 0 {
-		text += fmt.Sprintf("; %s more had no answer while nobody ran who could give it", count(verdict.Excused))
+	if verdict.Unheard > 0 {
+		text += fmt.Sprintf("; %s more had no answer while nobody ran who could give it", count(verdict.Unheard))
 	}
 	return text
 }
 
 // stills is what the latest reports tell of when those who answer stood still.
-func (e Evidence) stills(limits Limits) *Stills {
-	stills, now := NewStills(limits.Timeout), byNode(e.Now)
-	results := byPath(e.Now)
+func (e Evidence) stills(limits Limits, results map[string]v1alpha1.PathResult) *Stills {
+	stills, reports := NewStills(limits.Timeout), byNode(e.Now)
 	for _, path := range e.Paths {
 		result := results[path.ID]
-		stills.Add(path, result.Since, now[path.Source.Node].At, result.Stalls)
+		stills.Add(path, result.Since, reports[path.Source.Node].At, result.Stalls)
 	}
 	return stills
 }
 
-// unheard says whether a node has not reported for a moment, which may have stood still and know of losses why: it is
+// behind says whether a node has not reported for a moment, which may have stood still and know of losses why: it is
 // waited for, but not for one that lags by more than twice the probes' timeout.
-func (e Evidence) unheard(limits Limits) bool {
+func (e Evidence) behind(limits Limits) bool {
 	now := byNode(e.Now)
 	var latest time.Time
 	for _, report := range now {

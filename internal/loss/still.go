@@ -45,10 +45,10 @@ func (s *Stills) Add(p v1alpha1.Path, since, last time.Time, stalls []v1alpha1.G
 	s.senders[who] = append(s.senders[who], sender{since, last, stalls})
 }
 
-// Excused counts the probes of a gap that say nothing about the network: for at least half of the time that they had,
+// Unheard counts the probes of a gap that say nothing about the network: for at least half of the time that they had,
 // nobody who could have answered ran. It never counts one of a path that policy denies, one that was refused, or one
 // of which it is not known who answers, such as a name server.
-func (s *Stills) Excused(p v1alpha1.Path, gap v1alpha1.Gap) (probes int64) {
+func (s *Stills) Unheard(p v1alpha1.Path, gap v1alpha1.Gap) (probes int64) {
 	if p.Denied || gap.Cause != "" && !strings.Contains(gap.Cause, "timeout") {
 		return 0
 	}

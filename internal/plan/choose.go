@@ -65,7 +65,7 @@ func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Instal
 		return &Refusal{Message: refused.Message, Hint: refused.Hint}
 	}
 	if err == nil && !target.Installation.Capabilities.CanRequestAddress {
-		return refuse(adopt.Otherwise, "%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
+		return refuse(cni.CreateAgain, "%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
 	}
 	return refuse(clashes[0].Hint, "%s", clashes[0].Message)
 }

@@ -222,7 +222,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
-		return nil, outlook, refuse(adopt.Otherwise, "it was never tried to give running pods to %s", change.To)
+		return nil, outlook, refuse(cni.CreateAgain, "it was never tried to give running pods to %s", change.To)
 	}
 	for _, clash := range joint.Clashes(*source, target.Installation) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {

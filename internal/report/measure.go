@@ -100,7 +100,7 @@ func excuse(all []*measured) {
 	}
 	for _, m := range all {
 		m.gaps = slices.DeleteFunc(m.gaps, func(gap Gap) bool {
-			unheard := stills.Excused(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause})
+			unheard := stills.Unheard(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause})
 			m.unheard += unheard
 			return unheard == gap.Probes
 		})

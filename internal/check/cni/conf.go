@@ -50,7 +50,7 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 	f := finding.Finding{
 		ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 		Evidence: map[string]any{"file": file, "serving": own},
-		Fix:      "on the node: mv /etc/cni/net.d/" + file + " /root/; pods that it served stay on its network until they are deleted",
+		Fix:      "on the node: mv /etc/cni/net.d/" + file + " /etc/cni/; pods that it served stay on its network until they are deleted",
 	}
 	switch {
 	case file < own:

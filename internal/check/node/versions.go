@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -52,7 +53,7 @@ func versions(pass *check.Pass) []finding.Finding {
 		parts = append(parts, "the API server is "+server)
 	}
 	for _, version := range kubelets {
-		parts = append(parts, fmt.Sprintf("the kubelets of %d nodes are %s (%s)", len(nodes[version]), version, check.Names(nodes[version])))
+		parts = append(parts, fmt.Sprintf("the kubelets of %s are %s (%s)", cluster.Count(len(nodes[version]), "node"), version, check.Names(nodes[version])))
 	}
 	fewest := slices.MinFunc(kubelets, func(a, b string) int { return len(nodes[a]) - len(nodes[b]) })
 	return []finding.Finding{{

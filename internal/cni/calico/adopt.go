@@ -33,11 +33,11 @@ func attachment(conf string) *step.Attachment {
 func (m *manifest) takeOver(request cni.Request) error {
 	bits := request.Takeover.NodeBits
 	if bits < 20 || bits > 32 {
-		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), useRecreate)
+		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), cni.CreateAgain)
 	}
 	for _, cidr := range rangesOf(request) {
 		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() || prefix.Bits() > bits {
-			return refuse(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI), useRecreate)
+			return refuse(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI), cni.CreateAgain)
 		}
 	}
 	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool { return d.GetName() == "ipreservations."+group }) {
@@ -54,8 +54,6 @@ func rangesOf(request cni.Request) []string {
 	}
 	return []string{request.PodCIDR}
 }
-
-const useRecreate = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
 
 // pools are the ranges that are taken over: their blocks are the nodes' ranges, so that the first address that is
 // taken over claims its node's range for that node. Each selects only nodes whose range is within it, since calico-node

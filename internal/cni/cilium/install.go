@@ -20,7 +20,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 		return nil, refuse(fmt.Sprintf("the range for Cilium's pods, %q, is no IPv4 CIDR", request.PodCIDR), "set --pod-cidr to a free range, such as 10.96.0.0/16")
 	}
 	if request.Takeover != nil {
-		return nil, refuse("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods", "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16")
+		return nil, refuse("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods", cni.CreateAgain)
 	}
 	m, err := understand(request.Manifest)
 	if err != nil {

@@ -10,14 +10,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
-// Otherwise is what can be done where pods cannot be adopted.
-const Otherwise = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
-
 // Clashes are the reasons why a cluster's pods cannot be adopted from its network.
 func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash {
 	var found []joint.Clash
 	clash := func(id, message string) {
-		found = append(found, joint.Clash{ID: id, Message: message, Hint: Otherwise})
+		found = append(found, joint.Clash{ID: id, Message: message, Hint: cni.CreateAgain})
 	}
 	if source.Capabilities.Attachment == nil {
 		why := "it was never tried to take running pods from " + source.CNI + " for good"
@@ -82,13 +79,9 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 	if source.Capabilities.CIDRSource != "node" || all == "" {
 		return 0, rangeError(source.CNI + " does not give each node one range of addresses of its own")
 	}
-	var ranges []netip.Prefix
-	for _, cidr := range source.PodCIDRs {
-		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil || !prefix.Addr().Is4() {
-			return 0, rangeError("the range of " + source.CNI + ", " + cidr + ", is no IPv4 range")
-		}
-		ranges = append(ranges, prefix)
+	ranges, err := rangesOf(source)
+	if err != nil {
+		return 0, err
 	}
 	bits := 0
 	for i := range snapshot.Nodes {
@@ -105,6 +98,18 @@ func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) 
 	return bits, nil
 }
 
+func rangesOf(source cni.Installation) ([]netip.Prefix, error) {
+	var ranges []netip.Prefix
+	for _, cidr := range source.PodCIDRs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || !prefix.Addr().Is4() {
+			return nil, rangeError("the range of " + source.CNI + ", " + cidr + ", is no IPv4 range")
+		}
+		ranges = append(ranges, prefix)
+	}
+	return ranges, nil
+}
+
 // rangeOf is the index of the range that a node's own is within; -1 where there is none.
 func rangeOf(own netip.Prefix, ranges []netip.Prefix) int {
 	return slices.IndexFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && own.Bits() >= p.Bits() })
@@ -112,11 +117,7 @@ func rangeOf(own netip.Prefix, ranges []netip.Prefix) int {
 
 // adoptedValues say for each node of which of the source's ranges its own is a part.
 func adoptedValues(snapshot *cluster.Snapshot, source cni.Installation) map[string]string {
-	var ranges []netip.Prefix
-	for _, cidr := range source.PodCIDRs {
-		prefix, _ := netip.ParsePrefix(cidr) // an error is a clash, as is a node without a part
-		ranges = append(ranges, prefix)
-	}
+	ranges, _ := rangesOf(source) // an error is a clash, as is a node without a part
 	values := map[string]string{}
 	for i := range snapshot.Nodes {
 		own, _ := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR)

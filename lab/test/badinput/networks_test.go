@@ -80,7 +80,7 @@ func (s *stage) byHand(t *testing.T) {
 	s.run(t, 1, []string{"error: two networks were found: flannel and calico", "hint: theseus check"},
 		s.planned("--accept", "cni/half-way=why not", "--accept", "cni/leftover=why not")...)
 
-	s.on(t, nodes[1], "mv /etc/cni/net.d/10-calico.conflist /root/") // half-way between nodes, too
+	s.on(t, nodes[1], "mv /etc/cni/net.d/10-calico.conflist /etc/cni/") // half-way between nodes, too
 	looked := s.look(t)
 	s.check(t, 3, s.change, append(both, "10-calico.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
 		"10-calico.conflist serves because it sorts first, and 10-flannel.conflist would",
@@ -94,7 +94,7 @@ func (s *stage) byHand(t *testing.T) {
 // wayOut does what the findings say: Calico's file goes, then its pods, then itself, and what it left on the nodes.
 func (s *stage) wayOut(t *testing.T) {
 	node := s.NodeNames()[0]
-	s.on(t, node, "mv /etc/cni/net.d/10-calico.conflist /root/")
+	s.on(t, node, "mv /etc/cni/net.d/10-calico.conflist /etc/cni/")
 	s.kubectl(t, "", "delete", "pod", "late-0")
 	s.server(t, "late", node)()
 	s.check(t, 3, s.change, []string{"block cni/leftover"})
@@ -201,7 +201,7 @@ const before, after = "v1.34.4", "v1.36.3"
 // begin gives the second node the kubelet of an older Kubernetes, which is told, and lets the clients begin.
 func (s *stage) begin(t *testing.T) {
 	s.older(t)
-	s.check(t, 0, s.change, []string{"warn node/versions", "the kubelets of 1 nodes are " + before + " (" + s.NodeNames()[1] + ")"})
+	s.check(t, 0, s.change, []string{"warn node/versions", "the kubelets of 1 node are " + before + " (" + s.NodeNames()[1] + ")"})
 	if err := s.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
