@@ -134,8 +134,10 @@ func copyCPUs(parent, dir string) error {
 func Remove(hs []Hierarchy, rel string, deadline time.Duration) error {
 	end := time.Now().Add(deadline)
 	for _, h := range hs {
+		dir := filepath.Join(h.Own, rel)
+		forget(dir)
 		for {
-			err := removeTree(filepath.Join(h.Own, rel))
+			err := removeTree(dir)
 			if err == nil {
 				break
 			}
@@ -146,6 +148,13 @@ func Remove(hs []Hierarchy, rel string, deadline time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// forget gives back what the kernel keeps in memory of files that the processes of a cgroup, and of those below it that
+// were removed before, have read: for as long as one such page is there the kernel keeps its cgroup too, and is slowed
+// by thousands of them. Hierarchies other than that of memory have no such file.
+func forget(dir string) {
+	_ = os.WriteFile(filepath.Join(dir, "memory.force_empty"), []byte("0"), 0o200)
 }
 
 // removeTree removes directories only, deepest first: the files of a cgroup cannot be removed.
