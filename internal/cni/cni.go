@@ -75,6 +75,9 @@ type Capabilities struct {
 	VNI           int    `json:"vni,omitempty"`
 	Port          int    `json:"port,omitempty"`
 	WholePort     bool   `json:"wholePort,omitempty"`
+	// Untracked is set where the agent exempts Port from connection tracking: a connection that a node masquerades with
+	// that port as its own gets no answer.
+	Untracked *step.Untracked `json:"untracked,omitempty"`
 	// Overhead is what encapsulation takes from the path MTU, in bytes; MTU is the pods' where fixed, else 0.
 	// LinkMTU is what the pods' own links say, where that is more than what comes through to other nodes.
 	Overhead int `json:"overhead"`

@@ -88,6 +88,7 @@ func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	var mended []string
 	if n.joint.checks++; n.joint.chosen == nil || n.joint.checks%rechoose == 0 {
 		chosen := map[family][]backend{}
 		for f := range wanted {
@@ -96,8 +97,10 @@ func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 			}
 		}
 		n.joint.chosen = chosen
+		if mended, err = n.spare(ctx, in.Args); err != nil {
+			return "", err
+		}
 	}
-	var mended []string
 	for f, rules := range wanted {
 		for _, b := range n.joint.chosen[f] {
 			changed, err := n.putFirst(ctx, b, rules)
@@ -164,7 +167,10 @@ func (n *Node) part(ctx context.Context) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	var done []string
+	done, err := n.spare(ctx, step.JoinArgs{})
+	if err != nil {
+		return Answer{}, err
+	}
 	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
 		if err != nil {

@@ -39,22 +39,27 @@ type origin struct {
 	link string
 }
 
-// originScript is the table in place of a former one; without origins there is none.
-func originScript(origins []origin) string {
+// originScript is the table in place of a former one; without origins there is none. Connections of UDP get one of the
+// ports, or any where that is empty.
+func originScript(origins []origin, ports string) string {
 	var script strings.Builder
 	fmt.Fprintf(&script, "add table ip %[1]s\ndelete table ip %[1]s\n", originTable)
 	if len(origins) == 0 {
 		return script.String()
 	}
-	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 99; policy accept;\n", originTable)
+	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 98; policy accept;\n", originTable)
 	for _, o := range origins {
 		match := "ct status dnat"
 		if o.link != "" {
 			match += fmt.Sprintf(" oifname %q", o.link)
 		}
 		match += fmt.Sprintf(" ip daddr { %s }", strings.Trim(strings.ReplaceAll(fmt.Sprint(o.to), " ", ", "), "[]"))
-		fmt.Fprintf(&script, "%[1]s meta mark and %[2]d == %[2]d meta mark set meta mark and %[3]d snat to %[4]s fully-random\n",
-			match, proxyMark, ^uint32(proxyMark), o.from)
+		unmark := fmt.Sprintf(" meta mark set meta mark and %d", ^uint32(proxyMark))
+		if ports != "" {
+			fmt.Fprintf(&script, "%[1]s meta l4proto udp meta mark and %[2]d == %[2]d%[3]s snat to %[4]s:%[5]s fully-random\n", match, proxyMark, unmark, o.from, ports)
+			fmt.Fprintf(&script, "%[1]s meta l4proto udp meta mark and %[2]d == %[2]d snat to %[3]s:%[4]s fully-random\n", match, portmapMark, o.from, ports)
+		}
+		fmt.Fprintf(&script, "%[1]s meta mark and %[2]d == %[2]d%[3]s snat to %[4]s fully-random\n", match, proxyMark, unmark, o.from)
 		fmt.Fprintf(&script, "%[1]s meta mark and %[2]d == %[2]d snat to %[3]s fully-random\n", match, portmapMark, o.from)
 	}
 	return script.String() + "}\n}\n"
@@ -74,7 +79,7 @@ func (n *Node) loosely(ctx context.Context, origins []origin, call func() error)
 		err = call()
 	}
 	n.at("let new connections be masqueraded")
-	_, ended := n.Commands.run(context.WithoutCancel(ctx), originScript(nil), "nft", "-f", "-")
+	_, ended := n.Commands.run(context.WithoutCancel(ctx), originScript(nil, ""), "nft", "-f", "-")
 	return errors.Join(err, ended)
 }
 
@@ -84,11 +89,19 @@ func (n *Node) freed(ctx context.Context, origins []origin) error {
 		return nil
 	}
 	n.at("give new connections their source")
-	if _, err := n.Commands.run(ctx, originScript(origins), "nft", "-f", "-"); err != nil {
+	in, err := n.order()
+	if err != nil {
+		return err
+	}
+	ports := ""
+	if in != nil && in.Args.Untracked != nil {
+		ports = beside(in.Args.Untracked.Port)
+	}
+	if _, err := n.Commands.run(ctx, originScript(origins, ports), "nft", "-f", "-"); err != nil {
 		return err
 	}
 	quiesce()
-	err := n.untie(ctx, func(pod netip.Addr) bool { return concerns(origins, pod) })
+	err = n.untie(ctx, func(pod netip.Addr) bool { return concerns(origins, pod) })
 	if err != nil {
 		return fmt.Errorf("untie connections from an interface: %w", err)
 	}

@@ -172,7 +172,7 @@ func newcomers(t *testing.T, masqueraded bool) (begun int, failed []error) {
 			return
 		}
 		if masqueraded {
-			sh(t, originScript(nil), "nft", "-f", "-")
+			sh(t, originScript(nil, ""), "nft", "-f", "-")
 		}
 		lock.Lock()
 		enough := begun + 20 // begin between the last look and the flip

@@ -76,6 +76,7 @@ func All() []check.Check {
 		taints.RemovedInUse(),
 		typha.Skew(),
 		vxlan.Clash(),
+		vxlan.Untracked(),
 		webhook.Deadlock(),
 		workload.BarePod(),
 		workload.GracePeriod(),

@@ -62,6 +62,14 @@ type JoinArgs struct {
 	New []string `json:"new"` // pod CIDRs of the target
 	// Keep are interfaces of the source, as patterns: somebody who takes their routes within Old is not let have them.
 	Keep []string `json:"keep,omitempty"`
+	// Untracked is the target's port that no connection may be masqueraded with.
+	Untracked *Untracked `json:"untracked,omitempty"`
+}
+
+// Untracked is a UDP port of a network's tunnels, whose interface is Link, that its agent exempts from connection tracking.
+type Untracked struct {
+	Port int    `json:"port"`
+	Link string `json:"link"`
 }
 
 // The data planes of an agent that can keep its rules in either.

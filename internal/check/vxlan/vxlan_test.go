@@ -7,3 +7,5 @@ import (
 )
 
 func TestClash(t *testing.T) { checktest.Run(t, Clash()) }
+
+func TestUntracked(t *testing.T) { checktest.Run(t, Untracked()) }

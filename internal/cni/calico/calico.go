@@ -52,6 +52,9 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	return nil
 }
 
+// vxlanLink is the interface of a node's tunnels.
+const vxlanLink = "vxlan.calico"
+
 // capabilities of Calico over VXLAN with its defaults: VNI 4096 on UDP port 4789.
 func capabilities(confName string) cni.Capabilities {
 	return cni.Capabilities{
@@ -60,7 +63,7 @@ func capabilities(confName string) cni.Capabilities {
 		VNI:               4096,
 		Port:              4789,
 		Overhead:          50,
-		HostLinks:         []string{"vxlan.calico", "cali*"},
+		HostLinks:         []string{vxlanLink, "cali*"},
 		ConfName:          confName,
 		Policy:            cni.PolicyCalico,
 		CanRequestAddress: true,
@@ -72,7 +75,7 @@ func capabilities(confName string) cni.Capabilities {
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	conf := found.Capabilities.ConfName
 	return step.Residue{
-		Links:        []string{"cali*", "vxlan.calico"},
+		Links:        []string{"cali*", vxlanLink},
 		Chains:       []string{"cali-*"},
 		RuleComments: []string{"cali:*"},
 		NFTables:     []string{"ip calico", "ip6 calico"},

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -49,6 +50,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	applyPools(found, readPools(snapshot))
 	applyFelix(&found.Capabilities, snapshot.OtherOf(group, "FelixConfiguration"))
+	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
 	found.Parts = partsIn(snapshot, agent)
 	return found
 }
@@ -107,6 +109,15 @@ func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructur
 			caps.Port = int(port)
 		}
 	}
+}
+
+// untracked: since v3.29 Felix exempts VXLAN from connection tracking (https://github.com/projectcalico/calico/pull/8977).
+// A version that is not known is taken for one of those.
+func untracked(of string, caps cni.Capabilities) *step.Untracked {
+	if now, err := version.ParseSemantic(of); caps.Encapsulation != "vxlan" || err == nil && now.LessThan(version.MajorMinor(3, 29)) {
+		return nil
+	}
+	return &step.Untracked{Port: caps.Port, Link: vxlanLink}
 }
 
 func valueOf(containers []corev1.Container, name string) string {

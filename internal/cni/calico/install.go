@@ -247,6 +247,7 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 	if port, err := strconv.Atoi(m.env(agent, "FELIX_VXLANPORT")); err == nil {
 		caps.Port = port
 	}
+	caps.Untracked = untracked(tagOf(image), caps)
 	caps.MTU = jointMTU(request.Source, m.setting("veth_mtu"))
 	return cni.Installation{
 		CNI:          "calico",

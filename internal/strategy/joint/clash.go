@@ -13,7 +13,7 @@ import (
 // JoinArgs are the two networks as the agent's verb "join" takes them: traffic between them keeps its
 // addresses, and its way back may differ from its way there, since each network routes only to its own.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
-	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs)}
+	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: target.Capabilities.Untracked}
 }
 
 // Clash is a reason why two networks cannot live on the same nodes.

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// portTable keeps masqueraded connections off a port that an agent exempts from connection tracking: answers to that port
+// are not translated back, and where the agent lets only its tunnels use it they are dropped. Of the ports that Linux
+// chooses from it is one in 64,512 (https://github.com/projectcalico/calico/pull/13118). The chain comes before those
+// of kube-proxy, portmap and the agent, and does for UDP what they would do, but for that port.
+const portTable = "theseus-ports"
+
+// reserved are the ports that Linux does not choose for connections of ports above them.
+const reserved = 1024
+
+// beside are the ports below a port or above it, whichever are more, as nftables writes them.
+func beside(port int) string {
+	if port-reserved > math.MaxUint16-port {
+		return fmt.Sprintf("%d-%d", reserved, port-1)
+	}
+	return fmt.Sprintf("%d-%d", max(port+1, reserved), math.MaxUint16)
+}
+
+// portScript is the table in place of a former one. What is not to be masqueraded at all is left to the rules of the
+// joint phase.
+func portScript(args step.JoinArgs) string {
+	var script strings.Builder
+	fmt.Fprintf(&script, "add table ip %[1]s\ndelete table ip %[1]s\n", portTable)
+	if args.Untracked == nil {
+		return script.String()
+	}
+	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 99; policy accept;\nmeta l4proto != udp accept\n", portTable)
+	if !slices.Equal(args.Old, args.New) {
+		for _, pair := range [][2][]string{{args.Old, args.New}, {args.New, args.Old}} {
+			fmt.Fprintf(&script, "ip saddr { %s } ip daddr { %s } accept\n", strings.Join(pair[0], ", "), strings.Join(pair[1], ", "))
+		}
+	}
+	masquerade := "meta l4proto udp masquerade to :" + beside(args.Untracked.Port) + " fully-random\n"
+	fmt.Fprintf(&script, "meta mark and %[1]d == %[1]d meta mark set meta mark and %[2]d %[3]s", proxyMark, ^uint32(proxyMark), masquerade)
+	fmt.Fprintf(&script, "meta mark and %[1]d == %[1]d %[2]s", portmapMark, masquerade)
+	fmt.Fprintf(&script, "oifname %q fib saddr . oif type != local fib saddr type local %s", args.Untracked.Link, masquerade)
+	return script.String() + "}\n}\n"
+}
+
+// spare puts the table where a joint phase wants it and it is not there, and takes it away otherwise; it says what it did.
+func (n *Node) spare(ctx context.Context, args step.JoinArgs) ([]string, error) {
+	present, err := n.nftables(ctx, true)
+	if err != nil || slices.Contains(present, "ip "+portTable) == (args.Untracked != nil) {
+		return nil, err
+	}
+	if _, err := n.Commands.run(ctx, portScript(args), "nft", "-f", "-"); err != nil {
+		return nil, fmt.Errorf("keep masqueraded connections off a port: %w", err)
+	}
+	if args.Untracked == nil {
+		return []string{"ports as before"}, nil
+	}
+	return []string{fmt.Sprintf("no connection masqueraded with UDP port %d", args.Untracked.Port)}, nil
+}
