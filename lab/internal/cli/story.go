@@ -38,11 +38,14 @@ func (a *app) demo() *cobra.Command {
 	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show what it cost", 3,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Network, r.Strategy, r.Proxy = network, strategy, proxy
+			if strategy == "" && network != "weave" {
+				r.Strategy = "adopt"
+			}
 			r.Outside = r.Strategy == "adopt" // by another strategy, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
 	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel or bridge (both with kube-router), or weave")
-	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty lets the planner choose")
+	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty is adopt, and recreate from weave, whose pods cannot be adopted")
 	cmd.Flags().StringVar(&proxy, "proxy-mode", "", "mode of kube-proxy: iptables or nftables; empty for the lab's own")
 	return cmd
 }
