@@ -41,7 +41,7 @@ func hostNetwork(pass *check.Pass) []finding.Finding {
 		}
 		if n := policies[w.Meta.Namespace]; n > 0 {
 			f.Severity = finding.Warn
-			f.Message += fmt.Sprintf(". The %d NetworkPolicies of its namespace do not hold for it on any network, and to those that select by pod it is "+
+			f.Message += fmt.Sprintf(". No NetworkPolicy of its namespace (%d there) holds for it on any network, and to those that select by pod it is "+
 				"a node: whether it is let in depends on the network", n)
 			f.Evidence = map[string]any{"policies": n}
 			f.Fix = "allow the nodes' addresses where it is to be let in (ipBlock), and try it on one node of the target"
