@@ -19,16 +19,23 @@ import (
 func (a *app) flagsPutCommand() *cobra.Command {
 	var source, file, who, note string
 	var version int64
+	var remove bool
 	command := &cobra.Command{
-		Use:   "put FLAG",
-		Short: "Write a flag to a database, with who and why",
+		Use:   "put FLAG {--file FILE | --remove}",
+		Short: "Write a flag to a database, or remove it, with who and why",
 		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that was edited, as `theseus flags\n" +
 			"history` shows it, 0 for a new flag: when somebody was faster, nothing is written, and who it was is told.\n" +
 			"A flag with which the set would not be valid is refused.",
 		Args: exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if (file != "") == remove {
+				return fail(exitUsage, "theseus flags put "+args[0]+" --file flag.yaml, or --remove", "it is not said whether %s is written or removed", args[0])
+			}
+			if who == "" {
+				return fail(exitUsage, "--who NAME", "it is not said who makes the edit")
+			}
 			value := ""
-			if file != "" {
+			if !remove {
 				data, err := os.ReadFile(file)
 				if err != nil {
 					return err
@@ -43,14 +50,15 @@ func (a *app) flagsPutCommand() *cobra.Command {
 				}
 				value = string(asJSON)
 			}
-			return a.withDatabase(command.Context(), source, func(d *flags.Database) error {
+			return a.withDatabase(command.Context(), source, flags.Presence(!remove), func(d *flags.Database) error {
 				return d.Apply(command.Context(), flags.Change{Kind: flags.FlagItem, Name: args[0], Value: value, Version: version, Who: who, Note: note})
 			})
 		},
 	}
 	f := command.Flags()
 	f.StringVar(&source, "source", "", "the database")
-	f.StringVar(&file, "file", "", "the flag as JSON or YAML; without a file the flag is removed")
+	f.StringVar(&file, "file", "", "the flag as JSON or YAML")
+	f.BoolVar(&remove, "remove", false, "remove the flag")
 	f.Int64Var(&version, "version", 0, "the version that was edited, 0 for a new flag")
 	f.StringVar(&who, "who", whoami(), "who makes the edit")
 	f.StringVar(&note, "note", "", "why")
@@ -66,11 +74,11 @@ func whoami() string {
 	return ""
 }
 
-func (a *app) withDatabase(ctx context.Context, source string, do func(*flags.Database) error) error {
-	if !strings.HasPrefix(source, "sqlite:") && !strings.HasPrefix(source, "postgres") {
+func (a *app) withDatabase(ctx context.Context, source string, presence flags.Presence, do func(*flags.Database) error) error {
+	if scheme, rest, _ := strings.Cut(source, ":"); rest == "" || scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
 		return fail(exitUsage, "name it with --source sqlite:FILE or --source postgres://...", "%q is no database", source)
 	}
-	d, err := flags.OpenDatabase(ctx, source)
+	d, err := flags.OpenDatabase(ctx, source, presence)
 	if err != nil {
 		return sourceError(err)
 	}
@@ -88,10 +96,13 @@ func (a *app) flagsHistoryCommand() *cobra.Command {
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return a.withDatabase(command.Context(), source, func(d *flags.Database) error {
+			return a.withDatabase(command.Context(), source, flags.Existing, func(d *flags.Database) error {
 				entries, err := d.History(command.Context(), flags.FlagItem, name)
 				if err != nil {
 					return err
+				}
+				if len(entries) == 0 && name != "" {
+					return fail(exitFailed, "theseus flags history --source "+source+" shows every edit", "nobody ever edited a flag %q there", name)
 				}
 				if a.output == "json" {
 					return printJSON(a.Out, entries)
