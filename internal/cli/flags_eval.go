@@ -246,5 +246,9 @@ func stepLine(s flag.Step) string {
 	if b := s.Bucket; b != nil {
 		line += fmt.Sprintf(" falls at %d of %d, within %d to %d,", b.Bucket, b.Total, b.Start, b.End-1)
 	}
-	return line + " -> " + words(s.Result)
+	line += " -> " + words(s.Result)
+	if s.Operator == "fractional" && s.Result == nil {
+		line += " (nothing to deal by, such as a targetingKey, or no weights that are any)"
+	}
+	return line
 }

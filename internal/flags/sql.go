@@ -38,12 +38,15 @@ type Database struct {
 	postgres string // its address; empty for SQLite
 }
 
-// Kinds of items.
+// Kinds of items: flags, shared rules ($evaluators) and properties of the set.
 const (
 	FlagItem      = "flag"
 	EvaluatorItem = "evaluator"
 	MetadataItem  = "metadata"
 )
+
+// Kinds are all of them.
+func Kinds() []string { return []string{FlagItem, EvaluatorItem, MetadataItem} }
 
 // Change is one edit.
 type Change struct {
@@ -87,7 +90,9 @@ func (c *Conflict) Error() string {
 }
 
 // Hint says what to try.
-func (c *Conflict) Hint() string { return "look at the flag as it is now, and edit that" }
+func (c *Conflict) Hint() string {
+	return fmt.Sprintf("theseus flags history shows it as it is now; edit that, with --version %d", c.Version)
+}
 
 // OpenSQLite opens a database file; it is made when it is not there.
 func OpenSQLite(path string) (*Database, error) {
