@@ -144,6 +144,7 @@ flags:
 		"flags: {<<: x}":              "<< takes an object",
 		"flags: &a {<<: *a}":          "nested deeper than 200",
 		"flags: [\n":                  "bad YAML",
+		"flags:\n\ta: 1\n":            "such as a tab: lines are indented by spaces",
 		"flags: {a: .nan}":            ".nan is no number that JSON has",
 		"flags: {? [a] : b}":          "a key has to be plain text",
 		"flags: &a {b: *a}":           "nested deeper than 200",

@@ -218,6 +218,9 @@ func yamlProblem(err error) error {
 			}
 		}
 	}
+	if strings.HasPrefix(reason, "found character that cannot start any token") {
+		reason += ", such as a tab: lines are indented by spaces"
+	}
 	return &Problem{Line: line, Reason: "bad YAML: " + reason}
 }
 
