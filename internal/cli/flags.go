@@ -22,7 +22,7 @@ import (
 )
 
 const sourceHelp = `A source is a file (.json, .yaml), a folder of them, sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME (a FeatureFlag
-of open-feature-operator), or the http(s):// address of a server that speaks OFREP.`
+of open-feature-operator), or, where values are enough, the http(s):// address of a server that speaks OFREP.`
 
 func (a *app) flagsCommand() *cobra.Command {
 	command := &cobra.Command{
@@ -32,10 +32,22 @@ func (a *app) flagsCommand() *cobra.Command {
 		Args:  none,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(a.flagsLintCommand(), a.flagsEvalCommand(), a.flagsDiffCommand(), a.flagsExplainCommand(),
-		a.flagsServeCommand(), a.flagsPutCommand(), a.flagsHistoryCommand(),
-		a.flagsRolloutCommand(), a.flagsVerifyCommand())
+	for _, one := range []*cobra.Command{a.flagsLintCommand(), a.flagsEvalCommand(), a.flagsDiffCommand(), a.flagsExplainCommand(),
+		a.flagsServeCommand(), a.flagsPutCommand(), a.flagsHistoryCommand(), a.flagsVerifyCommand()} {
+		one.PreRunE = a.textOrJSON
+		command.AddCommand(one)
+	}
+	command.AddCommand(a.flagsRolloutCommand()) // it makes a file
 	return command
+}
+
+// textOrJSON refuses another output.
+func (a *app) textOrJSON(command *cobra.Command, _ []string) error {
+	switch a.output {
+	case "", "text", "json":
+		return nil
+	}
+	return fail(exitUsage, "-o text or json", "%s cannot write %q", command.CommandPath(), a.output)
 }
 
 func (a *app) flagsLintCommand() *cobra.Command {
@@ -181,7 +193,7 @@ func (a *app) printLinted(l lint) error {
 		return printJSON(a.Out, l)
 	}
 	for _, p := range l.Problems {
-		fmt.Fprintf(a.Out, "%s:%d: %s\n", p.Source, p.Line, p.Error())
+		fmt.Fprintln(a.Out, p.In(p.Source))
 	}
 	for _, p := range l.Warnings {
 		fmt.Fprintf(a.Out, "%s:%d: warning: %s\n", p.Source, p.Line, p.Error())
@@ -193,13 +205,13 @@ func (a *app) printLinted(l lint) error {
 		return err
 	}
 	if len(l.Problems) > 0 {
-		_, err := fmt.Fprintf(a.Out, "%d problems: no provider would take it\n", len(l.Problems))
+		_, err := fmt.Fprintf(a.Out, "%s: no provider would take it\n", cluster.Count(len(l.Problems), "problem"))
 		return err
 	}
 	if len(l.Findings) > 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(a.Out, "%d flags, no problem, %d warnings\n", l.Flags, len(l.Warnings))
+	_, err := fmt.Fprintf(a.Out, "%s, no problem, %s\n", cluster.Count(l.Flags, "flag"), cluster.Count(len(l.Warnings), "warning"))
 	return err
 }
 
@@ -217,6 +229,9 @@ func printJSON(w io.Writer, value any) error {
 }
 
 func (a *app) openSource(ctx context.Context, text string) (flags.Source, func() error, error) {
+	if isServer(text) {
+		return nil, nil, fail(exitUsage, "name what that server has its flags from", "%s is a server, which tells values and no rules", text)
+	}
 	source, done, err := flags.OpenSource(ctx, text, a.dynamicClient)
 	return source, done, sourceError(err)
 }
@@ -226,7 +241,7 @@ func sourceError(err error) error {
 	if err == nil || hintOf(err) != "" {
 		return err
 	}
-	return fail(exitFailed, "check that the source answers; theseus flags --help says how it is written", "%w", err)
+	return fail(exitFailed, "check that it is there and answers; theseus flags --help says how sources are written", "%w", err)
 }
 
 func (a *app) dynamicClient() (dynamic.Interface, error) {

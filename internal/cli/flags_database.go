@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,18 +18,29 @@ import (
 )
 
 func (a *app) flagsPutCommand() *cobra.Command {
-	var source, file, who, note string
+	var source, kind, file, who, note string
 	var version int64
+	var remove bool
 	command := &cobra.Command{
-		Use:   "put FLAG",
-		Short: "Write a flag to a database, with who and why",
+		Use:   "put NAME {--file FILE | --remove}",
+		Short: "Write a flag to a database, or remove it, with who and why",
 		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that was edited, as `theseus flags\n" +
 			"history` shows it, 0 for a new flag: when somebody was faster, nothing is written, and who it was is told.\n" +
-			"A flag with which the set would not be valid is refused.",
+			"A flag with which the set would not be valid is refused. --kind evaluator writes a shared rule of $evaluators, and\n" +
+			"--kind metadata a property of the whole set.",
 		Args: exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if !slices.Contains(flags.Kinds(), kind) {
+				return noKind(kind)
+			}
+			if (file != "") == remove {
+				return fail(exitUsage, "theseus flags put "+args[0]+" --file flag.yaml, or --remove", "it is not said whether %s is written or removed", args[0])
+			}
+			if who == "" {
+				return fail(exitUsage, "--who NAME", "it is not said who makes the edit")
+			}
 			value := ""
-			if file != "" {
+			if !remove {
 				data, err := os.ReadFile(file)
 				if err != nil {
 					return err
@@ -43,18 +55,26 @@ func (a *app) flagsPutCommand() *cobra.Command {
 				}
 				value = string(asJSON)
 			}
-			return a.withDatabase(command.Context(), source, func(d *flags.Database) error {
-				return d.Apply(command.Context(), flags.Change{Kind: flags.FlagItem, Name: args[0], Value: value, Version: version, Who: who, Note: note})
+			return a.withDatabase(command.Context(), source, flags.Presence(!remove), func(d *flags.Database) error {
+				return d.Apply(command.Context(), flags.Change{Kind: kind, Name: args[0], Value: value, Version: version, Who: who, Note: note})
 			})
 		},
 	}
 	f := command.Flags()
 	f.StringVar(&source, "source", "", "the database")
-	f.StringVar(&file, "file", "", "the flag as JSON or YAML; without a file the flag is removed")
+	f.StringVar(&kind, "kind", flags.FlagItem, kindHelp)
+	f.StringVar(&file, "file", "", "its value as JSON or YAML")
+	f.BoolVar(&remove, "remove", false, "remove it")
 	f.Int64Var(&version, "version", 0, "the version that was edited, 0 for a new flag")
 	f.StringVar(&who, "who", whoami(), "who makes the edit")
 	f.StringVar(&note, "note", "", "why")
 	return command
+}
+
+const kindHelp = "flag, evaluator (a shared rule) or metadata"
+
+func noKind(kind string) error {
+	return fail(exitUsage, "one of "+strings.Join(flags.Kinds(), ", "), "there is no kind %q", kind)
 }
 
 // whoami is the user of this machine.
@@ -66,11 +86,11 @@ func whoami() string {
 	return ""
 }
 
-func (a *app) withDatabase(ctx context.Context, source string, do func(*flags.Database) error) error {
-	if !strings.HasPrefix(source, "sqlite:") && !strings.HasPrefix(source, "postgres") {
+func (a *app) withDatabase(ctx context.Context, source string, presence flags.Presence, do func(*flags.Database) error) error {
+	if scheme, rest, _ := strings.Cut(source, ":"); rest == "" || scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
 		return fail(exitUsage, "name it with --source sqlite:FILE or --source postgres://...", "%q is no database", source)
 	}
-	d, err := flags.OpenDatabase(ctx, source)
+	d, err := flags.OpenDatabase(ctx, source, presence)
 	if err != nil {
 		return sourceError(err)
 	}
@@ -78,20 +98,26 @@ func (a *app) withDatabase(ctx context.Context, source string, do func(*flags.Da
 }
 
 func (a *app) flagsHistoryCommand() *cobra.Command {
-	var source string
+	var source, kind string
 	command := &cobra.Command{
-		Use:   "history [FLAG]",
+		Use:   "history [NAME]",
 		Short: "Who changed which flag of a database, when and why",
 		Args:  atMostOne("the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
+			if !slices.Contains(flags.Kinds(), kind) {
+				return noKind(kind)
+			}
 			name := ""
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return a.withDatabase(command.Context(), source, func(d *flags.Database) error {
-				entries, err := d.History(command.Context(), flags.FlagItem, name)
+			return a.withDatabase(command.Context(), source, flags.Existing, func(d *flags.Database) error {
+				entries, err := d.History(command.Context(), kind, name)
 				if err != nil {
 					return err
+				}
+				if len(entries) == 0 && name != "" {
+					return fail(exitFailed, "theseus flags history --source "+source+" shows every edit", "nobody ever edited a %s %q there", kind, name)
 				}
 				if a.output == "json" {
 					return printJSON(a.Out, entries)
@@ -101,12 +127,17 @@ func (a *app) flagsHistoryCommand() *cobra.Command {
 					if value == "" {
 						value = "removed"
 					}
-					fmt.Fprintf(a.Out, "%s  %s  version %d  %s  %s  %s\n", e.At.Format(time.RFC3339), e.Name, e.Version, e.Who, e.Note, value)
+					name := e.Name
+					if e.Kind != flags.FlagItem {
+						name = e.Kind + " " + name
+					}
+					fmt.Fprintf(a.Out, "%s  %s  version %d  %s  %s  %s\n", e.At.Format(time.RFC3339), name, e.Version, e.Who, e.Note, value)
 				}
 				return nil
 			})
 		},
 	}
 	command.Flags().StringVar(&source, "source", "", "the database")
+	command.Flags().StringVar(&kind, "kind", flags.FlagItem, "of a NAME: "+kindHelp)
 	return command
 }

@@ -185,7 +185,11 @@ func (a *app) evalFlag(ctx context.Context, key string, sources []string, values
 	case flag.FlagNotFound:
 		return fail(exitFailed, "theseus flags lint counts the flags of a source", "there is no flag %q in %s", key, strings.Join(sources, ", "))
 	default:
-		return fail(exitFailed, "theseus flags eval "+key+" --explain shows the rule at work", "%s: %s", result.Code, result.Message)
+		hint := "theseus flags lint " + told.Source + " says what is wrong with its rules"
+		if isServer(told.Source) {
+			hint = "check that the server is there, and " + tokenVariable + " where it asks for a token"
+		}
+		return fail(exitFailed, hint, "%s: %s", result.Code, result.Message)
 	}
 	told.Value, told.Variant, told.Reason, told.Metadata = result.Value, result.Variant, result.Reason, result.Metadata
 	if on != nil {
@@ -242,5 +246,9 @@ func stepLine(s flag.Step) string {
 	if b := s.Bucket; b != nil {
 		line += fmt.Sprintf(" falls at %d of %d, within %d to %d,", b.Bucket, b.Total, b.Start, b.End-1)
 	}
-	return line + " -> " + words(s.Result)
+	line += " -> " + words(s.Result)
+	if s.Operator == "fractional" && s.Result == nil {
+		line += " (nothing to deal by, such as a targetingKey, or no weights that are any)"
+	}
+	return line
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/semver"
 
 	"github.com/theseus-cni/theseus/internal/knob"
 )
@@ -16,13 +17,16 @@ func (a *app) flagsExplainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain [FLAG]",
 		Short: "What a flag of a network does to a node: values, places, effect, proof, what it goes with",
-		Long: "Explains a setting of Calico, Cilium, flannel, Weave or kube-proxy; without a name it lists them. The versions\n" +
+		Long: "Explains a setting of Calico, Cilium, Antrea, flannel, Weave or kube-proxy; without a name it lists them. The versions\n" +
 			"are those of --from, or of --release, or the newest that are known.",
 		Args: atMostOne("the name of a flag, such as nftablesMode or cilium/datapath-mode"),
 		RunE: func(command *cobra.Command, args []string) error {
-			for component := range releases {
+			for component, version := range releases {
 				if !slices.Contains(knob.Components(), component) {
 					return fail(exitUsage, "one of "+strings.Join(knob.Components(), ", "), "there is no catalogue of %q", component)
+				}
+				if !semver.IsValid(version) {
+					return fail(exitUsage, "such as --release calico=v3.31.0", "%q is no version of %s", version, component)
 				}
 			}
 			catalogue := knob.New(releases)

@@ -74,6 +74,8 @@ func meant(catalogue *knob.Catalogue, set *flag.Set, source, key string) (string
 	switch {
 	case key == "" && len(keys) == 1:
 		key = keys[0]
+	case key == "" && len(keys) == 0:
+		return "", fail(exitFailed, "give one the metadata knob: NAME, such as nftablesMode; theseus flags explain lists the names", "no flag of %s means a setting of the network", source)
 	case key == "":
 		return "", fail(exitUsage, "name one with --flag", "%d flags of %s mean a setting of the network: %s", len(keys), source, strings.Join(keys, ", "))
 	case !slices.Contains(set.Keys(), key):

@@ -74,7 +74,7 @@ func folderOrigin(t *testing.T) *origin {
 }
 
 func sqlOrigin(t *testing.T, source, driver, address string) *origin {
-	database, err := flags.OpenDatabase(t.Context(), source)
+	database, err := flags.OpenDatabase(t.Context(), source, flags.New)
 	must(t, err)
 	t.Cleanup(func() { must(t, database.Close()) })
 	raw, err := sql.Open(driver, address)

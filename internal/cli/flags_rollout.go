@@ -40,6 +40,9 @@ func (a *app) flagsRolloutCommand() *cobra.Command {
 			if len(args) > 1 || (len(args) == 1) == (source != "") || key != "" && source == "" {
 				return fail(exitUsage, command.CommandPath()+" --help", "%s takes FLAG=VALUE, or --flags", command.CommandPath())
 			}
+			if name, value, _ := strings.Cut(strings.Join(args, ""), "="); len(args) == 1 && (name == "" || value == "") {
+				return fail(exitUsage, "write it as nftablesMode=Enabled, or let a flag set decide: --flags SOURCE", "%q is no FLAG=VALUE", args[0])
+			}
 			return nil
 		},
 		RunE: func(command *cobra.Command, args []string) error {

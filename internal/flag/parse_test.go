@@ -16,7 +16,7 @@ func flagOf(rule string) string {
 func TestRefused(t *testing.T) {
 	deep := strings.Repeat("[", 300) + strings.Repeat("]", 300)
 	for _, c := range []struct{ name, set, want string }{
-		{"nothing", ``, "s.json:1: it ends in the middle"},
+		{"nothing", ``, "s.json: it is empty"},
 		{"cut short", "{\"flags\":\n {\"a\":", "s.json:2: it ends in the middle"},
 		{"syntax", "{\"flags\":\n {,}}", "s.json:2: bad JSON: invalid character ','"},
 		{"trailing", "{\"flags\": {}}\n{}", "s.json:2: there is something after the end"},
@@ -144,6 +144,7 @@ flags:
 		"flags: {<<: x}":              "<< takes an object",
 		"flags: &a {<<: *a}":          "nested deeper than 200",
 		"flags: [\n":                  "bad YAML",
+		"flags:\n\ta: 1\n":            "such as a tab: lines are indented by spaces",
 		"flags: {a: .nan}":            ".nan is no number that JSON has",
 		"flags: {? [a] : b}":          "a key has to be plain text",
 		"flags: &a {b: *a}":           "nested deeper than 200",

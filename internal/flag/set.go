@@ -62,6 +62,14 @@ func (p *Problem) Error() string {
 	return p.Path + ": " + p.Reason
 }
 
+// In is the problem with the name of its set, and the line where it has one.
+func (p *Problem) In(name string) string {
+	if p.Line > 0 {
+		name = fmt.Sprintf("%s:%d", name, p.Line)
+	}
+	return name + ": " + p.Error()
+}
+
 // Error says why a set is refused: every reason, in the order of the lines.
 type Error struct {
 	Name     string
@@ -69,8 +77,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	p := e.Problems[0]
-	message := fmt.Sprintf("%s:%d: %s", e.Name, p.Line, p.Error())
+	message := e.Problems[0].In(e.Name)
 	if more := len(e.Problems) - 1; more > 0 {
 		message += fmt.Sprintf(" (and %d more)", more)
 	}

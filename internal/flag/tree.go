@@ -109,6 +109,9 @@ func (r *jsonReader) fail(err error) error {
 		return known
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if len(bytes.TrimSpace(r.data)) == 0 {
+			return &Problem{Reason: "it is empty"}
+		}
 		return &Problem{Line: 1 + bytes.Count(r.data, []byte("\n")), Reason: "it ends in the middle"}
 	}
 	var syntax *json.SyntaxError
@@ -214,6 +217,9 @@ func yamlProblem(err error) error {
 				line, reason = n, after
 			}
 		}
+	}
+	if strings.HasPrefix(reason, "found character that cannot start any token") {
+		reason += ", such as a tab: lines are indented by spaces"
 	}
 	return &Problem{Line: line, Reason: "bad YAML: " + reason}
 }

@@ -15,14 +15,14 @@ import (
 )
 
 // OpenSource makes the source that a text names: sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME, else a file or
-// a folder. The cluster is only asked for when it is needed. A database's schema is made or brought up to date.
-// The source is to be closed.
+// a folder. The cluster is only asked for when it is needed. A database's schema is made or brought up to date, but
+// no file is made: a name that is misspelt is an error. The source is to be closed.
 func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interface, error)) (Source, func() error, error) {
 	done := func() error { return nil }
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme {
 	case "sqlite", "postgres", "postgresql":
-		d, err := OpenDatabase(ctx, text)
+		d, err := OpenDatabase(ctx, text, Existing)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -35,6 +35,9 @@ func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interf
 		client, err := cluster()
 		return Object{client, namespace, name}, done, err
 	}
+	if text == "" || strings.HasPrefix(rest, "//") {
+		return nil, nil, fmt.Errorf("%q is no source of flag sets", text)
+	}
 	info, err := os.Stat(text)
 	if err != nil {
 		return nil, nil, err
@@ -45,14 +48,25 @@ func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interf
 	return File{text}, done, nil
 }
 
+// Presence is what is expected of the file of a database.
+type Presence bool
+
+// Existing databases are there already; New ones are made when they are not.
+const (
+	Existing Presence = false
+	New      Presence = true
+)
+
 // OpenDatabase opens sqlite:FILE or postgres://..., and makes its schema or brings it up to date.
-func OpenDatabase(ctx context.Context, text string) (*Database, error) {
+func OpenDatabase(ctx context.Context, text string, presence Presence) (*Database, error) {
 	var d *Database
 	var err error
-	if file, ok := strings.CutPrefix(text, "sqlite:"); ok {
-		d, err = OpenSQLite(file)
-	} else {
+	if file, ok := strings.CutPrefix(text, "sqlite:"); !ok {
 		d, err = OpenPostgres(text)
+	} else if file == "" {
+		err = errors.New("sqlite: names no file")
+	} else if _, err = os.Stat(file); err == nil || presence == New {
+		d, err = OpenSQLite(file)
 	}
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func TestDirectory(t *testing.T) {
 }
 
 func TestSQLite(t *testing.T) {
-	d, err := OpenDatabase(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "flags.db"))
+	d, err := OpenDatabase(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "flags.db"), New)
 	if err != nil {
 		t.Fatal(err)
 	}

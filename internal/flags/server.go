@@ -74,7 +74,11 @@ func (s *server) request(w http.ResponseWriter, r *http.Request, key string) (co
 	var asked ofrepRequest
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked)
 	var large *http.MaxBytesError
+	var other *json.UnmarshalTypeError
 	switch {
+	case errors.As(err, &other):
+		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flag.InvalidContext, ErrorDetails: "a request is an object, and its context too"})
+		return context, nil, false
 	case errors.As(err, &large):
 		reply(w, http.StatusRequestEntityTooLarge, ofrepFailure{fmt.Sprintf("a request has at most %d bytes", large.Limit)})
 		return context, nil, false

@@ -63,7 +63,8 @@ func TestServer(t *testing.T) {
 		{"off", `{}`, 200, map[string]any{"value": nil, "reason": "DISABLED"}},
 		{"open", `{}`, 200, map[string]any{"value": nil, "variant": nil, "reason": "DEFAULT"}},
 		{"nothing", `{}`, 404, map[string]any{"errorCode": "FLAG_NOT_FOUND", "key": "nothing"}},
-		{"bpf", `{"context": 7}`, 400, map[string]any{"errorCode": "PARSE_ERROR"}},
+		{"bpf", `{"context": 7}`, 400, map[string]any{"errorCode": "INVALID_CONTEXT"}},
+		{"bpf", `[]`, 400, map[string]any{"errorCode": "INVALID_CONTEXT"}},
 		{"bpf", `no`, 400, map[string]any{"errorCode": "PARSE_ERROR"}},
 		{"bpf", `{"context": {"x": "` + strings.Repeat("x", maxBody) + `"}}`, 413, map[string]any{"errorDetails": "a request has at most 8388608 bytes"}},
 	} {

@@ -38,12 +38,15 @@ type Database struct {
 	postgres string // its address; empty for SQLite
 }
 
-// Kinds of items.
+// Kinds of items: flags, shared rules ($evaluators) and properties of the set.
 const (
 	FlagItem      = "flag"
 	EvaluatorItem = "evaluator"
 	MetadataItem  = "metadata"
 )
+
+// Kinds are all of them.
+func Kinds() []string { return []string{FlagItem, EvaluatorItem, MetadataItem} }
 
 // Change is one edit.
 type Change struct {
@@ -87,11 +90,14 @@ func (c *Conflict) Error() string {
 }
 
 // Hint says what to try.
-func (c *Conflict) Hint() string { return "look at the flag as it is now, and edit that" }
+func (c *Conflict) Hint() string {
+	return fmt.Sprintf("theseus flags history shows it as it is now; edit that, with --version %d", c.Version)
+}
 
 // OpenSQLite opens a database file; it is made when it is not there.
 func OpenSQLite(path string) (*Database, error) {
-	db, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate&_pragma=busy_timeout(10000)")
+	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
+	db, err := sql.Open("sqlite", "file:"+escaped+"?_txlock=immediate&_pragma=busy_timeout(10000)")
 	if err != nil {
 		return nil, err
 	}
@@ -242,6 +248,9 @@ func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Change, revision int6
 	if conflict.Version != c.Version {
 		conflict.At, _ = time.Parse(time.RFC3339Nano, at)
 		return conflict
+	}
+	if c.Value == "" && c.Version == 0 {
+		return fmt.Errorf("there is no %s %q to remove", c.Kind, c.Name)
 	}
 	// A flag that was removed and is back goes on counting.
 	var version int64

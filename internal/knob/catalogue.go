@@ -17,7 +17,9 @@ import (
 var files embed.FS
 
 // Components are those that there is a catalogue of.
-func Components() []string { return []string{"calico", "cilium", "flannel", "weave", "kube-proxy"} }
+func Components() []string {
+	return []string{"calico", "cilium", "antrea", "flannel", "weave", "kube-proxy"}
+}
 
 // Catalogue is the knobs of certain versions of the components.
 type Catalogue struct {

@@ -109,6 +109,7 @@ func TestDocumented(t *testing.T) {
 		"calico/clusterRoutingMode", "calico/programClusterRoutes", "calico/bgpProgramClusterRoutes", "calico/ipipMode", "calico/vxlanMode",
 		"calico/linuxDataplane", "calico/windowsDataplane", "cilium/kube-proxy-replacement", "cilium/datapath-mode", "cilium/enable-bgp-control-plane",
 		"kube-proxy/mode", "kube-proxy/featureGates", "flannel/Backend.Type", "flannel/EnableNFTables", "weave/IPTABLES_BACKEND",
+		"antrea/featureGates", "antrea/controllerFeatureGates", "antrea/trafficEncapMode", "antrea/secondaryNetwork.ovsBridges",
 	} {
 		if _, ok := c.Get(id); !ok {
 			t.Errorf("%s is missing", id)

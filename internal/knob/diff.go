@@ -169,11 +169,11 @@ func (k *Knob) process(effect Effect) string {
 	if k.Component == "calico" && effect == Recreate {
 		return "calico-node"
 	}
-	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": CiliumAgent, "flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
+	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": CiliumAgent, "antrea": "antrea-agent", "flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
 }
 
 // containers are those of the components' agents.
-var containers = map[string]string{"calico": "calico-node", "cilium": CiliumAgent, "flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}
+var containers = map[string]string{"calico": "calico-node", "cilium": CiliumAgent, "antrea": "antrea-agent", "flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}
 
 // atOnce is on how many of some nodes a trigger acts at the same time.
 func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {

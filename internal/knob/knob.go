@@ -1,4 +1,4 @@
-// Package knob knows what the settings of networks do to a node: Calico, Cilium, flannel, Weave and kube-proxy. Of each
+// Package knob knows what the settings of networks do to a node: Calico, Cilium, Antrea, flannel, Weave and kube-proxy. Of each
 // it says what values it takes, where it is set and which place beats which, what happens when it changes (nothing, the
 // agent starts again, pods have to be made anew, the agent refuses), how to see that it took effect, what it couples
 // with, and in which order it is taken back.
@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ import (
 
 // Knob is one setting.
 type Knob struct {
-	// Component is who reads it: "calico", "cilium", "flannel", "weave" or "kube-proxy"; Name is as it is written there.
+	// Component is who reads it: "calico", "cilium", "antrea", "flannel", "weave" or "kube-proxy"; Name is as it is written there.
 	Component string `json:"component"`
 	Name      string `json:"name"`
 	// Aliases are other names that people use, such as that of an environment variable.
@@ -229,7 +230,10 @@ func (k *Knob) Check(text string) error {
 // duration reads a duration with a unit, or the bare number that Felix takes elsewhere than in its fields.
 func (k *Knob) duration(text string) (time.Duration, error) {
 	if n, err := strconv.ParseFloat(text, 64); err == nil && k.felix != nil {
-		return time.Duration(n * float64(k.unit())), nil
+		if n *= float64(k.unit()); !(math.Abs(n) < math.MaxInt64) {
+			return 0, errors.New("it is longer than 292 years")
+		}
+		return time.Duration(n), nil
 	}
 	return time.ParseDuration(text)
 }

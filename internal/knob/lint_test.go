@@ -58,6 +58,42 @@ items:
 	}
 }
 
+// TestAntrea reads what lies in the documents of one ConfigMap.
+func TestAntrea(t *testing.T) {
+	cluster := func(mode string) *Fleet {
+		return Read(read(t, `
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a}}
+- apiVersion: v1
+  kind: ConfigMap
+  metadata: {name: antrea-config, namespace: kube-system}
+  data:
+    antrea-agent.conf: "trafficEncapMode: `+mode+`\nnoSNAT: true\nfeatureGates: {Egress: true}\n"
+    antrea-controller.conf: "featureGates: {Egress: false}\n"
+`), nil)
+	}
+	have := lines(cluster("tunnel").Lint())
+	if want := `antrea-config: trafficEncapMode is "tunnel", which antrea-agent does not take: it must be one of encap, noEncap, hybrid, networkPolicyOnly`; !strings.Contains(have, want) {
+		t.Errorf("%s\nwant %s", have, want)
+	}
+	have = lines(cluster("hybrid").Lint())
+	if want := "antrea/noSNAT is true and antrea/trafficEncapMode is hybrid on a: it is for noEncap alone"; !strings.Contains(have, want) {
+		t.Errorf("%s\nwant %s", have, want)
+	}
+	f := cluster("noEncap")
+	if have := lines(f.Lint()); have != "" {
+		t.Error(have)
+	}
+	for id, want := range map[string]string{"antrea/featureGates": `{"Egress":true}`, "antrea/controllerFeatureGates": `{"Egress":false}`} {
+		k, _ := f.Catalogue().Get(id)
+		if have := f.Value(k, "a").Value; have != want {
+			t.Errorf("%s is %s", id, have)
+		}
+	}
+}
+
 func braced(text string) string {
 	if strings.HasPrefix(text, "{") {
 		return text

@@ -2,6 +2,7 @@ package knob
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -160,14 +161,29 @@ func (k *Knob) typed(text string, place Place) (any, error) {
 	}
 	if k.felix != nil && k.Type == Duration {
 		d, err := k.duration(text)
-		return d.String(), err
+		if err == nil && (d < 0 || d%time.Millisecond != 0) {
+			err = errors.New("the API server takes none below 0, and no part of a millisecond")
+		}
+		return inWhole(d), err
 	}
 	for _, one := range k.Values {
 		if strings.EqualFold(one, text) {
 			return one, nil // as the API server wants it
 		}
 	}
+	if k.felix != nil && len(k.Values) > 0 { // such as none, which Felix takes elsewhere
+		return nil, errors.New("it must be one of " + strings.Join(k.Values, ", "))
+	}
 	return text, nil
+}
+
+// inWhole writes a duration as fields of FelixConfigurations take it, whose pattern knows whole numbers alone: 1s500ms.
+func inWhole(d time.Duration) string {
+	whole := d.Truncate(time.Second)
+	if rest := d - whole; rest != 0 && whole != 0 {
+		return whole.String() + rest.String()
+	}
+	return d.String()
 }
 
 // unit is that of a duration of Felix where it is a bare number.

@@ -118,12 +118,9 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return flag, "", nil, refuse("change it there: theseus does not change what an operator writes back", "%s belongs to %s %s", source.Agent, owner.Kind, owner.Name)
 	}
 	fleet := knob.Read(snapshot, nil)
-	k, values, err := asked(fleet, change, decided)
+	k, values, err := asked(fleet, source.CNI, change, decided)
 	if err != nil {
 		return flag, "", nil, err
-	}
-	if k.Component != source.CNI {
-		return flag, "", nil, refuse("theseus flags explain "+k.ID(), "%s is a flag of %s, and this cluster is on %s", k.Name, k.Component, source.CNI)
 	}
 	flag = rollout.Flag{Field: k.Name, Container: agent.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
 	t := &turning{agent: agent, fleet: fleet, knob: k, objects: holders(snapshot, agent.Namespace), decided: decided != nil,
@@ -175,8 +172,8 @@ func distinct(turns map[string]rollout.Turn) []string {
 	return slices.Sorted(maps.Keys(values))
 }
 
-// asked finds the flag in the catalogue, and its value for every node.
-func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec, decided *Decided) (*knob.Knob, map[string]string, error) {
+// asked finds the flag in the catalogue, and its value for every node. It has to be one of the network in place.
+func asked(fleet *knob.Fleet, network string, change v1alpha1.ChangeSpec, decided *Decided) (*knob.Knob, map[string]string, error) {
 	name, value, whole := strings.Cut(change.Flag, "=")
 	if change.Dataplane != "" {
 		settings, err := fleet.Catalogue().Dataplane(change.Dataplane)
@@ -184,9 +181,16 @@ func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec, decided *Decided) (*kn
 			return nil, nil, err
 		}
 		for _, s := range settings {
-			if k, ok := fleet.Catalogue().Get(s.Knob); s.Knob != dataplane && (!ok || !strings.EqualFold(fleet.Value(k, "").Value, s.Value)) {
-				return nil, nil, refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
+			k, ok := fleet.Catalogue().Get(s.Knob)
+			if s.Knob == dataplane || ok && strings.EqualFold(fleet.Value(k, "").Value, s.Value) {
+				continue
 			}
+			if ok {
+				if err := provable(fleet, k, s.Value); err != nil {
+					return nil, nil, err
+				}
+			}
+			return nil, nil, refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
 		}
 		last := settings[len(settings)-1]
 		name, value, whole = last.Knob, last.Value, true
@@ -205,6 +209,9 @@ func asked(fleet *knob.Fleet, change v1alpha1.ChangeSpec, decided *Decided) (*kn
 	k, err := fleet.Catalogue().Find(name)
 	if err != nil {
 		return nil, nil, err
+	}
+	if k.Component != network {
+		return nil, nil, refuse("theseus flags explain "+k.ID(), "%s is a flag of %s, and this cluster is on %s", k.Name, k.Component, network)
 	}
 	for _, value := range slices.Compact(slices.Sorted(maps.Values(values))) {
 		if value == "" {

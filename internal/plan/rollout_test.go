@@ -167,6 +167,11 @@ func TestRolloutRefuses(t *testing.T) {
 			r.change.Dataplane, r.change.Flag = "", "bpfEnabled=true"
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "6.1.0"
 		}, "kube-proxy has to go", ""},
+		{"eBPF as a data plane", func(r *request) {
+			r.change.Dataplane = "ebpf"
+			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "6.1.0"
+		}, "kube-proxy has to go", ""},
+		{"a flag of another network", func(r *request) { r.change.Dataplane, r.change.Flag = "", "cilium/mtu=1400" }, "a flag of cilium, and this cluster is on calico", ""},
 		{"both", func(r *request) { r.change.Flag = "nftablesMode=Enabled" }, "cannot be changed in one plan", ""},
 		{"with a network", func(r *request) { r.change.To = "flannel" }, "cannot be changed in one plan", ""},
 		{"unknown data plane", func(r *request) { r.change.Dataplane = "ipvs" }, `"ipvs" is no data plane`, "iptables"},

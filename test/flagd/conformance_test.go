@@ -163,16 +163,16 @@ func equal(want, got any) error {
 	return nil
 }
 
-// typed reads a value as a feature writes it.
+// typed reads a value as a feature writes it; those of contexts have a few types more than those of flags.
 func typed(kind, text string) (any, error) {
 	switch kind {
 	case "Boolean":
 		return strconv.ParseBool(text)
 	case "String":
 		return text, nil
-	case "Integer":
+	case "Integer", "Long":
 		return strconv.ParseInt(text, 10, 64)
-	case "Float":
+	case "Float", "Double", "Number":
 		return strconv.ParseFloat(text, 64)
 	case "Object":
 		var object map[string]any

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,30 @@ func TestText(t *testing.T) {
 // TestYAML compares sets as people write them in YAML.
 func TestYAML(t *testing.T) {
 	compare(t, *evaluations/8, []string{"STATIC", "TARGETING_MATCH", "DEFAULT", "refused"}, generator.yaml)
+}
+
+// TestContexts compares what becomes of contexts whose values are odd in type or in text.
+func TestContexts(t *testing.T) {
+	compare(t, *evaluations/4, []string{"STATIC", "TARGETING_MATCH", "DEFAULT", "FALLBACK", "ERRORGENERAL", "ERRORPARSE_ERROR"}, func(g generator) question {
+		q := g.question(6, 6)
+		if g.chance(60) {
+			q = g.about(pick(g, generator.fractionalFlag, generator.versionFlag))
+		}
+		for _, context := range q.Contexts {
+			for range 1 + g.IntN(4) {
+				context[pick(g, "targetingKey", "targetingKey", "email", "tier", "n", "list", "objects", "version", "weight", "text", "user", "$flagd")] = g.oddity()
+			}
+		}
+		return q
+	})
+}
+
+// oddity is a value that nobody expects in a context: numbers at the ends of their range, texts that are nearly numbers or have
+// spaces and letters of other kinds, and structures.
+func (g generator) oddity() any {
+	return pick[any](g, true, 1.5, math.Copysign(0, -1), 1e308, 5e-324, 1<<53+2, -1e-7, []any{}, []any{nil}, []any{[]any{}}, object{}, object{"0": "a"}, object{"name": nil},
+		object{"flagKey": "mine", "timestamp": 1, "more": true}, "0x10", "0x1p4", "1_000", "0b1", "Infinity", "-inf", "nan", "+1", ".5", "5.", "1e", "1e400", "-0", "5\u00a0", "\u2003x\u2003", "\x00", "1\n",
+		"\ufeff1", "e\u0301", "é", "𝒳", "\u202e1", "true", "null", "[]", strings.Repeat("é", 300), strings.Repeat("9", 400))
 }
 
 // anything is a value of any type.
