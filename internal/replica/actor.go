@@ -119,7 +119,7 @@ func (a *Actor) copy(ctx context.Context, selection mirror.Selection) (*Copied, 
 	if err != nil {
 		return nil, err
 	}
-	copier.Original, copier.Mirror = a.Original, a.Mirror
+	copier.Original, copier.Mirror, copier.Planned = a.Original, a.Mirror, true
 	answer := &Copied{}
 	pass, err := copier.Settle(ctx, func(_ int, pass *Pass, wrote bool) {
 		if wrote {
