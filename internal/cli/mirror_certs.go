@@ -29,7 +29,7 @@ func (m *twins) certsCommand() *cobra.Command {
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(m.certsListCommand(), m.certsAddCommand(), m.certsBackCommand(), m.certsProveCommand())
+	command.AddCommand(m.printing(m.certsListCommand(), m.certsAddCommand(), m.certsBackCommand(), m.certsProveCommand())...)
 	return command
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -35,7 +36,8 @@ func (m *twins) dnsCommand() *cobra.Command {
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(m.dnsInventoryCommand(), m.dnsPlanCommand(), m.dnsMoveCommand(), m.dnsBackCommand(), m.dnsStatusCommand())
+	command.AddCommand(m.dnsPlanCommand())
+	command.AddCommand(m.printing(m.dnsInventoryCommand(), m.dnsMoveCommand(), m.dnsBackCommand(), m.dnsStatusCommand())...)
 	return command
 }
 
@@ -231,6 +233,12 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 	if (f.rate.Prometheus == "") != (f.rate.Query == "") {
 		return nil, fail(exitUsage, "give both or none", "--prometheus and --error-rate go together")
 	}
+	if at, err := url.Parse(f.rate.Prometheus); f.rate.Prometheus != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
+		return nil, fail(exitUsage, "such as --prometheus http://prometheus.example.org:9090", "--prometheus %s is no address", f.rate.Prometheus)
+	}
+	if n := len(f.weights); n > 1 && f.weights[n-1] == 100 {
+		f.weights = f.weights[:n-1] // the last share always is
+	}
 	last := int64(0)
 	for _, w := range f.weights {
 		if w <= last || w >= 100 {
@@ -247,6 +255,9 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 	}
 	entries, zones, err := m.inventory(ctx, f.dnsSources)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.rehearseRate(ctx); err != nil {
 		return nil, err
 	}
 	moves, err := choose(entries, f.names)
@@ -266,6 +277,11 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 			return nil, fail(exitUsage, "leave --weights out: the names of one wave after the other move as a whole", "the provider of %s cannot weigh", z.Name)
 		}
 	}
+	for _, move := range moves {
+		if len(f.weights) > 0 && !shift.Weighs(move.Unit) {
+			m.note(strings.TrimSuffix(move.Name, ".") + " moves as a whole: its records are of other types at the mirror, and cannot be weighed")
+		}
+	}
 	var used []*zone.Zone
 	for _, z := range zones {
 		if slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
@@ -273,6 +289,21 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 		}
 	}
 	return shift.New(used, moves, f.options, m.version, time.Now()), nil
+}
+
+// rehearseRate asks for the error rate as the gates will: what is wrong with it would take back the first wave.
+func (f *dnsPlanFlags) rehearseRate(ctx context.Context) error {
+	if f.rate.Query == "" {
+		return nil
+	}
+	rate, err := dns.ErrorRate(ctx, f.rate.Prometheus, f.rate.Query)
+	switch {
+	case err != nil:
+		return fail(exitFailed, "try the query there; a gate that gets no data fails", "no error rate: %w", err)
+	case rate > f.rate.Max:
+		return fail(exitBlocked, "mend the services, or let more pass with --max-error-rate", "the error rate is %g before anything moves, and at most %g may be", rate, f.rate.Max)
+	}
+	return nil
 }
 
 // choose takes the moves of the inventory, or refuses with what stands against them.
