@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -393,15 +394,21 @@ func (m *twins) dnsEnd(outcome engine.Outcome, left []string, file string) error
 	case engine.EndDone:
 		return nil
 	case engine.EndRolledBack, engine.EndStopped:
-		hint := "remove the cause, then make a new plan"
+		hint := cmp.Or(outcome.Advice, "remove the cause") + "; then make a new plan"
 		code := outcome.ExitCode()
 		if len(left) > 0 {
 			code, hint = exitNeedsPerson, "look at the names that were left alone"
 		}
 		return fail(code, hint, "%s: %s", outcome.End, orAsked(outcome.Cause))
 	}
-	return fail(outcome.ExitCode(), fmt.Sprintf("theseus mirror dns move %s goes on from there; theseus mirror dns back %s takes everything back", file, file),
-		"%s: %s", outcome.End, orAsked(outcome.Cause))
+	hint := fmt.Sprintf("theseus mirror dns move %s goes on from there; theseus mirror dns back %s takes everything back", file, file)
+	if outcome.State.Undoing {
+		hint = fmt.Sprintf("theseus mirror dns back %s goes on with the way back", file)
+	}
+	if outcome.Advice != "" {
+		hint = outcome.Advice + "; then " + hint
+	}
+	return fail(outcome.ExitCode(), hint, "%s: %s", outcome.End, orAsked(outcome.Cause))
 }
 
 func orAsked(cause string) string {

@@ -480,7 +480,7 @@ func (h *hands) change(ctx context.Context) error {
 	command.WaitDelay = 10 * time.Second
 	tail.to = file
 	if err := command.Run(); err != nil {
-		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "what it said is in "+log+"; mend it, then `theseus resume` runs it again")
+		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "what it said is in "+log+"; mend it")
 	}
 	return nil
 }

@@ -157,7 +157,7 @@ func TestSwitchConfig(t *testing.T) {
 	}
 	action := p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })].Actions[0]
 	h := &hands{pair: &pairOf{plan: p}, dir: dir, note: func(string) {}}
-	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.Contains(hintOf(err), "resume") {
+	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.Contains(hintOf(err), "change.log; mend it") {
 		t.Errorf("a command that fails: %v", err)
 	}
 	for _, file := range []string{given, filepath.Join(dir, "ready")} { // as somebody mends what was wrong, and has edited what he was given
