@@ -37,7 +37,7 @@ func (m *twins) dnsCommand() *cobra.Command {
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(m.dnsPlanCommand())
+	command.AddCommand(m.dnsPlanCommand(), m.dnsAskCommand())
 	command.AddCommand(m.printing(m.dnsInventoryCommand(), m.dnsMoveCommand(), m.dnsBackCommand(), m.dnsStatusCommand())...)
 	return command
 }
@@ -305,6 +305,18 @@ func (f *dnsPlanFlags) rehearseRate(ctx context.Context) error {
 		return fail(exitBlocked, "mend the services, or let more pass with --max-error-rate", "the error rate is %g before anything moves, and at most %g may be", rate, f.rate.Max)
 	}
 	return nil
+}
+
+// dnsAskCommand is what is run at a place that a zones file names.
+func (m *twins) dnsAskCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ask",
+		Short: "Ask the mirror's addresses from here, for a theseus that runs elsewhere",
+		Long: "Reads what to ask from standard input, as JSON, and writes what does not answer. A zones file names under `from` the\n" +
+			"commands that run theseus elsewhere, such as in a pod of the original; before a name moves it is proven from there, too.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error { return dns.Serve(command.Context(), m.In, m.Out) },
+	}
 }
 
 // choose takes the moves of the inventory, or refuses with what stands against them.

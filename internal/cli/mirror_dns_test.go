@@ -37,8 +37,8 @@ func TestMirrorDNS(t *testing.T) {
 	resolver := dnstest.Unbound(t, server)
 	files := map[string]string{
 		"key": server.Key.Secret,
-		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\nowners: {original: blue, mirror: green}\nports: {80: %d}\n",
-			server.Address, resolver.Address, serveBoth(t, blue, green)),
+		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\nowners: {original: blue, mirror: green}\nports: {80: %d}\nfrom: [[%q]]\n",
+			server.Address, resolver.Address, serveBoth(t, blue, green), filepath.Join(dir, "theseus")),
 	}
 	for name, address := range map[string]string{"blue.yaml": blue, "green.yaml": green} {
 		files[name] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop}\nspec:\n  rules:\n" + hosts +
@@ -85,6 +85,22 @@ func TestMirrorDNS(t *testing.T) {
 	must(0, "12 moved already", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 	must(0, "finished: done", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+
+	// From a place that reaches nobody, as a pod whose policy lets it go nowhere, and from one where there is no theseus.
+	for place, says := range map[string]string{
+		fmt.Sprintf("[unshare, -n, %q]", filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the address that the name is to get: s",
+		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]":             "theseus`: exit status 1: no such pod",
+		"[echo, hello]": "what `echo hello` answers cannot be read",
+	} {
+		elsewhere := strings.Replace(files["zones.yaml"], "from: [[", "from: ["+place+"] #", 1)
+		if err := os.WriteFile(filepath.Join(dir, "zones.yaml"), []byte(elsewhere), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		must(0, "written to move.yaml", append(plan, "--yes-really")...)
+		must(4, says, "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
+	}
+	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+	must(1, "standard input is no question", "mirror", "dns", "ask")
 }
 
 // serveBoth answers HTTP at two addresses on one port.
