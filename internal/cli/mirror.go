@@ -27,20 +27,23 @@ func (a *app) mirrorCommand() *cobra.Command {
 	}
 	command.PersistentFlags().StringVar(m.other.KubeConfig, "mirror-kubeconfig", "", "kubeconfig file of the mirror (else that of the original)")
 	command.PersistentFlags().StringVar(m.other.Context, "mirror-context", "", "context of the mirror")
-	command.AddCommand(
-		m.certsCommand(),
-		m.configCommand(),
-		m.cloudCommand(),
-		m.dnsCommand(),
-		m.freezeCommand(),
-		m.thawCommand(),
-		m.registryCommand(),
-		m.copyCommand(),
-		m.diffCommand(),
-		m.statusCommand(),
-		m.teardownCommand(),
-	)
+	command.AddCommand(m.certsCommand(), m.configCommand(), m.cloudCommand(), m.dnsCommand())
+	command.AddCommand(m.printing(m.freezeCommand(), m.thawCommand(), m.registryCommand(), m.copyCommand(), m.diffCommand(), m.statusCommand(), m.teardownCommand())...)
 	return command
+}
+
+// printing are commands that make no file: what they print is text or JSON, and nothing else may be asked for.
+func (m *twins) printing(commands ...*cobra.Command) []*cobra.Command {
+	for _, command := range commands {
+		command.PreRunE = func(command *cobra.Command, _ []string) error {
+			switch m.output {
+			case "", "text", "json":
+				return nil
+			}
+			return fail(exitUsage, "-o text or json", "%s cannot be written as %q", command.CommandPath(), m.output)
+		}
+	}
+	return commands
 }
 
 // mirrorClient connects to the mirror. No request is sent yet.

@@ -29,7 +29,7 @@ func (m *twins) certsCommand() *cobra.Command {
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(m.certsListCommand(), m.certsAddCommand(), m.certsBackCommand(), m.certsProveCommand())
+	command.AddCommand(m.printing(m.certsListCommand(), m.certsAddCommand(), m.certsBackCommand(), m.certsProveCommand())...)
 	return command
 }
 
@@ -153,6 +153,9 @@ func (m *twins) certsAddCommand() *cobra.Command {
 			"It can be interrupted and run again. Stop GitOps first (theseus mirror freeze): it would take the names off again.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if patience < 0 {
+				return fail(exitUsage, "such as --wait 10m, or 0 to wait for nothing", "--wait %s is in the past", patience)
+			}
 			cluster, entries, err := m.survey(command.Context(), &f)
 			if err != nil {
 				return err
@@ -363,6 +366,9 @@ func (m *twins) certsProveCommand() *cobra.Command {
 }
 
 func (m *twins) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, error) {
+	if f.left < 0 {
+		return nil, fail(exitUsage, "such as --valid-for 72h", "--valid-for %s is in the past", f.left)
+	}
 	rules, err := certificate.ParseRules(f.domains)
 	if err != nil {
 		return nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)

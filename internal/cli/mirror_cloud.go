@@ -27,7 +27,8 @@ func (m *twins) cloudCommand() *cobra.Command {
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(m.cloudInventoryCommand(), m.cloudPlanCommand(), m.cloudApplyCommand("apply"), m.cloudApplyCommand("back"))
+	command.AddCommand(m.cloudInventoryCommand(), m.cloudPlanCommand())
+	command.AddCommand(m.printing(m.cloudApplyCommand("apply"), m.cloudApplyCommand("back"))...)
 	return command
 }
 

@@ -108,11 +108,16 @@ func (m *twins) copy(ctx context.Context, copier *replica.Copier, flags *copyFla
 		debug.SetMemoryLimit(1 << 30)
 	}
 	if flags.watch {
+		said := ""
 		return coded(copier.Watch(ctx, flags.every, replica.Decided, func(pass *replica.Pass, err error) {
 			if err != nil {
-				exitCode(m.Err, coded(err))
+				if err.Error() != said { // it is tried every few seconds
+					exitCode(m.Err, coded(err))
+				}
+				said = err.Error()
 				return
 			}
+			said = ""
 			if pass.Delta.Writes() > 0 || len(pass.Failures) > 0 {
 				m.showPass(pass)
 			}

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -35,7 +37,8 @@ func (m *twins) dnsCommand() *cobra.Command {
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(m.dnsInventoryCommand(), m.dnsPlanCommand(), m.dnsMoveCommand(), m.dnsBackCommand(), m.dnsStatusCommand())
+	command.AddCommand(m.dnsPlanCommand(), m.dnsAskCommand())
+	command.AddCommand(m.printing(m.dnsInventoryCommand(), m.dnsMoveCommand(), m.dnsBackCommand(), m.dnsStatusCommand())...)
 	return command
 }
 
@@ -231,6 +234,12 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 	if (f.rate.Prometheus == "") != (f.rate.Query == "") {
 		return nil, fail(exitUsage, "give both or none", "--prometheus and --error-rate go together")
 	}
+	if at, err := url.Parse(f.rate.Prometheus); f.rate.Prometheus != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
+		return nil, fail(exitUsage, "such as --prometheus http://prometheus.example.org:9090", "--prometheus %s is no address", f.rate.Prometheus)
+	}
+	if n := len(f.weights); n > 1 && f.weights[n-1] == 100 {
+		f.weights = f.weights[:n-1] // the last share always is
+	}
 	last := int64(0)
 	for _, w := range f.weights {
 		if w <= last || w >= 100 {
@@ -247,6 +256,9 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 	}
 	entries, zones, err := m.inventory(ctx, f.dnsSources)
 	if err != nil {
+		return nil, err
+	}
+	if err := f.rehearseRate(ctx); err != nil {
 		return nil, err
 	}
 	moves, err := choose(entries, f.names)
@@ -266,6 +278,11 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 			return nil, fail(exitUsage, "leave --weights out: the names of one wave after the other move as a whole", "the provider of %s cannot weigh", z.Name)
 		}
 	}
+	for _, move := range moves {
+		if len(f.weights) > 0 && !shift.Weighs(move.Unit) {
+			m.note(strings.TrimSuffix(move.Name, ".") + " moves as a whole: its records are of other types at the mirror, and cannot be weighed")
+		}
+	}
 	var used []*zone.Zone
 	for _, z := range zones {
 		if slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
@@ -273,6 +290,33 @@ func (m *twins) dnsPlan(ctx context.Context, f dnsPlanFlags) (*shift.Plan, error
 		}
 	}
 	return shift.New(used, moves, f.options, m.version, time.Now()), nil
+}
+
+// rehearseRate asks for the error rate as the gates will: what is wrong with it would take back the first wave.
+func (f *dnsPlanFlags) rehearseRate(ctx context.Context) error {
+	if f.rate.Query == "" {
+		return nil
+	}
+	rate, err := dns.ErrorRate(ctx, f.rate.Prometheus, f.rate.Query)
+	switch {
+	case err != nil:
+		return fail(exitFailed, "try the query there; a gate that gets no data fails", "no error rate: %w", err)
+	case rate > f.rate.Max:
+		return fail(exitBlocked, "mend the services, or let more pass with --max-error-rate", "the error rate is %g before anything moves, and at most %g may be", rate, f.rate.Max)
+	}
+	return nil
+}
+
+// dnsAskCommand is what is run at a place that a zones file names.
+func (m *twins) dnsAskCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ask",
+		Short: "Ask the mirror's addresses from here, for a theseus that runs elsewhere",
+		Long: "Reads what to ask from standard input, as JSON, and writes what does not answer. A zones file names under `from` the\n" +
+			"commands that run theseus elsewhere, such as in a pod of the original; before a name moves it is proven from there, too.",
+		Args: none,
+		RunE: func(command *cobra.Command, _ []string) error { return dns.Serve(command.Context(), m.In, m.Out) },
+	}
 }
 
 // choose takes the moves of the inventory, or refuses with what stands against them.
@@ -362,15 +406,21 @@ func (m *twins) dnsEnd(outcome engine.Outcome, left []string, file string) error
 	case engine.EndDone:
 		return nil
 	case engine.EndRolledBack, engine.EndStopped:
-		hint := "remove the cause, then make a new plan"
+		hint := cmp.Or(outcome.Advice, "remove the cause") + "; then make a new plan"
 		code := outcome.ExitCode()
 		if len(left) > 0 {
 			code, hint = exitNeedsPerson, "look at the names that were left alone"
 		}
 		return fail(code, hint, "%s: %s", outcome.End, orAsked(outcome.Cause))
 	}
-	return fail(outcome.ExitCode(), fmt.Sprintf("theseus mirror dns move %s goes on from there; theseus mirror dns back %s takes everything back", file, file),
-		"%s: %s", outcome.End, orAsked(outcome.Cause))
+	hint := fmt.Sprintf("theseus mirror dns move %s goes on from there; theseus mirror dns back %s takes everything back", file, file)
+	if outcome.State.Undoing {
+		hint = fmt.Sprintf("theseus mirror dns back %s goes on with the way back", file)
+	}
+	if outcome.Advice != "" {
+		hint = outcome.Advice + "; then " + hint
+	}
+	return fail(outcome.ExitCode(), hint, "%s: %s", outcome.End, orAsked(outcome.Cause))
 }
 
 func orAsked(cause string) string {

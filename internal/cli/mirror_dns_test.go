@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,8 +37,8 @@ func TestMirrorDNS(t *testing.T) {
 	resolver := dnstest.Unbound(t, server)
 	files := map[string]string{
 		"key": server.Key.Secret,
-		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\nowners: {original: blue, mirror: green}\nports: {80: %d}\n",
-			server.Address, resolver.Address, serveBoth(t, blue, green)),
+		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- name: shop.example.org\n  rfc2136: {server: %q, key: cut, secretFile: key}\n  authoritative: [%[1]q]\nresolvers: [%q]\nowners: {original: blue, mirror: green}\nports: {80: %d}\nfrom: [[%q]]\n",
+			server.Address, resolver.Address, serveBoth(t, blue, green), filepath.Join(dir, "theseus")),
 	}
 	for name, address := range map[string]string{"blue.yaml": blue, "green.yaml": green} {
 		files[name] = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web, namespace: shop}\nspec:\n  rules:\n" + hosts +
@@ -84,6 +85,22 @@ func TestMirrorDNS(t *testing.T) {
 	must(0, "12 moved already", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 	must(0, "finished: done", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+
+	// From a place that reaches nobody, as a pod whose policy lets it go nowhere, and from one where there is no theseus.
+	for place, says := range map[string]string{
+		fmt.Sprintf("[unshare, -n, %q]", filepath.Join(dir, "theseus")): "theseus` 2 of 2 probes fail at the address that the name is to get: s",
+		"[sh, -c, 'echo no such pod >&2; exit 1', theseus]":             "theseus`: exit status 1: no such pod",
+		"[echo, hello]": "what `echo hello` answers cannot be read",
+	} {
+		elsewhere := strings.Replace(files["zones.yaml"], "from: [[", "from: ["+place+"] #", 1)
+		if err := os.WriteFile(filepath.Join(dir, "zones.yaml"), []byte(elsewhere), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		must(0, "written to move.yaml", append(plan, "--yes-really")...)
+		must(4, says, "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml", "--yes")
+	}
+	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+	must(1, "standard input is no question", "mirror", "dns", "ask")
 }
 
 // serveBoth answers HTTP at two addresses on one port.
@@ -134,4 +151,55 @@ func theseus(t *testing.T, dir string, kill time.Duration, args ...string) (int,
 		t.Fatal(err)
 	}
 	return command.ProcessState.ExitCode(), out.String()
+}
+
+// TestMirrorDNSPlan plans moves in shares at the fake of Route 53, with the services' own error rate: what would only be found while
+// names move is found here.
+func TestMirrorDNSPlan(t *testing.T) {
+	var sets []dnstest.R53Set
+	for _, host := range []string{"web", "api"} {
+		sets = append(sets, dnstest.R53(host+"."+dnsOrigin, "A", 60, "192.0.2.1"))
+	}
+	fake := dnstest.NewRoute53(t, dnsOrigin, sets...)
+	rate := `{"status":"success","data":{"resultType":"scalar","result":[1,"0.02"]}}`
+	prometheus := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, rate) }))
+	t.Cleanup(prometheus.Close)
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "fake", "AWS_SECRET_ACCESS_KEY": "fake", "AWS_REGION": "us-east-1"} {
+		t.Setenv(name, value)
+	}
+	const ingress = "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: %s, namespace: shop}\nspec: {rules: [{host: %[1]s.shop.example.org}]}\nstatus: {loadBalancer: {ingress: [{%s}]}}\n"
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"zones.yaml": fmt.Sprintf("apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones:\n- {name: shop.example.org, route53: {id: Z1, endpoint: %q}, authoritative: [%q]}\n", fake.URL, fake.Address),
+		"blue.yaml":  fmt.Sprintf(ingress, "web", "ip: 192.0.2.1") + fmt.Sprintf(ingress, "api", "ip: 192.0.2.1"),
+		"green.yaml": fmt.Sprintf(ingress, "web", "ip: 192.0.2.2") + fmt.Sprintf(ingress, "api", "hostname: green.example.net"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := func(want int, says []string, args ...string) {
+		t.Helper()
+		code, said := theseus(t, dir, 0, append([]string{"mirror", "dns", "plan", "--zones", "zones.yaml", "--from", "blue.yaml", "--mirror-from", "green.yaml"}, args...)...)
+		if code != want {
+			t.Errorf("%q: exit code %d, want %d:\n%s", args, code, want, said)
+		}
+		for _, text := range says {
+			if !strings.Contains(said, text) {
+				t.Errorf("%q: %q is not in\n%s", args, text, said)
+			}
+		}
+	}
+	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 names to the mirror", "move 1 names 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"}, "--weights", "1,10,50,100")
+	plan(2, []string{"weights must grow"}, "--weights", "10,1,100")
+	with := []string{"--error-rate", "errors", "--prometheus"}
+	plan(0, []string{"error rate holds"}, append(with, prometheus.URL, "--max-error-rate", "0.05")...)
+	plan(3, []string{"the error rate is 0.02 before anything moves, and at most 0 may be", "--max-error-rate"}, append(with, prometheus.URL)...)
+	rate = `{"status":"success","data":{"resultType":"vector","result":[]}}`
+	plan(1, []string{"no error rate: the query yields no data", "hint: try the query there"}, append(with, prometheus.URL)...)
+	plan(2, []string{"is no address"}, append(with, "prometheus:9090")...)
+	t.Setenv("AWS_ACCESS_KEY_ID", "")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("HOME", dir)
+	plan(1, []string{"error: reading of zone shop.example.org.", "hint: give credentials"})
 }

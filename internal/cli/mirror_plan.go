@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -66,6 +67,7 @@ type mirrorPlanFlags struct {
 	dns       dnsPlanFlags
 	freeze    mirror.FreezeArgs
 	switching mirror.Switch
+	rollAfter time.Duration
 	config    []string
 	answers   []string
 	certs     mirror.CertificateArgs
@@ -84,6 +86,8 @@ func (f *mirrorPlanFlags) register(command *cobra.Command) {
 	flags.StringVar(&f.freeze.Reason, "because", "", "strategy mirror: the reason of the freeze, which everybody reads who is stopped")
 	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil, "strategy mirror: users who may go on to deploy, and groups as group:NAME")
 	flags.StringVar(&f.switching.Command, "switch-command", "", "strategy mirror: what changes the idle original, run by a shell; run twice it must do the same. Without it a person does")
+	flags.StringVar(&f.switching.Roll, "roll-command", "", "strategy mirror: what replaces one node, $"+mirror.NodeVariable+", run by a shell, once for each that is not Ready --roll-after the switch command has ended")
+	flags.DurationVar(&f.rollAfter, "roll-after", 10*time.Minute, "strategy mirror: how long nodes may take to be Ready after the switch command")
 	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate, adopt or surge), with the flags that it needs")
 	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API), which the command gets with the network --to and with doubled nodes, in the file $"+mirror.ConfigVariable)
 	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: what was decided about that configuration, as for theseus mirror config --answer")
@@ -124,6 +128,9 @@ func (a *app) planMirror(ctx context.Context, f *mirrorPlanFlags, change v1alpha
 	setup := mirror.Setup{Access: f.access, Switch: f.switching, Keep: f.keep,
 		Freeze: mirror.FreezeArgs{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed}, Copy: f.selection.Selection}
 	setup.Copy.Namespaces, setup.Switch.To = copier.Namespaces, change.To
+	if f.switching.Roll != "" {
+		setup.Switch.RollAfter = step.Duration(f.rollAfter)
+	}
 	if f.prove {
 		setup.Handshakes = &mirror.HandshakeArgs{ValidFor: step.Duration(f.validFor)}
 	}
@@ -435,6 +442,8 @@ func (h *hands) Do(ctx context.Context, action step.Action, before json.RawMessa
 		switch action.Verb {
 		case mirror.Change:
 			return nil, h.change(ctx)
+		case mirror.Roll:
+			return nil, h.roll(ctx)
 		case mirror.Handshakes:
 			return nil, h.handshakes(ctx)
 		case mirror.AddNames:
@@ -460,6 +469,65 @@ func (h *hands) change(ctx context.Context) error {
 		h.note("the original is idle and yours: bring it to " + h.pair.plan.Mirror.Switch.To)
 		return nil
 	}
+	var env []string
+	if config := h.pair.plan.Mirror.Switch.Config; config != nil {
+		name := filepath.Join(h.dir, "original.yaml")
+		if err := os.WriteFile(name, []byte(config.Text), 0o600); err != nil {
+			return err
+		}
+		env = append(env, mirror.ConfigVariable+"="+name)
+	}
+	return h.shell(ctx, line, env...)
+}
+
+// rollLook is the time between two looks at the original's nodes.
+const rollLook = 5 * time.Second
+
+// roll replaces nodes that stay sick, each once. What is sick then is for the gate to wait for, and for a person to see.
+func (h *hands) roll(ctx context.Context) error {
+	roll := h.pair.plan.Mirror.Switch
+	for end := time.Now().Add(time.Duration(roll.RollAfter)); ; {
+		sick, err := h.pair.sick(ctx)
+		if err != nil {
+			return kube.Passing(err)
+		}
+		if len(sick) == 0 {
+			return nil
+		}
+		if left := time.Until(end); left > 0 {
+			h.note(fmt.Sprintf("%d nodes are not Ready: %s", len(sick), strings.Join(sick[:min(len(sick), 3)], ", ")))
+			if err := (clock{}).Sleep(ctx, min(left, rollLook)); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, node := range sick {
+			h.note("node " + node + " is not Ready after " + time.Duration(roll.RollAfter).String() + ": it is replaced once more")
+			if err := h.shell(ctx, roll.Roll, mirror.NodeVariable+"="+node); err != nil {
+				return fmt.Errorf("node %s: %w", node, err)
+			}
+		}
+		return nil
+	}
+}
+
+// sick are the original's nodes that are not Ready.
+func (p *pairOf) sick(ctx context.Context) ([]string, error) {
+	nodes, err := p.original.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var sick []string
+	for i := range nodes.Items {
+		if node := &nodes.Items[i]; !cluster.NodeReady(node) {
+			sick = append(sick, node.Name)
+		}
+	}
+	return sick, nil
+}
+
+// shell runs a command of the user's with variables; what it says is in a file.
+func (h *hands) shell(ctx context.Context, line string, env ...string) error {
 	log := filepath.Join(h.dir, "change.log")
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -469,18 +537,11 @@ func (h *hands) change(ctx context.Context) error {
 	command := exec.CommandContext(ctx, "/bin/sh", "-c", line)
 	var tail lastLine
 	command.Stdout, command.Stderr = file, &tail
-	command.Env = append(os.Environ(), "THESEUS_MIGRATION="+h.pair.plan.Name)
-	if config := h.pair.plan.Mirror.Switch.Config; config != nil {
-		name := filepath.Join(h.dir, "original.yaml")
-		if err := os.WriteFile(name, []byte(config.Text), 0o600); err != nil {
-			return err
-		}
-		command.Env = append(command.Env, mirror.ConfigVariable+"="+name)
-	}
+	command.Env = append(append(os.Environ(), "THESEUS_MIGRATION="+h.pair.plan.Name), env...)
 	command.WaitDelay = 10 * time.Second
 	tail.to = file
 	if err := command.Run(); err != nil {
-		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "what it said is in "+log+"; mend it, then `theseus resume` runs it again")
+		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "what it said is in "+log+"; mend it")
 	}
 	return nil
 }

@@ -141,7 +141,7 @@ func (p *pairOf) differ(ctx context.Context, s *mirrorStatus) error {
 	if err != nil {
 		return err
 	}
-	copier.Original, copier.Mirror = p.original, p.mirror
+	copier.Original, copier.Mirror, copier.Planned = p.original, p.mirror, true
 	pass, err := copier.Look(ctx)
 	if err != nil {
 		s.Unclear = err.Error()

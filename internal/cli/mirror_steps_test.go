@@ -3,14 +3,19 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cloud"
@@ -19,7 +24,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/dns"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
+	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/replica"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/zone"
@@ -157,7 +164,7 @@ func TestSwitchConfig(t *testing.T) {
 	}
 	action := p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })].Actions[0]
 	h := &hands{pair: &pairOf{plan: p}, dir: dir, note: func(string) {}}
-	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.Contains(hintOf(err), "resume") {
+	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.Contains(hintOf(err), "change.log; mend it") {
 		t.Errorf("a command that fails: %v", err)
 	}
 	for _, file := range []string{given, filepath.Join(dir, "ready")} { // as somebody mends what was wrong, and has edited what he was given
@@ -173,6 +180,60 @@ func TestSwitchConfig(t *testing.T) {
 	}
 	if info, err := os.Stat(filepath.Join(dir, "original.yaml")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("others may read it: %v, %v", info, err)
+	}
+}
+
+// TestRoll: a node that stays sick after the change is replaced once, and no other; nobody waits for one that gets well, and the time is
+// over for one that does not.
+func TestRoll(t *testing.T) {
+	var lock sync.Mutex
+	sick, looks := []string{"b", "c"}, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		lock.Lock()
+		defer lock.Unlock()
+		if looks++; looks == 2 {
+			sick = sick[:1] // c only took its time
+		}
+		var items []string
+		for _, name := range []string{"a", "b", "c"} {
+			items = append(items, fmt.Sprintf(`{"metadata":{"name":%q},"status":{"conditions":[{"type":"Ready","status":"%v"}]}}`, name,
+				map[bool]string{true: "Unknown", false: "True"}[slices.Contains(sick, name)]))
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","items":[%s]}`, strings.Join(items, ","))
+	}))
+	defer server.Close()
+	client, err := kube.New(&rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := replica.Connect(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	setup := mirror.Setup{Switch: mirror.Switch{Command: "true", Roll: `echo "$THESEUS_MIGRATION $THESEUS_NODE" >> ` + dir + "/rolled", RollAfter: step.Duration(100 * time.Millisecond)}}
+	p := &plan.Plan{Name: "test", Mirror: &setup}
+	h := &hands{pair: &pairOf{plan: p, original: original}, dir: dir, note: func(text string) { t.Log(text) }}
+	rolled := func(want string) {
+		t.Helper()
+		action := step.Action{ID: "change/roll", Op: step.Mirror, Verb: mirror.Roll}
+		if seen, err := (&hands{twins: &replica.Actor{}}).Observe(t.Context(), action, nil); err != nil || seen.Done || seen.Inverse != nil {
+			t.Errorf("%+v, %v", seen, err)
+		}
+		if _, err := h.Do(t.Context(), action, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(filepath.Join(dir, "rolled")); string(got) != want {
+			t.Errorf("rolled were %q, want %q", got, want)
+		}
+	}
+	rolled("test b\n")
+	sick = nil
+	rolled("test b\n")
+	sick, setup.Switch.Roll = []string{"a"}, "echo no room >&2; exit 7"
+	if _, err := h.Do(t.Context(), step.Action{Op: step.Mirror, Verb: mirror.Roll}, nil); err == nil || !strings.Contains(err.Error(), "node a: the command failed: exit status 7: no room") || hintOf(err) == "" {
+		t.Errorf("a command that fails: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package dns
 import (
 	"cmp"
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,6 +45,8 @@ type Config struct {
 	CA string `json:"ca,omitempty"`
 	// Ports replaces ports of probes, where a load balancer listens on others than the objects say.
 	Ports map[int]int `json:"ports,omitempty"`
+	// From are places from where addresses must answer too before a name moves, beside where theseus runs.
+	From []Place `json:"from,omitempty"`
 
 	dir string
 }
@@ -132,6 +133,9 @@ func (c *Config) check() error {
 		if err := z.check(); err != nil {
 			return fmt.Errorf("zone %s: %w", name, err)
 		}
+	}
+	if slices.ContainsFunc(c.From, func(p Place) bool { return len(p) == 0 || p[0] == "" }) {
+		return errors.New("from: a place is a command, as a list of its words")
 	}
 	return addressesIn("resolvers", c.Resolvers)
 }
@@ -278,7 +282,7 @@ func nameServers(ctx context.Context, provider Provider, name string) ([]string,
 
 // Prober makes what asks addresses.
 func (c *Config) Prober() (*Prober, error) {
-	p := &Prober{Resolvers: c.Resolvers, Ports: c.Ports}
+	p := &Prober{Resolvers: c.Resolvers, Ports: c.Ports, From: c.From}
 	if c.CA == "" {
 		return p, nil
 	}
@@ -286,13 +290,9 @@ func (c *Config) Prober() (*Prober, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the zones file's ca: %w", err)
 	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
+	if p.Roots, err = trusted(pem); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.CA, err)
 	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, engine.WithHint(fmt.Errorf("%s holds no certificate", c.CA), "write certificates in PEM into it")
-	}
-	p.Roots = roots
+	p.CA = string(pem)
 	return p, nil
 }

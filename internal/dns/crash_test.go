@@ -76,7 +76,7 @@ func (w *world) attempt(p *shift.Plan, records *journal.Memory, points int) (out
 	clock := &leaping{}
 	actor := *w.actor
 	actor.Clock, actor.Resolvers = clock, nil // caches are another test's
-	actor.Zones = []*dns.Zone{{Name: origin, Provider: fragileZone{w.server.Primary(), f}, Authoritative: w.actor.Zones[0].Authoritative}}
+	actor.Zones = []*dns.Zone{{Name: origin, Provider: fragileZone{w.provider, f}, Authoritative: w.actor.Zones[0].Authoritative}}
 	gate := *w.gate
 	gate.Clock = clock
 	deps := w.deps(fragileJournal{records, f})

@@ -1,6 +1,7 @@
 package dns
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -39,7 +40,12 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	for {
 		probes := slices.Clone(args.Probes)
 		rand.Shuffle(len(probes), func(i, j int) { probes[i], probes[j] = probes[j], probes[i] })
-		g.Prober.each(probes[:min(perRound, len(probes))], func(probe zone.Probe) { tally.add(probe, g.ask(ctx, probe)) })
+		g.Prober.each(probes[:min(perRound, len(probes))], func(probe zone.Probe) {
+			tally.add(probe, g.ask(ctx, probe))
+			if args.Direct {
+				tally.add(probe, g.direct(ctx, probe))
+			}
+		})
 		if err := ctx.Err(); err != nil {
 			return engine.Verdict{}, err
 		}
@@ -67,7 +73,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 		v.Reason += ": " + strings.Join(v.Bad[:min(3, len(v.Bad))], "; ")
 	}
 	if v.Pass && args.Query != "" {
-		rate, err := errorRate(ctx, args.Prometheus, args.Query)
+		rate, err := ErrorRate(ctx, args.Prometheus, args.Query)
 		switch {
 		case err != nil:
 			v.Pass, v.Reason = false, v.Reason+"; no error rate: "+err.Error()
@@ -87,6 +93,18 @@ func (g *Gate) ask(ctx context.Context, probe zone.Probe) error {
 		return err
 	}
 	_, err = g.Prober.Ask(ctx, probe, addresses[0])
+	return err
+}
+
+// direct asks an address that the name has beside another.
+func (g *Gate) direct(ctx context.Context, probe zone.Probe) error {
+	addresses, err := g.Prober.Addresses(ctx, probe.At)
+	if err != nil || len(addresses) == 0 {
+		return cmp.Or(err, errNoAddress)
+	}
+	if _, err = g.Prober.Ask(ctx, probe, addresses[0]); err != nil {
+		err = fmt.Errorf("at %s: %w", addresses[0], err)
+	}
 	return err
 }
 

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// errorRate asks a Prometheus for an instant value: of several series the greatest. No data is an error.
-func errorRate(ctx context.Context, server, query string) (float64, error) {
+// ErrorRate asks a Prometheus for an instant value: of several series the greatest. No data is an error.
+func ErrorRate(ctx context.Context, server, query string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	address := strings.TrimSuffix(server, "/") + "/api/v1/query?query=" + url.QueryEscape(query)

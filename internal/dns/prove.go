@@ -21,8 +21,11 @@ import (
 
 // Prober asks addresses whether they serve a name, from where it runs.
 type Prober struct {
-	// Roots verify certificates; nil for the system's.
+	// Roots verify certificates; nil for the system's. CA is what they have beside those, as PEM.
 	Roots *x509.CertPool
+	CA    string
+	// From are places that ask too when something is proven.
+	From []Place
 	// Timeout bounds one probe; 0 for 5 s.
 	Timeout time.Duration
 	// Resolvers are asked for names of load balancers, and for the names themselves by a gate.
@@ -38,17 +41,24 @@ const (
 	tries = 3
 )
 
-// Prove asks every address of every probe, and says which do not answer as they should.
+// Prove asks every address of every probe, from here and from each place, and says which do not answer as they should.
 func (p *Prober) Prove(ctx context.Context, probes []zone.Probe) error {
-	var lock sync.Mutex
-	var failed []string
-	p.each(probes, func(probe zone.Probe) {
-		if err := p.prove(ctx, probe); err != nil {
-			lock.Lock()
-			failed = append(failed, err.Error())
-			lock.Unlock()
+	if err := unproven(ctx, p.failures(ctx, probes), probes, ""); err != nil || len(probes) == 0 {
+		return err
+	}
+	for _, place := range p.From {
+		failed, err := place.ask(ctx, Question{Probes: probes, Ports: p.Ports, CA: p.CA})
+		if err == nil {
+			err = unproven(ctx, failed, probes, "from `"+place.String()+"` ")
 		}
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unproven(ctx context.Context, failed []string, probes []zone.Probe, where string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -56,8 +66,22 @@ func (p *Prober) Prove(ctx context.Context, probes []zone.Probe) error {
 		return nil
 	}
 	text := strings.Join(failed[:min(3, len(failed))], "; ")
-	return engine.WithHint(fmt.Errorf("%d of %d probes fail at the address that the name is to get: %s", len(failed), len(probes), text),
+	return engine.WithHint(fmt.Errorf("%s%d of %d probes fail at the address that the name is to get: %s", where, len(failed), len(probes), text),
 		"look at the service there; its names have not moved")
+}
+
+// failures asks from here.
+func (p *Prober) failures(ctx context.Context, probes []zone.Probe) []string {
+	var lock sync.Mutex
+	failed := []string{}
+	p.each(probes, func(probe zone.Probe) {
+		if err := p.prove(ctx, probe); err != nil {
+			lock.Lock()
+			failed = append(failed, err.Error())
+			lock.Unlock()
+		}
+	})
+	return failed
 }
 
 func (p *Prober) each(probes []zone.Probe, f func(zone.Probe)) {

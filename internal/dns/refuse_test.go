@@ -11,6 +11,7 @@ import (
 
 	mdns "github.com/miekg/dns"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/dns"
 	"github.com/theseus-cni/theseus/internal/dns/byrecord"
 	"github.com/theseus-cni/theseus/internal/dns/dnstest"
@@ -198,7 +199,7 @@ func TestRefused(t *testing.T) {
 				spoil(primary)
 				w.actor.Zones[0].Provider = primary
 				outcome := w.run(newPlan(moves(2), quick()), w.deps(&journal.Memory{}))
-				if outcome.End != engine.EndRolledBack || !strings.Contains(outcome.Cause, "refused") {
+				if outcome.End != engine.EndRolledBack || !strings.Contains(outcome.Cause, "refused") || outcome.Advice == "" || !strings.Contains(outcome.Hint, outcome.Advice+"; then make a new plan") {
 					// the server could not even take back what it never did
 					t.Errorf("%s: %s: %s", what, outcome.End, outcome.Cause)
 				}
@@ -211,6 +212,47 @@ func TestRefused(t *testing.T) {
 				if _, err := primary.Load(t.Context()); err == nil || engine.HintOf(err) == "" {
 					t.Errorf("%s: the zone was transferred, or without a hint: %v", what, err)
 				}
+			}
+		})
+	}
+}
+
+// TestKeyEnds takes the key away, or the clock, when some names have moved: neither can the rest go there nor these come home, so a person is
+// asked, with every record and its owner at one of the two; with a key, the same journal goes back.
+func TestKeyEnds(t *testing.T) {
+	dnstest.NotShort(t)
+	const n = 6
+	o := quick()
+	o.First, o.Bake = 2, 1
+	for kind := range dnstest.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			for what, spoil := range map[string]func(*rfc2136.Server){
+				"an expired key":     func(s *rfc2136.Server) { s.Key.Name = "expired." },
+				"a clock an hour on": func(s *rfc2136.Server) { s.Now = func() time.Time { return time.Now().Add(time.Hour) } },
+			} {
+				w := newWorld(t, kind, n)
+				w.actor.Resolvers = nil
+				primary := w.server.Primary()
+				w.actor.Zones[0].Provider = &whenever{Provider: primary, at: 3, do: func() { spoil(primary) }}
+				records := &journal.Memory{}
+				outcome := w.run(newPlan(moves(n), o), w.deps(records))
+				if outcome.End != engine.EndNeedsPerson || outcome.ExitCode() != 6 || !strings.Contains(outcome.Cause, "refused") ||
+					!strings.Contains(outcome.Hint, "; then `theseus resume` goes on with the rollback") || outcome.Advice == "" {
+					t.Fatalf("%s: %s, exit code %d: %s, hint %q", what, outcome.End, outcome.ExitCode(), outcome.Cause, outcome.Hint)
+				}
+				t.Logf("%s, %s: %s; hint: %s", kind, what, outcome.Cause, outcome.Hint)
+				for i := range n {
+					want := map[bool]string{true: green, false: blue}[i < 2]
+					w.is(moves(n)[i].Name, want)
+				}
+				w.actor.Zones[0].Provider = w.server.Primary()
+				deps := w.deps(records)
+				deps.Control = dns.Wish(v1alpha1.DesireRollback)
+				if outcome = w.run(newPlan(moves(n), o), deps); outcome.End != engine.EndRolledBack && outcome.End != engine.EndStopped {
+					t.Fatalf("%s: with a key: %s: %s", what, outcome.End, outcome.Cause)
+				}
+				w.all(blue, blueOwner, 2)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package dns_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,11 +94,77 @@ func TestRoute53(t *testing.T) {
 				}
 			}
 			w.same(fake, after)
+			w.shares(fake, weights)
 			if outcome := w.run(p.Back(), w.deps(&journal.Memory{})); outcome.End != engine.EndDone {
 				t.Fatalf("%s: %s", outcome.End, outcome.Cause)
 			}
 			w.same(fake, before)
+			w.shares(fake, weights)
 		})
+	}
+}
+
+// shares demands that the mirror had these shares of one wave after the other, and forgets them.
+func (w *world) shares(fake *dnstest.Route53, weights []int64) {
+	w.t.Helper()
+	var want []string
+	for _, share := range weights {
+		want = append(want, fmt.Sprintf("%d/%d", 100-share, share))
+	}
+	if got := fake.Shares; !slices.Equal(got[:min(len(got), len(want))], want) || len(want) == 0 && len(got) > 0 {
+		w.t.Errorf("the shares were %v, want %v in each wave", got, want)
+	}
+	fake.Shares = nil
+}
+
+// TestRoute53Share: a service that is broken at the mirror is found while hardly anybody is sent there, and its name goes back; one
+// whose records would be of other types moves as a whole.
+func TestRoute53Share(t *testing.T) {
+	all, before := fakeMoves(4)
+	w, fake, z := newFake(t, before...)
+	w.actor.Prober.Resolvers = []string{fake.Address}
+	for i, m := range moves(4) {
+		all[i].Probes = m.Probes
+	}
+	host := all[1].Probes[0].Host
+	w.actor.Zones[0].Provider = &whenever{Provider: z, at: 3, do: func() { w.sites[green].broken.Store(&host) }} // after 1 %, and the proof for 10 %
+	outcome := w.run(weighPlan(all, 1, 10, 50), w.deps(&journal.Memory{}))
+	rolledBack(t, outcome, host+": at "+green+": HTTP status 503")
+	w.same(fake, before)
+	if !slices.Equal(fake.Shares, []string{"99/1", "90/10", "99/1"}) {
+		t.Errorf("the shares were %v", fake.Shares)
+	}
+
+	alias := zone.RRSet{Name: all[0].Name, Type: zone.CNAME, TTL: 2, Values: []string{"green.example.org."}}
+	all[0].After = []zone.RRSet{alias, all[0].After[1]}
+	for i := range all {
+		all[i].Probes = nil
+	}
+	if outcome := w.run(weighPlan(all, 50), w.deps(&journal.Memory{})); outcome.End != engine.EndDone {
+		t.Errorf("%s: %s", outcome.End, outcome.Cause)
+	}
+}
+
+// TestRoute53Crash ends the process at every write while names are moved in shares; another one goes on to the same end.
+func TestRoute53Crash(t *testing.T) {
+	for points, crashed := 1, true; crashed; points++ {
+		all, before := fakeMoves(3)
+		w, fake, z := newFake(t, before...)
+		w.provider = z
+		p, records := weighPlan(all, 10, 50), &journal.Memory{}
+		if _, crashed = w.attempt(p, records, points); !crashed && points < 40 {
+			t.Errorf("only %d points", points-1)
+		}
+		if outcome, again := w.attempt(p, records, 0); again || outcome.End != engine.EndDone {
+			t.Fatalf("crashed at point %d: %s: %s", points, outcome.End, outcome.Cause)
+		}
+		var after []dnstest.R53Set
+		for _, m := range all {
+			for _, set := range m.After {
+				after = append(after, dnstest.R53(set.Name, set.Type, int64(set.TTL), set.Values...))
+			}
+		}
+		w.same(fake, after)
 	}
 }
 

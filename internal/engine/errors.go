@@ -36,6 +36,7 @@ func (h *hinted) Hint() string  { return h.hint }
 type failure struct {
 	step  string
 	cause string
+	hint  string // of the error that it was, or ""
 }
 
 func (f *failure) Error() string { return f.cause }

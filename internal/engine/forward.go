@@ -84,7 +84,7 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 		}
 		waited := m.deps.Clock.Now().Sub(begun) - (m.away - away)
 		if waited >= m.deps.ConditionTimeout {
-			return &failure{st.ID, fmt.Sprintf("step %s: %s: %s, for %s", st.ID, when, missing, waited.Round(time.Second))}
+			return &failure{st.ID, fmt.Sprintf("step %s: %s: %s, for %s", st.ID, when, missing, waited.Round(time.Second)), ""}
 		}
 		m.say(fmt.Sprintf("step %s waits, %s: %s", st.ID, when, missing))
 		if err := m.heed(ctx); err != nil {
@@ -310,7 +310,7 @@ func (m *machine) try(ctx context.Context, action step.Action, before json.RawMe
 	answer, err := m.deps.Actor.Do(bounded, action, before)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		// An expired deadline calls itself temporary; the bound of an action is not.
-		return answer, fmt.Errorf("not finished within %s: %s", limit, err.Error())
+		return answer, WithHint(fmt.Errorf("not finished within %s: %s", limit, err.Error()), HintOf(err))
 	}
 	return answer, err
 }
@@ -337,7 +337,7 @@ func (m *machine) failed(st step.Step, what string, err error) error {
 	if errors.Is(err, errInterrupted) || errors.As(err, &tired) || errors.As(err, &fails) {
 		return err
 	}
-	return &failure{st.ID, fmt.Sprintf("%s: %v", what, err)}
+	return &failure{st.ID, fmt.Sprintf("%s: %v", what, err), HintOf(err)}
 }
 
 // gate asks for fresh evidence. No evidence is a failure.
@@ -381,7 +381,7 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 		return err
 	}
 	if !verdict.Pass {
-		return &failure{st.ID, fmt.Sprintf("the gate of step %s did not pass: %s", st.ID, verdict.Reason)}
+		return &failure{st.ID, fmt.Sprintf("the gate of step %s did not pass: %s", st.ID, verdict.Reason), ""}
 	}
 	return nil
 }

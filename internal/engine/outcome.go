@@ -1,5 +1,7 @@
 package engine
 
+import "strings"
+
 // End is how a run ended.
 type End string
 
@@ -24,10 +26,12 @@ type Outcome struct {
 	End End
 	// Already is true when the migration was over before this run, which then did nothing.
 	Already bool
-	// Step is where it ended; Cause says why, in plain words; Hint what a person may do next.
-	Step  string
-	Cause string
-	Hint  string
+	// Step is where it ended; Cause says why, in plain words; Hint what a person may do next. It begins with Advice, what is to be
+	// done about the cause, where this run met it and that is known.
+	Step   string
+	Cause  string
+	Hint   string
+	Advice string
 	// PastReturn is true when the point of no return is behind.
 	PastReturn bool
 	State      State
@@ -57,8 +61,12 @@ func (o Outcome) ExitCode() int {
 
 func (m *machine) outcome(end End, cause string) Outcome {
 	past := m.state.PastReturn(m.plan.Steps)
-	return Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, past, m.state),
-		PastReturn: past, State: m.state}
+	outcome := Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, past, m.state), PastReturn: past, State: m.state}
+	if m.advice != "" && (end == EndNeedsPerson || end == EndRolledBack) {
+		outcome.Advice = m.advice
+		outcome.Hint = m.advice + "; then " + strings.TrimPrefix(outcome.Hint, removeCause)
+	}
+	return outcome
 }
 
 // over is the outcome of a migration that has come to its end.
@@ -72,12 +80,15 @@ func (m *machine) over() Outcome {
 	return m.outcome(EndRolledBack, m.state.Cause)
 }
 
+// removeCause is what a person is told who is not told how.
+const removeCause = "remove the cause, "
+
 func hintFor(end End, past bool, s State) string {
 	switch {
 	case end == EndDone:
 		return ""
 	case end == EndRolledBack:
-		return "remove the cause, make a new plan, and apply it; `theseus report` shows what was measured"
+		return removeCause + "make a new plan, and apply it; `theseus report` shows what was measured"
 	case end == EndStopped:
 		return "make a new plan to start again"
 	case s.Undoing:

@@ -74,6 +74,8 @@ type machine struct {
 	// away sums up outages, which do not count against the bounds of conditions.
 	away time.Duration
 	note string
+	// advice is the hint of the failure that the run turned or ended by.
+	advice string
 }
 
 // Run carries a plan out from where its journal stands. It returns an error only where the journal or the
@@ -164,6 +166,7 @@ func (m *machine) settle(ctx context.Context, err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
+	m.advice = failed.hint
 	alone := slices.ContainsFunc(m.plan.Steps, func(st step.Step) bool { return st.ID == failed.step && st.Alone })
 	if m.state.Undoing || m.state.Back != "" || m.deps.PauseOnFailure || m.state.PastReturn(m.plan.Steps) && !alone {
 		if err := m.append(ctx, Record{Event: Finished, Step: failed.step, Result: ResultNeedsPerson,
@@ -200,6 +203,7 @@ func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 	case errors.As(err, &back):
 		return m.outcome(EndNeedsPerson, back.Error()), nil
 	case errors.As(err, &tired):
+		m.advice = HintOf(tired.err)
 		return m.outcome(EndNeedsPerson, tired.Error()), nil
 	}
 	outcome := m.outcome(EndNeedsPerson, err.Error())

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
 const (
@@ -166,11 +168,18 @@ func list(text string) []string {
 	return strings.Split(text, ",")
 }
 
+// Reserved says of a namespace that it is each cluster's own: Kubernetes', or that of Theseus' journal.
+func Reserved(namespace string) bool {
+	return strings.HasPrefix(namespace, "kube-") || namespace == v1alpha1.Namespace
+}
+
 // Check says what is wrong with a freeze.
 func (f Freeze) Check() error {
-	switch {
+	switch at := slices.IndexFunc(f.Namespaces, Reserved); {
 	case len(f.Namespaces) == 0:
 		return fmt.Errorf("no namespace is chosen")
+	case at >= 0:
+		return fmt.Errorf("%s is not to be frozen: what keeps the cluster going, or Theseus itself, writes there", f.Namespaces[at])
 	case strings.TrimSpace(f.Reason) == "" || strings.ContainsAny(f.Reason, "\r\n"):
 		return fmt.Errorf("a freeze needs a reason of one line, which everybody reads who is stopped")
 	case slices.ContainsFunc(f.Allowed, func(name string) bool { return name == "" || name == "group:" || strings.ContainsAny(name, ",\n") }):

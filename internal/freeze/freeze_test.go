@@ -111,7 +111,8 @@ func TestFreezeIsReadBack(t *testing.T) {
 	if err := want.Check(); err != nil {
 		t.Error(err)
 	}
-	for _, wrong := range []Freeze{{}, {Namespaces: []string{"a"}}, {Namespaces: []string{"a"}, Reason: "a\nb"}, {Namespaces: []string{"a"}, Reason: "a", Allowed: []string{"group:"}}} {
+	for _, wrong := range []Freeze{{}, {Namespaces: []string{"a"}}, {Namespaces: []string{"a"}, Reason: "a\nb"}, {Namespaces: []string{"a"}, Reason: "a", Allowed: []string{"group:"}},
+		{Namespaces: []string{"a", "kube-system"}, Reason: "a"}, {Namespaces: []string{"theseus-system"}, Reason: "a"}} {
 		if wrong.Check() == nil {
 			t.Errorf("%+v passes", wrong)
 		}

@@ -42,6 +42,8 @@ func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers 
 		return nil, refuse("name the other one with --mirror-context or --mirror-kubeconfig", "the original and the mirror are one cluster")
 	case setup.Switch.Strategy != "" && (setup.Switch.Command != "" || setup.Switch.To == ""):
 		return nil, refuse("give --switch-strategy with --to, or --switch-command", "the original is changed by a strategy to a network, or by a command")
+	case setup.Switch.Roll != "" && (setup.Switch.Command == "" || setup.Switch.RollAfter <= 0):
+		return nil, refuse("give it beside --switch-command, and a --roll-after above 0", "--roll-command replaces what a command left sick")
 	case setup.Switch.Strategy != surge.Name && hooked(change):
 		return nil, refuse("say --switch-strategy surge, or leave them out", hooksAre, surge.Name)
 	case setup.Switch.To == "" && setup.Switch.Command == "":
@@ -193,7 +195,7 @@ func (t *traffic) act(p *Plan, s *step.Step, a *step.Action) error {
 	case mirror.Ready:
 		t.ready, t.whole = t.ready || !t.changed, t.whole || t.changed
 	case mirror.Handshakes:
-	case mirror.Change:
+	case mirror.Change, mirror.Roll:
 		if err := t.idle(p); err != nil || !t.noReturn {
 			return cmp.Or(err, errors.New("what it does cannot be taken back"))
 		}

@@ -251,10 +251,32 @@ func TestMirrorSurge(t *testing.T) {
 	}
 }
 
+// TestMirrorRoll: nodes that stay sick are replaced once more when nobody asks the original, right after the command and before the gate.
+func TestMirrorRoll(t *testing.T) {
+	setup := mirrorSetup()
+	setup.Switch.Roll, setup.Switch.RollAfter = "pool replace $THESEUS_NODE", step.Duration(10*time.Minute)
+	p, err := makeMirror(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })
+	if change := p.Steps[i]; !change.NoReturn || len(change.Actions) != 2 || change.Actions[1].Verb != mirror.Roll || change.Gate == nil {
+		t.Errorf("%+v", change)
+	}
+	if text := Runbook(p); !strings.Contains(text, "replace nodes that are not Ready after 10m0s, once more: pool replace $THESEUS_NODE") {
+		t.Errorf("the runbook is\n%s", text)
+	}
+	p.Steps[i].Actions, p.Steps[0].Actions = p.Steps[i].Actions[:1], append(p.Steps[0].Actions, p.Steps[i].Actions[1])
+	if err := mirrorRules(p); err == nil || !strings.Contains(err.Error(), "the original may still be asked") {
+		t.Errorf("nodes are replaced while the original serves: %v", err)
+	}
+}
+
 func TestMirrorRefused(t *testing.T) {
 	for says, edit := range map[string]func(*mirror.Setup){
 		"are one cluster":                        func(s *mirror.Setup) { s.Mirror = s.Original },
 		"nothing says when":                      func(s *mirror.Setup) { s.Switch = mirror.Switch{} },
+		"replaces what a command left sick":      func(s *mirror.Setup) { s.Switch = mirror.Switch{To: "calico", Roll: "true", RollAfter: 1} },
 		`the network "carrier-pigeon" is not kn`: func(s *mirror.Setup) { s.Switch.To = "carrier-pigeon" },
 		"was edited since it was made":           func(s *mirror.Setup) { s.Names.Moves[0].Name = "s1.example.org." },
 	} {

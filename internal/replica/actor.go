@@ -119,7 +119,7 @@ func (a *Actor) copy(ctx context.Context, selection mirror.Selection) (*Copied, 
 	if err != nil {
 		return nil, err
 	}
-	copier.Original, copier.Mirror = a.Original, a.Mirror
+	copier.Original, copier.Mirror, copier.Planned = a.Original, a.Mirror, true
 	answer := &Copied{}
 	pass, err := copier.Settle(ctx, func(_ int, pass *Pass, wrote bool) {
 		if wrote {
@@ -140,7 +140,7 @@ func (a *Actor) ready(ctx context.Context, args mirror.ReadyArgs) error {
 	if args.Home {
 		cluster = a.Original
 	}
-	for {
+	for said := ""; ; {
 		missing, err := cluster.unready(ctx, args.Namespaces)
 		if err != nil {
 			return err
@@ -149,7 +149,10 @@ func (a *Actor) ready(ctx context.Context, args mirror.ReadyArgs) error {
 			return nil
 		}
 		text := fmt.Sprintf("%d workloads lack pods: %s", len(missing), strings.Join(missing[:min(len(missing), 3)], ", "))
-		a.Note(text)
+		if text != said {
+			a.Note(text)
+			said = text
+		}
 		if wait(ctx, lookAgain); ctx.Err() != nil {
 			return engine.WithHint(fmt.Errorf("%s: %w", text, ctx.Err()), "kubectl get pods shows why; nothing has moved to them")
 		}

@@ -32,6 +32,8 @@ type Copier struct {
 	// Prove is asked about what is going to be applied, before anything is. Nil: nothing has to be proven.
 	Prove func(context.Context, *twin.Plan) error
 	Note  func(string)
+	// Planned says that what the options name was found before: it may be gone meanwhile.
+	Planned bool
 }
 
 // DefaultWorkers is how many writes are under way at once.
@@ -152,6 +154,12 @@ func (c *Copier) survey(ctx context.Context, source string, kinds []kind) (*twin
 	here, err := c.Original.read(ctx, kinds, c.Namespaces)
 	if err != nil {
 		return nil, here, fmt.Errorf("the original: %w", err)
+	}
+	if !c.Planned {
+		if err := named(c.Options, kinds, here.objects); err != nil {
+			return nil, here, err
+		}
+		c.Planned = true
 	}
 	world := twin.World{Source: source, Namespaces: c.Namespaces, Objects: here.objects}
 	for _, k := range kinds {

@@ -3,9 +3,13 @@ package replica
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/theseus-cni/theseus/internal/freeze"
 	"github.com/theseus-cni/theseus/internal/image"
 	"github.com/theseus-cni/theseus/internal/registry"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
@@ -23,7 +27,7 @@ func NewCopier(s mirror.Selection, note func(string)) (*Copier, error) {
 		return nil, refuse("give a number above 0", "--workers is %d", s.Workers)
 	}
 	for _, name := range s.Namespaces {
-		if strings.HasPrefix(name, "kube-") || name == "theseus-system" {
+		if freeze.Reserved(name) {
 			return nil, refuse("choose the namespaces of users", "%s is every cluster's own", name)
 		}
 	}
@@ -51,4 +55,48 @@ func NewCopier(s mirror.Selection, note func(string)) (*Copier, error) {
 		return registry.MustBeThere(registry.Prove(ctx, plan, s.Unproven))
 	}
 	return c, nil
+}
+
+// named refuses what a person decided about kinds that are not served, and about objects that are not there: misspelt, it
+// would let something run twice.
+func named(options twin.Options, kinds []kind, objects []twin.Object) error {
+	there := map[string]bool{}
+	for _, k := range kinds {
+		there[k.group.String()] = true
+	}
+	for _, object := range objects {
+		there[twin.KeyOf(object).String()] = true
+	}
+	for _, what := range slices.Sorted(maps.Keys(options.Decide)) {
+		if there[what] {
+			continue
+		}
+		kind, object, _ := strings.Cut(what, " ")
+		if there[kind] {
+			return &Refusal{fmt.Sprintf("--decide %s: the original has no such object", what), "kubectl get " + schema.ParseGroupKind(kind).Kind + " -n NAMESPACE shows those that there are; of an object it is namespace/name"}
+		}
+		return &Refusal{fmt.Sprintf("--decide %s: the original does not serve the kind %q", what, kind), "name it with its group" + likely(kind, object, kinds) + "; kubectl api-resources lists them"}
+	}
+	for _, claim := range options.EmptyVolumes {
+		if !there["PersistentVolumeClaim "+claim] {
+			return &Refusal{fmt.Sprintf("--empty-volume %s: the original has no such claim", claim), "give namespace/name, as kubectl get pvc -A shows them"}
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(options.Images.Fields)) {
+		if !there[kind] {
+			return &Refusal{fmt.Sprintf("--image-field %s: the original does not serve the kind %q", kind, kind), "name it with its group" + likely(kind, "", kinds) + "; kubectl api-resources lists them"}
+		}
+	}
+	return nil
+}
+
+// likely is the kind that somebody may have meant, in words.
+func likely(name, object string, kinds []kind) string {
+	wanted := schema.ParseGroupKind(name).Kind
+	for _, k := range kinds {
+		if strings.EqualFold(k.group.Kind, wanted) || strings.EqualFold(k.resource.Resource, wanted) {
+			return ", such as '" + strings.TrimSpace(k.group.String()+" "+object) + "'"
+		}
+	}
+	return ", such as CronJob.batch"
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/theseus-cni/theseus/internal/twin"
@@ -18,14 +21,16 @@ type Removal struct {
 	Delete []twin.Object
 	Stays  []twin.Left
 
-	kinds map[twin.Key]kind
+	// volumes go by themselves with the claims that were copied; what is behind them costs money until then.
+	volumes []twin.Object
+	kinds   map[twin.Key]kind
 }
 
 // Copies says what of a mirror was copied from a cluster, by the identity that its label names, and would go with a
 // teardown: objects of the namespaces, the namespaces where nothing of anybody else is left in them, and what is
 // cluster-wide. Definitions of kinds stay: others may have objects of them.
 func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*Removal, error) {
-	kinds, _, _, err := c.kinds()
+	kinds, _, unread, err := c.kinds()
 	if err != nil {
 		return nil, fmt.Errorf("the mirror: %w", err)
 	}
@@ -56,14 +61,22 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 			foreign[key.Namespace] = append(foreign[key.Namespace], key)
 		}
 	}
+	for _, k := range kinds {
+		if found.refused[k.group] != nil && k.namespaced {
+			unread = append(unread, k.group.String())
+		}
+	}
 	var within, wide, spaces []twin.Object
 	var other []twin.Key // namespaces that were copied beside these
 	for _, object := range found.objects {
 		key := twin.KeyOf(object)
+		r.kinds[key] = byKind[key.GroupKind().String()]
+		if claim := live[claimOf(object)]; claim != nil && twin.Ours(claim, of) {
+			r.volume(object)
+		}
 		if !twin.Ours(object, of) {
 			continue
 		}
-		r.kinds[key] = byKind[key.GroupKind().String()]
 		others := foreign[key.Name]
 		switch {
 		case key.Namespace != "":
@@ -72,6 +85,8 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 			other = append(other, key)
 		case key.Kind == "Namespace" && key.Group == "" && len(others) > 0:
 			r.Stays = append(r.Stays, twin.Left{Key: key, Why: fmt.Sprintf("it has %d objects that were not copied: %s", len(others), twin.Some(others))})
+		case key.Kind == "Namespace" && key.Group == "" && len(unread) > 0:
+			r.Stays = append(r.Stays, twin.Left{Key: key, Why: "it may have objects of others that cannot be read: " + strings.Join(unread, ", ")})
 		case key.Kind == "Namespace" && key.Group == "":
 			spaces = append(spaces, object)
 		case key.Kind == "CustomResourceDefinition" || key.Kind == "APIService":
@@ -90,7 +105,30 @@ func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*
 	return r, nil
 }
 
-// Remove deletes, and waits until everything is gone, with what finalizers stand for: load balancers above all.
+// claimOf is the claim that a volume is bound to.
+func claimOf(object twin.Object) twin.Key {
+	if twin.KeyOf(object).GroupKind() != (schema.GroupKind{Kind: "PersistentVolume"}) {
+		return twin.Key{}
+	}
+	namespace, _, _ := unstructured.NestedString(object.Object, "spec", "claimRef", "namespace")
+	name, _, _ := unstructured.NestedString(object.Object, "spec", "claimRef", "name")
+	return twin.Key{Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name}
+}
+
+// volume notes what becomes of a volume whose claim was copied.
+func (r *Removal) volume(object twin.Object) {
+	if policy, _, _ := unstructured.NestedString(object.Object, "spec", "persistentVolumeReclaimPolicy"); policy == "Delete" {
+		r.volumes = append(r.volumes, object)
+		return
+	}
+	what := "what is behind it"
+	if handle, _, _ := unstructured.NestedString(object.Object, "spec", "csi", "volumeHandle"); handle != "" {
+		what = handle
+	}
+	r.Stays = append(r.Stays, twin.Left{Key: twin.KeyOf(object), Why: "its reclaim policy keeps " + what + ", which costs money until you delete both"})
+}
+
+// Remove deletes, and waits until everything is gone, with what finalizers stand for, load balancers above all, and the volumes.
 func (c *Cluster) Remove(ctx context.Context, r *Removal, note func(string)) error {
 	var group errgroup.Group
 	group.SetLimit(DefaultWorkers)
@@ -113,7 +151,7 @@ func (c *Cluster) Remove(ctx context.Context, r *Removal, note func(string)) err
 			return err
 		}
 	}
-	return nil
+	return c.gone(ctx, r, r.volumes, note)
 }
 
 func (c *Cluster) delete(ctx context.Context, r *Removal, object twin.Object) error {
@@ -130,7 +168,7 @@ func (c *Cluster) delete(ctx context.Context, r *Removal, object twin.Object) er
 
 // gone waits until none of the objects is there any more.
 func (c *Cluster) gone(ctx context.Context, r *Removal, objects []twin.Object, note func(string)) error {
-	for {
+	for said := ""; ; {
 		var left []twin.Key
 		for _, object := range objects {
 			now, err := retried(ctx, func(ctx context.Context) (*metav1.PartialObjectMetadata, error) {
@@ -147,10 +185,13 @@ func (c *Cluster) gone(ctx context.Context, r *Removal, objects []twin.Object, n
 			return nil
 		}
 		text := fmt.Sprintf("%d objects are still there: %s", len(left), twin.Some(left))
-		note(text)
+		if text != said {
+			note(text)
+			said = text
+		}
 		objects = slices.DeleteFunc(slices.Clone(objects), func(object twin.Object) bool { return !slices.Contains(left, twin.KeyOf(object)) })
 		if wait(ctx, lookAgain); ctx.Err() != nil {
-			return &Refusal{text + ": " + ctx.Err().Error(), "look at their finalizers: what serves them must be up on the mirror"}
+			return &Refusal{text + ": " + ctx.Err().Error(), "look at their finalizers and events: what serves them must be up on the mirror"}
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cloud"
@@ -76,7 +77,7 @@ type Cloud struct {
 
 // Connect takes credentials and region as every AWS tool does. The endpoint is empty for Amazon's own.
 func Connect(ctx context.Context, endpoint string) (*Cloud, error) {
-	c, err := config.LoadDefaultConfig(ctx)
+	c, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.Nop{})) // what goes wrong is in errors
 	if err != nil {
 		return nil, fmt.Errorf("configuration of AWS: %w", err)
 	}

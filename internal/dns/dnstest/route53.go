@@ -33,8 +33,8 @@ type Route53 struct {
 	served  []R53Set
 	pending map[string]int
 	changes int
-	// Batches are how many batches were taken.
-	Batches int
+	// Shares are the weights that came, each time they were others: "original/mirror" in the order of their identifiers.
+	Shares []string
 }
 
 // R53Set is a resource record set as Route 53 writes it.
@@ -244,10 +244,28 @@ func (f *Route53) batch(w http.ResponseWriter, r *http.Request) {
 	}
 	f.sets = sets
 	f.changes++
-	f.Batches++
+	f.share(sets)
 	id := fmt.Sprintf("C%d", f.changes)
 	f.pending[id] = f.Lag
 	fmt.Fprintf(w, `<ChangeResourceRecordSetsResponse xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeInfo><Id>/change/%s</Id><Status>PENDING</Status><SubmittedAt>2026-01-01T00:00:00Z</SubmittedAt></ChangeInfo></ChangeResourceRecordSetsResponse>`, id)
+}
+
+// share notes how the first name with weights is shared out.
+func (f *Route53) share(sets []R53Set) {
+	var weighed []R53Set
+	for _, s := range sets {
+		if s.Weight != nil && (len(weighed) == 0 || s.Name == weighed[0].Name) {
+			weighed = append(weighed, s)
+		}
+	}
+	slices.SortFunc(weighed, func(a, b R53Set) int { return strings.Compare(b.SetIdentifier, a.SetIdentifier) })
+	var text []string
+	for _, s := range weighed {
+		text = append(text, fmt.Sprint(*s.Weight))
+	}
+	if now := strings.Join(text, "/"); now != "" && (len(f.Shares) == 0 || f.Shares[len(f.Shares)-1] != now) {
+		f.Shares = append(f.Shares, now)
+	}
 }
 
 func (f *Route53) change(w http.ResponseWriter, id string) {

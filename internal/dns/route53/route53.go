@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 	"github.com/miekg/dns"
 
 	"github.com/theseus-cni/theseus/internal/engine"
@@ -43,7 +44,7 @@ type Zone struct {
 // Connect takes credentials as every AWS tool does: environment, shared files, the machine's role. The endpoint is
 // empty but for what stands in for Route 53.
 func Connect(ctx context.Context, name, id, endpoint string) (*Zone, error) {
-	c, err := config.LoadDefaultConfig(ctx)
+	c, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.Nop{})) // what goes wrong is in errors
 	if err != nil {
 		return nil, fmt.Errorf("configuration of AWS: %w", err)
 	}

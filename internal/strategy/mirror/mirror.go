@@ -31,6 +31,8 @@ const (
 	Handshakes = "handshakes"
 	// Change takes a Switch: hands the original over to be changed, or runs the command that does it.
 	Change = "change"
+	// Roll takes a Switch: nodes of the original that stay sick after its change are replaced once more.
+	Roll = "roll"
 	// AddNames takes a CertificateArgs: certificates get the mirror's names, and are issued. TakeNames takes it too: the names
 	// go again.
 	AddNames  = "add-names"
@@ -129,6 +131,10 @@ type Switch struct {
 	// Command is run by a shell; run twice it must do the same. Without one, and without Strategy, a person changes the
 	// original.
 	Command string `json:"command,omitempty"`
+	// Roll is run by a shell for each node that is not Ready RollAfter after Command has ended, once, with its name in
+	// NodeVariable; empty for none.
+	Roll      string        `json:"roll,omitempty"`
+	RollAfter step.Duration `json:"rollAfter,omitempty"`
 	// To is the network that must be found on the original, alone and in order.
 	To string `json:"to,omitempty"`
 	// Strategy is the one by which the original is changed, by steps of this plan.
@@ -138,8 +144,12 @@ type Switch struct {
 	Config *Config `json:"config,omitempty"`
 }
 
-// ConfigVariable is the variable of the command's environment that names the file of a Config.
-const ConfigVariable = "THESEUS_CONFIG"
+// ConfigVariable is the variable of the command's environment that names the file of a Config, and NodeVariable that which names
+// the node to roll.
+const (
+	ConfigVariable = "THESEUS_CONFIG"
+	NodeVariable   = "THESEUS_NODE"
+)
 
 // Config is a configuration as it was made of another.
 type Config struct {
@@ -298,6 +308,10 @@ func (s Setup) changeStep() step.Step {
 			action("change/run", Change, title, s.Switch, commandWithin),
 		},
 		Gate: &step.Gate{Title: what + "; until then the services are asked at the mirror", Bake: s.Names.Options.Bake, MaxLost: s.Names.Options.MaxFailed, Args: encode(gate)}}
+	if s.Switch.Roll != "" {
+		one.Actions = append(one.Actions, action("change/roll", Roll, fmt.Sprintf("replace nodes that are not Ready after %s, once more: %s",
+			time.Duration(s.Switch.RollAfter), s.Switch.Roll), s.Switch, commandWithin))
+	}
 	if s.Switch.Strategy != "" {
 		one.Title, one.Why = "see what the change has made of the original", "a name comes home only to a cluster that is as it was meant to be"
 		one.Actions, one.NoReturn, one.Estimate = nil, false, s.Names.Options.Bake

@@ -39,7 +39,7 @@ type Plan struct {
 	Hash string `json:"hash"`
 }
 
-const format = 1
+const format = 2
 
 // New makes a plan.
 func New(zones []*zone.Zone, moves []zone.Move, o Options, theseus string, now time.Time) *Plan {

@@ -114,7 +114,7 @@ func steps(moves []zone.Move, zones []*zone.Zone, o Options, from, to string) []
 	for _, m := range moves {
 		z := p.zones[m.Zone]
 		stages = append(stages, stage{Move: m, lowered: lower(m.Before, o.TTL), moved: lower(m.After, o.TTL),
-			weights: len(o.Weights) > 0 && z != nil && z.Can.Weights})
+			weights: len(o.Weights) > 0 && z != nil && z.Can.Weights && Weighs(m.Unit)})
 	}
 	p.lower(stages)
 	for i, wave := range Waves(len(stages), o.First, o.Growth) {
@@ -266,7 +266,7 @@ func (p *planner) wave(number int, stages []stage) {
 		for _, s := range plain {
 			units = append(units, unit{s, zone.Unit{Name: s.Name, Before: s.lowered, After: s.moved}})
 		}
-		p.shift(id, id, "to "+p.to, units)
+		p.shift(id, id, "to "+p.to, units, false)
 	}
 	if len(weighted) == 0 {
 		return
@@ -285,8 +285,23 @@ func (p *planner) wave(number int, stages []stage) {
 			units = append(units, unit{s, zone.Unit{Name: s.Name, Before: before[s.Name], After: after}})
 			before[s.Name] = after
 		}
-		p.shift(fmt.Sprintf("%s/%d-percent", id, share), id, fmt.Sprintf("%d %% to %s", share, p.to), units)
+		p.shift(fmt.Sprintf("%s/%d-percent", id, share), id, fmt.Sprintf("%d %% to %s", share, p.to), units, share < 100)
 	}
+}
+
+// Weighs says whether a name can be at both clusters at once: it has the same types of addresses at each. Of a type that only one
+// has, that one would be given to everybody, whatever its weight.
+func Weighs(u zone.Unit) bool {
+	types := func(sets []zone.RRSet) (all []string) {
+		for _, set := range sets {
+			if set.IsAddress() {
+				all = append(all, set.Type)
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	return slices.Equal(types(u.Before), types(u.After))
 }
 
 // weigh makes the address sets of a name that is at both clusters: a set identifier for each.
@@ -310,7 +325,8 @@ func weigh(s stage, share int64) []zone.RRSet {
 	return after
 }
 
-func (p *planner) shift(id, wave, where string, units []unit) {
+// shift proves, moves, sees and watches units; both says that they are at both clusters then.
+func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 	var probes []zone.Probe
 	for _, u := range units {
 		probes = append(probes, u.Probes...)
@@ -321,7 +337,7 @@ func (p *planner) shift(id, wave, where string, units []unit) {
 	for i, args := range sees(units, false) {
 		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see it at every server and resolver of "+args.Zone, args, p.options.SeeWithin))
 	}
-	gate := GateArgs{Probes: probes}
+	gate := GateArgs{Probes: probes, Direct: both}
 	if rate := p.options.ErrorRate; rate != nil {
 		gate.Prometheus, gate.Query, gate.MaxErrorRate = rate.Prometheus, rate.Query, rate.Max
 	}

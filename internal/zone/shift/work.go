@@ -57,6 +57,8 @@ type RestArgs struct {
 type GateArgs struct {
 	// Probes are asked over and over, by name, through the chosen resolvers, for as long as the gate bakes.
 	Probes []zone.Probe `json:"probes"`
+	// Direct also asks the addresses to which a share of the requests goes: by name, hardly one would come there.
+	Direct bool `json:"direct,omitempty"`
 	// Query is a Prometheus query of the services' own error rate, asked at Prometheus; it must stay at or below
 	// MaxErrorRate. Both empty for none.
 	Prometheus   string  `json:"prometheus,omitempty"`
