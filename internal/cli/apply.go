@@ -40,7 +40,7 @@ func (a *app) applyCommand() *cobra.Command {
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask (needed when the input is no terminal)")
 	command.Flags().BoolVar(&dry, "dry-run", false, "check everything, print what would be done, and change nothing")
 	registerAccess(command, &a.access)
-	return command
+	return takes(command, "json")
 }
 
 func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
@@ -65,8 +65,7 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 		return err
 	}
 	if dry {
-		fmt.Fprint(a.Out, plan.Runbook(p))
-		return nil
+		return a.print(plan.Runbook(p))
 	}
 	if _, err := makeStateDir(p.Name); err != nil {
 		return err
@@ -85,7 +84,11 @@ func readPlan(file string) (*plan.Plan, error) {
 	if err != nil {
 		return nil, fail(exitUsage, "make a plan: theseus plan --to calico ... -o plan.yaml", "%w", err)
 	}
-	return plan.Read(data)
+	p, err := plan.Read(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return p, nil
 }
 
 // admit refuses a plan that was made for another cluster, or for this one as it was.

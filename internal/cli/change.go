@@ -14,6 +14,8 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 	"github.com/theseus-cni/theseus/internal/strategy/surge"
 )
 
@@ -35,17 +37,17 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&c.file, "change", "", "the whole change as a Change document; flags given beside it win")
 	flags.StringVar(&c.spec.To, "to", "", "the network to come, such as calico; that of the cluster itself goes to the version of --manifest")
-	flags.StringVar(&c.spec.CNIVersion, "cni-version", "", "its version; empty means what the manifest installs")
+	flags.StringVar(&c.spec.CNIVersion, "cni-version", "", "version of the network to come; empty means what the manifest installs")
 	flags.StringVar(&c.spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
 	flags.StringVar(&c.spec.PodCIDR, "pod-cidr", "", "range for pods that are created again, apart from that of the present network; adopted pods need none")
 	flags.StringVar(&c.spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty: adopt where pods can be and no --pod-cidr is given, else recreate; with adopt and --pod-cidr, recreate where they cannot be")
 	flags.StringVar(&c.spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
 	flags.StringVar(&c.spec.Pool, "pool", "", "CIDR: give pods of Calico addresses of a new IPPool of this range, instead of the one in place")
 	flags.StringVar(&c.spec.Encapsulation, "encapsulation", "", "let packets of Calico's pods go between nodes by none, vxlan or vxlan-cross-subnet (VXLAN between subnets alone)")
-	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%")
-	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path")
-	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before")
-	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each node")
+	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%; empty: 1, 2, 4 and so on, those of the control plane last")
+	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path (default "+joint.DefaultMaxGap.String()+", of a flag "+rollout.DefaultMaxGap.String()+")")
+	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before; what policy denies is never let through")
+	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", of a flag "+rollout.DefaultBake.String()+")")
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
 	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
@@ -92,8 +94,11 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 		}
 		spec = c.over(command, document.Spec)
 	}
-	if c.maxGap < 0 || c.bake < 0 || c.probe < 0 {
-		return spec, fail(exitUsage, "leave it out for the default", "--max-gap, --bake and --probe-interval cannot be below 0")
+	if c.maxGap < 0 || c.bake < 0 || c.probe < 0 || c.spec.MaxLost < 0 {
+		return spec, fail(exitUsage, "leave it out for the default", "--max-gap, --max-lost, --bake and --probe-interval cannot be below 0")
+	}
+	if c.probe > 0 && c.probe < time.Millisecond {
+		return spec, fail(exitUsage, "give 1ms or more", "--probe-interval %s is below 1ms", c.probe)
 	}
 	if c.maxGap > 0 {
 		spec.MaxGapMillis = int(roundUp(c.maxGap, time.Millisecond))
@@ -109,6 +114,12 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 	}
 	if c.bake > 0 {
 		spec.BakeSeconds = int(roundUp(c.bake, time.Second))
+	}
+	for name, number := range map[string]int64{"maxLost": spec.MaxLost, "maxGapMillis": int64(spec.MaxGapMillis), "bakeSeconds": int64(spec.BakeSeconds),
+		"probeIntervalMillis": int64(spec.ProbeIntervalMillis), "hookSeconds": int64(spec.HookSeconds), "surge": int64(spec.Surge)} {
+		if number < 0 {
+			return spec, fail(exitUsage, "leave it out for the default", "%s cannot be below 0", name)
+		}
 	}
 	for _, text := range spec.Peered {
 		name, cidr, _ := strings.Cut(text, "=")

@@ -34,8 +34,11 @@ func (a *app) checkCommand() *cobra.Command {
 			"the graph alone.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if list && a.output == "json" {
+				return preflight.ListJSON(a.Out, preflight.All())
+			}
 			if list {
-				return a.listChecks()
+				return a.printed(func(w io.Writer) error { return preflight.List(w, preflight.All()) })
 			}
 			spec, err := change.resolve(command)
 			if err != nil {
@@ -57,11 +60,11 @@ func (a *app) checkCommand() *cobra.Command {
 	flags.BoolVar(&list, "list", false, "list the checks")
 	change.register(command)
 	change.registerWhatIf(command)
-	return command
+	return takes(command, "json", "sarif", "junit", "html", "svg")
 }
 
 func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
-	pass, result, err := a.preflight(ctx, from, change, options)
+	pass, result, refused, err := a.preflight(ctx, from, change, options)
 	if err != nil {
 		return err
 	}
@@ -79,30 +82,34 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 	if err != nil {
 		return err
 	}
-	if result.Blocks() {
+	switch {
+	case result.Blocks() && refused != nil:
+		return fail(exitBlocked, hintOf(refused), "%w", refused)
+	case result.Blocks():
 		return quietExit(exitBlocked)
 	}
-	return nil
+	return refused
 }
 
-// preflight gathers the evidence for checks, and runs them on it.
-func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (*check.Pass, finding.Result, error) {
+// preflight gathers the evidence for checks, and runs them on it. refused says why the network to come could not be
+// among the evidence.
+func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (pass *check.Pass, result finding.Result, refused, err error) {
 	if err := options.Validate(preflight.All()); err != nil {
-		return nil, finding.Result{}, fail(exitUsage, "theseus check --list", "%w", err)
+		return nil, result, nil, fail(exitUsage, "theseus check --list", "%w", err)
 	}
 	snapshot, err := a.see(ctx, from)
 	if err != nil {
-		return nil, finding.Result{}, err
+		return nil, result, nil, err
 	}
 	objects, err := readManifest(change.Manifest)
 	if err != nil {
-		return nil, finding.Result{}, err
+		return nil, result, nil, err
 	}
-	pass := passOf(snapshot, plan.Chosen(snapshot, change, drivers(), objects), objects)
+	pass, refused = passOf(snapshot, plan.Chosen(snapshot, change, drivers(), objects), objects)
 	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
-		return nil, finding.Result{}, fail(exitUsage, "theseus check --help", "%w", err)
+		return nil, result, nil, fail(exitUsage, "theseus check --help", "%w", err)
 	}
-	return pass, preflight.Run(preflight.All(), pass, options), nil
+	return pass, preflight.Run(preflight.All(), pass, options), refused, nil
 }
 
 // checkOptions are what a change says of findings.
@@ -124,7 +131,8 @@ func (a *app) mustNotBlock(result finding.Result, hint string) error {
 func (a *app) printFindings(result finding.Result, checks []check.Check) error {
 	switch a.output {
 	case "", "text":
-		return preflight.Text(a.Out, result, preflight.Style{Color: isTerminal(a.Out) && os.Getenv("NO_COLOR") == ""})
+		style := preflight.Style{Color: isTerminal(a.Out) && os.Getenv("NO_COLOR") == ""}
+		return a.printed(func(w io.Writer) error { return preflight.Text(w, result, style) })
 	case "json":
 		return preflight.JSON(a.Out, result)
 	case "sarif":
@@ -132,7 +140,7 @@ func (a *app) printFindings(result finding.Result, checks []check.Check) error {
 	case "junit":
 		return preflight.JUnit(a.Out, result, checks)
 	}
-	return fail(exitUsage, "-o text, json, sarif, junit, html or svg", "findings cannot be written as %q", a.output)
+	return fmt.Errorf("no form %q", a.output) // refused before
 }
 
 // graphOf is the BGP graph by family, before the change and after; why says why there is none.
@@ -185,25 +193,28 @@ func (a *app) printPage(pass *check.Pass, result finding.Result) error {
 	return err
 }
 
-func (a *app) listChecks() error {
-	return preflight.List(a.Out, preflight.All())
-}
-
 func (a *app) explainCommand() *cobra.Command {
-	return &cobra.Command{
+	return takes(&cobra.Command{
 		Use:   "explain ID",
 		Short: "Say what a check looks at, and how to fix what it finds",
 		Args:  exactly(1, "the id of a check"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			hint := "theseus check --list"
 			for _, c := range preflight.All() {
+				if c.ID == args[0] && a.output == "json" {
+					return preflight.ListJSON(a.Out, []check.Check{c})
+				}
 				if c.ID == args[0] {
-					_, err := fmt.Fprint(a.Out, preflight.Page(c))
-					return err
+					return a.print(preflight.Page(c))
+				}
+				if strings.HasPrefix(c.ID, args[0]) || strings.EqualFold(c.ID, args[0]) {
+					hint += ", such as " + c.ID
+					break
 				}
 			}
-			return fail(exitUsage, "theseus check --list", "there is no check %q", args[0])
+			return fail(exitUsage, hint, "there is no check %q", args[0])
 		},
-	}
+	}, "json")
 }
 
 // reasons reads ID=REASON flags.

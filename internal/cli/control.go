@@ -38,7 +38,10 @@ func (a *app) migrationCommand(use, short, long string, do func(context.Context,
 	if use == "resume" || use == "rollback" {
 		registerAccess(command, &a.access)
 	}
-	return command
+	if use == "report" {
+		return command // it writes files, too
+	}
+	return takes(command, "json")
 }
 
 // latest is the migration that was created last.
@@ -71,9 +74,17 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	if err != nil {
 		return err
 	}
+	holder, err := journal.HeldBy(ctx, a.leases(client))
+	if err != nil {
+		return err
+	}
 	if a.output == "json" {
-		return json.NewEncoder(a.Out).Encode(map[string]any{"name": name, "phase": state.Phase, "step": state.Step,
-			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause})
+		stands := map[string]any{"name": name, "phase": state.Phase, "step": state.Step,
+			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause}
+		if holder != nil {
+			stands["heldBy"] = holder.Holder
+		}
+		return json.NewEncoder(a.Out).Encode(stands)
 	}
 	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), state.Phase)
 	script := newScript(p)
@@ -85,10 +96,6 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	}
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
 		fmt.Fprintf(a.Out, "asked to: %s\n", migration.Spec.Desire)
-	}
-	holder, err := journal.HeldBy(ctx, a.leases(client))
-	if err != nil {
-		return err
 	}
 	if holder != nil {
 		fmt.Fprintln(a.Out, holder)
@@ -118,14 +125,25 @@ func (a *app) pause(ctx context.Context, client *kube.Client, name string) error
 		return err
 	}
 	if holder == nil {
+		if a.output == "json" {
+			return a.asked(name, "")
+		}
 		fmt.Fprintf(a.Out, "nobody runs %s: it stands still as it is; `theseus resume` goes on\n", name)
 		return nil
 	}
 	if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
 		return err
 	}
+	if a.output == "json" {
+		return a.asked(name, holder.Holder)
+	}
 	fmt.Fprintf(a.Out, "asked %s, who runs %s, to pause; `theseus status` shows when it has\n", holder.Holder, name)
 	return nil
+}
+
+// asked says as JSON who was asked to do something with a migration; empty when nobody runs it.
+func (a *app) asked(name, holder string) error {
+	return json.NewEncoder(a.Out).Encode(map[string]string{"name": name, "asked": holder})
 }
 
 // standing is the journal of a migration in the cluster, and what it says.
@@ -177,6 +195,9 @@ func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, de
 	}
 	if err := journal.SetDesire(ctx, client.Dynamic, name, desire); err != nil {
 		return err
+	}
+	if a.output == "json" {
+		return a.asked(name, held.Holder)
 	}
 	fmt.Fprintf(a.Out, "asked %s, who runs %s, to roll back; `theseus status` shows how far it is\n", held.Holder, name)
 	return nil

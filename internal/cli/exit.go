@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -101,6 +102,8 @@ func hintOf(err error) string {
 		return "use a context with that right; kubectl auth can-i --list shows those of this one"
 	case outage.Untrusted(err):
 		return outage.UntrustedHint
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "free some space there, or write to another disk"
 	case errors.As(err, &call):
 		return "check the context and the network: kubectl cluster-info"
 	case errors.As(err, &file):

@@ -225,8 +225,8 @@ func (f *dnsPlanFlags) registerMoves(command *cobra.Command) {
 	flags.Int64SliceVar(&f.weights, "weights", nil, "shares in per cent that go to the mirror one after the other, such as 1,10,50, where the provider can")
 	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "how many of a gate's own requests may fail")
 	flags.StringVar(&f.rate.Prometheus, "prometheus", "", "address of a Prometheus that knows the services' error rate")
-	flags.StringVar(&f.rate.Query, "error-rate", "", "query for that error rate")
-	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "what the query may yield at most")
+	flags.StringVar(&f.rate.Query, "error-rate", "", "query for the services' error rate, for --prometheus")
+	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "what the query of --error-rate may yield at most")
 	flags.BoolVar(&f.yesReally, "yes-really", false, "change more than 30 % of a zone")
 }
 

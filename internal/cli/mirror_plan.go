@@ -90,14 +90,14 @@ func (f *mirrorPlanFlags) register(command *cobra.Command) {
 	flags.DurationVar(&f.rollAfter, "roll-after", 10*time.Minute, "strategy mirror: how long nodes may take to be Ready after the switch command")
 	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate, adopt or surge), with the flags that it needs")
 	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API), which the command gets with the network --to and with doubled nodes, in the file $"+mirror.ConfigVariable)
-	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: what was decided about that configuration, as for theseus mirror config --answer")
+	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: what was decided about the configuration of --switch-config, as for theseus mirror config --answer")
 	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: give certificates the mirror's names before, and take them back at the end: blue.example.org=green.example.org")
 	flags.StringSliceVar(&f.certs.Skip, "skip-certificate", nil, "strategy mirror: certificates to leave out, namespace/name")
 	flags.BoolVar(&f.certs.HTTP01, "http01", false, "strategy mirror: names that the authority asks by HTTP-01 point to the original")
 	flags.StringVar(&f.cloudPlan, "cloud-plan", "", "strategy mirror: a plan of theseus mirror cloud, carried out before and taken back at the end")
-	flags.StringVar(&f.endpoint, "cloud-endpoint", "", "strategy mirror: address of the API for it; nothing is changed where none is named")
+	flags.StringVar(&f.endpoint, "cloud-endpoint", "", "strategy mirror: address of the cloud's API, for --cloud-plan; nothing is changed where none is named")
 	flags.BoolVar(&f.prove, "prove-certificates", false, "strategy mirror: prove by handshakes what the mirror serves for every name before names move")
-	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour, "strategy mirror: how long those certificates must be valid from then on")
+	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour, "strategy mirror: how long the certificates of --prove-certificates must be valid from then on")
 	flags.BoolVar(&f.keep, "keep-mirror", false, "strategy mirror: leave what was copied on the mirror")
 }
 
@@ -178,7 +178,7 @@ func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*clus
 	if err := switchable(change.Strategy); err != nil {
 		return nil, nil, err
 	}
-	pass, result, err := a.preflight(ctx, nil, change, checkOptions(change))
+	pass, result, _, err := a.preflight(ctx, nil, change, checkOptions(change))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func (a *app) planCommand() *cobra.Command {
 		Short: "Make a plan that reads like a runbook",
 		Long: "Reads the cluster (or --from a snapshot), runs the checks, and makes the plan: waves, steps, what\n" +
 			"happens to every workload, the point of no return. Printed it is a runbook; with -o FILE it is also\n" +
-			"written as YAML, complete, for `theseus apply`. Nothing is changed.\n\n" +
+			"written as YAML (JSON where FILE ends in .json), complete, for `theseus apply`. Nothing is changed.\n\n" +
 			"With --strategy mirror it plans the whole way to a second cluster and back, for namespaces that were copied there\n" +
 			"once: deploys are stopped, names move in waves, the idle original is changed, names come home, copies go.",
 		Args: none,
@@ -51,7 +52,11 @@ func (a *app) planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if spec.Strategy == mirror.Name {
+			if spec.Strategy != mirror.Name {
+				if err := foreign(command.Flags(), mirror.Name); err != nil {
+					return err
+				}
+			} else {
 				if len(from) > 0 || len(sources) > 0 {
 					return fail(exitUsage, "leave --from and --flags out", "--strategy mirror reads both clusters and the zones")
 				}
@@ -64,8 +69,8 @@ func (a *app) planCommand() *cobra.Command {
 	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
 	command.Flags().StringVar(&change.spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
 	change.register(command)
-	change.registerSurge(command)
-	mirrored.register(command)
+	ofStrategy(surge.Name, command.Flags(), func() { change.registerSurge(command) })
+	ofStrategy(mirror.Name, command.Flags(), func() { mirrored.register(command) })
 	return command
 }
 
@@ -85,7 +90,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
 	}
 	options := plan.Options{Version: a.version, Now: time.Now()}
-	pass, result, err := a.preflight(ctx, from, change, checkOptions(change))
+	pass, result, _, err := a.preflight(ctx, from, change, checkOptions(change))
 	if err != nil {
 		return err
 	}
@@ -108,6 +113,9 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if err != nil {
 		return err
 	}
+	if n := result.Summary.NotChecked; n > 0 {
+		fmt.Fprintf(a.Err, "note: %s could not be made: theseus check, with the same flags, says why\n", cluster.Count(n, "check"))
+	}
 	return a.writePlan(p)
 }
 
@@ -119,18 +127,23 @@ func (a *app) writePlan(p *plan.Plan) error {
 	}
 	switch a.output {
 	case "", "text":
-		_, err = fmt.Fprint(a.Out, plan.Runbook(p))
-	case "yaml":
+		err = a.print(plan.Runbook(p))
+	case "yaml", "-":
 		_, err = a.Out.Write(data)
 	case "json":
 		if data, err = yaml.YAMLToJSON(data); err == nil {
 			_, err = fmt.Fprintf(a.Out, "%s\n", data)
 		}
 	default:
+		if strings.HasSuffix(a.output, ".json") {
+			if data, err = yaml.YAMLToJSON(data); err != nil {
+				return err
+			}
+		}
 		if err = os.WriteFile(a.output, data, 0o600); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(a.Out, "%s\nwritten to %s; read it, then: theseus apply %s\n", plan.Runbook(p), a.output, a.output)
+		err = a.print(fmt.Sprintf("%s\nwritten to %s; read it, then: theseus apply %s\n", plan.Runbook(p), a.output, a.output))
 	}
 	return err
 }
@@ -154,8 +167,9 @@ func (a *app) see(ctx context.Context, from []string) (*cluster.Snapshot, error)
 	return kube.Snapshot(ctx, client, a.version, time.Now())
 }
 
-// passOf is the evidence for checks: the snapshot, and the two networks as far as they can be told.
-func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) *check.Pass {
+// passOf is the evidence for checks: the snapshot, and the two networks as far as they can be told. The error says why
+// the one to come cannot: checks do without it then.
+func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) (*check.Pass, error) {
 	pass := &check.Pass{Snapshot: snapshot, Change: change, Found: drivers().Detect(snapshot), Manifest: manifest}
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
@@ -169,14 +183,18 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 		pass.Target = plan.Encapsulated(snapshot, change, drivers())
 	}
 	driver, ok := drivers().Get(change.To)
+	if !ok && change.To != "" {
+		return pass, plan.Unknown(change.To, drivers())
+	}
 	if !ok || len(manifest) == 0 || pass.Source == nil {
-		return pass
+		return pass, nil
 	}
-	// What the driver refuses is said by the planner, with its reason; checks do without a target then.
-	if target, err := driver.Install(plan.Request(snapshot, change, pass.Source, joint.Outlook{}, manifest)); err == nil {
-		pass.Target = &target.Installation
+	target, err := driver.Install(plan.Request(snapshot, change, pass.Source, joint.Outlook{}, manifest))
+	if err != nil {
+		return pass, err
 	}
-	return pass
+	pass.Target = &target.Installation
+	return pass, nil
 }
 
 // readManifest decodes the target's manifests; none when no file is named.

@@ -43,7 +43,9 @@ func newProbeRun(streams Streams, output func() string) *cobra.Command {
 			"  tcp://host:port        one message per probe, on one connection\n" +
 			"  tcp-new://host:port    one connection per probe\n" +
 			"  dns://server/name      one lookup per probe\n\n" +
-			"?size=1400, ?interval=100ms and ?denied=true (an answer is a leak) may follow, joined by &.",
+			"?size=1400, ?interval=100ms and ?denied=true (an answer is a leak) may follow, joined by &.\n\n" +
+			"A gap goes from the first probe that got no answer to the next that did; + is one that had not ended. P50, P99 and\n" +
+			"MAX are round trips. STALLS are times at which this machine itself did not run: they excuse nothing.",
 		Example: "  theseus probe run --target udp://192.0.2.7:7001 --target dns://192.0.2.1/example.org --for 1m",
 		Args:    none,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -106,7 +108,7 @@ func newProbeReport(streams Streams, output func() string) *cobra.Command {
 			}
 			documents, err := probe.Parse(data)
 			if err != nil {
-				return fail(exitFailed, "make one with: theseus probe run -o json", "%w", err)
+				return fail(exitFailed, "make one with: theseus probe run -o json", "%s: %w", args[0], err)
 			}
 			return showProbes(streams.Out, output(), documents)
 		},

@@ -71,6 +71,8 @@ func newRoot(streams Streams, name string, signals *interruption) *cobra.Command
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
+	root.SetUsageFunc(usage)
+	root.PersistentPreRunE = a.knownOutput
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fail(exitUsage, command.CommandPath()+" --help", "%v", err)
 	})
@@ -115,14 +117,18 @@ func (a *app) commands() []*cobra.Command {
 	}
 }
 
+// noCluster is what helps where no kubeconfig leads to a cluster.
+const noCluster = "name a kubeconfig with --kubeconfig; snapshot, check and plan also read files, with --from"
+
 // client connects to the cluster of the current kubeconfig. No request is sent yet.
 func (a *app) client() (*kube.Client, error) {
 	if raw, err := a.kubeconfig.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && !elsewhere() {
-		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig; check and plan also read files, with --from", "no cluster: there is no kubeconfig")
+		return nil, fail(exitFailed, noCluster, "no cluster: there is no kubeconfig")
 	}
 	config, err := a.kubeconfig.ToRESTConfig()
 	if err != nil {
-		return nil, fail(exitFailed, "name a kubeconfig with --kubeconfig; check and plan also read files, with --from", "no cluster: %v", err)
+		why, _, _ := strings.Cut(err.Error(), "; json parse error") // what follows is about Go's types
+		return nil, fail(exitFailed, noCluster, "no cluster: %s", why)
 	}
 	return kube.New(config, a.version)
 }

@@ -28,6 +28,10 @@ func (a *app) snapshotCommand() *cobra.Command {
 			"Theseus' agent runs on every node for some seconds, changes nothing, and is removed again.",
 		Args: none,
 		RunE: func(command *cobra.Command, _ []string) error {
+			switch a.output {
+			case "text", "yaml", "html":
+				return fail(exitUsage, "-o json, or -o FILE", "a snapshot cannot be written as %q", a.output)
+			}
 			if nodes && (image == "" || len(from) > 0) {
 				return fail(exitUsage, "theseus snapshot --nodes --agent-image IMAGE -o snapshot.json",
 					"--nodes looks at a running cluster, with the agent of --agent-image")
@@ -46,7 +50,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 					fmt.Fprintf(a.Err, "note: no %s: %s\n", source.Resource, source.Missing)
 				}
 			}
-			if a.output == "" || a.output == "json" {
+			if a.output == "" || a.output == "json" || a.output == "-" {
 				return kube.WriteSnapshot(a.Out, snapshot)
 			}
 			file, err := os.OpenFile(a.output, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

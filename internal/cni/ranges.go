@@ -2,6 +2,7 @@ package cni
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -58,4 +59,36 @@ func mergeRanges(cidrs []string) []string {
 		texts = append(texts, prefix.String())
 	}
 	return texts
+}
+
+// PodRange reads the range for the pods of a network, or says in a *Refusal why it cannot be one: it is no IPv4, it is
+// not written as the routes to it will be, or nobody can be called by its addresses.
+func PodRange(network, text string) (netip.Prefix, error) {
+	const hint = "set --pod-cidr to a free range, such as 10.96.0.0/16"
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil || !prefix.Addr().Is4() {
+		return prefix, &Refusal{fmt.Sprintf("the range for %s's pods, %q, is no IPv4 CIDR", network, text), hint}
+	}
+	if prefix != prefix.Masked() {
+		return prefix, &Refusal{fmt.Sprintf("the range for %s's pods, %s, begins in the middle of %s", network, prefix, prefix.Masked()), "say --pod-cidr " + prefix.Masked().String() + " if that is meant"}
+	}
+	if why := Unusable(prefix); why != "" {
+		return prefix, &Refusal{fmt.Sprintf("the range for %s's pods, %s, %s", network, prefix, why), hint}
+	}
+	return prefix, nil
+}
+
+// Unusable says why nobody can be called by addresses of an IPv4 range; empty where they can.
+func Unusable(prefix netip.Prefix) string {
+	for _, special := range []struct{ prefix, what string }{
+		{"0.0.0.0/8", "that stand for no address"},
+		{"127.0.0.0/8", "of loopback"},
+		{"169.254.0.0/16", "that hold on one link alone"},
+		{"224.0.0.0/3", "of multicast, or kept for later"},
+	} {
+		if prefix.Overlaps(netip.MustParsePrefix(special.prefix)) {
+			return fmt.Sprintf("holds addresses %s (%s)", special.what, special.prefix)
+		}
+	}
+	return ""
 }

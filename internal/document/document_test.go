@@ -124,6 +124,9 @@ func TestErrors(t *testing.T) {
 		"no name":            {"---\napiVersion: v1\nkind: Pod\n", "in:2: Pod without metadata.name"},
 		"newer snapshot":     {`{"apiVersion":"theseus.dev/v1beta1","kind":"Snapshot","pods":"in a way of its own"}`, "in:1: a snapshot of version theseus.dev/v1beta1: this theseus reads theseus.dev/v1alpha1"},
 		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`, "in:1: a list is expected here"},
+		"a plan":             {"apiVersion: theseus.dev/v1alpha1\nkind: Plan\nsteps: []\n", "in:1: a Plan says nothing of a cluster: it is for theseus apply"},
+		"a plan as json":     {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Plan","steps":[]}`, "in:1: a Plan says nothing of a cluster"},
+		"a change":           {podList + "---\napiVersion: theseus.dev/v1alpha1\nkind: Change\n", "a Change says nothing of a cluster: it is for --change"},
 		"number":             {`["a"]`, "in:1: not a Kubernetes object"},
 		"binary":             {"\x00\x01\x02", "in: not text"},
 	} {
@@ -188,10 +191,10 @@ func TestNotesOfOddInput(t *testing.T) {
 
 func TestLenientSkipsWhatIsNoObject(t *testing.T) {
 	b := New("test")
-	if err := b.Add("in", strings.NewReader("replicas: 3\n---\n"+podList), true); err != nil {
+	if err := b.Add("in", strings.NewReader("replicas: 3\n---\napiVersion: theseus.dev/v1alpha1\nkind: Plan\n---\n"+podList), true); err != nil {
 		t.Fatal(err)
 	}
-	if s, notes := b.Snapshot(); names(s) != "pod/a pod/b" || len(notes) != 1 {
+	if s, notes := b.Snapshot(); names(s) != "pod/a pod/b" || len(notes) != 2 {
 		t.Errorf("got %s, %q", names(s), notes)
 	}
 }

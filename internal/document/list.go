@@ -150,6 +150,19 @@ func (b *Builder) noObject(head header, at place) error {
 	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", errNoObject)
 }
 
+// forOthers are Theseus' own documents that say nothing of a cluster, and what takes them.
+var forOthers = map[string]string{"Plan": "theseus apply", "Change": "--change", "AcceptedFindings": "--accepted"}
+
+// noEvidence refuses such a document, or leaves it out.
+func (b *Builder) noEvidence(kind, takes string, at place) error {
+	err := fmt.Errorf("a %s says nothing of a cluster: it is for %s", kind, takes)
+	if b.lenient {
+		b.note("%s:%d: skipped: %v", at.file, at.line, err)
+		return nil
+	}
+	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", err)
+}
+
 // plainJSON says what is wrong with JSON without Go's names around it.
 func plainJSON(err error) error {
 	var wrong *json.UnmarshalTypeError

@@ -202,6 +202,9 @@ func (b *Builder) addParsed(head header, raw []byte, at place) error {
 	if err := checkOwn(head, at); err != nil {
 		return err
 	}
+	if takes, ok := forOthers[head.Kind]; ok && head.APIVersion == v1alpha1.APIVersion {
+		return b.noEvidence(head.Kind, takes, at)
+	}
 	if head.Kind == cluster.Kind && head.APIVersion == v1alpha1.APIVersion {
 		return b.addSnapshot(raw, at)
 	}

@@ -38,6 +38,9 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	}
 	asked := change
 	asked.Strategy, asked.PodCIDR = adopt.Name, ""
+	if _, err := install(driver, source, manifest); open && err != nil {
+		return change, "", err // with a range of its own it could not come either
+	}
 	_, _, err = bring(snapshot, asked, driver, source, nil, manifest)
 	var refused *Refusal
 	switch {
@@ -59,13 +62,21 @@ func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Instal
 	if len(clashes) == 0 {
 		return nil
 	}
-	const free = "192.0.2.0/24" // a range that nothing stands against
-	target, err := driver.Install(cni.Request{Manifest: manifest, PodCIDR: free, Source: source, NodeLabel: v1alpha1.LabelTarget})
-	if refused, ok := errors.AsType[*cni.Refusal](err); ok {
-		return &Refusal{Message: refused.Message, Hint: refused.Hint}
+	target, err := install(driver, source, manifest)
+	if err != nil {
+		return err
 	}
-	if err == nil && !target.Installation.Capabilities.CanRequestAddress {
+	if !target.Installation.Capabilities.CanRequestAddress {
 		return refuse(cni.CreateAgain, "%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
 	}
 	return refuse(clashes[0].Hint, "%s", clashes[0].Message)
+}
+
+// install asks a driver how its network would come, with a range that nothing stands against.
+func install(driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) (*cni.Target, error) {
+	target, err := driver.Install(cni.Request{Manifest: manifest, PodCIDR: "192.0.2.0/24", Source: source, NodeLabel: v1alpha1.LabelTarget})
+	if refused, ok := errors.AsType[*cni.Refusal](err); ok {
+		return nil, &Refusal{Message: refused.Message, Hint: refused.Hint}
+	}
+	return target, err
 }

@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"bytes"
 	"fmt"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -20,26 +23,33 @@ func Write(p *Plan) ([]byte, error) {
 // Read takes a plan from YAML or JSON. A plan that was edited, that has fields that nobody knows or that
 // breaks a rule is refused with a *Refusal: what is printed must be what is done.
 func Read(data []byte) (*Plan, error) {
+	const hint = "give a file that theseus plan -o wrote"
+	var head metav1.TypeMeta
+	switch err := yaml.Unmarshal(data, &head); {
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil, refuse(hint, "this is no plan, but an empty file")
+	case err != nil:
+		return nil, refuse(hint, "this is no plan, but something that cannot be read as one")
+	case head.APIVersion == "" || head.Kind == "":
+		return nil, refuse(hint, "this is no plan: apiVersion and kind are missing")
+	case head.APIVersion != v1alpha1.APIVersion || head.Kind != Kind:
+		return nil, refuse(hint, "this is no plan, but a %s of %s", head.Kind, head.APIVersion)
+	}
 	var p Plan
 	if err := yaml.UnmarshalStrict(data, &p); err != nil {
-		return nil, refuse("give a file that theseus plan -o wrote, with the same version of theseus", "this is no plan: %v", err)
-	}
-	if p.APIVersion != v1alpha1.APIVersion || p.Kind != Kind {
-		return nil, refuse("give a file that theseus plan -o wrote", "this is no plan, but %s %s", orNothing(p.APIVersion), orNothing(p.Kind))
+		what := err.Error()
+		if _, field, ok := strings.Cut(what, "json: "); ok {
+			what = field
+		}
+		return nil, refuse("apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
+			"the plan was edited, or written by another version of theseus: %s", what)
 	}
 	if p.Hash != Hash(&p) {
 		return nil, refuse("make a new plan with theseus plan; change what goes into it, not what comes out",
-			"the plan %s was edited since it was made", p.Name)
+			"the plan %s was edited, or cut short, since it was made", p.Name)
 	}
 	if err := Verify(&p); err != nil {
 		return nil, refuse("make a new plan with this version of theseus", "the plan %s breaks a rule: %v", p.Name, err)
 	}
 	return &p, nil
-}
-
-func orNothing(text string) string {
-	if text == "" {
-		return "nothing"
-	}
-	return text
 }

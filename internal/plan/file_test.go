@@ -73,10 +73,13 @@ func TestReadRefuses(t *testing.T) {
 	for _, test := range []struct{ name, from, to, words string }{
 		{"edited title", "title: Remove flannel", "title: Keep flannel", "was edited"},
 		{"edited argument", `- 10.96.0.0/16`, `- 10.97.0.0/16`, "was edited"},
-		{"unknown field", "strategy: recreate", "strategy: recreate\nspeed: fast", "no plan"},
-		{"other kind", "kind: Plan\n", "kind: Snapshot\n", "no plan, but theseus.dev/v1alpha1 Snapshot"},
+		{"unknown field", "strategy: recreate", "strategy: recreate\nspeed: fast", `written by another version of theseus: unknown field "speed"`},
+		{"other kind", "kind: Plan\n", "kind: Snapshot\n", "no plan, but a Snapshot of theseus.dev/v1alpha1"},
 		{"not YAML", "apiVersion:", "\t", "no plan"},
-		{"empty", string(text), "", "no plan, but nothing nothing"},
+		{"empty", string(text), "", "no plan, but an empty file"},
+		{"text", string(text), "hello\n", "no plan, but something that cannot be read as one"},
+		{"no kind", string(text), "a: b\n", "no plan: apiVersion and kind are missing"},
+		{"cut short", string(text)[strings.Index(string(text), "\nsteps:"):], "\n", "was edited, or cut short"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			edited := strings.Replace(string(text), test.from, test.to, 1)

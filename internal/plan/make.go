@@ -251,14 +251,13 @@ func Request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni
 }
 
 func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (cni.Driver, error) {
-	known := drivers.Names()
 	if change.To == "" {
-		return nil, refuse("say --to, one of: "+strings.Join(known, ", "), "no target network is given")
+		return nil, refuse("say --to with the network that is to come, or what changes in place: --dataplane, --pool, --encapsulation or --reflectors", "no target network is given")
 	}
 	driver, ok := drivers.Get(change.To)
 	switch {
 	case !ok:
-		return nil, refuse("known are: "+strings.Join(known, ", "), "the network %q is not known", change.To)
+		return nil, Unknown(change.To, drivers)
 	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
 		return nil, refuse("use --strategy recreate, adopt or surge, or leave it out", "the strategy %q is not available for this change", change.Strategy)
 	case len(manifest) == 0:
@@ -270,6 +269,11 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 		return nil, err
 	}
 	return driver, nil
+}
+
+// Unknown refuses a network to come that no driver knows.
+func Unknown(network string, drivers cni.Registry) error {
+	return refuse("known are: "+strings.Join(drivers.Names(), ", ")+"; docs/networks.md says which can be the one to come", "the network %q is not known", network)
 }
 
 // countedWaves divides the nodes as the change counts them, or refuses to.

@@ -149,7 +149,7 @@ func TestMakeRefuses(t *testing.T) {
 			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: web-node-1, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: x, controller: true}]}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.78}\n")
 		}, "static pod"},
 		{"pod on an unknown network", func(r *request) { r.snapshot.Pods[2].Status.PodIP = "172.17.0.2" }, "outside of flannel's range"},
-		{"waves that leave out nodes", func(r *request) { r.change.Waves = []int{1, 1} }, "leave out 1 nodes"},
+		{"waves that leave out nodes", func(r *request) { r.change.Waves = []int{1, 1} }, "leave out 1 node,"},
 		{"dual stack", func(r *request) {
 			r.snapshot.ConfigMaps[0].Data["net-conf.json"] = `{"Network":"10.244.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`
 		}, "IPv6"},

@@ -110,6 +110,9 @@ func freeRange(snapshot *cluster.Snapshot, text string) (netip.Prefix, error) {
 	if err != nil || !cidr.Addr().Is4() || cidr.Bits() > 26 || cidr != cidr.Masked() {
 		return cidr, refuse("give a free one, such as 10.98.0.0/16", "--pool %q is no IPv4 range of 64 addresses or more", text)
 	}
+	if why := cni.Unusable(cidr); why != "" {
+		return cidr, refuse("give a free one, such as 10.98.0.0/16", "--pool %s %s", cidr, why)
+	}
 	for _, object := range snapshot.Calico("IPPool") {
 		if other, err := netip.ParsePrefix(textOf(&object, "cidr")); err == nil && other.Overlaps(cidr) {
 			return cidr, refuse("give a range that nothing has", "%s overlaps IPPool %s (%s)", cidr, object.GetName(), other)

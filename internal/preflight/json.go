@@ -3,7 +3,9 @@ package preflight
 import (
 	"encoding/json"
 	"io"
+	"strings"
 
+	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -16,6 +18,22 @@ func JSON(output io.Writer, result finding.Result) error {
 		result.NotChecked = []finding.NotChecked{}
 	}
 	return encode(output, result)
+}
+
+// ListJSON writes what checks are about, each with its page.
+func ListJSON(output io.Writer, checks []check.Check) error {
+	type entry struct {
+		ID    string   `json:"id"`
+		Title string   `json:"title"`
+		Doc   string   `json:"doc"`
+		Needs []string `json:"needs,omitempty"`
+		URL   string   `json:"url"`
+	}
+	all := make([]entry, 0, len(checks))
+	for _, c := range checks {
+		all = append(all, entry{c.ID, c.Title, strings.TrimSpace(c.Doc), c.Needs, URL(c.ID)})
+	}
+	return encode(output, map[string]any{"checks": all})
 }
 
 func encode(output io.Writer, value any) error {

@@ -60,7 +60,7 @@ func (o Options) Validate(checks []check.Check) error {
 	}
 	for _, entry := range entries {
 		if !slices.ContainsFunc(checks, func(c check.Check) bool { return names(entry, c.ID) }) {
-			return fmt.Errorf("there is no check %q: theseus check --list names them", entry)
+			return fmt.Errorf("there is no check %q", entry)
 		}
 	}
 	return nil

@@ -81,6 +81,9 @@ func verdict(result finding.Result) string {
 	if result.Blocks() {
 		return "This change is blocked: " + counts + "."
 	}
+	if s.NotChecked > 0 {
+		return "Nothing of what could be checked blocks: " + counts + "."
+	}
 	return "Nothing blocks: " + counts + "."
 }
 

@@ -55,6 +55,9 @@ func ParseTarget(target string, interval time.Duration) (v1alpha1.Path, error) {
 		if parsed.Port() == "" || parsed.Hostname() == "" {
 			return path, fmt.Errorf("target %q: host and port are needed", target)
 		}
+		if n, err := strconv.Atoi(parsed.Port()); err != nil || n < 1 || n > 65535 {
+			return path, fmt.Errorf("target %q: port %s is not between 1 and 65535", target, parsed.Port())
+		}
 	case v1alpha1.DNS:
 		if path.Query = trimSlash(parsed.Path); path.Query == "" || parsed.Hostname() == "" {
 			return path, fmt.Errorf("target %q: server and name are needed, as in dns://192.0.2.1/example.org", target)

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 // Parse reads measurements: a Document, a ProbeReport as the cluster keeps it, or a List of those.
@@ -16,18 +18,21 @@ func Parse(data []byte) ([]Document, error) {
 		Kind  string     `json:"kind"`
 		Items []Document `json:"items"`
 	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("no measurement, but an empty file")
+	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("read measurement: %w", err)
+		return nil, errors.New("no measurement: it cannot be read as JSON")
 	}
 	if list.Kind == "List" || list.Kind == "ProbeReportList" {
 		return list.Items, nil
 	}
 	if list.Kind != "ProbeReport" {
-		return nil, fmt.Errorf("read measurement: kind %q is not ProbeReport", list.Kind)
+		return nil, fmt.Errorf("no measurement: its kind is %q, not ProbeReport", list.Kind)
 	}
 	var document Document
 	if err := json.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("read measurement: %w", err)
+		return nil, fmt.Errorf("no measurement: %w", err)
 	}
 	return []Document{document}, nil
 }
@@ -80,7 +85,7 @@ func WriteTable(w io.Writer, documents []Document) error {
 		return err
 	}
 	sum := Summarise(documents)
-	_, err := fmt.Fprintf(w, "\n%d paths, %d probes, %d lost, %d leaked, longest gap %s\n", sum.Paths, sum.Sent, sum.Lost, sum.Leaked, millis(sum.LongestGapMillis))
+	_, err := fmt.Fprintf(w, "\n%s, %s, %d lost, %d leaked, longest gap %s\n", cluster.Count(sum.Paths, "path"), cluster.Count(int(sum.Sent), "probe"), sum.Lost, sum.Leaked, millis(sum.LongestGapMillis))
 	return err
 }
 

@@ -18,7 +18,7 @@ type Move struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
-	// Network is the name of the CNI network that it is on since At; Back is true when a rollback moved it.
+	// Network is the one that it is on since At, as the plan calls it; Back is true when a rollback moved it.
 	Network string    `json:"network"`
 	At      time.Time `json:"at,omitzero"`
 	Step    string    `json:"step"`
@@ -80,15 +80,19 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 		}
 		for _, pod := range result.Pods {
 			if pod.State == step.AdoptMoved {
-				all = append(all, moveOf(r, result.Node, pod))
+				all = append(all, moveOf(p, r, result.Node, pod))
 			}
 		}
 	}
 	return all
 }
 
-func moveOf(r *engine.Record, node string, pod step.AdoptOutcome) Move {
-	m := Move{Namespace: pod.Namespace, Name: pod.Name, Node: node, Network: pod.Network, At: r.At, Step: r.Step, Back: r.Undo,
+func moveOf(p *plan.Plan, r *engine.Record, node string, pod step.AdoptOutcome) Move {
+	network := p.Target.CNI
+	if r.Undo {
+		network = p.Source.CNI
+	}
+	m := Move{Namespace: pod.Namespace, Name: pod.Name, Node: node, Network: network, At: r.At, Step: r.Step, Back: r.Undo,
 		FlipMicros: time.Duration(pod.Flip).Microseconds()}
 	if n := len(pod.Marks); n > 0 {
 		m.Begin, m.End = pod.Marks[0].At, pod.Marks[n-1].At

@@ -95,7 +95,7 @@ func TestMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows := bytes.Count(page, []byte("<td>k8s-pod-network</td>")); rows != 6 || !bytes.Contains(page, []byte(">41 µs</td>")) {
+	if rows := bytes.Count(page, []byte("<td>calico</td>")); rows != 6 || !bytes.Contains(page, []byte(">41 µs</td>")) {
 		t.Errorf("%d rows on the page", rows)
 	}
 	if a := Build(samples()["half-back"].input()).Adopted; a.Pods != 4 || a.Back != 4 {

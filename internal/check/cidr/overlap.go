@@ -27,16 +27,18 @@ func Overlap() check.Check {
 		ID:    overlapID,
 		Title: "A range of pods holds addresses that are in use, or a network beside the cluster has its ranges too",
 		Doc:   overlapDoc,
-		Needs: []string{"nodes", "services"},
+		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {
-			if len(pass.Change.Peered) > 0 && pass.Target == nil && pass.Change.To == "" {
-				return ""
+			if len(pass.Change.Peered) == 0 || pass.Target != nil || pass.Change.To != "" {
+				if why := (check.Check{Needs: []string{"target"}}).Missing(pass); why != "" {
+					return why
+				}
+				if len(check.Prefixes(pass.Target.PodCIDRs...)) == 0 {
+					return "the range of the target's pods is not known (--pod-cidr)"
+				}
 			}
-			if why := (check.Check{Needs: []string{"target"}}).Missing(pass); why != "" {
-				return why
-			}
-			if len(check.Prefixes(pass.Target.PodCIDRs...)) == 0 {
-				return "the range of the target's pods is not known (--pod-cidr)"
+			if why := (check.Check{Needs: []string{"services"}}).Missing(pass); why != "" && len(overlap(pass)) == 0 {
+				return why // what overlaps is said in any case
 			}
 			return ""
 		},

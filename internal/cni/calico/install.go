@@ -19,9 +19,8 @@ import (
 // only on labelled nodes and writes its CNI configuration under a name that no runtime reads. The final
 // form is the user's own, with what makes the two networks fit (range of addresses, VXLAN) kept.
 func (d Driver) Install(request cni.Request) (*cni.Target, error) {
-	if prefix, err := netip.ParsePrefix(request.PodCIDR); err != nil || !prefix.Addr().Is4() {
-		return nil, refuse(fmt.Sprintf("the range for Calico's pods, %q, is no IPv4 CIDR", request.PodCIDR),
-			"set --pod-cidr to a free range, such as 10.96.0.0/16")
+	if _, err := cni.PodRange("Calico", request.PodCIDR); err != nil {
+		return nil, err
 	}
 	final, err := understand(request.Manifest)
 	if err != nil {

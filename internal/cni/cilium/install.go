@@ -1,8 +1,6 @@
 package cilium
 
 import (
-	"fmt"
-	"net/netip"
 	"slices"
 	"strconv"
 
@@ -16,8 +14,8 @@ import (
 // `helm template` prints. The joint form runs the agent on labelled nodes alone, on a port of its own, and lets it write
 // its CNI configuration under a name that no runtime reads, and leave those of others.
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
-	if prefix, err := netip.ParsePrefix(request.PodCIDR); err != nil || !prefix.Addr().Is4() {
-		return nil, refuse(fmt.Sprintf("the range for Cilium's pods, %q, is no IPv4 CIDR", request.PodCIDR), "set --pod-cidr to a free range, such as 10.96.0.0/16")
+	if _, err := cni.PodRange("Cilium", request.PodCIDR); err != nil {
+		return nil, err
 	}
 	if request.Takeover != nil {
 		return nil, refuse("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods", cni.CreateAgain)

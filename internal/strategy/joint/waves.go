@@ -52,7 +52,7 @@ func counted(nodes []string, counts []int) ([]Wave, error) {
 		}
 	}
 	if len(nodes) > 0 {
-		return nil, fmt.Errorf("the waves leave out %d nodes, such as %s", len(nodes), nodes[0])
+		return nil, fmt.Errorf("the waves leave out %s, such as %s", cluster.Count(len(nodes), "node"), nodes[0])
 	}
 	return waves, nil
 }
