@@ -80,9 +80,10 @@ func (h *hook) failure(ctx context.Context) error {
 	return fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said())
 }
 
-// late says what was still waited for when the time was over.
+// late ends the command, so that all is there that it said, and says what was still waited for when the time was over.
 func (h *hook) late(what string) error {
 	if !h.over() {
+		h.stop()
 		return errors.New("the command did not end in time and was ended" + h.said())
 	}
 	return fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said())
