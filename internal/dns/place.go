@@ -30,8 +30,9 @@ type Question struct {
 	CA string `json:"ca,omitempty"`
 }
 
-// Answer is what does not answer as it should, a line for each probe.
+// Answer says how many probes were made, and what does not answer as it should, a line for each.
 type Answer struct {
+	Asked  int      `json:"asked"`
 	Failed []string `json:"failed"`
 }
 
@@ -54,7 +55,11 @@ func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
 		return nil, engine.WithHint(fmt.Errorf("nobody could ask from `%s`: %w: %s", p, err, firstLine(said.String())), placeHint)
 	}
 	var answer Answer
-	if err := strictly(&out, &answer); err != nil {
+	err = strictly(&out, &answer)
+	if err == nil && answer.Asked != len(q.Probes) {
+		err = fmt.Errorf("it made %d of %d probes", answer.Asked, len(q.Probes))
+	}
+	if err != nil {
 		return nil, engine.WithHint(fmt.Errorf("what `%s` answers cannot be read: %w", p, err), placeHint)
 	}
 	return answer.Failed, nil
@@ -76,7 +81,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 	}
-	answer := Answer{Failed: p.failures(ctx, q.Probes)}
+	answer := Answer{Asked: len(q.Probes), Failed: p.failures(ctx, q.Probes)}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/freeze"
 	"github.com/theseus-cni/theseus/internal/twin"
 )
@@ -169,9 +170,11 @@ func (f *Freezer) prove(ctx context.Context, want freeze.Freeze, frozen bool) er
 			case ctx.Err() != nil:
 				done()
 				if frozen {
-					return fmt.Errorf("not frozen: after %s writes still pass, or say nothing: %w", proofPatience, last)
+					return engine.WithHint(fmt.Errorf("not frozen: after %s writes still pass, or say nothing: %w", proofPatience, last),
+						"run it again as a user whom the freeze stops, neither a controller nor named with --allow; theseus mirror thaw takes it back")
 				}
-				return fmt.Errorf("not thawed: after %s writes are still denied: %w", proofPatience, last)
+				return engine.WithHint(fmt.Errorf("not thawed: after %s writes are still denied: %w", proofPatience, last),
+					"run it again: the policy is gone, and an API server behind this address has not seen it")
 			case err != nil && !denied:
 				last = err
 				proven = false
