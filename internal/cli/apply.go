@@ -57,6 +57,10 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if err := hooksRun(p); err != nil {
 		return err
 	}
+	if p.Cluster.UID == "" && p.OnNodes() {
+		return fail(exitFailed, "make it on the cluster itself, or --from what theseus snapshot wrote there",
+			"the plan does not say for which cluster it was made: what it was made from lacks the Namespace kube-system")
+	}
 	client, err := a.client()
 	if err != nil {
 		return err
@@ -65,7 +69,7 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 		return err
 	}
 	if dry {
-		return a.print(plan.Runbook(p))
+		return a.writePlan(p)
 	}
 	if _, err := makeStateDir(p.Name); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -95,11 +96,14 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		fmt.Fprintf(a.Out, "because: %s\n", state.Cause)
 	}
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
-		fmt.Fprintf(a.Out, "asked to: %s\n", migration.Spec.Desire)
+		fmt.Fprintf(a.Out, "asked to: %s\n", strings.ToLower(string(migration.Spec.Desire)))
 	}
-	if holder != nil {
+	switch {
+	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
-	} else if !state.Over() {
+	case state.Phase == engine.PhaseRollingBack:
+		fmt.Fprintln(a.Out, "nobody runs it: `theseus rollback` goes on with the way back")
+	case !state.Over():
 		fmt.Fprintln(a.Out, "nobody runs it: `theseus resume` goes on, `theseus rollback` takes it back")
 	}
 	return nil

@@ -32,8 +32,8 @@ func (a *app) printed(write func(io.Writer) error) error {
 // paint is what colours a text, and takes no room.
 var paint = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// fold breaks lines that are wider than width columns between words; what follows stands below the line's first word, or
-// below what a list's mark begins. A fix is left whole: it may be a command, which is to be copied.
+// fold breaks lines that are wider than width columns between words; what follows stands below the line's first word, in
+// lists further in. A fix is left whole: it may be a command, which is to be copied.
 func fold(text string, width int) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -44,7 +44,7 @@ func fold(text string, width int) string {
 			continue
 		}
 		indent := len(body) - len(words)
-		if strings.HasPrefix(words, "- ") {
+		if strings.HasPrefix(words, "- ") || indent == 2 { // of a list
 			indent += 2
 		}
 		at := len(body) - len(words)

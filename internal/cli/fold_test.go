@@ -7,6 +7,7 @@ func TestFold(t *testing.T) {
 		{"fits", "one two\nthree\n", "one two\nthree\n"},
 		{"a sentence", "    one two three four\n", "    one two\n    three\n    four\n"},
 		{"a list", "  - one two three\n", "  - one two\n    three\n"},
+		{"a list without marks", "  a: bb ccc dddd\n", "  a: bb ccc\n    dddd\n"},
 		{"no line's end", "one two three", "one two\nthree"},
 		{"a word that is too long", "one-two-three-four five\n", "one-two-three-four\nfive\n"},
 		{"a command", "    fix: kubectl get nodes -o yaml\n", "    fix: kubectl get nodes -o yaml\n"},

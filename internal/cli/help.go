@@ -44,9 +44,9 @@ func foreign(flags *pflag.FlagSet, strategy string) error {
 	return err
 }
 
-// usage is the part of a help text that follows the description, as wide as the terminal: flags for one strategy stand
+// usage is the part of a help text that follows the description, width columns wide: flags for one strategy stand
 // below a heading of their own.
-func usage(command *cobra.Command) error {
+func usage(command *cobra.Command, width int) error {
 	out := command.OutOrStderr()
 	fmt.Fprintf(out, "Usage:")
 	if command.Runnable() {
@@ -63,7 +63,6 @@ func usage(command *cobra.Command) error {
 	if command.HasExample() {
 		fmt.Fprintf(out, "\n\nExamples:\n%s", command.Example)
 	}
-	width := textWidth(out)
 	for _, group := range flagGroups(command.LocalFlags()) {
 		fmt.Fprintf(out, "\n\n%s:\n%s", group.title, strings.TrimRight(group.flags.FlagUsagesWrapped(width), " \n"))
 	}

@@ -116,6 +116,9 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if n := result.Summary.NotChecked; n > 0 {
 		fmt.Fprintf(a.Err, "note: %s could not be made: theseus check, with the same flags, says why\n", cluster.Count(n, "check"))
 	}
+	if p.Cluster.UID == "" {
+		fmt.Fprintln(a.Err, "note: the input does not say which cluster it is of (the uid of Namespace kube-system), so theseus apply will refuse this plan")
+	}
 	return a.writePlan(p)
 }
 

@@ -51,7 +51,7 @@ func (a *app) report(ctx context.Context, client *kube.Client, p *plan.Plan, tra
 	for _, file := range traffic {
 		var seen []report.Traffic
 		if err := readJSON(file, &seen); err != nil {
-			return fail(exitUsage, "see docs/report.md for the form", "traffic of %s: %w", file, err)
+			return fail(exitUsage, "see docs/report.md for the form", "%s is no list of what clients saw: %w", file, err)
 		}
 		input.Traffic = append(input.Traffic, seen...)
 	}

@@ -71,7 +71,7 @@ func newRoot(streams Streams, name string, signals *interruption) *cobra.Command
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
-	root.SetUsageFunc(usage)
+	root.SetUsageFunc(func(command *cobra.Command) error { return usage(command, textWidth(streams.Out)) })
 	root.PersistentPreRunE = a.knownOutput
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return fail(exitUsage, command.CommandPath()+" --help", "%v", err)

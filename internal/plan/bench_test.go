@@ -29,12 +29,18 @@ func grow(r *request, n, pods int) {
 	if all := r.snapshot.Pods; len(all) > 2 {
 		pod = all[2]
 	}
-	r.snapshot.Nodes, r.snapshot.Pods = nil, nil
+	looked := r.snapshot.Facts
+	r.snapshot.Nodes, r.snapshot.Pods, r.snapshot.Facts = nil, nil, nil
 	for i := range n {
 		name := fmt.Sprintf("node-%d", i)
 		next := *node.DeepCopy()
 		next.Name = name
 		r.snapshot.Nodes = append(r.snapshot.Nodes, next)
+		if len(looked) > 0 {
+			facts := looked[0]
+			facts.Node = name
+			r.snapshot.Facts = append(r.snapshot.Facts, facts)
+		}
 		for j := range pods {
 			one := corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: pod.Status}
 			one.Name, one.Spec.NodeName = fmt.Sprintf("web-%d-%d", i, j), name
@@ -64,6 +70,7 @@ func BenchmarkScale(b *testing.B) {
 			return r
 		}},
 		{"flannel-to-calico-adopt", adoption},
+		{"bridge-to-calico-adopt", bridged},
 		{"flannel-to-calico-surge", surging},
 		{"calico-upgrade", newer},
 		{"calico-to-nftables", toNFTables},
