@@ -34,20 +34,10 @@ func (a *app) flagsCommand() *cobra.Command {
 	}
 	for _, one := range []*cobra.Command{a.flagsLintCommand(), a.flagsEvalCommand(), a.flagsDiffCommand(), a.flagsExplainCommand(),
 		a.flagsServeCommand(), a.flagsPutCommand(), a.flagsHistoryCommand(), a.flagsVerifyCommand()} {
-		one.PreRunE = a.textOrJSON
-		command.AddCommand(one)
+		command.AddCommand(takes(one, "json"))
 	}
 	command.AddCommand(a.flagsRolloutCommand()) // it makes a file
 	return command
-}
-
-// textOrJSON refuses another output.
-func (a *app) textOrJSON(command *cobra.Command, _ []string) error {
-	switch a.output {
-	case "", "text", "json":
-		return nil
-	}
-	return fail(exitUsage, "-o text or json", "%s cannot write %q", command.CommandPath(), a.output)
 }
 
 func (a *app) flagsLintCommand() *cobra.Command {
