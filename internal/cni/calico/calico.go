@@ -16,10 +16,8 @@ const (
 	agentName   = "calico-node"
 	configName  = "calico-config"
 	defaultConf = "10-calico.conflist"
-	// stagedSuffix makes a name that no container runtime reads: they take .conf, .conflist and .json.
-	stagedSuffix = ".theseus"
-	poolCIDR     = "CALICO_IPV4POOL_CIDR"
-	confNameVar  = "CNI_CONF_NAME"
+	poolCIDR    = "CALICO_IPV4POOL_CIDR"
+	confNameVar = "CNI_CONF_NAME"
 )
 
 // Driver implements cni.Driver.
@@ -78,7 +76,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		NFTables:     []string{"ip calico", "ip6 calico"},
 		IPSets:       []string{"cali40*", "cali60*"},
 		Routes:       found.PodCIDRs,
-		ConfFiles:    []string{conf, conf + stagedSuffix, "calico-kubeconfig", "calico-tls"},
+		ConfFiles:    []string{conf, conf + cni.StagedSuffix, "calico-kubeconfig", "calico-tls"},
 		Binaries:     []string{"calico", "calico-ipam"},
 		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico"},
 		Annotations:  []string{"projectcalico.org/*"},

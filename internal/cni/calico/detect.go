@@ -37,10 +37,10 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Version:      versionOf(template.Containers),
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name},
 		Selector:     cni.SelectorOf(agent),
-		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, stagedSuffix), defaultConf)),
+		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, cni.StagedSuffix), defaultConf)),
 		Problems:     notReady(agent),
 	}
-	if template.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(conf, stagedSuffix) {
+	if template.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(conf, cni.StagedSuffix) {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
 			" is in the form that a migration gives it: one was begun here and is not finished")
 	}

@@ -263,7 +263,7 @@ func instead(wanted, other map[string]any) map[string]any {
 }
 
 func patch(ref step.Ref, title string, value any) step.Action {
-	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: raw(value)}
+	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: cni.Raw(value)}
 }
 
 // strategies are the DaemonSet's: none, that of now, and that of the manifest.
