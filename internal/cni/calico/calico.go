@@ -12,12 +12,15 @@ import (
 
 // Names of Calico's parts.
 const (
-	group       = "crd.projectcalico.org"
-	agentName   = "calico-node"
-	configName  = "calico-config"
-	defaultConf = "10-calico.conflist"
-	poolCIDR    = "CALICO_IPV4POOL_CIDR"
-	confNameVar = "CNI_CONF_NAME"
+	group      = "crd.projectcalico.org"
+	agentName  = "calico-node"
+	configName = "calico-config"
+	typhaName  = "calico-typha"
+	// controllersName is that of the Deployment beside the agents.
+	controllersName = "calico-kube-controllers"
+	defaultConf     = "10-calico.conflist"
+	poolCIDR        = "CALICO_IPV4POOL_CIDR"
+	confNameVar     = "CNI_CONF_NAME"
 )
 
 // Driver implements cni.Driver.
