@@ -2,6 +2,8 @@ package plan
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
 
@@ -46,8 +49,11 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	case !errors.As(err, &refused):
 		return change, "", err
 	case open:
-		return change, "", refuse("say --pod-cidr with a free range, such as 10.96.0.0/16, to let them be created again",
-			"no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
+		hint := refused.Hint
+		if !strings.Contains(hint, "created again") { // something else stands against it
+			hint += "; or " + joint.Anew(snapshot, *source, cni.Installation{})
+		}
+		return change, "", refuse(hint, "no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
 	}
 	change.Strategy = recreate.Name
 	return change, refused.Message, nil
@@ -55,17 +61,21 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 
 // adoptable refuses a pair of networks of which pods cannot be adopted. First comes what no other source would change.
 func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) error {
-	clashes := adopt.Clashes(snapshot, *source)
-	if len(clashes) == 0 {
-		return nil
-	}
 	const free = "192.0.2.0/24" // a range that nothing stands against
 	target, err := driver.Install(cni.Request{Manifest: manifest, PodCIDR: free, Source: source, NodeLabel: v1alpha1.LabelTarget})
 	if refused, ok := errors.AsType[*cni.Refusal](err); ok {
 		return &Refusal{Message: refused.Message, Hint: refused.Hint}
 	}
-	if err == nil && !target.Installation.Capabilities.CanRequestAddress {
-		return refuse(adopt.Otherwise, "%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
+	if err != nil {
+		return fmt.Errorf("install %s: %w", driver.Name(), err)
+	}
+	clashes := adopt.Clashes(snapshot, *source, target.Installation)
+	switch {
+	case len(clashes) == 0:
+		return nil
+	case !target.Installation.Capabilities.CanRequestAddress:
+		return refuse(joint.Anew(snapshot, *source, target.Installation),
+			"%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
 	}
 	return refuse(clashes[0].Hint, "%s", clashes[0].Message)
 }
