@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml", "cilium.yaml", "cilium-manifest.yaml",
-				"golden/bridge.json", "golden/mixed.json"} {
+				"flannel-manifest.yaml", "golden/bridge.json", "golden/calico.json", "golden/mixed.json"} {
 				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), cnitest.Text(t, name), 0o600); err != nil {
 					return err
 				}

@@ -11,8 +11,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// CreateAgain is the hint where running pods cannot be taken over.
-const CreateAgain = "let pods be created again instead: say --pod-cidr with a free range, such as 10.96.0.0/16"
+// Hints where running pods cannot be taken over: CreateAgain, and which range the pods then need, such as FreeRange.
+const (
+	CreateAgain = "let pods be created again instead: "
+	FreeRange   = "say --pod-cidr with a free range, such as 10.96.0.0/16"
+)
 
 // Driver knows one CNI.
 type Driver interface {
@@ -41,6 +44,9 @@ type Installation struct {
 	Capabilities Capabilities `json:"capabilities"`
 	// Parts are all the API objects that it consists of, in the order in which they can be deleted.
 	Parts []step.Ref `json:"parts,omitempty"`
+	// Written are objects that only this network reads and that users wrote, such as policies of its own kinds: without it they
+	// mean nothing, and some would go with it.
+	Written []step.Ref `json:"written,omitempty"`
 	// Untried says what was never run with this network, and so why no plan is made with it; empty where it was.
 	Untried string `json:"untried,omitempty"`
 	// Data are the folders of a node in which it keeps its state, where they are not the same everywhere.
@@ -69,6 +75,10 @@ const (
 type Capabilities struct {
 	// CIDRSource is where a pod's range comes from: "node" (Node.spec.podCIDR) or "pool".
 	CIDRSource string `json:"cidrSource"`
+	// KeptFirst and KeptLast are how many of the first and the last addresses of each node's range it gives to no pod, since
+	// they are the network's, its bridge's and for broadcasts; where CIDRSource is "node".
+	KeptFirst int `json:"keptFirst,omitempty"`
+	KeptLast  int `json:"keptLast,omitempty"`
 	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) go with VXLAN. WholePort is set where the VNI of a
 	// packet means something else, so that no other VXLAN can have the port.
 	Encapsulation string `json:"encapsulation"`

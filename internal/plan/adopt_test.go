@@ -152,9 +152,9 @@ func TestAdoptRefuses(t *testing.T) {
 			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium", append(r.drivers, cilium.Driver{})
 			r.options.Manifest = cnitest.Fixture(t, "cilium-manifest.yaml")
 		}, "cilium gives no pod an address of the pod's choice"},
-		{"calico to what is no target", func(r *request) {
+		{"calico to flannel, with the manifest of another", func(r *request) {
 			r.snapshot, r.change.To = cnitest.Golden(t, "calico"), "flannel"
-		}, "flannel is not supported as a target"},
+		}, "the manifest brings DaemonSet kube-system/calico-node"},
 		{"another runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1.30" }, "runs cri-o"},
 		{"an unknown runtime", func(r *request) { r.snapshot.Nodes[1].Status.NodeInfo.ContainerRuntimeVersion = "" }, "unknown container runtime"},
 		{"no range of a node", func(r *request) { r.snapshot.Nodes[1].Spec.PodCIDR = "" }, "the range of node node-2"},

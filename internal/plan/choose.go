@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
 
@@ -49,8 +51,11 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	case !errors.As(err, &refused):
 		return change, "", err
 	case open:
-		return change, "", refuse("say --pod-cidr with a free range, such as 10.96.0.0/16, to let them be created again",
-			"no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
+		hint := refused.Hint
+		if !strings.Contains(hint, "created again") { // something else stands against it
+			hint += "; or " + joint.Anew(snapshot, *source, cni.Installation{})
+		}
+		return change, "", refuse(hint, "no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
 	}
 	change.Strategy = recreate.Name
 	return change, refused.Message, nil
@@ -58,16 +63,17 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 
 // adoptable refuses a pair of networks of which pods cannot be adopted. First comes what no other source would change.
 func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) error {
-	clashes := adopt.Clashes(snapshot, *source)
-	if len(clashes) == 0 {
-		return nil
-	}
 	target, err := install(driver, source, manifest)
 	if err != nil {
 		return err
 	}
-	if !target.Installation.Capabilities.CanRequestAddress {
-		return refuse(cni.CreateAgain, "%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
+	clashes := adopt.Clashes(snapshot, *source, target.Installation)
+	switch {
+	case len(clashes) == 0:
+		return nil
+	case !target.Installation.Capabilities.CanRequestAddress:
+		return refuse(joint.Anew(snapshot, *source, target.Installation),
+			"%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
 	}
 	return refuse(clashes[0].Hint, "%s", clashes[0].Message)
 }

@@ -121,6 +121,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err != nil {
 		return nil, err
 	}
+	if err := dispensable(source); err != nil {
+		return nil, err
+	}
 	if err := movable(outlook, source); err != nil {
 		return nil, err
 	}
@@ -222,9 +225,9 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
-		return nil, outlook, refuse(cni.CreateAgain, "it was never tried to give running pods to %s", change.To)
+		return nil, outlook, refuse(joint.Anew(snapshot, *source, target.Installation), "it was never tried to give running pods to %s", change.To)
 	}
-	for _, clash := range joint.Clashes(*source, target.Installation) {
+	for _, clash := range append(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation)...) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {
 			continue // the range is the same on purpose
 		}

@@ -162,6 +162,19 @@ func movable(outlook joint.Outlook, source *cni.Installation) error {
 	return nil
 }
 
+// dispensable refuses a network with which something would go that users wrote.
+func dispensable(source *cni.Installation) error {
+	if len(source.Written) == 0 {
+		return nil
+	}
+	var names []string
+	for _, ref := range source.Written {
+		names = append(names, joint.Name(ref))
+	}
+	return refuse("keep them in a file (kubectl get KIND NAME -o yaml), write those again that are needed as what the next network reads, and delete them",
+		"%s that users wrote would go with %s: %s", cluster.Count(len(names), "object"), source.CNI, some(names))
+}
+
 func some(items []string) string {
 	if len(items) > 3 {
 		return strings.Join(items[:3], "; ") + fmt.Sprintf("; and %d more", len(items)-3)

@@ -65,6 +65,10 @@ func overlap(pass *check.Pass) []finding.Finding {
 		target  netip.Prefix
 		subject finding.Subject
 	}
+	fix := "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing in or around the cluster uses"
+	if pass.Target.Capabilities.CIDRSource == "node" {
+		fix = "the addresses of its pods are of the nodes' own ranges (spec.podCIDR), which stay: a cluster beside this one, with other ranges, can take its work over (theseus mirror)"
+	}
 	seen := map[pair]bool{} // a subject is named once for each of the target's ranges
 	for _, target := range check.Prefixes(pass.Target.PodCIDRs...) {
 		for _, u := range append(own, beside...) {
@@ -77,7 +81,7 @@ func overlap(pass *check.Pass) []finding.Finding {
 				Message: fmt.Sprintf("the target's pods would get addresses of %s, which holds %s %s: "+
 					"traffic to one of the two would go to the other", target, u.what, text(u.prefix)),
 				Evidence: map[string]any{"target": target.String(), "inUse": text(u.prefix)},
-				Fix:      "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing in or around the cluster uses",
+				Fix:      fix,
 			})
 		}
 	}

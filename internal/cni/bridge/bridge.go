@@ -43,7 +43,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	found := &cni.Installation{
 		CNI: "bridge",
 		Capabilities: cni.Capabilities{
-			CIDRSource: "node", Encapsulation: "none", MTU: smallestMTU(nodes),
+			CIDRSource: "node", KeptFirst: 2, KeptLast: 1, Encapsulation: "none", MTU: smallestMTU(nodes),
 			HostLinks: []string{linkOf(first)}, ConfName: first.File,
 			Policy: cni.PolicyNone, SwitchedPerNode: true, KeepsSources: !first.IPMasq,
 		},

@@ -23,7 +23,7 @@ const (
 // chains of that interface are there, in iptables and in nftables alike.
 func attachment(conf string) *step.Attachment {
 	return &step.Attachment{
-		Conf:   []string{conf + stagedSuffix, conf},
+		Conf:   []string{conf + cni.StagedSuffix, conf},
 		Strict: true,
 		Ready:  []string{"cali-tw-{link}", "cali-fw-{link}"},
 	}
@@ -33,11 +33,11 @@ func attachment(conf string) *step.Attachment {
 func (m *manifest) takeOver(request cni.Request) error {
 	bits := request.Takeover.NodeBits
 	if bits < 20 || bits > 32 {
-		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), cni.CreateAgain)
+		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), cni.CreateAgain+cni.FreeRange)
 	}
 	for _, cidr := range rangesOf(request) {
 		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() || prefix.Bits() > bits {
-			return refuse(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI), cni.CreateAgain)
+			return refuse(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI), cni.CreateAgain+cni.FreeRange)
 		}
 	}
 	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool { return d.GetName() == "ipreservations."+group }) {
@@ -106,13 +106,13 @@ func adoption(request cni.Request) *cni.Adoption {
 		var all []step.Action
 		for i, cidr := range rangesOf(request) {
 			ref := step.RefOf(&made[i])
-			all = append(all, step.Action{Op: step.Patch, Title: fmt.Sprintf(title, cidr), Ref: &ref, Patch: raw(value)})
+			all = append(all, step.Action{Op: step.Patch, Title: fmt.Sprintf(title, cidr), Ref: &ref, Patch: cni.Raw(value)})
 		}
 		return all
 	}
 	reserved := step.Ref{APIVersion: group + "/v1", Kind: "IPReservation", Name: reservationName}
 	stays := step.Action{Op: step.Patch, Title: "leave the reservation of the nodes' former addresses, which connections may still have", Ref: &reserved,
-		Patch: raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
+		Patch: cni.Raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
 	return &cni.Adoption{
 		Pools: made,

@@ -12,14 +12,15 @@ import (
 
 // Names of Calico's parts.
 const (
-	group       = "crd.projectcalico.org"
-	agentName   = "calico-node"
-	configName  = "calico-config"
-	defaultConf = "10-calico.conflist"
-	// stagedSuffix makes a name that no container runtime reads: they take .conf, .conflist and .json.
-	stagedSuffix = ".theseus"
-	poolCIDR     = "CALICO_IPV4POOL_CIDR"
-	confNameVar  = "CNI_CONF_NAME"
+	group      = "crd.projectcalico.org"
+	agentName  = "calico-node"
+	configName = "calico-config"
+	typhaName  = "calico-typha"
+	// controllersName is that of the Deployment beside the agents.
+	controllersName = "calico-kube-controllers"
+	defaultConf     = "10-calico.conflist"
+	poolCIDR        = "CALICO_IPV4POOL_CIDR"
+	confNameVar     = "CNI_CONF_NAME"
 )
 
 // Driver implements cni.Driver.
@@ -81,7 +82,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		NFTables:     []string{"ip calico", "ip6 calico"},
 		IPSets:       []string{"cali40*", "cali60*"},
 		Routes:       found.PodCIDRs,
-		ConfFiles:    []string{conf, conf + stagedSuffix, "calico-kubeconfig", "calico-tls"},
+		ConfFiles:    []string{conf, conf + cni.StagedSuffix, "calico-kubeconfig", "calico-tls"},
 		Binaries:     []string{"calico", "calico-ipam"},
 		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico"},
 		Annotations:  []string{"projectcalico.org/*"},

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -30,6 +31,14 @@ func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	return nil
 }
 
+// usersKinds are of objects that neither Calico nor its manifest makes.
+var usersKinds = []string{"BGPFilter", "BGPPeer", "GlobalNetworkPolicy", "GlobalNetworkSet", "HostEndpoint", "NetworkPolicy", "NetworkSet",
+	"StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "StagedNetworkPolicy"}
+
+// unattached: both were seen with v3.31.0. Where pods are adopted from another network, and back, the joint form keeps
+// Felix from either.
+const unattached = "in its own form its agent puts a blackhole in the place of another network's route to a node's range, and forgets the connections of a pod that leaves it"
+
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	template := agent.Spec.Template.Spec
 	conf := valueOf(template.InitContainers, confNameVar)
@@ -38,10 +47,11 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Version:      versionOf(template.Containers),
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name},
 		Selector:     cni.SelectorOf(agent),
-		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, stagedSuffix), defaultConf)),
+		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, cni.StagedSuffix), defaultConf)),
 		Problems:     notReady(agent),
 	}
-	if template.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(conf, stagedSuffix) {
+	found.Capabilities.Unattached = unattached
+	if template.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(conf, cni.StagedSuffix) {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
 			" is in the form that a migration gives it: one was begun here and is not finished")
 	}
@@ -52,6 +62,12 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	applyFelix(&found.Capabilities, snapshot.OtherOf(group, "FelixConfiguration"))
 	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
 	found.Parts = partsIn(snapshot, agent)
+	for _, kind := range usersKinds {
+		for _, object := range snapshot.OtherOf(group, kind) {
+			found.Written = append(found.Written, step.RefOf(&object))
+		}
+	}
+	slices.SortFunc(found.Written, func(a, b step.Ref) int { return strings.Compare(a.String(), b.String()) })
 	return found
 }
 
@@ -163,18 +179,34 @@ func notReady(set *appsv1.DaemonSet) []string {
 		set.Status.NumberReady, set.Status.DesiredNumberScheduled)}
 }
 
-// partsIn lists what a snapshot shows of Calico, in the order in which it can be deleted. The definitions
-// go last and take every custom resource with them.
+// partsIn lists everything that Calico consists of in the order in which it can be deleted. Rights are not in a snapshot;
+// their names are upstream's, and deleting what is not there does nothing. The definitions go last and take every custom
+// resource with them.
 func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
 	for _, d := range snapshot.Deployments {
-		if d.Namespace == agent.Namespace && (d.Name == "calico-kube-controllers" || d.Name == "calico-typha") {
+		if d.Namespace == agent.Namespace && (d.Name == controllersName || d.Name == typhaName) {
 			all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
 		}
 	}
 	all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name})
 	if config := snapshot.ConfigMap(agent.Namespace, configName); config != nil {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: config.Namespace, Name: config.Name})
+	}
+	for _, name := range []string{controllersName, typhaName} {
+		if slices.ContainsFunc(snapshot.Services, func(s corev1.Service) bool { return s.Namespace == agent.Namespace && s.Name == name }) {
+			all = append(all, step.Ref{APIVersion: "v1", Kind: "Service", Namespace: agent.Namespace, Name: name})
+		}
+		if slices.ContainsFunc(snapshot.Budgets, func(b policyv1.PodDisruptionBudget) bool { return b.Namespace == agent.Namespace && b.Name == name }) {
+			all = append(all, step.Ref{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Namespace: agent.Namespace, Name: name})
+		}
+	}
+	const rbac = "rbac.authorization.k8s.io/v1"
+	for _, name := range []string{agentName, "calico-cni-plugin", controllersName, "calico-tier-getter"} {
+		all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: name}, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: name})
+	}
+	for _, name := range []string{agentName, "calico-cni-plugin", controllersName} {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: agent.Namespace, Name: name})
 	}
 	for _, crd := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
 		if strings.HasSuffix(crd.GetName(), "."+group) {

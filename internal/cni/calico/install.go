@@ -37,7 +37,7 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	conf := confArgs(final, request.Source)
+	conf := cni.Staged(final.confName(), "00-calico.conflist", request.Source)
 	joint.stage(request, conf)
 	cni.Label(joint.definitions)
 	cni.Label(joint.objects)
@@ -48,8 +48,8 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		Definitions:  joint.definitions,
 		Objects:      joint.objects,
 		Extras:       oldPools(request.Source),
-		Final:        finish(joint, final),
-		HandOver:     unlabel(joint, final),
+		Final:        cni.Finish(joint.objects, final.objects),
+		HandOver:     cni.HandOver(joint.definitions, final.objects),
 		Conf:         conf,
 	}
 	for i := len(final.objects); i < len(joint.objects); i++ { // what only the joint form has comes last
@@ -190,18 +190,9 @@ func jointMTU(source *cni.Installation, own string) int {
 	return smallest
 }
 
-// confArgs names the configuration: the user's own name where it sorts before the source's.
-func confArgs(m *manifest, source *cni.Installation) step.ConfArgs {
-	active := m.confName()
-	if source != nil && source.Capabilities.ConfName != "" && active >= source.Capabilities.ConfName {
-		active = "00-calico.conflist"
-	}
-	return step.ConfArgs{Staged: active + stagedSuffix, Active: active}
-}
-
 // confName is the user's own name of the configuration, also where it is staged already.
 func (m *manifest) confName() string {
-	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), stagedSuffix)
+	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), cni.StagedSuffix)
 }
 
 // oldPools tell Calico that the old addresses are pods too, so that it does not masquerade traffic to
@@ -255,17 +246,6 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		Selector:     cni.SelectorText(m.agent),
 		PodCIDRs:     rangesOf(request),
 		Capabilities: caps,
-		Parts:        m.parts(),
+		Parts:        cni.Parts(m.objects, m.definitions),
 	}
-}
-
-// parts are the objects in the order of deletion, which is that of application backwards.
-func (m *manifest) parts() []step.Ref {
-	var all []step.Ref
-	for _, list := range [][]unstructured.Unstructured{m.objects, m.definitions} {
-		for i := len(list) - 1; i >= 0; i-- {
-			all = append(all, step.RefOf(&list[i]))
-		}
-	}
-	return all
 }

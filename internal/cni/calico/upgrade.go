@@ -217,13 +217,11 @@ func place(ref step.Ref) int {
 	return 1
 }
 
-const typhaName = "calico-typha"
-
 // complete refuses manifests that lack a part of what runs: its version would be left behind.
 func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
 	for i := range snapshot.Deployments {
 		d := &snapshot.Deployments[i]
-		ours := d.Name == typhaName || d.Name == "calico-kube-controllers"
+		ours := d.Name == typhaName || d.Name == controllersName
 		if ours && d.Namespace == u.Installation.Agent.Namespace && !slices.ContainsFunc(u.Followers, func(f cni.Follower) bool { return f.Ref.Name == d.Name }) {
 			return refuse(fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace, d.Name), "give the whole manifest of the version")
 		}
@@ -263,7 +261,7 @@ func instead(wanted, other map[string]any) map[string]any {
 }
 
 func patch(ref step.Ref, title string, value any) step.Action {
-	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: raw(value)}
+	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: cni.Raw(value)}
 }
 
 // strategies are the DaemonSet's: none, that of now, and that of the manifest.

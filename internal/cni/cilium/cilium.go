@@ -21,8 +21,6 @@ const (
 	// confDir is the folder of CNI configurations, as the agent's container sees it.
 	confDir     = "/host/etc/cni/net.d/"
 	defaultConf = "05-cilium.conflist"
-	// stagedSuffix makes a name that no container runtime reads: they take .conf, .conflist and .json.
-	stagedSuffix = ".theseus"
 )
 
 // untried says why there is no plan.
@@ -79,7 +77,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Chains:      []string{"CILIUM_*", "OLD_CILIUM_*"},
 		IPSets:      []string{"cilium_*"},
 		Routes:      found.PodCIDRs,
-		ConfFiles:   slices.Compact([]string{conf, conf + stagedSuffix, "05-cilium.conf"}),
+		ConfFiles:   slices.Compact([]string{conf, conf + cni.StagedSuffix, "05-cilium.conf"}),
 		Binaries:    []string{"cilium-cni"},
 		Paths:       []string{"/run/cilium", "/var/lib/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*"},
 		Annotations: []string{"network.cilium.io/*", "io.cilium.network.*"},

@@ -60,7 +60,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	} else {
 		found.Problems = append(found.Problems, s.odd()...)
 	}
-	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(s["write-cni-conf-when-ready"], stagedSuffix) {
+	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(s["write-cni-conf-when-ready"], cni.StagedSuffix) {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
 			" is in the form that a migration gives it: one was begun here and is not finished")
 	}

@@ -18,7 +18,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 		return nil, err
 	}
 	if request.Takeover != nil {
-		return nil, refuse("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods", cni.CreateAgain)
+		return nil, refuse("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods", cni.CreateAgain+cni.FreeRange)
 	}
 	m, err := understand(request.Manifest)
 	if err != nil {
@@ -101,16 +101,12 @@ func (m *manifest) fit(request cni.Request) step.ConfArgs {
 	if s == nil {
 		s = settings{}
 	}
-	active := s.confName()
 	if source := request.Source; source != nil {
-		if other := source.Capabilities.ConfName; other != "" && active >= other {
-			active = "00-cilium.conflist"
-		}
 		if c := source.Capabilities; c.Encapsulation == s.mode() && c.Port == s.port() {
 			s["tunnel-port"] = strconv.Itoa(c.Port + 1)
 		}
 	}
-	conf := step.ConfArgs{Staged: active + stagedSuffix, Active: active}
+	conf := cni.Staged(s.confName(), "00-cilium.conflist", request.Source)
 	s["cluster-pool-ipv4-cidr"] = request.PodCIDR
 	s["custom-cni-conf"], s["cni-exclusive"] = "false", "false"
 	s["write-cni-conf-when-ready"] = confDir + conf.Staged

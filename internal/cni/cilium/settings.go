@@ -69,7 +69,7 @@ func (s settings) pools() []string {
 // confName is the file that the agent writes when it is ready.
 func (s settings) confName() string {
 	if name := s["write-cni-conf-when-ready"]; name != "" {
-		return strings.TrimSuffix(path.Base(name), stagedSuffix)
+		return strings.TrimSuffix(path.Base(name), cni.StagedSuffix)
 	}
 	return defaultConf
 }

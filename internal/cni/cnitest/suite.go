@@ -294,13 +294,13 @@ func idempotent(t *testing.T, c Case, target *cni.Target) {
 // cleans: what an installation makes is what its residue and its parts name.
 func cleans(t *testing.T, residue step.Residue, target *cni.Target) {
 	t.Helper()
-	made := step.Residue{Links: target.Installation.Capabilities.HostLinks, ConfFiles: []string{target.Conf.Staged, target.Installation.Capabilities.ConfName},
-		Routes: target.Installation.PodCIDRs}
-	own := lists(residue)
+	own := target.Installation.Capabilities.ConfName // another name, to sort first, is the strategy's to clean
+	made := step.Residue{Links: target.Installation.Capabilities.HostLinks, ConfFiles: []string{own, own + cni.StagedSuffix}, Routes: target.Installation.PodCIDRs}
+	named := lists(residue)
 	for kind, names := range lists(made) {
 		for _, name := range names {
-			if !slices.ContainsFunc(own[kind], func(pattern string) bool { return covers(pattern, strings.TrimSuffix(name, "*")) || pattern == name }) {
-				t.Errorf("it makes the %s %s, and its residue does not name it: %q", kind, name, own[kind])
+			if !slices.ContainsFunc(named[kind], func(pattern string) bool { return covers(pattern, strings.TrimSuffix(name, "*")) || pattern == name }) {
+				t.Errorf("it makes the %s %s, and its residue does not name it: %q", kind, name, named[kind])
 			}
 		}
 	}

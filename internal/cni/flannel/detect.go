@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 )
@@ -56,13 +57,18 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	conf, problems := readNetConf(config)
 	found.Problems = problems
 	found.PodCIDRs = conf.networks()
-	found.Capabilities = capabilities(conf, confFile(agent))
+	file := confFile(agent)
+	found.Capabilities = capabilities(conf, strings.TrimSuffix(file, cni.StagedSuffix))
 	found.Capabilities.MTU = podMTU(snapshot, conf)
 	if found.Capabilities.Attachment = attachment(config, found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
 		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
 	}
 	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs Calico beside flannel in one pod (Canal), which is a network of its own")
+	}
+	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(file, cni.StagedSuffix) {
+		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
+			" is in the form that a migration gives it: one was begun here and is not finished")
 	}
 	for _, set := range agents {
 		found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
@@ -77,10 +83,16 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 func confFile(set *appsv1.DaemonSet) string {
 	for _, container := range set.Spec.Template.Spec.InitContainers {
 		for _, word := range append(container.Command, container.Args...) {
-			if strings.HasSuffix(word, ".conflist") || strings.HasSuffix(word, ".conf") {
-				return word[strings.LastIndex(word, "/")+1:]
+			if name := word[strings.LastIndex(word, "/")+1:]; isConf(name) {
+				return name
 			}
 		}
 	}
 	return confName
+}
+
+// isConf says of a name whether a runtime reads such a file, or would but for the suffix that a migration gives it.
+func isConf(name string) bool {
+	name = strings.TrimSuffix(name, cni.StagedSuffix)
+	return strings.HasSuffix(name, ".conflist") || strings.HasSuffix(name, ".conf")
 }

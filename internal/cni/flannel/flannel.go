@@ -1,7 +1,6 @@
 // Package flannel knows flannel as its own manifest deploys it: one DaemonSet that reads its network from
 // the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, and beside it, often, a
-// kube-router that does nothing but enforce NetworkPolicy. It is known as a network to leave; Install
-// refuses.
+// kube-router that does nothing but enforce NetworkPolicy. As a network to come it is known over VXLAN, alone.
 package flannel
 
 import (
@@ -28,14 +27,6 @@ var _ cni.Driver = Driver{}
 
 // Name implements cni.Driver.
 func (Driver) Name() string { return "flannel" }
-
-// Install implements cni.Driver: flannel as a target is not supported.
-func (Driver) Install(cni.Request) (*cni.Target, error) {
-	return nil, &cni.Refusal{
-		Message: "flannel is not supported as a target",
-		Hint:    "Theseus moves clusters away from flannel; choose another target with --to",
-	}
-}
 
 // Detect implements cni.Driver.
 func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
@@ -71,7 +62,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		RuleComments: []string{"flanneld masq", "flanneld forward"},
 		NFTables:     []string{"ip flannel-ipv4", "ip6 flannel-ipv6"},
 		Routes:       found.PodCIDRs,
-		ConfFiles:    []string{"10-flannel.conf", found.Capabilities.ConfName},
+		ConfFiles:    []string{"10-flannel.conf", found.Capabilities.ConfName, found.Capabilities.ConfName + cni.StagedSuffix},
 		Binaries:     []string{"flannel"},
 		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel", "/var/lib/cni/networks/cbr0"},
 		Annotations:  []string{annotations + "*"},

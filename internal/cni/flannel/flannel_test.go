@@ -1,6 +1,7 @@
 package flannel_test
 
 import (
+	"flag"
 	"slices"
 	"strings"
 	"testing"
@@ -18,11 +19,14 @@ func present(t *testing.T) *cluster.Snapshot {
 	return cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))
 }
 
+var update = flag.Bool("update", false, "rewrite the golden files")
+
 func TestAcceptance(t *testing.T) {
 	cnitest.Run(t, cnitest.Case{
 		Driver:  flannel.Driver{},
 		Present: present(t),
 		Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+		Request: request(t), Golden: "testdata/install.txt", Update: *update,
 	})
 }
 

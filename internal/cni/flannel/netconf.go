@@ -93,12 +93,15 @@ func attachment(config *corev1.ConfigMap, confName string) *step.Attachment {
 // capabilities follow from the backend; flannel's own defaults are VNI 1 on UDP port 8472.
 func capabilities(conf netConf, confName string) cni.Capabilities {
 	caps := cni.Capabilities{
-		CIDRSource:      "node",
-		Encapsulation:   conf.Backend.Type,
-		HostLinks:       []string{bridge},
-		ConfName:        confName,
-		Policy:          cni.PolicyNone,
-		SwitchedPerNode: true,
+		CIDRSource:        "node",
+		KeptFirst:         2,
+		KeptLast:          1,
+		Encapsulation:     conf.Backend.Type,
+		HostLinks:         []string{bridge},
+		ConfName:          confName,
+		Policy:            cni.PolicyNone,
+		CanRequestAddress: true, // host-local gives what the runtime asks for
+		SwitchedPerNode:   true,
 	}
 	switch conf.Backend.Type {
 	case "vxlan":

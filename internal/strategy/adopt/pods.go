@@ -10,11 +10,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
-// Clashes are the reasons why a cluster's pods cannot be adopted from its network.
-func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash {
+// Clashes are the reasons why a cluster's pods cannot be adopted from its network by another.
+func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []joint.Clash {
 	var found []joint.Clash
 	clash := func(id, message string) {
-		found = append(found, joint.Clash{ID: id, Message: message, Hint: cni.CreateAgain})
+		found = append(found, joint.Clash{ID: id, Message: message, Hint: joint.Anew(snapshot, source, target)})
+	}
+	ofNodes := target.Capabilities.CIDRSource == "node"
+	if ofNodes {
+		if why := misfit(snapshot, source, target); why != "" {
+			clash("addresses", why)
+		}
 	}
 	if source.Capabilities.Attachment == nil {
 		why := "it was never tried to take running pods from " + source.CNI + " for good"
@@ -23,7 +29,7 @@ func Clashes(snapshot *cluster.Snapshot, source cni.Installation) []joint.Clash 
 		}
 		clash("attachment", why)
 	}
-	if _, err := NodeBits(snapshot, source); err != nil {
+	if _, err := NodeBits(snapshot, source); !ofNodes && err != nil {
 		clash("ranges", err.Error())
 	}
 	for i := range snapshot.Nodes {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -18,7 +19,7 @@ func JoinArgs(source, target cni.Installation) step.JoinArgs {
 
 // Clash is a reason why two networks cannot live on the same nodes.
 type Clash struct {
-	// ID is stable: "overlap", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
+	// ID is stable: "overlap", "ranges", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
 	ID      string
 	Message string
 	Hint    string
@@ -41,8 +42,11 @@ func overlaps(source, target cni.Installation) []Clash {
 			a, errA := netip.ParsePrefix(old)
 			b, errB := netip.ParsePrefix(wanted)
 			if errA == nil && errB == nil && a.Overlaps(b) {
-				return []Clash{{"overlap", fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old),
-					"choose a free range with --pod-cidr"}}
+				hint := "choose a free range with --pod-cidr"
+				if target.Capabilities.CIDRSource == "node" {
+					hint = sameRanges(target)
+				}
+				return []Clash{{"overlap", fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old), hint}}
 			}
 		}
 	}
@@ -145,4 +149,53 @@ func untried(source, target cni.Installation) []Clash {
 		}
 	}
 	return nil
+}
+
+// Unranged are reasons why a network that gives the pods of each node addresses of that node's own range cannot give them
+// addresses of its own range, which it routes.
+func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
+	if target.Capabilities.CIDRSource != "node" {
+		return nil
+	}
+	ranges := prefixes(target.PodCIDRs)
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
+		if err == nil && slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && p.Bits() <= own.Bits() }) {
+			continue
+		}
+		message := fmt.Sprintf("%s gives the pods of each node addresses of that node's own range (spec.podCIDR), and ", target.CNI)
+		if err != nil {
+			return []Clash{{"ranges", message + "node " + node.Name + " has none", "let kube-controller-manager give each node a range: --allocate-node-cidrs, --cluster-cidr"}}
+		}
+		return []Clash{{"ranges", message + fmt.Sprintf("that of node %s, %s, is not within %s", node.Name, own, strings.Join(target.PodCIDRs, ", ")),
+			whichRange(snapshot, target)}}
+	}
+	return nil
+}
+
+// Anew says how pods can be created again, where they cannot be adopted.
+func Anew(snapshot *cluster.Snapshot, source, target cni.Installation) string {
+	nodes := target
+	nodes.PodCIDRs = cni.NodeRanges(snapshot)
+	if target.Capabilities.CIDRSource == "node" && len(overlaps(source, nodes)) > 0 {
+		return "nor can they be created again beside it: " + sameRanges(target)
+	}
+	return cni.CreateAgain + whichRange(snapshot, target)
+}
+
+func sameRanges(target cni.Installation) string {
+	return "the nodes' own ranges are " + target.CNI + "'s, and the network in place has them; a cluster beside this one can take its work over (theseus mirror)"
+}
+
+// whichRange says which range for its pods a network can be given.
+func whichRange(snapshot *cluster.Snapshot, target cni.Installation) string {
+	if target.Capabilities.CIDRSource != "node" {
+		return cni.FreeRange
+	}
+	hint := "say --pod-cidr with the range that the nodes' own are of (kube-controller-manager's --cluster-cidr)"
+	if own := cni.NodeRanges(snapshot); len(own) > 0 {
+		hint += ", which holds " + strings.Join(own[:min(len(own), 3)], ", ")
+	}
+	return hint
 }
