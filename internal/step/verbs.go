@@ -62,7 +62,7 @@ type JoinArgs struct {
 	New []string `json:"new"` // pod CIDRs of the target
 	// Keep are interfaces of the source, as patterns: somebody who takes their routes within Old is not let have them.
 	Keep []string `json:"keep,omitempty"`
-	// Untracked is the target's port that no connection may be masqueraded with.
+	// Untracked is the port of one of them that no connection may be masqueraded with.
 	Untracked *Untracked `json:"untracked,omitempty"`
 }
 

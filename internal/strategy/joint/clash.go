@@ -1,6 +1,7 @@
 package joint
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,7 +15,8 @@ import (
 // JoinArgs are the two networks as the agent's verb "join" takes them: traffic between them keeps its
 // addresses, and its way back may differ from its way there, since each network routes only to its own.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
-	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: target.Capabilities.Untracked}
+	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs),
+		Untracked: cmp.Or(target.Capabilities.Untracked, source.Capabilities.Untracked)}
 }
 
 // Clash is a reason why two networks cannot live on the same nodes.
