@@ -165,7 +165,6 @@ var backFrom = []string{
 // TestAdoptBack takes an adoption back from its middle and from its end, by a kill and then `theseus rollback`
 // elsewhere: every pod is on flannel again, with its address, and was never restarted, and no client lost a request.
 func TestAdoptBack(t *testing.T) {
-	rigtest.Full(t, "an adoption taken back")
 	rig := newRig(t, "adback", 2)
 	rig.Strategy = "adopt"
 	if err := rig.Traffic(t.Context()); err != nil {
