@@ -154,7 +154,10 @@ func Remove(hs []Hierarchy, rel string, deadline time.Duration) error {
 // were removed before, have read: for as long as one such page is there the kernel keeps its cgroup too, and is slowed
 // by thousands of them. Hierarchies other than that of memory have no such file.
 func forget(dir string) {
-	_ = os.WriteFile(filepath.Join(dir, "memory.force_empty"), []byte("0"), 0o200)
+	if file, err := os.OpenFile(filepath.Join(dir, "memory.force_empty"), os.O_WRONLY, 0); err == nil {
+		_, _ = file.WriteString("0")
+		_ = file.Close()
+	}
 }
 
 // removeTree removes directories only, deepest first: the files of a cgroup cannot be removed.
