@@ -54,15 +54,18 @@ func originScript(origins []origin, ports string) string {
 			match += fmt.Sprintf(" oifname %q", o.link)
 		}
 		match += fmt.Sprintf(" ip daddr { %s }", strings.Trim(strings.ReplaceAll(fmt.Sprint(o.to), " ", ", "), "[]"))
-		unmark := fmt.Sprintf(" meta mark set meta mark and %d", ^uint32(proxyMark))
 		if ports != "" {
-			fmt.Fprintf(&script, "%[1]s meta l4proto udp meta mark and %[2]d == %[2]d%[3]s snat to %[4]s:%[5]s fully-random\n", match, proxyMark, unmark, o.from, ports)
-			fmt.Fprintf(&script, "%[1]s meta l4proto udp meta mark and %[2]d == %[2]d snat to %[3]s:%[4]s fully-random\n", match, portmapMark, o.from, ports)
+			script.WriteString(marked(match+" meta l4proto udp", fmt.Sprintf("snat to %s:%s fully-random", o.from, ports)))
 		}
-		fmt.Fprintf(&script, "%[1]s meta mark and %[2]d == %[2]d%[3]s snat to %[4]s fully-random\n", match, proxyMark, unmark, o.from)
-		fmt.Fprintf(&script, "%[1]s meta mark and %[2]d == %[2]d snat to %[3]s fully-random\n", match, portmapMark, o.from)
+		script.WriteString(marked(match, fmt.Sprintf("snat to %s fully-random", o.from)))
 	}
 	return script.String() + "}\n}\n"
+}
+
+// marked are the rules that translate what matches otherwise than those who marked it for MASQUERADE would.
+func marked(match, translate string) string {
+	return fmt.Sprintf("%[1]s meta mark and %[2]d == %[2]d meta mark set meta mark and %[3]d %[5]s\n%[1]s meta mark and %[4]d == %[4]d %[5]s\n",
+		match, proxyMark, ^uint32(proxyMark), portmapMark, translate)
 }
 
 // loosely calls while no connection of the origins is tied to an interface, neither one that was there nor one that begins.

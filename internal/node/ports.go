@@ -35,16 +35,16 @@ func portScript(args step.JoinArgs) string {
 	if args.Untracked == nil {
 		return script.String()
 	}
-	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 99; policy accept;\nmeta l4proto != udp accept\n", portTable)
+	fmt.Fprintf(&script, "table ip %s {\nchain postrouting { type nat hook postrouting priority 99; policy accept;\n", portTable)
 	if !slices.Equal(args.Old, args.New) {
 		for _, pair := range [][2][]string{{args.Old, args.New}, {args.New, args.Old}} {
 			fmt.Fprintf(&script, "ip saddr { %s } ip daddr { %s } accept\n", strings.Join(pair[0], ", "), strings.Join(pair[1], ", "))
 		}
 	}
-	masquerade := "meta l4proto udp masquerade to :" + beside(args.Untracked.Port) + " fully-random\n"
-	fmt.Fprintf(&script, "meta mark and %[1]d == %[1]d meta mark set meta mark and %[2]d %[3]s", proxyMark, ^uint32(proxyMark), masquerade)
-	fmt.Fprintf(&script, "meta mark and %[1]d == %[1]d %[2]s", portmapMark, masquerade)
-	fmt.Fprintf(&script, "oifname %q fib saddr . oif type != local fib saddr type local %s", args.Untracked.Link, masquerade)
+	const udp = "meta l4proto udp"
+	masquerade := "masquerade to :" + beside(args.Untracked.Port) + " fully-random"
+	script.WriteString(marked(udp, masquerade))
+	fmt.Fprintf(&script, "%s oifname %q fib saddr . oif type != local fib saddr type local %s\n", udp, args.Untracked.Link, masquerade)
 	return script.String() + "}\n}\n"
 }
 

@@ -40,8 +40,10 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	}
 	asked := change
 	asked.Strategy, asked.PodCIDR = adopt.Name, ""
-	if _, err := install(driver, source, manifest); open && err != nil {
-		return change, "", err // with a range of its own it could not come either
+	if open {
+		if _, err := install(driver, source, manifest); err != nil {
+			return change, "", err // with a range of its own it could not come either
+		}
 	}
 	_, _, err = bring(snapshot, asked, driver, source, nil, manifest)
 	var refused *Refusal
