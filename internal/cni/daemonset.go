@@ -145,3 +145,11 @@ func ready(pod *corev1.Pod) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
+
+// Unfinished says of an agent, and of the CNI configuration that it writes, whether they are in the form that a migration gives them.
+func Unfinished(agent *appsv1.DaemonSet, conf string) []string {
+	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] == "" && !strings.HasSuffix(conf, StagedSuffix) {
+		return nil
+	}
+	return []string{"DaemonSet " + agent.Namespace + "/" + agent.Name + " is in the form that a migration gives it: one was begun here and is not finished"}
+}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -51,10 +50,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		Problems:     notReady(agent),
 	}
 	found.Capabilities.Unattached = unattached
-	if template.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(conf, cni.StagedSuffix) {
-		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
-			" is in the form that a migration gives it: one was begun here and is not finished")
-	}
+	found.Problems = append(found.Problems, cni.Unfinished(agent, conf)...)
 	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
 		found.Problems = append(found.Problems, "Calico only enforces policy here, beside another network")
 	}

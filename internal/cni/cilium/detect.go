@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -60,10 +59,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	} else {
 		found.Problems = append(found.Problems, s.odd()...)
 	}
-	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(s["write-cni-conf-when-ready"], cni.StagedSuffix) {
-		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
-			" is in the form that a migration gives it: one was begun here and is not finished")
-	}
+	found.Problems = append(found.Problems, cni.Unfinished(agent, s["write-cni-conf-when-ready"])...)
 	found.Problems = append(found.Problems, perNode(snapshot, s)...)
 	found.Problems = append(found.Problems, cni.NotReady(snapshot, agent)...)
 	return found

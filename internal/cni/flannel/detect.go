@@ -6,7 +6,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 )
@@ -66,10 +65,7 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs Calico beside flannel in one pod (Canal), which is a network of its own")
 	}
-	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] != "" || strings.HasSuffix(file, cni.StagedSuffix) {
-		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+
-			" is in the form that a migration gives it: one was begun here and is not finished")
-	}
+	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
 	for _, set := range agents {
 		found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
 	}
