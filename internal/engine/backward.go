@@ -22,16 +22,8 @@ func (m *machine) backward(ctx context.Context) error {
 
 // undo takes one step back.
 func (m *machine) undo(ctx context.Context, st step.Step) error {
-	for _, action := range undoOf(st, m.state.Find(st.ID)) {
-		if m.state.Find(st.ID).action(action.ID, true).settled() {
-			continue
-		}
-		if err := m.heed(ctx); err != nil {
-			return err
-		}
-		if err := m.act(ctx, st, true, action); err != nil {
-			return err
-		}
+	if err := m.carryOut(ctx, st, undoOf(st, m.state.Find(st.ID)), true); err != nil {
+		return err
 	}
 	return m.append(ctx, Record{Event: StepUndone, Step: st.ID})
 }

@@ -44,22 +44,8 @@ func (m *machine) step(ctx context.Context, st step.Step) error {
 			return err
 		}
 	}
-	for actions := st.Actions; len(actions) > 0; {
-		n := 1
-		for n < len(actions) && actions[n].Beside {
-			n++
-		}
-		group := m.unsettled(st, actions[:n])
-		actions = actions[n:]
-		if len(group) == 0 {
-			continue
-		}
-		if err := m.heed(ctx); err != nil {
-			return err
-		}
-		if err := m.act(ctx, st, false, group...); err != nil {
-			return err
-		}
+	if err := m.carryOut(ctx, st, st.Actions, false); err != nil {
+		return err
 	}
 	if err := m.await(ctx, st, "after its actions", st.After); err != nil {
 		return err
@@ -118,11 +104,34 @@ func (m *machine) missing(ctx context.Context, conditions []step.Condition) (str
 	return "", nil
 }
 
+// carryOut does what is not settled yet of a step's actions, or of those that take it back, in their order; those that are beside
+// one another together.
+func (m *machine) carryOut(ctx context.Context, st step.Step, actions []step.Action, undo bool) error {
+	for len(actions) > 0 {
+		n := 1
+		for n < len(actions) && actions[n].Beside {
+			n++
+		}
+		group := m.unsettled(st, actions[:n], undo)
+		actions = actions[n:]
+		if len(group) == 0 {
+			continue
+		}
+		if err := m.heed(ctx); err != nil {
+			return err
+		}
+		if err := m.act(ctx, st, undo, group...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // unsettled are the actions that still need something.
-func (m *machine) unsettled(st step.Step, actions []step.Action) []step.Action {
+func (m *machine) unsettled(st step.Step, actions []step.Action, undo bool) []step.Action {
 	var left []step.Action
 	for _, action := range actions {
-		if !m.state.Find(st.ID).action(action.ID, false).settled() {
+		if !m.state.Find(st.ID).action(action.ID, undo).settled() {
 			left = append(left, action)
 		}
 	}

@@ -30,16 +30,17 @@ func parsePlan(t *testing.T, p *plan.Plan, lines []string) {
 			p.Steps = append(p.Steps, parseStep(words[1], words[2:]))
 		default:
 			last := &p.Steps[len(p.Steps)-1]
-			switch words[0] {
-			case "undo":
-				last.Undo = append(last.Undo, parseAction(t, words[1:]))
-			case "beside":
-				action := parseAction(t, words[1:])
-				action.Beside = true
-				last.Actions = append(last.Actions, action)
-			default:
-				last.Actions = append(last.Actions, parseAction(t, words))
+			list, undo := &last.Actions, words[0] == "undo"
+			if undo {
+				list, words = &last.Undo, words[1:]
 			}
+			beside := words[0] == "beside"
+			if beside {
+				words = words[1:]
+			}
+			action := parseAction(t, words)
+			action.Beside = beside
+			*list = append(*list, action)
 		}
 	}
 }

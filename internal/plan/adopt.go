@@ -61,8 +61,8 @@ func (m *machine) takeOver(i int, alone, few bool) error {
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
 	case !m.rehearsed():
 		return errors.New("no agent was asked which pods can be adopted")
-	case alone && m.tally.moving > 0:
-		return errors.New("another node is in the middle of being adopted")
+	case alone && m.tally.moving.elsewhere(n.wave):
+		return errors.New("a node of another wave is in the middle of being adopted")
 	case alone && !n.ReadyOld:
 		return fmt.Errorf("the probe pod of %s is not known to be ready", n.Name)
 	case !alone && !n.Proven:

@@ -109,8 +109,8 @@ func TestAdoptBridge(t *testing.T) {
 				spec := a.Object.Object["spec"].(map[string]any)
 				pools = append(pools, fmt.Sprint(a.Object.GetName(), " ", spec["cidr"], " ", spec["natOutgoing"], " ", spec["nodeSelector"]))
 			}
-			if strings.Contains(string(a.Patch), "theseus.dev/adopted") && !s.NoReturn && s.Node != "" {
-				labels = append(labels, s.Node+" "+string(a.Patch))
+			if strings.Contains(string(a.Patch), "theseus.dev/adopted") && !s.NoReturn && s.Wave != "" {
+				labels = append(labels, a.Ref.Name+" "+string(a.Patch))
 			}
 			if a.Verb == step.VerbHold {
 				holds = append(holds, string(a.Args))

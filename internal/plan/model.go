@@ -99,9 +99,10 @@ type tally struct {
 	nodes                                                                   int
 	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending int
 	probes, measured, onTarget, emptied, sourceResidue, staged, recounted   int
-	ownForm, guarded, selected, pinned, carried, yielded, moving, verified  int
-	// half counts by wave the nodes that are switched, and on which pods on the source may go on.
-	half map[int]int
+	ownForm, guarded, selected, pinned, carried, yielded, verified          int
+	// half counts by wave the nodes that are switched, and on which pods on the source may go on; moving those of which pods
+	// are adopted, but not all.
+	half, moving perWave
 }
 
 func (t *tally) count(n *NodeModel, by int) {
@@ -124,11 +125,8 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.probes, n.ProbeOld || n.ProbeNew)
 	add(&t.measured, n.MeasuredOld || n.MeasuredNew)
 	add(&t.onTarget, n.Active == Target)
-	if n.Active == Target && n.PodsOld && !n.Moved {
-		if t.half[n.wave] += by; t.half[n.wave] == 0 {
-			delete(t.half, n.wave)
-		}
-	}
+	t.half.add(n.wave, by, n.Active == Target && n.PodsOld && !n.Moved)
+	t.moving.add(n.wave, by, n.Canary && (!n.Selected || n.PodsOld))
 	add(&t.emptied, n.Emptied)
 	add(&t.sourceResidue, n.SourceResidue)
 	add(&t.staged, n.Staged)
@@ -139,9 +137,23 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.pinned, n.Pinned)
 	add(&t.yielded, n.Yielded)
 	add(&t.carried, n.Carried)
-	add(&t.moving, n.Canary && (!n.Selected || n.PodsOld))
 	add(&t.verified, n.Verified)
 }
+
+// perWave counts nodes by their wave, and knows no wave without one.
+type perWave map[int]int
+
+func (p perWave) add(wave, by int, holds bool) {
+	if !holds {
+		return
+	}
+	if p[wave] += by; p[wave] == 0 {
+		delete(p, wave)
+	}
+}
+
+// elsewhere says whether there are such nodes in other waves than this.
+func (p perWave) elsewhere(wave int) bool { return len(p) > 1 || len(p) == 1 && p[wave] == 0 }
 
 // machine carries a model through actions, and keeps a log by which it can be taken back.
 type machine struct {
@@ -176,7 +188,7 @@ type change struct {
 
 func newMachine(p *Plan) *machine {
 	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
-		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: map[int]int{}}}
+		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w})

@@ -126,7 +126,7 @@ func network(name, version string, cidrs []string) string {
 }
 
 func nodeWaves(b *strings.Builder, p *Plan) {
-	b.WriteString("\nWaves, one node after another:\n")
+	b.WriteString("\nWaves, one after another:\n")
 	for i, wave := range p.Waves {
 		note := ""
 		if i == 0 {

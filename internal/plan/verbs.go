@@ -73,7 +73,7 @@ func (m *machine) activate(i int) error {
 		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
 	case m.tally.targetAgents < all:
 		return fmt.Errorf("the target's agent is known to run on %d of %d nodes", m.tally.targetAgents, all)
-	case len(m.tally.half) > 0 && m.tally.half[m.nodes[i].wave] == 0:
+	case m.tally.half.elsewhere(m.nodes[i].wave):
 		return fmt.Errorf("a node of another wave is switched, but pods on the source may go on there")
 	case m.tally.measured < all:
 		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)

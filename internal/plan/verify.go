@@ -118,8 +118,8 @@ func (m *machine) do(s *step.Step) error {
 	}
 	m.noReturn = m.noReturn || s.NoReturn
 	for i := range s.Actions {
-		if s.Actions[i].Beside && (i == 0 || !pair(&s.Actions[i-1], &s.Actions[i])) {
-			return fmt.Errorf("action %s (%s) may not be done together with what is before it", s.Actions[i].ID, s.Actions[i].Title)
+		if err := paired(s.Actions, i); err != nil {
+			return err
 		}
 		if err := m.act(&s.Actions[i]); err != nil {
 			return fmt.Errorf("action %s (%s): %w", s.Actions[i].ID, s.Actions[i].Title, err)
@@ -134,6 +134,14 @@ func (m *machine) do(s *step.Step) error {
 		}
 	}
 	return m.gate(s)
+}
+
+// paired demands of an action that is done together with the one before it that it may be.
+func paired(actions []step.Action, i int) error {
+	if actions[i].Beside && (i == 0 || !pair(&actions[i-1], &actions[i])) {
+		return fmt.Errorf("action %s (%s) may not be done together with what is before it", actions[i].ID, actions[i].Title)
+	}
+	return nil
 }
 
 // pair says whether two actions may be done together: they wait, or do the same on different objects or nodes, which
@@ -195,13 +203,10 @@ func (m *machine) gate(s *step.Step) error {
 		if n := &m.nodes[m.index[name]]; n.Active == Target && !n.MeasuredNew {
 			return fmt.Errorf("its gate has no evidence of the target on %s", name)
 		}
-		m.edit(m.index[name], func(n *NodeModel) { n.Proven = n.Proven || n.Added && n.MeasuredNew })
-	}
-	if i, ok := m.index[s.Node]; ok && m.nodes[i].Canary && !m.nodes[i].Proven {
-		if !m.nodes[i].MeasuredOld {
-			return fmt.Errorf("its gate has no evidence of the adopted probe pod of %s", s.Node)
+		if n := &m.nodes[m.index[name]]; n.Canary && !n.MeasuredOld && !n.Proven {
+			return fmt.Errorf("its gate has no evidence of the adopted probe pod of %s", name)
 		}
-		m.edit(i, func(n *NodeModel) { n.Proven = true })
+		m.edit(m.index[name], func(n *NodeModel) { n.Proven = n.Proven || n.Canary || n.Added && n.MeasuredNew })
 	}
 	if s.Gate.Baseline {
 		m.set("baseline", true)
@@ -257,6 +262,9 @@ func (m *machine) undoable(s *step.Step, before int) error {
 		undo = m.inverses(s, first)
 	}
 	for i := range undo {
+		if err := paired(undo, i); err != nil {
+			return err
+		}
 		err := m.act(&undo[i])
 		if err == nil {
 			err = m.sound()

@@ -113,8 +113,8 @@ func (u *upgrading) do(s *step.Step) error {
 	changes := false
 	for i := range s.Actions {
 		a := &s.Actions[i]
-		if a.Beside && (i == 0 || !pair(&s.Actions[i-1], a)) {
-			return fmt.Errorf("action %s (%s) may not be done together with what is before it", a.ID, a.Title)
+		if err := paired(s.Actions, i); err != nil {
+			return err
 		}
 		if err := u.act(a); err != nil {
 			return fmt.Errorf("action %s (%s): %w", a.ID, a.Title, err)
@@ -301,6 +301,9 @@ func (u *upgrading) takenBack(s *step.Step, before *upgrading) error {
 	back := u.copy()
 	back.undoing = true
 	for i := range s.Undo {
+		if err := paired(s.Undo, i); err != nil {
+			return err
+		}
 		if err := back.act(&s.Undo[i]); err != nil {
 			return fmt.Errorf("action %s (%s): %w", s.Undo[i].ID, s.Undo[i].Title, err)
 		}

@@ -1,6 +1,6 @@
 // Package adopt is the strategy that moves running pods to the target network: no pod is created again, none
 // gets another address, no connection ends. The target comes up beside the source, and learns the source's
-// range without giving any of it to new pods. On each node the probe pod is moved first and proves the way by
+// range without giving any of it to new pods. On each node, on some of a wave together, the probe pod is moved first and proves the way by
 // its own traffic, then the node's other pods, then the runtime is switched. When no pod of any node is left on
 // the source, the target takes over the range between nodes, and the source is taken away.
 //
@@ -33,8 +33,9 @@ func Steps(in joint.Input) []step.Step {
 	b.Bring()
 	b.rehearse()
 	for _, wave := range b.Waves {
-		for i, node := range wave.Nodes {
-			b.adoptNode(wave, node, i == len(wave.Nodes)-1)
+		chunks := slices.Collect(slices.Chunk(wave.Nodes, joint.MovedAtOnce))
+		for i, nodes := range chunks {
+			b.adoptNodes(wave, nodes, i == len(chunks)-1)
 		}
 	}
 	b.verify()

@@ -109,10 +109,11 @@ func (c *crowding) times() (single, node string) {
 	spans := map[string]*span{}
 	for _, m := range c.Moves {
 		each = append(each, m.End.Sub(m.Begin).Seconds())
-		s := spans[m.Step]
+		key := m.Node + " " + m.Step
+		s := spans[key]
 		if s == nil {
 			s = &span{begin: m.Begin, end: m.End}
-			spans[m.Step] = s
+			spans[key] = s
 		}
 		s.pods++
 		if m.Begin.Before(s.begin) {
