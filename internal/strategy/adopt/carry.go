@@ -51,10 +51,9 @@ func (b *builder) carryRange(i int, last bool) {
 		actions = joint.OnEach(b.Nodes(), func(node string) step.Action {
 			return joint.OnNode(node, step.VerbHold, "pin what leaves "+node+" to the routes of "+b.Source.CNI, hold)
 		})
-		for _, node := range b.Nodes() {
-			undo = append(undo, joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold))
-		}
-		undo = append(undo, b.measureAnew()...)
+		undo = slices.Concat(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
+			return joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold)
+		}), b.measureAnew())
 	} else {
 		id, title = fmt.Sprintf("carry/range-%d", i+1), "Let "+b.TargetName()+" make its routes to "+b.Source.PodCIDRs[i]+", too"
 		why = "One range after the other: agents that still see to one may miss the next."
@@ -80,11 +79,12 @@ func (b *builder) carryRange(i int, last bool) {
 // yield flips the routes of nodes, each in one step; the ways there and back may differ, as before.
 func (b *builder) yield(wave joint.Wave, last bool) {
 	hold := b.hold()
-	var actions, undo []step.Action
-	for _, node := range wave.Nodes {
-		actions = append(actions, joint.OnNode(node, step.VerbYield, "send what leaves "+node+" by "+b.TargetName(), hold))
-		undo = append(undo, joint.OnNode(node, step.VerbHold, "send what leaves "+node+" by "+b.Source.CNI+" again", hold))
-	}
+	actions := joint.OnEach(wave.Nodes, func(node string) step.Action {
+		return joint.OnNode(node, step.VerbYield, "send what leaves "+node+" by "+b.TargetName(), hold)
+	})
+	undo := joint.OnEach(wave.Nodes, func(node string) step.Action {
+		return joint.OnNode(node, step.VerbHold, "send what leaves "+node+" by "+b.Source.CNI+" again", hold)
+	})
 	if last {
 		actions = append(actions, b.measureAnew()...)
 	}
@@ -142,16 +142,15 @@ func (b *builder) openRange() {
 	if b.exact() {
 		later = "as it is no more than the ranges of the nodes that are there, nodes that come later borrow of theirs until there is another pool"
 	}
-	actions := slices.Clone(b.Target.Adoption.Settle)
-	for _, node := range b.Nodes() {
-		actions = append(actions, joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node))
-	}
+	labels := joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node)
+	})
 	b.Add(step.Step{
 		ID:       "finish/range",
 		Title:    "Give the range to " + b.TargetName() + " for good",
 		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
 		Before:   b.SourceGone(),
-		Actions:  actions,
+		Actions:  slices.Concat(b.Target.Adoption.Settle, labels),
 		Gate:     b.Gate("nobody noticed", false),
 		Estimate: step.Duration(5*time.Second + b.PerNode(50*time.Millisecond)),
 	})

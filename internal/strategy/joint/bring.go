@@ -64,9 +64,9 @@ func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
 	actions = OnEach(nodes, func(node string) step.Action {
 		return OnNode(node, step.VerbJoin, "join the networks on "+node, b.Join)
 	})
-	for _, node := range nodes {
-		undo = append(undo, OnNode(node, step.VerbPart, "part the networks on "+node, b.Join))
-	}
+	undo = OnEach(nodes, func(node string) step.Action {
+		return OnNode(node, step.VerbPart, "part the networks on "+node, b.Join)
+	})
 	return actions, undo
 }
 
@@ -139,18 +139,21 @@ func (b *Builder) definePools() {
 // startAgents lets the target run on the nodes of a wave; with the last of them it is whole.
 func (b *Builder) startAgents(wave Wave, first, last bool) {
 	var before []step.Condition
-	var undo []step.Action
 	agent := b.Target.Installation.Agent
 	for _, node := range wave.Nodes {
 		before = append(before, NodeReady(node))
-		undo = append(undo, Label(node, v1alpha1.LabelTarget, nil, "take "+b.TargetName()+" off "+node))
 	}
-	for _, node := range wave.Nodes {
-		undo = append(undo,
-			Wait("wait until "+b.TargetName()+" is gone from "+node, step.Condition{
-				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute),
-			OnNode(node, step.VerbClean, "clean "+node+" of "+b.TargetName(), b.TargetResidue))
-	}
+	undo := slices.Concat(
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return Label(node, v1alpha1.LabelTarget, nil, "take "+b.TargetName()+" off "+node)
+		}),
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return Wait("wait until "+b.TargetName()+" is gone from "+node, step.Condition{
+				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute)
+		}),
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbClean, "clean "+node+" of "+b.TargetName(), b.TargetResidue)
+		}))
 	var actions []step.Action
 	why := "It carries traffic to the target's addresses, of which no pod has one yet; " + b.Source.CNI + " goes on serving every pod."
 	if b.Target.Adoption == nil {

@@ -80,18 +80,15 @@ func (b *Builder) startProbes() {
 			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs), b.Fleet(2*time.Minute))
 		}))
 	actions = append(actions, Probe("measure the paths between all nodes over "+b.Source.CNI, step.PathSet{Old: Every()}))
-	undo := []step.Action{Probe("stop measuring", step.PathSet{})}
-	for _, node := range b.Nodes() {
-		undo = append(undo, Remove(ProbePod(node, "old")))
-	}
 	gate := b.Gate("measuring works, and "+b.Source.CNI+" loses nothing before anything is changed", true)
 	gate.Baseline = true
 	b.Add(step.Step{
-		ID:       "prepare/probes",
-		Title:    "Measure the network as it is",
-		Why:      "What was lost can only be told by comparison, and a gate without evidence never passes.",
-		Actions:  actions,
-		Undo:     append(undo, Backwards(shared)...),
+		ID:      "prepare/probes",
+		Title:   "Measure the network as it is",
+		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
+		Actions: actions,
+		Undo: slices.Concat([]step.Action{Probe("stop measuring", step.PathSet{})},
+			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }), Backwards(shared)),
 		Gate:     gate,
 		Estimate: step.Duration(10*time.Second + b.PerNode(300*time.Millisecond) + b.Bake()),
 	})

@@ -10,17 +10,13 @@ import (
 
 // KeepOff steers new pods to nodes that are switched, so that few pods move twice.
 func (b *Builder) KeepOff() {
-	var undo []step.Action
-	for _, node := range b.Nodes() {
-		undo = append(undo, Untaint(node))
-	}
 	b.Add(step.Step{
 		ID:       "switch/prefer",
 		Title:    "Prefer switched nodes for new pods",
 		Why:      "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
 		Before:   []step.Condition{Rolled(b.Target.Installation.Agent)},
 		Actions:  OnEach(b.Nodes(), Taint),
-		Undo:     undo,
+		Undo:     OnEach(b.Nodes(), Untaint),
 		Estimate: step.Duration(2*time.Second + b.PerNode(20*time.Millisecond)),
 	})
 }
@@ -37,15 +33,10 @@ func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 }
 
 func (b *Builder) switchWave(wave Wave, before []step.Condition) {
-	var undo, removals, evictions []step.Action
 	for _, node := range wave.Nodes {
 		before = append(before, b.Running(node)...)
-		undo = append(undo, OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf))
-		removals = append(removals, Remove(ProbePod(node, "new")))
-		evictions = append(evictions, Evict(node, b.TargetName(), b.Join.New, b.Outlook.PerNode[node]))
 	}
 	nodes := List(wave.Nodes)
-	undo = append(undo, Probe("stop measuring the new probe pods of "+nodes, step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes}))
 	b.Add(step.Step{
 		ID:     wave.Name + "/switch",
 		Title:  "Let " + b.TargetName() + " serve new pods on " + nodes,
@@ -64,7 +55,15 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 				return Wait("wait until the new probe pod of "+node+" is ready", ProbePodIn(node, "new", b.Join.New), 3*time.Minute)
 			}),
 			[]step.Action{Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", step.PathSet{Old: Every(), New: Every()})}),
-		Undo:     slices.Concat(undo, removals, evictions),
+		Undo: slices.Concat(
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
+			}),
+			[]step.Action{Probe("stop measuring the new probe pods of "+nodes, step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes})},
+			OnEach(wave.Nodes, func(node string) step.Action { return Remove(ProbePod(node, "new")) }),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return Evict(node, b.TargetName(), b.Join.New, b.Outlook.PerNode[node])
+			})),
 		Gate:     b.Gate("pods of both networks reach each other from and to "+nodes, false),
 		Estimate: step.Duration(15*time.Second + time.Duration(len(wave.Nodes))*time.Second),
 	})
