@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,39 +19,48 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/pki"
 )
 
-// authorities are pebble, which asks by DNS-01 in a zone on BIND, and one in a Secret.
+// authorities are one in a Secret, and what pebble's issuers need to write to a zone on BIND.
 const authorities = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: cert-manager}
----
 apiVersion: v1
 kind: Secret
 metadata: {name: cut, namespace: cert-manager}
-stringData: {key: %[3]q}
+stringData: {key: %[1]q}
 ---
 apiVersion: v1
 kind: Secret
 type: kubernetes.io/tls
 metadata: {name: authority, namespace: cert-manager}
-data: {tls.crt: %[4]s, tls.key: %[5]s}
+data: {tls.crt: %[2]s, tls.key: %[3]s}
 ---
 apiVersion: cert-manager.io/v1
 kind: ClusterIssuer
 metadata: {name: authority}
 spec: {ca: {secretName: authority}}
----
+`
+
+// acmeIssuer asks pebble. Its solvers do not ask first themselves: BIND has it at once, and that check waits a minute.
+const acmeIssuer = `---
 apiVersion: cert-manager.io/v1
 kind: ClusterIssuer
-metadata: {name: pebble}
-spec:
-  acme:
-    server: %[1]q
-    caBundle: %[2]s
-    privateKeySecretRef: {name: account}
-    solvers:
-    - waitInsteadOfSelfCheck: 0s # BIND has it at once; its own check waits a minute
-      dns01: {rfc2136: {nameserver: %[6]q, tsigKeyName: cut, tsigAlgorithm: HMACSHA256, tsigSecretSecretRef: {name: cut, key: key}}}
+metadata: {name: %[1]s}
+spec: {acme: {server: %[2]q, caBundle: %[3]s, privateKeySecretRef: {name: account-%[1]s}, solvers: [%[4]s]}}
+`
+
+// webhooks are cert-manager's admission, as its chart has it but for the address.
+const webhooks = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: %[1]sWebhookConfiguration
+metadata: {name: cert-manager-webhook}
+webhooks:
+- name: webhook.cert-manager.io
+  rules: [%[2]s]
+  admissionReviewVersions: [v1]
+  matchPolicy: Equivalent
+  timeoutSeconds: 30
+  failurePolicy: Fail
+  sideEffects: None
+  clientConfig: {url: "https://localhost:%[3]d/%[4]s", caBundle: %[5]s}
+---
 `
 
 // requested are the certificates of a shop, each asked for in another way. The ones of shim and gate are made by
@@ -94,13 +104,15 @@ const (
 type realManager struct {
 	*cluster
 	t     *testing.T
+	root  []byte // of its ACME server
 	roots *x509.CertPool
 }
 
-// certManagers runs cert-manager for both clusters, and its issuers' name server.
-func certManagers(t *testing.T, p *pair) (blue, green *realManager) {
+// certManagers runs cert-manager for both clusters, its webhook too, and its issuers' name server, in whose zone records are. HTTP-01
+// asks at port http.
+func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, green *realManager) {
 	t.Helper()
-	zone := names.Zone{Dir: t.TempDir(), Origin: "example.org", Bind: port(t), Unbound: port(t)}
+	zone := names.Zone{Dir: t.TempDir(), Origin: "example.org", Bind: port(t), Unbound: port(t), Records: records}
 	if err := zone.Write(0); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +146,8 @@ func certManagers(t *testing.T, p *pair) (blue, green *realManager) {
 		c.kubectl(t, "", "apply", "--server-side", "-f", filepath.Join(modules[0], "deploy/crds"),
 			"-f", gateways+"gateways.yaml", "-f", gateways+"gatewayclasses.yaml", "-f", gateways+"httproutes.yaml")
 		c.kubectl(t, "", "wait", "--for=condition=Established", "crd", "--all", "--timeout=1m")
-		said := c.keep(t, "cert-manager", exec.Command(program, c.kubeconfig, nameserver))
+		c.kubectl(t, "", "create", "namespace", "cert-manager")
+		said := c.keep(t, "cert-manager", exec.Command(program, c.kubeconfig, nameserver, strconv.Itoa(http)))
 		t.Cleanup(func() {
 			if t.Failed() {
 				state, _ := c.try(c.kubeconfig, "", "-n", "shop", "describe", "certificate,certificaterequest,order,challenge") // for the reader
@@ -146,6 +159,7 @@ func certManagers(t *testing.T, p *pair) (blue, green *realManager) {
 		var pebble struct {
 			Directory    string
 			Server, Root []byte
+			Webhook      int
 		}
 		until(t, "cert-manager runs", func() bool {
 			text, err := os.ReadFile(said)
@@ -159,14 +173,40 @@ func certManagers(t *testing.T, p *pair) (blue, green *realManager) {
 			}
 			return false
 		})
+		m.root = pebble.Root
 		m.roots.AppendCertsFromPEM(pebble.Root)
 		m.roots.AppendCertsFromPEM(authority.Cert)
+		c.admission(t, pebble.Webhook)
 		encode := base64.StdEncoding.EncodeToString
-		c.kubectl(t, fmt.Sprintf(authorities, pebble.Directory, encode(pebble.Server), key, encode(authority.Cert), encode(authority.Key), nameserver), "apply", "-f", "-")
+		objects := fmt.Sprintf(authorities, key, encode(authority.Cert), encode(authority.Key))
+		const asks = "{waitInsteadOfSelfCheck: 0s, http01: {ingress: {ingressClassName: none}}}"
+		shows := fmt.Sprintf("waitInsteadOfSelfCheck: 0s, dns01: {rfc2136: {nameserver: %q, tsigKeyName: cut, tsigAlgorithm: HMACSHA256, tsigSecretSecretRef: {name: cut, key: key}}}", nameserver)
+		for name, solvers := range map[string]string{"pebble": "{" + shows + "}", "http": asks, "both": asks + ", {selector: {dnsZones: [green.example.org]}, " + shows + "}"} {
+			objects += fmt.Sprintf(acmeIssuer, name, pebble.Directory, encode(pebble.Server), solvers)
+		}
+		c.kubectl(t, objects, "apply", "-f", "-")
 		c.kubectl(t, "", "wait", "--for=condition=Ready", "clusterissuer", "--all", "--timeout=1m")
 		return m
 	}
 	return run(p.blue), run(p.green)
+}
+
+// admission has all writes of cert-manager's objects go through its webhook, and waits until one is denied there.
+func (c *cluster) admission(t *testing.T, port int) {
+	t.Helper()
+	var ca string
+	until(t, "the webhook has an authority", func() bool {
+		var err error
+		ca, err = c.try(c.kubeconfig, "", "-n", "cert-manager", "get", "secret", "webhook-ca", "-o", `jsonpath={.data.ca\.crt}`)
+		return err == nil && ca != ""
+	})
+	const validated = `{apiGroups: [cert-manager.io, acme.cert-manager.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["*/*"]}`
+	const mutated = `{apiGroups: [cert-manager.io], apiVersions: [v1], operations: [CREATE], resources: [certificaterequests]}`
+	c.kubectl(t, fmt.Sprintf(webhooks, "Validating", validated, port, "validate", ca)+fmt.Sprintf(webhooks, "Mutating", mutated, port, "mutate", ca), "apply", "-f", "-")
+	until(t, "the webhook denies what has no name", func() bool {
+		out, err := c.try(c.kubeconfig, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: nameless, namespace: default}, spec: {secretName: x, issuerRef: {name: x}}}`, "create", "-f", "-")
+		return err != nil && strings.Contains(out, `admission webhook "webhook.cert-manager.io" denied the request: spec: Invalid value`)
+	})
 }
 
 // names are those that the certificate of a Secret is for, sorted. An authority of the test must have issued it.
@@ -243,7 +283,7 @@ func (m *realManager) settled(want map[string][]string) string {
 // being issued once; they keep them, are copied and not issued again by the mirror's cert-manager, and lose them again.
 func TestCertManager(t *testing.T) {
 	p := newPair(t, true)
-	blue, green := certManagers(t, p)
+	blue, green := certManagers(t, p, port(t))
 	blue.kubectl(t, requested, "apply", "-f", "-")
 	before, after := map[string][]string{}, map[string][]string{}
 	for name, names := range map[string][2]string{

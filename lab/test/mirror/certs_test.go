@@ -226,33 +226,7 @@ func (m *manager) proven(t *testing.T, p *pair, rule string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := tls.Listen("tcp", "127.0.0.2:0", &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &served, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	go func() { // ends with the listener
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				conn.(*tls.Conn).Handshake() //nolint:errcheck // the client says what was wrong
-				conn.Close()
-			}()
-		}
-	}()
-	dir := t.TempDir()
-	zones, ca := filepath.Join(dir, "zones.yaml"), filepath.Join(dir, "ca.pem")
-	text := "apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones: [{name: example.org, rfc2136: {server: \"127.0.0.1:1\"}}]\nports: {443: " +
-		strconv.Itoa(listener.Addr().(*net.TCPAddr).Port) + "}\n"
-	for file, content := range map[string][]byte{zones: []byte(text), ca: m.authority.Cert} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	prove := []string{"certs", "prove", "--zones", zones, "--ca", ca, "--domain", rule, "--valid-for", "1h"}
+	prove := prover(t, "127.0.0.2", m.authority.Cert, func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &served, nil })
 	p.green.kubectl(t, "", "-n", "shop", "delete", "secret", "web")
 	p.theseus(3, []string{"the mirror has no Secret shop/web, which Ingress shop/web names"}, prove...)
 	p.theseus(0, nil, "copy", "-n", "shop")
@@ -270,4 +244,36 @@ func (m *manager) proven(t *testing.T, p *pair, rule string) {
 		t.Fatal(err)
 	}
 	p.theseus(3, []string{"another certificate is served", "it is not for web.green.example.org, but for web.blue.example.org", "0 proven, "}, prove...)
+}
+
+// prover serves certificates at an address, and returns the arguments that have theseus prove what is served there.
+func prover(t *testing.T, address string, roots []byte, get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) []string {
+	t.Helper()
+	listener, err := tls.Listen("tcp", address+":0", &tls.Config{GetCertificate: get})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() { // ends with the listener
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				conn.(*tls.Conn).Handshake() //nolint:errcheck // the client says what was wrong
+				conn.Close()
+			}()
+		}
+	}()
+	dir := t.TempDir()
+	zones, ca := filepath.Join(dir, "zones.yaml"), filepath.Join(dir, "ca.pem")
+	text := "apiVersion: theseus.dev/v1alpha1\nkind: Zones\nzones: [{name: example.org, rfc2136: {server: \"127.0.0.1:1\"}}]\nports: {443: " +
+		strconv.Itoa(listener.Addr().(*net.TCPAddr).Port) + "}\n"
+	for file, content := range map[string][]byte{zones: []byte(text), ca: roots} {
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{"certs", "prove", "--zones", zones, "--ca", ca, "--domain", rule, "--valid-for", "1h"}
 }
