@@ -26,11 +26,7 @@ func Runbook(p *Plan) string {
 		nodeWaves(b, p)
 		workloads(b, p)
 	}
-	for _, f := range p.Findings {
-		if f.Severity != finding.Info {
-			fmt.Fprintf(b, "Note (%s): %s\n", f.ID, f.Message)
-		}
-	}
+	notes(b, p.Findings)
 	chapter := ""
 	past := false
 	for i := range p.Steps {
@@ -47,6 +43,26 @@ func Runbook(p *Plan) string {
 		describeUndo(b, s, past)
 	}
 	return b.String()
+}
+
+// notes are what was found and is no obstacle. What differs in the name of its subject alone is said once.
+func notes(b *strings.Builder, findings []finding.Finding) {
+	var order []string
+	same := map[string][]finding.Finding{}
+	for _, f := range findings {
+		if f.Severity == finding.Info {
+			continue
+		}
+		key := f.ID + f.Subject.Kind + strings.ReplaceAll(f.Message, f.Subject.Name, "")
+		if same[key] == nil {
+			order = append(order, key)
+		}
+		same[key] = append(same[key], f)
+	}
+	for _, key := range order {
+		first := same[key][0]
+		fmt.Fprintf(b, "Note (%s): %s%s: %s\n", first.ID, first.Subject, more(len(same[key])-1), first.Message)
+	}
 }
 
 func summary(b *strings.Builder, p *Plan) {
@@ -304,11 +320,11 @@ func folded(actions []step.Action) []string {
 			lines = append(lines, action.Title)
 		}
 		if times > 3 {
-			more := fmt.Sprintf(", and %d more like it", times-1)
+			rest := more(times - 1)
 			if period > 1 {
-				more = fmt.Sprintf("; these %d for %d more", period, times-1)
+				rest = fmt.Sprintf("; these %d for %d more", period, times-1)
 			}
-			lines[len(lines)-1] += more
+			lines[len(lines)-1] += rest
 		}
 		actions = actions[period*times:]
 	}
@@ -322,6 +338,14 @@ func repeats(actions []step.Action, period int) int {
 		n++
 	}
 	return n / period
+}
+
+// more says how many there are beside one that is named.
+func more(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d more like it", n)
 }
 
 func alike(a, b *step.Action) bool {
@@ -349,11 +373,7 @@ func phrases(conditions []step.Condition) []string {
 		for i+run < len(conditions) && conditions[i+run].Kind == conditions[i].Kind && conditions[i].Kind != step.PodReady {
 			run++
 		}
-		line := phrase(conditions[i])
-		if run > 1 {
-			line += fmt.Sprintf(", and %d more like it", run-1)
-		}
-		lines = append(lines, line)
+		lines = append(lines, phrase(conditions[i])+more(run-1))
 		i += run
 	}
 	return lines

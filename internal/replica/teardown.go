@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/twin"
 )
 
@@ -184,7 +185,7 @@ func (c *Cluster) gone(ctx context.Context, r *Removal, objects []twin.Object, n
 		if len(left) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("%d objects are still there: %s", len(left), twin.Some(left))
+		text := fmt.Sprintf("%s still there: %s", cluster.Count(len(left), "object"), twin.Some(left))
 		if text != said {
 			note(text)
 			said = text
