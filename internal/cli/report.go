@@ -139,7 +139,8 @@ func reportsOf(document kube.Collected) []v1alpha1.ProbeReport {
 	return reports
 }
 
-// inventories finds the first and the last stock-taking of every node in the journal.
+// inventories finds the first and the last stock-taking of every node in the journal, by the name that it really has: the plan
+// has names of its own for nodes that come.
 func inventories(p *plan.Plan, records []engine.Record) (before, after map[string]step.Inventory) {
 	script := newScript(p)
 	before, after = map[string]step.Inventory{}, map[string]step.Inventory{}
@@ -152,10 +153,10 @@ func inventories(p *plan.Plan, records []engine.Record) (before, after map[strin
 		if json.Unmarshal(record.Data, &inventory) != nil {
 			continue
 		}
-		if _, seen := before[action.NodeName]; !seen {
-			before[action.NodeName] = inventory
+		if _, seen := before[inventory.Node]; !seen {
+			before[inventory.Node] = inventory
 		} else {
-			after[action.NodeName] = inventory
+			after[inventory.Node] = inventory
 		}
 	}
 	return before, after

@@ -1,0 +1,29 @@
+package cli
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestInventories: a node that came in the course of the change is known by its own name, which its agent tells.
+func TestInventories(t *testing.T) {
+	p := &plan.Plan{Steps: []step.Step{{ID: "remove/source"}, {ID: "finish/tidy"}}}
+	var records []engine.Record
+	for i, found := range []step.Residue{{Links: []string{"flannel.1"}}, {}} {
+		action := step.Action{ID: p.Steps[i].ID + "/1", Op: step.Node, Verb: step.VerbInventory, NodeName: "new-1"}
+		p.Steps[i].Actions = []step.Action{action}
+		data, err := json.Marshal(step.Inventory{Node: "blue-node-2", Found: found})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, engine.Record{Event: engine.Acted, Step: p.Steps[i].ID, Action: action.ID, Data: data})
+	}
+	before, after := inventories(p, records)
+	if len(before) != 1 || len(after) != 1 || before["blue-node-2"].Found.Count() != 1 || after["blue-node-2"].Found.Count() != 0 {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}
