@@ -48,8 +48,9 @@ func (a *app) run(ctx context.Context, in io.Reader, name string, args ...string
 }
 
 func (a *app) exec() *cobra.Command {
+	var network bool
 	cmd := &cobra.Command{
-		Use:     "exec -- COMMAND [ARG...]",
+		Use:     "exec [--network] -- COMMAND [ARG...]",
 		Short:   "Run a command on the fabric: the network namespace that all nodes are plugged into",
 		Example: "  theseus-lab exec -- ping -c1 198.18.0.11",
 		Args:    atLeast(1),
@@ -62,11 +63,14 @@ func (a *app) exec() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			// The pid namespace too: what is started here ends with the lab.
-			enter := []string{"--target", strconv.Itoa(lab.Pid), "--mount", "--net", "--pid", "--wdns=" + dir, "--"}
+			enter := []string{"--target", strconv.Itoa(lab.Pid), "--net", "--"}
+			if !network { // the pid namespace too: what is started here ends with the lab
+				enter = append(enter[:3:3], "--mount", "--pid", "--wdns="+dir, "--")
+			}
 			return a.run(cmd.Context(), a.in, "nsenter", append(enter, args...)...)
 		},
 	}
+	cmd.Flags().BoolVar(&network, "network", false, "its network alone: files and processes are the host's, and what is started does not end with the lab")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

@@ -82,7 +82,14 @@ func (a *app) piDay() *cobra.Command {
 
 // mirror is the way by a second cluster.
 func (a *app) mirror() *cobra.Command {
-	return a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them home", 1, scenario.Mirror)
+	var strategy string
+	cmd := a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them home", 2,
+		func(ctx context.Context, r *scenario.Rig) error {
+			r.Strategy = strategy
+			return scenario.Mirror(ctx, r)
+		})
+	cmd.Flags().StringVar(&strategy, "strategy", "", "by which the network is changed meanwhile: recreate, adopt or surge; empty is recreate")
+	return cmd
 }
 
 // clients are those of the story of the mirror, on the fabric.

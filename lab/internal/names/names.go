@@ -38,6 +38,8 @@ type Tally struct {
 	// holds the first of them in words.
 	Failed int64    `json:"failed"`
 	Wrong  []string `json:"wrong,omitempty"`
+	// Gap is the longest time between two right answers for one name.
+	Gap time.Duration `json:"gap"`
 }
 
 const (
@@ -52,6 +54,7 @@ func (c *Clients) Run(ctx context.Context) Tally {
 	seen := Tally{}
 	for _, target := range c.Targets {
 		all.Go(func() {
+			right := time.Now()
 			for {
 				select {
 				case <-ctx.Done():
@@ -66,6 +69,8 @@ func (c *Clients) Run(ctx context.Context) Tally {
 				}
 				if err != nil {
 					seen.Failed++
+				} else {
+					seen.Gap, right = max(seen.Gap, time.Since(right)), time.Now()
 				}
 				if err != nil && len(seen.Wrong) < mostWrong {
 					seen.Wrong = append(seen.Wrong, fmt.Sprintf("%s %s: %v", time.Now().Format("15:04:05.000"), target.Host, err))

@@ -199,15 +199,26 @@ func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
 	return spec.Lab{}, fmt.Errorf("lab %s is not up", r.Name)
 }
 
+// traffic is what clients of one kind saw, as theseus report takes it.
+type traffic struct {
+	Name             string  `json:"name"`
+	Requests         uint64  `json:"requests"`
+	Failed           uint64  `json:"failed"`
+	LongestGapMillis float64 `json:"longestGapMillis"`
+	Leaked           uint64  `json:"leaked"`
+}
+
+// keep writes what clients saw, for the report.
+func (r *Rig) keep(kinds []traffic) error {
+	data, err := json.Marshal(kinds)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.traffic(), data, 0o644)
+}
+
 // Report writes the report with what the clients saw, and prints that.
 func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
-	type traffic struct {
-		Name             string  `json:"name"`
-		Requests         uint64  `json:"requests"`
-		Failed           uint64  `json:"failed"`
-		LongestGapMillis float64 `json:"longestGapMillis"`
-		Leaked           uint64  `json:"leaked"`
-	}
 	var kinds []traffic
 	for kind, count := range cost.Kinds {
 		one := traffic{Name: kind, Requests: count.Sent, Failed: count.Failed, LongestGapMillis: count.LongestGap}
@@ -217,11 +228,7 @@ func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 		kinds = append(kinds, one)
 	}
 	slices.SortFunc(kinds, func(a, b traffic) int { return strings.Compare(a.Name, b.Name) })
-	data, err := json.Marshal(kinds)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(r.traffic(), data, 0o644); err != nil {
+	if err := r.keep(kinds); err != nil {
 		return err
 	}
 	if _, err := r.Run(ctx, "report", "--traffic", r.traffic(), "-o", filepath.Join(r.Dir, "report.html")); err != nil {

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,71 +23,57 @@ const (
 	mirrorServices = 12
 	mirrorOrigin   = "shop.example.org"
 	mirrorPort     = 80
+	loadBalancers  = 28 // bits of the range that a cluster's have
 	// The name servers' ports on the loopback of the fabric.
 	bindPort, unboundPort = 5301, 5302
 )
 
-// twins is a cluster and its mirror on one fabric, with what surrounds them.
-type twins struct {
+// Twins are a cluster and its mirror on one fabric, with what surrounds them: blue, on flannel, serves a dozen names. Theseus itself
+// runs on the fabric, where clients are.
+type Twins struct {
 	blue, green *Rig
 	labs        map[*Rig]spec.Lab
 	dir         string
+	stop        func() // ends the name servers
 }
 
-// Mirror plays the whole way by a mirror: blue, on flannel, serves a dozen names; they go to green, Theseus replaces blue's
-// network while it is idle, and they come home. Clients on the fabric resolve and request without pause.
-// Theseus itself runs there too, where clients are. A request that fails is a *LossError.
+// Mirror plays the whole way by a mirror: the names go to green, Theseus replaces blue's network while it is idle, by the
+// strategy of the rig, and they come home.
 func Mirror(ctx context.Context, blue *Rig) error {
-	green := *blue
-	blue.Name, green.Name = "blue", "green"
-	green.Dir = filepath.Join(blue.Dir, "green")
-	dir, err := filepath.Abs(blue.Dir) // the name servers change theirs
+	m, err := NewTwins(ctx, blue)
+	defer m.Down()
 	if err != nil {
 		return err
 	}
-	m := &twins{blue: blue, green: &green, labs: map[*Rig]spec.Lab{}, dir: dir}
-	defer green.Down() //nolint:errcheck // the story's own error counts
-	blue.Say("a cluster, blue, on flannel, and its mirror, green, on Calico")
-	for rig, network := range map[*Rig]string{blue: "flannel", &green: "calico"} {
-		if err := rig.Up(ctx, network); err != nil {
+	seen, err := m.Under(ctx, func() error {
+		if err := m.Rehearse(ctx); err != nil {
 			return err
 		}
-		lab, err := rig.spec(ctx)
+		plan, err := m.Plan(ctx)
 		if err != nil {
 			return err
 		}
-		m.labs[rig] = lab
-		if err := m.fabricConfig(rig); err != nil {
+		if err := m.Run(ctx, "apply", plan, "--yes"); err != nil {
 			return err
 		}
-	}
-	blue.Say("%d services on blue, each with a name and an address of its own", mirrorServices)
-	if err := m.deploy(ctx); err != nil {
-		return err
-	}
-	stop, err := m.surround(ctx)
+		return m.Run(ctx, "mirror", "status")
+	})
 	if err != nil {
 		return err
 	}
-	defer stop()
-	blue.Say("clients that resolve and request without pause")
-	count, err := m.clients(ctx)
-	if err != nil {
+	if err := blue.keep([]traffic{{Name: "clients of the names", Requests: uint64(seen.Requests), Failed: uint64(seen.Failed),
+		LongestGapMillis: float64(seen.Gap.Microseconds()) / 1000}}); err != nil {
 		return err
 	}
-	story := m.story(ctx)
-	seen, err := count()
-	if err != nil {
-		return errors.Join(story, err)
+	if err := m.Run(ctx, "report", "--traffic", blue.traffic(), "-o", filepath.Join(m.dir, "report.html")); err != nil {
+		return err
 	}
-	blue.Say("what the clients saw")
-	fmt.Fprintf(blue.Out, "%d requests, %d of them answered by the mirror, %d failed or were answered wrongly\n", seen.Requests, seen.Mirror, seen.Failed)
-	for _, line := range seen.Wrong {
-		fmt.Fprintln(blue.Out, line)
-	}
+	return Unnoticed(seen)
+}
+
+// Unnoticed is the error of what clients saw: of a request that failed, or was answered wrongly, a *LossError.
+func Unnoticed(seen names.Tally) error {
 	switch {
-	case story != nil:
-		return story
 	case seen.Failed > 0:
 		return &LossError{Failed: uint64(seen.Failed)}
 	case seen.Mirror == 0:
@@ -95,52 +82,130 @@ func Mirror(ctx context.Context, blue *Rig) error {
 	return nil
 }
 
-// story is what an operator does.
-func (m *twins) story(ctx context.Context) error {
-	mirror := []string{"--mirror-kubeconfig", m.config(m.green)}
+// NewTwins brings the clusters up, and all that surrounds them. Down is to be called even if it fails.
+func NewTwins(ctx context.Context, blue *Rig) (m *Twins, err error) {
+	green := *blue
+	blue.Name, green.Name, green.Nodes = "blue", "green", 1
+	green.Dir = filepath.Join(blue.Dir, "green")
+	m = &Twins{blue: blue, green: &green, labs: map[*Rig]spec.Lab{}, stop: func() {}}
+	if m.dir, err = filepath.Abs(blue.Dir); err != nil { // the name servers change theirs
+		return m, err
+	}
+	blue.Say("a cluster, blue, on flannel, and its mirror, green, on Calico")
+	for rig, network := range map[*Rig]string{blue: "flannel", &green: "calico"} {
+		if err := rig.Up(ctx, network); err != nil {
+			return m, err
+		}
+		if m.labs[rig], err = rig.spec(ctx); err != nil {
+			return m, err
+		}
+		if err := m.fabricConfig(rig); err != nil {
+			return m, err
+		}
+	}
+	blue.Say("%d services on blue, each with a name and an address of its own", mirrorServices)
+	if err := m.deploy(ctx); err != nil {
+		return m, err
+	}
+	stop, err := m.surround(ctx)
+	if err == nil {
+		m.stop = stop
+	}
+	return m, err
+}
+
+// Down ends what NewTwins began, but for blue, which is whose rig it is.
+func (m *Twins) Down() {
+	m.stop()
+	m.green.Down() //nolint:errcheck // the story's own error counts
+}
+
+// Under does something while clients on the fabric resolve and request without pause, and returns what they saw.
+func (m *Twins) Under(ctx context.Context, do func() error) (names.Tally, error) {
+	m.blue.Say("clients that resolve and request without pause")
+	count, err := m.clients(ctx)
+	if err != nil {
+		return names.Tally{}, err
+	}
+	done := do()
+	seen, err := count()
+	if err != nil {
+		return seen, errors.Join(done, err)
+	}
+	m.blue.Say("what the clients saw")
+	fmt.Fprintf(m.blue.Out, "%d requests, %d of them answered by the mirror, %d failed or were answered wrongly; at most %d ms between two right answers for one name\n",
+		seen.Requests, seen.Mirror, seen.Failed, seen.Gap.Milliseconds())
+	for _, line := range seen.Wrong {
+		fmt.Fprintln(m.blue.Out, line)
+	}
+	return seen, done
+}
+
+// Rehearse copies once, so that the mirror's services have addresses.
+func (m *Twins) Rehearse(ctx context.Context) error {
 	m.blue.Say("a first copy, so that the mirror's services get their addresses")
-	if err := m.theseus(ctx, append([]string{"mirror", "copy", "-n", "shop"}, mirror...)...); err != nil {
+	if err := m.Run(ctx, "mirror", "copy", "-n", "shop", "--mirror-kubeconfig", m.config(m.green)); err != nil {
 		return err
 	}
-	if err := m.addresses(ctx, m.green); err != nil {
-		return err
-	}
+	return m.addresses(ctx, m.green)
+}
+
+// Plan asks for the plan of the whole, and returns its file.
+func (m *Twins) Plan(ctx context.Context) (string, error) {
 	m.blue.Say("Theseus: plan, apply")
 	change, err := m.blue.ChangeFlags(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	plan := filepath.Join(m.dir, "plan.yaml")
-	args := append([]string{"plan", "--strategy", "mirror", "-n", "shop", "--because", "the network of blue is being changed", "--switch-strategy", "recreate",
-		"--zones", filepath.Join(m.dir, "zones.yaml"), "--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "--max-lost", "20", "-o", plan}, append(mirror, change...)...)
-	if err := m.theseus(ctx, args...); err != nil {
-		return err
+	args := append(append([]string{"plan"}, change...), "--strategy", "mirror", "--switch-strategy", cmp.Or(m.blue.Strategy, "recreate"),
+		"--mirror-kubeconfig", m.config(m.green), "-n", "shop", "--because", "the network of blue is being changed", "--zones", filepath.Join(m.dir, "zones.yaml"),
+		"--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "--max-lost", "20", "-o", plan)
+	if m.blue.Strategy == "surge" {
+		args = append(args, m.hooks()...)
 	}
-	if err := m.theseus(ctx, "apply", plan, "--yes"); err != nil {
-		return err
-	}
-	return m.theseus(ctx, "mirror", "status")
+	return plan, m.Run(ctx, args...)
 }
 
-// theseus runs theseus on the fabric, in view of the reader: on a terminal with the live view.
-func (m *twins) theseus(ctx context.Context, args ...string) error {
+// hooks add and remove nodes of blue. They leave the fabric, on which Theseus runs, and the load balancers follow the nodes.
+func (m *Twins) hooks() []string {
+	node := fmt.Sprintf("nsenter --net=/proc/%d/ns/net %s node --name %s", os.Getpid(), m.blue.Lab, m.blue.Name)
+	return []string{"--add-hook", fmt.Sprintf(`sh -c 'exec %s add --taint "$THESEUS_TAINT"'`, node),
+		"--remove-hook", fmt.Sprintf("sh -c '%s remove $THESEUS_NODE && %s'", node, strings.Join(m.route(m.blue, m.blue.Nodes+1), " "))}
+}
+
+// Lose has the mirror's load balancer of a service lead nowhere, or again to the service.
+func (m *Twins) Lose(ctx context.Context, service int, lost bool) error {
+	verb := map[bool]string{true: "add", false: "delete"}[lost]
+	_, err := m.inside(ctx, nil, "ip", "route", verb, "unreachable", m.address(m.green, service).String())
+	return err
+}
+
+// Run runs theseus on the fabric, where clients are, in view of the reader: on a terminal with the live view.
+func (m *Twins) Run(ctx context.Context, args ...string) error {
 	fmt.Fprintf(m.blue.Out, "$ theseus %s\n", strings.Join(args, " "))
-	args = append([]string{"exec", "--name", m.blue.Name, "--", m.blue.Theseus}, append(args, "--kubeconfig", m.config(m.blue))...)
-	command := exec.CommandContext(ctx, m.blue.Lab, args...)
+	command := m.Command(ctx, args...)
 	command.Stdout, command.Stderr = m.blue.Out, m.blue.Out
-	command.Env = append(os.Environ(), "THESEUS_STATE_DIR="+filepath.Join(m.dir, "state"))
 	return command.Run()
 }
 
+// Command is theseus on the fabric.
+func (m *Twins) Command(ctx context.Context, args ...string) *exec.Cmd {
+	args = append([]string{"exec", "--network", "--name", m.blue.Name, "--", m.blue.Theseus}, append(args, "--kubeconfig", m.config(m.blue))...)
+	command := exec.CommandContext(ctx, m.blue.Lab, args...)
+	command.Env = append(os.Environ(), "THESEUS_STATE_DIR="+filepath.Join(m.dir, "state"))
+	return command
+}
+
 // inside runs a program on the fabric.
-func (m *twins) inside(ctx context.Context, out io.Writer, args ...string) (string, error) {
+func (m *Twins) inside(ctx context.Context, out io.Writer, args ...string) (string, error) {
 	return m.blue.run(ctx, nil, out, m.blue.Lab, append([]string{"exec", "--name", m.blue.Name, "--"}, args...)...)
 }
 
 // config is the kubeconfig with which a cluster is reached on the fabric.
-func (m *twins) config(rig *Rig) string { return filepath.Join(rig.Dir, "fabric.kubeconfig") }
+func (m *Twins) config(rig *Rig) string { return filepath.Join(rig.Dir, "fabric.kubeconfig") }
 
-func (m *twins) fabricConfig(rig *Rig) error {
+func (m *Twins) fabricConfig(rig *Rig) error {
 	data, err := os.ReadFile(rig.kubeconfig())
 	if err != nil {
 		return err
@@ -155,11 +220,11 @@ func (m *twins) fabricConfig(rig *Rig) error {
 	return os.WriteFile(m.config(rig), []byte(strings.Join(lines, "")), 0o600)
 }
 
-// address is that of a service's load balancer at a cluster: it lives on the first node.
-func (m *twins) address(rig *Rig, service int) string {
+// address is that of a service's load balancer at a cluster.
+func (m *Twins) address(rig *Rig, service int) netip.Addr {
 	base := m.labs[rig].NodeIP(1).As4()
-	base[3] = byte(100 + service)
-	return netip.AddrFrom4(base).String()
+	base[3] = byte(96 + service)
+	return netip.AddrFrom4(base)
 }
 
 // mirrorService is a service of the story: a Deployment, a Service with a load balancer, an Ingress with its name.
@@ -197,7 +262,7 @@ spec: {rules: [{host: s%[1]d.%[2]s, http: {paths: [{path: /, pathType: Prefix, b
 `
 
 // deploy brings the services up on blue, with addresses.
-func (m *twins) deploy(ctx context.Context) error {
+func (m *Twins) deploy(ctx context.Context) error {
 	text := "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n"
 	for i := range mirrorServices {
 		text += fmt.Sprintf(mirrorService, i, mirrorOrigin)
@@ -211,26 +276,29 @@ func (m *twins) deploy(ctx context.Context) error {
 	return m.addresses(ctx, m.blue)
 }
 
-// addresses does what a controller of load balancers does: every Service and Ingress gets one, which the first node answers
-// for, and kube-proxy takes from there.
-func (m *twins) addresses(ctx context.Context, rig *Rig) error {
-	script := ""
+// addresses does what a controller of load balancers does: every Service and Ingress gets one, which leads to the first node,
+// and kube-proxy takes it from there.
+func (m *Twins) addresses(ctx context.Context, rig *Rig) error {
 	for i := range mirrorServices {
-		address := m.address(rig, i)
-		script += "ip address replace " + address + "/32 dev lo\n"
+		patch := fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, m.address(rig, i))
 		for _, kind := range []string{"service", "ingress"} {
-			patch := fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, address)
 			if _, err := rig.Kubectl(ctx, nil, "-n", "shop", "patch", kind, fmt.Sprint("s", i), "--subresource=status", "--type=merge", "-p", patch); err != nil {
 				return err
 			}
 		}
 	}
-	_, err := rig.OnNode(ctx, m.labs[rig].NodeName(1), "sh", "-ec", script)
+	_, err := m.inside(ctx, nil, m.route(rig, 1)...)
 	return err
 }
 
+// route leads from the fabric to a cluster's load balancers, by one of its nodes.
+func (m *Twins) route(rig *Rig, node int) []string {
+	addresses := netip.PrefixFrom(m.address(rig, 0), loadBalancers)
+	return []string{"ip", "route", "replace", addresses.String(), "via", m.labs[rig].NodeIP(node).String()}
+}
+
 // surround runs BIND with the services' names, and unbound in front of it, on the fabric.
-func (m *twins) surround(ctx context.Context) (stop func(), err error) {
+func (m *Twins) surround(ctx context.Context) (stop func(), err error) {
 	zone := names.Zone{Dir: m.dir, Origin: mirrorOrigin, Bind: bindPort, Unbound: unboundPort}
 	for i := range mirrorServices {
 		zone.Records = append(zone.Records, fmt.Sprintf("s%d 2 IN A %s", i, m.address(m.blue, i)))
@@ -257,10 +325,10 @@ func (m *twins) surround(ctx context.Context) (stop func(), err error) {
 
 // clients starts them on the fabric, and waits until each has had an answer. What it returns ends them, and says what they
 // saw since.
-func (m *twins) clients(ctx context.Context) (count func() (names.Tally, error), err error) {
+func (m *Twins) clients(ctx context.Context) (count func() (names.Tally, error), err error) {
 	clients := names.Clients{Resolver: fmt.Sprint("127.0.0.1:", unboundPort), Port: mirrorPort, Pause: 50 * time.Millisecond}
 	for i := range mirrorServices {
-		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, mirrorOrigin), Original: m.address(m.blue, i), Mirror: m.address(m.green, i)})
+		clients.Targets = append(clients.Targets, names.Target{Host: fmt.Sprintf("s%d.%s", i, mirrorOrigin), Original: m.address(m.blue, i).String(), Mirror: m.address(m.green, i).String()})
 	}
 	data, err := json.Marshal(clients)
 	if err != nil {

@@ -229,7 +229,7 @@ func TestPlan(t *testing.T) {
 			args := []string{"apply", "plan.yaml", "--yes"}
 			for code := -1; code != 0; args = []string{"resume"} {
 				var said string
-				if code, said = w.killedAt(reached, args...); code > 0 {
+				if code, said = killedAt(t, w.cmd(args...), reached); code > 0 {
 					t.Fatalf("exit code %d:\n%s", code, said)
 				} else if code < 0 {
 					killed++
@@ -337,17 +337,17 @@ func (w *world) forgotten() {
 }
 
 // killedAt runs theseus and kills it as soon as it is at a step that was not reached before; it returns the exit code, -1 if
-// it was killed.
-func (w *world) killedAt(reached map[string]bool, args ...string) (int, string) {
-	cmd := w.cmd(args...)
+// it was killed, and what it said.
+func killedAt(t *testing.T, cmd *exec.Cmd, reached map[string]bool) (int, string) {
+	t.Helper()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with the command that it runs
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	cmd.Stderr = cmd.Stdout
 	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	end := func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } //nolint:errcheck // it may be gone
 	limit := time.AfterFunc(patience, end)
