@@ -132,9 +132,10 @@ func (a *app) story(name, short string, nodes int, play func(context.Context, *s
 func (a *app) benchLoss() *cobra.Command {
 	var bench scenario.Bench
 	var only []string
+	var pairs bool
 	cmd := &cobra.Command{
 		Use:   "bench-loss",
-		Short: "Move clusters from flannel to Calico in several ways, and compare what each lost",
+		Short: "Change the networks of clusters, by Theseus and otherwise, and compare what each lost",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("name") {
@@ -143,13 +144,20 @@ func (a *app) benchLoss() *cobra.Command {
 			if bench.Runs < 1 {
 				return usage(fmt.Errorf("%d runs: at least one", bench.Runs))
 			}
-			swaps := scenario.Swaps()
+			bench.Swaps = scenario.Swaps()
+			if pairs {
+				bench.Swaps = scenario.Pairs()
+			}
+			if len(only) > 0 {
+				bench.Swaps = nil
+			}
+			all := append(scenario.Swaps(), scenario.Pairs()...)
 			for _, key := range only {
-				i := slices.IndexFunc(swaps, func(s scenario.Swap) bool { return s.Key == key })
+				i := slices.IndexFunc(all, func(s scenario.Swap) bool { return s.Key == key })
 				if i < 0 {
 					return usage(fmt.Errorf("--only: there is no %q", key))
 				}
-				bench.Swaps = append(bench.Swaps, swaps[i])
+				bench.Swaps = append(bench.Swaps, all[i])
 			}
 			rig, err := a.rig(bench.Rig.Dir, bench.Rig.Nodes)
 			if err != nil {
@@ -163,9 +171,19 @@ func (a *app) benchLoss() *cobra.Command {
 	f.IntVar(&bench.Rig.Nodes, "nodes", 3, "number of nodes")
 	f.StringVar(&bench.Rig.Dir, "dir", "bench-loss", "folder for the results")
 	f.IntVar(&bench.Runs, "runs", 3, "how often each is done")
-	f.StringSliceVar(&only, "only", []string{"a", "b", "c", "d"}, "a (delete, install, restart), b (Calico's controller), c (Theseus), d (Theseus, by adoption)")
+	f.BoolVar(&pairs, "pairs", false, "the other changes that Theseus carries out, instead of the ways from flannel to Calico")
+	f.StringSliceVar(&only, "only", nil, "these alone: "+swapNames())
 	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
 	return cmd
+}
+
+// swapNames lists what there is to compare.
+func swapNames() string {
+	var names []string
+	for _, s := range append(scenario.Swaps(), scenario.Pairs()...) {
+		names = append(names, s.Key+" ("+s.Name+")")
+	}
+	return strings.Join(names, ", ")
 }
 
 // benchAdopt moves many pods as they run.

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type Outcome struct {
 	Name string `json:"name"`
 	Run  int    `json:"run"`
 
+	Nodes       int     `json:"nodes"`
 	Sent        uint64  `json:"sent"`         // requests that policy allows
 	Failed      uint64  `json:"failed"`       // of these
 	FailedHosts uint64  `json:"failedHosts"`  // of these, sent by clients on the nodes' own network
@@ -54,20 +56,19 @@ type Outcome struct {
 type results struct {
 	Started  time.Time `json:"started"`
 	CPUs     int       `json:"cpus"`
-	Nodes    int       `json:"nodes"`
 	Outcomes []Outcome `json:"runs"`
 }
 
 // Run does every swap as often as asked, in turn, and prints the table. A swap that fails, or after which the
 // cluster never becomes healthy, is a result; a cluster that is not healthy before is an error.
 func (b Bench) Run(ctx context.Context) error {
-	all := results{Started: time.Now().UTC(), CPUs: runtime.NumCPU(), Nodes: b.Rig.Nodes}
+	all := results{Started: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	file := filepath.Join(b.Rig.Dir, "bench-loss.json")
 	for n := range b.Runs {
 		for _, swap := range b.Swaps {
 			b.Rig.Say("run %d of %d: (%s) %s", n+1, b.Runs, swap.Key, swap.Name)
 			rig := b.Rig
-			rig.Outside = true
+			rig.Outside, rig.Network, rig.Nodes = true, swap.Network, cmp.Or(swap.Nodes, rig.Nodes)
 			rig.Dir = filepath.Join(b.Rig.Dir, fmt.Sprintf("%s-%d", swap.Key, n+1))
 			outcome, err := b.once(ctx, &rig, swap)
 			if err != nil {
@@ -99,7 +100,7 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := r.prepare(ctx); err != nil {
+	if err := r.prepare(ctx, swap.Before); err != nil {
 		return o, err
 	}
 	before, err := r.Kubectl(ctx, nil, podList...)
@@ -119,7 +120,7 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 	case done != nil:
 		done = fmt.Errorf("ended after %.0f s: %w", wall.Seconds(), done)
 	}
-	healthy := r.healthy(ctx, b.Limit)
+	healthy := r.healthy(ctx, cmp.Or(swap.Done, onCalico), b.Limit)
 	if err := ctx.Err(); err != nil {
 		return o, err // interrupted: nobody's result
 	}
@@ -128,7 +129,7 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 		return o, err
 	}
 	o = cost(clients, start)
-	o.Swap, o.Name = swap.Key, swap.Name
+	o.Swap, o.Name, o.Nodes = swap.Key, swap.Name, r.Nodes
 	o.Wall, o.WallPerNode = wall.Seconds(), wall.Seconds()/float64(r.Nodes)
 	o.Created, o.Restarted = made(before, watched())
 	if err := errors.Join(done, healthy); err != nil {
@@ -138,11 +139,16 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 }
 
 // prepare brings a cluster up with traffic that loses nothing. A machine that is busy with other things may need
-// more than one try.
-func (r *Rig) prepare(ctx context.Context) error {
+// more than one try. before, if not nil, comes before the traffic.
+func (r *Rig) prepare(ctx context.Context, before func(*Rig, context.Context) error) error {
 	for try := 1; ; try++ {
-		if err := r.Up(ctx, "flannel"); err != nil {
+		if err := r.Up(ctx, cmp.Or(r.Network, "flannel")); err != nil {
 			return err
+		}
+		if before != nil {
+			if err := before(r, ctx); err != nil {
+				return err
+			}
 		}
 		err := r.Traffic(ctx)
 		if err == nil || try == 3 || ctx.Err() != nil {
@@ -179,17 +185,16 @@ func cost(clients tally.Summary, start time.Time) Outcome {
 // what is known of all earlier ones.
 const unrecorded = 3 * time.Second
 
-// healthy waits until all pods are ready, every node is on Calico alone, and the clients lose nothing any more.
-func (r *Rig) healthy(ctx context.Context, limit time.Duration) error {
+// healthy waits until all pods are ready, every node is on the new network alone, and the clients lose nothing any more.
+func (r *Rig) healthy(ctx context.Context, done string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := r.show(ctx, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pods", "--all", waitLimit); err != nil {
 		return fmt.Errorf("not all pods are ready: %w", err)
 	}
 	for _, node := range r.NodeNames() {
-		const onCalico = `test -e /sys/class/net/vxlan.calico && test -z "$(ls /sys/class/net/cni0/brif 2>/dev/null)"`
-		if _, err := r.OnNode(ctx, node, "sh", "-c", onCalico); err != nil {
-			return fmt.Errorf("%s is not on Calico, or has pods on flannel", node)
+		if _, err := r.OnNode(ctx, node, "sh", "-c", done); err != nil {
+			return fmt.Errorf("%s is not on the new network, or has pods on the old one", node)
 		}
 	}
 	_, err := r.Steady(ctx)

@@ -94,3 +94,14 @@ func TestMedians(t *testing.T) {
 		}
 	}
 }
+
+// TestKeys: what there is to compare has names of its own, and something to do.
+func TestKeys(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range append(Swaps(), Pairs()...) {
+		if seen[s.Key] || s.Name == "" || s.Do == nil {
+			t.Errorf("%q (%s) is there twice, or does nothing", s.Key, s.Name)
+		}
+		seen[s.Key] = true
+	}
+}

@@ -152,12 +152,8 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 
 // ChangeFlags write the manifest of Calico, and return the flags that ask for the change to it.
 func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
-	manifest, err := r.Manifest(ctx, "calico")
+	file, err := r.manifestFile(ctx, "calico")
 	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(r.Dir, "calico.yaml")
-	if err := os.WriteFile(file, []byte(manifest), 0o644); err != nil {
 		return nil, err
 	}
 	lab, err := r.spec(ctx)

@@ -108,6 +108,16 @@ func (r *Rig) Manifest(ctx context.Context, network string, flags ...string) (st
 	return r.run(ctx, nil, nil, r.Lab, append([]string{"manifest", network, "--name", r.Name}, flags...)...)
 }
 
+// manifestFile is the path of a file with what Manifest returns.
+func (r *Rig) manifestFile(ctx context.Context, network string, flags ...string) (string, error) {
+	text, err := r.Manifest(ctx, network, flags...)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(r.Dir, network+".yaml")
+	return file, os.WriteFile(file, []byte(text), 0o644)
+}
+
 // Down ends the lab.
 func (r *Rig) Down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -10,20 +10,27 @@ import (
 	"time"
 )
 
-// Swap is one way to take a cluster from flannel, with kube-router for policy, to Calico.
+// Swap is one way to change the network of a cluster.
 type Swap struct {
-	Key  string // how a user names it
-	Name string
-	Do   func(*Rig, context.Context) error
+	Key     string // how a user names it
+	Name    string
+	Network string                            // that the cluster starts on: flannel, with kube-router for policy, where empty
+	Nodes   int                               // of the cluster: the comparison's where zero
+	Before  func(*Rig, context.Context) error // what is done before anybody uses the cluster
+	Do      func(*Rig, context.Context) error
+	Done    string // succeeds on a node, by sh, that is on the new network alone: onCalico where empty
 }
 
-// Swaps are the ways that are compared. docs/bench-loss.md says where the first two come from.
+// onCalico is a node with Calico's tunnel, and without pods on the bridge of another network.
+const onCalico = `test -e /sys/class/net/vxlan.calico && test -z "$(ls /sys/class/net/cni0/brif /sys/class/net/weave/brif 2>/dev/null)"`
+
+// Swaps are the ways from flannel to Calico that are compared. docs/bench-loss.md says where the first two come from.
 func Swaps() []Swap {
 	return []Swap{
-		{"a", "delete, install, restart all pods", (*Rig).deleteAndInstall},
-		{"b", "Calico's flannel migration controller", (*Rig).migrationController},
-		{"c", "Theseus", (*Rig).Migrate},
-		{"d", "Theseus, by adoption", (*Rig).adopt},
+		{Key: "a", Name: "delete, install, restart all pods", Do: (*Rig).DeleteAndInstall},
+		{Key: "b", Name: "Calico's flannel migration controller", Do: (*Rig).migrationController},
+		{Key: "c", Name: "Theseus", Do: (*Rig).Migrate},
+		{Key: "d", Name: "Theseus, by adoption", Do: (*Rig).adopt},
 	}
 }
 
@@ -33,9 +40,9 @@ func (r *Rig) adopt(ctx context.Context) error {
 	return r.Migrate(ctx)
 }
 
-// deleteAndInstall is the swap as it is usually done, in its careful form: nothing is torn down on the nodes until
+// DeleteAndInstall takes flannel, with kube-router, to Calico as it is usually done, in its careful form: nothing is torn down on the nodes until
 // the last pod has left the old network, and the new one gets addresses of its own.
-func (r *Rig) deleteAndInstall(ctx context.Context) error {
+func (r *Rig) DeleteAndInstall(ctx context.Context) error {
 	r.Say("delete flannel and kube-router, install Calico, restart all pods, clean the nodes")
 	if err := r.manifest(ctx, "flannel", "delete", "--wait"); err != nil {
 		return err

@@ -2,8 +2,6 @@
 package surge
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -53,29 +51,22 @@ func TestNodesStay(t *testing.T) {
 func doubling(t *testing.T, name string) *scenario.Rig {
 	t.Helper()
 	rig := rigtest.New(t, bin, name, 2, "flannel", "--bake", "2s", "--max-lost", "20")
-	rig.Strategy, rig.Gone = "surge", filepath.Join(rig.Dir, "gone")
-	if err := os.Mkdir(rig.Gone, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	rig.Strategy = "surge"
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return rig
 }
 
-// plan asks for all nodes to be replaced at once. What clients recorded on a node is taken off it before it goes.
+// plan asks for all nodes to be replaced at once.
 func plan(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
-	change, err := rig.ChangeFlags(t.Context())
+	change, err := rig.SurgeFlags(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(rig.Dir, "plan.yaml")
-	node := rig.Lab + " node --name " + rig.Name
-	remove := fmt.Sprintf(`%s exec $THESEUS_NODE -- sh -c "%s" >%s/$THESEUS_NODE && %s remove $THESEUS_NODE`, node, scenario.Records, rig.Gone, node)
-	args := append([]string{"plan", "-o", file, "--waves", "0", "--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`,
-		"--remove-hook", "sh -c '" + remove + "'"}, change...)
-	if _, err := rig.Run(t.Context(), args...); err != nil {
+	if _, err := rig.Run(t.Context(), append([]string{"plan", "-o", file}, change...)...); err != nil {
 		t.Fatal(err)
 	}
 	return file

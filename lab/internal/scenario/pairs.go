@@ -1,0 +1,131 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/lab/internal/network"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
+)
+
+// Pairs are the other changes that Theseus carries out, each by the strategies that fit.
+func Pairs() []Swap {
+	const onFlannel = `test -e /sys/class/net/flannel.1 && ! ls /sys/class/net | grep -E '^cali|vxlan.calico'`
+	const onBIRD = `ip route show proto bird | grep -q ' via '`
+	return []Swap{
+		{Key: "bridge-adopt", Name: "bridge to Calico, by adoption", Network: "bridge", Do: (*Rig).adopt},
+		{Key: "bridge", Name: "bridge to Calico", Network: "bridge", Do: (*Rig).Migrate},
+		{Key: "weave", Name: "Weave Net to Calico", Network: "weave", Nodes: 2, Do: (*Rig).Migrate},
+		{Key: "to-flannel", Name: "Calico to flannel", Before: (*Rig).DeleteAndInstall, Do: (*Rig).toFlannel, Done: onFlannel},
+		{Key: "surge", Name: "flannel to Calico, nodes replaced", Nodes: 2, Do: (*Rig).surge},
+		{Key: "upgrade", Name: "Calico v3.28.5 to v3.31.0", Network: "calico@v3.28.5", Do: (*Rig).newest},
+		{Key: "upgrade-bgp", Name: "the same, with BGP's route reflectors", Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD},
+		{Key: "encapsulation", Name: "Calico, no encapsulation to VXLAN", Network: network.CalicoBGP, Do: (*Rig).encapsulate},
+		{Key: "pool", Name: "Calico, to another pool", Network: "calico", Do: (*Rig).otherPool},
+	}
+}
+
+// change plans what flags ask for, and applies it.
+func (r *Rig) change(ctx context.Context, flags ...string) error {
+	plan := filepath.Join(r.Dir, "plan.yaml")
+	args := []string{"plan", "-o", plan, "--agent-image", AgentImage, "--probe-interval", "20ms", "--max-lost", "20"}
+	if _, err := r.Run(ctx, append(args, flags...)...); err != nil {
+		return err
+	}
+	_, err := r.Run(ctx, "apply", plan, "--yes")
+	return err
+}
+
+// toFlannel leaves Calico.
+func (r *Rig) toFlannel(ctx context.Context) error {
+	if err := r.EndPolicy(ctx); err != nil {
+		return err
+	}
+	flags, err := r.FlannelFlags(ctx)
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, flags...)
+}
+
+// EndPolicy removes the application's policy, which flannel would not enforce, with the client that it denies.
+func (r *Rig) EndPolicy(ctx context.Context) error {
+	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "delete", "deployment/intruder", "--cascade=foreground", "--wait"); err != nil {
+		return err
+	}
+	_, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "delete", "networkpolicy/vault")
+	return err
+}
+
+// FlannelFlags write the manifest of flannel alone, and return the flags that ask for the change to it.
+func (r *Rig) FlannelFlags(ctx context.Context) ([]string, error) {
+	lab, err := r.spec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	nodes := lab.PodCIDR().String()
+	file, err := r.manifestFile(ctx, "flannel-alone", "--pod-cidr", nodes)
+	if err != nil {
+		return nil, err
+	}
+	return []string{"--to", "flannel", "--manifest", file, "--strategy", "adopt", "--pod-cidr", nodes}, nil
+}
+
+// newest brings Calico to the lab's own version.
+func (r *Rig) newest(ctx context.Context) error {
+	lab, err := r.spec(ctx)
+	if err != nil {
+		return err
+	}
+	kind, _, _ := strings.Cut(r.Network, "@")
+	file, err := r.manifestFile(ctx, kind, "--pod-cidr", lab.PodCIDR().String())
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, "--to", "calico", "--manifest", file)
+}
+
+func (r *Rig) encapsulate(ctx context.Context) error {
+	return r.change(ctx, "--encapsulation", "vxlan")
+}
+
+func (r *Rig) otherPool(ctx context.Context) error {
+	lab, err := r.spec(ctx)
+	if err != nil {
+		return err
+	}
+	return r.change(ctx, "--pool", lab.NewPodCIDR().String())
+}
+
+// surge replaces all nodes.
+func (r *Rig) surge(ctx context.Context) error {
+	r.Strategy = "surge"
+	flags, err := r.SurgeFlags(ctx)
+	if err != nil {
+		return err
+	}
+	err = r.change(ctx, flags...)
+	names, there := r.Kubectl(ctx, nil, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
+	if there == nil {
+		r.Members = strings.Fields(names) // however it ended
+	}
+	return err
+}
+
+// SurgeFlags are ChangeFlags that ask for all nodes to be replaced at once by others of the lab. What clients recorded on a node is
+// taken off it before it goes.
+func (r *Rig) SurgeFlags(ctx context.Context) ([]string, error) {
+	r.Gone = filepath.Join(r.Dir, "gone")
+	if err := os.MkdirAll(r.Gone, 0o755); err != nil {
+		return nil, err
+	}
+	node := r.Lab + " node --name " + r.Name
+	remove := fmt.Sprintf(`%s exec $THESEUS_NODE -- sh -c "%s" >%s/$THESEUS_NODE && %s remove $THESEUS_NODE`, node, Records, r.Gone, node)
+	change, err := r.ChangeFlags(ctx)
+	return slices.Concat([]string{"--waves", "0", "--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`,
+		"--remove-hook", "sh -c '" + remove + "'"}, change), err
+}
