@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 )
 
@@ -33,7 +32,8 @@ func main() {
 	}
 }
 
-// run prepares the node, then keeps the services up until ctx ends.
+// run prepares the node, then keeps the services up until ctx ends. Then it ends at once, as runsvdir does, and the kernel kills what
+// runs in the container with its first process: a BIRD that is killed says no goodbye, and its neighbours keep its routes for it.
 func run(ctx context.Context) error {
 	if err := start(ctx, "calico-node", "-startup").Run(); err != nil {
 		return fmt.Errorf("prepare the node: %w", err)
@@ -53,14 +53,13 @@ func run(ctx context.Context) error {
 	if err := os.MkdirAll(pidDir, 0o755); err != nil {
 		return err
 	}
-	var group sync.WaitGroup
 	for _, s := range services(os.Getenv) {
 		if slices.Contains(os.Args[1:], "-without="+s.name) {
 			continue // this version has it not
 		}
-		group.Go(func() { keep(ctx, pidDir, s) })
+		go keep(ctx, pidDir, s)
 	}
-	group.Wait()
+	<-ctx.Done()
 	return nil
 }
 

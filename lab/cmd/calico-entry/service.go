@@ -63,11 +63,10 @@ func (s service) run(ctx context.Context, pids string) error {
 	return cmd.Wait()
 }
 
-// start prepares a program; when ctx ends it is asked to end, not killed.
+// start prepares a program, which is killed when ctx ends.
 func start(ctx context.Context, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	return cmd
 }
 
