@@ -1,23 +1,25 @@
 package policy
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
 //go:embed agent_shares_tables.md
 var sharedTablesDoc string
 
-// AgentSharesTables finds a policy agent of the source that would decide over the target's packets.
+// AgentSharesTables finds an agent of the source that enforces policy and would decide over the target's packets.
 func AgentSharesTables() check.Check {
 	return check.Check{
 		ID:    "policy/agent-shares-tables",
-		Title: "A policy agent beside the present network shares the packet filter with the target's",
+		Title: "What enforces policy in the present network shares the packet filter with the target's",
 		Doc:   sharedTablesDoc,
 		Needs: []string{"source", "target"},
 		Run:   sharedTables,
@@ -25,16 +27,16 @@ func AgentSharesTables() check.Check {
 }
 
 func sharedTables(pass *check.Pass) []finding.Finding {
-	agent := pass.Source.PolicyAgent
-	if agent == nil || pass.Target.CNI != "calico" {
+	if pass.Source.Capabilities.Policy != cni.PolicyKubernetes || pass.Target.CNI != "calico" {
 		return nil
 	}
+	agent := cmp.Or(pass.Source.PolicyAgent, &pass.Source.Agent)
 	f := finding.Finding{
 		ID: "policy/agent-shares-tables", Severity: finding.Warn,
 		Subject: finding.Subject{Kind: agent.Kind, Namespace: agent.Namespace, Name: agent.Name},
-		Message: fmt.Sprintf("%s accepts packets in FORWARD before Felix is asked, and both use the mark bits 0x10000 and 0x20000: "+
-			"where both enforce policy in one table, a packet that Felix would drop can get through", agent.Name),
-		Evidence: map[string]any{"agentMarks": "0x10000, 0x20000", "felixMarkMask": "0xffff0000"},
+		Message: fmt.Sprintf("%s accepts packets in FORWARD before Felix is asked, and uses mark bits that Felix uses too: "+
+			"where both enforce policy in one table, a packet that either would drop can get through", agent.Name),
+		Evidence: map[string]any{"felixMarkMask": "0xffff0000"},
 		Fix: "leave it to Theseus, which runs Felix in nftables tables of its own while both are there; " +
 			"denied paths are measured throughout, and the gate lets none of them through",
 	}

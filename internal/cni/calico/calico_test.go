@@ -155,21 +155,19 @@ func TestInstallFinal(t *testing.T) {
 func TestSharedTables(t *testing.T) {
 	for _, test := range []struct {
 		name                   string
-		agent, image, mode     string
+		policy                 cni.PolicyDialect
+		image, mode            string
 		inNFTables, withGuards bool
 	}{
-		{"kube-router", "kube-router", "quay.io/calico/node:v3.31.0", "", true, true},
-		{"nothing that enforces policy", "", "quay.io/calico/node:v3.31.0", "", false, false},
-		{"a Calico without the mode", "kube-router", "quay.io/calico/node:v3.28.2", "", false, false},
-		{"a version that is not known", "kube-router", "registry.example/node@sha256:0", "", true, true},
-		{"nftables are the user's own choice", "kube-router", "quay.io/calico/node:v3.31.0", "Enabled", true, false},
+		{"kube-router, weave-npc", cni.PolicyKubernetes, "quay.io/calico/node:v3.31.0", "", true, true},
+		{"nothing that enforces policy", cni.PolicyNone, "quay.io/calico/node:v3.31.0", "", false, false},
+		{"a Calico without the mode", cni.PolicyKubernetes, "quay.io/calico/node:v3.28.2", "", false, false},
+		{"a version that is not known", cni.PolicyKubernetes, "registry.example/node@sha256:0", "", true, true},
+		{"nftables are the user's own choice", cni.PolicyKubernetes, "quay.io/calico/node:v3.31.0", "Enabled", true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := request(t)
-			r.Source.PolicyAgent = nil
-			if test.agent != "" {
-				r.Source.PolicyAgent = &step.Ref{Kind: "DaemonSet", Name: test.agent}
-			}
+			r.Source.Capabilities.Policy = test.policy
 			containers, _, _ := unstructured.NestedSlice(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "containers")
 			containers[0].(map[string]any)["image"] = test.image
 			if err := unstructured.SetNestedSlice(find(t, r.Manifest, "DaemonSet").Object, containers, "spec", "template", "spec", "containers"); err != nil {

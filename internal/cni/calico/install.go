@@ -142,11 +142,14 @@ func askOften(container map[string]any) {
 	container["startupProbe"] = ready
 }
 
-// sharesTables says that an agent of the source enforces policy in iptables. kube-router accepts there what its
-// own rules let pass, before Felix is asked, and marks packets with bits of Felix' default mask (0x10000 and
-// 0x20000; kube-router v1.5.1, pkg/controllers/netpol). In nftables tables of its own, and with other bits,
-// Felix denies whatever the other accepts, and the other way round.
-func sharesTables(source *cni.Installation) bool { return source != nil && source.PolicyAgent != nil }
+// sharesTables says that an agent of the source enforces policy in iptables: kube-router, weave-npc. Either accepts there what
+// its own rules let pass, before Felix is asked where its rules come first (weaver puts them there when it starts), and marks packets
+// with bits of Felix' default mask: 0x10000 and 0x20000 (kube-router v1.5.1, pkg/controllers/netpol), and 0x40000 for what egress policy
+// allows (Weave Net 2.6.5, npc/constants.go), which Felix leaves set on what a rule of many CIDRs or ports lets pass
+// (felix/rules/policy.go). In nftables tables of its own, and with other bits, Felix denies whatever the other accepts, and the other way round.
+func sharesTables(source *cni.Installation) bool {
+	return source != nil && source.Capabilities.Policy == cni.PolicyKubernetes
+}
 
 // hasNFTables says whether an agent's version knows the mode: from v3.29 on, and where the version is not known.
 func hasNFTables(agent map[string]any) bool {
