@@ -23,7 +23,7 @@ func Pairs() []Swap {
 		{Key: "to-flannel", Name: "Calico to flannel", Before: (*Rig).DeleteAndInstall, Do: (*Rig).toFlannel, Done: onFlannel},
 		{Key: "surge", Name: "flannel to Calico, nodes replaced", Nodes: 2, Do: (*Rig).surge},
 		{Key: "upgrade", Name: "Calico v3.28.5 to v3.31.0", Network: "calico@v3.28.5", Do: (*Rig).newest},
-		{Key: "upgrade-bgp", Name: "the same, with BGP's route reflectors", Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD},
+		{Key: "upgrade-bgp", Name: "the same, with BGP's route reflectors", Nodes: 5, Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD},
 		{Key: "encapsulation", Name: "Calico, no encapsulation to VXLAN", Network: network.CalicoBGP, Do: (*Rig).encapsulate},
 		{Key: "pool", Name: "Calico, to another pool", Network: "calico", Do: (*Rig).otherPool},
 	}

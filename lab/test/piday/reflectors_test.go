@@ -11,11 +11,11 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestReflectors takes a cluster whose nodes all reflect to a full mesh, to reflectors on two nodes, and those to two
+// TestReflectors takes a cluster of which three of five nodes reflect to a full mesh, to reflectors on two nodes, and those to two
 // others, under traffic, and demands that nothing is lost and nothing is left, and that a router outside learns the pods' routes all along.
 func TestReflectors(t *testing.T) {
 	rigtest.Full(t, "BGP's route reflectors moved under traffic, three plans one after the other")
-	rig := rigtest.New(t, "../../../bin", "relay", 3, network.CalicoBGP)
+	rig := rigtest.New(t, "../../../bin", "relay", 5, network.CalicoBGP)
 	outside := outsideRouter(t, rig)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)

@@ -102,8 +102,9 @@ func TestUpgrade(t *testing.T) {
 		t.Fatalf("before: %s", got)
 	}
 	running := pods(t, rig)
-	takenBack(t, rig, releases[0], releases[1])
 	for i, after := range releases[1:] {
+		// From the middle of the nodes, and from behind the last of them.
+		takenBack(t, rig, releases[i], after, []string{"Bring up-node-3 to ", "Bring Deployment kube-system/calico-typha to "}[i])
 		rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 		nothingLost(t, rig, releases[i]+" to "+after)
 		if got := versions(t, rig); got != all(after) {
@@ -118,15 +119,15 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// takenBack begins an upgrade, and goes back from its middle.
-func takenBack(t *testing.T, rig *scenario.Rig, before, after string) {
+// takenBack begins an upgrade, and goes back from the step of a title.
+func takenBack(t *testing.T, rig *scenario.Rig, before, after, from string) {
 	t.Helper()
 	was := state(t, rig)
 	run := rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes")
-	run.Until("Bring up-node-3 to " + after)
+	run.Until(from + after)
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
 	run.Ends(5, "undone: Bring up-node-2 to "+after, "undone: Bring up-node-1 to "+after)
-	nothingLost(t, rig, before+" to "+after+" and back from the middle")
+	nothingLost(t, rig, before+" to "+after+" and back, from: "+from)
 	if got := versions(t, rig); got != all(before) {
 		t.Errorf("taken back: %s", got)
 	}
