@@ -23,7 +23,6 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -331,12 +330,16 @@ func (f *traffic) receive(conn *net.UDPConn) {
 }
 
 func (f *traffic) exchange(conn net.Conn) {
-	data := make([]byte, 32)
+	few, many := make([]byte, 32), make([]byte, 64<<10) // these fill packets, on both networks' interfaces
 	for {
 		select {
 		case <-f.stop:
 			return
 		default:
+		}
+		data := few
+		if f.exchanged%16 == 15 {
+			data = many
 		}
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 		_, err := conn.Write(data)
@@ -486,52 +489,10 @@ func hostState(t *testing.T) string {
 	return text
 }
 
-// ended is thrown where a test ends an agent.
-type ended struct{}
-
-// moveUntil moves one pod until the given change, counted from 1, and says whether there was that one.
-func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change int) (reached bool, point string) {
-	t.Helper()
-	n := nodeAt(w.Root) // an agent of its own, as after a restart
-	n.hasty = true
-	count := 0
-	n.hook = func(at string) {
-		if count++; count == change {
-			point = at
-			panic(ended{})
-		}
-	}
-	defer func() {
-		if thrown := recover(); thrown != nil {
-			if _, is := thrown.(ended); !is {
-				panic(thrown)
-			}
-			reached = true
-		}
-	}()
-	must(t, n.prepareHost(args.From.Bridge, args.To.Bridge))
-	args.Pods = []string{"test/" + p.name}
-	job, err := n.job(args)
-	must(t, err)
-	if len(job.pods) != 1 {
-		t.Fatalf("%s is not on %s", p.name, job.from.Network)
-	}
-	record, err := n.candidate(&job.pods[0], job)
-	must(t, err)
-	must(t, n.loosely(t.Context(), originsOf([]*adoption.Record{record}), func() error {
-		state, err := adoption.Move(t.Context(), &hands{n: n, ready: &chains{n: n}}, record)
-		if state != step.AdoptMoved {
-			t.Fatalf("%s: %s, %v", p.name, state, err)
-		}
-		return nil
-	}))
-	return false, ""
-}
-
-// TestAdoptAgentDies ends the agent before every single change that a move makes to the kernel or the disk, both
-// ways, with traffic on the pod all the while. The next agent leaves the pod whole on one network.
+// TestAdoptAgentDies kills the agent, a process of its own, before every single change that a move makes to the kernel or the
+// disk, both ways, with traffic on the pod all the while. The next agent leaves the pod whole on one network.
 func TestAdoptAgentDies(t *testing.T) {
-	if !alone(t) {
+	if isVictim(t) || !alone(t) {
 		return
 	}
 	w := newSite(t)
@@ -600,6 +561,10 @@ func TestAdoptFaults(t *testing.T) {
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
 	before, hostBefore := a.state(), hostState(t)
 	end := flows(t, w, a, b)
+	veths := func() string { // those that are down, too
+		return sh(t, "", "ip", "-br", "link", "show", "type", "veth") + a.ip("-br", "link", "show", "type", "veth")
+	}
+	vethsBefore := veths()
 	delegate := func(more string) string { // the real plugin, and then something else
 		return `out=$(/opt/cni/bin/ptp.real); code=$?; [ "$CNI_COMMAND" = ADD ] || exit $code; ` + more
 	}
@@ -611,6 +576,9 @@ func TestAdoptFaults(t *testing.T) {
 		"fails when done":  {delegate(`exit 3`), "exit status 3"},
 		"lies":             {`[ "$CNI_COMMAND" = ADD ] || exit 0; echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"` + a.address + `/24"}]}'`, "made no interface eth0"},
 		"gives another":    {delegate(`echo "$out" | sed s/` + strings.ReplaceAll(a.address, ".", "[.]") + `/198.19.5.77/`), "198.19.5.77"},
+		"leaves all": {`[ "$CNI_COMMAND" = ADD ] || exit 0; set -e; ip link add cali123 type veth peer name half; ip link set half netns $CNI_NETNS name eth0
+			ip link set cali123 up; ip route add ` + a.address + ` dev cali123; nsenter --net=$CNI_NETNS sh -c "ip address add ` + a.address + `/32 dev eth0; ip link set eth0 up"
+			echo '{"cniVersion":"0.4.0","code":999,"msg":"failed to add IPv4 route for 0.0.0.0/0 via 169.254.1.1: file exists"}'; exit 1`, "file exists"},
 		"dies of a signal": {delegate(`kill -9 $$`), "killed"},
 	} {
 		restore := w.plugin("ptp", c.script)
@@ -623,6 +591,9 @@ func TestAdoptFaults(t *testing.T) {
 		}
 		if after := a.state(); after != before || a.whole() != "bridged" {
 			t.Errorf("%s: the pod's network was\n%s\nand is\n%s", name, before, after)
+		}
+		if after := veths(); after != vethsBefore {
+			t.Errorf("%s: interfaces were\n%s\nand are\n%s", name, vethsBefore, after)
 		}
 		if after := hostState(t); after != hostBefore {
 			t.Errorf("%s: the host was\n%s\nand is\n%s", name, hostBefore, after)
@@ -674,15 +645,7 @@ func TestAdoptHangs(t *testing.T) {
 	end()
 	child, err := os.ReadFile(filepath.Join(w.Root, "etc/child"))
 	must(t, err)
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(child)) + "/stat")
-		if err != nil || strings.Contains(string(state), ") Z ") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("what the plugin started lives on")
-		}
-	}
+	mustEnd(t, strings.TrimSpace(string(child)))
 }
 
 // TestAdoptPodDies: a pod that ends in the middle of its move leaves nothing at either network.

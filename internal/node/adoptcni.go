@@ -101,7 +101,7 @@ func (p *plugins) ExecPlugin(ctx context.Context, path string, stdin []byte, env
 		cmd.SysProcAttr.Chroot = p.root
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // delegates too
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = pipeWait
 	runtime.LockOSThread() // Pdeathsig is about the thread that started it
 	defer runtime.UnlockOSThread()
 	err := cmd.Start()

@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -135,6 +137,75 @@ func TestAdoptTwoAgents(t *testing.T) {
 	cancel()
 	if _, err := w.Do(ctx, step.VerbAdopt, args(t, forth)); err == nil || !strings.Contains(err.Error(), "another agent") {
 		t.Errorf("beside another agent: %v", err)
+	}
+}
+
+// TestAdoptOldKernel: where the kernel cannot rename an interface in use, the node says so and touches nothing.
+func TestAdoptOldKernel(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	if err := renames(); err != nil {
+		t.Fatalf("this kernel, of which the other tests are: %v", err)
+	}
+	defer func(former func() error) { renames = former }(renames)
+	renames = func() error { return unix.EBUSY }
+	w := newSite(t)
+	a := w.pod("a", bridgeList, nil)
+	before := a.state() + hostState(t)
+	if got := do(t, w.Node, step.VerbAdoptable, forth); !strings.Contains(got.Message, "this node moves no pod") {
+		t.Errorf("asked: %s", got.Message)
+	}
+	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
+	if err == nil || !strings.Contains(err.Error(), "this node moves no pod") || len(outcomes(t, got)) > 0 {
+		t.Errorf("told: %v, %s", err, got.Result)
+	}
+	if after := a.state() + hostState(t); after != before {
+		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	}
+}
+
+// TestPluginsAtATime: of many plugins that are asked for, only so many run at a time, and an order that is given up meanwhile
+// waits no longer.
+func TestPluginsAtATime(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"slow": "#!/bin/sh\ncd " + dir + "; echo + >> log; until [ -e go ]; do sleep 0.01; done; echo - >> log\n"})
+	slow := filepath.Join(dir, "slow")
+	must(t, os.Chmod(slow, 0o755))
+	p := &plugins{root: "/", slots: make(chan struct{}, maxPlugins)}
+	var working sync.WaitGroup
+	for range 3 * maxPlugins {
+		working.Go(func() {
+			if _, err := p.ExecPlugin(t.Context(), slow, nil, nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	log := func() string {
+		text, _ := os.ReadFile(filepath.Join(dir, "log"))
+		return strings.ReplaceAll(string(text), "\n", "")
+	}
+	for deadline := time.Now().Add(time.Minute); len(log()) < maxPlugins; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q", log())
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.ExecPlugin(ctx, slow, nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up, it is %v", err)
+	}
+	write(t, dir, map[string]string{"go": ""})
+	working.Wait()
+	now, most := 0, 0
+	for _, sign := range log() {
+		if now--; sign == '+' {
+			now += 2
+		}
+		most = max(most, now)
+	}
+	if most != maxPlugins || len(log()) != 6*maxPlugins {
+		t.Errorf("%d ran at a time: %s", most, log())
 	}
 }
 

@@ -22,6 +22,10 @@ func NewCommands(limit int, timeout time.Duration) *Commands {
 	return &Commands{slots: make(chan struct{}, limit), timeout: timeout}
 }
 
+// pipeWait is how long a grandchild that keeps a program's pipes open keeps us. A busy node lets nobody run for a second at
+// times, and what a program said that did its work must not be given up for that.
+const pipeWait = 10 * time.Second
+
 // errAbsent says that a program is not in the image.
 var errAbsent = errors.New("not in the agent's image")
 
@@ -51,7 +55,7 @@ func once(ctx context.Context, input, name string, args []string) (string, error
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errs
-	cmd.WaitDelay = time.Second // a grandchild that keeps the pipes open does not keep us
+	cmd.WaitDelay = pipeWait
 	err := cmd.Run()
 	said := oneLine(errs.String())
 	switch {

@@ -18,11 +18,11 @@ const (
 	hostAddress    = "198.18.0.11"
 )
 
-// service leads to a pod as kube-proxy does, and masquerades who asks.
+// service leads to a pod as kube-proxy does in its mode iptables, and masquerades who asks.
 func service(t *testing.T, p *testPod) {
 	t.Helper()
-	sh(t, "", "sh", "-c", `set -e; ip link add own type bridge; ip address add `+hostAddress+`/18 dev own; ip link set own up; ip route add 198.18.96.0/24 dev own
-		for chain in PREROUTING OUTPUT; do
+	serviceRange(t)
+	sh(t, "", "sh", "-c", `set -e; for chain in PREROUTING OUTPUT; do
 			iptables -t nat -A $chain -d `+serviceAddress+` -j MARK --or-mark 0x4000
 			iptables -t nat -A $chain -d `+serviceAddress+` -j DNAT --to-destination `+p.address+`
 		done
@@ -31,27 +31,56 @@ func service(t *testing.T, p *testPod) {
 		iptables -t nat -A POSTROUTING -j MASQUERADE --random-fully`)
 }
 
+// serviceNFT does so as kube-proxy in its mode nftables.
+func serviceNFT(t *testing.T, p *testPod) {
+	t.Helper()
+	serviceRange(t)
+	const toPod = "ip daddr " + serviceAddress + " meta mark set meta mark or 0x4000 dnat to "
+	sh(t, `table ip kube-proxy {
+		chain nat-prerouting { type nat hook prerouting priority dstnat; `+toPod+p.address+`; }
+		chain nat-output { type nat hook output priority -100; `+toPod+p.address+`; }
+		chain nat-postrouting { type nat hook postrouting priority srcnat
+			meta mark & 0x4000 == 0 return
+			meta mark set meta mark ^ 0x4000
+			masquerade fully-random
+		}
+	}`, "nft", "-f", "-")
+}
+
+// serviceModes are kube-proxy's.
+var serviceModes = map[string]func(*testing.T, *testPod){"iptables": service, "nftables": serviceNFT}
+
+// serviceRange gives the node its own address, and a way to the addresses of Services.
+func serviceRange(t *testing.T) {
+	t.Helper()
+	sh(t, "", "sh", "-c", `set -e; ip link add own type bridge; ip address add `+hostAddress+`/18 dev own; ip link set own up; ip route add 198.18.96.0/24 dev own`)
+}
+
 // TestUntie: connections through a Service, whose source is masqueraded, outlive the way there and back, and all that
 // was made for them is gone. The host's, and another pod's.
 func TestUntie(t *testing.T) {
-	if !alone(t) {
-		return
+	for mode, service := range serviceModes {
+		t.Run(mode, func(t *testing.T) {
+			if !alone(t) {
+				return
+			}
+			w := newSite(t)
+			a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
+			service(t, a)
+			var all []*traffic
+			for name, from := range map[string]*testPod{"host": nil, "b": b} {
+				all = append(all, talkThrough(t, w, name+" to a's Service", from, a, a.address, serviceAddress))
+			}
+			for range 2 {
+				do(t, w.Node, step.VerbAdopt, forth)
+				do(t, w.Node, step.VerbAdopt, back)
+			}
+			for _, f := range all {
+				f.end(t)
+			}
+			mustBeUntied(t)
+		})
 	}
-	w := newSite(t)
-	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
-	service(t, a)
-	var all []*traffic
-	for name, from := range map[string]*testPod{"host": nil, "b": b} {
-		all = append(all, talkThrough(t, w, name+" to a's Service", from, a, a.address, serviceAddress))
-	}
-	for range 2 {
-		do(t, w.Node, step.VerbAdopt, forth)
-		do(t, w.Node, step.VerbAdopt, back)
-	}
-	for _, f := range all {
-		f.end(t)
-	}
-	mustBeUntied(t)
 }
 
 // mustBeUntied fails where something is left of what was made for connections.
@@ -91,30 +120,38 @@ func TestTied(t *testing.T) {
 // TestNewcomers: connections through a Service that begin at any moment of many ways there and back, in the last moments
 // before a flip as well, are served to their end.
 func TestNewcomers(t *testing.T) {
-	if !alone(t) {
-		return
+	for mode, service := range serviceModes {
+		t.Run(mode, func(t *testing.T) {
+			if !alone(t) {
+				return
+			}
+			begun, failed := newcomers(t, service, false)
+			if len(failed) > 0 || begun < 80 {
+				t.Errorf("of %d connections %d failed: %v", begun, len(failed), failed[:min(len(failed), 5)])
+			}
+			mustBeUntied(t)
+		})
 	}
-	begun, failed := newcomers(t, false)
-	if len(failed) > 0 || begun < 80 {
-		t.Errorf("of %d connections %d failed: %v", begun, len(failed), failed[:min(len(failed), 5)])
-	}
-	mustBeUntied(t)
 }
 
 // TestNewcomersTied is the control: where new connections are masqueraded as ever, those that begin after the others were
 // untied are reset.
 func TestNewcomersTied(t *testing.T) {
-	if !alone(t) {
-		return
-	}
-	if begun, failed := newcomers(t, true); len(failed) == 0 {
-		t.Errorf("of %d connections none failed: the other test shows nothing", begun)
+	for mode, service := range serviceModes {
+		t.Run(mode, func(t *testing.T) {
+			if !alone(t) {
+				return
+			}
+			if begun, failed := newcomers(t, service, true); len(failed) == 0 {
+				t.Errorf("of %d connections none failed: the other test shows nothing", begun)
+			}
+		})
 	}
 }
 
 // newcomers moves a pod to and fro while the host, and another pod, begin connections to its Service without end, and says
 // what became of those.
-func newcomers(t *testing.T, masqueraded bool) (begun int, failed []error) {
+func newcomers(t *testing.T, service func(*testing.T, *testPod), masqueraded bool) (begun int, failed []error) {
 	t.Helper()
 	w := newSite(t)
 	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)

@@ -1,0 +1,52 @@
+package adoption
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+)
+
+func TestUnfit(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*corev1.Node, *corev1.Pod)
+		want   string
+	}{
+		"fit":                   {func(*corev1.Node, *corev1.Pod) {}, ""},
+		"Linux 6.2":             {kernel("6.2.0-39-generic"), ""},
+		"Linux 6.1":             {kernel("6.1.0-18-amd64"), "the kernel of its node (6.1.0-18-amd64) cannot rename an interface in use"},
+		"Linux 5.15":            {kernel("5.15.0-101-generic"), "cannot rename"},
+		"a kernel without name": {kernel(""), "cannot rename"},
+		"two families": {func(_ *corev1.Node, p *corev1.Pod) {
+			p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: "fd00::7"})
+		}, "two families"},
+		"another node's range": {func(_ *corev1.Node, p *corev1.Pod) { p.Status.PodIP = "198.19.1.7" }, "not of its node's range"},
+		"a node without range": {func(n *corev1.Node, _ *corev1.Pod) { n.Spec.PodCIDR = "" }, "not of its node's range"},
+		"several interfaces":   {note("k8s.v1.cni.cncf.io/networks"), "several interfaces"},
+		"asks Calico":          {note("cni.projectcalico.org/ipv4pools"), "ask Calico for something of their own (cni.projectcalico.org/ipv4pools)"},
+		"noted by Calico":      {note("cni.projectcalico.org/podIP"), ""},
+		"limited":              {note("kubernetes.io/egress-bandwidth"), "bandwidth is limited"},
+		"anything else":        {note("prometheus.io/scrape"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := &cluster.Snapshot{Nodes: []corev1.Node{{}}}
+			node, pod := &snapshot.Nodes[0], &corev1.Pod{}
+			node.Name, node.Spec.PodCIDR, node.Status.NodeInfo.KernelVersion = "node-1", "198.19.0.0/24", "6.18.5"
+			pod.Spec.NodeName, pod.Status.PodIP, pod.Status.PodIPs = "node-1", "198.19.0.7", []corev1.PodIP{{IP: "198.19.0.7"}}
+			c.change(node, pod)
+			if got := Unfit(snapshot)(pod); c.want == "" && got != "" || !strings.Contains(got, c.want) {
+				t.Errorf("unfit for %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func kernel(version string) func(*corev1.Node, *corev1.Pod) {
+	return func(n *corev1.Node, _ *corev1.Pod) { n.Status.NodeInfo.KernelVersion = version }
+}
+
+func note(key string) func(*corev1.Node, *corev1.Pod) {
+	return func(_ *corev1.Node, p *corev1.Pod) { p.Annotations = map[string]string{key: "something"} }
+}

@@ -1,0 +1,123 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// victimMark marks a process that is an agent to be killed; its value is a victim.
+const victimMark = "THESEUS_TEST_VICTIM"
+
+// victim is what such an agent is told, and the change before which it is killed, counted from 1; never for 0.
+type victim struct {
+	Root   string
+	Args   step.AdoptArgs
+	Change int
+}
+
+// isVictim carries out what the victim is told where this process is one.
+func isVictim(t *testing.T) bool {
+	t.Helper()
+	text := os.Getenv(victimMark)
+	if text == "" {
+		return false
+	}
+	var v victim
+	must(t, json.Unmarshal([]byte(text), &v))
+	n := nodeAt(v.Root)
+	n.hasty = true
+	count := 0
+	n.hook = func(at string) {
+		if count++; count == v.Change {
+			fmt.Println("killed before", at)
+			must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+		}
+	}
+	do(t, n, step.VerbAdopt, v.Args)
+	return true
+}
+
+// moveUntil lets an agent move one pod and kills it before the given change; it says whether there was that one.
+func moveUntil(t *testing.T, w *site, p *testPod, args step.AdoptArgs, change int) (reached bool, point string) {
+	t.Helper()
+	args.Pods = []string{"test/" + p.name}
+	order, err := json.Marshal(victim{w.Root, args, change})
+	must(t, err)
+	agent := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	agent.Env = append(os.Environ(), victimMark+"="+string(order))
+	out, err := agent.Output()
+	status := agent.ProcessState.Sys().(syscall.WaitStatus)
+	if err != nil && (!status.Signaled() || status.Signal() != syscall.SIGKILL) {
+		t.Fatalf("the agent: %v\n%s", err, out)
+	}
+	_, point, _ = strings.Cut(strings.TrimSpace(string(out)), "killed before ")
+	return err != nil, point
+}
+
+// TestAdoptAgentDiesInPlugin kills the agent while it waits for a plugin, before that has done anything and when it has done
+// all. The plugin, which would go on, ends with it, and the next agent leaves the pod where it was.
+func TestAdoptAgentDiesInPlugin(t *testing.T) {
+	if isVictim(t) || !alone(t) {
+		return
+	}
+	w := newSite(t)
+	a := w.pod("a", bridgeList, nil)
+	before, hostBefore := a.state(), hostState(t)
+	end := flows(t, w, a)
+	const dies = `echo $$ > /etc/child; kill -9 $PPID; exec sleep 3217`
+	for name, script := range map[string]string{
+		"before": `[ "$CNI_COMMAND" = ADD ] || exec /opt/cni/bin/ptp.real; ` + dies,
+		"after":  `[ "$CNI_COMMAND" = ADD ] || exec /opt/cni/bin/ptp.real; /opt/cni/bin/ptp.real; ` + dies,
+	} {
+		restore := w.plugin("ptp", script)
+		if killed, _ := moveUntil(t, w, a, forth, 0); !killed {
+			t.Fatalf("%s: the agent lives on", name)
+		}
+		child, err := os.ReadFile(filepath.Join(w.Root, "etc/child"))
+		must(t, err)
+		mustEnd(t, strings.TrimSpace(string(child)))
+		next := nodeAt(w.Root)
+		next.hasty = true
+		ended, err := next.Resume(t.Context())
+		if err != nil || len(ended) != 1 || ended[0].State != step.AdoptUndone {
+			t.Errorf("%s: %v, %+v", name, err, ended)
+		}
+		restore()
+		must(t, next.tidyHost())
+		if after := a.state() + hostState(t); after != before+hostBefore || a.whole() != "bridged" {
+			t.Errorf("%s: it was\n%s\nand is\n%s", name, before+hostBefore, after)
+		}
+		if left, _ := names(filepath.Join(w.Root, routed.Reservations)); slices.Contains(left, a.address) {
+			t.Errorf("%s: the target still holds the address", name)
+		}
+	}
+	do(t, w.Node, step.VerbAdopt, forth)
+	end()
+	if a.whole() != "routed" {
+		t.Error("it did not move then")
+	}
+}
+
+// mustEnd waits until a process has ended.
+func mustEnd(t *testing.T, pid string) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		state, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(state), ") Z ") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("what the plugin started lives on")
+		}
+	}
+}
