@@ -236,6 +236,16 @@ func HoldAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
 	time.AfterFunc(away, func() { signal(syscall.SIGCONT) })
 }
 
+// OutsideSpace is the number of the network namespace of a machine that is no node: the API server's.
+func OutsideSpace(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", apiServers(t, rig)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Trim(link, "net:[]")
+}
+
 // apiServers finds the API server among the processes of this lab.
 func apiServers(t *testing.T, rig *scenario.Rig) []int {
 	t.Helper()

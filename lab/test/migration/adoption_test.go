@@ -3,6 +3,8 @@ package migration
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,7 +17,8 @@ import (
 )
 
 // TestAdopt moves a cluster under traffic by adoption: the same pods, with their addresses, never restarted, and
-// nothing lost. Then a pod is deleted as ever, and its successor gets an address of the same range.
+// nothing lost, though the API server is away for a while. Pods that start meanwhile are like all others, and one that cannot be
+// adopted is made anew. Then a pod is deleted as ever, and its successor gets an address of the same range.
 func TestAdopt(t *testing.T) {
 	rigtest.Full(t, "running pods moved from flannel to Calico")
 	rig := newRig(t, "adopt", 3)
@@ -24,11 +27,26 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	guests := invite(t, rig)
+	odd := standApart(t, rig)
+	former := odd()
 	before := podsOf(t, rig)
-	if err := rig.Migrate(t.Context()); err != nil {
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	if text, err := os.ReadFile(plan); err != nil || !strings.Contains(string(text), "it has several interfaces") {
+		t.Errorf("%v; the plan does not say why a pod cannot be adopted:\n%s", err, text)
+	}
+	births := give(t, rig, guests.second)
+	apply := rigtest.Start(t, rig, "state", "apply", plan, "--yes")
+	apply.Until("Adopt the pods of " + rig.NodeNames()[1])
+	rigtest.HoldAPIServer(t, rig, 20*time.Second)
+	apply.Ends(0)
 	mustLoseNothing(t, rig, "after the adoption")
+	births.end()
+	if now := odd(); now == former {
+		t.Errorf("the pod that cannot be adopted is the one that it was: %s", now)
+	}
 	nothingOnNodes(t, rig, "flannel", flannelTraces)
 	mustServeCalico(t, rig)
 	mustTellOfMoves(t, rig)
@@ -45,7 +63,7 @@ func TestAdopt(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingOnNodes(t, rig, "what the former network held, or a pod's port,",
-		`ls /var/lib/cni/networks/* 2>/dev/null | grep -E '^[0-9]+[.]'; iptables-save | grep -w `+guestPort+`; nft list ruleset | grep -w `+guestPort+`; true`)
+		`ls /var/lib/cni/networks/* 2>/dev/null | grep -E '^[0-9]+[.]'; ls /var/lib/cni/flannel 2>/dev/null; iptables-save | grep -wE '`+guestPorts+`'; nft list ruleset | grep -wE '`+guestPorts+`'; true`)
 	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "db-0"); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +75,51 @@ func TestAdopt(t *testing.T) {
 	mustHoldNoMore(t, rig)
 }
 
-// mustHoldNoMore demands that Calico has given away as many addresses as there are pods and tunnels, soon: what deleted pods had, it gets back.
+// standApart makes a pod that says of itself that it has another interface. The returned function says which pod that is.
+func standApart(t *testing.T, rig *scenario.Rig) (which func() string) {
+	t.Helper()
+	kubectl := func(stdin io.Reader, args ...string) string {
+		t.Helper()
+		out, err := rig.Kubectl(t.Context(), stdin, append([]string{"-n", "odd"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	kubectl(strings.NewReader(oddDeployment), "apply", "-f", "-")
+	return func() string {
+		t.Helper()
+		kubectl(nil, "rollout", "status", "deployment/odd", "--timeout=60s")
+		return kubectl(nil, "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
+	}
+}
+
+const oddDeployment = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: odd}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: odd, namespace: odd}
+spec:
+  selector: {matchLabels: {app: odd}}
+  template:
+    metadata: {labels: {app: odd}, annotations: {k8s.v1.cni.cncf.io/networks: another}}
+    spec:
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: 1
+      containers:
+        - name: odd
+          image: theseus.dev/workload:lab
+          imagePullPolicy: IfNotPresent
+          resources: {requests: {cpu: 5m, memory: 8Mi}}
+          args: [serve, "--http=:8080"]
+`
+
+// mustHoldNoMore demands that soon there is no more than what the pods that are there have: addresses that Calico has given away,
+// those of its tunnels besides; interfaces on the nodes; and what the runtime remembers.
 func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
@@ -70,12 +132,21 @@ func mustHoldNoMore(t *testing.T, rig *scenario.Rig) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := len(strings.Fields(handles))
-		if n == pods+len(rig.NodeNames()) {
+		var links, remembered []string
+		for _, node := range rig.NodeNames() {
+			for script, found := range map[string]*[]string{"ip -br link show type veth | grep ^cali; true": &links, "ls /var/lib/cni/results | grep -- -eth0$; true": &remembered} {
+				out, err := rig.OnNode(t.Context(), node, "sh", "-c", script)
+				if err != nil {
+					t.Fatal(err)
+				}
+				*found = append(*found, slices.Collect(strings.Lines(out))...)
+			}
+		}
+		if len(strings.Fields(handles)) == pods+len(rig.NodeNames()) && len(links) == pods && len(remembered) == pods {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d addresses are given away, for %d pods and %d tunnels:\n%s", n, pods, len(rig.NodeNames()), handles)
+			t.Fatalf("there are %d pods and %d tunnels, and these addresses, interfaces and memories:\n%s%s%s", pods, len(rig.NodeNames()), handles, links, remembered)
 		}
 	}
 }
@@ -187,23 +258,91 @@ func TestAdoptBack(t *testing.T) {
 	}
 }
 
-// TestAdoptRangeTooEarly lets Calico carry the range while pods are still on flannel, which no plan does: Felix puts a
-// blackhole in the place of the route to flannel's bridge. The agents mend it, the gate sees what was lost meanwhile, and
-// the run is taken back: every pod is on flannel, the routes are as they were, and clients are served.
-func TestAdoptRangeTooEarly(t *testing.T) {
-	rigtest.Full(t, "the range carried by Calico too early")
-	rig := newRig(t, "early", 2)
+// TestAdoptHarmed does harm to adoptions, one after the other. Each is noticed and taken back: every pod is on flannel with its
+// address, nothing of Calico is left, and the routes are as they were.
+func TestAdoptHarmed(t *testing.T) {
+	rigtest.Full(t, "adoptions that are harmed: a plugin that fails, an agent that is killed, the range carried by Calico too early")
+	rig := newRig(t, "harmed", 2)
 	rig.Strategy, rig.Flags = "adopt", []string{"--max-lost", "3", "--bake", "1s"}
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before, routes := podsOf(t, rig), routesOf(t, rig)
-	plan, err := rig.Plan(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	for _, harm := range []struct {
+		name, at string
+		do       func(*testing.T, *scenario.Rig) (undo func())
+		noticed  string
+		lossless bool
+	}{
+		{"a chained plugin fails when Calico's has made its interface", "Adopt one pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
+		{"an agent is killed while it moves pods", "Adopt the pods of harmed-node-1", killAgent, "was measured anew", true},
+		{"Calico carries the range too early", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on", false},
+	} {
+		plan, err := rig.Plan(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+		apply.Until(harm.at)
+		undo := harm.do(t, rig)
+		apply.Ends(4, harm.noticed)
+		undo()
+		if harm.lossless {
+			mustLoseNothing(t, rig, "when "+harm.name)
+		} else if cost, err := rig.Steady(t.Context()); err != nil {
+			t.Fatal(err)
+		} else {
+			t.Logf("when %s: %v of %d requests in all", harm.name, scenario.Loss(cost), cost.Sent())
+		}
+		mustBeSamePods(t, before, podsOf(t, rig))
+		nothingOnNodes(t, rig, "Calico", calicoTraces)
+		if after := routesOf(t, rig); !slices.Equal(routes, after) {
+			t.Errorf("when %s, the routes were\n%s\nand are\n%s", harm.name, strings.Join(routes, "\n"), strings.Join(after, "\n"))
+		}
 	}
-	apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
-	apply.Until("Adopt the pods of early-node-1")
+}
+
+// failPlugin lets what is chained to both networks' plugins fail for some pods, after those have done their part: the
+// interface and the address are there, and nobody takes them back but who asked for them.
+func failPlugin(t *testing.T, rig *scenario.Rig) (undo func()) {
+	t.Helper()
+	const script = `#!/bin/sh
+case "$CNI_COMMAND $CNI_ARGS" in
+"ADD "*K8S_POD_NAME=web-*) echo '{"cniVersion":"0.3.1","code":11,"msg":"nothing goes here"}'; exit 1 ;;
+esac
+exec /opt/cni/bin/portmap.real
+`
+	onNodes := func(command string) {
+		t.Helper()
+		for _, node := range rig.NodeNames() {
+			if out, err := rig.OnNode(t.Context(), node, "sh", "-ec", command); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+	}
+	onNodes("cd /opt/cni/bin; cp portmap portmap.real; printf %s '" + strings.ReplaceAll(script, "'", `'\''`) + "' > new; chmod 755 new; mv new portmap")
+	return func() {
+		t.Helper()
+		onNodes("cd /opt/cni/bin; mv portmap.real portmap")
+	}
+}
+
+// killAgent kills the agent of the first node, which is started again.
+func killAgent(t *testing.T, rig *scenario.Rig) (undo func()) {
+	t.Helper()
+	node := rig.NodeNames()[0]
+	out, err := rig.OnNode(t.Context(), node, "sh", "-c", `pid=$(pgrep -x theseus-agent) && kill -9 $pid && echo $pid`)
+	if err != nil {
+		t.Fatalf("the agent of %s: %v %s", node, err, out)
+	}
+	fmt.Fprintf(rig.Out, "-- the agent of %s is killed (%s)\n", node, strings.Join(strings.Fields(out), " "))
+	return func() {}
+}
+
+// carryTooEarly lets Calico carry the range while pods are still on flannel, which no plan does: Felix puts a blackhole in the
+// place of the route to flannel's bridge. The agents mend it, and the gate sees what was lost meanwhile.
+func carryTooEarly(t *testing.T, rig *scenario.Rig) (undo func()) {
+	t.Helper()
 	if _, err := rig.Kubectl(t.Context(), nil, "patch", "ippools.crd.projectcalico.org", "default-ipv4-ippool", "--type", "merge",
 		"-p", `{"spec":{"vxlanMode":"Always"}}`); err != nil {
 		t.Fatal(err)
@@ -221,17 +360,7 @@ func TestAdoptRangeTooEarly(t *testing.T) {
 			t.Fatalf("not seen: %v in\n%s", wanted, now)
 		}
 	}
-	apply.Ends(4)
-	cost, err := rig.Steady(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("in all: %v of %d requests", scenario.Loss(cost), cost.Sent())
-	mustBeSamePods(t, before, podsOf(t, rig))
-	nothingOnNodes(t, rig, "Calico", calicoTraces)
-	if after := routesOf(t, rig); !slices.Equal(routes, after) {
-		t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
-	}
+	return func() {}
 }
 
 // routesOf are the nodes' routes to the addresses of pods.

@@ -40,16 +40,19 @@ func TestBridge(t *testing.T) {
 	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
 }
 
-// TestAdoptBridge: the running pods of such a network are moved to Calico, whose ranges are two here. The routes between the
-// nodes, which are nobody's, are still there, behind Calico's.
+// TestAdoptBridge: the running pods of such a network are moved to Calico, whose ranges are two here, while kube-proxy works with
+// nftables and what pods send may become no larger than the tunnel lets it. The routes between the nodes, which are
+// nobody's, are still there, behind Calico's.
 func TestAdoptBridge(t *testing.T) {
 	rigtest.Full(t, "running pods moved from a plain bridge to Calico: four minutes")
 	rig := adoptedBridge(t, "brad", 3)
+	guests := invite(t, rig)
 	before := podsOf(t, rig)
 	if err := rig.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, rig, "after the adoption")
+	guests.leave()
 	mustBeSamePods(t, before, podsOf(t, rig))
 	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
 	mustServeCalico(t, rig)
@@ -92,8 +95,11 @@ func TestAdoptBridgeBack(t *testing.T) {
 // adoptedBridge is a lab on the bridge, under traffic, whose pods are to be adopted.
 func adoptedBridge(t *testing.T, name string, nodes int) *scenario.Rig {
 	t.Helper()
-	rig := rigtest.New(t, bin, name, nodes, "bridge", "--max-lost", "50", "--bake", "1s")
-	rig.Network, rig.Strategy, rig.Outside = "bridge", "adopt", true
+	rig := rigtest.Unstarted(t, bin, name, nodes, "--max-lost", "50", "--bake", "1s")
+	rig.Network, rig.Strategy, rig.Outside, rig.Proxy = "bridge", "adopt", true, "nftables"
+	if err := rig.Up(t.Context(), rig.Network); err != nil {
+		t.Fatal(err)
+	}
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}

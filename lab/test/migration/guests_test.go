@@ -5,42 +5,57 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os/exec"
 	"os/user"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
 // guests are two pods on two nodes, and what is hard to bear for those who lose a packet: one is restarted by its first
-// probe that fails, and is reached through a port of its node; a PostgreSQL server in it has a transaction open with
-// a client in the other.
+// probe that fails; a PostgreSQL server in it has a transaction open with a client in the other; and flows of all
+// kinds lead to it and from it.
 type guests struct {
 	t      *testing.T
 	rig    *scenario.Rig
 	client *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
-	knocks strings.Builder
-	served sync.WaitGroup
+	flows  []sourced
+	denied *flow
+	local  func() error // asks from the pod's own node for what others are denied
+	second space        // the network of the second pod
+	spaces []space
 	pid    string
 	ready  string
 }
 
+// sourced is a flow with the address that its other end must see; empty for any, but one.
+type sourced struct {
+	*flow
+	source string
+}
+
+// Ports of the guests: those of their nodes, those where the first one answers and where policy lets nobody, and its Services'.
 const (
-	guestPort = "18080"
-	guestFlag = "/run/guest-knocks" // the knocking goes on while it is there
+	answersPort  = "18081"
+	guestPorts   = "18080|" + answersPort // of nodes
+	answers      = "9100"
+	denied       = "9101"
+	nodePort     = "30100"
+	nodePortHere = "30101" // of the node that the pod is on alone
 )
 
 // guestPods are made on a node each.
 const guestPods = `
 apiVersion: v1
 kind: Pod
-metadata: {name: guest-%[1]d, namespace: shop, labels: {app: guest}}
+metadata: {name: guest-%[1]d, namespace: shop, labels: {app: guest, guest: "%[1]d"}}
 spec:
   nodeName: %[2]s
   automountServiceAccountToken: false
@@ -53,7 +68,10 @@ spec:
       resources: {requests: {cpu: 50m, memory: 16Mi}}
       args: [serve, "--http=:8080"]
       env: [{name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-      ports: [{containerPort: 8080, hostPort: %[3]s, protocol: TCP}]
+      ports:
+        - {containerPort: 8080, hostPort: 18080, protocol: TCP}
+        - {containerPort: 9100, hostPort: 18081, protocol: TCP}
+        - {containerPort: 9100, hostPort: 18081, protocol: UDP}
       readinessProbe: &probe
         httpGet: {path: /, port: 8080}
         periodSeconds: 1
@@ -62,23 +80,133 @@ spec:
       livenessProbe: *probe
 `
 
+// guestWays are the ways to the first of them, and the policy that leaves out one of its ports.
+const guestWays = `
+apiVersion: v1
+kind: Service
+metadata: {name: guest, namespace: shop}
+spec:
+  type: NodePort
+  selector: {guest: "1"}
+  ports: [{name: tcp, port: 9100, nodePort: 30100, protocol: TCP}, {name: udp, port: 9100, nodePort: 30100, protocol: UDP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: guest-here, namespace: shop}
+spec:
+  type: NodePort
+  externalTrafficPolicy: Local
+  selector: {guest: "1"}
+  ports: [{name: tcp, port: 9100, nodePort: 30101, protocol: TCP}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: guest, namespace: shop}
+spec:
+  podSelector: {matchLabels: {guest: "1"}}
+  policyTypes: [Ingress]
+  ingress: [{ports: [{protocol: TCP, port: 8080}, {protocol: TCP, port: 9100}, {protocol: UDP, port: 9100}, {protocol: TCP, port: 5432}]}]
+`
+
 // invite makes the pods and begins all that is to go on while the network changes.
 func invite(t *testing.T, rig *scenario.Rig) *guests {
 	t.Helper()
 	g := &guests{t: t, rig: rig}
 	nodes := rig.NodeNames()
 	for i, node := range nodes[:2] {
-		if _, err := rig.Kubectl(t.Context(), strings.NewReader(fmt.Sprintf(guestPods, i+1, node, guestPort)), "apply", "-f", "-"); err != nil {
-			t.Fatal(err)
-		}
+		g.apply(fmt.Sprintf(guestPods, i+1, node))
 	}
+	g.apply(guestWays)
 	g.kubectl("wait", "--for=condition=Ready", "pod/guest-1", "pod/guest-2", "--timeout=60s")
 	g.ready = g.readiness()
-	g.serve(nodes[0], g.kubectl("get", "pod", "guest-1", "-o", "jsonpath={.status.podIP}"))
-	g.connect(nodes[1], g.kubectl("get", "pod", "guest-2", "-o", "jsonpath={.status.podIP}"), g.kubectl("get", "pod", "guest-1", "-o", "jsonpath={.status.podIP}"))
+	first, second := g.address("guest-1"), g.address("guest-2")
+	g.serve(nodes[0], first)
+	g.connect(nodes[1], second, first)
 	g.pid = g.ask("BEGIN; CREATE TABLE diary (line text); INSERT INTO diary VALUES ('before'); SELECT pg_backend_pid();")
-	g.knock(nodes[1], g.kubectl("get", "pod", "guest-1", "-o", "jsonpath={.status.hostIP}"))
+	g.talk(first, second)
 	return g
+}
+
+// talk begins the flows: between the guests, from the nodes and from a machine that is none of them, and to that machine.
+func (g *guests) talk(first, second string) {
+	g.t.Helper()
+	t, nodes := g.t, g.rig.NodeNames()
+	one, two, far := g.space(nodes[0], first), g.space(nodes[1], second), g.space(nodes[len(nodes)-1], "")
+	here, outside := g.space(nodes[0], ""), spaceOf(t, rigtest.OutsideSpace(t, g.rig))
+	g.second, g.spaces = two, append(g.spaces, outside)
+	for _, port := range []string{answers, denied} {
+		one.answer(t, port)
+	}
+	outside.answer(t, answers)
+
+	service := g.kubectl("get", "service", "guest", "-o", "jsonpath={.spec.clusterIP}")
+	host1, host2 := g.kubectl("get", "pod", "guest-1", "-o", "jsonpath={.status.hostIP}"), g.kubectl("get", "pod", "guest-2", "-o", "jsonpath={.status.hostIP}")
+	client := g.kubectl("get", "endpoints", "-n", "default", "kubernetes", "-o", "jsonpath={.subsets[0].addresses[0].ip}")
+	leaves := host1 // with the address of its node
+	if g.rig.Network == "bridge" {
+		leaves = first
+	}
+	for _, f := range []struct {
+		name     string
+		from     space
+		to, port string
+		networks string
+		source   string
+	}{
+		{"pod to pod", two, first, answers, "tcp udp new", second},
+		{"pod to Service", two, service, answers, "tcp udp new", second},
+		{"pod to itself by its Service", one, service, answers, "tcp", ""},
+		{"pod to outside", one, client, answers, "tcp udp new", leaves},
+		{"host to pod", far, first, answers, "tcp udp", ""},
+		{"host to NodePort", far, host2, nodePort, "tcp udp", ""},
+		{"outside to NodePort", outside, host2, nodePort, "tcp udp", ""},
+		{"outside to NodePort of its node", outside, host1, nodePortHere, "tcp new", client},
+		{"outside to hostPort", outside, host1, answersPort, "tcp udp new", client},
+	} {
+		for _, network := range strings.Fields(f.networks) {
+			to := net.JoinHostPort(f.to, f.port)
+			var made *flow
+			if network == "new" {
+				made = f.from.renew(f.name, to)
+			} else {
+				made = f.from.keep(t, f.name, network, to)
+			}
+			g.flows = append(g.flows, sourced{made, f.source})
+		}
+	}
+	shut := net.JoinHostPort(first, denied)
+	g.local = func() error {
+		conn, err := here.dial("tcp4", shut, answerLimit)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	}
+	g.denied = two.denied(t, "pod to pod", shut)
+}
+
+// space is the network namespace of a node, or of its pod that has an address.
+func (g *guests) space(node, address string) space {
+	g.t.Helper()
+	out, err := g.on(node, address, "stat", "-L", "-c", "%i", "/proc/self/ns/net").Output()
+	if err != nil {
+		g.t.Fatalf("the network namespace of %s on %s: %v", address, node, err)
+	}
+	s := spaceOf(g.t, string(out))
+	g.spaces = append(g.spaces, s)
+	return s
+}
+
+func (g *guests) address(pod string) string {
+	g.t.Helper()
+	return g.kubectl("get", "pod", pod, "-o", "jsonpath={.status.podIP}")
+}
+
+func (g *guests) apply(manifest string) {
+	g.t.Helper()
+	if _, err := g.rig.Kubectl(g.t.Context(), strings.NewReader(manifest), "apply", "-f", "-"); err != nil {
+		g.t.Fatal(err)
+	}
 }
 
 func (g *guests) kubectl(args ...string) string {
@@ -168,29 +296,18 @@ func (g *guests) ask(statements string) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// knock asks for the first pod again and again through its node's port, each time by a new connection.
-func (g *guests) knock(node, host string) {
-	g.t.Helper()
-	c := g.on(node, "", "sh", "-c", `touch `+guestFlag+`; while [ -e `+guestFlag+` ]; do
-		curl -s -m 5 -o /dev/null http://`+host+`:`+guestPort+`/ && echo fine || echo failed; sleep 0.1; done`)
-	c.Stdout = &g.knocks
-	if err := c.Start(); err != nil {
-		g.t.Fatal(err)
-	}
-	g.served.Go(func() { c.Wait() }) //nolint:errcheck // what it printed tells
-}
-
 // leave ends all, and demands that nobody noticed anything.
 func (g *guests) leave() {
 	g.t.Helper()
-	if _, err := g.rig.OnNode(g.t.Context(), g.rig.NodeNames()[1], "rm", "-f", guestFlag); err != nil {
-		g.t.Fatal(err)
+	for _, f := range g.flows {
+		f.end(g.t, f.source)
 	}
-	g.served.Wait()
-	fine, failed := strings.Count(g.knocks.String(), "fine"), strings.Count(g.knocks.String(), "failed")
-	g.t.Logf("through the port of a node: %d fine, %d failed", fine, failed)
-	if fine < 100 || failed > 0 {
-		g.t.Errorf("through the port of a node: %d fine, %d failed", fine, failed)
+	g.denied.endDenied(g.t)
+	if err := g.local(); err != nil { // else what is denied would not be there at all
+		g.t.Errorf("the pod's own node is not answered either: %v", err)
+	}
+	for _, s := range g.spaces {
+		s.Close()
 	}
 	if pid := g.ask("INSERT INTO diary VALUES ('after'); COMMIT; SELECT pg_backend_pid();"); pid != g.pid {
 		g.t.Errorf("another session answers: %s, it was %s", pid, g.pid)
