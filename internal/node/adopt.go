@@ -341,7 +341,7 @@ func (n *Node) Resume(ctx context.Context) ([]step.AdoptOutcome, error) {
 
 // exclusive waits until no other agent moves pods of this node, and keeps others from it until the returned function
 // is called or this process ends: what one agent is about to do, another would take for left half done. The
-// lock is on the node's root itself, so that it leaves nothing.
+// lock is on the node's root itself, so that it leaves nothing. Meanwhile the source's routes are kept, since moves take long.
 func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 	root, err := os.Open(n.Root)
 	if err != nil {
@@ -352,7 +352,8 @@ func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 	for {
 		err := unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { _ = root.Close() }, nil
+			kept := n.keepBeside()
+			return func() { kept(); _ = root.Close() }, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil {
 			_ = root.Close()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -80,6 +82,34 @@ func keepSource(kept []keptRoute, force bool) ([]string, error) {
 		}
 	}
 	return mended, nil
+}
+
+// keepEvery is how often routes are looked at beside a verb.
+const keepEvery = time.Second
+
+// keepBeside keeps the source's routes until the returned function is called. Keep itself waits for the verb at work to end, which
+// may in turn wait for such a route.
+func (n *Node) keepBeside() (end func()) {
+	over := make(chan struct{})
+	var working sync.WaitGroup
+	working.Go(func() {
+		tick := time.NewTicker(keepEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+			if in, err := n.order(); err == nil && in != nil {
+				_, _ = keepSource(in.Kept, false) // what stays wrong, Keep tells
+			}
+		}
+	})
+	return func() {
+		close(over)
+		working.Wait()
+	}
 }
 
 func (k keptRoute) keep(all []netlink.Route, force bool) (string, error) {

@@ -29,10 +29,7 @@ func TestJoinKeepsRoutes(t *testing.T) {
 	before := sh(t, "", "ip", "-4", "route")
 	reached := func(when string, p *testPod, want bool) {
 		t.Helper()
-		_, err := net.DialTimeout("tcp4", p.address+":9", 2*time.Second)
-		if got := errors.Is(err, unix.ECONNREFUSED); got != want { // nobody listens there
-			t.Errorf("%s: %s is reached: %t, want %t (%v)\n%s", when, p.name, got, want, err, sh(t, "", "ip", "-4", "route"))
-		}
+		mustBeReached(t, when, p, want)
 	}
 	keep := func() string {
 		t.Helper()
@@ -70,4 +67,39 @@ func TestJoinKeepsRoutes(t *testing.T) {
 		t.Errorf("the routes were\n%sand are\n%s", before, after)
 	}
 	reached("parted", a, true)
+}
+
+func mustBeReached(t *testing.T, when string, p *testPod, want bool) {
+	t.Helper()
+	_, err := net.DialTimeout("tcp4", p.address+":9", 2*time.Second)
+	if got := errors.Is(err, unix.ECONNREFUSED); got != want { // nobody listens there
+		t.Errorf("%s: %s is reached: %t, want %t (%v)\n%s", when, p.name, got, want, err, sh(t, "", "ip", "-4", "route"))
+	}
+}
+
+// TestAdoptKeepsRoutes: the route to the bridge is taken while a pod goes back there, which waits for that route. It is given
+// another one meanwhile, as are the pods that never left.
+func TestAdoptKeepsRoutes(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	w.hasty = true
+	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
+	do(t, w.Node, step.VerbJoin, step.JoinArgs{Old: []string{"198.19.0.0/16"}, New: []string{"198.19.0.0/16"}, Keep: []string{"cni*"}})
+	there := forth
+	there.Pods = []string{"test/a"}
+	do(t, w.Node, step.VerbAdopt, there)
+	w.hook = func(at string) {
+		if at == "flipped" {
+			sh(t, "", "ip", "route", "replace", "blackhole", "198.19.5.0/24", "proto", "80")
+			mustBeReached(t, "with the blackhole", b, false)
+		}
+	}
+	do(t, w.Node, step.VerbAdopt, back)
+	if a.whole() != "bridged" {
+		t.Error("it is not back")
+	}
+	mustBeReached(t, "back", a, true)
+	mustBeReached(t, "back", b, true)
 }
