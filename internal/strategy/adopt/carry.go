@@ -14,7 +14,7 @@ import (
 // cuts off whatever is.
 func (b *builder) verify() {
 	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return b.to(node, "make sure that no pod of "+node+" is on "+b.Source.CNI, nil, nil)
+		return b.to(node, "make sure that no pod of "+node+" is on "+b.Source.CNI, len(b.Nodes()), nil, nil)
 	})
 	b.Add(step.Step{
 		ID:    "verify/adopted",

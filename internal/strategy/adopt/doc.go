@@ -54,14 +54,20 @@ type builder struct {
 	adopted map[string]string
 }
 
-// to moves pods of a node to the target, all of them when none is named.
-func (b *builder) to(node, title string, pods, skip []string) step.Action {
-	return joint.OnNode(node, step.VerbAdopt, title, step.AdoptArgs{From: b.source, To: b.target, Pods: pods, Skip: skip})
+// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together: each asks the API server many
+// things while it is.
+const podsAtOnce = 4
+
+// to moves pods of a node, one of several, to the target, all of them when none is named.
+func (b *builder) to(node, title string, together int, pods, skip []string) step.Action {
+	return joint.OnNode(node, step.VerbAdopt, title,
+		step.AdoptArgs{From: b.source, To: b.target, Pods: pods, Skip: skip, Parallel: max(1, podsAtOnce/together)})
 }
 
 // back moves them back.
-func (b *builder) back(node, title string, pods, skip []string) step.Action {
-	return joint.OnNode(node, step.VerbAdopt, title, step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true})
+func (b *builder) back(node, title string, together int, pods, skip []string) step.Action {
+	return joint.OnNode(node, step.VerbAdopt, title,
+		step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true, Parallel: max(1, podsAtOnce/together)})
 }
 
 // canary is the probe pod of a node that was made on the source.

@@ -68,10 +68,10 @@ func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 		Title: "Adopt the probe pod of " + joint.List(nodes),
 		Why:   "It is measured from and to every node, Service, name and host while it moves: a way counts as proven when traffic has crossed it. No other pod moves before.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), []string{canary(node)}, nil)
+			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), len(nodes), []string{canary(node)}, nil)
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the probe pod of "+node+" back to "+b.Source.CNI, []string{canary(node)}, nil)
+			return b.back(node, "move the probe pod of "+node+" back to "+b.Source.CNI, len(nodes), []string{canary(node)}, nil)
 		}),
 		Gate:     b.Gate("nobody noticed that "+b.TargetName()+" carries the probe pod of "+joint.List(nodes), false),
 		Estimate: step.Duration(8 * time.Second),
@@ -79,21 +79,21 @@ func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 }
 
 func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
-	most := 0
+	pods := 0
 	for _, node := range nodes {
-		most = max(most, b.Outlook.PerNode[node]-len(b.Outlook.Apart[node]))
+		pods += b.Outlook.PerNode[node] - len(b.Outlook.Apart[node])
 	}
 	b.addFor(wave, nodes, "adopt", step.Step{
 		Title: "Adopt the pods of " + joint.List(nodes),
 		Why:   "They go on to run, with their addresses and their connections; pods that start meanwhile come up on " + b.Source.CNI + " and are adopted by the next step.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), nil, b.apart(node))
+			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.apart(node))
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI, nil, []string{canary(node)})
+			return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI, len(nodes), nil, []string{canary(node)})
 		}),
 		Gate:     b.Gate("nobody noticed that "+b.TargetName()+" carries the pods of "+joint.List(nodes), false),
-		Estimate: step.Duration(5*time.Second + time.Duration(most)*time.Second/2),
+		Estimate: step.Duration(5*time.Second + time.Duration(pods)*time.Second/2),
 	}, b.Running)
 }
 
@@ -116,7 +116,7 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 				return joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
 			}),
 			joint.OnEach(nodes, func(node string) step.Action {
-				return b.to(node, "move to "+b.TargetName()+" what "+b.Source.CNI+" made on "+node+" until then", nil, b.apart(node))
+				return b.to(node, "move to "+b.TargetName()+" what "+b.Source.CNI+" made on "+node+" until then", len(nodes), nil, b.apart(node))
 			}),
 			joint.OnEach(nodes, func(node string) step.Action {
 				return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" give addresses on "+node)
@@ -135,7 +135,7 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 				return joint.Label(node, v1alpha1.LabelAdopted, nil, "let "+b.TargetName()+" give no address on "+node+" any more")
 			}),
 			joint.OnEach(nodes, func(node string) step.Action {
-				return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI+", those that "+b.TargetName()+" made too", nil, []string{canary(node)})
+				return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI+", those that "+b.TargetName()+" made too", len(nodes), nil, []string{canary(node)})
 			}),
 			joint.OnEach(nodes, func(node string) step.Action {
 				return joint.OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
