@@ -161,17 +161,11 @@ func (m *Twins) Plan(ctx context.Context) (string, error) {
 	args := append(append([]string{"plan"}, change...), "--strategy", "mirror", "--switch-strategy", cmp.Or(m.blue.Strategy, "recreate"),
 		"--mirror-kubeconfig", m.config(m.green), "-n", "shop", "--because", "the network of blue is being changed", "--zones", filepath.Join(m.dir, "zones.yaml"),
 		"--ttl", "2", "--bake", "3s", "--first", "2", "--growth", "3", "--yes-really", "--max-lost", "20", "-o", plan)
-	if m.blue.Strategy == "surge" {
-		args = append(args, m.hooks()...)
+	if m.blue.Strategy == "surge" { // the hooks leave the fabric, and the load balancers follow the nodes
+		node := fmt.Sprintf("nsenter --net=/proc/%d/ns/net %s node --name %s", os.Getpid(), m.blue.Lab, m.blue.Name)
+		args = append(args, hooks(node, node+" remove $THESEUS_NODE && "+strings.Join(m.route(m.blue, m.blue.Nodes+1), " "))...)
 	}
 	return plan, m.Run(ctx, args...)
-}
-
-// hooks add and remove nodes of blue. They leave the fabric, on which Theseus runs, and the load balancers follow the nodes.
-func (m *Twins) hooks() []string {
-	node := fmt.Sprintf("nsenter --net=/proc/%d/ns/net %s node --name %s", os.Getpid(), m.blue.Lab, m.blue.Name)
-	return []string{"--add-hook", fmt.Sprintf(`sh -c 'exec %s add --taint "$THESEUS_TAINT"'`, node),
-		"--remove-hook", fmt.Sprintf("sh -c '%s remove $THESEUS_NODE && %s'", node, strings.Join(m.route(m.blue, m.blue.Nodes+1), " "))}
 }
 
 // Lose has the mirror's load balancer of a service lead nowhere, or again to the service.

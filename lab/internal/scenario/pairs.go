@@ -126,6 +126,10 @@ func (r *Rig) SurgeFlags(ctx context.Context) ([]string, error) {
 	node := r.Lab + " node --name " + r.Name
 	remove := fmt.Sprintf(`%s exec $THESEUS_NODE -- sh -c "%s" >%s/$THESEUS_NODE && %s remove $THESEUS_NODE`, node, Records, r.Gone, node)
 	change, err := r.ChangeFlags(ctx)
-	return slices.Concat([]string{"--waves", "0", "--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`,
-		"--remove-hook", "sh -c '" + remove + "'"}, change), err
+	return slices.Concat([]string{"--waves", "0"}, hooks(node, remove), change), err
+}
+
+// hooks are the flags by which nodes of a lab come, by its command for nodes, and go.
+func hooks(node, remove string) []string {
+	return []string{"--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`, "--remove-hook", "sh -c '" + remove + "'"}
 }
