@@ -272,34 +272,36 @@ func TestAdoptHarmed(t *testing.T) {
 		noticed  string // by what was said
 		lossless bool
 	}{
-		{"a chained plugin fails when Calico's has made its interface", "Adopt one pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
-		{"an agent is killed while it moves pods", "Adopt the pods of harmed-node-1", killAgent, "was measured anew|probes lost on", true},
-		{"Calico carries the range too early", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on|the host reaches it through nothing", false},
+		{"plugin", "Adopt one pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
+		{"agent", "Adopt the pods of harmed-node-1", killAgent, "was measured anew|probes lost on", true},
+		{"range", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on|the host reaches it through nothing", false},
 	} {
-		plan, err := rig.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
-		apply.Until(harm.at)
-		undo := harm.do(t, rig)
-		apply.Ends(4)
-		if !regexp.MustCompile(harm.noticed).MatchString(apply.Said()) {
-			t.Errorf("when %s, nothing was said of %q:\n%s", harm.name, harm.noticed, apply.Said())
-		}
-		undo()
-		if harm.lossless {
-			mustLoseNothing(t, rig, "when "+harm.name)
-		} else if cost, err := rig.Steady(t.Context()); err != nil {
-			t.Fatal(err)
-		} else {
-			t.Logf("when %s: %v of %d requests in all", harm.name, scenario.Loss(cost), cost.Sent())
-		}
-		mustBeSamePods(t, before, podsOf(t, rig))
-		nothingOnNodes(t, rig, "Calico", calicoTraces)
-		if after := routesOf(t, rig); !slices.Equal(routes, after) {
-			t.Errorf("when %s, the routes were\n%s\nand are\n%s", harm.name, strings.Join(routes, "\n"), strings.Join(after, "\n"))
-		}
+		t.Run(harm.name, func(t *testing.T) {
+			plan, err := rig.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+			apply.Until(harm.at)
+			undo := harm.do(t, rig)
+			apply.Ends(4)
+			if !regexp.MustCompile(harm.noticed).MatchString(apply.Said()) {
+				t.Errorf("nothing was said of %q:\n%s", harm.noticed, apply.Said())
+			}
+			undo()
+			if harm.lossless {
+				mustLoseNothing(t, rig, "after the rollback")
+			} else if cost, err := rig.Steady(t.Context()); err != nil {
+				t.Fatal(err)
+			} else {
+				t.Logf("in all: %v of %d requests", scenario.Loss(cost), cost.Sent())
+			}
+			mustBeSamePods(t, before, podsOf(t, rig))
+			nothingOnNodes(t, rig, "Calico", calicoTraces)
+			if after := routesOf(t, rig); !slices.Equal(routes, after) {
+				t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
+			}
+		})
 	}
 }
 
