@@ -83,7 +83,7 @@ func (a *app) piDay() *cobra.Command {
 // mirror is the way by a second cluster.
 func (a *app) mirror() *cobra.Command {
 	var strategy string
-	cmd := a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them home", 2,
+	cmd := a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them home", 1,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Strategy = strategy
 			return scenario.Mirror(ctx, r)
