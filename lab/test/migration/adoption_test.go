@@ -259,7 +259,7 @@ func TestAdoptBack(t *testing.T) {
 // TestAdoptHarmed does harm to adoptions, one after the other. Each is noticed and taken back: every pod is on flannel with its
 // address, nothing of Calico is left, and the routes are as they were.
 func TestAdoptHarmed(t *testing.T) {
-	rigtest.Full(t, "adoptions that are harmed: a plugin that fails, an agent that is killed, the range carried by Calico too early")
+	rigtest.Full(t, "adoptions that are harmed: an address that is taken, a plugin that fails, an agent that is killed, the range carried by Calico too early")
 	rig := newRig(t, "harmed", 2)
 	rig.Strategy, rig.Flags = "adopt", []string{"--max-lost", "3", "--bake", "1s"}
 	if err := rig.Traffic(t.Context()); err != nil {
@@ -272,6 +272,7 @@ func TestAdoptHarmed(t *testing.T) {
 		noticed  string // by what was said
 		lossless bool
 	}{
+		{"address", "Start calico beside flannel on harmed-node-2", takeAddress, "not moved: .*already (assigned|exists)", true},
 		{"plugin", "Adopt one pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
 		{"agent", "Adopt the pods of harmed-node-1", killAgent, "was measured anew|probes lost on", true},
 		{"range", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on|the host reaches it through nothing", false},
@@ -303,6 +304,38 @@ func TestAdoptHarmed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// takeAddress lets Calico's plugin for addresses give that of a pod to somebody else.
+func takeAddress(t *testing.T, rig *scenario.Rig) (undo func()) {
+	t.Helper()
+	node := rig.NodeNames()[0]
+	address, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "get", "pods", "-l", "app=web", "--field-selector", "spec.nodeName="+node,
+		"-o", "jsonpath={.items[0].status.podIP}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := rig.OnNode(t.Context(), node, "cat", "/etc/cni/net.d/10-calico.conflist.theseus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct{ Plugins []map[string]any }
+	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Plugins) == 0 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	conf := list.Plugins[0]
+	conf["name"], conf["cniVersion"] = "k8s-pod-network", "0.3.1"
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := rig.OnNode(t.Context(), node, "sh", "-c", `echo "$1" | CNI_COMMAND=ADD CNI_CONTAINERID=somebody CNI_NETNS=/run/netns/somebody CNI_IFNAME=eth0 \
+		CNI_PATH=/opt/cni/bin CNI_ARGS="IP=$2" /opt/cni/bin/calico-ipam`, "sh", string(stdin), address)
+	if err != nil || !strings.Contains(out, address) {
+		t.Fatalf("%v: %s", err, out)
+	}
+	fmt.Fprintf(rig.Out, "-- %s is somebody's at Calico\n", address)
+	return func() {}
 }
 
 // failPlugin lets what is chained to both networks' plugins fail for some pods, after those have done their part: the
