@@ -341,7 +341,7 @@ func (f *traffic) exchange(conn net.Conn) {
 		if f.exchanged%16 == 15 {
 			data = many
 		}
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second)) // a busy machine lets nobody run for long
 		_, err := conn.Write(data)
 		if err == nil {
 			_, err = io.ReadFull(conn, data)
