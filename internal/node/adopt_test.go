@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -98,9 +99,25 @@ type testPod struct {
 // pod makes one on a network, as a container runtime does.
 func (w *site) pod(name, list string, capabilities map[string]any) *testPod {
 	w.t.Helper()
-	p := &testPod{name: name, id: fmt.Sprintf("%064x", []byte(name)), path: "/run/netns/cni-" + name, t: w.t, w: w}
-	file := filepath.Join(w.Root, p.path)
-	must(w.t, os.WriteFile(file, nil, 0o644))
+	p := &testPod{name: name, id: fmt.Sprintf("%x", sha256.Sum256([]byte(name))), path: "/run/netns/cni-" + name, t: w.t, w: w}
+	p.makeSpace()
+	parsed, err := confList([]byte(list))
+	must(w.t, err)
+	result, err := w.cni().AddNetworkList(w.t.Context(), parsed, p.conf(capabilities))
+	must(w.t, err)
+	text, err := json.Marshal(result)
+	must(w.t, err)
+	var answer struct{ IPs []struct{ Address string } }
+	must(w.t, json.Unmarshal(text, &answer))
+	p.address, _, _ = strings.Cut(answer.IPs[0].Address, "/")
+	return p
+}
+
+// makeSpace makes the pod's network namespace.
+func (p *testPod) makeSpace() {
+	p.t.Helper()
+	file := filepath.Join(p.w.Root, p.path)
+	must(p.t, os.WriteFile(file, nil, 0o644))
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // the thread ends with the goroutine
@@ -118,17 +135,7 @@ func (w *site) pod(name, list string, capabilities map[string]any) *testPod {
 			return netlink.LinkSetUp(lo)
 		}()
 	}()
-	must(w.t, <-done)
-	parsed, err := confList([]byte(list))
-	must(w.t, err)
-	result, err := w.cni().AddNetworkList(w.t.Context(), parsed, p.conf(capabilities))
-	must(w.t, err)
-	text, err := json.Marshal(result)
-	must(w.t, err)
-	var answer struct{ IPs []struct{ Address string } }
-	must(w.t, json.Unmarshal(text, &answer))
-	p.address, _, _ = strings.Cut(answer.IPs[0].Address, "/")
-	return p
+	must(p.t, <-done)
 }
 
 func (p *testPod) conf(capabilities map[string]any) *libcni.RuntimeConf {
@@ -207,7 +214,7 @@ func (p *testPod) whole() string {
 		if record.Address != p.address {
 			p.t.Errorf("%s: its address is %s and was %s", p.name, record.Address, p.address)
 		}
-		if pod.Master == "cni0" {
+		if pod.Master != "" {
 			return "bridged"
 		}
 		return "routed"

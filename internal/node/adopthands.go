@@ -223,6 +223,11 @@ func (h *hands) Unpin(_ context.Context, record *adoption.Record) error {
 		if err := h.rename(in, record, oldName, record.Interface); err != nil {
 			return err
 		}
+		if old, err := linkAt(in.Handle, record.Old.Index); err == nil && old != nil { // an earlier agent may have silenced it
+			if err := in.LinkSetARPOn(old); err != nil {
+				return fmt.Errorf("let %s answer again: %w", record.Interface, err)
+			}
+		}
 		for _, saved := range onLinkFirst(record.Routes) {
 			route, err := loadRoute(saved, unix.RT_TABLE_MAIN)
 			if err != nil {
@@ -514,8 +519,8 @@ func (h *hands) Part(ctx context.Context, record *adoption.Record) error {
 	if err := h.n.tellNeighbours(ctx, h, record); err != nil {
 		return err
 	}
-	if !h.n.hasty {
-		pause(ctx, drain)
+	if err := h.n.unsent(ctx, h, record); err != nil {
+		return err
 	}
 	err := h.inside(record, func(in *space) error {
 		link, err := linkAt(in.Handle, record.Old.Index)

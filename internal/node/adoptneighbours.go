@@ -18,13 +18,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/adoption"
 )
 
+// ethernetIP is the type of Ethernet frames with IPv4, in the order of bytes that sockets want.
+var ethernetIP = binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_IP))
+
 // neighbourTries is how often wrong entries are put right, drain apart, before the old interface stays for now.
 const neighbourTries = 20
 
 // tellNeighbours makes everybody on the bridge that one side uses send to the pod's new place. One gratuitous ARP
-// is not enough: Linux ignores an answer that comes within a second of another one, and the old interface goes
-// on answering who asks it. So only one of the two answers, the ARP is sent, and then the entries themselves are
-// looked at, and put right, in every pod of the node, until none is wrong.
+// is not enough: the old interface goes on to answer who asks, and to ask itself whether neighbours are still there, and
+// from a question Linux learns where the one who asks is, whatever it has just heard. So the old interface is silenced, the
+// ARP is sent, and then the entries themselves are looked at, and put right, in every pod of the node, until none is
+// wrong. Neighbours on other nodes nobody can look at: unsent waits for them.
 func (n *Node) tellNeighbours(ctx context.Context, h *hands, record *adoption.Record) error {
 	bridge, err := bridgeOf(record)
 	if err != nil || bridge == nil {
@@ -39,7 +43,11 @@ func (n *Node) tellNeighbours(ctx context.Context, h *hands, record *adoption.Re
 				return n.answersARP(record.Interface, record.Parameters[record.Interface+"/arp_ignore"])
 			})
 		}
-		return in.do(func() error { return n.answersARP(oldName, silent) })
+		link, err := linkAt(in.Handle, record.Old.Index)
+		if err != nil || link == nil || !isOld(record, link) {
+			return err
+		}
+		return n.silence(in, link)
 	})
 	if err != nil {
 		return err
@@ -71,7 +79,7 @@ func (n *Node) takeBackNeighbours(ctx context.Context, h *hands, record *adoptio
 		}
 		wrong = link.Attrs().HardwareAddr.String()
 		h.at("the new interface is silent")
-		return in.do(func() error { return n.answersARP(record.Interface, silent) })
+		return n.silence(in, link)
 	})
 	if err != nil || wrong == "" {
 		return err
@@ -95,6 +103,78 @@ func (n *Node) answersARP(name, value string) error {
 		return nil
 	}
 	return err
+}
+
+// silence keeps an interface from answering ARP and from asking, while what comes for it still arrives.
+func (n *Node) silence(in *space, link netlink.Link) error {
+	if n.chatty {
+		return in.do(func() error { return n.answersARP(link.Attrs().Name, silent) })
+	}
+	if err := in.LinkSetARPOff(link); err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("silence %s: %w", link.Attrs().Name, err)
+	}
+	return nil
+}
+
+// unsent waits until nobody sends to the pod's old place any more, and tells neighbours of the new one as long as somebody
+// does: those on other nodes of the network, who may have missed what was said.
+func (n *Node) unsent(ctx context.Context, h *hands, record *adoption.Record) error {
+	wait := func() {
+		if !n.hasty {
+			pause(ctx, drain)
+		}
+	}
+	if record.From.Bridge == "" {
+		wait()
+		return nil
+	}
+	bridge, err := linkOf(record.From.Bridge)
+	if err != nil || bridge == nil {
+		return err
+	}
+	heard := -1
+	err = h.inside(record, func(in *space) error {
+		return in.do(func() (err error) {
+			heard, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return fmt.Errorf("listen at the old interface: %w", err)
+			}
+			return unix.Bind(heard, &unix.SockaddrLinklayer{Ifindex: record.Old.Index, Protocol: ethernetIP})
+		})
+	})
+	if heard >= 0 {
+		defer func() { _ = unix.Close(heard) }()
+	}
+	if errors.Is(err, unix.ENODEV) {
+		return nil // it is gone already
+	}
+	if err != nil {
+		return err
+	}
+	for range neighbourTries {
+		if wait(); !arrived(heard) {
+			return nil
+		}
+		h.at("tell the bridge again")
+		if err := gratuitousARP(bridge.Attrs().Index, record.Address, bridge.Attrs().HardwareAddr.String()); err != nil {
+			return err
+		}
+	}
+	return errors.New("neighbours go on to send to the pod's former interface")
+}
+
+// arrived empties a packet socket, and says whether anything was sent to its interface alone.
+func arrived(socket int) bool {
+	some := false
+	for {
+		_, from, err := unix.Recvfrom(socket, nil, 0)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return some
+		}
+		if at, ok := from.(*unix.SockaddrLinklayer); ok {
+			some = some || at.Pkttype == unix.PACKET_HOST
+		}
+	}
 }
 
 // correctUntil puts entries right until a look finds none that is wrong.

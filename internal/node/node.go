@@ -38,6 +38,8 @@ type Node struct {
 
 	// hasty leaves out what only takes time in tests: moves measure nothing and let nothing drain.
 	hasty bool
+	// chatty lets former interfaces ask their neighbours, for tests that show what comes of it.
+	chatty bool
 	// tied leaves connections tied to interfaces, for tests that show what comes of it.
 	tied bool
 	// hook is called before every change that a move makes; tests end the process there.
