@@ -251,6 +251,9 @@ func (n *Node) job(args step.AdoptArgs) (*job, error) {
 
 // lives says whether a sandbox's namespace is there.
 func (n *Node) lives(s *sandbox) bool {
+	if s.NetNS == "" {
+		return s.lost
+	}
 	in, err := n.enter(s.NetNS)
 	if err != nil {
 		return !errors.Is(err, errNoSpace) // what cannot be looked at is refused by name

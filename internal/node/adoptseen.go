@@ -23,6 +23,9 @@ import (
 // resultsDir is where libcni, and so every container runtime that uses it, remembers each ADD.
 const resultsDir = "var/lib/cni/results"
 
+// spacesDir is where container runtimes keep pods' network namespaces.
+const spacesDir = "run/netns"
+
 // maxResult bounds one such file.
 const maxResult = 1 << 20
 
@@ -37,6 +40,8 @@ type sandbox struct {
 	Capabilities map[string]any  `json:"capabilityArgs"`
 	Kind         string          `json:"kind"`
 	Result       json.RawMessage `json:"result"`
+	// lost says that it is not known which of several sandboxes its network namespace is of.
+	lost bool
 }
 
 // arg is one of the arguments that the runtime gave, such as K8S_POD_NAME.
@@ -80,7 +85,83 @@ func (n *Node) sandboxes() ([]sandbox, error) {
 		}
 		all = append(all, s)
 	}
-	return all, nil
+	return all, n.locate(all)
+}
+
+// locate finds the network namespaces of sandboxes of which the runtime remembers none: libcni before v1.2, which containerd v1 has,
+// knows them from the plugin's answer alone, and not every plugin tells. The addresses that they were given show where they are; one
+// that several sandboxes were given shows nothing.
+func (n *Node) locate(all []sandbox) error {
+	known := map[string]string{} // sandbox to namespace
+	given := map[string]string{} // address to the one sandbox that has it
+	missing := false
+	for _, s := range all {
+		missing = missing || s.NetNS == ""
+		if s.NetNS != "" {
+			known[s.ID] = s.NetNS
+		}
+		for _, address := range givenTo(s.Result) {
+			if holder, taken := given[address]; taken && holder != s.ID {
+				given[address] = ""
+			} else if !taken {
+				given[address] = s.ID
+			}
+		}
+	}
+	if !missing {
+		return nil
+	}
+	spaces, err := names(filepath.Join(n.Root, spacesDir))
+	if err != nil {
+		return err
+	}
+	at := map[string]string{} // address to namespace
+	for _, name := range spaces {
+		path := filepath.Join("/", spacesDir, name)
+		in, err := n.enter(path)
+		if errors.Is(err, errNoSpace) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		addresses, err := listed(func() ([]netlink.Addr, error) { return in.AddrList(nil, netlink.FAMILY_V4) })
+		in.close()
+		if err != nil {
+			return fmt.Errorf("list the addresses of %s: %w", path, err)
+		}
+		for _, address := range addresses {
+			at[address.IP.String()] = path
+		}
+	}
+	for i := range all {
+		s := &all[i]
+		if s.NetNS == "" {
+			s.NetNS = known[s.ID]
+		}
+		for _, address := range givenTo(s.Result) {
+			if path := at[address]; s.NetNS == "" && path != "" {
+				if s.lost = given[address] != s.ID; !s.lost {
+					s.NetNS = path
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// givenTo are the addresses of the result of an ADD.
+func givenTo(result json.RawMessage) []string {
+	var r struct{ IPs []struct{ Address string } }
+	if json.Unmarshal(result, &r) != nil {
+		return nil
+	}
+	var all []string
+	for _, ip := range r.IPs {
+		address, _, _ := strings.Cut(ip.Address, "/")
+		all = append(all, address)
+	}
+	return all
 }
 
 // sandboxPath finds the network namespace in the result of an ADD; "" when it is not there.
