@@ -21,9 +21,9 @@ var calicoNotes = []string{"containerID", "podIP", "podIPs"}
 
 const calicoPrefix = "cni.projectcalico.org/"
 
-// Unfit says for each pod why it cannot be adopted, empty if it can: such a pod is created again. What only
-// its node knows is found by the agent there.
-func Unfit(snapshot *cluster.Snapshot) func(*corev1.Pod) string {
+// Unfit says for each pod why it cannot be adopted, empty if it can: such a pod is created again. On a flat network a pod
+// may have any address of the range. What only its node knows is found by the agent there.
+func Unfit(snapshot *cluster.Snapshot, flat bool) func(*corev1.Pod) string {
 	ranges := map[string]netip.Prefix{}
 	old := map[string]string{}
 	for i := range snapshot.Nodes {
@@ -43,7 +43,7 @@ func Unfit(snapshot *cluster.Snapshot) func(*corev1.Pod) string {
 		if len(pod.Status.PodIPs) > 1 {
 			return "it has addresses of two families"
 		}
-		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !ranges[pod.Spec.NodeName].Contains(address) {
+		if address, err := netip.ParseAddr(pod.Status.PodIP); err == nil && !flat && !ranges[pod.Spec.NodeName].Contains(address) {
 			return "its address is not of its node's range"
 		}
 		for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {

@@ -36,8 +36,14 @@ func TestUnfit(t *testing.T) {
 			node.Name, node.Spec.PodCIDR, node.Status.NodeInfo.KernelVersion = "node-1", "198.19.0.0/24", "6.18.5"
 			pod.Spec.NodeName, pod.Status.PodIP, pod.Status.PodIPs = "node-1", "198.19.0.7", []corev1.PodIP{{IP: "198.19.0.7"}}
 			c.change(node, pod)
-			if got := Unfit(snapshot)(pod); c.want == "" && got != "" || !strings.Contains(got, c.want) {
-				t.Errorf("unfit for %q, want %q", got, c.want)
+			for _, flat := range []bool{false, true} {
+				want := c.want
+				if flat && want == "not of its node's range" {
+					want = ""
+				}
+				if got := Unfit(snapshot, flat)(pod); want == "" && got != "" || !strings.Contains(got, want) {
+					t.Errorf("unfit for %q, want %q (flat: %t)", got, want, flat)
+				}
 			}
 		})
 	}

@@ -45,7 +45,9 @@ func (p *Pass) Recreates(pod *corev1.Pod) bool {
 	case !p.adopts():
 		return true
 	}
-	unfit := Memo(p, "unfit", func() func(*corev1.Pod) string { return adoption.Unfit(p.Snapshot) })
+	unfit := Memo(p, "unfit", func() func(*corev1.Pod) string {
+		return adoption.Unfit(p.Snapshot, p.Source != nil && p.Source.Capabilities.Flat)
+	})
 	return unfit(pod) != ""
 }
 

@@ -110,6 +110,9 @@ type Capabilities struct {
 	// KeepsSources is true when its pods' packets leave with the pods' own addresses whatever they are sent to: nothing of
 	// its own masquerades.
 	KeepsSources bool `json:"keepsSources,omitempty"`
+	// Flat is true when the pods of all nodes are neighbours of each other: one Ethernet, and one range of addresses of which
+	// no node has a part of its own.
+	Flat bool `json:"flat,omitempty"`
 	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
 	// cannot be done, or was never tried. Unattached says why it is nil, where the network knows.
 	Attachment *step.Attachment `json:"attachment,omitempty"`

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,6 +184,9 @@ func runtimeConf(record *adoption.Record, space, address string) *libcni.Runtime
 func (n *Node) add(ctx context.Context, record *adoption.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
+	if err := claim(ctx, record); err != nil {
+		return err
+	}
 	text := []byte(record.To.List)
 	if record.Own {
 		dir := n.spareDir(record)
@@ -203,6 +209,35 @@ func (n *Node) add(ctx context.Context, record *adoption.Record) error {
 		n.cacheTrueList(list.Name, record)
 	}
 	return checkAddress(result, record.Address)
+}
+
+// claim tells the target's own agent, where it wants that, that the sandbox has its address.
+func claim(ctx context.Context, record *adoption.Record) error {
+	if record.To.Claim == "" {
+		return nil
+	}
+	address := strings.NewReplacer("{id}", record.Sandbox, "{address}", record.Address).Replace(record.To.Claim)
+	where, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("claim %s: %w", record.Address, err)
+	}
+	if host, err := netip.ParseAddr(where.Hostname()); err != nil || !host.IsLoopback() {
+		return fmt.Errorf("claim %s: %s is not on this node", record.Address, where.Host)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, address, nil)
+	if err != nil {
+		return fmt.Errorf("claim %s: %w", record.Address, err)
+	}
+	answer, err := new(http.Client).Do(request)
+	if err != nil {
+		return fmt.Errorf("claim %s: %w", record.Address, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 1024))
+		return fmt.Errorf("claim %s: %s: %s", record.Address, answer.Status, oneLine(string(said)))
+	}
+	return nil
 }
 
 // cacheTrueList puts the list without the spare folder into the runtime's memory.

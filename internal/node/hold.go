@@ -32,6 +32,9 @@ func hold(args step.HoldArgs) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
+	if args.Others > 0 { // the target's routes are to less than the whole range, and never in the way of this one
+		return Answer{Changed: pinned, Message: "packets to other nodes go to neighbours, as before"}, nil
+	}
 	got, err := shift(args, 0, step.HeldMetric)
 	got.Changed = got.Changed || pinned
 	return got, err
@@ -46,7 +49,7 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 			return changed, err
 		}
 		for _, route := range routes {
-			if !leadsOn(route) {
+			if !leadsOn(route) && args.Others == 0 {
 				continue // the bridge of this node
 			}
 			if err := pinRoute(route); err != nil {
@@ -57,15 +60,24 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 	if err := pinBlocks(args); err != nil {
 		return changed, err
 	}
-	ruled, err := pinRules(args.Within)
+	ruled, err := false, error(nil)
+	if args.Others > 0 { // this node's own pods are not behind its bridge, those that come up meanwhile neither
+		ruled, err = addRules(args.Within, nearRule)
+	}
+	if err == nil {
+		pinned, failed := pinRules(args.Within)
+		ruled, err = ruled || pinned, failed
+	}
 	return changed || ruled, err
 }
 
 // pinRules lets the table serve for ranges.
-func pinRules(ranges []string) (bool, error) {
+func pinRules(ranges []string) (bool, error) { return addRules(ranges, heldRule) }
+
+func addRules(ranges []string, make func(within string) (*netlink.Rule, error)) (bool, error) {
 	changed := false
 	for _, within := range ranges {
-		rule, err := heldRule(within)
+		rule, err := make(within)
 		if err != nil {
 			return changed, err
 		}
@@ -78,11 +90,10 @@ func pinRules(ranges []string) (bool, error) {
 	return changed, nil
 }
 
-// unpinRoutes removes the rules first, each in one step, then what they led to.
-func unpinRoutes(ranges []string) (bool, error) {
+func removeRules(ranges []string, make func(within string) (*netlink.Rule, error)) (bool, error) {
 	changed := false
 	for _, within := range ranges {
-		rule, err := heldRule(within)
+		rule, err := make(within)
 		if err != nil {
 			return changed, err
 		}
@@ -91,6 +102,18 @@ func unpinRoutes(ranges []string) (bool, error) {
 			return changed, fmt.Errorf("let go of %s: %w", within, err)
 		}
 		changed = changed || err == nil
+	}
+	return changed, nil
+}
+
+// unpinRoutes removes the rules first, each in one step, then what they led to.
+func unpinRoutes(ranges []string) (bool, error) {
+	changed, err := removeRules(ranges, heldRule)
+	if err != nil {
+		return changed, err
+	}
+	if _, err := removeRules(ranges, nearRule); err != nil {
+		return changed, err
 	}
 	pinned, err := pinnedTable()
 	if err != nil {
@@ -119,6 +142,15 @@ func heldRule(within string) (*netlink.Rule, error) {
 	return rule, nil
 }
 
+// nearRule comes before heldRule, as it is added first: routes to single addresses serve, which are this node's own pods'.
+func nearRule(within string) (*netlink.Rule, error) {
+	rule, err := heldRule(within)
+	if err == nil {
+		rule.Table, rule.SuppressPrefixlen = unix.RT_TABLE_MAIN, 31
+	}
+	return rule, err
+}
+
 // yield lets the target's routes serve.
 func yield(args step.HoldArgs) (Answer, error) {
 	return released(args.Within, func() (int, string, error) { return without(args) }, "packets to other nodes take the target's routes")
@@ -140,6 +172,12 @@ func released(ranges []string, look func() (count int, missing string, err error
 // would be replaced, and then deleted by their owner.
 func unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
 	err := until(ctx, func() (string, error) {
+		if args.Others > 0 {
+			if nodes, err := nodesBehind(args); err != nil || nodes > 0 {
+				return fmt.Sprintf("the target still has routes to %d other nodes", nodes), err
+			}
+			return "", nil
+		}
 		held, err := heldRoutes(args, step.HeldMetric)
 		if err != nil {
 			return "", err
@@ -159,9 +197,11 @@ func unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	got, err := shift(args, step.HeldMetric, 0)
-	if err != nil {
-		return got, err
+	got := Answer{Message: "packets to other nodes go to neighbours, and nothing holds them"}
+	if args.Others == 0 {
+		if got, err = shift(args, step.HeldMetric, 0); err != nil {
+			return got, err
+		}
 	}
 	unpinned, err := unpinRoutes(args.Within)
 	got.Changed = got.Changed || unpinned
@@ -209,6 +249,12 @@ func allThere(ctx context.Context, look func() (count int, missing string, err e
 
 // without counts what is held or pinned and leads to other nodes, and names something that the target has no route to.
 func without(args step.HoldArgs) (count int, missing string, err error) {
+	if args.Others > 0 {
+		if count, err = nodesBehind(args); err == nil && count < args.Others {
+			missing = fmt.Sprintf("the target has routes to %d of %d other nodes", count, args.Others)
+		}
+		return count, missing, err
+	}
 	held, err := heldRoutes(args, step.HeldMetric)
 	if err != nil {
 		return 0, "", err
@@ -234,6 +280,26 @@ func without(args step.HoldArgs) (count int, missing string, err error) {
 		}
 	}
 	return count, "", nil
+}
+
+// nodesBehind counts the nodes to which routes of the target's lead.
+func nodesBehind(args step.HoldArgs) (int, error) {
+	links, err := linksOf(args.Target)
+	if err != nil {
+		return 0, err
+	}
+	within, err := prefixes(args.Within)
+	if err != nil {
+		return 0, err
+	}
+	routes, err := mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
+		return r.Gw != nil && links[r.LinkIndex] && inside(within, to)
+	})
+	nodes := map[string]bool{}
+	for _, route := range routes {
+		nodes[route.Gw.String()] = true
+	}
+	return len(nodes), err
 }
 
 func targetHas(args step.HoldArgs, destination netip.Prefix) (bool, error) {

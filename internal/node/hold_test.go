@@ -154,3 +154,59 @@ func TestBlocksOf(t *testing.T) {
 		}
 	}
 }
+
+// TestHoldFlat: on a flat network the bridge leads to the pods of all nodes. It goes on to, but for the node's own pods, those too that
+// come up meanwhile, until the target reaches every other node.
+func TestHoldFlat(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	sh(t, "", "sh", "-c", `ip link set lo up; ip link add weave type bridge; ip addr add 10.32.0.1/12 dev weave; ip link set weave up
+		ip link add vxlan.calico type bridge; ip addr add 10.32.0.9/32 dev vxlan.calico; ip link set vxlan.calico up
+		ip link add cali1 type bridge; ip link set cali1 up; ip route add 10.32.0.7 dev cali1`)
+	n := newNode(t)
+	asked := step.HoldArgs{Within: []string{"10.32.0.0/12"}, Source: []string{"weave", "vethwe*"}, Target: []string{"vxlan.calico", "cali*"}, Others: 2}
+	before := sh(t, "", "sh", "-c", "ip rule; ip -4 route show table main | sed s/linkdown//")
+	way := func(address, link string) {
+		t.Helper()
+		if got := sh(t, "", "ip", "route", "get", address); !strings.Contains(got, "dev "+link+" ") {
+			t.Errorf("%s is not reached through %s: %s", address, link, got)
+		}
+	}
+	refuses := func(verb, why string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if _, err := n.Do(ctx, verb, args(t, asked)); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+	if !do(t, n, step.VerbHold, asked).Changed || do(t, n, step.VerbHold, asked).Changed {
+		t.Error("held never, or twice")
+	}
+	refuses(step.VerbCarried, "0 of 2 other nodes")
+	sh(t, "", "sh", "-c", `ip route add 10.40.0.0/26 via 10.40.0.3 dev vxlan.calico onlink; ip route add 10.40.9.64/26 via 10.40.0.3 dev vxlan.calico onlink
+		ip route add blackhole 10.32.0.0/26 proto 80; ip route add 10.32.0.8 dev cali1`)
+	refuses(step.VerbCarried, "1 of 2 other nodes")
+	refuses(step.VerbYield, "1 of 2 other nodes")
+	way("10.40.0.7", "weave")
+	way("10.32.0.7", "cali1")
+	way("10.32.0.8", "cali1")
+	sh(t, "", "ip", "route", "add", "10.36.0.0/26", "via", "10.36.0.3", "dev", "vxlan.calico", "onlink")
+	do(t, n, step.VerbCarried, asked)
+	way("10.36.0.7", "weave")
+	do(t, n, step.VerbYield, asked)
+	way("10.36.0.7", "vxlan.calico")
+	way("10.32.0.8", "cali1")
+	if do(t, n, step.VerbYield, asked).Changed {
+		t.Error("yielded twice")
+	}
+	do(t, n, step.VerbHold, asked)
+	way("10.36.0.7", "weave")
+	refuses(step.VerbUnhold, "routes to 2 other nodes")
+	sh(t, "", "sh", "-c", `ip route del 10.40.0.0/26; ip route del 10.40.9.64/26; ip route del 10.36.0.0/26; ip route del blackhole 10.32.0.0/26 proto 80; ip route del 10.32.0.8`)
+	do(t, n, step.VerbUnhold, asked)
+	if after := sh(t, "", "sh", "-c", "ip rule; ip -4 route show table main | sed s/linkdown//"); after != before {
+		t.Errorf("after:\n%s\nbefore:\n%s", after, before)
+	}
+}

@@ -15,6 +15,9 @@ import (
 // adopting says that the plan's pods are taken over as they run.
 func (m *machine) adopting() bool { return m.plan.Strategy == adopt.Name }
 
+// flat says that no node has addresses of its own: those that are taken are known when every node was looked at.
+func (m *machine) flat() bool { return m.plan.Source.Capabilities.Flat }
+
 // adopt follows the verb that moves running pods. Which way it goes, its ends say.
 func (m *machine) adopt(i int, a *step.Action) error {
 	var args step.AdoptArgs
@@ -46,7 +49,7 @@ func (m *machine) adopt(i int, a *step.Action) error {
 
 func sameAttachment(a, b step.Attachment) bool {
 	return slices.Equal(a.Conf, b.Conf) && a.Bridge == b.Bridge && a.Strict == b.Strict && slices.Equal(a.Ready, b.Ready) &&
-		a.Reservations == b.Reservations && slices.Equal(a.Restore, b.Restore)
+		a.Reservations == b.Reservations && a.Claim == b.Claim && a.Asks == b.Asks && slices.Equal(a.Restore, b.Restore)
 }
 
 // takeOver moves the probe pod, or all pods but a few.
@@ -121,6 +124,9 @@ func (m *machine) selected(i int, on bool) error {
 	if on && (m.nodes[i].Active != Target || !m.nodes[i].Swept) {
 		return fmt.Errorf("on %s there may be addresses that the target does not know", m.nodes[i].Name)
 	}
+	if on && m.flat() && m.tally.swept < m.tally.nodes {
+		return fmt.Errorf("on %d nodes there may be addresses of the same range that the target does not know", m.tally.nodes-m.tally.swept)
+	}
 	if !on && m.noReturn && m.rangesWith("opened ") < len(m.plan.Source.PodCIDRs) {
 		return fmt.Errorf("%s would get no address for new pods any more", m.nodes[i].Name)
 	}
@@ -138,6 +144,9 @@ func (m *machine) routes(i int, a *step.Action) error {
 	if !m.adopting() || !slices.Equal(args.Within, m.plan.Source.PodCIDRs) || !slices.Equal(args.Source, m.plan.Source.Capabilities.RoutesBy()) ||
 		!slices.Equal(args.Target, m.plan.Target.Capabilities.HostLinks) {
 		return errors.New("it is not about the range that is taken over, or the two networks' interfaces")
+	}
+	if others := m.tally.nodes - 1; m.flat() && args.Others != others || !m.flat() && args.Others > 0 {
+		return fmt.Errorf("%d nodes are to be reached as neighbours, of %d others", args.Others, others)
 	}
 	switch a.Verb {
 	case step.VerbHold:

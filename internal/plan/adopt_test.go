@@ -169,7 +169,20 @@ func TestAdoptRefuses(t *testing.T) {
 			r.snapshot.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel"},{"type":"mine"}]}`
 		}, "cannot be taken from flannel: its CNI configuration chains"},
 		{"no reservations", func(r *request) { r.options.Manifest = r.options.Manifest[:len(r.options.Manifest)-1] }, "IPReservations"},
-		{"weave", func(r *request) { r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml")) }, "cannot be taken from weave: its nodes have no ranges of their own"},
+		{"a flat network that nobody looked at", func(r *request) {
+			*r = *flat(t)
+			r.snapshot.Facts = r.snapshot.Facts[:1]
+		}, "nobody looked at node node-2"},
+		{"a flat network, and a pod that cannot be adopted", func(r *request) {
+			*r = *flat(t)
+			at := slices.IndexFunc(r.snapshot.Pods, isWeb)
+			r.snapshot.Pods[at].Annotations = map[string]string{"kubernetes.io/egress-bandwidth": "1M"}
+		}, "cannot be adopted, and until no pod of any node is on weave nobody could give new ones an address"},
+		{"a flat network of a few addresses", func(r *request) {
+			*r = *flat(t)
+			at := slices.IndexFunc(r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "IPALLOC_RANGE" })
+			r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env[at].Value = "198.19.0.0/27"
+		}, "no single one of at least 64 addresses"},
 		{"a bridge that masquerades pod by pod", func(r *request) {
 			*r = *bridged(t)
 			r.snapshot.Facts[1].Confs[0].IPMasq = true
@@ -235,7 +248,7 @@ func TestChosen(t *testing.T) {
 
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.
 func TestVerifyAdoptOrder(t *testing.T) {
-	for name, r := range map[string]*request{"flannel": withOneApart(t), "bridge": bridged(t)} {
+	for name, r := range map[string]*request{"flannel": withOneApart(t), "bridge": bridged(t), "flat": flat(t)} {
 		t.Run(name, func(t *testing.T) {
 			if name == "flannel" {
 				r.snapshot.Nodes = r.snapshot.Nodes[:2] // as many as a rule between nodes needs
@@ -289,7 +302,7 @@ func interchangeable(a, b string) bool {
 // TestCarriedTooEarly: with the range carried before the last pod is adopted, Felix would cut off those that are
 // not; no place before that is accepted.
 func TestCarriedTooEarly(t *testing.T) {
-	for _, r := range []*request{adoption(t), bridged(t)} {
+	for _, r := range []*request{adoption(t), bridged(t), flat(t)} {
 		carriesLast(t, mustMake(t, r))
 	}
 }
@@ -304,6 +317,52 @@ func carriesLast(t *testing.T, p *plan.Plan) {
 		steps[i].Actions = append(slices.Clone(steps[i].Actions), early)
 		if err := plan.Verify(mutant(p, steps)); err == nil {
 			t.Errorf("the range may be carried in step %s", steps[i].ID)
+		}
+	}
+}
+
+// flat is a cluster on Weave Net, whose nodes' pods are all neighbours and share one range.
+func flat(t testing.TB) *request {
+	r := adoption(t)
+	r.snapshot = cnitest.Golden(t, "weave")
+	return r
+}
+
+// TestAdoptFlat: nobody gives an address of a range that no node has a part of before every pod of every node is known.
+func TestAdoptFlat(t *testing.T) {
+	p := mustMake(t, flat(t))
+	golden(t, "adopt-flat-runbook.txt", []byte(plan.Runbook(p)))
+	var reserved, pool any
+	for _, s := range p.Steps {
+		for _, a := range s.Actions {
+			if a.Object != nil && a.Object.GetKind() == "IPReservation" {
+				reserved = a.Object.Object["spec"].(map[string]any)["reservedCIDRs"]
+			}
+			if a.Object != nil && a.Object.GetKind() == "IPPool" {
+				pool = a.Object.Object["spec"].(map[string]any)["blockSize"]
+			}
+		}
+	}
+	if got := fmt.Sprint(pool, reserved); got != "26 [198.19.0.0/32 198.19.0.1/32 198.19.12.0/32 198.19.15.255/32]" {
+		t.Errorf("blocks, and what no new pod gets: %s", got)
+	}
+	at := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "switch/all" })
+	for _, list := range [][]step.Action{p.Steps[at].Actions, p.Steps[at].Undo} {
+		for i := range list {
+			for j := range list { // nor in any other order of what is done about two nodes
+				if list[i].Verb != step.VerbAdopt || list[j].Op != step.Patch {
+					continue
+				}
+				steps := slices.Clone(p.Steps)
+				swapped := slices.Clone(list)
+				swapped[i], swapped[j] = swapped[j], swapped[i]
+				if steps[at].Actions = swapped; &list[0] == &p.Steps[at].Undo[0] {
+					steps[at].Actions, steps[at].Undo = p.Steps[at].Actions, swapped
+				}
+				if plan.Verify(mutant(p, steps)) == nil {
+					t.Errorf("%q and %q may change places", list[i].Title, list[j].Title)
+				}
+			}
 		}
 	}
 }

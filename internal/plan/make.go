@@ -209,7 +209,10 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		if err := adoptable(snapshot, driver, source, manifest); err != nil {
 			return nil, outlook, err
 		}
-		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot))
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat))
+		if clash := adopt.Apart(*source, outlook); clash != "" {
+			return nil, outlook, refuse(joint.Anew(snapshot, *source, cni.Installation{}), "%s", clash)
+		}
 	} else {
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, nil)
 	}

@@ -99,10 +99,13 @@ type tally struct {
 	nodes                                                                   int
 	sourceAgents, targetAgents, podsOld, podsNew, joined, labelled, pending int
 	probes, measured, onTarget, emptied, sourceResidue, staged, recounted   int
-	ownForm, guarded, selected, pinned, carried, yielded, verified          int
+	ownForm, guarded, selected, pinned, carried, yielded, verified, swept   int
+	adopted                                                                 int
 	// half counts by wave the nodes that are switched, and on which pods on the source may go on; moving those of which pods
 	// are adopted, but not all.
 	half, moving perWave
+	// flat says that a node's pods are adopted before any node is switched.
+	flat bool
 }
 
 func (t *tally) count(n *NodeModel, by int) {
@@ -126,7 +129,9 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.measured, n.MeasuredOld || n.MeasuredNew)
 	add(&t.onTarget, n.Active == Target)
 	t.half.add(n.wave, by, n.Active == Target && n.PodsOld && !n.Moved)
-	t.moving.add(n.wave, by, n.Canary && (!n.Selected || n.PodsOld))
+	t.moving.add(n.wave, by, n.Canary && (t.flat && !n.Adopted || !t.flat && (!n.Selected || n.PodsOld)))
+	add(&t.swept, n.Swept)
+	add(&t.adopted, n.Adopted)
 	add(&t.emptied, n.Emptied)
 	add(&t.sourceResidue, n.SourceResidue)
 	add(&t.staged, n.Staged)
@@ -188,7 +193,7 @@ type change struct {
 
 func newMachine(p *Plan) *machine {
 	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
-		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
+		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}, flat: p.Source.Capabilities.Flat}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w})

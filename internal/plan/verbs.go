@@ -25,6 +25,9 @@ func (m *machine) onNode(a *step.Action) error {
 	case step.VerbActivate:
 		return m.activate(i)
 	case step.VerbDeactivate:
+		if m.adopting() && (m.nodes[i].Adopted || m.flat() && m.tally.adopted > 0) {
+			return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken", m.nodes[i].Name)
+		}
 		m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Moved, n.Emptied = Source, true, false, false })
 	case step.VerbInventory:
 		m.edit(i, func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue })
@@ -39,6 +42,9 @@ func (m *machine) onNode(a *step.Action) error {
 	case step.VerbSettle:
 		if !m.noReturn || m.tally.yielded < m.tally.nodes {
 			return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
+		}
+		if how := m.plan.Source.Capabilities.Attachment; how != nil && how.Asks && !m.facts[exists(m.plan.Source.Agent)] {
+			return fmt.Errorf("the source's agent is gone, which alone can give back its addresses")
 		}
 		m.edit(i, func(n *NodeModel) { n.Settled = true })
 	case step.VerbFacts:

@@ -3,11 +3,13 @@ package weave
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
@@ -42,8 +44,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	s.policy = s.policy && cni.ImageOf(containers, "weave-npc") != ""
 	s.bridgeMTU, s.linkMTU = measured(snapshot)
 	caps := capabilities(s)
-	caps.Unattached = "its nodes have no ranges of their own, and its pods are neighbours on one layer 2 network across nodes, where those of " +
-		"other nodes go on to look for a pod that moved at its old place"
+	caps.Attachment, caps.Unattached = attachment(snapshot, s)
 	return &cni.Installation{
 		CNI:          "weave",
 		Version:      version,
@@ -59,7 +60,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 // settings are what a user decides by environment variables, and what nodes show.
 type settings struct {
 	pods      netip.Prefix
-	sleeve    bool // no Open vSwitch data path: frames go through the router, in UDP
+	router    string // where its API is, on each node
+	sleeve    bool   // no Open vSwitch data path: frames go through the router, in UDP
 	policy    bool
 	mtu       int // of the pods, where the user fixed it
 	bridgeMTU int // smallest of the bridges, where nodes were looked at
@@ -88,6 +90,7 @@ func read(router *corev1.Container) (settings, []string) {
 	}
 	var s settings
 	var err error
+	s.router = value("WEAVE_HTTP_ADDR", "127.0.0.1:6784")
 	s.sleeve = value("WEAVE_NO_FASTDP", "") != ""
 	s.policy = value("EXPECT_NPC", "1") != "0"
 	s.mtu, err = strconv.Atoi(value("WEAVE_MTU", "0"))
@@ -141,6 +144,7 @@ func capabilities(s settings) cni.Capabilities {
 		ConfName:        confName,
 		Policy:          cni.PolicyNone,
 		SwitchedPerNode: true,
+		Flat:            true,
 	}
 	if s.policy {
 		caps.Policy = cni.PolicyKubernetes
@@ -161,6 +165,21 @@ func capabilities(s settings) cni.Capabilities {
 		caps.MTU = fastMTU
 	}
 	return caps
+}
+
+// attachment is how pods hang on a node's bridge, or why they cannot be taken from it. Weave Net gives a sandbox the address that it has
+// already, or that was claimed for it; its plugin asks the router for everything. What comes from another node for a pod
+// that has left the bridge is routed, and weave-npc, from the first policy of egress on, drops what is not bridged and no pod's
+// (npc/controller.go).
+func attachment(snapshot *cluster.Snapshot, s settings) (how *step.Attachment, why string) {
+	for i := range snapshot.NetworkPolicies {
+		policy := &snapshot.NetworkPolicies[i]
+		if s.policy && (len(policy.Spec.Egress) > 0 || slices.Contains(policy.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)) {
+			return nil, "there is a policy of egress (" + policy.Namespace + "/" + policy.Name + "), and with one weave-npc drops what other nodes themselves send to pods that are not on its bridge any more"
+		}
+	}
+	return &step.Attachment{Conf: []string{confName}, Bridge: bridge, Asks: true,
+		Claim: fmt.Sprintf("http://%s/ip/{id}/{address}/%d", s.router, s.pods.Bits())}, ""
 }
 
 // measured are the smallest MTUs of the bridges and of the links between nodes, 0 where nobody looked.

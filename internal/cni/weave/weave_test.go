@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
@@ -40,6 +41,10 @@ func TestDetect(t *testing.T) {
 	caps := found.Capabilities
 	if caps.Encapsulation != "fastdp" || caps.Port != 6784 || caps.MTU != 1376 || caps.Policy != cni.PolicyKubernetes {
 		t.Errorf("capabilities: %+v", caps)
+	}
+	how := caps.Attachment
+	if how == nil || !caps.Flat || how.Bridge != "weave" || !how.Asks || how.Claim != "http://127.0.0.1:6784/ip/{id}/{address}/16" {
+		t.Errorf("pods hang by %+v", how)
 	}
 	var order []string
 	for _, part := range found.Parts {
@@ -139,5 +144,30 @@ func TestNamesOnly(t *testing.T) {
 	snapshot.ConfigMaps = nil
 	if found := (weave.Driver{}).Detect(snapshot); found != nil {
 		t.Errorf("found: %v", found.Problems)
+	}
+}
+
+// TestAttachment: where weave-npc drops what is not bridged, no pod can leave the bridge.
+func TestAttachment(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec networkingv1.NetworkPolicySpec
+		npc  string
+		want bool
+	}{
+		"ingress":                    {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Ingress"}}, "1", true},
+		"egress, of nothing":         {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, "1", false},
+		"egress, as of old":          {networkingv1.NetworkPolicySpec{Egress: []networkingv1.NetworkPolicyEgressRule{{}}}, "1", false},
+		"egress that nobody asks of": {networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{"Egress"}}, "0", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := present(t)
+			snapshot.NetworkPolicies = []networkingv1.NetworkPolicy{{Spec: test.spec}}
+			router := &snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
+			router.Env = append(router.Env, corev1.EnvVar{Name: "EXPECT_NPC", Value: test.npc})
+			caps := weave.Driver{}.Detect(snapshot).Capabilities
+			if (caps.Attachment != nil) != test.want || (caps.Unattached == "") != test.want || !test.want && !strings.Contains(caps.Unattached, "weave-npc drops") {
+				t.Errorf("%+v, %q", caps.Attachment, caps.Unattached)
+			}
+		})
 	}
 }

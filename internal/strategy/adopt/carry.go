@@ -112,9 +112,13 @@ func (b *builder) measureAnew() []step.Action {
 
 // deleteSource is the point of no return.
 func (b *builder) deleteSource() {
-	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
+	var actions []step.Action
+	if b.source.Asks {
+		actions = joint.OnEach(b.Nodes(), b.settleNode)
+	}
+	actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
-	})
+	})...)
 	actions = append(actions, b.RemoveParts()...)
 	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{

@@ -27,7 +27,9 @@ func Steps(in joint.Input) []step.Step {
 	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
 	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment,
 		adopted: adoptedValues(in.Snapshot, *in.Source)}
-	b.BeforeClean = b.settleNode
+	if !b.source.Asks {
+		b.BeforeClean = b.settleNode
+	}
 	b.Join.Keep = in.Source.Capabilities.RoutesBy()
 	b.Prepare()
 	b.Bring()
@@ -37,6 +39,9 @@ func Steps(in joint.Input) []step.Step {
 		for i, nodes := range chunks {
 			b.adoptNodes(wave, nodes, i == len(chunks)-1)
 		}
+	}
+	if b.flat() {
+		b.switchAll()
 	}
 	b.verify()
 	b.carry()
@@ -80,6 +85,9 @@ func (b *builder) hold() step.HoldArgs {
 	hold := step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.RoutesBy(), Target: b.Target.Installation.Capabilities.HostLinks}
 	if b.Source.Capabilities.Encapsulation == "none" && b.exact() {
 		hold.Bits, _ = NodeBits(b.Snapshot, *b.Source) // an error is a clash
+	}
+	if b.flat() {
+		hold.Others = len(b.Nodes()) - 1
 	}
 	return hold
 }

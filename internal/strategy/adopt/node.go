@@ -39,6 +39,9 @@ func (b *builder) adoptNodes(wave joint.Wave, nodes []string, last bool) {
 	apart := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool { return len(b.Outlook.Apart[node]) == 0 })
 	b.adoptCanary(wave, nodes)
 	b.adoptRest(wave, nodes)
+	if b.flat() {
+		return // switchAll comes after the last
+	}
 	b.switchNodes(wave, nodes, last && len(apart) == 0)
 	if len(apart) > 0 {
 		b.recreateApart(wave, apart, last)
@@ -85,7 +88,7 @@ func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 	}
 	b.addFor(wave, nodes, "adopt", step.Step{
 		Title: "Adopt the pods of " + joint.List(nodes),
-		Why:   "They go on to run, with their addresses and their connections; pods that start meanwhile come up on " + b.Source.CNI + " and are adopted by the next step.",
+		Why:   "They go on to run, with their addresses and their connections; pods that start meanwhile come up on " + b.Source.CNI + " and are adopted when the runtime is switched.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.apart(node))
 		}),
@@ -111,38 +114,62 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 		Title: "Let " + b.TargetName() + " serve new pods on " + names,
 		Why: "First the runtime asks " + b.TargetName() + ", which has no address to give there; then what " + b.Source.CNI +
 			" made until that moment is adopted; only then is every address that is taken known, and new pods get others.",
-		Actions: slices.Concat(
-			joint.OnEach(nodes, func(node string) step.Action {
-				return joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
-			}),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return b.to(node, "move to "+b.TargetName()+" what "+b.Source.CNI+" made on "+node+" until then", len(nodes), nil, b.apart(node))
-			}),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" give addresses on "+node)
-			}),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
-			}),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), 3*time.Minute)
-			}),
-			[]step.Action{joint.Probe("measure a pod of "+names+" that "+b.TargetName()+" made, too", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
-		Undo: slices.Concat(
-			[]step.Action{joint.Probe("stop measuring the new probe pod of "+names, step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
-			joint.OnEach(nodes, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return joint.Label(node, v1alpha1.LabelAdopted, nil, "let "+b.TargetName()+" give no address on "+node+" any more")
-			}),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI+", those that "+b.TargetName()+" made too", len(nodes), nil, []string{canary(node)})
-			}),
-			joint.OnEach(nodes, func(node string) step.Action {
-				return joint.OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
-			})),
+		Actions: slices.Concat(b.activate(nodes), b.open(nodes), []step.Action{
+			joint.Probe("measure a pod of "+names+" that "+b.TargetName()+" made, too", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
+		Undo: slices.Concat([]step.Action{
+			joint.Probe("stop measuring the new probe pod of "+names, step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
+			b.shut(nodes), b.home(nodes), b.deactivate(nodes)),
 		Gate:     b.Gate(title, last),
 		Estimate: step.Duration(estimate),
 	}, b.Running)
+}
+
+// activate lets the runtime ask the target, and takes over what the source made until then.
+func (b *builder) activate(nodes []string) []step.Action {
+	return append(
+		joint.OnEach(nodes, func(node string) step.Action {
+			return joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+		}),
+		joint.OnEach(nodes, func(node string) step.Action {
+			return b.to(node, "move to "+b.TargetName()+" what "+b.Source.CNI+" made on "+node+" until then", len(nodes), nil, b.apart(node))
+		})...)
+}
+
+// home moves all pods back to the source, which then knows their addresses.
+func (b *builder) home(nodes []string) []step.Action {
+	return joint.OnEach(nodes, func(node string) step.Action {
+		return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI+", those that "+b.TargetName()+" made too", len(nodes), nil, []string{canary(node)})
+	})
+}
+
+// deactivate lets the runtime ask the source again.
+func (b *builder) deactivate(nodes []string) []step.Action {
+	return joint.OnEach(nodes, func(node string) step.Action {
+		return joint.OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
+	})
+}
+
+// open lets the target give addresses, and waits for a pod that got one.
+func (b *builder) open(nodes []string) []step.Action {
+	return slices.Concat(
+		joint.OnEach(nodes, func(node string) step.Action {
+			return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" give addresses on "+node)
+		}),
+		joint.OnEach(nodes, func(node string) step.Action {
+			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+		}),
+		joint.OnEach(nodes, func(node string) step.Action {
+			return joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), 3*time.Minute)
+		}))
+}
+
+// shut takes open back.
+func (b *builder) shut(nodes []string) []step.Action {
+	return append(
+		joint.OnEach(nodes, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
+		joint.OnEach(nodes, func(node string) step.Action {
+			return joint.Label(node, v1alpha1.LabelAdopted, nil, "let "+b.TargetName()+" give no address on "+node+" any more")
+		})...)
 }
 
 // recreateApart moves the pods that cannot be adopted as the strategy recreate would.

@@ -1,8 +1,11 @@
 package adopt
 
 import (
+	"encoding/binary"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -29,6 +32,9 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 		}
 		clash("attachment", why)
 	}
+	if node := unseen(snapshot, source); node != "" {
+		clash("addresses", "nobody looked at node "+node+" (theseus snapshot --nodes), and new pods must not get the addresses of "+source.CNI+"'s own interfaces")
+	}
 	if _, err := NodeBits(snapshot, source); !ofNodes && err != nil {
 		clash("ranges", err.Error())
 	}
@@ -45,6 +51,29 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 			"goes by the nodes' own interfaces on "+source.CNI+", and would go one way by those and the other by a tunnel")
 	}
 	return found
+}
+
+// unseen is a node of a flat network of whose interfaces nothing is known; empty where there is none, and on other networks, where
+// the nodes' own ranges tell.
+func unseen(snapshot *cluster.Snapshot, source cni.Installation) string {
+	for i := range snapshot.Nodes {
+		name := snapshot.Nodes[i].Name
+		if source.Capabilities.Flat && !slices.ContainsFunc(snapshot.Facts, func(f cluster.NodeFacts) bool { return f.Node == name }) {
+			return name
+		}
+	}
+	return ""
+}
+
+// Apart says which pods of a flat network keep all others from being adopted, as they cannot be; empty where there are none.
+// Such a pod would keep its address until it was created again, and until then no new pod could get any.
+func Apart(source cni.Installation, outlook joint.Outlook) string {
+	for node, pods := range outlook.Apart {
+		if source.Capabilities.Flat && len(pods) > 0 {
+			return fmt.Sprintf("%s on %s cannot be adopted, and until no pod of any node is on %s nobody could give new ones an address", pods[0].Name, node, source.CNI)
+		}
+	}
+	return ""
 }
 
 // strict names an interface at which packets of connections that outlive a network without tunnels would be dropped; empty
@@ -78,10 +107,24 @@ type rangeError string
 
 func (e rangeError) Error() string { return string(e) }
 
+// flatBits is the length of the prefix of the target's blocks in a range that no node has a part of: the first pod to come claims one
+// for its node, so they are small enough that few of other nodes' pods have an address of it.
+const flatBits = 26
+
 // NodeBits is the length of the prefix of the nodes' ranges: each lies in a range of the source's, and all are of one
-// size, so that a block of addresses of the target's is the range of one node.
+// size, so that a block of addresses of the target's is the range of one node. On a flat network it is that of blocks.
 func NodeBits(snapshot *cluster.Snapshot, source cni.Installation) (int, error) {
 	all := strings.Join(source.PodCIDRs, ", ")
+	if source.Capabilities.Flat {
+		ranges, err := rangesOf(source)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(ranges) != 1 || ranges[0].Bits() > flatBits:
+			return 0, rangeError("the range of " + source.CNI + ", " + all + ", is no single one of at least " + strconv.Itoa(1<<(32-flatBits)) + " addresses")
+		}
+		return flatBits, nil
+	}
 	if source.Capabilities.CIDRSource != "node" || all == "" {
 		return 0, rangeError(source.CNI + " does not give each node one range of addresses of its own")
 	}
@@ -127,6 +170,9 @@ func adoptedValues(snapshot *cluster.Snapshot, source cni.Installation) map[stri
 	values := map[string]string{}
 	for i := range snapshot.Nodes {
 		own, _ := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR)
+		if source.Capabilities.Flat {
+			own = ranges[0]
+		}
 		if at := rangeOf(own, ranges); at >= 0 {
 			values[snapshot.Nodes[i].Name] = cni.AdoptedValue(source.PodCIDRs[at])
 		}
@@ -134,14 +180,24 @@ func adoptedValues(snapshot *cluster.Snapshot, source cni.Installation) map[stri
 	return values
 }
 
+// last is the address of a range by which all in it are called at once.
+func last(within netip.Prefix) netip.Addr {
+	bytes := within.Addr().As4()
+	binary.BigEndian.PutUint32(bytes[:], binary.BigEndian.Uint32(bytes[:])|(1<<(32-within.Bits())-1))
+	return netip.AddrFrom4(bytes)
+}
+
 // Reserved are the addresses that no new pod may get for as long as the source is there: those of the source's
 // own interfaces, which are the first two of each node's range unless nodes say otherwise, and of the pods that stay on
-// it for a while.
+// it for a while; on a flat network also those that stand for no single one.
 func Reserved(snapshot *cluster.Snapshot, source cni.Installation, outlook joint.Outlook) []string {
 	var all []string
 	first := map[string]netip.Prefix{}
+	if ranges, _ := rangesOf(source); source.Capabilities.Flat && len(ranges) == 1 {
+		all = append(all, ranges[0].Addr().String()+"/32", last(ranges[0]).String()+"/32")
+	}
 	for i := range snapshot.Nodes {
-		if own, err := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR); err == nil {
+		if own, err := netip.ParsePrefix(snapshot.Nodes[i].Spec.PodCIDR); err == nil && !source.Capabilities.Flat {
 			first[snapshot.Nodes[i].Name] = netip.PrefixFrom(own.Addr(), min(31, own.Addr().BitLen()))
 			all = append(all, first[snapshot.Nodes[i].Name].String())
 		}

@@ -45,7 +45,7 @@ func (a *app) demo() *cobra.Command {
 			return scenario.Demo(ctx, r)
 		})
 	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel or bridge (both with kube-router), or weave")
-	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty is adopt, and recreate from weave, whose pods cannot be adopted")
+	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty is adopt, and recreate from weave")
 	cmd.Flags().StringVar(&proxy, "proxy-mode", "", "mode of kube-proxy: iptables or nftables; empty for the lab's own")
 	return cmd
 }

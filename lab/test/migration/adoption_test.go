@@ -410,7 +410,7 @@ func routesOf(t *testing.T, rig *scenario.Rig) []string {
 	t.Helper()
 	var all []string
 	for _, node := range rig.NodeNames() {
-		out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip -4 route show | grep -E 'cni0|flannel|blackhole|vxlan.calico|^[0-9./]+ via' | sort")
+		out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ip -4 route show | grep -E 'cni0|flannel|weave|blackhole|vxlan.calico|^[0-9./]+ via' | sort")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestBridge(t *testing.T) {
 // nobody's, are still there, behind Calico's.
 func TestAdoptBridge(t *testing.T) {
 	rigtest.Full(t, "running pods moved from a plain bridge to Calico: four minutes")
-	rig := adoptedBridge(t, "brad", 3)
+	rig := adopted(t, "brad", 3, "bridge", "nftables")
 	guests := invite(t, rig)
 	before := podsOf(t, rig)
 	if err := rig.Migrate(t.Context()); err != nil {
@@ -74,7 +74,7 @@ func TestAdoptBridge(t *testing.T) {
 // TestAdoptBridgeBack takes such an adoption back when Calico carries what leaves a node already: the routes are as they were.
 func TestAdoptBridgeBack(t *testing.T) {
 	rigtest.Full(t, "an adoption from a plain bridge taken back: four minutes")
-	rig := adoptedBridge(t, "brback", 2)
+	rig := adopted(t, "brback", 2, "bridge", "nftables")
 	before, routes := podsOf(t, rig), routesOf(t, rig)
 	plan, err := rig.Plan(t.Context())
 	if err != nil {
@@ -92,11 +92,11 @@ func TestAdoptBridgeBack(t *testing.T) {
 	}
 }
 
-// adoptedBridge is a lab on the bridge, under traffic, whose pods are to be adopted.
-func adoptedBridge(t *testing.T, name string, nodes int) *scenario.Rig {
+// adopted is a lab on a network, under traffic, whose pods are to be adopted.
+func adopted(t *testing.T, name string, nodes int, network, proxy string) *scenario.Rig {
 	t.Helper()
 	rig := rigtest.Unstarted(t, bin, name, nodes, "--max-lost", "50", "--bake", "1s")
-	rig.Network, rig.Strategy, rig.Outside, rig.Proxy = "bridge", "adopt", true, "nftables"
+	rig.Network, rig.Strategy, rig.Outside, rig.Proxy = network, "adopt", true, proxy
 	if err := rig.Up(t.Context(), rig.Network); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
@@ -40,6 +42,37 @@ func TestWeave(t *testing.T) {
 	}
 	_, out := theseus(t, rig, "state", append([]string{"check", "--from", filepath.Join(rig.Dir, "snapshot.json")}, change...)...)
 	mustContain(t, out, "mtu/too-big", "the links of pods on weave say 65535 bytes, and 1438 come through")
+}
+
+// TestAdoptWeave: the running pods of a flat network are moved to Calico, taken back when Calico carries what leaves a node already,
+// and moved for good. All of them have the addresses that they had.
+func TestAdoptWeave(t *testing.T) {
+	rigtest.Full(t, "running pods moved from Weave Net to Calico, back, and there again: seven minutes")
+	rig := adopted(t, "wvad", 2, "weave", "")
+	before, routes := podsOf(t, rig), routesOf(t, rig)
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	killAt(t, rig, "here", "send what leaves wvad-node-1 by calico", nil, "apply", plan, "--yes")
+	if code, out := theseus(t, rig, "there", "rollback"); code != 5 {
+		t.Fatalf("rollback ended with %d:\n%s", code, out)
+	}
+	mustLoseNothing(t, rig, "after the rollback")
+	mustBeSamePods(t, before, podsOf(t, rig))
+	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	if after := routesOf(t, rig); !slices.Equal(routes, after) {
+		t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
+	}
+
+	if err := rig.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustLoseNothing(t, rig, "after the adoption")
+	mustBeSamePods(t, before, podsOf(t, rig))
+	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
+	mustServeCalico(t, rig)
+	mustTellOfMoves(t, rig)
 }
 
 // mustHaveCrossed demands of the probes of some paths that there were some, and that all of them were answered.
