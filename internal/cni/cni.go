@@ -117,6 +117,8 @@ type Capabilities struct {
 	// cannot be done, or was never tried. Unattached says why it is nil, where the network knows.
 	Attachment *step.Attachment `json:"attachment,omitempty"`
 	Unattached string           `json:"unattached,omitempty"`
+	// OnRequest says why its pods are adopted only where that is asked for; empty where it is the planner's choice.
+	OnRequest string `json:"onRequest,omitempty"`
 }
 
 // RoutesBy are the interfaces, as patterns, by which routes to its pods may lead: its own, and where it has no tunnel any

@@ -244,6 +244,9 @@ func TestChosen(t *testing.T) {
 	r.change.Strategy = ""
 	unfit(r)
 	mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 runs cri-o://1.30")
+	r = flat(t)
+	r.change.Strategy = ""
+	mustRefuse(t, r, "no range for the pods of calico is given, and running pods are taken from weave only when that is asked for")
 }
 
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.

@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/recreate"
 )
 
-// Chosen is a change with its strategy where that follows from the cluster: pods are adopted where they can be when no range
-// for new addresses is given; and where a range is given with the strategy adopt, it is for pods that cannot be, which
+// Chosen is a change with its strategy where that follows from the cluster: pods are adopted where they can be, and nothing
+// speaks against it, when no range for new addresses is given; and where a range is given with the strategy adopt, it is for pods that cannot be, which
 // are created again. Any other change is as it was.
 func Chosen(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) v1alpha1.ChangeSpec {
 	chosen, _, err := choose(snapshot, change, drivers, manifest)
@@ -47,7 +47,11 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	}
 	_, _, err = bring(snapshot, asked, driver, source, nil, manifest)
 	var refused *Refusal
+	reserve := source.Capabilities.OnRequest
 	switch {
+	case err == nil && open && reserve != "":
+		return change, "", refuse("say --strategy adopt to have it so; or "+joint.Anew(snapshot, *source, cni.Installation{}),
+			"no range for the pods of %s is given, and running pods are taken from %s only when that is asked for: %s", change.To, source.CNI, reserve)
 	case err == nil:
 		return asked, "", nil
 	case !errors.As(err, &refused):

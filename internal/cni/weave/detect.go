@@ -145,6 +145,7 @@ func capabilities(s settings) cni.Capabilities {
 		Policy:          cni.PolicyNone,
 		SwitchedPerNode: true,
 		Flat:            true,
+		OnRequest:       "single datagrams were lost by it on a busy machine, and it is not known why",
 	}
 	if s.policy {
 		caps.Policy = cni.PolicyKubernetes
