@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 // hens are certificates by HTTP-01, and the mirror's names of one of them by DNS-01.
@@ -41,6 +43,7 @@ spec:
 // the original, nor a name of the original one on the mirror, while each points to the other cluster. DNS-01 for the
 // mirror's domain gets one all the same, and what is copied is served there.
 func TestHTTP01(t *testing.T) {
+	rigtest.Full(t, "certificates that are asked for by HTTP-01: a minute and a half")
 	p := newPair(t, true)
 	asked := port(t)
 	blue, green := certManagers(t, p, asked, "front.blue 2 IN A "+blueAt, "side.blue 2 IN A "+blueAt, "front.green 2 IN A "+greenAt, "side.green 2 IN A "+greenAt)
