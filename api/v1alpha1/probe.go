@@ -80,8 +80,9 @@ type ProbeReportStatus struct {
 
 // BGP is what Calico's BGP daemon (BIRD) and the kernel say of a node's routes.
 type BGP struct {
-	// Down says why the daemon did not answer; empty when it did.
-	Down string `json:"down,omitempty"`
+	// Down says why the daemon did not answer; empty when it did, which a report says in so many words: reports are merged
+	// into the one before, and what is left out would stay.
+	Down string `json:"down"`
 	// Up are the addresses of the neighbours whose session is established, sorted.
 	Up []string `json:"up"`
 	// Routes counts the kernel's unicast routes that came from the daemon.
