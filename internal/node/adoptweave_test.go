@@ -54,11 +54,9 @@ func TestAdoptWeave(t *testing.T) {
 	}
 	w := newSite(t)
 	must(t, unix.Mount("/dev", filepath.Join(w.Root, "dev"), "", unix.MS_BIND, "")) // the plugin runs iptables
-	for name, from := range map[string]string{binaryDir + "/weave-net": "weaveutil"} {
-		binary, err := os.ReadFile(filepath.Join(dir, from))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(w.Root, name), binary, 0o755))
-	}
+	plugin, err := os.ReadFile(filepath.Join(dir, "weaveutil"))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(w.Root, binaryDir, "weave-net"), plugin, 0o755))
 	write(t, w.Root, map[string]string{confDir + "/10-weave.conflist": weaveList,
 		confDir + "/05-routed.conflist.theseus": strings.Replace(routedList, "198.19.5.0/24", "198.19.0.0/16", 1)})
 	other := &testPod{name: "node", path: "/run/netns/node-2", t: t, w: w}

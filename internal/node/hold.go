@@ -60,28 +60,30 @@ func pinRoutes(args step.HoldArgs) (bool, error) {
 	if err := pinBlocks(args); err != nil {
 		return changed, err
 	}
-	ruled, err := false, error(nil)
+	rules := []ruleFor{heldRule}
 	if args.Others > 0 { // this node's own pods are not behind its bridge, those that come up meanwhile neither
-		ruled, err = addRules(args.Within, nearRule)
+		rules = []ruleFor{nearRule, heldRule}
 	}
-	if err == nil {
-		pinned, failed := pinRules(args.Within)
-		ruled, err = ruled || pinned, failed
+	for _, rule := range rules {
+		ruled, err := addRules(args.Within, rule)
+		if changed = changed || ruled; err != nil {
+			return changed, err
+		}
 	}
-	return changed || ruled, err
+	return changed, nil
 }
 
-// pinRules lets the table serve for ranges.
-func pinRules(ranges []string) (bool, error) { return addRules(ranges, heldRule) }
+// ruleFor makes a rule for one range.
+type ruleFor func(within string) (*netlink.Rule, error)
 
-func addRules(ranges []string, make func(within string) (*netlink.Rule, error)) (bool, error) {
+func addRules(ranges []string, rule ruleFor) (bool, error) {
 	changed := false
 	for _, within := range ranges {
-		rule, err := make(within)
+		made, err := rule(within)
 		if err != nil {
 			return changed, err
 		}
-		err = ruleAdd(&netlink.Handle{}, rule)
+		err = ruleAdd(&netlink.Handle{}, made)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return changed, fmt.Errorf("pin %s: %w", within, err)
 		}
@@ -90,14 +92,14 @@ func addRules(ranges []string, make func(within string) (*netlink.Rule, error)) 
 	return changed, nil
 }
 
-func removeRules(ranges []string, make func(within string) (*netlink.Rule, error)) (bool, error) {
+func removeRules(ranges []string, rule ruleFor) (bool, error) {
 	changed := false
 	for _, within := range ranges {
-		rule, err := make(within)
+		made, err := rule(within)
 		if err != nil {
 			return changed, err
 		}
-		err = netlink.RuleDel(rule)
+		err = netlink.RuleDel(made)
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return changed, fmt.Errorf("let go of %s: %w", within, err)
 		}

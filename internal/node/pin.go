@@ -43,7 +43,7 @@ func pin(args step.PinArgs) (Answer, error) {
 			return Answer{}, fmt.Errorf("pin the route %s: %w", route.Dst, err)
 		}
 	}
-	changed, err := pinRules(args.Within)
+	changed, err := addRules(args.Within, heldRule)
 	if err != nil {
 		return Answer{}, err
 	}

@@ -59,8 +59,8 @@ type builder struct {
 	adopted map[string]string
 }
 
-// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together: each asks the API server many
-// things while it is.
+// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together, or one of each node where
+// those are more: each asks the API server many things while it is.
 const podsAtOnce = 4
 
 // to moves pods of a node, one of several, to the target, all of them when none is named.

@@ -301,11 +301,7 @@ func TestAdoptHarmed(t *testing.T) {
 			} else {
 				t.Logf("in all: %v of %d requests", scenario.Loss(cost), cost.Sent())
 			}
-			mustBeSamePods(t, before, podsOf(t, rig))
-			nothingOnNodes(t, rig, "Calico", calicoTraces)
-			if after := routesOf(t, rig); !slices.Equal(routes, after) {
-				t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
-			}
+			mustBeAsBefore(t, rig, before, routes)
 		})
 	}
 }
