@@ -36,7 +36,7 @@ func roundTrip(ctx context.Context, conn net.Conn) (string, error) {
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
-			return target, fmt.Errorf("receive: %w", err)
+			return target, fmt.Errorf("receive: %w%s", err, translated(conn))
 		}
 		if string(buffer[:n]) == sent {
 			return target, nil

@@ -3,7 +3,10 @@ package drive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 )
@@ -38,4 +41,34 @@ func (p *ports) dial(ctx context.Context, network, address string) (net.Conn, er
 		}
 		return conn, err
 	}
+}
+
+// translated says what the node made of a socket of datagrams, for which its connection tracking has an entry: a client
+// on a host's own network is masqueraded, and a port that Calico exempts from tracking gets no answer.
+func translated(conn net.Conn) string {
+	local, _ := conn.LocalAddr().(*net.UDPAddr)
+	table, err := os.ReadFile("/proc/net/nf_conntrack")
+	if local == nil || err != nil {
+		return ""
+	}
+	if answers := answersTo(string(table), local); answers != "" {
+		return "; answers were awaited as " + answers
+	}
+	return ""
+}
+
+// answersTo finds whom answers to a socket's datagrams are sent to and from, in the kernel's list of connections.
+func answersTo(table string, local *net.UDPAddr) string {
+	sent := fmt.Sprintf(" src=%s dst=", local.IP)
+	port := fmt.Sprintf(" sport=%d ", local.Port)
+	for line := range strings.Lines(table) {
+		if !strings.Contains(line, " udp ") || !strings.Contains(line, sent) || !strings.Contains(line, port) {
+			continue
+		}
+		if back := strings.LastIndex(line, " src="); back > strings.Index(line, sent) && back > strings.Index(line, port) {
+			answers, _, _ := strings.Cut(line[back+1:], " mark=")
+			return strings.TrimSpace(answers)
+		}
+	}
+	return ""
 }

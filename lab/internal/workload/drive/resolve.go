@@ -50,7 +50,7 @@ func (r resolver) lookup(ctx context.Context, name string) (netip.Addr, error) {
 	buffer := make([]byte, 1232)
 	n, err := conn.Read(buffer)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("look up %s: %w", name, err)
+		return netip.Addr{}, fmt.Errorf("look up %s: %w%s", name, err, translated(conn))
 	}
 	addr, err := firstAddress(buffer[:n], id)
 	if err != nil {
