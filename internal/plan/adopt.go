@@ -15,7 +15,8 @@ import (
 // adopting says that the plan's pods are taken over as they run.
 func (m *machine) adopting() bool { return m.plan.Strategy == adopt.Name }
 
-// flat says that no node has addresses of its own: those that are taken are known when every node was looked at.
+// flat says that no node has addresses of its own: those that are taken are known when every node was looked at, so all nodes' pods are
+// adopted before any node is switched.
 func (m *machine) flat() bool { return m.plan.Source.Capabilities.Flat }
 
 // adopt follows the verb that moves running pods. Which way it goes, its ends say.

@@ -104,14 +104,13 @@ type tally struct {
 	// half counts by wave the nodes that are switched, and on which pods on the source may go on; moving those of which pods
 	// are adopted, but not all.
 	half, moving perWave
-	// flat says that a node's pods are adopted before any node is switched.
-	flat bool
 }
 
-func (t *tally) count(n *NodeModel, by int) {
+func (m *machine) count(n *NodeModel, by int) {
 	if n.Out {
 		return
 	}
+	t := &m.tally
 	t.nodes += by
 	add := func(in *int, holds bool) {
 		if holds {
@@ -129,7 +128,7 @@ func (t *tally) count(n *NodeModel, by int) {
 	add(&t.measured, n.MeasuredOld || n.MeasuredNew)
 	add(&t.onTarget, n.Active == Target)
 	t.half.add(n.wave, by, n.Active == Target && n.PodsOld && !n.Moved)
-	t.moving.add(n.wave, by, n.Canary && (t.flat && !n.Adopted || !t.flat && (!n.Selected || n.PodsOld)))
+	t.moving.add(n.wave, by, n.Canary && (m.flat() && !n.Adopted || !m.flat() && (!n.Selected || n.PodsOld)))
 	add(&t.swept, n.Swept)
 	add(&t.adopted, n.Adopted)
 	add(&t.emptied, n.Emptied)
@@ -193,7 +192,7 @@ type change struct {
 
 func newMachine(p *Plan) *machine {
 	m := &machine{plan: p, index: map[string]int{}, facts: map[string]bool{}, kinds: map[string]step.Ref{},
-		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}, flat: p.Source.Capabilities.Flat}}
+		parts: map[step.Ref]bool{}, order: map[string][]string{}, tally: tally{half: perWave{}, moving: perWave{}}}
 	for w, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			m.know(NodeModel{Name: name, Active: Source, SourceAgent: p.Source.HasAgent(), PodsOld: true, SourceResidue: true, wave: w})
@@ -218,7 +217,7 @@ func newMachine(p *Plan) *machine {
 func (m *machine) know(n NodeModel) {
 	m.index[n.Name] = len(m.nodes)
 	m.nodes = append(m.nodes, n)
-	m.tally.count(&n, 1)
+	m.count(&n, 1)
 }
 
 // define remembers which kind a definition that the plan makes is of: objects of it come after it.
@@ -284,8 +283,8 @@ func (m *machine) edit(node int, apply func(*NodeModel)) {
 		return
 	}
 	m.log = append(m.log, change{node: node, before: before})
-	m.tally.count(&before, -1)
-	m.tally.count(&after, 1)
+	m.count(&before, -1)
+	m.count(&after, 1)
 	m.nodes[node] = after
 }
 
@@ -305,8 +304,8 @@ func (m *machine) rewind(length int) {
 			m.facts[entry.fact] = entry.held
 			continue
 		}
-		m.tally.count(&m.nodes[entry.node], -1)
-		m.tally.count(&entry.before, 1)
+		m.count(&m.nodes[entry.node], -1)
+		m.count(&entry.before, 1)
 		m.nodes[entry.node] = entry.before
 	}
 	m.log = m.log[:length]
