@@ -14,7 +14,6 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/outage"
-	"github.com/theseus-cni/theseus/internal/plan"
 )
 
 // The exit codes, the same in every command and printed in every help text.
@@ -85,17 +84,14 @@ func exitCode(w io.Writer, err error) int {
 // hintOf is what a person can do about an error: what the error says itself, else what its kind suggests.
 func hintOf(err error) string {
 	var own hinted
-	var planned *plan.Refusal
-	var driver *cni.Refusal
+	var refused *cni.Refusal
 	var call *url.Error
 	var file *fs.PathError
 	switch {
 	case errors.As(err, &own) && own.Hint() != "":
 		return own.Hint()
-	case errors.As(err, &planned) && planned.Hint != "":
-		return planned.Hint
-	case errors.As(err, &driver) && driver.Hint != "":
-		return driver.Hint
+	case errors.As(err, &refused) && refused.Hint != "":
+		return refused.Hint
 	case apierrors.IsUnauthorized(err):
 		return "check the user of the current context: kubectl config view --minify"
 	case apierrors.IsForbidden(err):

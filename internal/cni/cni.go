@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Hints where running pods cannot be taken over: CreateAgain, and which range the pods then need, such as FreeRange.
+// Hints where running pods cannot be adopted: CreateAgain, and which range the pods then need, such as FreeRange.
 const (
 	CreateAgain = "let pods be created again instead: "
 	FreeRange   = "say --pod-cidr with a free range, such as 10.96.0.0/16"
@@ -225,11 +225,18 @@ func (r Registry) Detect(snapshot *cluster.Snapshot) []*Installation {
 	return found
 }
 
-// Refusal is a driver's answer to a manifest that it does not understand: nothing has changed yet.
+// Refusal says why something is not done, such as to install from a manifest that is not understood: nothing has changed yet.
 type Refusal struct {
 	Message string
 	// Hint is what the user can do about it.
 	Hint string
+	// Anew is set where only adopting pods is refused, and Hint tells whether they can be created again instead.
+	Anew bool
+}
+
+// Unadoptable refuses to adopt pods, whatever else they are on.
+func Unadoptable(message string) error {
+	return &Refusal{Message: message, Hint: CreateAgain + FreeRange, Anew: true}
 }
 
 // Error is the message alone; the hint is printed on a line of its own.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -64,16 +65,19 @@ func mergeRanges(cidrs []string) []string {
 // PodRange reads the range for the pods of a network, or says in a *Refusal why it cannot be one: it is no IPv4, it is
 // not written as the routes to it will be, or nobody can be called by its addresses.
 func PodRange(network, text string) (netip.Prefix, error) {
+	refuse := func(why, hint string) error {
+		return &Refusal{Message: "the range for " + network + "'s pods, " + why, Hint: hint}
+	}
 	const hint = "set --pod-cidr to a free range, such as 10.96.0.0/16"
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || !prefix.Addr().Is4() {
-		return prefix, &Refusal{fmt.Sprintf("the range for %s's pods, %q, is no IPv4 CIDR", network, text), hint}
+		return prefix, refuse(strconv.Quote(text)+", is no IPv4 CIDR", hint)
 	}
 	if prefix != prefix.Masked() {
-		return prefix, &Refusal{fmt.Sprintf("the range for %s's pods, %s, begins in the middle of %s", network, prefix, prefix.Masked()), "say --pod-cidr " + prefix.Masked().String() + " if that is meant"}
+		return prefix, refuse(text+", begins in the middle of "+prefix.Masked().String(), "say --pod-cidr "+prefix.Masked().String()+" if that is meant")
 	}
 	if why := Unusable(prefix); why != "" {
-		return prefix, &Refusal{fmt.Sprintf("the range for %s's pods, %s, %s", network, prefix, why), hint}
+		return prefix, refuse(text+", "+why, hint)
 	}
 	return prefix, nil
 }

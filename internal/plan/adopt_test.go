@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/bridge"
 	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
@@ -243,7 +244,15 @@ func TestChosen(t *testing.T) {
 	r := adoption(t)
 	r.change.Strategy = ""
 	unfit(r)
-	mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 runs cri-o://1.30")
+	anew := cni.CreateAgain + cni.FreeRange
+	if hint := mustRefuse(t, r, "no range for the pods of calico is given, and they cannot be adopted: node node-2 runs cri-o://1.30"); hint != anew {
+		t.Errorf("where pods cannot be adopted, the hint is %q", hint)
+	}
+	r = adoption(t)
+	r.change.Strategy, r.change.CNIVersion = "", "v3.0.0"
+	if hint := mustRefuse(t, r, "the manifest installs calico"); hint != "give the manifest of the version that is wanted; or "+anew {
+		t.Errorf("where something else stands against it, the hint is %q", hint)
+	}
 	r = flat(t)
 	r.change.Strategy = ""
 	mustRefuse(t, r, "no range for the pods of calico is given, and running pods are taken from weave only when that is asked for")

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"errors"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -58,7 +57,7 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 		return change, "", err
 	case open:
 		hint := refused.Hint
-		if !strings.Contains(hint, "created again") { // something else stands against it
+		if !refused.Anew { // something else stands against it
 			hint += "; or " + joint.Anew(snapshot, *source, cni.Installation{})
 		}
 		return change, "", refuse(hint, "no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
@@ -78,17 +77,13 @@ func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Instal
 	case len(clashes) == 0:
 		return nil
 	case !target.Installation.Capabilities.CanRequestAddress:
-		return refuse(joint.Anew(snapshot, *source, target.Installation),
-			"%s gives no pod an address of the pod's choice, so it cannot take over running pods", driver.Name())
+		return unadoptable(joint.Anew(snapshot, *source, target.Installation),
+			driver.Name()+" gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
-	return refuse(clashes[0].Hint, "%s", clashes[0].Message)
+	return unadoptable(clashes[0].Hint, clashes[0].Message)
 }
 
 // install asks a driver how its network would come, with a range that nothing stands against.
 func install(driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) (*cni.Target, error) {
-	target, err := driver.Install(cni.Request{Manifest: manifest, PodCIDR: "192.0.2.0/24", Source: source, NodeLabel: v1alpha1.LabelTarget})
-	if refused, ok := errors.AsType[*cni.Refusal](err); ok {
-		return nil, &Refusal{Message: refused.Message, Hint: refused.Hint}
-	}
-	return target, err
+	return driver.Install(cni.Request{Manifest: manifest, PodCIDR: "192.0.2.0/24", Source: source, NodeLabel: v1alpha1.LabelTarget})
 }

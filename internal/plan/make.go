@@ -59,16 +59,15 @@ type Decided struct {
 }
 
 // Refusal says why no plan is made, and what the user can do about it.
-type Refusal struct {
-	Message string
-	Hint    string
-}
-
-// Error is the message alone; the hint is printed on a line of its own.
-func (r *Refusal) Error() string { return r.Message }
+type Refusal = cni.Refusal
 
 func refuse(hint, format string, args ...any) error {
 	return &Refusal{Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// unadoptable refuses to adopt pods; hint, of joint.Anew, tells whether they can be created again.
+func unadoptable(hint, message string) error {
+	return &Refusal{Message: message, Hint: hint, Anew: true}
 }
 
 // Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
@@ -211,15 +210,14 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		}
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat))
 		if clash := adopt.Apart(*source, outlook); clash != "" {
-			return nil, outlook, refuse(joint.Anew(snapshot, *source, cni.Installation{}), "%s", clash)
+			return nil, outlook, unadoptable(joint.Anew(snapshot, *source, cni.Installation{}), clash)
 		}
 	} else {
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, nil)
 	}
 	target, err := driver.Install(Request(snapshot, change, source, outlook, manifest))
-	var refused *cni.Refusal
-	if errors.As(err, &refused) {
-		return nil, outlook, &Refusal{Message: refused.Message, Hint: refused.Hint}
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		return nil, outlook, refused
 	}
 	if err != nil {
 		return nil, outlook, fmt.Errorf("install %s: %w", driver.Name(), err)
@@ -228,7 +226,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
-		return nil, outlook, refuse(joint.Anew(snapshot, *source, target.Installation), "it was never tried to give running pods to %s", change.To)
+		return nil, outlook, unadoptable(joint.Anew(snapshot, *source, target.Installation), "it was never tried to give running pods to "+change.To)
 	}
 	for _, clash := range append(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation)...) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {

@@ -168,8 +168,8 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-// mustRefuse demands that a request is refused with these words, and with a hint.
-func mustRefuse(t *testing.T, r *request, words string) {
+// mustRefuse demands that a request is refused with these words, and with a hint, which it returns.
+func mustRefuse(t *testing.T, r *request, words string) string {
 	t.Helper()
 	_, err := r.make()
 	var refused *plan.Refusal
@@ -179,6 +179,7 @@ func mustRefuse(t *testing.T, r *request, words string) {
 	if !strings.Contains(refused.Message, words) || refused.Hint == "" {
 		t.Errorf("the refusal does not say %q: %q, hint %q", words, refused.Message, refused.Hint)
 	}
+	return refused.Hint
 }
 
 func TestStale(t *testing.T) {

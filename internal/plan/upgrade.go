@@ -75,9 +75,8 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return nil, err
 	}
 	next, err := upgrader.Upgrade(snapshot, source, manifest)
-	var refused *cni.Refusal
-	if errors.As(err, &refused) {
-		return nil, &Refusal{Message: refused.Message, Hint: refused.Hint}
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		return nil, refused
 	}
 	if err != nil {
 		return nil, fmt.Errorf("upgrade %s: %w", source.CNI, err)

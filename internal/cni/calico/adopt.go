@@ -33,11 +33,11 @@ func attachment(conf string) *step.Attachment {
 func (m *manifest) takeOver(request cni.Request) error {
 	bits := request.Takeover.NodeBits
 	if bits < 20 || bits > 32 {
-		return refuse(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits), cni.CreateAgain+cni.FreeRange)
+		return cni.Unadoptable(fmt.Sprintf("each node's range has a prefix of %d bits, and Calico's blocks of addresses have 20 to 32", bits))
 	}
 	for _, cidr := range rangesOf(request) {
 		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() || prefix.Bits() > bits {
-			return refuse(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI), cni.CreateAgain+cni.FreeRange)
+			return cni.Unadoptable(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI))
 		}
 	}
 	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool { return d.GetName() == "ipreservations."+group }) {

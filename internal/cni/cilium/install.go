@@ -18,7 +18,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 		return nil, err
 	}
 	if request.Takeover != nil {
-		return nil, refuse("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods", cni.CreateAgain+cni.FreeRange)
+		return nil, cni.Unadoptable("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
 	m, err := understand(request.Manifest)
 	if err != nil {
