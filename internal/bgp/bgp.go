@@ -58,6 +58,18 @@ type Input struct {
 // Started reports whether BIRD runs at all.
 func (i *Input) Started() bool { return i.Backend != "vxlan" && i.Backend != "none" }
 
+// Reflecting are the names of the nodes that reflect routes, sorted.
+func (i *Input) Reflecting() []string {
+	var names []string
+	for _, n := range i.Nodes {
+		if i.Started() && n.ClusterID != "" {
+			names = append(names, n.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // spare reports whether Felix makes the routes of every pool of a family, of which there must be one. Disabled ones count too: pods may
 // still have addresses of them.
 func (i *Input) spare(six bool) bool {

@@ -124,6 +124,8 @@ func (r *Rollout) String() string {
 type Upgrade struct {
 	From string `json:"from"`
 	To   string `json:"to"`
+	// Reflecting are the nodes that reflect BGP's routes, of which no two restart in one step.
+	Reflecting []string `json:"reflecting,omitempty"`
 }
 
 // Surge says which nodes go and come.

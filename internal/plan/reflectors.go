@@ -121,11 +121,8 @@ func (r *relay) read() error {
 	nodes := map[netip.Addr]string{}
 	for _, n := range r.in.Nodes {
 		nodes[n.IPv4] = n.Name
-		if n.ClusterID != "" {
-			r.to.Before = append(r.to.Before, n.Name)
-		}
 	}
-	slices.Sort(r.to.Before)
+	r.to.Before = r.in.Reflecting()
 	for i, peer := range r.in.Peers {
 		if name := nodes[peer.IP]; name != "" && peer.IP.IsValid() {
 			return refuse("let it go by a peerSelector, or delete it", "BGPPeer %s names the node %s by its address", peer.Name, name)

@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -187,6 +188,49 @@ func TestUpgradeOfMany(t *testing.T) {
 	}
 	if sizes[600] > 3*sizes[256] {
 		t.Errorf("%v", sizes)
+	}
+}
+
+// TestUpgradeOfReflectors: a gate is between any two nodes that reflect BGP's routes, however many nodes a step has.
+func TestUpgradeOfReflectors(t *testing.T) {
+	r := newer(t)
+	addNodes(r, "node-4")
+	reflectors := map[string]bool{}
+	for i := range r.snapshot.Nodes {
+		node := &r.snapshot.Nodes[i]
+		node.Annotations = map[string]string{"projectcalico.org/RouteReflectorClusterID": "244.0.0.1"}
+		reflectors[node.Name] = true
+	}
+	for i := range 296 {
+		addNodes(r, fmt.Sprintf("worker-%d", i))
+		delete(r.snapshot.Nodes[len(r.snapshot.Nodes)-1].Annotations, "projectcalico.org/RouteReflectorClusterID")
+	}
+	for i := range r.snapshot.Nodes {
+		r.snapshot.Nodes[i].Annotations["projectcalico.org/IPv4Address"] = fmt.Sprintf("10.0.%d.%d/16", i/200, i%200+1)
+	}
+	p := mustMake(t, r)
+	seen := 0
+	for i, s := range p.Steps {
+		together := 0
+		for _, a := range s.Actions {
+			if a.Op == step.Restart && reflectors[a.NodeName] {
+				together++
+			}
+		}
+		if seen += together; together > 1 || together > 0 && (s.Gate == nil || s.Gate.Sessions == nil) {
+			t.Errorf("step %s restarts %d reflectors, with the gate %+v", s.ID, together, s.Gate)
+		}
+		if next := p.Steps[min(i+1, len(p.Steps)-1)]; together > 0 && seen == 1 {
+			steps := slices.Clone(p.Steps)
+			steps[i].Actions, steps[i].Undo = slices.Concat(s.Actions, next.Actions), slices.Concat(next.Undo, s.Undo)
+			err := plan.Verify(mutant(p, slices.Delete(steps, i+1, i+2)))
+			if err == nil || !strings.Contains(err.Error(), "2 nodes that reflect routes restart in one step") {
+				t.Errorf("a plan with two reflectors in step %s: %v", s.ID, err)
+			}
+		}
+	}
+	if seen != len(reflectors) {
+		t.Errorf("%d of %d reflectors restart", seen, len(reflectors))
 	}
 }
 

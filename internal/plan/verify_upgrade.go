@@ -110,6 +110,15 @@ func (u *upgrading) do(s *step.Step) error {
 			return fmt.Errorf("not known before it: %w", err)
 		}
 	}
+	reflecting := 0
+	for i := range s.Actions {
+		if a := &s.Actions[i]; a.Op == step.Restart && slices.Contains(u.plan.Upgrade.Reflecting, a.NodeName) {
+			reflecting++
+		}
+	}
+	if reflecting > 1 {
+		return fmt.Errorf("%d nodes that reflect routes restart in one step", reflecting)
+	}
 	changes := false
 	for i := range s.Actions {
 		a := &s.Actions[i]

@@ -26,15 +26,16 @@ const (
 	together = 4
 )
 
-// Steps makes the whole procedure. The target of in is the same network.
-func Steps(in joint.Input, u *cni.Upgrade) []step.Step {
+// Steps makes the whole procedure. The target of in is the same network. Of the nodes that reflect BGP's routes no two are in
+// one step, so that a gate has seen one's sessions and routes whole before the next restarts.
+func Steps(in joint.Input, u *cni.Upgrade, reflecting []string) []step.Step {
 	b := &builder{Builder: joint.New(in), Upgrade: u}
 	b.Prepare()
 	b.define()
 	b.allow()
 	b.hold()
 	for _, wave := range b.Waves {
-		for i, nodes := range slices.Collect(slices.Chunk(wave.Nodes, len(b.Nodes())/gates+1)) {
+		for i, nodes := range parts(wave.Nodes, len(b.Nodes())/gates+1, reflecting) {
 			b.renew(wave, i, nodes)
 		}
 	}
@@ -137,6 +138,20 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 		Gate:     b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
 		Estimate: step.Duration(time.Duration(rounds)*15*time.Second + b.Bake()),
 	})
+}
+
+// parts divides nodes, in their order, into lists of at most size, each with at most one that reflects.
+func parts(nodes []string, size int, reflecting []string) [][]string {
+	var all [][]string
+	start, reflects := 0, false
+	for i, node := range nodes {
+		one := slices.Contains(reflecting, node)
+		if i-start == size || one && reflects {
+			all, start, reflects = append(all, nodes[start:i]), i, false
+		}
+		reflects = reflects || one
+	}
+	return append(all, nodes[start:])
 }
 
 func backwards(nodes []string) []string {
