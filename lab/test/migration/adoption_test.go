@@ -46,7 +46,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("the pod that cannot be adopted is the one that it was: %s", now)
 	}
 	nothingOnNodes(t, rig, "flannel", flannelTraces)
-	mustServeCalico(t, rig)
+	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 	for _, component := range []string{"containerd", "kubelet"} { // what they remember of pods is what they find
 		if out, err := exec.Command(rig.Lab, "node", "kill", "--name", rig.Name, "--component", component, rig.NodeNames()[0]).CombinedOutput(); err != nil {

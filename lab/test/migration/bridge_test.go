@@ -55,7 +55,7 @@ func TestAdoptBridge(t *testing.T) {
 	guests.leave()
 	mustBeSamePods(t, before, podsOf(t, rig))
 	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
-	mustServeCalico(t, rig)
+	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 	routes := routesOf(t, rig)
 	t.Logf("the routes are\n%s", strings.Join(routes, "\n"))

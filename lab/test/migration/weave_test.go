@@ -30,7 +30,7 @@ func TestWeave(t *testing.T) {
 	}
 	mustLoseNothing(t, rig, "after the migration")
 	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
-	mustServeCalico(t, rig)
+	mustServeCalico(t, rig, "state")
 	mustHaveCrossed(t, rig, regexp.MustCompile(`/old>.*/new/udp/full-size$`))
 	mustHaveCrossed(t, rig, regexp.MustCompile(`/new>.*/old/udp/full-size$`))
 
@@ -56,7 +56,7 @@ func TestAdoptWeave(t *testing.T) {
 	mustLoseNothing(t, rig, "after the adoption")
 	mustBeSamePods(t, before, podsOf(t, rig))
 	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
-	mustServeCalico(t, rig)
+	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 }
 
