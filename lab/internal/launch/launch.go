@@ -59,7 +59,7 @@ func Up(ctx context.Context, o Options) error {
 	if err := l.waitReady(ready); err != nil {
 		return errors.Join(err, l.lab.Stop(stopLimit))
 	}
-	l.say("ready: %d nodes on %s", l.lab.Spec.Nodes, l.lab.Spec.Network)
+	l.say("ready: %s on %s", spec.Count(l.lab.Spec.Nodes, "node"), l.lab.Spec.Network)
 	return nil
 }
 

@@ -135,7 +135,7 @@ func (l *launch) awaitOuter(ctx context.Context, ready *os.File) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case answer == "ok":
-		l.say("fabric, control plane and %d nodes started", l.lab.Spec.Nodes)
+		l.say("fabric, control plane and %s started", spec.Count(l.lab.Spec.Nodes, "node"))
 		return nil
 	case answer != "":
 		return fmt.Errorf("start the lab: %s", answer)

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/spec"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
@@ -86,7 +87,7 @@ func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d of %d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n", run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked,
 			c.Failed, c.Sent, a.Sent, a.Lost, triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1], a.FlipMicros[2], single, node)
 	}
-	r.Say("%d runs; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in %s before anything was changed", b.Runs, b.Control)
+	r.Say("%s; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in %s before anything was changed", spec.Count(b.Runs, "run"), b.Control)
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -134,12 +135,12 @@ func (c *crowding) times() (single, node string) {
 		}
 	}
 	at := func(q float64) float64 { return each[int(q*float64(len(each)-1)+0.5)] }
-	return fmt.Sprintf("%.2f/%.2f/%.2f", at(0.5), at(0.99), at(1)), fmt.Sprintf("%d pods in %.1f s", most.pods, most.end.Sub(most.begin).Seconds())
+	return fmt.Sprintf("%.2f/%.2f/%.2f", at(0.5), at(0.99), at(1)), fmt.Sprintf("%s in %.1f s", spec.Count(most.pods, "pod"), most.end.Sub(most.begin).Seconds())
 }
 
 // crowded is one run.
 func (r *Rig) crowded(ctx context.Context, b AdoptBench) (*crowding, error) {
-	r.Say("a cluster of %d nodes on flannel with %d pods", r.Nodes, b.Pods)
+	r.Say("a cluster of %s on flannel with %s", spec.Count(r.Nodes, "node"), spec.Count(b.Pods, "pod"))
 	if err := r.Up(ctx, "flannel"); err != nil {
 		return nil, err
 	}

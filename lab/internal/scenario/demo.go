@@ -21,7 +21,7 @@ type LossError struct {
 }
 
 func (e *LossError) Error() string {
-	return fmt.Sprintf("%d requests failed and %d denied ones got through", e.Failed, e.Leaked)
+	return fmt.Sprintf("%s failed and %s got through", spec.Count(e.Failed, "request"), spec.Count(e.Leaked, "denied one"))
 }
 
 // What the names of the clients' kinds of requests begin with.
@@ -41,7 +41,7 @@ func Demo(ctx context.Context, r *Rig) error {
 // underTraffic changes a cluster on a network while clients use it, writes the report, and tells what they saw. Losses
 // are a *LossError.
 func (r *Rig) underTraffic(ctx context.Context, network string, change func() error) error {
-	r.Say("a cluster of %d nodes on %s", r.Nodes, network)
+	r.Say("a cluster of %s on %s", spec.Count(r.Nodes, "node"), network)
 	if err := r.Up(ctx, network); err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func inOneLine(report []byte) (string, error) {
 		return "", fmt.Errorf("read the report: %w", err)
 	}
 	t := model.Totals
-	return fmt.Sprintf("%d pods, %d made anew, %d restarts, %d failed requests of %d, longest gap %.0f ms",
-		t.Pods, t.Evicted, t.Restarts, t.Failed, t.Requests, t.LongestGapMillis), nil
+	return fmt.Sprintf("%s, %d made anew, %s, %s of %d, longest gap %.0f ms", spec.Count(t.Pods, "pod"), t.Evicted,
+		spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"), t.Requests, t.LongestGapMillis), nil
 }
 
 // traffic is the file of what the clients counted.
@@ -112,7 +112,7 @@ func (r *Rig) Traffic(ctx context.Context) error {
 	}
 	if before.Failed() > 0 {
 		before.Print(r.Out) //nolint:errcheck // for the reader only
-		return fmt.Errorf("%d requests failed before anything was changed", before.Failed())
+		return fmt.Errorf("%s failed before anything was changed", spec.Count(before.Failed(), "request"))
 	}
 	return nil
 }

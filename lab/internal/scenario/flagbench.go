@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/spec"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
@@ -36,7 +37,7 @@ type FlagBench struct {
 func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 	// What is lost and leaked is counted; a machine that is busy for half a second is to stop none of so many runs.
 	r.Flags = append(r.Flags, "--bake", "1s", "--max-gap", "5s")
-	r.Say("a cluster of %d nodes on Calico, and clients that use all of it, denied ones among them", r.Nodes)
+	r.Say("a cluster of %s on Calico, and clients that use all of it, denied ones among them", spec.Count(r.Nodes, "node"))
 	if err := r.Up(ctx, "calico"); err != nil {
 		return err
 	}
