@@ -180,8 +180,8 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 			what += ", " + p.Size()
 		}
 	}
-	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %d steps, %s. Type %q to go on: ",
-		p.Name, p.From(), p.To(), p.Strategy, what, len(p.Steps), about(time.Duration(p.Estimate)), p.To())
+	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %s, %s. Type %q to go on: ",
+		p.Name, p.From(), p.To(), p.Strategy, what, cluster.Count(len(p.Steps), "step"), about(time.Duration(p.Estimate)), p.To())
 	answer := make(chan string, 1)
 	go func() { // an interrupt does not end a read from a terminal; the end of the program does
 		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation

@@ -15,6 +15,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cloud"
 	"github.com/theseus-cni/theseus/internal/cloud/aws"
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 func (m *twins) cloudCommand() *cobra.Command {
@@ -171,7 +172,7 @@ func (m *twins) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
 	for _, a := range p.Actions {
 		fmt.Fprintf(w, "%s\t%s\n", a, a.Why)
 	}
-	fmt.Fprintf(w, "%d changes\n", len(p.Actions))
+	fmt.Fprintln(w, cluster.Count(len(p.Actions), "change"))
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (m *twins) runCloud(ctx context.Context, file, endpoint string, yes, back b
 	if m.output == "json" {
 		return printJSON(m.Out, map[string]int{"actions": len(p.Actions), "changes": changes})
 	}
-	fmt.Fprintf(m.Out, "%d changes were made\n", changes)
+	fmt.Fprintf(m.Out, "%s made\n", cluster.Count(changes, "change"))
 	return nil
 }
 

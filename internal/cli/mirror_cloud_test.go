@@ -52,7 +52,7 @@ func TestCloudApply(t *testing.T) {
 	fake.Fail = nil
 	theseus(0, "apply", plan, "--endpoint", fake.URL, "--yes")
 	done := len(fake.Writes())
-	if said := theseus(0, "apply", plan, "--endpoint", fake.URL, "--yes"); !strings.Contains(said, "\n0 changes were made") || len(fake.Writes()) != done {
+	if said := theseus(0, "apply", plan, "--endpoint", fake.URL, "--yes"); !strings.Contains(said, "\n0 changes made") || len(fake.Writes()) != done {
 		t.Errorf("a second time writes: %s", said)
 	}
 	theseus(0, "back", plan, "--endpoint", fake.URL, "--yes")
@@ -62,7 +62,7 @@ func TestCloudApply(t *testing.T) {
 	if got := len(fake.Writes()); got != 2*done {
 		t.Errorf("%d writes there and %d back", done, got-done)
 	}
-	if said := theseus(0, "back", plan, "--endpoint", fake.URL, "--yes"); !strings.Contains(said, "0 changes were made") {
+	if said := theseus(0, "back", plan, "--endpoint", fake.URL, "--yes"); !strings.Contains(said, "0 changes made") {
 		t.Errorf("back a second time: %s", said)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirrorconfig"
 	"github.com/theseus-cni/theseus/internal/splice"
 )
@@ -194,7 +195,7 @@ func (m *twins) explainConfig(result *mirrorconfig.Result) {
 	for _, note := range result.Notes {
 		fmt.Fprintln(m.Out, "note: "+note)
 	}
-	fmt.Fprintf(m.Out, "%d changes", len(result.Changes))
+	fmt.Fprint(m.Out, cluster.Count(len(result.Changes), "change"))
 	if m.output != "" && m.output != "text" {
 		fmt.Fprintf(m.Out, ", written to %s", m.output)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/registry"
 	"github.com/theseus-cni/theseus/internal/replica"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
@@ -179,7 +180,7 @@ func (m *twins) showPass(pass *replica.Pass) {
 		return
 	}
 	if pass.Created+pass.Updated+pass.Deleted == 0 && len(pass.Failures) == 0 {
-		fmt.Fprintf(m.Out, "in step: %d objects\n", pass.Delta.InStep)
+		fmt.Fprintf(m.Out, "in step: %s\n", cluster.Count(pass.Delta.InStep, "object"))
 		return
 	}
 	fmt.Fprintf(m.Out, "%d created, %d updated, %d deleted, %d were in step (%.1f s)\n", pass.Created, pass.Updated, pass.Deleted, pass.Delta.InStep, pass.Took.Seconds())
@@ -205,7 +206,7 @@ func (m *twins) showLeft(pass *replica.Pass) {
 		}
 		fmt.Fprintf(m.Out, "skip %s: %s\n", left.Key, left.Why)
 	}
-	fmt.Fprintf(m.Out, "%d objects are the cluster's own or are made by their owners, and are not copied (-o json lists them)\n", quiet)
+	fmt.Fprintf(m.Out, "not copied: %s of the cluster's own or made by their owners (-o json lists them)\n", cluster.Count(quiet, "object"))
 	for _, doubt := range pass.Plan.Doubts() {
 		fmt.Fprintln(m.Err, "note: "+doubt)
 	}

@@ -160,7 +160,7 @@ func printInventory(out io.Writer, entries []names.Entry) error {
 			fmt.Fprintf(w, "\t\thint: %s\n", e.Hint)
 		}
 	}
-	fmt.Fprintf(w, "%d names: %d move, %d moved already, %d stay, %d blocked\n", len(entries),
+	fmt.Fprintf(w, "%s: %d move, %d moved already, %d stay, %d blocked\n", cluster.Count(len(entries), "name"),
 		counts[names.Moves], counts[names.Moved], counts[names.Stays], counts[names.Blocked])
 	return w.Flush()
 }
@@ -356,7 +356,7 @@ func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
 		}
 		more := ""
 		if n := len(refused) - 1; n > 0 {
-			more = fmt.Sprintf(" (and %d more names cannot)", n)
+			more = fmt.Sprintf(" (nor can %s)", cluster.Count(n, "other name"))
 		}
 		return nil, fail(exitBlocked, hint, "%s cannot move: %s%s", strings.TrimSuffix(first.Name, "."), first.Why, more)
 	}

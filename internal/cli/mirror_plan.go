@@ -495,7 +495,7 @@ func (h *hands) roll(ctx context.Context) error {
 			return nil
 		}
 		if left := time.Until(end); left > 0 {
-			h.note(fmt.Sprintf("%d nodes are not Ready: %s", len(sick), strings.Join(sick[:min(len(sick), 3)], ", ")))
+			h.note(fmt.Sprintf("%s not Ready: %s", cluster.Count(len(sick), "node"), strings.Join(sick[:min(len(sick), 3)], ", ")))
 			if err := (clock{}).Sleep(ctx, min(left, rollLook)); err != nil {
 				return err
 			}
@@ -585,7 +585,7 @@ func (h *hands) handshakes(ctx context.Context) error {
 		return engine.WithHint(fmt.Errorf("%d of %d handshakes are not as they should be: %s", len(wrong), len(proofs), strings.Join(wrong[:min(len(wrong), 3)], "; ")),
 			"theseus mirror certs prove shows all of them")
 	}
-	h.note(fmt.Sprintf("%d handshakes were as they should be", len(proofs)))
+	h.note(cluster.Count(len(proofs), "handshake") + " as they should be")
 	return nil
 }
 

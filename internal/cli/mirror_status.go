@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/dns"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
@@ -172,7 +173,7 @@ func (m *twins) showStatus(s *mirrorStatus) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(m.Out, "%d names at the original, %d at the mirror", counts["original"], counts["mirror"])
+	fmt.Fprintf(m.Out, "%s at the original, %d at the mirror", cluster.Count(counts["original"], "name"), counts["mirror"])
 	for _, at := range []string{"both", "elsewhere"} {
 		if counts[at] > 0 {
 			fmt.Fprintf(m.Out, ", %d %s", counts[at], at)
@@ -248,13 +249,13 @@ func (m *twins) teardown(ctx context.Context, client *kube.Client, p *plan.Plan,
 		m.note("nothing that was copied is left on the mirror")
 		return nil
 	case !yes:
-		return fail(exitUsage, "read it, then add --yes", "this deletes %d objects of the mirror", len(going))
+		return fail(exitUsage, "read it, then add --yes", "this deletes %s of the mirror", cluster.Count(len(going), "object"))
 	}
 	if err := pair.mirror.Remove(ctx, removal, m.note); err != nil {
 		return err
 	}
 	if m.output != "json" {
-		fmt.Fprintf(m.Out, "%d objects are gone; the journal of %s stays in the original, and the mirror's machines are yours to take down\n", len(going), p.Name)
+		fmt.Fprintf(m.Out, "%s deleted; the journal of %s stays in the original, and the mirror's machines are yours to take down\n", cluster.Count(len(going), "object"), p.Name)
 	}
 	return nil
 }

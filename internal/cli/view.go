@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -38,8 +39,8 @@ type evidenceSummary struct {
 }
 
 func (e evidenceSummary) String() string {
-	return fmt.Sprintf("%d paths, %s probes, %d lost, %d denied answered, longest gap %.0f ms",
-		e.Paths, grouped(e.Sent), e.Lost, e.Leaked, e.LongestGapMillis)
+	return fmt.Sprintf("%s, %s probes, %d lost, %d denied answered, longest gap %.0f ms",
+		cluster.Count(e.Paths, "path"), grouped(e.Sent), e.Lost, e.Leaked, e.LongestGapMillis)
 }
 
 // script knows a plan's steps by id, for views.

@@ -278,7 +278,7 @@ func TestPlan(t *testing.T) {
 	t.Run("taken down by hand", func(t *testing.T) {
 		w.t = t
 		w.forgotten()
-		w.must(0, "objects are gone", "mirror", "teardown", "--yes")
+		w.must(0, "objects deleted; ", "mirror", "teardown", "--yes")
 		if out, err := w.green.try(w.green.kubeconfig, "", "get", "namespace", "shop"); err == nil {
 			t.Errorf("the mirror still has it: %s", out)
 		}
