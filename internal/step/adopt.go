@@ -53,7 +53,7 @@ type AdoptArgs struct {
 	// Pods are the pods to move, as namespace/name; none means all that are on From. Skip are never moved.
 	Pods []string `json:"pods,omitempty"`
 	Skip []string `json:"skip,omitempty"`
-	// Parallel bounds how many are moved at a time; 0 means 4.
+	// Parallel bounds how many are moved at a time, as the node's processors do; 0 means 4.
 	Parallel int `json:"parallel,omitempty"`
 	// Release gives back at once what From holds for a pod that has left it. Without it From keeps the pod's
 	// address, so that nobody else gets it, until VerbSettle. Set it on the way back.
