@@ -12,12 +12,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// What flannel and its policy agent leave on a node, and what Calico does. Rules that kube-proxy has not taken back yet, of
-// Services in theseus-system, are nobody else's.
+// What flannel and its policy agent leave on a node, and what Calico does. Rules for theseus-system, where the
+// journal stays, are the source's policy agent's, and those of its Services that kube-proxy has not taken back yet are nobody else's.
 const (
 	flannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
 		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
-	calicoTraces = `ip -o link show | grep -E 'cali|vxlan.calico'; iptables-save | grep -v theseus-system/ | grep -E 'cali-|theseus';
+	calicoTraces = `ip -o link show | grep -E 'cali|vxlan.calico'; iptables-save | grep -vE 'theseus-system["/]' | grep -E 'cali-|theseus';
 		ls /etc/cni/net.d | grep -E 'calico|theseus'; ipset list -n | grep cali; true`
 )
 

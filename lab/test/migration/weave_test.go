@@ -2,10 +2,12 @@ package migration
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
@@ -48,7 +50,10 @@ func TestAdoptWeave(t *testing.T) {
 	rigtest.Full(t, "running pods moved from Weave Net to Calico, back, and there again: seven minutes")
 	rig := adopted(t, "wvad", 2, "weave", "")
 	before := podsOf(t, rig)
-	mustComeBack(t, rig)
+	func() {
+		defer tellDropped(t, rig) // also where something was lost
+		mustComeBack(t, rig)
+	}()
 
 	if err := rig.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -58,6 +63,26 @@ func TestAdoptWeave(t *testing.T) {
 	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
 	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
+}
+
+// tellDropped logs how many frames Weave Net's routers dropped, as they and the kernel count them. Every frame between nodes passes a router's
+// process, and what comes while it does not run for longer than its buffers last is lost, whatever is done beside it.
+func tellDropped(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	for _, node := range rig.NodeNames() {
+		out, err := rig.OnNode(t.Context(), node, "curl", "-s", "-H", "Accept: application/json", "http://127.0.0.1:6784/report")
+		var report struct {
+			Router struct {
+				CaptureStats struct{ PacketsReceived, PacketsDropped int }
+			}
+		}
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &report)
+		}
+		dropped, socketErr := rig.OnNode(t.Context(), node, "awk", `$2 ~ /:1A7F$/ {print $NF}`, "/proc/net/udp") // port 6783, from other routers
+		t.Logf("the router of %s: %+v frames to other nodes; %s datagrams from them dropped (%v)",
+			node, report.Router.CaptureStats, strings.TrimSpace(dropped), errors.Join(err, socketErr))
+	}
 }
 
 // mustHaveCrossed demands of the probes of some paths that there were some, and that all of them were answered.
