@@ -34,6 +34,10 @@ const (
 // otherWait bounds how long another agent's moves are waited for.
 const otherWait = time.Minute
 
+// endWait bounds how long a pod that could not be moved is given to end: its object goes before its sandbox does, and then the
+// target's plugin knows no such pod.
+const endWait = 15 * time.Second
+
 // defaultParallel is how many pods are moved at a time.
 const defaultParallel = 4
 
@@ -157,6 +161,9 @@ func (n *Node) move(ctx context.Context, s *sandbox, job *job, ready *chains) st
 		return s.outcome(step.AdoptGone, nil)
 	}
 	if err != nil {
+		if n.ends(ctx, s) {
+			return s.outcome(step.AdoptGone, nil)
+		}
 		return s.outcome(step.AdoptRefused, err)
 	}
 	h := &hands{n: n, ready: ready}
@@ -168,11 +175,26 @@ func (n *Node) move(ctx context.Context, s *sandbox, job *job, ready *chains) st
 			err = errors.Join(err, n.writeRecord(record))
 		}
 	}
+	if state == step.AdoptUndone && n.ends(ctx, s) {
+		state, err = step.AdoptGone, nil
+	}
 	outcome := record.Outcome(state)
 	if err != nil {
 		outcome.Reason = oneLine(err.Error())
 	}
 	return outcome
+}
+
+// ends waits for a sandbox to be gone, and says whether it is.
+func (n *Node) ends(ctx context.Context, s *sandbox) bool {
+	until := time.Now().Add(endWait)
+	for n.lives(s) {
+		if n.hasty || ctx.Err() != nil || time.Now().After(until) {
+			return false
+		}
+		pause(ctx, readyPoll)
+	}
+	return true
 }
 
 // outcome is what is known of a pod that has no record.

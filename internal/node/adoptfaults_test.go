@@ -209,6 +209,30 @@ func TestPluginsAtATime(t *testing.T) {
 	}
 }
 
+// TestAdoptPodEnds: the target refuses a pod, as it knows none whose object is deleted, before its sandbox has ended. That is
+// no failure.
+func TestAdoptPodEnds(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	w := newSite(t)
+	a, b := w.pod("a", bridgeList, nil), w.pod("b", bridgeList, nil)
+	restore := w.plugin("ptp", `[ "$CNI_CONTAINERID" = `+a.id+` ] && [ "$CNI_COMMAND" = ADD ] || exec /opt/cni/bin/ptp.real
+		echo '{"cniVersion":"0.4.0","code":999,"msg":"pods \"a\" not found"}'; exit 1`)
+	defer restore()
+	var ended sync.WaitGroup
+	w.hook = func(at string) {
+		if at == "forget" { // b is moved and keeps its record
+			ended.Go(func() { a.del(bridgeList) })
+		}
+	}
+	got, err := w.Do(t.Context(), step.VerbAdopt, args(t, forth))
+	ended.Wait()
+	if all := outcomes(t, got); err != nil || all["a"].State != step.AdoptGone || all["a"].Reason != "" || all["b"].State != step.AdoptMoved || b.whole() != "routed" {
+		t.Errorf("%v: %+v", err, all)
+	}
+}
+
 // TestAdoptConfChanges: somebody changes the target's configuration, or removes it, in the middle of a move. What was begun
 // with one configuration is ended, or taken back, with that one.
 func TestAdoptConfChanges(t *testing.T) {
