@@ -44,6 +44,7 @@ func All() []check.Check {
 		cidr.Masquerade(),
 		cidr.Overlap(),
 		cni.Autodetection(),
+		cni.Clash(),
 		cni.ConfPresent(),
 		cni.HalfWay(),
 		cni.Leftover(),

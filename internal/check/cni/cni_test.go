@@ -8,6 +8,8 @@ import (
 
 func TestAutodetection(t *testing.T) { checktest.Run(t, Autodetection()) }
 
+func TestClash(t *testing.T) { checktest.Run(t, Clash()) }
+
 func TestConfPresent(t *testing.T) { checktest.Run(t, ConfPresent()) }
 
 func TestLeftover(t *testing.T) { checktest.Run(t, Leftover()) }

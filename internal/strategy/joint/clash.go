@@ -88,7 +88,8 @@ func sameLinks(source, target cni.Installation) []Clash {
 	for _, a := range source.Capabilities.HostLinks {
 		for _, b := range target.Capabilities.HostLinks {
 			if matches(a, b) || matches(b, a) {
-				return []Clash{{"links", fmt.Sprintf("both networks would own the interface %s", b), "this pair cannot run side by side"}}
+				return []Clash{{"links", fmt.Sprintf("both networks would own the interface %s", b),
+					"give the target's another name in its manifest, where that has a setting for it; or let a cluster beside this one take its work over (theseus mirror)"}}
 			}
 		}
 	}
@@ -124,7 +125,7 @@ func unnamedConf(source, target cni.Installation) []Clash {
 func notSwitched(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if !network.Capabilities.SwitchedPerNode {
-			return []Clash{{"not-switched", network.CNI + " is not chosen per node by its CNI configuration", "the strategy recreate cannot be used"}}
+			return []Clash{{"not-switched", network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
 		}
 	}
 	return nil

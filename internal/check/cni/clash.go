@@ -1,0 +1,43 @@
+package cni
+
+import (
+	_ "embed"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+//go:embed clash.md
+var clashDoc string
+
+const clashID = "cni/clash"
+
+// Clash finds what two networks would both own on a node, and what keeps a node from being switched by itself.
+func Clash() check.Check {
+	return check.Check{
+		ID:    clashID,
+		Title: "Two networks that cannot be on one node together",
+		Doc:   clashDoc,
+		Needs: []string{"source", "target"},
+		Run:   clash,
+	}
+}
+
+// elsewhere are clashes that cidr/overlap, cidr/family and vxlan/clash tell of, and what only a plan asks.
+var elsewhere = []string{"overlap", "family", "vxlan", "untried"}
+
+func clash(pass *check.Pass) []finding.Finding {
+	if pass.Source.CNI == pass.Target.CNI {
+		return nil // one network, changed in place
+	}
+	var found []finding.Finding
+	for _, c := range joint.Clashes(*pass.Source, *pass.Target) {
+		if !slices.Contains(elsewhere, c.ID) {
+			found = append(found, finding.Finding{ID: clashID, Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
+				Message: c.Message, Evidence: map[string]any{"clash": c.ID}, Fix: c.Hint})
+		}
+	}
+	return found
+}
