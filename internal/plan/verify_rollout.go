@@ -16,7 +16,7 @@ import (
 
 // flagged is what is known of a node during a rollout.
 type flagged struct {
-	turn rollout.Turn
+	turn *rollout.Turn
 	// own is its own value, nil for none; guarded: a guard denies there.
 	own     any
 	guarded bool
@@ -97,7 +97,7 @@ func (r *rolling) add(name string) error {
 		return fmt.Errorf("what node %s is to have is not in the plan", name)
 	}
 	r.index[name] = len(r.nodes)
-	r.nodes = append(r.nodes, flagged{turn: turn, own: turn.Was, plane: turn.From, said: true})
+	r.nodes = append(r.nodes, flagged{turn: &turn, own: turn.Was, plane: turn.From, said: true})
 	r.order = append(r.order, name)
 	return nil
 }

@@ -83,7 +83,17 @@ func (t Turn) Moves() bool { return t.From != t.To }
 func (t Turn) Changes() bool { return !Same(t.Own, t.Was) }
 
 // Same compares values as FelixConfigurations hold them: texts, numbers and truth values, or nil for none.
-func Same(a, b any) bool { return (a == nil) == (b == nil) && fmt.Sprint(a) == fmt.Sprint(b) }
+func Same(a, b any) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	if one, text := a.(string); text { // what most are
+		if other, text := b.(string); text {
+			return one == other
+		}
+	}
+	return fmt.Sprint(a) == fmt.Sprint(b)
+}
 
 // after names what a node has when it has had its turn.
 func (f *Flag) after(t Turn) string {
