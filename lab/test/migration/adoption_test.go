@@ -273,7 +273,7 @@ func TestAdoptHarmed(t *testing.T) {
 		lossless bool
 	}{
 		{"address", "Start calico beside flannel on harmed-node-2", takeAddress, "not moved: .*already (assigned|exists)", true},
-		{"plugin", "Adopt one pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
+		{"plugin", "Adopt the probe pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
 		{"agent", "Adopt the pods of harmed-node-1", killAgent, "was measured anew|probes lost on", true},
 		{"range", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on|the host reaches it through nothing", false},
 	} {
