@@ -133,8 +133,8 @@ func (n *Node) described(pods []sandbox) []*adoption.Record {
 	return all
 }
 
-// moveAll moves the pods of a job, a few at a time, and returns what became of them in the job's order. A plugin's time is
-// the processors', so with more pods at a time than those each takes longer, and all of them as long.
+// moveAll moves the pods of a job, a few at a time, and returns what became of them in the job's order. Plugins
+// mostly compute, so with more pods at a time than processors each would take longer, and all of them hardly less.
 func (n *Node) moveAll(ctx context.Context, job *job, args step.AdoptArgs) []step.AdoptOutcome {
 	outcomes := make([]step.AdoptOutcome, len(job.pods))
 	slots := make(chan struct{}, min(cmp.Or(args.Parallel, defaultParallel), runtime.GOMAXPROCS(0)))
