@@ -65,6 +65,11 @@ func Up(bird *cluster.BIRD) []string {
 	return up
 }
 
+// Whole says whether a daemon answered, has sessions, and all of them are up.
+func Whole(bird *cluster.BIRD) bool {
+	return bird != nil && bird.Down == "" && len(bird.Sessions) > 0 && len(Up(bird)) == len(bird.Sessions)
+}
+
 // Reported is what a node's agent said last.
 func Reported(said *v1alpha1.BGP) Seen {
 	if said == nil {

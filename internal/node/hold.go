@@ -16,8 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// carriedWait bounds how long the target's routes are waited for, and the end of them.
-const carriedWait = 2 * time.Minute
+// carriedWait bounds how long the target's routes are waited for, and the end of them. Tests shorten it.
+var carriedWait = 2 * time.Minute
 
 // A pin is one rule that sends packets to the range through a table of the source's routes to other nodes. What
 // it does not hold, such as the node's own pods, is looked up as ever.

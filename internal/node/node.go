@@ -139,7 +139,7 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	case step.VerbRetain:
 		return with(args, retain)
 	case step.VerbLetGo:
-		return with(args, func(a step.RetainArgs) (Answer, error) { return letGo(ctx, a) })
+		return with(args, func(a step.RetainArgs) (Answer, error) { return n.letGo(ctx, a) })
 	case step.VerbRelease:
 		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
 	case step.VerbDataplane:

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -48,15 +50,20 @@ func retain(args step.RetainArgs) (Answer, error) {
 	return Answer{Changed: changed, Message: fmt.Sprintf("%d routes of BIRD's are retained", len(routes))}, nil
 }
 
-// letGo waits until BIRD has all that is retained, and removes it, the rules first.
-func letGo(ctx context.Context, args step.RetainArgs) (Answer, error) {
+// letGo waits until BIRD has all that is retained, and removes it, the rules first. What BIRD has not made again after that
+// time with all of its sessions up leads to a block of addresses that has gone, and goes too.
+func (n *Node) letGo(ctx context.Context, args step.RetainArgs) (Answer, error) {
 	within, err := prefixes(args.Within)
 	if err != nil {
 		return Answer{}, err
 	}
 	err = until(ctx, func() (string, error) { return unmade(within) })
-	if err != nil {
+	if err != nil && (ctx.Err() != nil || !bgp.Whole(n.bird(ctx))) {
 		return Answer{}, err
+	}
+	gone := ""
+	if err != nil {
+		gone = "all sessions are up, and so it goes: " + err.Error()
 	}
 	changed := false
 	for _, rule := range retainedRules(within) {
@@ -75,7 +82,7 @@ func letGo(ctx context.Context, args step.RetainArgs) (Answer, error) {
 			return Answer{}, fmt.Errorf("remove the retained route %s: %w", route.Dst, err)
 		}
 	}
-	return Answer{Changed: changed, Message: fmt.Sprintf("BIRD has all %d routes itself", len(kept))}, nil
+	return Answer{Changed: changed, Message: cmp.Or(gone, fmt.Sprintf("BIRD has all %d routes itself", len(kept)))}, nil
 }
 
 // unmade names a route that is retained and that BIRD has not.

@@ -126,6 +126,8 @@ type Upgrade struct {
 	To   string `json:"to"`
 	// Reflecting are the nodes that reflect BGP's routes, of which no two restart in one step.
 	Reflecting []string `json:"reflecting,omitempty"`
+	// Ranges are those whose routes BIRD carries, which nodes retain while agents restart.
+	Ranges []string `json:"ranges,omitempty"`
 }
 
 // Surge says which nodes go and come.

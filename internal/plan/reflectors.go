@@ -105,11 +105,7 @@ func (r *relay) read() error {
 	case r.in.Speaks(true):
 		return refuse("change them by hand, and look with: theseus check --only bgp", "IPv6 routes, which cannot be retained yet")
 	}
-	for _, pool := range r.in.Pools {
-		if !pool.Felix && pool.Encapsulation != "VXLAN" && pool.CIDR.IsValid() {
-			r.to.Ranges = append(r.to.Ranges, pool.CIDR.String())
-		}
-	}
+	r.to.Ranges = carried(r.in)
 	if len(r.to.Ranges) == 0 {
 		return refuse("there is nothing to reflect", "BIRD carries the routes of no IPPool here")
 	}
@@ -132,6 +128,17 @@ func (r *relay) read() error {
 		}
 	}
 	return nil
+}
+
+// carried are the IPv4 ranges whose routes BIRD carries.
+func carried(in *bgp.Input) []string {
+	var ranges []string
+	for _, pool := range in.Pools {
+		if in.Unknown == "" && in.Started() && !pool.Felix && pool.Encapsulation != "VXLAN" && pool.CIDR.IsValid() && pool.CIDR.Addr().Is4() {
+			ranges = append(ranges, pool.CIDR.String())
+		}
+	}
+	return ranges
 }
 
 // pick finds the nodes that are to reflect.

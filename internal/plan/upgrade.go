@@ -52,8 +52,9 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation}, Change: change, Waves: waves}
 	p := begun(snapshot, change, options, upgrade.Name,
 		"routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next")
-	p.Upgrade = &Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: bgp.FromSnapshot(snapshot).Reflecting()}
-	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next, p.Upgrade.Reflecting)
+	peering := bgp.FromSnapshot(snapshot)
+	p.Upgrade = &Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting(), Ranges: carried(peering)}
+	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next, p.Upgrade.Reflecting, p.Upgrade.Ranges)
 	p.Findings = append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...)
 	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"))
 }

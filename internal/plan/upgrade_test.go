@@ -191,6 +191,35 @@ func TestUpgradeOfMany(t *testing.T) {
 	}
 }
 
+// TestUpgradeRetains: where BIRD carries the routes of a pool, every node retains them while agents restart.
+func TestUpgradeRetains(t *testing.T) {
+	r := newer(t)
+	for i := range r.snapshot.Nodes {
+		r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
+	}
+	for i := range r.snapshot.Other {
+		if o := &r.snapshot.Other[i]; o.GetKind() == "IPPool" {
+			_ = unstructured.SetNestedField(o.Object, "Never", "spec", "vxlanMode")
+		}
+	}
+	p := mustMake(t, r)
+	at := map[string]int{}
+	for i, s := range p.Steps {
+		at[s.ID] = i
+	}
+	if hold, retain, first, last, leave := at["upgrade/hold"], at["bgp/retain"], at["wave-1/node-1"], at["wave-2/node-3"], at["bgp/let-go"]; !(hold > 0 && hold < retain && retain < first && first < last && last < leave) {
+		t.Fatalf("steps are in the order %v", at)
+	}
+	for step, says := range map[string]string{"bgp/retain": "0 of 3 nodes retain their routes", "bgp/let-go": "at the end nodes retain routes"} {
+		if err := plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), at[step], at[step]+1))); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("without %s: %v", step, err)
+		}
+	}
+	if p := mustMake(t, newer(t)); slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "bgp/retain" }) {
+		t.Error("routes that BIRD does not carry are retained")
+	}
+}
+
 // TestUpgradeOfReflectors: a gate is between any two nodes that reflect BGP's routes, however many nodes a step has.
 func TestUpgradeOfReflectors(t *testing.T) {
 	r := newer(t)

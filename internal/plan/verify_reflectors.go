@@ -61,7 +61,10 @@ func verifyReflectors(p *Plan) error {
 func (r *relaying) act(a *step.Action) error {
 	switch a.Op {
 	case step.Node:
-		return r.onNode(a)
+		if !r.measured {
+			return errors.New("nothing of the network may change before measuring is proven")
+		}
+		return retains(a, r.plan.Cluster.Nodes, r.plan.Reflectors.Ranges, r.retained)
 	case step.Apply:
 		return r.touch(step.RefOf(a.Object))
 	case step.Delete, step.Patch:
@@ -87,21 +90,20 @@ func (r *relaying) touch(ref step.Ref) error {
 	return nil
 }
 
-func (r *relaying) onNode(a *step.Action) error {
+// retains has a node of those given retain its routes within ranges, or let go of them.
+func retains(a *step.Action, nodes, ranges []string, retained map[string]bool) error {
 	var args step.RetainArgs
 	switch err := json.Unmarshal(a.Args, &args); {
 	case err != nil:
 		return fmt.Errorf("arguments: %w", err)
-	case !slices.Contains(r.plan.Cluster.Nodes, a.NodeName):
+	case !slices.Contains(nodes, a.NodeName):
 		return fmt.Errorf("node %q is not of this cluster", a.NodeName)
-	case !slices.Equal(args.Within, r.plan.Reflectors.Ranges):
-		return fmt.Errorf("the ranges are %v, not %v", r.plan.Reflectors.Ranges, args.Within)
-	case !r.measured:
-		return errors.New("nothing of the network may change before measuring is proven")
+	case !slices.Equal(args.Within, ranges):
+		return fmt.Errorf("the ranges are %v, not %v", ranges, args.Within)
 	case a.Verb == step.VerbRetain:
-		r.retained[a.NodeName] = true
+		retained[a.NodeName] = true
 	case a.Verb == step.VerbLetGo:
-		delete(r.retained, a.NodeName)
+		delete(retained, a.NodeName)
 	default:
 		return fmt.Errorf("the verb %q has no place here", a.Verb)
 	}

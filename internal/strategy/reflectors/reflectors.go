@@ -8,7 +8,6 @@
 package reflectors
 
 import (
-	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -33,23 +32,8 @@ type Part struct {
 // Steps makes the whole procedure. Within are the ranges whose routes BIRD carries.
 func Steps(in joint.Input, within []string, parts []Part) []step.Step {
 	b := joint.New(in)
-	args := step.RetainArgs{Within: within}
-	retain := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbRetain, "retain on "+node+" the routes that BIRD has made", args)
-	})
-	letGo := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbLetGo, "leave the routes of "+node+" to BIRD again, when it has them all", args)
-	})
 	b.Prepare()
-	b.Add(step.Step{
-		ID: "bgp/retain", Title: "Retain the routes that BIRD has made",
-		Why:      "Sessions are ended and made anew by what follows. Where BIRD takes a route away meanwhile, packets take the retained one.",
-		Before:   []step.Condition{{Kind: step.NodesAmong, Nodes: b.Nodes()}},
-		Actions:  retain,
-		Undo:     slices.Clone(letGo),
-		Gate:     b.Gate("nothing noticed", false),
-		Estimate: step.Duration(5*time.Second + b.PerNode(200*time.Millisecond)),
-	})
+	b.Retain(within, "Sessions are ended and made anew by what follows. Where BIRD takes a route away meanwhile, packets take the retained one.")
 	for _, part := range parts {
 		gate := b.Gate(part.Proof, true)
 		gate.Bake = max(gate.Bake, step.Duration(settles))
@@ -58,14 +42,7 @@ func Steps(in joint.Input, within []string, parts []Part) []step.Step {
 			Estimate: step.Duration(10*time.Second+b.PerNode(100*time.Millisecond)) + gate.Bake,
 		})
 	}
-	b.Add(step.Step{
-		ID: "bgp/let-go", Title: "Leave the routes to BIRD again",
-		Why:      "Each node lets go only when BIRD has made every retained route again.",
-		Actions:  letGo,
-		Undo:     slices.Clone(retain),
-		Gate:     b.Gate("BIRD alone carries all routes and nothing was lost", true),
-		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(200*time.Millisecond)),
-	})
+	b.LetGo(within)
 	last := len(b.Steps)
 	b.End([]string{"old"}, []string{"old", "new"})
 	b.Steps[last].NoReturn = true

@@ -27,17 +27,24 @@ const (
 )
 
 // Steps makes the whole procedure. The target of in is the same network. Of the nodes that reflect BGP's routes no two are in
-// one step, so that a gate has seen one's sessions and routes whole before the next restarts.
-func Steps(in joint.Input, u *cni.Upgrade, reflecting []string) []step.Step {
+// one step, so that a gate has seen one's sessions and routes whole before the next restarts. Within are the ranges whose
+// routes BIRD carries, if it does: nodes retain them while agents restart.
+func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.Step {
 	b := &builder{Builder: joint.New(in), Upgrade: u}
 	b.Prepare()
 	b.define()
 	b.allow()
 	b.hold()
+	if len(within) > 0 {
+		b.Retain(within, "BIRD starts again with the agent. Its neighbours keep its routes, but replace one by removing it first, and a packet of that moment takes the retained one.")
+	}
 	for _, wave := range b.Waves {
 		for i, nodes := range parts(wave.Nodes, len(b.Nodes())/gates+1, reflecting) {
 			b.renew(wave, i, nodes)
 		}
+	}
+	if len(within) > 0 {
+		b.LetGo(within)
 	}
 	for i := range b.Followers {
 		b.follow(&b.Followers[i])

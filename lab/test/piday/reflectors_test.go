@@ -30,13 +30,13 @@ func TestReflectors(t *testing.T) {
 		{"first", "has(first)", "has(first)", nodes[0] + " " + nodes[1]},
 		{"next", "has(next)", "has(next)", nodes[1] + " " + nodes[2]},
 	} {
-		file := filepath.Join(rig.Dir, turn.name+".yaml")
+		file, never := filepath.Join(rig.Dir, turn.name+".yaml"), outside.never(t)
 		if text, err := rig.Run(t.Context(), "plan", "--reflectors", turn.selector, "--bake", "3s", "--agent-image", scenario.AgentImage, "-o", file); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0)
 		cost := rigtest.NothingLost(t, rig, time.Minute, turn.name)
-		t.Logf("%s: nothing lost or leaked of %d requests", turn.name, cost.Sent())
+		t.Logf("%s: nothing lost or leaked of %d requests; the router outside had every route at each of %d looks", turn.name, cost.Sent(), never())
 		outside.learns(turn.name)
 		if got := kubectl(t, rig, "get", "bgppeers.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.peerSelector}"); got != turn.peers {
 			t.Errorf("%s: the BGPPeers are to %q", turn.name, got)

@@ -1,6 +1,7 @@
 package piday
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,6 +59,44 @@ func (r router) run(program string, args ...string) string {
 	return string(out)
 }
 
+// never looks, until the function that it returns is called, whether the router has all routes that it has now. That function
+// fails the test for those that it lacked once, and returns how often was looked.
+func (r router) never(t *testing.T) func() int {
+	t.Helper()
+	blocks := r.blocks()
+	ctx, cancel := context.WithCancel(t.Context())
+	done, looks, lacked := make(chan struct{}), 0, map[string]int{}
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+			out, err := exec.CommandContext(ctx, r.rig.Lab, "exec", "--name", r.rig.Name, "--", unpackedBIRD+"birdc", "-s", r.socket(), "show", "route").Output()
+			if err != nil {
+				continue
+			}
+			looks++
+			for _, block := range blocks {
+				if !strings.Contains(string(out), block) {
+					lacked[block]++
+				}
+			}
+		}
+	}()
+	return func() int {
+		t.Helper()
+		cancel()
+		<-done
+		if len(lacked) > 0 || looks < 10 {
+			t.Errorf("of %d looks at the router outside, blocks lacked a route in: %v", looks, lacked)
+		}
+		return looks
+	}
+}
+
+// blocks are those of addresses that nodes have.
+func (r router) blocks() []string {
+	return strings.Fields(kubectl(r.t, r.rig, "get", "blockaffinities.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.cidr}"))
+}
+
 // learns waits until the router has a route to every block of addresses that a node has, by that node.
 func (r router) learns(when string) {
 	r.t.Helper()
@@ -65,7 +104,7 @@ func (r router) learns(when string) {
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
 		routes := r.run("birdc", "-s", r.socket(), "show", "route")
 		missing = missing[:0]
-		blocks := strings.Fields(kubectl(r.t, r.rig, "get", "blockaffinities.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.cidr}"))
+		blocks := r.blocks()
 		for _, block := range blocks {
 			if !strings.Contains(routes, block) {
 				missing = append(missing, block)
