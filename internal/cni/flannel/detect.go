@@ -54,12 +54,14 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	}
 	config := configOf(snapshot, agent.Namespace, ownSpace, "kube-system")
 	conf, problems := readNetConf(config)
-	found.Problems = problems
+	pods, more := readPodConf(config)
+	found.Problems = append(problems, more...)
 	found.PodCIDRs = conf.networks()
+	found.Data = pods.data()
 	file := confFile(agent)
-	found.Capabilities = capabilities(conf, strings.TrimSuffix(file, cni.StagedSuffix))
-	found.Capabilities.MTU = podMTU(snapshot, conf)
-	if found.Capabilities.Attachment = attachment(config, found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
+	found.Capabilities = capabilities(conf, pods.bridge(), strings.TrimSuffix(file, cni.StagedSuffix))
+	found.Capabilities.MTU = podMTU(snapshot, conf, pods.bridge())
+	if found.Capabilities.Attachment = pods.attachment(found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
 		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
 	}
 	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {

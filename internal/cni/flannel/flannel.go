@@ -4,7 +4,7 @@
 package flannel
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
@@ -17,7 +17,7 @@ const (
 	configMap   = "kube-flannel-cfg"
 	ownSpace    = "kube-flannel"
 	confName    = "10-flannel.conflist"
-	bridge      = "cni0"
+	network     = "cbr0" // to the plugins
 )
 
 // Driver implements cni.Driver.
@@ -46,37 +46,32 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 }
 
 func leftover(namespace, problem string) *cni.Installation {
+	pods, _ := readPodConf(nil)
 	return &cni.Installation{
 		CNI:          "flannel",
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: namespace, Name: "kube-flannel-ds"},
-		Capabilities: capabilities(netConf{Backend: backend{Type: "vxlan"}}, confName),
+		Capabilities: capabilities(netConf{Backend: backend{Type: "vxlan"}}, pods.bridge(), confName),
 		Problems:     []string{problem},
 	}
 }
 
 // Residue implements cni.Driver.
 func (Driver) Residue(found *cni.Installation) step.Residue {
+	data := found.Data
+	if len(data) == 0 {
+		data = []string{reservations(network)}
+	}
 	residue := step.Residue{
-		Links:        append([]string{bridge}, vxlanLink(found)...),
+		Links:        slices.Sorted(slices.Values(found.Capabilities.HostLinks)),
 		Chains:       []string{"FLANNEL-*"},
 		RuleComments: []string{"flanneld masq", "flanneld forward"},
 		NFTables:     []string{"ip flannel-ipv4", "ip6 flannel-ipv6"},
 		Routes:       found.PodCIDRs,
 		ConfFiles:    []string{"10-flannel.conf", found.Capabilities.ConfName, found.Capabilities.ConfName + cni.StagedSuffix},
 		Binaries:     []string{"flannel"},
-		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel", "/var/lib/cni/networks/cbr0"},
+		Paths:        append([]string{"/run/flannel", "/var/lib/cni/flannel"}, data...),
 		Annotations:  []string{annotations + "*"},
 	}
 	cni.FirewallResidue(found, &residue)
 	return residue
-}
-
-func vxlanLink(found *cni.Installation) []string {
-	var links []string
-	for _, link := range found.Capabilities.HostLinks {
-		if strings.HasPrefix(link, "flannel") {
-			links = append(links, link)
-		}
-	}
-	return links
 }

@@ -81,6 +81,24 @@ func TestDetectOddities(t *testing.T) {
 		{"dual stack", func(s *cluster.Snapshot) {
 			config(s, `{"Network":"10.1.0.0/16","EnableIPv6":true,"IPv6Network":"fd00::/48","Backend":{"Type":"vxlan"}}`)
 		}, "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
+		{"own bridge and name", func(s *cluster.Snapshot) {
+			s.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"pods","plugins":[{"type":"flannel","delegate":{"bridge":"br-pods"}},{"type":"portmap"}]}`
+			s.Facts = []cluster.NodeFacts{{Node: "node-1", Links: []cluster.Link{{Name: "br-pods", MTU: 1400}, {Name: "cni0", MTU: 1500}}}}
+		}, "", func(i *cni.Installation) bool {
+			left := flannel.Driver{}.Residue(i)
+			return i.Capabilities.MTU == 1400 && slices.Equal(i.Capabilities.HostLinks, []string{"flannel.1", "br-pods"}) &&
+				i.Capabilities.Attachment.Bridge == "br-pods" && slices.Equal(left.Links, []string{"br-pods", "flannel.1"}) &&
+				slices.Contains(left.Paths, "/var/lib/cni/networks/pods") && !slices.Contains(left.Paths, "/var/lib/cni/networks/cbr0")
+		}},
+		{"a bridge that would mean every link", func(s *cluster.Snapshot) {
+			s.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"cbr0","plugins":[{"type":"flannel","delegate":{"bridge":"*"}}]}`
+		}, `the bridge "*"`, func(i *cni.Installation) bool { return !slices.Contains(i.Capabilities.HostLinks, "*") }},
+		{"a name that is another folder", func(s *cluster.Snapshot) {
+			s.ConfigMaps[0].Data["cni-conf.json"] = `{"name":"../..","plugins":[{"type":"flannel"}]}`
+		}, `the name "../.."`, func(i *cni.Installation) bool {
+			return slices.Contains(flannel.Driver{}.Residue(i).Paths, "/var/lib/cni/networks/cbr0")
+		}},
+		{"broken CNI configuration", func(s *cluster.Snapshot) { s.ConfigMaps[0].Data["cni-conf.json"] = "{" }, "cni-conf.json of ConfigMap kube-flannel/kube-flannel-cfg cannot be read", nil},
 		{"backend that is not understood", func(s *cluster.Snapshot) { config(s, `{"Network":"10.1.0.0/16","Backend":{"Type":"udp"}}`) }, `backend "udp"`, nil},
 		{"broken configuration", func(s *cluster.Snapshot) { config(s, `{`) }, "cannot be read", nil},
 		{"no network", func(s *cluster.Snapshot) { config(s, `{}`) }, "names no network", nil},

@@ -137,6 +137,8 @@ func (m *manifest) fit(cidr string) error {
 		_ = unstructured.SetNestedField(m.config.Object, text, "data", "net-conf.json") // it is a map of strings
 	}
 	read, problems := m.netConf()
+	_, more := readPodConf(m.typed())
+	problems = append(problems, more...)
 	switch nft, _ := conf["EnableNFTables"].(bool); {
 	case len(problems) > 0:
 		return refuse(problems[0], useUpstream)
@@ -151,11 +153,14 @@ func (m *manifest) fit(cidr string) error {
 	return nil
 }
 
-func (m *manifest) netConf() (netConf, []string) {
+func (m *manifest) netConf() (netConf, []string) { return readNetConf(m.typed()) }
+
+// typed is the ConfigMap.
+func (m *manifest) typed() *corev1.ConfigMap {
 	data, _, _ := unstructured.NestedStringMap(m.config.Object, "data")
 	config := &corev1.ConfigMap{Data: data}
 	config.Namespace, config.Name = m.config.GetNamespace(), m.config.GetName()
-	return readNetConf(config)
+	return config
 }
 
 // stage turns the manifest into its joint form.
@@ -167,7 +172,8 @@ func (m *manifest) stage(label string, conf step.ConfArgs) {
 }
 
 func (m *manifest) installation(request cni.Request) cni.Installation {
-	conf, _ := m.netConf() // fit has seen that it can be read
+	conf, _ := m.netConf() // fit has seen that both can be read
+	pods, _ := readPodConf(m.typed())
 	_, version := cni.SplitImage(imageOf(m.agent))
 	return cni.Installation{
 		CNI:          "flannel",
@@ -175,7 +181,8 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		Agent:        step.RefOf(m.agent),
 		Selector:     cni.SelectorText(m.agent),
 		PodCIDRs:     []string{request.PodCIDR},
-		Capabilities: capabilities(conf, m.confName()),
+		Data:         pods.data(),
+		Capabilities: capabilities(conf, pods.bridge(), m.confName()),
 		Parts:        cni.Parts(m.objects),
 	}
 }

@@ -123,6 +123,7 @@ func TestInstallRefuses(t *testing.T) {
 		{"nobody installs it", set("DaemonSet", []any{}, "spec", "template", "spec", "initContainers"), "no init container of DaemonSet kube-flannel-ds"},
 		{"a policy agent", more("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: kube-router, namespace: kube-system}\n"), "brings DaemonSet kube-system/kube-router besides"},
 		{"garbage", netConf("{"), "cannot be read"},
+		{"a bridge that no node can have", set("ConfigMap", `{"plugins": [{"type": "flannel", "delegate": {"bridge": "a b"}}]}`, "data", "cni-conf.json"), "which no node can have"},
 		{"host-gw", netConf(`{"Backend": {"Type": "host-gw"}}`), "not with host-gw"},
 		{"IPv6", netConf(`{"EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan"}}`), "IPv4 only"},
 		{"tables of its own", netConf(`{"EnableNFTables": true, "Backend": {"Type": "vxlan"}}`), "EnableNFTables"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"regexp"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -62,36 +63,75 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 	return conf, problems
 }
 
-// attachment is how pods hang on flannel, as the configuration that its init container copies to nodes says; nil
-// where it chains plugins that nobody tried to move a pod from.
-func attachment(config *corev1.ConfigMap, confName string) *step.Attachment {
-	var conf struct {
-		Name    string
-		Plugins []struct {
-			Type     string
-			Delegate struct{ Bridge string }
+// podConf is the CNI configuration that flannel's init container copies to nodes, as far as it matters here.
+type podConf struct {
+	Name    string
+	Plugins []struct {
+		Type     string
+		Delegate struct{ Bridge string }
+	}
+}
+
+// plainName is what both a link and a folder can be called, and means nothing else.
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+
+// readPodConf reads it from the ConfigMap; what it does not say is upstream's.
+func readPodConf(config *corev1.ConfigMap) (podConf, []string) {
+	usual := podConf{Name: network}
+	if config == nil {
+		return usual, nil // as readNetConf says
+	}
+	conf := usual
+	where := "cni-conf.json of ConfigMap " + config.Namespace + "/" + config.Name
+	if text := config.Data["cni-conf.json"]; text == "" {
+		return usual, nil
+	} else if err := json.Unmarshal([]byte(text), &conf); err != nil {
+		return usual, []string{fmt.Sprintf("%s cannot be read: %v", where, err)}
+	}
+	if !plainName.MatchString(conf.Name) || !plainName.MatchString(conf.bridge()) {
+		return usual, []string{fmt.Sprintf("%s has the name %q and the bridge %q, which no node can have", where, conf.Name, conf.bridge())}
+	}
+	return conf, nil
+}
+
+// bridge is the link that pods hang on; flannel's own default is cni0.
+func (c podConf) bridge() string {
+	for _, plugin := range c.Plugins {
+		if plugin.Delegate.Bridge != "" {
+			return plugin.Delegate.Bridge
 		}
 	}
-	if config == nil || json.Unmarshal([]byte(config.Data["cni-conf.json"]), &conf) != nil || conf.Name == "" || len(conf.Plugins) == 0 {
+	return "cni0"
+}
+
+// reservations is the folder of the addresses that pods of a network have.
+func reservations(network string) string { return "/var/lib/cni/networks/" + network }
+
+// data is that folder where it is not the usual one.
+func (c podConf) data() []string {
+	if c.Name == network {
 		return nil
 	}
-	found := &step.Attachment{
-		Conf: []string{confName}, Bridge: bridge, Reservations: "/var/lib/cni/networks/" + conf.Name,
-		Restore: []string{"/var/lib/cni/flannel/{id}"},
-	}
-	for i, plugin := range conf.Plugins {
+	return []string{reservations(c.Name)}
+}
+
+// attachment is how pods hang on flannel; nil where plugins are chained that nobody tried to move a pod from.
+func (c podConf) attachment(confName string) *step.Attachment {
+	for i, plugin := range c.Plugins {
 		if i == 0 && plugin.Type != "flannel" || i > 0 && plugin.Type != "portmap" {
 			return nil
 		}
-		if plugin.Delegate.Bridge != "" {
-			found.Bridge = plugin.Delegate.Bridge
-		}
 	}
-	return found
+	if len(c.Plugins) == 0 {
+		return nil
+	}
+	return &step.Attachment{
+		Conf: []string{confName}, Bridge: c.bridge(), Reservations: reservations(c.Name), Restore: []string{"/var/lib/cni/flannel/{id}"},
+	}
 }
 
 // capabilities follow from the backend; flannel's own defaults are VNI 1 on UDP port 8472.
-func capabilities(conf netConf, confName string) cni.Capabilities {
+func capabilities(conf netConf, bridge, confName string) cni.Capabilities {
 	caps := cni.Capabilities{
 		CIDRSource:        "node",
 		KeptFirst:         2,
@@ -121,7 +161,7 @@ func orDefault(value, otherwise int) int {
 }
 
 // podMTU is the smallest MTU that pods have on any node, or 0 when neither nodes nor configuration tell.
-func podMTU(snapshot *cluster.Snapshot, conf netConf) int {
+func podMTU(snapshot *cluster.Snapshot, conf netConf, bridge string) int {
 	smallest := 0
 	for _, facts := range snapshot.Facts {
 		for _, link := range facts.Links {
