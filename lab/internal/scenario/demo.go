@@ -135,19 +135,28 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if r.Network == "bridge" || r.Network == "weave" { // the API knows nothing of the one, and of the other not what comes through
-		snapshot := filepath.Join(r.Dir, "snapshot.json")
-		if _, err := r.Run(ctx, "snapshot", "--nodes", "--agent-image", AgentImage, "-o", snapshot); err != nil {
-			return "", err
-		}
-		change = append(change, "--from", snapshot)
+	looked, err := r.looked(ctx)
+	if err != nil {
+		return "", err
 	}
+	change = append(change, looked...)
 	if _, err := r.Run(ctx, append([]string{"check"}, change...)...); err != nil {
 		return "", err
 	}
 	plan := filepath.Join(r.Dir, "plan.yaml")
 	_, err = r.Run(ctx, append([]string{"plan", "-o", plan}, change...)...)
 	return plan, err
+}
+
+// looked are the flags for what was found by a look at the nodes, where the API does not tell enough: of a bridge it knows nothing, and of
+// Weave Net not what comes through.
+func (r *Rig) looked(ctx context.Context) ([]string, error) {
+	if r.Network != "bridge" && r.Network != "weave" {
+		return nil, nil
+	}
+	snapshot := filepath.Join(r.Dir, "snapshot.json")
+	_, err := r.Run(ctx, "snapshot", "--nodes", "--agent-image", AgentImage, "-o", snapshot)
+	return []string{"--from", snapshot}, err
 }
 
 // ChangeFlags write the manifest of Calico, and return the flags that ask for the change to it.

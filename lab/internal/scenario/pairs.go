@@ -16,15 +16,25 @@ import (
 func Pairs() []Swap {
 	const onFlannel = `test -e /sys/class/net/flannel.1 && ! ls /sys/class/net | grep -E '^cali|vxlan.calico'`
 	const onBIRD = `ip route show proto bird | grep -q ' via '`
+	const newest = ` && /opt/cni/bin/calico -v | grep -qxF v3.31.0` // an older one says something else, or nothing
+	const inNFTables = `nft list tables | grep -q 'calico$' && ! (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -q '^:cali-'`
 	return []Swap{
 		{Key: "bridge-adopt", Name: "bridge to Calico, by adoption", Network: "bridge", Do: (*Rig).adopt},
 		{Key: "bridge", Name: "bridge to Calico", Network: "bridge", Do: (*Rig).Migrate},
+		{Key: "weave-adopt", Name: "Weave Net to Calico, by adoption", Network: "weave", Nodes: 2, Do: (*Rig).adopt},
 		{Key: "weave", Name: "Weave Net to Calico", Network: "weave", Nodes: 2, Do: (*Rig).Migrate},
+		{Key: "weave-surge", Name: "Weave Net to Calico, nodes replaced", Network: "weave", Nodes: 2, Do: (*Rig).surge},
 		{Key: "to-flannel", Name: "Calico to flannel", Before: (*Rig).DeleteAndInstall, Do: (*Rig).toFlannel, Done: onFlannel},
 		{Key: "surge", Name: "flannel to Calico, nodes replaced", Nodes: 2, Do: (*Rig).surge},
-		{Key: "upgrade", Name: "Calico v3.28.5 to v3.31.0", Network: "calico@v3.28.5", Do: (*Rig).newest},
-		{Key: "upgrade-bgp", Name: "the same, with BGP's route reflectors", Nodes: 5, Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD},
-		{Key: "encapsulation", Name: "Calico, no encapsulation to VXLAN", Network: network.CalicoBGP, Do: (*Rig).encapsulate},
+		{Key: "upgrade", Name: "Calico v3.28.5 to v3.31.0", Network: "calico@v3.28.5", Do: (*Rig).newest, Done: onCalico + newest},
+		{Key: "upgrade-next", Name: "Calico v3.30.1 to v3.31.0", Network: "calico@v3.30.1", Do: (*Rig).newest, Done: onCalico + newest},
+		{Key: "upgrade-typha", Name: "Calico v3.28.5 to v3.31.0, with Typha", Network: network.CalicoTypha + "@v3.28.5", Do: (*Rig).newest, Done: onCalico + newest},
+		{Key: "upgrade-bgp", Name: "Calico v3.28.5 to v3.31.0, with BGP's route reflectors", Nodes: 5, Network: network.CalicoBGP + "@v3.28.5", Do: (*Rig).newest, Done: onBIRD + newest},
+		{Key: "reflectors", Name: "Calico, BGP's full mesh to route reflectors", Nodes: 5, Network: network.CalicoBGP, Before: (*Rig).mesh, Do: (*Rig).reflect, Done: onBIRD},
+		{Key: "encapsulation", Name: "Calico, no encapsulation to VXLAN", Network: network.CalicoBGP, Do: (*Rig).encapsulate, Done: onCalico + " && ! " + onBIRD},
+		{Key: "encapsulation-back", Name: "Calico, VXLAN to no encapsulation", Network: network.CalicoBGP, Before: (*Rig).encapsulate, Do: (*Rig).decapsulate,
+			Done: onBIRD + " && ! test -e /sys/class/net/vxlan.calico"},
+		{Key: "nftables", Name: "Calico's rules, iptables to nftables", Network: "calico", Do: (*Rig).nftables, Done: inNFTables},
 		{Key: "pool", Name: "Calico, to another pool", Network: "calico", Do: (*Rig).otherPool},
 	}
 }
@@ -93,6 +103,28 @@ func (r *Rig) encapsulate(ctx context.Context) error {
 	return r.change(ctx, "--encapsulation", "vxlan")
 }
 
+func (r *Rig) decapsulate(ctx context.Context) error {
+	return r.change(ctx, "--encapsulation", "none")
+}
+
+func (r *Rig) nftables(ctx context.Context) error {
+	return r.change(ctx, "--dataplane", "nftables")
+}
+
+// mesh ends the route reflectors that the lab begins with.
+func (r *Rig) mesh(ctx context.Context) error {
+	return r.change(ctx, "--reflectors", "none")
+}
+
+// reflect has two nodes reflect, instead of the full mesh.
+func (r *Rig) reflect(ctx context.Context) error {
+	const label = "reflects"
+	if _, err := r.Kubectl(ctx, nil, slices.Concat([]string{"label", "node"}, r.NodeNames()[:2], []string{label + "="})...); err != nil {
+		return err
+	}
+	return r.change(ctx, "--reflectors", "has("+label+")")
+}
+
 func (r *Rig) otherPool(ctx context.Context) error {
 	lab, err := r.spec(ctx)
 	if err != nil {
@@ -108,7 +140,11 @@ func (r *Rig) surge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.change(ctx, flags...)
+	looked, err := r.looked(ctx)
+	if err != nil {
+		return err
+	}
+	err = r.change(ctx, append(flags, looked...)...)
 	names, there := r.Kubectl(ctx, nil, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
 	if there == nil {
 		r.Members = strings.Fields(names) // however it ended
