@@ -112,6 +112,9 @@ func (n *Node) ensure(ctx context.Context, in *order) (string, error) {
 			}
 		}
 	}
+	if onePort(in.Args) {
+		return strings.Join(mended, ", "), nil
+	}
 	loosened, err := n.loosen(in)
 	if err != nil {
 		return "", err

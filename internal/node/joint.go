@@ -18,9 +18,17 @@ const (
 	rpLoose  = 2
 )
 
+// onePort is an order for a network that stays alone: connections are kept off the port of its tunnels, and that is all.
+func onePort(args step.JoinArgs) bool {
+	return len(args.Old)+len(args.New) == 0 && args.Untracked != nil
+}
+
 // exemptions are the rules that keep traffic between the two networks free of masquerade, per family: a
 // pod must see the other's true address, or policies by address would judge a node instead of a pod.
 func exemptions(args step.JoinArgs) (map[family][]rule, error) {
+	if onePort(args) {
+		return nil, nil
+	}
 	old, err := prefixes(args.Old)
 	if err != nil {
 		return nil, err

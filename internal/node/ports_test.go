@@ -87,6 +87,12 @@ func TestUntrackedPort(t *testing.T) {
 		ask("joined, from one network to the other", "198.19.5.7", 9998, "198.19.5.7")
 		do(t, n, step.VerbPart, step.JoinArgs{})
 		sh(t, "", "conntrack", "-F")
+		do(t, n, step.VerbJoin, step.JoinArgs{Untracked: &step.Untracked{Port: 4789, Link: "vxlan.calico"}})
+		for _, port := range []int{9997, 9998, 9999} {
+			ask("alone", "198.18.0.11", port, "198.19.0.1")
+		}
+		do(t, n, step.VerbPart, step.JoinArgs{})
+		sh(t, "", "conntrack", "-F")
 		sh(t, "", "ip", "address", "del", "198.19.5.7/32", "dev", "own")
 	}
 }

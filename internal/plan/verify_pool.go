@@ -72,6 +72,9 @@ func verifyPool(p *Plan) error {
 }
 
 func (m *pooling) act(a *step.Action, past bool) error {
+	if sparing(a) {
+		return nil
+	}
 	switch a.Op {
 	case step.Apply:
 		return m.apply(step.RefOf(a.Object))

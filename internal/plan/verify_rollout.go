@@ -139,6 +139,9 @@ func (r *rolling) all(actions []step.Action) error {
 
 // act does one action on the model, or says why it must not be done now.
 func (r *rolling) act(a *step.Action) error {
+	if sparing(a) {
+		return nil
+	}
 	switch a.Op {
 	case step.Node:
 		return r.onNode(a)

@@ -151,13 +151,16 @@ func foreign(a *step.Action) bool {
 	case step.Delete, step.Patch, step.Restart:
 		return !ours(*a.Ref)
 	}
-	return a.Op == step.Node
+	return a.Verb == step.VerbRetain || a.Verb == step.VerbLetGo
 }
 
 // act does one action on the model, or says why it must not be done now.
 func (u *upgrading) act(a *step.Action) error {
 	if foreign(a) && !u.baseline {
 		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
+	}
+	if sparing(a) {
+		return nil
 	}
 	switch a.Op {
 	case step.Apply:

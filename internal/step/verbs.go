@@ -16,7 +16,7 @@ const (
 	// VerbDeactivate takes ConfArgs: takes the active configuration back to its staged name.
 	VerbDeactivate = "deactivate"
 	// VerbJoin takes JoinArgs: no masquerade between the two networks, loose rp_filter; kept true until VerbPart.
-	// Where both are the same range, rp_filter alone.
+	// Where both are the same range, rp_filter alone; where there is none, nothing but what Untracked says.
 	VerbJoin = "join"
 	// VerbPart takes JoinArgs and takes VerbJoin back.
 	VerbPart = "part"
@@ -62,7 +62,7 @@ type JoinArgs struct {
 	New []string `json:"new"` // pod CIDRs of the target
 	// Keep are interfaces of the source, as patterns: somebody who takes their routes within Old is not let have them.
 	Keep []string `json:"keep,omitempty"`
-	// Untracked is the port of one of them that no connection may be masqueraded with.
+	// Untracked is the port of tunnels that no connection may be masqueraded with; nil for none.
 	Untracked *Untracked `json:"untracked,omitempty"`
 }
 

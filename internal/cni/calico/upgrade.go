@@ -176,6 +176,7 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	next := *found
 	next.Version = tagOf(image)
+	next.Capabilities.Untracked = untracked(next.Version, next.Capabilities)
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
 	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)
 	u.Hold, u.Unhold, u.Resume = strategies(live.agent, wanted.agent)

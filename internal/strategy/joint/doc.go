@@ -45,7 +45,9 @@ type Builder struct {
 	BeforeClean func(node string) step.Action
 	// Slots are the nodes that came in the course of the change.
 	Slots []string
-	all   []string
+	// spared: nodes keep connections off a port, until the end.
+	spared bool
+	all    []string
 }
 
 // New makes a builder without steps.

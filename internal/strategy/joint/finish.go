@@ -243,6 +243,9 @@ func (b *Builder) stopProbes(pods, services []string) {
 func (b *Builder) leave() {
 	actions := Leave(InstallAgent(b.Change.AgentImage, 0))
 	Beside(actions[1:]) // the first are the agents, which use all the others
+	if b.spared {
+		actions = append(UseAnyPort(b.Nodes()), actions...)
+	}
 	b.Add(step.Step{
 		ID:       "finish/theseus",
 		Title:    "Remove Theseus' agent",

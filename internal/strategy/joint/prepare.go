@@ -1,6 +1,7 @@
 package joint
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -91,6 +92,40 @@ func (b *Builder) startProbes() {
 			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }), Backwards(shared)),
 		Gate:     gate,
 		Estimate: step.Duration(10*time.Second + b.PerNode(300*time.Millisecond) + b.Bake()),
+	})
+}
+
+// SparePort keeps what a network that stays masquerades off the port of its tunnels, where its agent exempts that, until
+// End. Where two networks are joined, that is part of it.
+func (b *Builder) SparePort() {
+	if spare := SparePort(b.Nodes(), b.Join.Untracked); spare != nil {
+		spare.Gate = b.Gate("nothing noticed", false)
+		b.Add(*spare)
+		b.spared = true
+	}
+}
+
+// SparePort is the step that does so, without its gate; nil where no port is to be spared.
+func SparePort(nodes []string, port *step.Untracked) *step.Step {
+	if port == nil {
+		return nil
+	}
+	return &step.Step{
+		ID:    "prepare/port",
+		Title: fmt.Sprintf("Masquerade nothing with UDP port %d", port.Port),
+		Why:   "The network's agent exempts it from connection tracking: the one connection in 64,512 that gets it as its own has no answer, which a gate would take for a loss.",
+		Actions: OnEach(nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep connections off UDP port %d on %s", port.Port, node), step.JoinArgs{Untracked: port})
+		}),
+		Undo:     UseAnyPort(nodes),
+		Estimate: step.Duration(5*time.Second + time.Duration(len(nodes))*200*time.Millisecond),
+	}
+}
+
+// UseAnyPort takes SparePort back.
+func UseAnyPort(nodes []string) []step.Action {
+	return OnEach(nodes, func(node string) step.Action {
+		return OnNode(node, step.VerbPart, "let connections have any port on "+node+" again", step.JoinArgs{})
 	})
 }
 

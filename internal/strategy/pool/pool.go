@@ -37,6 +37,7 @@ type Pools struct {
 func Steps(in joint.Input, pools Pools) []step.Step {
 	b := &builder{joint.New(in), pools}
 	b.Prepare()
+	b.SparePort()
 	b.create()
 	b.open()
 	for i, wave := range b.Waves {

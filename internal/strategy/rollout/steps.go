@@ -43,6 +43,10 @@ func (b *builder) prepare() {
 		Actions:  actions,
 		Estimate: step.Duration(b.perNode(time.Second)),
 	})
+	if spare := joint.SparePort(b.all, b.Network.Capabilities.Untracked); spare != nil {
+		spare.Gate = b.gate("nothing noticed", nil)
+		b.add(*spare)
+	}
 }
 
 // before names the data planes that nodes' rules are in before.
@@ -218,6 +222,10 @@ func (b *builder) fold() {
 
 // finish takes Theseus' own parts away.
 func (b *builder) finish() {
+	leave := joint.Leave(b.Install)
+	if b.Network.Capabilities.Untracked != nil {
+		leave = append(joint.UseAnyPort(b.all), leave...)
+	}
 	b.add(step.Step{
 		ID: "finish/probes", Title: "Stop measuring",
 		Why:      "What was measured is in the report. Another rollout takes the flag back.",
@@ -228,7 +236,7 @@ func (b *builder) finish() {
 	b.add(step.Step{
 		ID: "finish/theseus", Title: "Remove Theseus' agent",
 		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
-		Actions:  joint.Leave(b.Install),
+		Actions:  leave,
 		Estimate: step.Duration(10 * time.Second),
 	})
 }

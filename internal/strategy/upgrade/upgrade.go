@@ -32,6 +32,7 @@ const (
 func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.Step {
 	b := &builder{Builder: joint.New(in), Upgrade: u}
 	b.Prepare()
+	b.SparePort()
 	b.define()
 	b.allow()
 	b.hold()
