@@ -55,7 +55,9 @@ type Plan struct {
 	// Target nothing.
 	Mirror   *mirror.Setup `json:"mirror,omitempty"`
 	Estimate step.Duration `json:"estimate"`
-	Flags    Flags         `json:"flags,omitzero"`
+	// Retain are the ranges whose routes BIRD carries and which nodes retain while agents restart.
+	Retain []string `json:"retain,omitempty"`
+	Flags  Flags    `json:"flags,omitzero"`
 	// Hash is over everything else, so that a changed plan is noticed.
 	Hash string `json:"hash"`
 }
@@ -126,8 +128,6 @@ type Upgrade struct {
 	To   string `json:"to"`
 	// Reflecting are the nodes that reflect BGP's routes, of which no two restart in one step.
 	Reflecting []string `json:"reflecting,omitempty"`
-	// Ranges are those whose routes BIRD carries, which nodes retain while agents restart.
-	Ranges []string `json:"ranges,omitempty"`
 }
 
 // Surge says which nodes go and come.

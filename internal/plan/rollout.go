@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
@@ -71,7 +72,10 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		p.Findings = append(p.Findings, untriedRollout(source))
 	}
 	p.Rollout = &Rollout{Flag: flag.Field, Scoped: scopedNames(flag)}
-	p.Steps = rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others,
+	if flag.Template != nil {
+		p.Retain = carried(bgp.FromSnapshot(snapshot))
+	}
+	p.Steps = rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others, Within: p.Retain,
 		Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)})
 	first := flag.Turns[changing.Nodes[0].Name]
 	if flag.Value != nil {

@@ -53,8 +53,9 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	p := begun(snapshot, change, options, upgrade.Name,
 		"routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next")
 	peering := bgp.FromSnapshot(snapshot)
-	p.Upgrade = &Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting(), Ranges: carried(peering)}
-	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next, p.Upgrade.Reflecting, p.Upgrade.Ranges)
+	p.Upgrade = &Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting()}
+	p.Retain = carried(peering)
+	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next, p.Upgrade.Reflecting, p.Retain)
 	p.Findings = append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...)
 	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"))
 }

@@ -191,32 +191,52 @@ func TestUpgradeOfMany(t *testing.T) {
 	}
 }
 
-// TestUpgradeRetains: where BIRD carries the routes of a pool, every node retains them while agents restart.
-func TestUpgradeRetains(t *testing.T) {
-	r := newer(t)
-	for i := range r.snapshot.Nodes {
-		r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
-	}
-	for i := range r.snapshot.Other {
-		if o := &r.snapshot.Other[i]; o.GetKind() == "IPPool" {
-			_ = unstructured.SetNestedField(o.Object, "Never", "spec", "vxlanMode")
-		}
-	}
-	p := mustMake(t, r)
-	at := map[string]int{}
-	for i, s := range p.Steps {
-		at[s.ID] = i
-	}
-	if hold, retain, first, last, leave := at["upgrade/hold"], at["bgp/retain"], at["wave-1/node-1"], at["wave-2/node-3"], at["bgp/let-go"]; !(hold > 0 && hold < retain && retain < first && first < last && last < leave) {
-		t.Fatalf("steps are in the order %v", at)
-	}
-	for step, says := range map[string]string{"bgp/retain": "0 of 3 nodes retain their routes", "bgp/let-go": "at the end nodes retain routes"} {
-		if err := plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), at[step], at[step]+1))); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("without %s: %v", step, err)
-		}
-	}
-	if p := mustMake(t, newer(t)); slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "bgp/retain" }) {
-		t.Error("routes that BIRD does not carry are retained")
+// TestRetained: where BIRD carries the routes of a pool and restarts with the agents, every node retains them meanwhile.
+func TestRetained(t *testing.T) {
+	for name, make := range map[string]func(*testing.T) *request{
+		"upgrade":     func(t *testing.T) *request { return newer(t) },
+		"environment": func(t *testing.T) *request { return inEnvironment(t, 3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := make(t)
+			for i := range r.snapshot.Nodes {
+				r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
+			}
+			if p := mustMake(t, r); slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "bgp/retain" }) {
+				t.Error("routes are retained that BIRD does not carry")
+			}
+			for i := range r.snapshot.Other {
+				if o := &r.snapshot.Other[i]; o.GetKind() == "IPPool" {
+					_ = unstructured.SetNestedField(o.Object, "Never", "spec", "vxlanMode")
+				}
+			}
+			p := mustMake(t, r)
+			restarts, anew := []bool{}, func(s step.Step) bool {
+				return slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart })
+			}
+			for _, s := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "bgp/retain" }):] {
+				if restarts = append(restarts, anew(s)); s.ID == "bgp/let-go" {
+					break
+				}
+			}
+			if want := []bool{false, true, true, true, false}; !slices.Equal(restarts, want) {
+				t.Errorf("from the step that retains to the one that lets go agents restart in %v", restarts)
+			}
+			for i, s := range p.Steps {
+				says := map[string]string{"bgp/retain": "an agent restarts while 0 of 3 nodes retain", "bgp/let-go": "at the end nodes retain routes"}[s.ID]
+				if says == "" {
+					continue
+				}
+				if err := plan.Verify(mutant(p, slices.Delete(slices.Clone(p.Steps), i, i+1))); err == nil || !strings.Contains(err.Error(), says) {
+					t.Errorf("without %s: %v", s.ID, err)
+				}
+				steps := slices.Clone(p.Steps)
+				steps[i].Undo = steps[i].Undo[1:]
+				if err := plan.Verify(mutant(p, steps)); err == nil || !strings.Contains(err.Error(), "do not retain what they did") {
+					t.Errorf("with an undo of %s that leaves a node out: %v", s.ID, err)
+				}
+			}
+		})
 	}
 }
 

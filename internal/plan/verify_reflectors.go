@@ -90,6 +90,54 @@ func (r *relaying) touch(ref step.Ref) error {
 	return nil
 }
 
+// retaining says whether an action has a node retain routes, or let go of them.
+func retaining(a *step.Action) bool {
+	return a.Op == step.Node && (a.Verb == step.VerbRetain || a.Verb == step.VerbLetGo)
+}
+
+// verifyRetained proves of plans that restart agents with BIRD: each agent restarts, there and back, only while every node
+// retains the routes that BIRD carries; what a step did of that its undo takes back, and its gate sees; and at the end no node retains any.
+func verifyRetained(p *Plan) error {
+	nodes, retained, measured := p.Cluster.Nodes, map[string]bool{}, false
+	carry := func(actions []step.Action, retained map[string]bool) error {
+		for i := range actions {
+			switch a := &actions[i]; {
+			case retaining(a):
+				if err := retains(a, nodes, p.Retain, retained); err != nil {
+					return err
+				}
+			case a.Op == step.Restart && *a.Ref == p.Source.Agent && len(retained) < len(nodes):
+				return fmt.Errorf("an agent restarts while %d of %d nodes retain their routes", len(retained), len(nodes))
+			}
+		}
+		return nil
+	}
+	for i := range p.Steps {
+		if len(p.Retain) == 0 {
+			break
+		}
+		s, before := &p.Steps[i], maps.Clone(retained)
+		if err := carry(s.Actions, retained); err != nil {
+			return fmt.Errorf("step %s: %w", s.ID, err)
+		}
+		if !maps.Equal(before, retained) && (!measured || s.Gate == nil || s.NoReturn) {
+			return fmt.Errorf("step %s: it changes which routes serve, and has no gate or no way back", s.ID)
+		}
+		measured = measured || s.Gate != nil && s.Gate.Baseline
+		back := maps.Clone(retained)
+		if err := carry(s.Undo, back); err != nil {
+			return fmt.Errorf("undo of step %s: %w", s.ID, err)
+		}
+		if !maps.Equal(before, back) {
+			return fmt.Errorf("undo of step %s: the nodes do not retain what they did", s.ID)
+		}
+	}
+	if len(retained) > 0 {
+		return errors.New("at the end nodes retain routes")
+	}
+	return nil
+}
+
 // retains has a node of those given retain its routes within ranges, or let go of them.
 func retains(a *step.Action, nodes, ranges []string, retained map[string]bool) error {
 	var args step.RetainArgs

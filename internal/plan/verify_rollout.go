@@ -139,7 +139,7 @@ func (r *rolling) all(actions []step.Action) error {
 
 // act does one action on the model, or says why it must not be done now.
 func (r *rolling) act(a *step.Action) error {
-	if sparing(a) {
+	if sparing(a) || retaining(a) {
 		return nil
 	}
 	switch a.Op {

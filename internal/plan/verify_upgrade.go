@@ -27,8 +27,6 @@ type upgrading struct {
 	// present are the objects that the plan made and that are there; serving the definitions of which that is known; final
 	// the rights that have their own form; ahead the Deployments of the new version.
 	present, serving, final, ahead map[step.Ref]bool
-	// retained are the nodes that retain the routes of BIRD, where that carries any.
-	retained map[string]bool
 	// rights are those of the time of two versions, definitions all that the plan brings.
 	rights, definitions []step.Ref
 	// undoing is true on the way back.
@@ -37,8 +35,7 @@ type upgrading struct {
 
 // verifyUpgrade proves the rules on every prefix: nothing of the network is touched before measuring is proven; no
 // agent is replaced before the definitions serve and the rights of both versions are there; the form of new pods changes
-// only while the DaemonSet replaces none by itself, which it does again only when all agents are of one form; agents restart only
-// while every node retains what BIRD carries, which none does at the end; what
+// only while the DaemonSet replaces none by itself, which it does again only when all agents are of one form; what
 // follows the agents comes, and the old rights go, only when no old agent is left; whatever changes something is gated; whatever
 // a step did, its undo takes back, but for definitions; and at the end everything is new and nothing of Theseus is left.
 func verifyUpgrade(p *Plan) error {
@@ -61,7 +58,7 @@ func verifyUpgrade(p *Plan) error {
 
 func newUpgrading(p *Plan) *upgrading {
 	u := &upgrading{plan: p, renewed: map[string]bool{}, present: map[step.Ref]bool{}, serving: map[step.Ref]bool{},
-		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}, retained: map[string]bool{}}
+		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			u.renewed[name] = false
@@ -97,7 +94,7 @@ func temporary(a *step.Action) bool { return a.Object.GetLabels()[v1alpha1.Label
 func (u *upgrading) copy() *upgrading {
 	same := *u
 	same.renewed, same.present, same.serving = maps.Clone(u.renewed), maps.Clone(u.present), maps.Clone(u.serving)
-	same.final, same.ahead, same.retained = maps.Clone(u.final), maps.Clone(u.ahead), maps.Clone(u.retained)
+	same.final, same.ahead = maps.Clone(u.final), maps.Clone(u.ahead)
 	return &same
 }
 
@@ -151,7 +148,7 @@ func foreign(a *step.Action) bool {
 	case step.Delete, step.Patch, step.Restart:
 		return !ours(*a.Ref)
 	}
-	return a.Verb == step.VerbRetain || a.Verb == step.VerbLetGo
+	return false
 }
 
 // act does one action on the model, or says why it must not be done now.
@@ -159,7 +156,7 @@ func (u *upgrading) act(a *step.Action) error {
 	if foreign(a) && !u.baseline {
 		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
 	}
-	if sparing(a) {
+	if sparing(a) || retaining(a) {
 		return nil
 	}
 	switch a.Op {
@@ -176,8 +173,6 @@ func (u *upgrading) act(a *step.Action) error {
 		return nil
 	case step.Wait:
 		return u.reach(*a.Condition)
-	case step.Node:
-		return retains(a, u.order, u.plan.Upgrade.Ranges, u.retained)
 	}
 	return fmt.Errorf("the operation %q has no place in an upgrade", a.Op)
 }
@@ -255,9 +250,6 @@ func (u *upgrading) restart(a *step.Action) error {
 	case !u.held || !u.measured:
 		return fmt.Errorf("the agent of %s may be replaced only by hand, and under measurement", name)
 	}
-	if n := len(u.order); len(u.plan.Upgrade.Ranges) > 0 && len(u.retained) < n {
-		return fmt.Errorf("%d of %d nodes retain their routes", len(u.retained), n)
-	}
 	for _, ref := range u.definitions {
 		if !u.serving[ref] {
 			return fmt.Errorf("%s is not known to serve", ref)
@@ -330,7 +322,7 @@ func (u *upgrading) takenBack(s *step.Step, before *upgrading) error {
 	}
 	all, _ := back.uniform()
 	switch {
-	case !maps.Equal(back.renewed, before.renewed), !maps.Equal(back.retained, before.retained), back.held != before.held, back.measured && !before.measured:
+	case !maps.Equal(back.renewed, before.renewed), back.held != before.held, back.measured && !before.measured:
 		return errors.New("the agents are not as before")
 	case back.form != before.form && (all || !back.held):
 		return errors.New("new pods would not be as before")
@@ -364,8 +356,6 @@ func (u *upgrading) end() error {
 		return errors.New("nodes are not changed in the order of the waves, each once")
 	case u.held || u.measured:
 		return errors.New("at the end the DaemonSet replaces no pod by itself, or measuring goes on")
-	case len(u.retained) > 0:
-		return errors.New("at the end nodes retain routes")
 	case len(u.rights) != len(u.final):
 		return errors.New("at the end rights have not their own form")
 	}

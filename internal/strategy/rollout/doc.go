@@ -111,6 +111,8 @@ type Input struct {
 	// Waves are the nodes that change, and Others those that stay as they are.
 	Waves  []joint.Wave
 	Others []string
+	// Within are the ranges whose routes BIRD carries, if it restarts with the agents; nodes retain these meanwhile.
+	Within []string
 	// Install puts Theseus' agent on every node.
 	Install []step.Action
 }
@@ -156,6 +158,11 @@ func Steps(in Input) []step.Step {
 	if in.Flag.Template != nil {
 		b.hold()
 	}
+	if len(in.Within) > 0 {
+		retain := joint.Retain(b.all, in.Within, joint.BIRDRestarts)
+		retain.Gate = b.gate("nothing noticed", nil)
+		b.add(retain)
+	}
 	done := 0
 	for _, wave := range in.Waves {
 		for i, node := range wave.Nodes {
@@ -165,6 +172,12 @@ func Steps(in Input) []step.Step {
 	}
 	if in.Flag.Value != nil {
 		b.fold()
+	}
+	if len(in.Within) > 0 {
+		letGo := joint.LetGo(b.all, in.Within)
+		letGo.Gate = b.gate("BIRD alone carries all routes and nothing was lost", b.changed)
+		letGo.Estimate += step.Duration(b.bake())
+		b.add(letGo)
 	}
 	if in.Flag.Template != nil {
 		b.unhold()

@@ -37,7 +37,7 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 	b.allow()
 	b.hold()
 	if len(within) > 0 {
-		b.Retain(within, "BIRD starts again with the agent. Its neighbours keep its routes, but replace one by removing it first, and a packet of that moment takes the retained one.")
+		b.Retain(within, joint.BIRDRestarts)
 	}
 	for _, wave := range b.Waves {
 		for i, nodes := range parts(wave.Nodes, len(b.Nodes())/gates+1, reflecting) {
