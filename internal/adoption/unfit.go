@@ -4,26 +4,20 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // oldestKernel can rename an interface that is up, which a pod's own must be while it moves (Linux 6.2).
 const oldestKernel = "6.2"
 
-// calicoNotes are annotations by which Calico notes what it did for a pod; those of a pod that has left it stay.
-// All others ask it for something.
-var calicoNotes = []string{"containerID", "podIP", "podIPs"}
-
-const calicoPrefix = "cni.projectcalico.org/"
-
 // Unfit says for each pod why it cannot be adopted, empty if it can: such a pod is created again. On a flat network a pod
-// may have any address of the range. What only its node knows is found by the agent there.
-func Unfit(snapshot *cluster.Snapshot, flat bool) func(*corev1.Pod) string {
+// may have any address of the range; orders are those to the network to come. What only its node knows is found by the agent there.
+func Unfit(snapshot *cluster.Snapshot, flat bool, orders *step.Orders) func(*corev1.Pod) string {
 	ranges := map[string]netip.Prefix{}
 	old := map[string]string{}
 	for i := range snapshot.Nodes {
@@ -50,8 +44,8 @@ func Unfit(snapshot *cluster.Snapshot, flat bool) func(*corev1.Pod) string {
 			switch {
 			case key == "k8s.v1.cni.cncf.io/networks":
 				return "it has several interfaces"
-			case strings.HasPrefix(key, calicoPrefix) && !slices.Contains(calicoNotes, key[len(calicoPrefix):]):
-				return "its annotations ask Calico for something of their own (" + key + ")"
+			case orders.Has(key):
+				return "its annotations ask " + orders.Network + " for something of their own (" + key + ")"
 			case key == "kubernetes.io/ingress-bandwidth", key == "kubernetes.io/egress-bandwidth":
 				return "its bandwidth is limited"
 			}

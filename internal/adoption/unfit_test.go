@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 func TestUnfit(t *testing.T) {
+	orders := &step.Orders{Network: "Calico", Prefix: "cni.projectcalico.org/", Notes: []string{"podIP"}}
 	for name, c := range map[string]struct {
 		change func(*corev1.Node, *corev1.Pod)
 		want   string
@@ -41,7 +43,7 @@ func TestUnfit(t *testing.T) {
 				if flat && want == "not of its node's range" {
 					want = ""
 				}
-				if got := Unfit(snapshot, flat)(pod); want == "" && got != "" || !strings.Contains(got, want) {
+				if got := Unfit(snapshot, flat, orders)(pod); want == "" && got != "" || !strings.Contains(got, want) {
 					t.Errorf("unfit for %q, want %q (flat: %t)", got, want, flat)
 				}
 			}

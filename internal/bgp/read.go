@@ -12,10 +12,21 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/selector"
 )
+
+// Kinds are those of Calico's objects that FromSnapshot reads besides nodes, of which it wants the annotations that begin with
+// AnnotationPrefix.
+var Kinds = []string{"BGPConfiguration", "BGPPeer", "IPPool", "FelixConfiguration", "BlockAffinity"}
+
+// Versions are those of Calico's API in which an API server may have them, the first that it has.
+var Versions = []schema.GroupVersion{{Group: "crd.projectcalico.org", Version: "v1"}, {Group: "projectcalico.org", Version: "v3"}}
+
+// AnnotationPrefix is what Calico's annotations of nodes begin with.
+const AnnotationPrefix = "projectcalico.org/"
 
 // The annotations in which Calico keeps a node's part in BGP where Kubernetes is its datastore
 // (libcalico-go/lib/backend/k8s/resources/node.go).

@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Facts are the facts of the nodes by their names; nil for a node that nobody looked at.
@@ -46,7 +47,11 @@ func (p *Pass) Recreates(pod *corev1.Pod) bool {
 		return true
 	}
 	unfit := Memo(p, "unfit", func() func(*corev1.Pod) string {
-		return adoption.Unfit(p.Snapshot, p.Source != nil && p.Source.Capabilities.Flat)
+		var orders *step.Orders
+		if p.Target != nil {
+			orders = p.Target.Capabilities.Orders
+		}
+		return adoption.Unfit(p.Snapshot, p.Source != nil && p.Source.Capabilities.Flat, orders)
 	})
 	return unfit(pod) != ""
 }

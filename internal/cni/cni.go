@@ -113,6 +113,10 @@ type Capabilities struct {
 	// Flat is true when the pods of all nodes are neighbours of each other: one Ethernet, and one range of addresses of which
 	// no node has a part of its own.
 	Flat bool `json:"flat,omitempty"`
+	// Sessions is true where its agents may carry routes by BGP, in sessions that the cluster's objects make (internal/bgp).
+	Sessions bool `json:"sessions,omitempty"`
+	// Orders are annotations by which pods ask it for something of their own; nil where it reads none.
+	Orders *step.Orders `json:"orders,omitempty"`
 	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
 	// cannot be done, or was never tried. Unattached says why it is nil, where the network knows.
 	Attachment *step.Attachment `json:"attachment,omitempty"`

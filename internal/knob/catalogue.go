@@ -189,6 +189,13 @@ func (c *Catalogue) Get(id string) (*Knob, bool) {
 	return k, ok
 }
 
+// Reads says whether a setting is taken from an environment's variable of that name, in any case.
+func (c *Catalogue) Reads(variable string) bool {
+	return slices.ContainsFunc(c.knobs, func(k *Knob) bool {
+		return slices.ContainsFunc(k.Places, func(p Place) bool { return p.Env != "" && strings.EqualFold(p.Env, variable) })
+	})
+}
+
 // Find finds a knob by its ID, by its name where only one component has it, or by another name of it, in any case.
 func (c *Catalogue) Find(name string) (*Knob, error) {
 	found := c.names[strings.ToLower(name)]

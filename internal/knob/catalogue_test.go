@@ -81,7 +81,7 @@ func TestCiliumSays(t *testing.T) {
 		{`level=info msg="  --bpf-lb-acceleration='nat`, "", ""},
 		{``, "", ""},
 	} {
-		if value, at, ok := CiliumSays(test.line, "bpf-lb-acceleration"); value != test.value || at != test.at || ok != (value != "") {
+		if value, at, ok := ciliumSays(test.line, "bpf-lb-acceleration"); value != test.value || at != test.at || ok != (value != "") {
 			t.Errorf("%q, %q, %t from %s", value, at, ok, test.line)
 		}
 	}

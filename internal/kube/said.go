@@ -11,17 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/theseus-cni/theseus/internal/felix"
 	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/step"
 )
-
-// listeners find what an agent says of a parameter in a line of its log, by the name of its container; any other is Felix'.
-var listeners = map[string]func(line, parameter string) (value, at string, ok bool){knob.CiliumAgent: knob.CiliumSays}
-
-func felixSays(line, parameter string) (value, at string, ok bool) {
-	return felix.Parameter{Name: parameter}.InLog(line)
-}
 
 // Said is what an agent said last of a parameter on a node, and when, as its log has it. Both are empty when the log of the
 // pod that a selector picks there does not say.
@@ -48,15 +40,11 @@ func SaidOf(ctx context.Context, client kubernetes.Interface, namespace, selecto
 		return nil, fmt.Errorf("the log of %s on %s: %w", container, node, err)
 	}
 	defer log.Close()
-	says, known := listeners[container]
-	if !known {
-		says = felixSays
-	}
 	words := map[string]Word{}
 	for lines := bufio.NewReader(log); ; {
 		line, err := lines.ReadString('\n')
 		for _, name := range parameters {
-			if value, at, ok := says(line, name); ok {
+			if value, at, ok := knob.InLog(container, line, name); ok {
 				words[name] = Word{value, at}
 			}
 		}

@@ -97,12 +97,12 @@ func (a *Actor) BGPObjects(ctx context.Context) (*cluster.Snapshot, error) {
 	}
 	for i := range nodes.Items {
 		if n := &nodes.Items[i]; n.DeletionTimestamp == nil {
-			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, "projectcalico.org/") })
+			maps.DeleteFunc(n.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, bgp.AnnotationPrefix) })
 			s.Nodes = append(s.Nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels, Annotations: n.Annotations},
 				Status: corev1.NodeStatus{Addresses: n.Status.Addresses}})
 		}
 	}
-	for _, kind := range []string{"BGPConfiguration", "BGPPeer", "IPPool", "FelixConfiguration", "BlockAffinity"} {
+	for _, kind := range bgp.Kinds {
 		mapping, err := a.mapping(kind)
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (a *Actor) BGPObjects(ctx context.Context) (*cluster.Snapshot, error) {
 // mapping finds one of Calico's kinds in whichever of its groups the API server has it.
 func (a *Actor) mapping(kind string) (*meta.RESTMapping, error) {
 	var errs []error
-	for _, gv := range []schema.GroupVersion{{Group: "crd.projectcalico.org", Version: "v1"}, {Group: "projectcalico.org", Version: "v3"}} {
+	for _, gv := range bgp.Versions {
 		mapping, err := a.Mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version)
 		if err == nil {
 			return mapping, nil

@@ -66,21 +66,23 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	return change, refused.Message, nil
 }
 
-// adoptable refuses a pair of networks of which pods cannot be adopted. First comes what no other source would change.
-func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) error {
+// adoptable refuses a pair of networks of which pods cannot be adopted, or says what is known of the one to come. First comes
+// what no other source would change.
+func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) (cni.Capabilities, error) {
 	target, err := install(driver, source, manifest)
 	if err != nil {
-		return err
+		return cni.Capabilities{}, err
 	}
+	comes := target.Installation.Capabilities
 	clashes := adopt.Clashes(snapshot, *source, target.Installation)
 	switch {
 	case len(clashes) == 0:
-		return nil
-	case !target.Installation.Capabilities.CanRequestAddress:
-		return unadoptable(joint.Anew(snapshot, *source, target.Installation),
+		return comes, nil
+	case !comes.CanRequestAddress:
+		return comes, unadoptable(joint.Anew(snapshot, *source, target.Installation),
 			driver.Name()+" gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
-	return unadoptable(clashes[0].Hint, clashes[0].Message)
+	return comes, unadoptable(clashes[0].Hint, clashes[0].Message)
 }
 
 // install asks a driver how its network would come, with a range that nothing stands against.

@@ -205,10 +205,11 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 	manifest []unstructured.Unstructured) (*cni.Target, joint.Outlook, error) {
 	var outlook joint.Outlook
 	if change.Strategy == adopt.Name {
-		if err := adoptable(snapshot, driver, source, manifest); err != nil {
+		comes, err := adoptable(snapshot, driver, source, manifest)
+		if err != nil {
 			return nil, outlook, err
 		}
-		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat))
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat, comes.Orders))
 		if clash := adopt.Apart(*source, outlook); clash != "" {
 			return nil, outlook, unadoptable(joint.Anew(snapshot, *source, cni.Installation{}), clash)
 		}

@@ -98,21 +98,6 @@ func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 	return "", ""
 }
 
-// calicoReady is inPlace for what can be changed of Calico alone, on nodes that can take part; hint says what that is.
-func calicoReady(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, hint string) (*cni.Installation, error) {
-	source, err := inPlace(snapshot, drivers)
-	if err != nil {
-		return nil, err
-	}
-	if source.CNI != "calico" {
-		return nil, refuse(hint, "this cluster is on %s", source.CNI)
-	}
-	if err := nodesReady(snapshot, source); err != nil {
-		return nil, err
-	}
-	return source, agentGiven(change)
-}
-
 // agentGiven refuses a change without an image of the agent.
 func agentGiven(change v1alpha1.ChangeSpec) error {
 	if change.AgentImage != "" {

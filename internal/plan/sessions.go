@@ -6,13 +6,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// holdSessions gives the gates of a plan Calico's BGP to hold, where it carries routes: all of them when the network
+// holdSessions gives the gates of a plan the network's BGP to hold, where it carries routes: all of them when the network
 // stays, and else those before the source goes.
 func holdSessions(snapshot *cluster.Snapshot, p *Plan) error {
 	if p.Mirror != nil {
 		return nil // its own gates are about names, and those of a plan within it hold them already
 	}
-	if snapshot.DaemonSet(p.Source.Agent.Namespace, p.Source.Agent.Name) == nil || p.Source.CNI != "calico" {
+	if snapshot.DaemonSet(p.Source.Agent.Namespace, p.Source.Agent.Name) == nil || !p.Source.Capabilities.Sessions {
 		return nil
 	}
 	in := bgp.FromSnapshot(snapshot)

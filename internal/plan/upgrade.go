@@ -103,14 +103,15 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, manifest []uns
 		found = append(found, finding.Finding{ID: "upgrade/setting", Severity: finding.Warn,
 			Subject: finding.Subject{Kind: "Flag", Name: name}, Message: message, Fix: fix})
 	}
-	for _, c := range knob.Diff(knob.Read(snapshot, nil), knob.Read(&after, nil)).Changes {
+	fleet := knob.Read(snapshot, nil)
+	for _, c := range knob.Diff(fleet, knob.Read(&after, nil)).Changes {
 		from, to := cmp.Or(c.From, "nothing"), cmp.Or(c.To, "nothing")
 		add(c.Knob, fmt.Sprintf("the upgrade is a change of a flag too: %s is %s, and becomes %s (%s) on %s as their agents start again", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
 			"set it to "+from+" first where it should stay, and change it later with a plan of its own")
 	}
 	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name), after.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	for _, name := range leftOut(&before.Spec.Template.Spec, &then.Spec.Template.Spec) {
-		if !strings.Contains(name, " FELIX_") {
+		if !fleet.Catalogue().Reads(name[strings.Index(name, " ")+1:]) {
 			add(name, "the manifest leaves out "+name+", which agents have now", "put it into the manifest if it is still wanted")
 		}
 	}

@@ -1,6 +1,10 @@
 package step
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // The verbs that move running pods from one network to another, in either direction. A pod keeps its address,
 // its processes and its connections.
@@ -44,6 +48,23 @@ type Attachment struct {
 	Claim string `json:"claim,omitempty"`
 	// Asks is true when the plugin asks the node's own agent for everything, so that nothing can be given back without it.
 	Asks bool `json:"asks,omitempty"`
+}
+
+// Orders are the annotations that begin with Prefix, by which pods ask a network for something of their own. Notes, which are
+// named without it, are those in which it says what it did for them.
+type Orders struct {
+	Network string   `json:"network"`
+	Prefix  string   `json:"prefix"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// Has says whether an annotation is one; nobody asks nil for anything.
+func (o *Orders) Has(annotation string) bool {
+	if o == nil {
+		return false
+	}
+	name, ok := strings.CutPrefix(annotation, o.Prefix)
+	return ok && !slices.Contains(o.Notes, name)
 }
 
 // AdoptArgs asks for pods of one node to be moved.

@@ -69,6 +69,9 @@ func capabilities(confName string) cni.Capabilities {
 		Policy:            cni.PolicyCalico,
 		CanRequestAddress: true,
 		SwitchedPerNode:   true,
+		Sessions:          true,
+		// What it notes of a pod that has left it stays.
+		Orders: &step.Orders{Network: "Calico", Prefix: "cni.projectcalico.org/", Notes: []string{"containerID", "podIP", "podIPs"}},
 	}
 }
 
