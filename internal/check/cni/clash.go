@@ -2,7 +2,6 @@ package cni
 
 import (
 	_ "embed"
-	"slices"
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
@@ -25,16 +24,13 @@ func Clash() check.Check {
 	}
 }
 
-// elsewhere are clashes that cidr/overlap, cidr/family and vxlan/clash tell of, and what only a plan asks.
-var elsewhere = []string{"overlap", "family", "vxlan", "untried"}
-
 func clash(pass *check.Pass) []finding.Finding {
 	if pass.Source.CNI == pass.Target.CNI {
 		return nil // one network, changed in place
 	}
 	var found []finding.Finding
 	for _, c := range joint.Clashes(*pass.Source, *pass.Target) {
-		if !slices.Contains(elsewhere, c.ID) {
+		if c.Check == clashID {
 			found = append(found, finding.Finding{ID: clashID, Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
 				Message: c.Message, Evidence: map[string]any{"clash": c.ID}, Fix: c.Hint})
 		}

@@ -22,7 +22,9 @@ func JoinArgs(source, target cni.Installation) step.JoinArgs {
 // Clash is a reason why two networks cannot live on the same nodes.
 type Clash struct {
 	// ID is stable: "overlap", "ranges", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
-	ID      string
+	ID string
+	// Check is the ID of the check that tells of it; empty where only a plan does.
+	Check   string
 	Message string
 	Hint    string
 }
@@ -48,7 +50,7 @@ func overlaps(source, target cni.Installation) []Clash {
 				if target.Capabilities.CIDRSource == "node" {
 					hint = sameRanges(target)
 				}
-				return []Clash{{"overlap", fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old), hint}}
+				return []Clash{{"overlap", "cidr/overlap", fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old), hint}}
 			}
 		}
 	}
@@ -59,7 +61,7 @@ func overlaps(source, target cni.Installation) []Clash {
 func families(source, _ cni.Installation) []Clash {
 	for _, old := range source.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(old); err == nil && !prefix.Addr().Is4() {
-			return []Clash{{"family", fmt.Sprintf("%s gives pods IPv6 addresses (%s), and two networks are joined for IPv4 only", source.CNI, old),
+			return []Clash{{"family", "cidr/family", fmt.Sprintf("%s gives pods IPv6 addresses (%s), and two networks are joined for IPv4 only", source.CNI, old),
 				"this cluster cannot be changed by this version"}}
 		}
 	}
@@ -73,14 +75,14 @@ func sameTunnel(source, target cni.Installation) []Clash {
 	}
 	for _, whole := range []cni.Installation{source, target} {
 		if whole.Capabilities.WholePort {
-			return []Clash{{"vxlan", fmt.Sprintf("both networks would use VXLAN on UDP port %d, and %s takes every packet of it, whatever its VNI", a.Port, whole.CNI),
+			return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN on UDP port %d, and %s takes every packet of it, whatever its VNI", a.Port, whole.CNI),
 				"give the target another port in its manifest"}}
 		}
 	}
 	if a.VNI != b.VNI {
 		return nil
 	}
-	return []Clash{{"vxlan", fmt.Sprintf("both networks would use VXLAN %d on UDP port %d", a.VNI, a.Port),
+	return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN %d on UDP port %d", a.VNI, a.Port),
 		"give the target another VNI in its manifest"}}
 }
 
@@ -88,7 +90,7 @@ func sameLinks(source, target cni.Installation) []Clash {
 	for _, a := range source.Capabilities.HostLinks {
 		for _, b := range target.Capabilities.HostLinks {
 			if matches(a, b) || matches(b, a) {
-				return []Clash{{"links", fmt.Sprintf("both networks would own the interface %s", b),
+				return []Clash{{"links", "cni/clash", fmt.Sprintf("both networks would own the interface %s", b),
 					"give the target's another name in its manifest, where that has a setting for it; or let a cluster beside this one take its work over (theseus mirror)"}}
 			}
 		}
@@ -99,7 +101,7 @@ func sameLinks(source, target cni.Installation) []Clash {
 func sameTables(source, target cni.Installation) []Clash {
 	for _, table := range source.Capabilities.RouteTables {
 		if slices.Contains(target.Capabilities.RouteTables, table) {
-			return []Clash{{"tables", fmt.Sprintf("both networks would own the routing table %d", table), "give the target other tables in its manifest"}}
+			return []Clash{{"tables", "cni/clash", fmt.Sprintf("both networks would own the routing table %d", table), "give the target other tables in its manifest"}}
 		}
 	}
 	return nil
@@ -117,7 +119,7 @@ func matches(pattern, other string) bool {
 // unnamedConf: the runtime takes the first file by name, so both names must be known.
 func unnamedConf(source, target cni.Installation) []Clash {
 	if source.Capabilities.ConfName == "" || target.Capabilities.ConfName == "" {
-		return []Clash{{"conf", "the name of a network's CNI configuration is not known", "give the network's own manifest"}}
+		return []Clash{{"conf", "cni/clash", "the name of a network's CNI configuration is not known", "give the network's own manifest"}}
 	}
 	return nil
 }
@@ -125,7 +127,7 @@ func unnamedConf(source, target cni.Installation) []Clash {
 func notSwitched(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if !network.Capabilities.SwitchedPerNode {
-			return []Clash{{"not-switched", network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
+			return []Clash{{"not-switched", "cni/clash", network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
 		}
 	}
 	return nil
@@ -135,10 +137,10 @@ func notSwitched(source, target cni.Installation) []Clash {
 func kubeProxy(source, target cni.Installation) []Clash {
 	switch {
 	case source.Capabilities.ReplacesKubeProxy:
-		return []Clash{{"kube-proxy", source.CNI + " does kube-proxy's work, so every Service would end with it",
+		return []Clash{{"kube-proxy", "cni/clash", source.CNI + " does kube-proxy's work, so every Service would end with it",
 			"run kube-proxy again and turn the replacement off first, as a change of its own"}}
 	case target.Capabilities.ReplacesKubeProxy:
-		return []Clash{{"kube-proxy", target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
+		return []Clash{{"kube-proxy", "cni/clash", target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
 			"install it without the replacement, and turn that on afterwards, as a change of its own"}}
 	}
 	return nil
@@ -148,7 +150,7 @@ func kubeProxy(source, target cni.Installation) []Clash {
 func untried(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if network.Untried != "" {
-			return []Clash{{"untried", network.Untried, "theseus check says what would clash; docs/networks.md says what was run and what was not"}}
+			return []Clash{{"untried", "", network.Untried, "theseus check says what would clash; docs/networks.md says what was run and what was not"}}
 		}
 	}
 	return nil
@@ -169,9 +171,9 @@ func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 		}
 		message := fmt.Sprintf("%s gives the pods of each node addresses of that node's own range (spec.podCIDR), and ", target.CNI)
 		if err != nil {
-			return []Clash{{"ranges", message + "node " + node.Name + " has none", "let kube-controller-manager give each node a range: --allocate-node-cidrs, --cluster-cidr"}}
+			return []Clash{{"ranges", "", message + "node " + node.Name + " has none", "let kube-controller-manager give each node a range: --allocate-node-cidrs, --cluster-cidr"}}
 		}
-		return []Clash{{"ranges", message + fmt.Sprintf("that of node %s, %s, is not within %s", node.Name, own, strings.Join(target.PodCIDRs, ", ")),
+		return []Clash{{"ranges", "", message + fmt.Sprintf("that of node %s, %s, is not within %s", node.Name, own, strings.Join(target.PodCIDRs, ", ")),
 			whichRange(snapshot, target)}}
 	}
 	return nil

@@ -8,9 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
@@ -114,6 +116,9 @@ func TestClashes(t *testing.T) {
 				got = append(got, clash.ID)
 				if clash.Message == "" || clash.Hint == "" {
 					t.Errorf("%s says nothing: %+v", clash.ID, clash)
+				}
+				if clash.ID != "untried" && !slices.ContainsFunc(preflight.All(), func(c check.Check) bool { return c.ID == clash.Check }) {
+					t.Errorf("%s: there is no check %q that tells of it", clash.ID, clash.Check)
 				}
 			}
 			if strings.Join(got, " ") != test.want {
