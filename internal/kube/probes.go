@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,36 +32,78 @@ type Measured struct {
 	Interval time.Duration
 }
 
-// setPaths makes the plans of paths match the probe pods that there are, and waits until every path is
-// established: its source reports on its plan, and has had an answer where one is expected.
+// setPaths waits until the Services lead to the probe pods that there are, makes the plans of paths match those, and waits
+// until every path is established: its source reports on its plan, and has had answers where they are expected.
 func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage, error) {
 	topology, err := a.topology(ctx, set)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.waitOut(ctx, func() (string, error) { return a.unserved(ctx, &topology) }); err != nil {
 		return nil, err
 	}
 	plans, err := a.writePaths(ctx, path.Build(topology))
 	if err != nil {
 		return nil, err
 	}
-	answer := jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))})
 	stopped := a.Clock.Now().Add(stopWait + reportEvery(len(plans)))
-	for said := ""; ; {
+	err = a.waitOut(ctx, func() (string, error) {
 		reports, err := a.probeReports(ctx)
-		if err != nil {
-			return nil, err
-		}
-		missing := unestablished(plans, reports, a.Clock.Now().Before(stopped))
-		if missing == "" {
-			return answer, nil
+		return unestablished(plans, reports, a.Clock.Now().Before(stopped)), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))}), nil
+}
+
+// waitOut asks until nothing is missing, and notes what is.
+func (a *Actor) waitOut(ctx context.Context, asks func() (missing string, err error)) error {
+	for said := ""; ; {
+		missing, err := asks()
+		if err != nil || missing == "" {
+			return err
 		}
 		if missing != said && a.Note != nil {
 			a.Note("waiting: " + missing)
 			said = missing
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return nil, fmt.Errorf("%s (%w)", missing, err)
+			return fmt.Errorf("%s (%w)", missing, err)
 		}
 	}
+}
+
+// unserved says which probe pod no Service leads to yet; empty when all is well. What nodes' kube-proxies do with it comes
+// later: the paths through Services warm up for that. Where the API server has no EndpointSlices, nothing is known of it.
+func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) {
+	for _, network := range []string{path.Old, path.New} {
+		pods, name := map[string]map[string]string{path.Old: t.Old, path.New: t.New}[network], manifest.ProbeServiceName(network)
+		if t.Services[network] == "" {
+			continue
+		}
+		found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
+		if err != nil {
+			return "", err
+		}
+		served := map[string]bool{}
+		for i := range found.Items {
+			for _, endpoint := range found.Items[i].Endpoints {
+				for _, address := range endpoint.Addresses {
+					served[address] = endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
+				}
+			}
+		}
+		for _, node := range slices.Sorted(maps.Keys(pods)) {
+			if !served[pods[node]] {
+				return fmt.Sprintf("the Service %s does not lead to the probe pod of %s yet", name, node), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // stopWait bounds how long is waited for sources that are to measure no more: what they aim at may go then. A node

@@ -3,12 +3,14 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -134,6 +136,45 @@ func TestSetPathsWaitsForEveryPath(t *testing.T) {
 	}
 	_, err := w.Do(ctx, step.Action{Op: step.Probe, Paths: &set}, nil)
 	wantError(t, err, "paths have not answered yet, such as")
+}
+
+// TestSetPathsWaitsForEndpoints: nothing is measured before the Service leads to every probe pod, as it changes when one comes.
+func TestSetPathsWaitsForEndpoints(t *testing.T) {
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old"}, Spec: corev1.ServiceSpec{ClusterIP: "10.97.0.9"}}
+	leads := func(ready ...bool) *discoveryv1.EndpointSlice {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-x",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "theseus-probe-old"}}}
+		for i := range ready {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.244.%d.2", i+1)},
+				Conditions: discoveryv1.EndpointConditions{Ready: &ready[i]}})
+		}
+		return slice
+	}
+	w := probed(t, service, leads(true))
+	set := step.PathSet{Old: []string{step.EveryNode}}
+	w.slept = func(n int) {
+		plans, err := w.probePlans(context.Background())
+		if err != nil || n <= 4 && len(plans) > 0 {
+			t.Errorf("%d plans while the Service does not lead to all (%v)", len(plans), err)
+		}
+		switch n {
+		case 2:
+			err = w.typed.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), leads(true, false), v1alpha1.Namespace)
+		case 4:
+			err = w.typed.Tracker().Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), leads(true, true), v1alpha1.Namespace)
+		case 5:
+			w.report(1, 1, 1, w.now)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "waiting: the Service theseus-probe-old does not lead to the probe pod of b yet"; len(w.notes) == 0 || w.notes[0] != want {
+		t.Errorf("%q", w.notes)
+	}
 }
 
 func TestSetPathsWithoutItsPod(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/loss"
+	"github.com/theseus-cni/theseus/internal/path"
 )
 
 // DefaultInterval is the time between two probes of a path that names none.
@@ -31,6 +32,10 @@ type Options struct {
 // WarmUp is what agents and probe pods use: a path through a Service or a policy that was made a moment ago
 // answers now and then before it answers for good.
 const WarmUp = 10
+
+// settles is for how long a path through a Service must answer without a miss before it counts, where paths warm up: the
+// rules of kube-proxy may be a second or more behind the Service's endpoints (minSyncPeriod), and change when one comes.
+const settles = 2 * time.Second
 
 // Runner measures a set of paths. Its methods may be called concurrently.
 type Runner struct {
@@ -162,15 +167,23 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 		r.retire(old)
 	}
 	if l.tracker == nil {
-		warmUp := r.options.WarmUp
-		if path.Denied {
-			warmUp = 0
-		}
-		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Awake: r.pulse.awake, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: warmUp})
+		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Awake: r.pulse.awake, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: r.warmUp(path)})
 	}
 	r.lines[path.ID] = l
 	l.wire = r.open(l)
 	return l
+}
+
+// warmUp is how many probes of a path must go right before it counts.
+func (r *Runner) warmUp(one v1alpha1.Path) int {
+	switch least := r.options.WarmUp; {
+	case one.Denied || least == 0:
+		return 0
+	case slices.Contains([]string{path.ClassPodService, path.ClassHostService, path.ClassNodePort}, one.Class):
+		return max(least, int(settles.Milliseconds())/one.IntervalMillis)
+	default:
+		return least
+	}
 }
 
 // open makes the wire of a line's protocol. The lock is held.

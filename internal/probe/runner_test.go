@@ -8,6 +8,7 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/path"
 )
 
 // newTestRunner has a timeout that a busy machine does not exceed by itself.
@@ -23,6 +24,27 @@ func answeredMore(t *testing.T, r *Runner, id string, more int64) {
 	t.Helper()
 	before := resultOf(r, id).Answered
 	eventually(t, id+" goes on answering", func() bool { return resultOf(r, id).Answered >= before+more })
+}
+
+// TestWarmUp: a path through a Service counts when it has answered for two seconds, any other after its tenth good answer.
+func TestWarmUp(t *testing.T) {
+	r := &Runner{options: Options{WarmUp: WarmUp}}
+	for _, test := range []struct {
+		class    string
+		interval int
+		denied   bool
+		want     int
+	}{
+		{path.ClassHostService, 100, false, 20}, {path.ClassPodService, 50, false, 40}, {path.ClassNodePort, 1000, false, 10},
+		{path.ClassPodPod, 10, false, 10}, {path.ClassDNS, 100, false, 10}, {path.ClassDenied, 100, true, 0},
+	} {
+		if got := r.warmUp(v1alpha1.Path{Class: test.class, IntervalMillis: test.interval, Denied: test.denied}); got != test.want {
+			t.Errorf("%s every %d ms: %d, want %d", test.class, test.interval, got, test.want)
+		}
+	}
+	if got := new(Runner).warmUp(v1alpha1.Path{Class: path.ClassHostService, IntervalMillis: 100}); got != 0 {
+		t.Errorf("without: %d", got)
+	}
 }
 
 // TestOutageIsOneGap drops what is sent for a while. The gap must hold exactly the probes that were dropped:
