@@ -68,6 +68,13 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 	if err != nil {
 		return err
 	}
+	for _, found := range drivers().Detect(pass.Snapshot) {
+		network := finding.Network{Name: found.CNI, Version: found.Version, Problems: found.Problems}
+		if found.HasAgent() {
+			network.Agent = found.Agent.String()
+		}
+		result.Networks = append(result.Networks, network)
+	}
 	for _, entry := range options.Unused(result) {
 		fmt.Fprintf(a.Err, "note: accepted and not found any more: %s %s (%s)\n", entry.ID, entry.Subject, entry.Reason)
 	}

@@ -56,6 +56,17 @@ type Result struct {
 	Summary    Summary      `json:"summary"`
 	Findings   []Finding    `json:"findings"`
 	NotChecked []NotChecked `json:"notChecked"`
+	// Networks are those that are installed.
+	Networks []Network `json:"networks,omitempty"`
+}
+
+// Network is an installed network, as far as it is known. Agent is empty where nothing in the cluster runs for it; Problems say what is wrong
+// or half done with it.
+type Network struct {
+	Name     string   `json:"name"`
+	Version  string   `json:"version,omitempty"`
+	Agent    string   `json:"agent,omitempty"`
+	Problems []string `json:"problems,omitempty"`
 }
 
 // Summary counts.

@@ -89,7 +89,7 @@ func TestSchema(t *testing.T) {
 		return value
 	}
 	lapsed := Options{Accepted: []v1alpha1.AcceptedFinding{{ID: "b", Reason: "x", Until: "2026-01-01"}}, Now: time.Now()}
-	for _, result := range []finding.Result{{}, run(Options{}), run(Options{Accept: map[string]string{"b": "x"}}), run(lapsed)} {
+	for _, result := range []finding.Result{{}, {Networks: []finding.Network{{Name: "flannel", Version: "v1", Agent: "DaemonSet/a/b", Problems: []string{"ill"}}}}, run(Options{}), run(Options{Accept: map[string]string{"b": "x"}}), run(lapsed)} {
 		var written bytes.Buffer
 		if err := JSON(&written, result); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
 // pods are a server and a client on either node, and a Service in front of the servers.
@@ -156,8 +158,54 @@ func (c cluster) enforces() {
 	}
 }
 
+// theseus builds Theseus, and returns what runs it on this cluster; it must not fail, and its standard output is returned.
+func (c cluster) theseus() func(args ...string) []byte {
+	c.t.Helper()
+	program := filepath.Join(c.t.TempDir(), "theseus")
+	build := exec.Command("go", "build", "-o", program, "./cmd/theseus")
+	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	config := strings.TrimSpace(c.do("kubeconfig", "--name", c.name))
+	return func(args ...string) []byte {
+		c.t.Helper()
+		var said strings.Builder
+		cmd := exec.Command(program, args...)
+		cmd.Env, cmd.Stderr = append(os.Environ(), "THESEUS_KUBECONFIG="+config), &said
+		out, err := cmd.Output()
+		if err != nil {
+			c.t.Errorf("theseus %s: %v\n%s%s", strings.Join(args, " "), err, out, said.String())
+		}
+		return out
+	}
+}
+
+// understands holds that Theseus finds the network, and no other, in order and of the version that runs.
+func (c cluster) understands(network string) {
+	c.t.Helper()
+	theseus, snapshot := c.theseus(), filepath.Join(c.t.TempDir(), "snapshot.json")
+	theseus("snapshot", "--nodes", "--agent-image", scenario.AgentImage, "-o", snapshot)
+	var said struct {
+		Networks []struct {
+			Name, Version string
+			Problems      []string
+		}
+	}
+	if err := json.Unmarshal(theseus("check", "--from", snapshot, "-o", "json"), &said); err != nil {
+		c.t.Fatal(err)
+	}
+	if len(said.Networks) != 1 || said.Networks[0].Name != network || len(said.Networks[0].Problems) > 0 {
+		c.t.Fatalf("%s is there, and Theseus finds %+v", network, said.Networks)
+	}
+	images := c.kubectl("get", "daemonsets", "-A", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}") + " "
+	if version := said.Networks[0].Version; network != "bridge" && (version == "" || !strings.Contains(images, ":"+version+" ")) {
+		c.t.Errorf("of %s runs %s, and Theseus says %q", network, images, version)
+	}
+}
+
 // TestNetworks: pods on two nodes reach one another on every network that a lab can start on, and
-// NetworkPolicy holds where something enforces it.
+// NetworkPolicy holds where something enforces it. Theseus finds that network, and no other, in order.
 func TestNetworks(t *testing.T) {
 	for network, policy := range map[string]bool{"flannel": true, "calico": true, "weave": true, "bridge": false} {
 		t.Run(network, func(t *testing.T) {
@@ -168,6 +216,7 @@ func TestNetworks(t *testing.T) {
 			if policy {
 				c.enforces()
 			}
+			c.understands(network)
 		})
 	}
 }
@@ -181,19 +230,10 @@ func TestOlderKubernetes(t *testing.T) {
 	if out := c.kubectl("get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}"); out != version+" "+version {
 		t.Errorf("the kubelets are %q", out)
 	}
-	theseus := filepath.Join(t.TempDir(), "theseus")
-	build := exec.Command("go", "build", "-o", theseus, "./cmd/theseus")
-	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	theseus := c.theseus()
 	snapshot := filepath.Join(t.TempDir(), "snapshot.yaml")
 	for _, args := range [][]string{{"snapshot", "-o", snapshot}, {"check", "--from", snapshot}, {"check"}} {
-		cmd := exec.Command(theseus, args...)
-		cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+strings.TrimSpace(c.do("kubeconfig", "--name", "t6")))
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("theseus %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
+		theseus(args...)
 	}
 	if text, err := os.ReadFile(snapshot); err != nil || !strings.Contains(string(text), "kubernetes: "+version+"\n") {
 		t.Errorf("the snapshot does not say %s (%v)", version, err)
