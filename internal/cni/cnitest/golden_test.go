@@ -32,7 +32,7 @@ func drivers() cni.Registry {
 // installed another. A change in what is found shows as a change of these lines.
 func TestGolden(t *testing.T) {
 	var seen strings.Builder
-	for _, name := range []string{"flannel", "calico", "weave", "bridge", "mixed"} {
+	for _, name := range []string{"flannel", "calico", "calico-v3.30.1", "calico-typha-v3.28.5", "calico-bgp", "weave", "bridge", "mixed"} {
 		tell(&seen, name, cnitest.Golden(t, name))
 	}
 	mixed := cnitest.Golden(t, "mixed")
@@ -70,7 +70,8 @@ func TestGoldenAcceptance(t *testing.T) {
 		other   string
 	}{
 		{flannel.Driver{}, "flannel", "calico"}, {flannel.Driver{}, "flannel", "weave"}, {calico.Driver{}, "calico", "weave"},
-		{calico.Driver{}, "calico", "flannel"}, {weave.Driver{}, "weave", "flannel"}, {weave.Driver{}, "weave", "bridge"},
+		{calico.Driver{}, "calico", "flannel"}, {calico.Driver{}, "calico-v3.30.1", "bridge"}, {calico.Driver{}, "calico-typha-v3.28.5", "flannel"},
+		{calico.Driver{}, "calico-bgp", "weave"}, {bridge.Driver{}, "bridge", "calico-bgp"}, {weave.Driver{}, "weave", "flannel"}, {weave.Driver{}, "weave", "bridge"},
 	} {
 		t.Run(c.present+" beside "+c.other, func(t *testing.T) {
 			cnitest.Detects(t, cnitest.Case{Driver: c.driver, Present: cnitest.Golden(t, c.present), Other: cnitest.Golden(t, c.other)})
