@@ -61,6 +61,7 @@ func Detects(t *testing.T, c Case) {
 	t.Run("detect", func(t *testing.T) { detects(t, c) })
 	t.Run("pure", func(t *testing.T) { pure(t, c) })
 	t.Run("health", func(t *testing.T) { ails(t, c) })
+	t.Run("half", func(t *testing.T) { halves(t, c) })
 	t.Run("beside another", func(t *testing.T) { beside(t, c) })
 	t.Run("residue", func(t *testing.T) {
 		found := c.Driver.Detect(c.Present)
@@ -178,6 +179,49 @@ func ails(t *testing.T, c Case) {
 	}
 }
 
+// halves: where one object is missing, whichever that is, the network is still found, and either the same is said of it or there is a problem.
+func halves(t *testing.T, c Case) {
+	whole := c.Driver.Detect(c.Present)
+	without(t, c.Present, func(name string, half *cluster.Snapshot) {
+		found := c.Driver.Detect(half)
+		if found == nil {
+			t.Errorf("without %s it is not found", name)
+			return
+		}
+		if diff := cmp.Diff(whole, found, theRest, cmpopts.IgnoreFields(cni.Installation{}, "Written")); diff != "" && len(found.Problems) == 0 {
+			t.Errorf("without %s something else is said, and no problem:\n%s", name, diff)
+		}
+	})
+}
+
+// theRest are the fields that another network in the cluster, or a part that is gone, may change.
+var theRest = cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy")
+
+// without gives a snapshot again and again, each time without one of its objects.
+func without(t *testing.T, s *cluster.Snapshot, try func(name string, half *cluster.Snapshot)) {
+	t.Helper()
+	for i := range s.DaemonSets {
+		half := clone(t, s)
+		half.DaemonSets = slices.Delete(half.DaemonSets, i, i+1)
+		try("DaemonSet "+s.DaemonSets[i].Name, half)
+	}
+	for i := range s.Deployments {
+		half := clone(t, s)
+		half.Deployments = slices.Delete(half.Deployments, i, i+1)
+		try("Deployment "+s.Deployments[i].Name, half)
+	}
+	for i := range s.ConfigMaps {
+		half := clone(t, s)
+		half.ConfigMaps = slices.Delete(half.ConfigMaps, i, i+1)
+		try("ConfigMap "+s.ConfigMaps[i].Name, half)
+	}
+	for i := range s.Other {
+		half := clone(t, s)
+		half.Other = slices.Delete(half.Other, i, i+1)
+		try(s.Other[i].GetKind()+" "+s.Other[i].GetName(), half)
+	}
+}
+
 // beside: what another network has in the same cluster changes nothing of what is said of this one.
 func beside(t *testing.T, c Case) {
 	mixed, other := clone(t, c.Present), clone(t, c.Other)
@@ -185,12 +229,17 @@ func beside(t *testing.T, c Case) {
 	mixed.Deployments = append(other.Deployments, mixed.Deployments...)
 	mixed.ConfigMaps = append(other.ConfigMaps, mixed.ConfigMaps...)
 	mixed.Other = append(other.Other, mixed.Other...)
-	alone, found := c.Driver.Detect(c.Present), c.Driver.Detect(mixed)
-	if found == nil {
-		t.Fatal("not found beside another network")
-	}
-	if diff := cmp.Diff(alone, found, cmpopts.IgnoreFields(cni.Installation{}, "Problems", "Parts", "PolicyAgent", "Capabilities.Policy")); diff != "" {
-		t.Errorf("another network in the cluster changes what is said of this one:\n%s", diff)
+	alone := c.Driver.Detect(c.Present)
+	begun := clone(t, mixed) // the other's agents are gone, or did not come yet
+	begun.DaemonSets = clone(t, c.Present).DaemonSets
+	for name, snapshot := range map[string]*cluster.Snapshot{"whole": mixed, "without its agents": begun} {
+		found := c.Driver.Detect(snapshot)
+		if found == nil {
+			t.Fatalf("not found beside another network, %s", name)
+		}
+		if diff := cmp.Diff(alone, found, theRest); diff != "" {
+			t.Errorf("another network in the cluster, %s, changes what is said of this one:\n%s", name, diff)
+		}
 	}
 }
 
