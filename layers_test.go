@@ -51,6 +51,7 @@ var layers = []struct {
 	{"internal/document", 1, true},
 	{"internal/step", 1, true},
 	{"internal/adoption", 2, true},
+	{"internal/estimate", 2, true},
 	{"internal/manifest", 1, true},
 	{"internal/image", 1, true},
 	{"internal/freeze", 1, true},

@@ -46,7 +46,7 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	if err != nil {
 		return nil, err
 	}
-	stopped := a.Clock.Now().Add(stopWait + reportEvery(len(plans)))
+	stopped := a.Clock.Now().Add(stopWait + path.ReportEvery(len(plans)))
 	err = a.waitOut(ctx, func() (string, error) {
 		reports, err := a.probeReports(ctx)
 		return unestablished(plans, reports, a.Clock.Now().Before(stopped)), err
@@ -162,7 +162,7 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 	for _, one := range paths {
 		wanted[one.Source.Node] = append(wanted[one.Source.Node], one)
 	}
-	every := reportEvery(len(wanted))
+	every := path.ReportEvery(len(wanted))
 	for i := range plans {
 		name := plans[i].Name
 		if !slices.Equal(plans[i].Spec.Paths, wanted[name]) {
@@ -194,13 +194,6 @@ func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
 		}
 	}
 	return kept
-}
-
-// reportEvery keeps the reports of a whole cluster at 50 a second or fewer, but has one every second of few nodes and
-// every ten seconds of many. Each costs the API server some 30 ms, which pods that start may need; agents report four
-// times as often while a plan is new.
-func reportEvery(nodes int) time.Duration {
-	return min(max(time.Second, time.Duration(nodes)*20*time.Millisecond), 10*time.Second)
 }
 
 func planOf(node string, generation int64, paths []v1alpha1.Path, every time.Duration) v1alpha1.ProbePlan {

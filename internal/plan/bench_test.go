@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -23,11 +24,14 @@ func large(t testing.TB, n int) *request {
 	return r
 }
 
-// grow gives a request's snapshot n nodes like its first, with pods like its last.
+// grow gives a request's snapshot n nodes like that of one of its pods, or its first, with pods like that.
 func grow(r *request, n, pods int) {
 	node, pod := r.snapshot.Nodes[0], corev1.Pod{}
 	if all := r.snapshot.Pods; len(all) > 2 {
 		pod = all[2]
+	}
+	if i := slices.IndexFunc(r.snapshot.Nodes, func(other corev1.Node) bool { return other.Name == pod.Spec.NodeName }); i >= 0 {
+		node = r.snapshot.Nodes[i] // in whose range its address is, or it could not be adopted
 	}
 	looked := r.snapshot.Facts
 	r.snapshot.Nodes, r.snapshot.Pods, r.snapshot.Facts = nil, nil, nil

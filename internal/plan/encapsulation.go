@@ -88,7 +88,7 @@ func makeEncapsulation(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, d
 	p := begun(snapshot, change, options, encapsulation.Name, "packets go straight to the nodes, by pins, until every node has the network's own new routes")
 	p.Source, p.Target, p.Waves, p.Findings = *source, target, wavesOf(waves), findings
 	p.Encapsulation, p.Steps = to, encapsulation.Steps(in, setup)
-	return p.sealed(snapshot, "encapsulation")
+	return p.sealed(snapshot, "encapsulation", nil)
 }
 
 // Encapsulated is the network in place as it will be with another encapsulation; nil where that is not known.

@@ -19,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/estimate"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/strategy/adopt"
@@ -145,7 +146,7 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	p := begun(snapshot, change, options, strategy, why)
 	p.Source, p.Target, p.Waves = *source, target.Installation, wavesOf(waves)
 	p.Steps, p.Workloads, p.Findings, p.Surge = steps(in), workloadsOf(outlook.Workloads), findings, replaced
-	return p.sealed(snapshot, source.CNI+"-to-"+change.To)
+	return p.sealed(snapshot, source.CNI+"-to-"+change.To, outlook.PerNode)
 }
 
 // begun is a plan without its steps: what every plan says of itself.
@@ -157,11 +158,14 @@ func begun(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, options Optio
 	}
 }
 
-// sealed completes a plan that has its steps: what its gates hold besides, its estimate, a name that begins with stem
-// where it has none, its hash; and verifies it.
-func (p *Plan) sealed(snapshot *cluster.Snapshot, stem string) (*Plan, error) {
+// sealed completes a plan that has its steps: what its gates hold besides, its estimate, for which pods counts those of each
+// node that move, a name that begins with stem where it has none, its hash; and verifies it.
+func (p *Plan) sealed(snapshot *cluster.Snapshot, stem string, pods map[string]int) (*Plan, error) {
 	if err := holdSessions(snapshot, p); err != nil {
 		return nil, err
+	}
+	if p.Mirror == nil { // whose steps have theirs
+		estimate.Steps(p.Steps, len(p.Cluster.Nodes), pods)
 	}
 	for _, s := range p.Steps {
 		p.Estimate += s.Estimate

@@ -54,7 +54,7 @@ func MakeMirror(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers 
 	case setup.Switch.To != "" && setup.Switch.To == p.Source.CNI:
 		return nil, refuse("leave --to out, and give a --switch-command that fails unless the original is in order", "the original is on %s already", p.Source.CNI)
 	}
-	return p.sealed(snapshot, "mirror")
+	return p.sealed(snapshot, "mirror", nil)
 }
 
 // moved says of every name from where to where it goes.

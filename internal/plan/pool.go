@@ -66,7 +66,7 @@ func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	p.Source, p.Target, p.Waves = *source, target, wavesOf(waves)
 	p.Steps, p.Workloads, p.Findings = pool.Steps(in, pools), workloadsOf(outlook.Workloads), findings
 	p.Pools = &Pools{From: old.GetName(), To: pools.New.GetName(), Stays: pools.Stays}
-	return p.sealed(snapshot, "pool")
+	return p.sealed(snapshot, "pool", outlook.PerNode)
 }
 
 func textOf(pool *unstructured.Unstructured, field string) string {

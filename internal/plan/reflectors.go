@@ -90,7 +90,7 @@ func makeReflectors(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driv
 		"routes that are retained on every node outlive the sessions that the change ends, and go when BIRD has made them all again")
 	p.Source, p.Target, p.Waves, p.Findings = *source, *source, wavesOf(waves), findings
 	p.Reflectors, p.Steps = r.to, reflectors.Steps(in, r.to.Ranges, parts)
-	return p.sealed(snapshot, "reflectors")
+	return p.sealed(snapshot, "reflectors", nil)
 }
 
 // read takes what there is, and refuses what cannot be carried through.

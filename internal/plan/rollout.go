@@ -92,7 +92,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		stem = first.To
 	}
 	p.Waves = wavesOf(waves)
-	return p.sealed(snapshot, source.CNI+"-to-"+stem)
+	return p.sealed(snapshot, source.CNI+"-to-"+stem, nil)
 }
 
 // whoChanges are the nodes that change, as a cluster of their own, and the names of those that stay as they are.

@@ -99,7 +99,7 @@ func summary(b *strings.Builder, p *Plan) {
 		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	}
-	fmt.Fprintf(b, "%s, %d steps, about %s. Made %s by theseus %s.\n", p.Size(), len(p.Steps),
+	fmt.Fprintf(b, "%s, %d steps, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), len(p.Steps),
 		round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 	nodePool(b, p)
 	if p.Rollout != nil && p.Rollout.Origin != nil {
@@ -420,7 +420,7 @@ func shortList(items []string) string {
 
 // round is a duration without the fractions of a second that an estimate does not have.
 func round(d step.Duration) string {
-	text := time.Duration(d).Round(time.Second).String()
+	text := max(time.Duration(d), time.Second).Round(time.Second).String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")
 	}

@@ -57,7 +57,7 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	p.Retain = carried(peering)
 	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next, p.Upgrade.Reflecting, p.Retain)
 	p.Findings = append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...)
-	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"))
+	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"), nil)
 }
 
 // another asks the network's driver for the other version.

@@ -3,7 +3,6 @@ package adopt
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -21,9 +20,8 @@ func (b *builder) verify() {
 		Title: "Check that no pod of any node is left on " + b.Source.CNI,
 		Why: "The next step lets " + b.TargetName() + " carry the whole range; its agent then takes the route to the bridge of " + b.Source.CNI +
 			" away, and with it every pod that is still there.",
-		Actions:  actions,
-		Gate:     b.Gate("every pod is on "+b.TargetName()+" and nothing was lost", true),
-		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(time.Second)),
+		Actions: actions,
+		Gate:    b.Gate("every pod is on "+b.TargetName()+" and nothing was lost", true),
 	})
 }
 
@@ -65,14 +63,13 @@ func (b *builder) carryRange(i int, last bool) {
 		})...)
 	}
 	b.Add(step.Step{
-		ID:       id,
-		Title:    title,
-		Why:      why,
-		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
-		Actions:  actions,
-		Undo:     undo,
-		Gate:     b.Gate("nobody noticed the routes of "+b.TargetName(), false),
-		Estimate: step.Duration(15*time.Second + b.PerNode(2*time.Second)),
+		ID:      id,
+		Title:   title,
+		Why:     why,
+		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions: actions,
+		Undo:    undo,
+		Gate:    b.Gate("nobody noticed the routes of "+b.TargetName(), false),
 	})
 }
 
@@ -89,14 +86,13 @@ func (b *builder) yield(wave joint.Wave, last bool) {
 		actions = append(actions, b.measureAnew()...)
 	}
 	b.Add(step.Step{
-		ID:       "carry/" + wave.Name,
-		Title:    "Let " + b.TargetName() + " carry what leaves " + joint.List(wave.Nodes),
-		Why:      "The pin is one rule, and goes in one step.",
-		Wave:     wave.Name,
-		Actions:  actions,
-		Undo:     undo,
-		Gate:     b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others over "+b.TargetName(), last),
-		Estimate: step.Duration(8*time.Second + b.Bake()),
+		ID:      "carry/" + wave.Name,
+		Title:   "Let " + b.TargetName() + " carry what leaves " + joint.List(wave.Nodes),
+		Why:     "The pin is one rule, and goes in one step.",
+		Wave:    wave.Name,
+		Actions: actions,
+		Undo:    undo,
+		Gate:    b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others over "+b.TargetName(), last),
 	})
 }
 
@@ -130,7 +126,6 @@ func (b *builder) deleteSource() {
 		After:    b.SourceGone(),
 		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
 		NoReturn: true,
-		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(2*time.Second)),
 	})
 }
 
@@ -150,12 +145,11 @@ func (b *builder) openRange() {
 		return joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node)
 	})
 	b.Add(step.Step{
-		ID:       "finish/range",
-		Title:    "Give the range to " + b.TargetName() + " for good",
-		Why:      "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
-		Before:   b.SourceGone(),
-		Actions:  slices.Concat(b.Target.Adoption.Settle, labels),
-		Gate:     b.Gate("nobody noticed", false),
-		Estimate: step.Duration(5*time.Second + b.PerNode(50*time.Millisecond)),
+		ID:      "finish/range",
+		Title:   "Give the range to " + b.TargetName() + " for good",
+		Why:     "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
+		Before:  b.SourceGone(),
+		Actions: slices.Concat(b.Target.Adoption.Settle, labels),
+		Gate:    b.Gate("nobody noticed", false),
 	})
 }

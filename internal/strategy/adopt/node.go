@@ -17,12 +17,11 @@ func (b *builder) rehearse() {
 			step.AdoptArgs{From: b.source, To: b.target, Skip: b.apart(node)})
 	})
 	b.Add(step.Step{
-		ID:       "joint/rehearse",
-		Title:    "Make sure that every pod can be adopted",
-		Why:      "What stands against it is in the pod's own interfaces, routes and plugins, where only the node's agent sees it; nothing is changed for the answer.",
-		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
-		Actions:  actions,
-		Estimate: step.Duration(b.PerNode(time.Second)),
+		ID:      "joint/rehearse",
+		Title:   "Make sure that every pod can be adopted",
+		Why:     "What stands against it is in the pod's own interfaces, routes and plugins, where only the node's agent sees it; nothing is changed for the answer.",
+		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions: actions,
 	})
 }
 
@@ -76,16 +75,11 @@ func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
 			return b.back(node, "move the probe pod of "+node+" back to "+b.Source.CNI, len(nodes), []string{canary(node)}, nil)
 		}),
-		Gate:     b.Gate("nobody noticed that "+b.TargetName()+" carries the probe pod of "+joint.List(nodes), false),
-		Estimate: step.Duration(8 * time.Second),
+		Gate: b.Gate("nobody noticed that "+b.TargetName()+" carries the probe pod of "+joint.List(nodes), false),
 	}, b.Running, ready("old"))
 }
 
 func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
-	pods := 0
-	for _, node := range nodes {
-		pods += b.Outlook.PerNode[node] - len(b.Outlook.Apart[node])
-	}
 	b.addFor(wave, nodes, "adopt", step.Step{
 		Title: "Adopt the pods of " + joint.List(nodes),
 		Why:   "They go on to run, with their addresses and their connections; pods that start meanwhile come up on " + b.Source.CNI + " and are adopted when the runtime is switched.",
@@ -95,8 +89,7 @@ func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
 			return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI, len(nodes), nil, []string{canary(node)})
 		}),
-		Gate:     b.Gate("nobody noticed that "+b.TargetName()+" carries the pods of "+joint.List(nodes), false),
-		Estimate: step.Duration(5*time.Second + time.Duration(pods)*time.Second/2),
+		Gate: b.Gate("nobody noticed that "+b.TargetName()+" carries the pods of "+joint.List(nodes), false),
 	}, b.Running)
 }
 
@@ -105,10 +98,8 @@ func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 	names := joint.List(nodes)
 	title := "pods made by either network reach each other from and to " + names
-	estimate := 15 * time.Second
 	if last {
 		title = wave.Name + " is adopted and nothing was lost"
-		estimate += b.Bake()
 	}
 	b.addFor(wave, nodes, "switch", step.Step{
 		Title: "Let " + b.TargetName() + " serve new pods on " + names,
@@ -119,8 +110,7 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 		Undo: slices.Concat([]step.Action{
 			joint.Probe("stop measuring the new probe pod of "+names, step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
 			b.shut(nodes), b.home(nodes), b.deactivate(nodes)),
-		Gate:     b.Gate(title, last),
-		Estimate: step.Duration(estimate),
+		Gate: b.Gate(title, last),
 	}, b.Running)
 }
 
@@ -174,20 +164,17 @@ func (b *builder) shut(nodes []string) []step.Action {
 
 // recreateApart moves the pods that cannot be adopted as the strategy recreate would.
 func (b *builder) recreateApart(wave joint.Wave, nodes []string, last bool) {
-	pods := 0
 	evictions := joint.OnEach(nodes, func(node string) step.Action {
 		names := b.apart(node)
-		pods += len(names)
 		evict := joint.Evict(node, b.Source.CNI, b.Join.Old, len(names))
 		evict.Pods.Names = names
 		evict.Title = "evict the pods of " + node + " that cannot be adopted: " + joint.List(names)
 		return evict
 	})
 	b.addFor(wave, nodes, "recreate", step.Step{
-		Title:    "Create again the pods of " + joint.List(nodes) + " that cannot be adopted",
-		Why:      "Each has a reason, named above. They are evicted within their budgets, of each workload one at a time.",
-		Actions:  evictions,
-		Gate:     b.Gate(b.TargetName()+" carries all pods of "+joint.List(nodes), last),
-		Estimate: step.Duration(5*time.Second + time.Duration(pods)*8*time.Second),
+		Title:   "Create again the pods of " + joint.List(nodes) + " that cannot be adopted",
+		Why:     "Each has a reason, named above. They are evicted within their budgets, of each workload one at a time.",
+		Actions: evictions,
+		Gate:    b.Gate(b.TargetName()+" carries all pods of "+joint.List(nodes), last),
 	}, ready("new"))
 }

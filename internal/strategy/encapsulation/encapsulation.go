@@ -10,7 +10,6 @@ package encapsulation
 import (
 	"encoding/json"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -97,9 +96,8 @@ func (b *builder) accept() {
 		Actions: joint.OnEach(b.Nodes(), func(node string) step.Action {
 			return joint.OnNode(node, step.VerbJoin, "accept packets by any way on "+node, b.Join)
 		}),
-		Undo:     joint.OnEach(b.Nodes(), b.filter),
-		Gate:     b.Gate("nobody noticed", false),
-		Estimate: step.Duration(5*time.Second + b.PerNode(time.Second)),
+		Undo: joint.OnEach(b.Nodes(), b.filter),
+		Gate: b.Gate("nobody noticed", false),
 	})
 }
 
@@ -120,8 +118,7 @@ func (b *builder) pinWave(wave joint.Wave, last bool) {
 		Why: "That what lies between the nodes carries the addresses of pods is seen here, on these nodes, while the network is as it was. " +
 			"From here on they need no route of its own.",
 		Wave: wave.Name, Actions: actions, Undo: undo,
-		Gate:     b.Gate("packets of pods reach the other nodes straight from "+joint.ListOrAll(wave.Nodes, last), true),
-		Estimate: step.Duration(5*time.Second + b.Bake()),
+		Gate: b.Gate("packets of pods reach the other nodes straight from "+joint.ListOrAll(wave.Nodes, last), true),
 	})
 }
 
@@ -153,9 +150,8 @@ func (b *builder) change() {
 		Before: []step.Condition{{Kind: step.NodesAmong, Nodes: b.Nodes()}},
 		Actions: slices.Concat(actions, again,
 			[]step.Action{patch(b.Set, "set "+joint.Name(b.Pool)+" to "+b.To)}, b.await(b.New, words(b.To))),
-		Undo:     append([]step.Action{patch(b.Restore, "set "+joint.Name(b.Pool)+" to "+b.From+" again")}, b.await(b.Old, words(b.From))...),
-		Gate:     b.Gate("nobody noticed the routes of "+b.Source.CNI+" "+words(b.To), true),
-		Estimate: step.Duration(20*time.Second + b.Bake() + b.PerNode(200*time.Millisecond)),
+		Undo: append([]step.Action{patch(b.Restore, "set "+joint.Name(b.Pool)+" to "+b.From+" again")}, b.await(b.Old, words(b.From))...),
+		Gate: b.Gate("nobody noticed the routes of "+b.Source.CNI+" "+words(b.To), true),
 	})
 }
 
@@ -174,8 +170,7 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 		Title: "Let " + b.Source.CNI + " carry what leaves " + joint.List(wave.Nodes) + " " + words(b.To),
 		Why:   "What is pinned goes by the node's new routes, which are all there. What nodes send themselves still has the address without a tunnel.",
 		Wave:  wave.Name, Actions: actions, Undo: undo,
-		Gate:     b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others "+words(b.To), true),
-		Estimate: step.Duration(5*time.Second + b.Bake()),
+		Gate: b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others "+words(b.To), true),
 	})
 }
 
@@ -197,7 +192,6 @@ func (b *builder) unpin() {
 		ID: "unpin/all", Title: "Take the pins away",
 		Why:     "Packets go by the same routes without them, and by the same way in both directions.",
 		Actions: actions, NoReturn: true,
-		Gate:     b.Gate("nothing misses the pins", true),
-		Estimate: step.Duration(10*time.Second + b.Bake() + b.PerNode(time.Second)),
+		Gate: b.Gate("nothing misses the pins", true),
 	})
 }

@@ -74,13 +74,12 @@ func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
 func (b *Builder) acceptEither() {
 	actions, undo := b.joinOn(b.Nodes())
 	b.Add(step.Step{
-		ID:       "joint/join",
-		Title:    "Accept packets by either network on every node",
-		Why:      "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops.",
-		Actions:  actions,
-		Undo:     undo,
-		Gate:     b.Gate("nothing noticed the rules that join the networks", false),
-		Estimate: step.Duration(5*time.Second + b.PerNode(2*time.Second)),
+		ID:      "joint/join",
+		Title:   "Accept packets by either network on every node",
+		Why:     "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops.",
+		Actions: actions,
+		Undo:    undo,
+		Gate:    b.Gate("nothing noticed the rules that join the networks", false),
 	})
 }
 
@@ -89,11 +88,10 @@ func (b *Builder) defineTarget() {
 		return
 	}
 	b.Add(step.Step{
-		ID:       "joint/definitions",
-		Title:    "Define the custom resources of " + b.TargetName(),
-		Why:      "Its agents keep their data in them.",
-		Actions:  Define(b.Target.Definitions),
-		Estimate: step.Duration(10 * time.Second),
+		ID:      "joint/definitions",
+		Title:   "Define the custom resources of " + b.TargetName(),
+		Why:     "Its agents keep their data in them.",
+		Actions: Define(b.Target.Definitions),
 	})
 }
 
@@ -111,12 +109,11 @@ func (b *Builder) applyTarget() {
 		rest = append(rest, Apply(object))
 	}
 	b.Add(step.Step{
-		ID:       "joint/target",
-		Title:    "Install " + b.TargetName() + " on no node yet",
-		Why:      "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads.",
-		Before:   before,
-		Actions:  slices.Concat(Beside(namespaces), Beside(rest)),
-		Estimate: step.Duration(5 * time.Second),
+		ID:      "joint/target",
+		Title:   "Install " + b.TargetName() + " on no node yet",
+		Why:     "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads.",
+		Before:  before,
+		Actions: slices.Concat(Beside(namespaces), Beside(rest)),
 	})
 }
 
@@ -131,8 +128,7 @@ func (b *Builder) definePools() {
 		Title: "Tell " + b.TargetName() + " of the range of " + b.Source.CNI,
 		Why: "Running pods keep their addresses, so " + b.TargetName() + " must know their range; it gives no new pod an address of it, " +
 			"as it does not know which ones are taken.",
-		Actions:  actions,
-		Estimate: step.Duration(2 * time.Second),
+		Actions: actions,
 	})
 }
 
@@ -176,22 +172,19 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		}
 	}
 	title := b.TargetName() + " beside " + b.Source.CNI + " disturbs nothing on " + List(wave.Nodes)
-	estimate := 16*time.Second + time.Duration(len(wave.Nodes))*2*time.Second
 	if last { // no pod may move while there is a node from which it could not be reached on its new address
 		title = "both networks are up on every node and nothing was lost"
-		estimate += b.Bake()
 		actions = append(actions, b.targetWhole()...)
 	}
 	b.Add(step.Step{
-		ID:       "joint/agents/" + wave.Name,
-		Title:    "Start " + b.TargetName() + " beside " + b.Source.CNI + " on " + List(wave.Nodes),
-		Why:      why,
-		Wave:     wave.Name,
-		Before:   before,
-		Actions:  actions,
-		Undo:     undo,
-		Gate:     b.Gate(title, last),
-		Estimate: step.Duration(estimate),
+		ID:      "joint/agents/" + wave.Name,
+		Title:   "Start " + b.TargetName() + " beside " + b.Source.CNI + " on " + List(wave.Nodes),
+		Why:     why,
+		Wave:    wave.Name,
+		Before:  before,
+		Actions: actions,
+		Undo:    undo,
+		Gate:    b.Gate(title, last),
 	})
 }
 

@@ -69,7 +69,6 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 		After:    b.SourceGone(),
 		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
 		NoReturn: noReturn,
-		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(2*time.Second)),
 	})
 }
 
@@ -99,15 +98,14 @@ func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 			return OnNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
 		}))
 	b.Add(step.Step{
-		ID:       "remove/clean/" + wave.Name,
-		Title:    "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
-		Why:      "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
-		Wave:     wave.Name,
-		Before:   b.SourceGone(),
-		Actions:  actions,
-		After:    after,
-		Gate:     b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
-		Estimate: step.Duration(5*time.Second + time.Duration(len(wave.Nodes))*4*time.Second),
+		ID:      "remove/clean/" + wave.Name,
+		Title:   "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
+		Why:     "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
+		Wave:    wave.Name,
+		Before:  b.SourceGone(),
+		Actions: actions,
+		After:   after,
+		Gate:    b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
 	})
 }
 
@@ -131,10 +129,8 @@ func (b *Builder) finalForm() {
 		return
 	}
 	agent := b.Target.Installation.Agent
-	rounds := 0
 	for _, wave := range b.Waves {
 		for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
-			rounds++
 			actions = append(actions, b.restartOn(agent, nodes)...)
 		}
 	}
@@ -144,14 +140,13 @@ func (b *Builder) finalForm() {
 		actions = append(actions, Remove(ref))
 	}
 	b.Add(step.Step{
-		ID:       "finish/form",
-		Title:    "Give " + b.TargetName() + " its own form",
-		Why:      "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay.",
-		Before:   b.SourceGone(),
-		Actions:  actions,
-		After:    []step.Condition{Rolled(b.Target.Installation.Agent)},
-		Gate:     b.Gate(b.TargetName()+" in its own form loses nothing", false), // it counts since the first restart
-		Estimate: step.Duration(10*time.Second + time.Duration(rounds)*15*time.Second),
+		ID:      "finish/form",
+		Title:   "Give " + b.TargetName() + " its own form",
+		Why:     "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay.",
+		Before:  b.SourceGone(),
+		Actions: actions,
+		After:   []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Gate:    b.Gate(b.TargetName()+" in its own form loses nothing", false), // it counts since the first restart
 	})
 }
 
@@ -206,13 +201,12 @@ func (b *Builder) tidy() {
 		return Label(node, v1alpha1.LabelSlot, nil, "remove the label "+v1alpha1.LabelSlot+" from "+node)
 	})...)
 	b.Add(step.Step{
-		ID:       "finish/tidy",
-		Title:    "Part the networks",
-		Why:      "There is one network again, and nothing of the joint phase is needed any more.",
-		Before:   []step.Condition{Rolled(b.Target.Installation.Agent)},
-		Actions:  actions,
-		Gate:     b.Gate(b.TargetName()+" alone loses nothing", true),
-		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(6*time.Second)),
+		ID:      "finish/tidy",
+		Title:   "Part the networks",
+		Why:     "There is one network again, and nothing of the joint phase is needed any more.",
+		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions: actions,
+		Gate:    b.Gate(b.TargetName()+" alone loses nothing", true),
 	})
 }
 
@@ -232,11 +226,10 @@ func (b *Builder) stopProbes(pods, services []string) {
 	}
 	actions = append(actions, Beside(removals)...)
 	b.Add(step.Step{
-		ID:       "finish/probes",
-		Title:    "Stop measuring",
-		Why:      "What was measured is in the report.",
-		Actions:  actions,
-		Estimate: step.Duration(5*time.Second + b.PerNode(time.Second)),
+		ID:      "finish/probes",
+		Title:   "Stop measuring",
+		Why:     "What was measured is in the report.",
+		Actions: actions,
 	})
 }
 
@@ -247,10 +240,9 @@ func (b *Builder) leave() {
 		actions = append(UseAnyPort(b.Nodes()), actions...)
 	}
 	b.Add(step.Step{
-		ID:       "finish/theseus",
-		Title:    "Remove Theseus' agent",
-		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
-		Actions:  actions,
-		Estimate: step.Duration(10 * time.Second),
+		ID:      "finish/theseus",
+		Title:   "Remove Theseus' agent",
+		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Actions: actions,
 	})
 }

@@ -1,8 +1,6 @@
 package joint
 
 import (
-	"time"
-
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -37,7 +35,6 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 		s.Before = append(s.Before, ProbePodReady(node, "new"))
 		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true})
 	}
-	estimate := 10*time.Second + time.Duration(pods)*2*time.Second
 	switch {
 	case lastOfWave && lastWave:
 		s.Why += " Then the last pods that are ending are waited for."
@@ -48,11 +45,8 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 		})...)
 		s.After = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}}
 		s.Gate.Title = "everything runs on " + to + " and nothing was lost"
-		estimate += b.Bake() + b.PerNode(100*time.Millisecond)
 	case lastOfWave:
 		s.Gate.Title = wave.Name + " is moved and nothing was lost"
-		estimate += b.Bake()
 	}
-	s.Estimate = step.Duration(estimate)
 	b.Add(s)
 }

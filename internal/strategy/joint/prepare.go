@@ -22,12 +22,11 @@ func (b *Builder) Prepare() {
 func (b *Builder) installTheseus() {
 	install := InstallAgent(b.Change.AgentImage, b.Fleet(5*time.Minute))
 	b.Add(step.Step{
-		ID:       "prepare/theseus",
-		Title:    "Install Theseus' agent on every node",
-		Why:      "Everything that is done on a node is done by its agent, which uses neither pod network.",
-		Actions:  install,
-		Undo:     Leave(install),
-		Estimate: step.Duration(20*time.Second + b.PerNode(200*time.Millisecond)),
+		ID:      "prepare/theseus",
+		Title:   "Install Theseus' agent on every node",
+		Why:     "Everything that is done on a node is done by its agent, which uses neither pod network.",
+		Actions: install,
+		Undo:    Leave(install),
 	})
 }
 
@@ -90,8 +89,7 @@ func (b *Builder) startProbes() {
 		Actions: actions,
 		Undo: slices.Concat([]step.Action{Probe("stop measuring", step.PathSet{})},
 			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }), Backwards(shared)),
-		Gate:     gate,
-		Estimate: step.Duration(10*time.Second + b.PerNode(300*time.Millisecond) + b.Bake()),
+		Gate: gate,
 	})
 }
 
@@ -117,8 +115,7 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 		Actions: OnEach(nodes, func(node string) step.Action {
 			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep connections off UDP port %d on %s", port.Port, node), step.JoinArgs{Untracked: port})
 		}),
-		Undo:     UseAnyPort(nodes),
-		Estimate: step.Duration(5*time.Second + time.Duration(len(nodes))*200*time.Millisecond),
+		Undo: UseAnyPort(nodes),
 	}
 }
 
@@ -129,10 +126,7 @@ func UseAnyPort(nodes []string) []step.Action {
 	})
 }
 
-// PerNode is a time that grows with the cluster.
-func (b *Builder) PerNode(each time.Duration) time.Duration {
-	return time.Duration(len(b.Nodes())) * each
-}
-
 // Fleet is a timeout for something that all nodes do.
-func (b *Builder) Fleet(least time.Duration) time.Duration { return least + b.PerNode(time.Second) }
+func (b *Builder) Fleet(least time.Duration) time.Duration {
+	return least + time.Duration(len(b.Nodes()))*time.Second
+}

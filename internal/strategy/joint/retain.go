@@ -2,7 +2,6 @@ package joint
 
 import (
 	"slices"
-	"time"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -12,10 +11,9 @@ func Retain(nodes, within []string, why string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
 		ID: "bgp/retain", Title: "Retain the routes that BIRD has made", Why: why,
-		Before:   []step.Condition{{Kind: step.NodesAmong, Nodes: nodes}},
-		Actions:  retain,
-		Undo:     letGo,
-		Estimate: step.Duration(5*time.Second + time.Duration(len(nodes))*200*time.Millisecond),
+		Before:  []step.Condition{{Kind: step.NodesAmong, Nodes: nodes}},
+		Actions: retain,
+		Undo:    letGo,
 	}
 }
 
@@ -24,10 +22,9 @@ func LetGo(nodes, within []string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
 		ID: "bgp/let-go", Title: "Leave the routes to BIRD again",
-		Why:      "Each node lets go only when BIRD has made every retained route again.",
-		Actions:  letGo,
-		Undo:     retain,
-		Estimate: step.Duration(5*time.Second + time.Duration(len(nodes))*200*time.Millisecond),
+		Why:     "Each node lets go only when BIRD has made every retained route again.",
+		Actions: letGo,
+		Undo:    retain,
 	}
 }
 
@@ -42,7 +39,6 @@ func (b *Builder) Retain(within []string, why string) {
 func (b *Builder) LetGo(within []string) {
 	s := LetGo(b.Nodes(), within)
 	s.Gate = b.Gate("BIRD alone carries all routes and nothing was lost", true)
-	s.Estimate += step.Duration(b.Bake())
 	b.Add(s)
 }
 

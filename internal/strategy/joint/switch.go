@@ -11,13 +11,12 @@ import (
 // KeepOff steers new pods to nodes that are switched, so that few pods move twice.
 func (b *Builder) KeepOff() {
 	b.Add(step.Step{
-		ID:       "switch/prefer",
-		Title:    "Prefer switched nodes for new pods",
-		Why:      "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
-		Before:   []step.Condition{Rolled(b.Target.Installation.Agent)},
-		Actions:  OnEach(b.Nodes(), Taint),
-		Undo:     OnEach(b.Nodes(), Untaint),
-		Estimate: step.Duration(2*time.Second + b.PerNode(20*time.Millisecond)),
+		ID:      "switch/prefer",
+		Title:   "Prefer switched nodes for new pods",
+		Why:     "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
+		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions: OnEach(b.Nodes(), Taint),
+		Undo:    OnEach(b.Nodes(), Untaint),
 	})
 }
 
@@ -64,7 +63,6 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return Evict(node, b.TargetName(), b.Join.New, b.Outlook.PerNode[node])
 			})),
-		Gate:     b.Gate("pods of both networks reach each other from and to "+nodes, false),
-		Estimate: step.Duration(15*time.Second + time.Duration(len(wave.Nodes))*time.Second),
+		Gate: b.Gate("pods of both networks reach each other from and to "+nodes, false),
 	})
 }

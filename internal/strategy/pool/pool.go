@@ -87,9 +87,8 @@ func (b *builder) create() {
 				return joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), b.Fleet(3*time.Minute))
 			}),
 			[]step.Action{both("measure the paths between both ranges")}),
-		Undo:     append(undo, joint.Remove(step.RefOf(&b.New))),
-		Gate:     b.Gate("pods of both ranges reach each other on every node", true),
-		Estimate: step.Duration(15*time.Second + b.Bake() + b.PerNode(300*time.Millisecond)),
+		Undo: append(undo, joint.Remove(step.RefOf(&b.New))),
+		Gate: b.Gate("pods of both ranges reach each other on every node", true),
 	})
 }
 
@@ -113,9 +112,8 @@ func (b *builder) open() {
 			b.patch(step.RefOf(&b.New), b.Open, "open "+b.new()),
 			b.patch(b.Old, b.Close, "close "+b.old()+" for pods"),
 		},
-		Undo:     undo,
-		Gate:     b.Gate("nothing noticed", true),
-		Estimate: step.Duration(5*time.Second + b.Bake()),
+		Undo: undo,
+		Gate: b.Gate("nothing noticed", true),
 	})
 }
 
@@ -126,11 +124,10 @@ func (b *builder) remove() {
 	actions = append(actions, joint.Beside(append(removals, joint.Remove(joint.ProbeService("old"))))...)
 	b.Add(step.Step{
 		ID: "pool/remove", Title: "Remove " + b.old(),
-		Why:      "No pod has an address of it any more.",
-		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
-		Actions:  append(actions, joint.Remove(b.Old)),
-		After:    []step.Condition{joint.Gone(b.Old)},
-		Gate:     b.Gate("nothing misses "+b.old(), true),
-		Estimate: step.Duration(5*time.Second + b.Bake() + b.PerNode(200*time.Millisecond)),
+		Why:     "No pod has an address of it any more.",
+		Before:  []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
+		Actions: append(actions, joint.Remove(b.Old)),
+		After:   []step.Condition{joint.Gone(b.Old)},
+		Gate:    b.Gate("nothing misses "+b.old(), true),
 	})
 }

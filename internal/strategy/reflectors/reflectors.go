@@ -39,7 +39,6 @@ func Steps(in joint.Input, within []string, parts []Part) []step.Step {
 		gate.Bake = max(gate.Bake, step.Duration(settles))
 		b.Add(step.Step{
 			ID: "bgp/" + part.ID, Title: part.Title, Why: part.Why, Actions: part.Actions, Gate: gate,
-			Estimate: step.Duration(10*time.Second+b.PerNode(100*time.Millisecond)) + gate.Bake,
 		})
 	}
 	b.LetGo(within)

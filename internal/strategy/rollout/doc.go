@@ -176,7 +176,6 @@ func Steps(in Input) []step.Step {
 	if len(in.Within) > 0 {
 		letGo := joint.LetGo(b.all, in.Within)
 		letGo.Gate = b.gate("BIRD alone carries all routes and nothing was lost", b.changed)
-		letGo.Estimate += step.Duration(b.bake())
 		b.add(letGo)
 	}
 	if in.Flag.Template != nil {
@@ -219,8 +218,6 @@ func (b *builder) bake() time.Duration {
 	}
 	return DefaultBake
 }
-
-func (b *builder) perNode(each time.Duration) time.Duration { return time.Duration(len(b.all)) * each }
 
 // refuses says whether the network enforces policy, so that refused packets can be demanded.
 func (b *builder) refuses() bool {

@@ -19,10 +19,9 @@ import (
 func (b *builder) prepare() {
 	b.add(step.Step{
 		ID: "prepare/theseus", Title: "Install Theseus' agent on every node",
-		Why:      "Everything that is done on a node is done by its agent, which does not use the pod network.",
-		Actions:  b.Install,
-		Undo:     joint.Leave(b.Install),
-		Estimate: step.Duration(20*time.Second + b.perNode(200*time.Millisecond)),
+		Why:     "Everything that is done on a node is done by its agent, which does not use the pod network.",
+		Actions: b.Install,
+		Undo:    joint.Leave(b.Install),
 	})
 	b.startProbes()
 	var actions []step.Action
@@ -39,9 +38,8 @@ func (b *builder) prepare() {
 	}
 	b.add(step.Step{
 		ID: "prepare/proof", Title: title, Why: why,
-		Before:   before,
-		Actions:  actions,
-		Estimate: step.Duration(b.perNode(time.Second)),
+		Before:  before,
+		Actions: actions,
 	})
 	if spare := joint.SparePort(b.all, b.Network.Capabilities.Untracked); spare != nil {
 		spare.Gate = b.gate("nothing noticed", nil)
@@ -76,18 +74,17 @@ func (b *builder) startProbes() {
 		actions = append(actions, joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
 	}
 	for _, node := range b.all {
-		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"), 2*time.Minute+b.perNode(time.Second)))
+		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"), 2*time.Minute+time.Duration(len(b.all))*time.Second))
 	}
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
 	gate := b.gate("measuring works, and nothing is lost before anything is changed", nil)
 	gate.Baseline = true
 	b.add(step.Step{
 		ID: "prepare/probes", Title: "Measure the network as it is",
-		Why:      "What was lost can only be told by comparison, and a gate without evidence never passes.",
-		Actions:  actions,
-		Undo:     b.endProbes(),
-		Gate:     gate,
-		Estimate: step.Duration(10*time.Second + b.perNode(300*time.Millisecond) + b.bake()),
+		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
+		Actions: actions,
+		Undo:    b.endProbes(),
+		Gate:    gate,
 	})
 }
 
@@ -120,12 +117,11 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 		edit = []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
 		back = []step.Action{b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node)}
 	}
-	estimate := 10 * time.Second
 	if b.Flag.Anew {
 		why = "The agent's pod is made anew and takes the new value; what it wrote into the kernel is to carry the node's pods meanwhile, which the gate watches."
 		anew := joint.Restart(agent, node)
 		anew.Anew = true
-		edit, back, estimate = append(edit, anew), append(back, anew), time.Minute
+		edit, back = append(edit, anew), append(back, anew)
 	}
 	actions := b.change(node, edit, turn, turn.To, turn.Says)
 	if turn.To != "" { // else what its agent says is the proof
@@ -137,9 +133,8 @@ func (b *builder) switchNode(wave joint.Wave, node string, changed []string, inW
 		Actions: actions,
 		Undo:    b.change(node, back, turn, turn.From, turn.Said),
 
-		Alone:    len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
-		Gate:     b.gate(node+" in "+b.Flag.after(turn)+" loses and leaks no more than the others", changed),
-		Estimate: step.Duration(estimate + b.bake()),
+		Alone: len(changed) > 1, // of the canary nothing is to stay; from then on the nodes that are proven do
+		Gate:  b.gate(node+" in "+b.Flag.after(turn)+" loses and leaks no more than the others", changed),
 	})
 }
 
@@ -170,11 +165,10 @@ func (b *builder) ready(node string) step.Action {
 func (b *builder) hold() {
 	b.add(step.Step{
 		ID: "prepare/hold", Title: "Let " + joint.Name(b.Network.Agent) + " replace no pod by itself",
-		Why:      "The flag is in what all its pods are made from. Its controller knows neither waves nor gates.",
-		Before:   []step.Condition{joint.Rolled(b.Network.Agent)},
-		Actions:  []step.Action{b.Flag.Template.Hold},
-		Undo:     []step.Action{b.Flag.Template.Unhold},
-		Estimate: step.Duration(5 * time.Second),
+		Why:     "The flag is in what all its pods are made from. Its controller knows neither waves nor gates.",
+		Before:  []step.Condition{joint.Rolled(b.Network.Agent)},
+		Actions: []step.Action{b.Flag.Template.Hold},
+		Undo:    []step.Action{b.Flag.Template.Unhold},
 	})
 }
 
@@ -182,12 +176,11 @@ func (b *builder) hold() {
 func (b *builder) unhold() {
 	b.add(step.Step{
 		ID: "fold/strategy", Title: "Let " + joint.Name(b.Network.Agent) + " replace pods by itself again",
-		Why:      "All its pods have the value already, so it replaces none.",
-		Before:   []step.Condition{joint.Rolled(b.Network.Agent), b.frozen()},
-		Actions:  []step.Action{b.Flag.Template.Unhold},
-		Undo:     []step.Action{b.Flag.Template.Hold},
-		Gate:     b.gate("no agent was replaced", b.changed),
-		Estimate: step.Duration(5*time.Second + b.bake()),
+		Why:     "All its pods have the value already, so it replaces none.",
+		Before:  []step.Condition{joint.Rolled(b.Network.Agent), b.frozen()},
+		Actions: []step.Action{b.Flag.Template.Unhold},
+		Undo:    []step.Action{b.Flag.Template.Hold},
+		Gate:    b.gate("no agent was replaced", b.changed),
 	})
 }
 
@@ -210,13 +203,12 @@ func (b *builder) fold() {
 	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before, "set "+b.Flag.Field+" for the cluster as it was"))
 	b.add(step.Step{
 		ID: "fold/default", Title: "Make " + named + " the cluster's value",
-		Why:      "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
-		Before:   []step.Condition{b.frozen()},
-		Actions:  actions,
-		Undo:     undo,
-		Alone:    true,
-		Gate:     b.gate("nothing noticed that the value moved", b.changed),
-		Estimate: step.Duration(5*time.Second + b.bake() + b.perNode(time.Second)),
+		Why:     "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
+		Before:  []step.Condition{b.frozen()},
+		Actions: actions,
+		Undo:    undo,
+		Alone:   true,
+		Gate:    b.gate("nothing noticed that the value moved", b.changed),
 	})
 }
 
@@ -231,12 +223,10 @@ func (b *builder) finish() {
 		Why:      "What was measured is in the report. Another rollout takes the flag back.",
 		Actions:  b.endProbes(),
 		NoReturn: true,
-		Estimate: step.Duration(5*time.Second + b.perNode(time.Second)),
 	})
 	b.add(step.Step{
 		ID: "finish/theseus", Title: "Remove Theseus' agent",
-		Why:      "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
-		Actions:  leave,
-		Estimate: step.Duration(10 * time.Second),
+		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Actions: leave,
 	})
 }

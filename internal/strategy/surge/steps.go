@@ -10,12 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
-// A node comes in minutes, from a cloud; its images in one more.
-const (
-	toAdd    = 3 * time.Minute
-	toRemove = time.Minute
-	toStart  = 5 * time.Minute
-)
+// toStart bounds what starts on a node that has come: its images may have to come first.
+const toStart = 5 * time.Minute
 
 // add brings the new nodes of a wave, shut for pods, and proves them.
 func (b *builder) add(wave Wave) {
@@ -67,12 +63,11 @@ func (b *builder) add(wave Wave) {
 		Title: "Add " + nodes + " on " + b.TargetName(),
 		Why: "They are shut for pods by the taint " + v1alpha1.TaintPending + ":NoSchedule until probes have proven them; " + b.Source.CNI +
 			" runs there only to reach the pods of nodes that have yet to go.",
-		Wave:     wave.Name,
-		Before:   before,
-		Actions:  actions,
-		Undo:     undo,
-		Gate:     b.Gate("pods of both networks reach each other from and to "+nodes, true),
-		Estimate: step.Duration(time.Minute + b.Bake() + time.Duration(len(wave.New))*toAdd),
+		Wave:    wave.Name,
+		Before:  before,
+		Actions: actions,
+		Undo:    undo,
+		Gate:    b.Gate("pods of both networks reach each other from and to "+nodes, true),
 	})
 }
 
@@ -94,14 +89,13 @@ func (b *builder) open(wave Wave) {
 		before = append(before, joint.ProbePodReady(node, "new"))
 	}
 	b.Add(step.Step{
-		ID:       wave.Name + "/open",
-		Title:    "Let pods come to " + joint.List(wave.New),
-		Why:      "Every path from and to them was measured.",
-		Wave:     wave.Name,
-		Before:   before,
-		Actions:  joint.OnEach(wave.New, joint.Open),
-		Undo:     append(joint.OnEach(wave.New, joint.Shut), evictions...),
-		Estimate: step.Duration(2 * time.Second),
+		ID:      wave.Name + "/open",
+		Title:   "Let pods come to " + joint.List(wave.New),
+		Why:     "Every path from and to them was measured.",
+		Wave:    wave.Name,
+		Before:  before,
+		Actions: joint.OnEach(wave.New, joint.Open),
+		Undo:    append(joint.OnEach(wave.New, joint.Shut), evictions...),
 	})
 }
 
@@ -122,8 +116,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 			evict.Pods.LeaveEnding = true
 			return evict
 		}),
-		Gate:     b.Gate("the pods of "+names+" are elsewhere and nothing was lost", false),
-		Estimate: step.Duration(10*time.Second + time.Duration(pods)*2*time.Second),
+		Gate: b.Gate("the pods of "+names+" are elsewhere and nothing was lost", false),
 	}
 	if len(nodes) == 1 {
 		s.Node = nodes[0]
@@ -148,13 +141,12 @@ func (b *builder) evict(node string, pods int) step.Action {
 // empty waits for the last pods of the old nodes to end. It is the last moment to go back.
 func (b *builder) empty(wave Wave) {
 	b.Add(step.Step{
-		ID:       wave.Name + "/empty",
-		Title:    "Check that no pod is left on " + joint.List(wave.Old),
-		Why:      "The next step takes these nodes away, and with them whatever is still there.",
-		Wave:     wave.Name,
-		Actions:  joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }),
-		Gate:     b.Gate(wave.Name+" is drained and nothing was lost", true),
-		Estimate: step.Duration(10*time.Second + b.Bake()),
+		ID:      wave.Name + "/empty",
+		Title:   "Check that no pod is left on " + joint.List(wave.Old),
+		Why:     "The next step takes these nodes away, and with them whatever is still there.",
+		Wave:    wave.Name,
+		Actions: joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }),
+		Gate:    b.Gate(wave.Name+" is drained and nothing was lost", true),
 	})
 }
 
@@ -184,6 +176,5 @@ func (b *builder) remove(wave Wave, noReturn bool) {
 		Actions:  actions,
 		Gate:     b.Gate("nothing misses "+nodes, true),
 		NoReturn: noReturn,
-		Estimate: step.Duration(10*time.Second + b.Bake() + time.Duration(len(wave.Old))*toRemove),
 	})
 }

@@ -84,10 +84,9 @@ func (b *builder) define() {
 		ID: "upgrade/definitions", Title: "Define the custom resources of " + b.Source.CNI + " " + b.Installation.Version,
 		Why: "Agents of the new version write what the old definitions do not know. Older agents pass over what is new, " +
 			"so the definitions stay when the change is taken back: with one would go what is stored by it.",
-		Actions:  joint.Define(b.Definitions),
-		Undo:     []step.Action{stay},
-		Gate:     b.Gate("the definitions disturb no agent of "+b.Source.Version, false),
-		Estimate: step.Duration(10 * time.Second),
+		Actions: joint.Define(b.Definitions),
+		Undo:    []step.Action{stay},
+		Gate:    b.Gate("the definitions disturb no agent of "+b.Source.Version, false),
 	})
 }
 
@@ -102,10 +101,9 @@ func (b *builder) allow() {
 	}
 	b.Add(step.Step{
 		ID: "upgrade/rights", Title: "Let agents of both versions work",
-		Why:      "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go when the last old agent has gone.",
-		Actions:  actions,
-		Gate:     b.Gate("nothing noticed the new rights", false),
-		Estimate: step.Duration(10 * time.Second),
+		Why:     "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go when the last old agent has gone.",
+		Actions: actions,
+		Gate:    b.Gate("nothing noticed the new rights", false),
 	})
 }
 
@@ -113,12 +111,11 @@ func (b *builder) allow() {
 func (b *builder) hold() {
 	b.Add(step.Step{
 		ID: "upgrade/hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
-		Why:      "Its controller knows neither waves nor gates, and does not count pods that are unready already.",
-		Before:   []step.Condition{joint.Rolled(b.agent())},
-		Actions:  []step.Action{b.Hold},
-		Undo:     []step.Action{b.Unhold},
-		Gate:     b.Gate("no agent was replaced", false),
-		Estimate: step.Duration(5 * time.Second),
+		Why:     "Its controller knows neither waves nor gates, and does not count pods that are unready already.",
+		Before:  []step.Condition{joint.Rolled(b.agent())},
+		Actions: []step.Action{b.Hold},
+		Undo:    []step.Action{b.Unhold},
+		Gate:    b.Gate("no agent was replaced", false),
 	})
 }
 
@@ -135,16 +132,14 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 	if len(nodes) == 1 {
 		id, one = wave.Name+"/"+nodes[0], nodes[0]
 	}
-	rounds := (len(nodes) + together - 1) / together
 	b.Add(step.Step{
 		ID: id, Title: "Bring " + joint.List(nodes) + " to " + b.Installation.Version,
 		Why: "The agent starts again, and the routes and rules of the node's pods stay meanwhile. The way back is the same with what " +
 			b.Source.Version + " was made from.",
 		Wave: wave.Name, Node: one, Before: before,
-		Actions:  slices.Concat(b.Agent.New, b.restart(nodes)),
-		Undo:     slices.Concat(b.Agent.Old, b.restart(backwards(nodes))),
-		Gate:     b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
-		Estimate: step.Duration(time.Duration(rounds)*15*time.Second + b.Bake()),
+		Actions: slices.Concat(b.Agent.New, b.restart(nodes)),
+		Undo:    slices.Concat(b.Agent.Old, b.restart(backwards(nodes))),
+		Gate:    b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
 	})
 }
 
@@ -184,12 +179,11 @@ func (b *builder) follow(f *cni.Follower) {
 	}
 	b.Add(step.Step{
 		ID: "after/" + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
-		Why:      f.Why,
-		Before:   []step.Condition{joint.Rolled(b.agent())},
-		Actions:  append(slices.Clone(f.New), whole()),
-		Undo:     append(slices.Clone(f.Old), whole()),
-		Gate:     b.Gate("nothing noticed the new "+joint.Name(f.Ref), true),
-		Estimate: step.Duration(20*time.Second + b.Bake()),
+		Why:     f.Why,
+		Before:  []step.Condition{joint.Rolled(b.agent())},
+		Actions: append(slices.Clone(f.New), whole()),
+		Undo:    append(slices.Clone(f.Old), whole()),
+		Gate:    b.Gate("nothing noticed the new "+joint.Name(f.Ref), true),
 	})
 }
 
@@ -198,12 +192,11 @@ func (b *builder) fold() {
 	ref := b.agent()
 	b.Add(step.Step{
 		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
-		Why:      "All its pods are of the new version already, so it replaces none.",
-		Before:   []step.Condition{joint.Rolled(ref), b.frozen()},
-		Actions:  []step.Action{b.Resume},
-		Undo:     []step.Action{b.Hold},
-		Gate:     b.Gate("no agent was replaced", false),
-		Estimate: step.Duration(5 * time.Second),
+		Why:     "All its pods are of the new version already, so it replaces none.",
+		Before:  []step.Condition{joint.Rolled(ref), b.frozen()},
+		Actions: []step.Action{b.Resume},
+		Undo:    []step.Action{b.Hold},
+		Gate:    b.Gate("no agent was replaced", false),
 	})
 	if len(b.Roles) == 0 {
 		return
@@ -214,10 +207,9 @@ func (b *builder) fold() {
 	}
 	b.Add(step.Step{
 		ID: "fold/rights", Title: "Leave agents the rights of " + b.Installation.Version + " alone",
-		Why:      "No agent of " + b.Source.Version + " is left, so what only the time between " + b.between() + " needed goes.",
-		Before:   []step.Condition{joint.Rolled(ref)},
-		Actions:  append(actions, joint.Backwards(b.Rights)...),
-		Gate:     b.Gate("agents do with the rights of "+b.Installation.Version, true),
-		Estimate: step.Duration(5*time.Second + b.Bake()),
+		Why:     "No agent of " + b.Source.Version + " is left, so what only the time between " + b.between() + " needed goes.",
+		Before:  []step.Condition{joint.Rolled(ref)},
+		Actions: append(actions, joint.Backwards(b.Rights)...),
+		Gate:    b.Gate("agents do with the rights of "+b.Installation.Version, true),
 	})
 }
