@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/estimate"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
@@ -29,6 +30,8 @@ type live struct {
 	begun    time.Time                  // of this run
 	now      time.Time
 	since    time.Time // of the step
+	held     bool      // the run stood still in the step
+	pace     estimate.Pace
 	step     string
 	action   string
 	note     string
@@ -74,7 +77,7 @@ func (v *live) Record(r engine.Record) {
 func (v *live) take(r engine.Record) {
 	v.now = r.At
 	if r.Step != "" && r.Step != v.step {
-		v.step, v.since = r.Step, r.At
+		v.step, v.since, v.held = r.Step, r.At, false
 	}
 	v.action, v.note = "", ""
 	v.script.learn([]engine.Record{r})
@@ -84,8 +87,13 @@ func (v *live) take(r engine.Record) {
 		v.action = v.script.action(r)
 	case engine.GateAsked:
 		v.action = "the gate measures"
+	case engine.Paused, engine.Resumed:
+		v.held = true
 	case engine.StepDone:
 		v.finished[r.Step] = true
+		if done := v.script.steps[r.Step]; done != nil && !v.held {
+			v.pace.Learn(done, r.At.Sub(v.since))
+		}
 	case engine.StepUndone:
 		delete(v.finished, r.Step)
 	case engine.RollingBack:
@@ -290,12 +298,12 @@ func (v *live) left() time.Duration {
 	var left time.Duration
 	for i := range v.plan.Steps {
 		one := &v.plan.Steps[i]
-		estimate := time.Duration(one.Estimate)
+		takes := v.pace.Takes(one)
 		if one.ID == v.step {
-			estimate = max(estimate-v.now.Sub(v.since), 0)
+			takes = max(takes-v.now.Sub(v.since), 0)
 		}
 		if !v.finished[one.ID] {
-			left += estimate
+			left += takes
 		}
 	}
 	return left
