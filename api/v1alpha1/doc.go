@@ -29,6 +29,8 @@ const (
 	LabelProbe = "theseus.dev/probe"
 	// AnnotationAwaited is on a pod of the target's agent while it is restarted and not Ready yet.
 	AnnotationAwaited = "theseus.dev/awaited"
+	// AnnotationReplace is on a pod that a hold (manifest.Hold) lets go: its turn has come.
+	AnnotationReplace = "theseus.dev/replace"
 	// TaintPending keeps new pods off nodes that are not switched yet, where there is a choice; with the effect
 	// NoSchedule, off nodes that are not proven yet, or are about to go.
 	TaintPending = "theseus.dev/pending"

@@ -11,8 +11,9 @@ import (
 type Upgrader interface {
 	Driver
 	// Upgrade compares the user's own manifests of another version with the network in place. It answers with a
-	// *Refusal where the two cannot run side by side, or where more than the version would change.
-	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured) (*Upgrade, error)
+	// *Refusal where the two cannot run side by side, or where more than the version would change. version is what the user
+	// says that they install; it may be empty where they say so themselves.
+	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured, version string) (*Upgrade, error)
 }
 
 // Upgrade is another version of a network in place, as data.
@@ -31,6 +32,9 @@ type Upgrade struct {
 	Agent Form
 	// Hold lets the DaemonSet replace no pod by itself, Unhold takes that back, and Resume gives it its final strategy.
 	Hold, Unhold, Resume step.Action
+	// Owner is the program that makes the agents' DaemonSet what it is; nil where the change does. With it Agent, Hold, Unhold,
+	// Resume and Followers are empty.
+	Owner *Owner
 	// Followers are Deployments that come when all agents are new, in this order.
 	Followers []Follower
 }
@@ -38,6 +42,19 @@ type Upgrade struct {
 // Form is what a workload is made from, of now and of the new version, as patches.
 type Form struct {
 	New, Old []step.Action
+}
+
+// Owner makes a network's workloads what they are, by its own version, and writes back what others change in them.
+type Owner struct {
+	// Ref is its Deployment, which Form changes.
+	Ref step.Ref
+	Form
+	// From and To are its own versions.
+	From, To string
+	// Rolls are Deployments that it brings to another version at once, whatever becomes of the agents.
+	Rolls []step.Ref
+	// Why says what it does by itself.
+	Why string
 }
 
 // Follower is a workload that goes with the agents.

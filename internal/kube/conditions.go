@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -42,6 +44,15 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		}
 		missing := unrolled(object)
 		return missing == "", c.Ref.String() + ": " + missing, nil
+	case step.Renders:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		tags := imageTags(object)
+		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s", c.Ref, strings.Join(tags, ", "), c.Version), nil
+	case step.Held:
+		return a.held(ctx, c)
 	case step.PodReady:
 		return a.podsReady(ctx, c)
 	case step.NodeReady:
@@ -107,6 +118,43 @@ func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, 
 	}
 	stray, err := strayPod(pods, c.CIDRs)
 	return stray == "" && err == nil, stray, err
+}
+
+// held tries to delete a pod, without effect.
+func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error) {
+	pods, err := a.podsOn(ctx, "", c.Namespace, c.Selector)
+	if err != nil {
+		return false, "", err
+	}
+	for i := range pods {
+		pod := &pods[i]
+		_, marked := pod.Annotations[v1alpha1.AnnotationReplace]
+		if marked || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'"+c.Ref.Name+"'"):
+			return true, "", nil
+		case err == nil:
+			return false, c.Ref.String() + " is not in force yet: pod " + pod.Name + " could be deleted", nil
+		case !apierrors.IsNotFound(err):
+			return false, "", err
+		}
+	}
+	return false, "no pod of " + c.Selector + " runs on which " + c.Ref.String() + " could be tried", nil
+}
+
+// imageTags are the tags of the images that a workload's containers have, each once.
+func imageTags(workload *unstructured.Unstructured) []string {
+	var tags []string
+	for _, container := range cni.ContainersOf(workload, "containers") {
+		image, _ := container["image"].(string)
+		if _, tag := cni.SplitImage(image); !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
 }
 
 // strayPod names a pod that has an address in none of the ranges, where there are any.

@@ -2,15 +2,64 @@ package kube
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
 )
+
+// TestHeld: a hold is in force when it denies what is tried, and only then; the pods stay.
+func TestHeld(t *testing.T) {
+	policy := step.Ref{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy", Name: "mine"}
+	held := step.Condition{Kind: step.Held, Ref: &policy, Namespace: "ns", Selector: "app=x"}
+	waiting := func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
+	marked := func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationReplace: "true"} }
+	pods := schema.GroupResource{Resource: "pods"}
+	app := label("app", "x")
+	for _, test := range []struct {
+		name    string
+		pods    []runtime.Object
+		answer  error
+		missing string
+		failure string
+	}{
+		{"denied", []runtime.Object{pod("ns", "p", "a", "", app)},
+			apierrors.NewForbidden(pods, "p", errors.New("ValidatingAdmissionPolicy 'mine' with binding 'mine' denied request: no")), "", ""},
+		{"let through", []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "is not in force yet: pod p could be deleted", ""},
+		{"no right to delete", []runtime.Object{pod("ns", "p", "a", "", app)}, apierrors.NewForbidden(pods, "p", errors.New("you may not")), "", "you may not"},
+		{"no pod to try it on", []runtime.Object{pod("ns", "p", "a", "", app, marked), pod("ns", "q", "a", "", app, ending), pod("ns", "r", "a", "", app, waiting),
+			pod("ns", "s", "a", "")}, nil, "could be tried", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, test.pods)
+			w.typed.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if options := action.(clienttesting.DeleteAction).GetDeleteOptions(); !slices.Equal(options.DryRun, []string{metav1.DryRunAll}) {
+					t.Errorf("it is no trial: %+v", options)
+				}
+				return true, nil, test.answer
+			})
+			holds, missing, err := w.Holds(t.Context(), held)
+			switch {
+			case test.failure != "":
+				if err == nil || !strings.Contains(err.Error(), test.failure) {
+					t.Errorf("%v %q %v", holds, missing, err)
+				}
+			case err != nil || holds != (test.missing == "") || !strings.Contains(missing, test.missing):
+				t.Errorf("%v %q %v", holds, missing, err)
+			}
+		})
+	}
+}
 
 func TestConditions(t *testing.T) {
 	const crd = `{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: c, namespace: ns}, status: {conditions: [{type: Established, status: "%"}]}}`
@@ -45,6 +94,11 @@ func TestConditions(t *testing.T) {
 		{"no definition", step.Condition{Kind: step.Established, Ref: ref("apiextensions.k8s.io/v1", "CustomResourceDefinition")}, nil, nil,
 			"CustomResourceDefinition/ns/c does not exist"},
 		{"rolled: no object", step.Condition{Kind: step.Rolled, Ref: ref("apps/v1", "DaemonSet")}, nil, nil, "DaemonSet/ns/c does not exist"},
+		{"renders", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v2"}, nil,
+			[]string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v2@sha256:c"}]}}}}`}, ""},
+		{"renders another", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v3"}, nil,
+			[]string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v1"}]}}}}`},
+			"new pods of DaemonSet/ns/c are made from v1, not v3"},
 		{"pod ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "b", "", app, unready)}, nil, ""},
 		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")}, nil, "no pod of app=x on a"},
 		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},

@@ -73,6 +73,11 @@ func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMe
 			return a.nudge(ctx, nudged, nil)
 		}
 		for _, pod := range now.pods {
+			if action.Mark != "" {
+				if err := a.annotate(ctx, &pod, action.Mark, "true"); err != nil {
+					return err
+				}
+			}
 			err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
 				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -113,9 +118,18 @@ const nudgeEvery = 5
 // pod has changed that is not ready (UpdatePodStatus in pkg/kubelet/prober). What it sees is the kubelet's to say. nil
 // takes the mark away.
 func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
-	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{v1alpha1.AnnotationAwaited: mark}}})
+	err := a.annotate(ctx, pod, v1alpha1.AnnotationAwaited, mark)
+	if apierrors.IsForbidden(err) { // then it is ready when it is ready
+		return nil
+	}
+	return err
+}
+
+// annotate gives a pod an annotation, or takes it away where value is nil. One that has gone has none.
+func (a *Actor) annotate(ctx context.Context, pod *corev1.Pod, key string, value any) error {
+	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}})
 	_, err := a.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsForbidden(err) { // then it is ready when it is ready
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -98,6 +99,36 @@ func TestRestart(t *testing.T) {
 	}
 	if _, err := pods.Get(t.Context(), "agent-b-old", metav1.GetOptions{}); err != nil {
 		t.Errorf("the pod of another node: %v", err)
+	}
+}
+
+// TestRestartMarked: where a hold denies the deletion of pods without a mark, the one whose turn it is has it, and no other.
+func TestRestartMarked(t *testing.T) {
+	set, revision, pod := daemonSet()
+	w := newWorld(t, []runtime.Object{nodeThatIs("True"), set, revision(2, "new"), pod("a", "old"), pod("b", "old")})
+	pods := w.typed.CoreV1().Pods("net")
+	w.slept = func(n int) {
+		if _, err := pods.Create(t.Context(), pod("a", "new"), metav1.CreateOptions{}); err != nil && n == 1 {
+			t.Error(err)
+		}
+	}
+	action := restartOnA
+	action.Mark = "mark"
+	if _, err := w.do(action); err != nil {
+		t.Fatal(err)
+	}
+	var done []string
+	for _, action := range w.typed.Actions() {
+		switch action := action.(type) {
+		case clienttesting.PatchAction:
+			done = append(done, action.GetName()+" "+string(action.GetPatch()))
+		case clienttesting.DeleteAction:
+			done = append(done, action.GetName()+" deleted")
+		}
+	}
+	want := []string{`agent-a-old {"metadata":{"annotations":{"mark":"true"},"uid":"agent-a-old-uid"}}`, "agent-a-old deleted"}
+	if !slices.Equal(done, want) {
+		t.Errorf("got %q, want %q", done, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -43,6 +44,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *ProbePolicy()},
 			ProbeServices()...),
 		"task": {task(t)},
+		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
 	}
 }
 
@@ -81,7 +83,9 @@ func TestShape(t *testing.T) {
 		"ClusterRole": func() any { return new(rbacv1.ClusterRole) }, "ClusterRoleBinding": func() any { return new(rbacv1.ClusterRoleBinding) },
 		"DaemonSet": func() any { return new(appsv1.DaemonSet) }, "Pod": func() any { return new(corev1.Pod) },
 		"Service": func() any { return new(corev1.Service) }, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
-		"NodeTask": func() any { return new(v1alpha1.NodeTask) },
+		"NodeTask":                         func() any { return new(v1alpha1.NodeTask) },
+		"ValidatingAdmissionPolicy":        func() any { return new(admissionv1.ValidatingAdmissionPolicy) },
+		"ValidatingAdmissionPolicyBinding": func() any { return new(admissionv1.ValidatingAdmissionPolicyBinding) },
 	}
 	for _, objects := range everything(t) {
 		for _, object := range objects {

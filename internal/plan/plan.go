@@ -128,6 +128,15 @@ type Upgrade struct {
 	To   string `json:"to"`
 	// Reflecting are the nodes that reflect BGP's routes, of which no two restart in one step.
 	Reflecting []string `json:"reflecting,omitempty"`
+	// Owner is set where another program makes the agents' DaemonSet what it is.
+	Owner *Owner `json:"owner,omitempty"`
+}
+
+// Owner is that program's Deployment, and the versions of its own between which it goes.
+type Owner struct {
+	Ref  step.Ref `json:"ref"`
+	From string   `json:"from"`
+	To   string   `json:"to"`
 }
 
 // Surge says which nodes go and come.

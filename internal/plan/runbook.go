@@ -195,6 +195,8 @@ func chapterOf(s *step.Step) string {
 		return "Remove the source"
 	case "upgrade":
 		return "What both versions work with"
+	case "owner":
+		return "Who makes the agents"
 	case "after":
 		return "What follows the agents"
 	case "bgp":
@@ -385,6 +387,10 @@ func phrase(c step.Condition) string {
 		return c.Ref.Name + " serves"
 	case step.Rolled:
 		return c.Ref.String() + " is ready everywhere"
+	case step.Renders:
+		return "new pods of " + c.Ref.String() + " are made from " + c.Version
+	case step.Held:
+		return "pods of " + c.Selector + " cannot be deleted, by " + c.Ref.String()
 	case step.PodReady:
 		return "the pod of " + c.Selector + " on " + c.Node + " is ready"
 	case step.NodeReady:

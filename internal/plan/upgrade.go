@@ -54,9 +54,12 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		"routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next")
 	peering := bgp.FromSnapshot(snapshot)
 	p.Upgrade = &Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting()}
+	if o := next.Owner; o != nil {
+		p.Upgrade.Owner = &Owner{Ref: o.Ref, From: o.From, To: o.To}
+	}
 	p.Retain = carried(peering)
 	p.Source, p.Target, p.Waves, p.Steps = *source, next.Installation, wavesOf(waves), upgrade.Steps(in, next, p.Upgrade.Reflecting, p.Retain)
-	p.Findings = append(slices.Clone(findings), turned(snapshot, source, options.Manifest)...)
+	p.Findings = append(slices.Clone(findings), turned(snapshot, source, next, options.Manifest)...)
 	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"), nil)
 }
 
@@ -77,7 +80,7 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	if err := agentGiven(change); err != nil {
 		return nil, err
 	}
-	next, err := upgrader.Upgrade(snapshot, source, manifest)
+	next, err := upgrader.Upgrade(snapshot, source, manifest, change.CNIVersion)
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		return nil, refused
 	}
@@ -90,13 +93,23 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	return next, nil
 }
 
-// turned are the settings that the other version, or its manifest, changes by the way.
-func turned(snapshot *cluster.Snapshot, source *cni.Installation, manifest []unstructured.Unstructured) []finding.Finding {
+// turned are the settings that the other version, or its manifest, changes by the way. Of an owner it is only known that
+// it makes agents of that version.
+func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgrade, manifest []unstructured.Unstructured) []finding.Finding {
 	after := *snapshot
 	after.DaemonSets, after.ConfigMaps = slices.Clone(snapshot.DaemonSets), slices.Clone(snapshot.ConfigMaps)
 	for i := range manifest {
 		replaced(after.DaemonSets, &manifest[i], "DaemonSet", func(s *appsv1.DaemonSet) metav1.Object { return s })
 		replaced(after.ConfigMaps, &manifest[i], "ConfigMap", func(c *corev1.ConfigMap) metav1.Object { return c })
+	}
+	for i := range after.DaemonSets {
+		if set := &after.DaemonSets[i]; next.Owner != nil && set.Namespace == source.Agent.Namespace && set.Name == source.Agent.Name {
+			set.Spec.Template = *set.Spec.Template.DeepCopy()
+			for j := range set.Spec.Template.Spec.Containers {
+				container := &set.Spec.Template.Spec.Containers[j]
+				container.Image = strings.Replace(container.Image, ":"+source.Version, ":"+next.Installation.Version, 1)
+			}
+		}
 	}
 	var found []finding.Finding
 	add := func(name, message, fix string) {
@@ -149,8 +162,13 @@ func leftOut(now, then *corev1.PodSpec) []string {
 }
 
 // newForm says whether a patch makes pods of the version that comes; false, of that of now.
-func (u *Upgrade) newForm(template *corev1.PodTemplateSpec) bool {
-	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return tagOf(c.Image) == u.To })
+func (u *Upgrade) newForm(template *corev1.PodTemplateSpec) bool { return hasTag(template, u.To) }
+
+// makesNew says the same of a patch of the owner.
+func (o *Owner) makesNew(template *corev1.PodTemplateSpec) bool { return hasTag(template, o.To) }
+
+func hasTag(template *corev1.PodTemplateSpec, tag string) bool {
+	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return tagOf(c.Image) == tag })
 }
 
 func tagOf(image string) string {

@@ -336,10 +336,6 @@ func TestUpgradeRefuses(t *testing.T) {
 		}, "more than 3 minor releases", "several plans"},
 		{"another version than wanted", func(r *request) { r.change.CNIVersion = "v3.30.1" }, "installs calico v3.31.0, not v3.30.1", ""},
 		{"a tag that is none", func(r *request) { agent(r).Spec.Template.Spec.Containers[0].Image = "calico/node:mine" }, "does not say which version", ""},
-		{"an operator", func(r *request) {
-			r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"+
-				"spec: {nodeUpdateStrategy: {rollingUpdate: {maxUnavailable: 7}}}\n"))...)
-		}, "on all nodes, 7 at a time", "upgrade the operator"},
 		{"an owner", func(r *request) {
 			agent(r).OwnerReferences = []metav1.OwnerReference{{Kind: "Mine", Name: "m", Controller: new(true)}}
 		}, "belongs to Mine m", ""},

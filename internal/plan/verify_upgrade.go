@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,22 +21,25 @@ type upgrading struct {
 	// renewed are the nodes with a new agent; order is that of the waves, and done in which they got it.
 	renewed     map[string]bool
 	order, done []string
-	// form: new pods are of the new version; held: the DaemonSet replaces none by itself.
-	form, held bool
+	// form: new pods are of the new version; held: the DaemonSet replaces none by itself; made: the owner is known to have made
+	// the DaemonSet of that form.
+	form, held, made bool
 	// baseline: measuring is proven; measured: it goes on.
 	baseline, measured bool
 	// present are the objects that the plan made and that are there; serving the definitions of which that is known; final
 	// the rights that have their own form; ahead the Deployments of the new version.
 	present, serving, final, ahead map[step.Ref]bool
-	// rights are those of the time of two versions, definitions all that the plan brings.
-	rights, definitions []step.Ref
+	// rights are those of the time of two versions, definitions all that the plan brings, holders the policy and its binding that
+	// deny the deletion of agents' pods.
+	rights, definitions, holders []step.Ref
 	// undoing is true on the way back.
 	undoing bool
 }
 
 // verifyUpgrade proves the rules on every prefix: nothing of the network is touched before measuring is proven; no
 // agent is replaced before the definitions serve and the rights of both versions are there; the form of new pods changes
-// only while the DaemonSet replaces none by itself, which it does again only when all agents are of one form; what
+// only while the DaemonSet replaces none by itself (an owner makes that form, once it was seen that its hold is in force, and is
+// waited for), which it does again only when all agents are of one form; what
 // follows the agents comes, and the old rights go, only when no old agent is left; whatever changes something is gated; whatever
 // a step did, its undo takes back, but for definitions; and at the end everything is new and nothing of Theseus is left.
 func verifyUpgrade(p *Plan) error {
@@ -74,6 +78,8 @@ func newUpgrading(p *Plan) *upgrading {
 			switch ref := step.RefOf(a.Object); {
 			case isDefinition(ref) && !ours(ref):
 				u.definitions = append(u.definitions, ref)
+			case isHolder(ref) && !slices.Contains(u.holders, ref):
+				u.holders = append(u.holders, ref)
 			case isRight(ref) && temporary(a):
 				u.rights = append(u.rights, ref)
 			}
@@ -83,6 +89,10 @@ func newUpgrading(p *Plan) *upgrading {
 }
 
 func isDefinition(ref step.Ref) bool { return ref.Kind == "CustomResourceDefinition" }
+
+func isHolder(ref step.Ref) bool {
+	return ref.Kind == "ValidatingAdmissionPolicy" || ref.Kind == "ValidatingAdmissionPolicyBinding"
+}
 
 func isRight(ref step.Ref) bool {
 	return slices.Contains([]string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, ref.Kind) && !ours(ref)
@@ -198,7 +208,11 @@ func (u *upgrading) remove(ref step.Ref) error {
 		return fmt.Errorf("agents of %s need %s", u.plan.Upgrade.To, ref)
 	}
 	u.present[ref] = false
-	return nil
+	if !slices.Contains(u.holders, ref) {
+		return nil
+	}
+	u.held = false
+	return u.unforced(ref)
 }
 
 // patch changes the DaemonSet, what its pods read, or what follows them.
@@ -214,6 +228,9 @@ func (u *upgrading) patch(a *step.Action) error {
 	}
 	all, renewed := u.uniform()
 	switch {
+	case u.owner(*a.Ref) && patch.Spec.Template != nil:
+		u.form, u.made = u.plan.Upgrade.Owner.makesNew(patch.Spec.Template), false
+		return cmp.Or(u.lacks(), u.unforced(*a.Ref))
 	case a.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
 		if !all || !renewed {
 			return fmt.Errorf("%s may follow only when no agent of %s is left", a.Ref, u.plan.Upgrade.From)
@@ -224,7 +241,7 @@ func (u *upgrading) patch(a *step.Action) error {
 		return fmt.Errorf("an agent that is replaced now would read %s of another version", a.Ref)
 	case a.Ref.Kind == "ConfigMap":
 		return nil
-	case *a.Ref != u.plan.Source.Agent:
+	case *a.Ref != u.plan.Source.Agent || u.plan.Upgrade.Owner != nil:
 		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
 	}
 	if patch.Spec.Template != nil {
@@ -233,8 +250,18 @@ func (u *upgrading) patch(a *step.Action) error {
 	if patch.Spec.UpdateStrategy != nil {
 		u.held = held(patch.Spec.UpdateStrategy)
 	}
-	if !u.held && (!all || renewed != u.form) {
-		return fmt.Errorf("%s would replace agents by itself", a.Ref)
+	return u.unforced(*a.Ref)
+}
+
+// owner says whether an object is the owner of the agents' DaemonSet.
+func (u *upgrading) owner(ref step.Ref) bool {
+	return u.plan.Upgrade.Owner != nil && ref == u.plan.Upgrade.Owner.Ref
+}
+
+// unforced is an error where, after a change of an object, the agents' DaemonSet would replace pods by itself.
+func (u *upgrading) unforced(changed step.Ref) error {
+	if all, renewed := u.uniform(); !u.held && (!all || renewed != u.form) {
+		return fmt.Errorf("with a change of %s, agents would be replaced without being asked", changed)
 	}
 	return nil
 }
@@ -249,16 +276,11 @@ func (u *upgrading) restart(a *step.Action) error {
 		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
 	case !u.held || !u.measured:
 		return fmt.Errorf("the agent of %s may be replaced only by hand, and under measurement", name)
+	case u.plan.Upgrade.Owner != nil && (!u.made || a.Mark == ""):
+		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with the mark of those that may go", name)
 	}
-	for _, ref := range u.definitions {
-		if !u.serving[ref] {
-			return fmt.Errorf("%s is not known to serve", ref)
-		}
-	}
-	for _, ref := range u.rights {
-		if !u.present[ref] {
-			return fmt.Errorf("%s is not there, and agents of %s need it", ref, u.plan.Upgrade.To)
-		}
+	if err := u.lacks(); err != nil {
+		return err
 	}
 	if was == u.form && !u.undoing {
 		return fmt.Errorf("the agent of %s is of that form already", name)
@@ -273,6 +295,21 @@ func (u *upgrading) restart(a *step.Action) error {
 	return nil
 }
 
+// lacks is an error where something is not there that the version that comes needs.
+func (u *upgrading) lacks() error {
+	for _, ref := range u.definitions {
+		if !u.serving[ref] {
+			return fmt.Errorf("%s is not known to serve", ref)
+		}
+	}
+	for _, ref := range u.rights {
+		if !u.present[ref] {
+			return fmt.Errorf("%s is not there, and %s needs it", ref, u.plan.Upgrade.To)
+		}
+	}
+	return nil
+}
+
 // reach is what waiting for a condition brings.
 func (u *upgrading) reach(c step.Condition) error {
 	switch c.Kind {
@@ -283,6 +320,12 @@ func (u *upgrading) reach(c step.Condition) error {
 		u.serving[*c.Ref] = true
 	case step.Rolled:
 		return u.holds(c)
+	case step.Held:
+		u.held = len(u.holders) == 2 && u.present[u.holders[0]] && u.present[u.holders[1]]
+		return u.holds(c)
+	case step.Renders:
+		u.made = u.made || *c.Ref == u.plan.Source.Agent
+		return u.holds(c)
 	}
 	return nil
 }
@@ -292,6 +335,10 @@ func (u *upgrading) holds(c step.Condition) error {
 	all, renewed := u.uniform()
 	switch {
 	case c.Kind == step.Rolled && *c.Ref == u.plan.Source.Agent && (!all || renewed != u.form):
+		return &neverError{c}
+	case c.Kind == step.Held && !u.held:
+		return &neverError{c}
+	case c.Kind == step.Renders && (c.Version == u.plan.Upgrade.To) != u.form:
 		return &neverError{c}
 	case c.Kind == step.NodesAmong && !slices.Equal(c.Nodes, u.order):
 		return errors.New("the nodes are others than those of the waves")
@@ -324,7 +371,7 @@ func (u *upgrading) takenBack(s *step.Step, before *upgrading) error {
 	switch {
 	case !maps.Equal(back.renewed, before.renewed), back.held != before.held, back.measured && !before.measured:
 		return errors.New("the agents are not as before")
-	case back.form != before.form && (all || !back.held):
+	case back.form != before.form && (all || !back.held) && (u.plan.Upgrade.Owner == nil || back.form || !back.held):
 		return errors.New("new pods would not be as before")
 	case !sameTrue(back.ahead, before.ahead), !sameTrue(back.final, before.final):
 		return errors.New("what follows the agents is not as before")
@@ -365,7 +412,7 @@ func (u *upgrading) end() error {
 		}
 	}
 	for ref, there := range u.present {
-		if there && (ours(ref) || slices.Contains(u.rights, ref)) && !slices.Contains(kept(), ref) {
+		if there && (ours(ref) || isHolder(ref) || slices.Contains(u.rights, ref)) && !slices.Contains(kept(), ref) {
 			return fmt.Errorf("at the end %s is still there", ref)
 		}
 	}

@@ -94,6 +94,8 @@ type Action struct {
 	LeaveEnding bool `json:"leaveEnding,omitempty"`
 	// Anew lets a Restart replace a pod that is of the current template: what it reads when it starts is another now.
 	Anew bool `json:"anew,omitempty"`
+	// Mark is an annotation that a Restart gives a pod before it deletes it, where a hold denies the deletion of pods without it.
+	Mark string `json:"mark,omitempty"`
 	// Timeout bounds the action; past it the action has failed. 0 means the engine's default.
 	Timeout Duration `json:"timeout,omitempty"`
 }
@@ -125,6 +127,8 @@ type Condition struct {
 	CIDRs     []string `json:"cidrs,omitempty"`
 	Nodes     []string `json:"nodes,omitempty"`
 	Says      *Saying  `json:"says,omitempty"`
+	// Version is the tag of images.
+	Version string `json:"version,omitempty"`
 	// LeaveEnding does not count pods that are ending, LeaveDaemons those of DaemonSets.
 	LeaveEnding  bool `json:"leaveEnding,omitempty"`
 	LeaveDaemons bool `json:"leaveDaemons,omitempty"`
@@ -153,6 +157,10 @@ const (
 	Gone ConditionKind = "gone"
 	// NodesAmong: the cluster has no node but those of Nodes.
 	NodesAmong ConditionKind = "nodes-among"
+	// Renders: new pods of a workload (Ref) are made from an image whose tag is Version.
+	Renders ConditionKind = "renders"
+	// Held: the ValidatingAdmissionPolicy Ref denies the deletion of pods of Selector in Namespace, as a trial (a dry run) shows.
+	Held ConditionKind = "held"
 	// AgentSays: the pod of Selector in Namespace on Node said last, in its log, that it runs with Says.
 	AgentSays ConditionKind = "agent-says"
 )

@@ -3,6 +3,7 @@ package calico
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,11 +40,12 @@ func Operator() check.Check {
 
 func operator(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
-	for _, object := range pass.Snapshot.OtherOf(operatorGroup, "Installation") {
+	installations := pass.Snapshot.OtherOf(operatorGroup, "Installation")
+	for _, object := range installations {
 		found = append(found, inPlace(pass, installation{object}))
 	}
 	for _, object := range pass.Manifest {
-		if object.GroupVersionKind().Group == operatorGroup && object.GetKind() == "Installation" {
+		if object.GroupVersionKind().Group == operatorGroup && object.GetKind() == "Installation" && len(installations) == 0 { // else the plan compares it
 			found = append(found, toCome(pass, installation{object}))
 		}
 	}
@@ -96,7 +98,8 @@ func (i installation) subject() finding.Subject {
 	return finding.Subject{Kind: "Installation", Name: i.object.GetName()}
 }
 
-// inPlace is about an operator that is at work: it blocks changes of Calico, which it would take back.
+// inPlace is about an operator that is at work: it blocks changes of Calico that it would take back, which is all but another
+// version of its own.
 func inPlace(pass *check.Pass, i installation) finding.Finding {
 	nodes := len(pass.Snapshot.Nodes)
 	count, value := i.atOnce(nodes)
@@ -108,6 +111,10 @@ func inPlace(pass *check.Pass, i installation) finding.Finding {
 		Fix:      "theseus explain " + operatorID + " says how to stage it; keep its own step small: " + patch(i.object.GetName()),
 	}
 	switch {
+	case pass.Change.To == "calico" && (len(pass.Manifest) == 0 || ofOperator(pass.Manifest)):
+		f.Severity = finding.Warn
+		f.Message += "; a plan of Theseus for another release of the operator denies the deletion of these pods meanwhile, but for the one whose turn it is"
+		f.Fix = "read in the plan what the operator does by itself, on all nodes at once: theseus plan --to calico --manifest tigera-operator.yaml"
 	case pass.Change.To != "":
 		f.Severity = finding.Block
 		f.Message += "; a plan of Theseus would fight with it"
@@ -115,6 +122,13 @@ func inPlace(pass *check.Pass, i installation) finding.Finding {
 		f.Severity = finding.Warn
 	}
 	return f
+}
+
+// ofOperator says whether a manifest installs the operator.
+func ofOperator(manifest []unstructured.Unstructured) bool {
+	return slices.ContainsFunc(manifest, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" && o.GetName() == "tigera-operator"
+	})
 }
 
 // toCome is about an operator in the manifest of the target.

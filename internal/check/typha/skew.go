@@ -2,8 +2,10 @@
 package typha
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cni/calico"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -53,9 +56,30 @@ func skew(pass *check.Pass) []finding.Finding {
 	}
 	found := compare(typhas, agents, "runs")
 	newTyphas, newAgents := fromManifest(pass)
+	if len(pass.Snapshot.OtherOf("operator.tigera.io", "Installation")) > 0 {
+		return append(found, byOperator(pass, typhas, agents)...)
+	}
 	found = append(found, compare(newTyphas, newAgents, "is to run")...)
 	// The manifest replaces Typha at once and the agents one after another: new Typhas serve old agents for a while.
 	return append(found, compare(newTyphas, agents, "is to run")...)
+}
+
+// byOperator compares the Typha that another release of Calico's operator brings at once with the agents of now.
+func byOperator(pass *check.Pass, typhas, agents []part) []finding.Finding {
+	tag := cmp.Or(calico.Rendered(pass.Manifest), pass.Change.CNIVersion)
+	if tag == "" {
+		return nil
+	}
+	typhas = slices.Clone(typhas)
+	for i := range typhas {
+		typhas[i].tag = tag
+		typhas[i].version, _ = version.ParseSemantic(tag)
+	}
+	found := compare(typhas, agents, "is to run")
+	for i := range found {
+		found[i].Fix = "look at the release notes of the two; where Typha refuses the agents, take another release of the operator: it brings Typha before them, and nothing changes that"
+	}
+	return found
 }
 
 func fromManifest(pass *check.Pass) (typhas, agents []part) {

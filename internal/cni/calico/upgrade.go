@@ -26,8 +26,11 @@ const furthest = 3
 const rightsPrefix = "theseus-upgrade-"
 
 // Upgrade implements cni.Upgrader.
-func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, documents []unstructured.Unstructured) (*cni.Upgrade, error) {
-	if err := operated(snapshot, found); err != nil {
+func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, documents []unstructured.Unstructured, says string) (*cni.Upgrade, error) {
+	if installations := snapshot.OtherOf(operatorGroup, "Installation"); len(installations) > 0 {
+		return operated(snapshot, found, &installations[0], documents, says)
+	}
+	if err := owned(snapshot, found); err != nil {
 		return nil, err
 	}
 	agent := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
@@ -46,7 +49,8 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err != nil {
 		return nil, err
 	}
-	if err := versions(found.Version, wanted); err != nil {
+	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
+	if err := versions(found.Version, tagOf(image), "the image of "+agentName+" in the manifest"); err != nil {
 		return nil, err
 	}
 	if err := sameNetwork(live, wanted, found); err != nil {
@@ -58,23 +62,15 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	return upgrade(snapshot, found, live, wanted)
 }
 
-// operated refuses a Calico that its operator would put back.
-func operated(snapshot *cluster.Snapshot, found *cni.Installation) error {
-	const hint = "upgrade the operator itself, one release after the other, and watch it: theseus probe run"
-	for _, installation := range snapshot.OtherOf("operator.tigera.io", "Installation") {
-		at := "1"
-		if value, ok, _ := unstructured.NestedFieldNoCopy(installation.Object, "spec", "nodeUpdateStrategy", "rollingUpdate", "maxUnavailable"); ok {
-			at = fmt.Sprint(value)
-		}
-		return refuse(fmt.Sprintf("Calico belongs to its operator (Installation %s), which writes back what others change; a new operator applies the definitions and Typha "+
-			"by itself, then replaces %s on all nodes, %s at a time, and waits for nothing but readiness", installation.GetName(), agentName, at), hint)
-	}
+// owned refuses a Calico that somebody would put back of whom nothing is known.
+func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
 	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
 	if set == nil {
 		return nil
 	}
 	if owner := metav1.GetControllerOf(set); owner != nil {
-		return refuse(fmt.Sprintf("%s belongs to %s %s, which writes back what others change", found.Agent, owner.Kind, owner.Name), hint)
+		return refuse(fmt.Sprintf("%s belongs to %s %s, which writes back what others change", found.Agent, owner.Kind, owner.Name),
+			"upgrade it by its owner, and watch that: theseus probe run")
 	}
 	return nil
 }
@@ -113,17 +109,15 @@ func prune(tree map[string]any) map[string]any {
 	return tree
 }
 
-// versions refuses what was never seen to run side by side.
-func versions(from string, wanted *manifest) error {
-	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
-	to := tagOf(image)
+// versions refuses what was never seen to run side by side; source is what says the one that comes.
+func versions(from, to, source string) error {
 	then, err := version.ParseSemantic(from)
 	if err != nil {
 		return refuse(fmt.Sprintf("the image of %s does not say which version runs: %q", agentName, from), "give images tags that are versions, such as v3.28.5")
 	}
 	now, err := version.ParseSemantic(to)
 	if err != nil {
-		return refuse(fmt.Sprintf("the image of %s in the manifest does not say which version it is: %q", agentName, to), "give images tags that are versions, such as v3.31.0")
+		return refuse(fmt.Sprintf("%s does not say which version it is: %q", source, to), "give images tags that are versions, such as v3.31.0")
 	}
 	apart := int(now.Minor()) - int(then.Minor())
 	switch {

@@ -11,7 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
@@ -36,6 +41,7 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 	b.define()
 	b.allow()
 	b.hold()
+	b.own()
 	if len(within) > 0 {
 		b.Retain(within, joint.BIRDRestarts)
 	}
@@ -107,14 +113,82 @@ func (b *builder) allow() {
 	})
 }
 
+// holding are the actions that let the DaemonSet's controller replace no pod by itself, that take this back, and that let it
+// again at the end. Where somebody else writes the DaemonSet, the API server denies the deletion of its pods.
+func (b *builder) holding() (hold, unhold, resume []step.Action) {
+	if b.Owner == nil {
+		return []step.Action{b.Hold}, []step.Action{b.Unhold}, []step.Action{b.Resume}
+	}
+	objects := b.holders()
+	for i := range objects {
+		hold = append(hold, joint.Apply(objects[i]))
+	}
+	hold = append(hold, joint.Wait("wait until a pod of "+joint.Name(b.agent())+" cannot be deleted, as a trial shows", b.held(), 2*time.Minute))
+	return hold, joint.Backwards(objects), joint.Backwards(objects)
+}
+
+// holders are the policy by which the API server denies the deletion of agents' pods, and its binding.
+func (b *builder) holders() []unstructured.Unstructured {
+	agent := b.agent()
+	pods, _ := labels.ConvertSelectorToLabelsMap(b.Source.Selector) // it is made of such a map
+	return manifest.Hold("theseus-hold-"+agent.Namespace+"-"+agent.Name, agent.Namespace, pods)
+}
+
+// held is the hold being in force.
+func (b *builder) held() step.Condition {
+	policy := step.RefOf(&b.holders()[0])
+	return step.Condition{Kind: step.Held, Ref: &policy, Namespace: b.agent().Namespace, Selector: b.Source.Selector}
+}
+
+// renders is a workload whose new pods are of a version.
+func renders(ref step.Ref, version string) step.Condition {
+	return step.Condition{Kind: step.Renders, Ref: &ref, Version: version}
+}
+
+// own brings the owner to its new version, which then makes everything but the agents' pods anew.
+func (b *builder) own() {
+	o := b.Owner
+	if o == nil {
+		return
+	}
+	b.Add(step.Step{
+		ID: "owner/" + o.Ref.Name, Title: "Bring " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
+		Why:     o.Why,
+		Before:  []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()},
+		Actions: b.owned(o.New, b.Installation.Version),
+		Undo:    b.owned(o.Old, b.Source.Version),
+		Gate:    b.Gate("nothing noticed what "+joint.Name(o.Ref)+" rolled out by itself", true),
+	})
+}
+
+// owned changes the owner, and waits until all that it makes is of a version, but for the agents' pods.
+func (b *builder) owned(change []step.Action, version string) []step.Action {
+	o := b.Owner
+	limit := b.Fleet(10 * time.Minute)
+	actions := append(slices.Clone(change), joint.Wait("wait until "+joint.Name(o.Ref)+" is ready", joint.Rolled(o.Ref), limit))
+	for _, ref := range append(slices.Clone(o.Rolls), b.agent()) {
+		actions = append(actions, joint.Wait("wait until it makes "+joint.Name(ref)+" of "+version, renders(ref, version), limit))
+	}
+	for _, ref := range o.Rolls {
+		actions = append(actions, joint.Wait("wait until "+joint.Name(ref)+" is ready", joint.Rolled(ref), limit))
+	}
+	return actions
+}
+
 // hold keeps the DaemonSet's controller from rolling.
 func (b *builder) hold() {
+	why := "Its controller knows neither waves nor gates, and does not count pods that are unready already."
+	if b.Owner != nil {
+		why += " " + joint.Name(b.Owner.Ref) + " writes back any other strategy, so the API server denies the deletion of these pods instead, " +
+			"but for one whose turn it is, one that is ending, and one that failed."
+	}
+	hold, unhold, _ := b.holding()
 	b.Add(step.Step{
 		ID: "upgrade/hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
-		Why:     "Its controller knows neither waves nor gates, and does not count pods that are unready already.",
+		Why:     why,
 		Before:  []step.Condition{joint.Rolled(b.agent())},
-		Actions: []step.Action{b.Hold},
-		Undo:    []step.Action{b.Unhold},
+		Actions: hold,
+		Undo:    unhold,
 		Gate:    b.Gate("no agent was replaced", false),
 	})
 }
@@ -124,6 +198,11 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 	var before []step.Condition
 	if part == 0 {
 		before = append(before, b.frozen())
+	}
+	old := b.Agent.Old
+	if b.Owner != nil {
+		before = append(before, b.held(), renders(b.agent(), b.Installation.Version))
+		old = b.owned(b.Owner.Old, b.Source.Version)
 	}
 	for _, node := range nodes {
 		before = append(before, b.SourceOn(node)...)
@@ -138,7 +217,7 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 			b.Source.Version + " was made from.",
 		Wave: wave.Name, Node: one, Before: before,
 		Actions: slices.Concat(b.Agent.New, b.restart(nodes)),
-		Undo:    slices.Concat(b.Agent.Old, b.restart(backwards(nodes))),
+		Undo:    slices.Concat(old, b.restart(backwards(nodes))),
 		Gate:    b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
 	})
 }
@@ -167,7 +246,13 @@ func backwards(nodes []string) []string {
 func (b *builder) restart(nodes []string) []step.Action {
 	var actions []step.Action
 	for some := range slices.Chunk(nodes, together) {
-		actions = append(actions, joint.OnEach(some, func(node string) step.Action { return joint.Restart(b.agent(), node) })...)
+		actions = append(actions, joint.OnEach(some, func(node string) step.Action {
+			action := joint.Restart(b.agent(), node)
+			if b.Owner != nil {
+				action.Mark = v1alpha1.AnnotationReplace
+			}
+			return action
+		})...)
 	}
 	return actions
 }
@@ -190,12 +275,13 @@ func (b *builder) follow(f *cni.Follower) {
 // fold gives everything the form that the manifest says.
 func (b *builder) fold() {
 	ref := b.agent()
+	hold, _, resume := b.holding()
 	b.Add(step.Step{
 		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
 		Why:     "All its pods are of the new version already, so it replaces none.",
 		Before:  []step.Condition{joint.Rolled(ref), b.frozen()},
-		Actions: []step.Action{b.Resume},
-		Undo:    []step.Action{b.Hold},
+		Actions: resume,
+		Undo:    hold,
 		Gate:    b.Gate("no agent was replaced", false),
 	})
 	if len(b.Roles) == 0 {
