@@ -196,6 +196,10 @@ type Adoption struct {
 	Settle []step.Action
 }
 
+// Remembered are the files in which a runtime keeps what a network's plugins answered for each pod. It asks the plugins of the network that
+// serves when a pod ends, and forgets what these answered: what the network before had answered for the pod stays.
+func Remembered(network string) string { return "/var/lib/cni/results/" + network + "-*" }
+
 // Registry is the set of drivers, in order.
 type Registry []Driver
 

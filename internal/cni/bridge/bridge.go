@@ -73,7 +73,10 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 
 // Residue implements cni.Driver. The plugins themselves are of many networks, and stay.
 func (Driver) Residue(found *cni.Installation) step.Residue {
-	residue := step.Residue{Links: found.Capabilities.HostLinks, ConfFiles: []string{found.Capabilities.ConfName}, Paths: found.Data}
+	residue := step.Residue{Links: found.Capabilities.HostLinks, ConfFiles: []string{found.Capabilities.ConfName}, Paths: slices.Clone(found.Data)}
+	for _, addresses := range found.Data {
+		residue.Paths = append(residue.Paths, cni.Remembered(path.Base(addresses)))
+	}
 	cni.FirewallResidue(found, &residue)
 	return residue
 }

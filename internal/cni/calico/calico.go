@@ -87,7 +87,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Routes:       found.PodCIDRs,
 		ConfFiles:    []string{conf, conf + cni.StagedSuffix, "calico-kubeconfig", "calico-tls"},
 		Binaries:     []string{"calico", "calico-ipam"},
-		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico"},
+		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico", cni.Remembered("k8s-pod-network")},
 		Annotations:  []string{"projectcalico.org/*"},
 	}
 }

@@ -4,6 +4,7 @@
 package flannel
 
 import (
+	"path"
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -57,9 +58,9 @@ func leftover(namespace, problem string) *cni.Installation {
 
 // Residue implements cni.Driver.
 func (Driver) Residue(found *cni.Installation) step.Residue {
-	data := found.Data
-	if len(data) == 0 {
-		data = []string{reservations(network)}
+	data := reservations(network)
+	if len(found.Data) > 0 {
+		data = found.Data[0]
 	}
 	residue := step.Residue{
 		Links:        slices.Sorted(slices.Values(found.Capabilities.HostLinks)),
@@ -69,7 +70,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Routes:       found.PodCIDRs,
 		ConfFiles:    []string{"10-flannel.conf", found.Capabilities.ConfName, found.Capabilities.ConfName + cni.StagedSuffix},
 		Binaries:     []string{"flannel"},
-		Paths:        append([]string{"/run/flannel", "/var/lib/cni/flannel"}, data...),
+		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel", data, cni.Remembered(path.Base(data))},
 		Annotations:  []string{annotations + "*"},
 	}
 	cni.FirewallResidue(found, &residue)

@@ -63,6 +63,6 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Routes:       found.PodCIDRs,
 		ConfFiles:    []string{"10-weave.conf", confName},
 		Binaries:     []string{"weave-net", "weave-ipam", "weave-plugin-*"},
-		Paths:        []string{"/var/lib/weave"},
+		Paths:        []string{"/var/lib/weave", cni.Remembered("weave")},
 	}
 }
