@@ -23,6 +23,7 @@ func (a *app) node() *cobra.Command {
 func (a *app) nodeAdd() *cobra.Command {
 	var count int
 	var texts []string
+	var bare bool
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:     "add [--count N] [--taint KEY=VALUE:EFFECT]",
@@ -45,7 +46,7 @@ func (a *app) nodeAdd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			names, err := launch.Add(cmd.Context(), store, a.name, count, taints, limit)
+			names, err := launch.Add(cmd.Context(), store, a.name, count, taints, bare, limit)
 			if errors.Is(err, launch.ErrNoAdding) {
 				return hint(err, "theseus-lab down --name %s, and up with more --nodes", a.name)
 			}
@@ -57,6 +58,7 @@ func (a *app) nodeAdd() *cobra.Command {
 	}
 	cmd.Flags().IntVar(&count, "count", 1, "how many")
 	cmd.Flags().StringArrayVar(&texts, "taint", nil, "taint that they have from the start, such as key=value:NoSchedule (repeatable)")
+	cmd.Flags().BoolVar(&bare, "bare", false, "without the files of the network bridge, where the lab started on that and has another by now")
 	cmd.Flags().DurationVar(&limit, "timeout", 2*time.Minute, "how long they may take to become Ready; after it they are removed again")
 	return cmd
 }

@@ -24,10 +24,10 @@ type Taint struct {
 var ErrNoAdding = errors.New("the lab takes no more nodes")
 
 // Add makes nodes in a running lab, with all that Up makes for one, and waits until they are Ready, or, where there is no
-// network, until their kubelets have registered. They carry the taints from the start. It returns their names; those that
-// it could not finish are removed again.
-func Add(ctx context.Context, store *state.Store, name string, count int, taints []Taint, limit time.Duration) ([]string, error) {
-	lab, added, err := reserve(store, name, count)
+// network, until their kubelets have registered. They carry the taints from the start. bare nodes hold no files of the network
+// that the lab started on, so another one must be there. It returns their names; those that it could not finish are removed again.
+func Add(ctx context.Context, store *state.Store, name string, count int, taints []Taint, bare bool, limit time.Duration) ([]string, error) {
+	lab, added, err := reserve(store, name, count, bare)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func Add(ctx context.Context, store *state.Store, name string, count int, taints
 }
 
 // reserve gives numbers to nodes that will come, while no other command does.
-func reserve(store *state.Store, name string, count int) (lab state.Lab, added []int, err error) {
+func reserve(store *state.Store, name string, count int, bare bool) (lab state.Lab, added []int, err error) {
 	err = change(store, name, func(known *state.Lab) error {
 		s := &known.Spec
 		switch {
-		case s.Network == "bridge":
+		case s.Network == "bridge" && !bare:
 			return fmt.Errorf("%w: the network bridge has static routes to those that were there", ErrNoAdding)
 		case s.Nodes+count > spec.MaxNodes:
 			return fmt.Errorf("%w: it had %d, removed ones too, and %d more are above %d", ErrNoAdding, s.Nodes, count, spec.MaxNodes)

@@ -26,6 +26,7 @@ type node struct {
 	number  int
 	name    string
 	started bool // it had power once: its disk is there
+	later   bool // it came when the lab ran already
 	pid     int
 	ended   chan struct{} // closed when process 1 of the current start has ended
 	link    fabric.Faults
@@ -69,16 +70,20 @@ func (o *outer) powerOn(n *node) error {
 // prepare makes the node's disk at its first start, and its configuration.
 func (o *outer) prepare(n *node) (machine.Config, error) {
 	dir := filepath.Join(o.Lab.Dir, "nodes", n.name)
+	lab, routes := o.Lab, o.podRoutes(n.number)
+	if n.later && lab.Network == "bridge" { // the routes of the others do not lead to it
+		lab.Network, routes = "none", nil
+	}
 	c := machine.Config{
 		Name: n.name, Addr: netip.PrefixFrom(o.Lab.NodeIP(n.number), spec.FabricBits),
-		Routes:      append(o.podRoutes(n.number), fabric.Route{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: o.Lab.GatewayIP()}),
+		Routes:      append(routes, fabric.Route{To: netip.PrefixFrom(netip.IPv4Unspecified(), 0), Via: o.Lab.GatewayIP()}),
 		Hierarchies: o.Hierarchies,
 		Root:        filepath.Join(dir, "root"),
 		Disk:        filepath.Join(dir, "disk"),
 		Containerd:  filepath.Join(dir, "containerd"),
 		Logs:        filepath.Join(o.Lab.Dir, "logs", n.name),
 		LabBinary:   o.Lab.LabBinary, KubeBinary: o.Lab.KubeBinary,
-		Images: o.Lab.Images, Files: machine.Files(o.Lab, o.Secrets, n.number),
+		Images: o.Lab.Images, Files: machine.Files(lab, o.Secrets, n.number),
 		First: !n.started, APIServer: o.Lab.APIServer(),
 	}
 	for _, d := range []string{c.Root, c.Disk, c.Logs} {
@@ -136,7 +141,7 @@ func (o *outer) Add(number int) error {
 	if err := o.Secrets.AddNodes(ca, o.Lab, time.Now()); err != nil {
 		return err
 	}
-	n := &node{number: number, name: o.Lab.NodeName(number)}
+	n := &node{number: number, name: o.Lab.NodeName(number), later: true}
 	if err := o.powerOn(n); err != nil {
 		return errors.Join(err, o.clear(n))
 	}
