@@ -16,7 +16,8 @@ import (
 type Part struct {
 	// Kind says what: an operation with what it is about, such as "node/join", or "gate".
 	Kind string `json:"kind"`
-	// N is how many actions there are; of a gate and of what changes the measured paths, how many nodes measure.
+	// N is how many actions there are; of a gate and of what changes the measured paths, how many nodes measure, or of more
+	// paths how many nodes they are added for.
 	N int `json:"n"`
 	// Pods are moved by them on all nodes, Most of them on one node.
 	Pods int `json:"pods,omitempty"`
@@ -66,6 +67,12 @@ func (m *meter) parts(s *step.Step) []Part {
 		part.N, part.Pods, part.Most = part.N+1, part.Pods+n, max(part.Most, n)
 		if a.Op == step.Probe {
 			part.N, m.measured = m.nodes, *a.Paths
+			if part.Kind == "probe/more" {
+				part.N = 1
+				for _, before := range parts {
+					part.N = max(part.N, before.N)
+				}
+			}
 		}
 	}
 	if s.Gate != nil {
@@ -128,8 +135,11 @@ func (m *meter) kind(a *step.Action) string {
 		}
 	case step.Probe:
 		has, want := m.measured, a.Paths
-		if len(want.Old) > 0 && len(has.Old) == 0 || len(want.New) > 0 && (len(has.New) == 0 || len(want.Old) > 0) {
+		switch {
+		case len(want.Old) > 0 && len(has.Old) == 0, len(want.New) > 0 && len(has.New) == 0:
 			return "probe"
+		case len(want.Old) > 0 && len(want.New) > 0:
+			return "probe/more"
 		}
 		return "probe/fewer"
 	}

@@ -23,7 +23,7 @@ var table = map[string]cost{
 	"untaint": {150 * time.Millisecond, 40 * time.Millisecond},
 
 	"delete/runs": {1500 * time.Millisecond, 300 * time.Millisecond}, // until the pods have ended
-	"restart":     {7 * time.Second, time.Second},
+	"restart":     {8 * time.Second, time.Second},
 
 	"wait/established":          {200 * time.Millisecond, 10 * time.Millisecond},
 	"wait/pod-ready":            {7 * time.Second, 500 * time.Millisecond}, // an agent of a network, with its init containers
@@ -34,6 +34,7 @@ var table = map[string]cost{
 	"wait/rolled/Deployment":    {4 * time.Second, 0},
 
 	"probe":       {3200 * time.Millisecond, 20 * time.Millisecond},
+	"probe/more":  {3200 * time.Millisecond, 140 * time.Millisecond}, // of a node and its neighbours
 	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
 
 	"evict":      {5 * time.Second, 1600 * time.Millisecond},        // per pod
