@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,8 @@ func TestBridge(t *testing.T) {
 	}
 	mustLoseNothing(t, rig, "after the migration")
 	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
+	rigtest.NothingLeft(t, rig, regexp.MustCompile("kube-router"),
+		rigtest.Stays{Line: regexp.MustCompile(`^\+ route4 POD/24 via NODE dev eth0`), Why: "routes between the nodes are somebody else's"})
 }
 
 // TestAdoptBridge: the running pods of such a network are moved to Calico, whose ranges are two here, while kube-proxy works with

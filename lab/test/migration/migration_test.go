@@ -2,6 +2,7 @@ package migration
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -74,6 +75,7 @@ func TestKilledAndResumed(t *testing.T) {
 	if code == 0 {
 		t.Errorf("a migration that is over was rolled back:\n%s", out)
 	}
+	rigtest.NothingLeft(t, rig, regexp.MustCompile("flannel|kube-router"))
 }
 
 // mustServeCalico demands that Calico is as its user's manifest has it, and that the report of the machine on which the change ended

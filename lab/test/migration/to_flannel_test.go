@@ -3,6 +3,7 @@ package migration
 import (
 	"context"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +48,9 @@ func TestToFlannel(t *testing.T) {
 	if taints := kubectl(t, rig, "", "get", "nodes", "-o", "jsonpath={.items[*].spec.taints}"); strings.Contains(taints, "NoSchedule") {
 		t.Errorf("nodes take no pods: %s", taints)
 	}
+	rigtest.NothingLeft(t, rig, regexp.MustCompile("calico|tigera"),
+		rigtest.Stays{Line: regexp.MustCompile(`^\+ file /opt/cni/bin/tuning$`), Why: "Calico's installer brings a plugin of everybody's, which others may use by now"},
+		rigtest.Stays{Line: regexp.MustCompile(`^[+-] sysctl net/netfilter/nf_conntrack_acct:`), Why: "Calico's agent counts connections, and nobody knows who does besides"})
 }
 
 func kubectl(t *testing.T, rig *scenario.Rig, stdin string, args ...string) string {

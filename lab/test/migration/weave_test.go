@@ -35,6 +35,7 @@ func TestWeave(t *testing.T) {
 	mustServeCalico(t, rig, "state")
 	mustHaveCrossed(t, rig, regexp.MustCompile(`/old>.*/new/udp/full-size$`))
 	mustHaveCrossed(t, rig, regexp.MustCompile(`/new>.*/old/udp/full-size$`))
+	rigtest.NothingLeft(t, rig, regexp.MustCompile("weave"))
 
 	change, err := rig.ChangeFlags(t.Context())
 	if err != nil {

@@ -1,0 +1,138 @@
+package rigtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// settled bounds the wait until nodes are alike: agents write some of their rules a while after pods came.
+const settled = time.Minute
+
+// first is a pod as there is one of somebody's on every node.
+const first = `apiVersion: v1
+kind: Pod
+metadata: {name: first, namespace: default}
+spec:
+  nodeName: %s
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: "theseus.dev/workload:lab", args: [serve, "--http=:8080", "--grace=0s"]}]
+`
+
+// Stays is a thing that a network leaves, or takes away, and why that is right.
+type Stays struct {
+	Line *regexp.Regexp // as Rig.Traces has it, after "+ " (left) or "- " (lacking)
+	Why  string
+}
+
+// always stays after any change.
+var always = Stays{regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new)\.(paths|results)\.json)?)?$`),
+	"what Theseus' agent and its probes knew, in memory: it outlives the agent, so that one that starts again goes on, and not the node's next start"}
+
+// NothingLeft demands that the nodes of a cluster whose network was replaced are as one that never had the old one: a node that comes now.
+// What they have and it has not is left over, and what it has and they have not was taken away; but for what stays. No object of the cluster
+// may have a name with one of the old network's words in it.
+func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ...Stays) {
+	t.Helper()
+	old, stays := rig.NodeNames(), append(stays, always)
+	added, err := rig.InLab(t.Context(), "node", "add", "--bare")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := strings.TrimSpace(added)
+	for _, args := range [][]string{{"apply", "-f", "-"}, {"-n", "default", "wait", "--for=condition=Ready", "pod/first", "--timeout=120s"}} {
+		if _, err := rig.Kubectl(t.Context(), strings.NewReader(fmt.Sprintf(first, fresh)), args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range old {
+		used := map[int]bool{}
+		var diff []string
+		for deadline := time.Now().Add(settled); ; time.Sleep(time.Second) {
+			if diff = unlike(t, rig, node, fresh); !slices.ContainsFunc(diff, func(line string) bool { return staying(line, stays) < 0 }) || time.Now().After(deadline) {
+				break
+			}
+		}
+		for _, line := range diff {
+			if i := staying(line, stays); i >= 0 {
+				used[i] = true
+			} else {
+				t.Errorf("%s is not as %s, which came later: %s", node, fresh, line)
+			}
+		}
+		for i, one := range stays {
+			if !used[i] {
+				t.Errorf("on %s nothing is as %s any more, which stayed: %s", node, one.Line, one.Why)
+			}
+		}
+	}
+	mustNameNothing(t, rig, words)
+}
+
+// staying is the number of what a line is one of; -1 where it is none.
+func staying(line string, stays []Stays) int {
+	return slices.IndexFunc(stays, func(s Stays) bool { return s.Line.MatchString(line) })
+}
+
+// unlike is what one node has and another has not, after +, and the other way round, after -.
+func unlike(t *testing.T, rig *scenario.Rig, node, other string) []string {
+	t.Helper()
+	var traces [2][]string
+	for i, name := range []string{node, other} {
+		var err error
+		if traces[i], err = rig.Traces(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var diff []string
+	for i, sign := range []string{"+ ", "- "} {
+		for _, line := range traces[i] {
+			if _, both := slices.BinarySearch(traces[1-i], line); !both {
+				diff = append(diff, sign+line)
+			}
+		}
+	}
+	return diff
+}
+
+// mustNameNothing looks at the names of all objects of all kinds, but for events and Theseus' journal.
+func mustNameNothing(t *testing.T, rig *scenario.Rig, words *regexp.Regexp) {
+	t.Helper()
+	kinds, err := rig.Kubectl(t.Context(), nil, "api-resources", "--verbs=list", "-o", "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wanted []string
+	for _, kind := range strings.Fields(kinds) {
+		if !strings.HasPrefix(kind, "events") {
+			wanted = append(wanted, kind)
+		}
+	}
+	text, err := rig.Kubectl(t.Context(), nil, "get", strings.Join(wanted, ","), "--all-namespaces", "-o", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list struct {
+		Items []struct {
+			Kind     string
+			Metadata struct{ Namespace, Name string }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) < 50 {
+		t.Errorf("of the cluster only %d objects were seen", len(list.Items))
+	}
+	for _, item := range list.Items {
+		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) && item.Kind != "Migration" && item.Kind != "JournalPage" {
+			t.Errorf("%s %s is left in the cluster", item.Kind, name)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package scenario
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/lab/internal/spec"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
+)
+
+// tracesScript prints, on a node, a line for each thing that a network could leave there.
+//
+//go:embed traces.sh
+var tracesScript string
+
+// Traces are what there is on a node that a network could leave there, and on its Node object: sorted lines, each of which begins with its kind
+// (link, route4, iptables-nft, file, ...). Nothing in them is of a network that somebody thought of. What differs between two nodes of one
+// cluster that are alike, such as addresses and what pods brought, is the same in both.
+func (r *Rig) Traces(ctx context.Context, node string) ([]string, error) {
+	lab, err := r.spec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.OnNode(ctx, node, "sh", "-c", tracesScript)
+	if err != nil {
+		return nil, fmt.Errorf("look around on %s: %w", node, err)
+	}
+	var all []string
+	for line := range strings.Lines(out) {
+		if line = alike(lab, strings.TrimSpace(line)); line != "" {
+			all = append(all, line)
+		}
+	}
+	for _, kind := range []string{"link", "rule4", "route4", "iptables-nft", "sysctl", "file", "mount", "process"} { // every node has some
+		if !slices.ContainsFunc(all, func(line string) bool { return strings.HasPrefix(line, kind+" ") }) {
+			return nil, fmt.Errorf("look around on %s: no %s was seen", node, kind)
+		}
+	}
+	text, err := r.Kubectl(ctx, nil, "get", "node", node, "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	marks, err := marksOf([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node, err)
+	}
+	all = append(all, marks...)
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
+// marksOf are a Node's labels, annotations, taints and conditions.
+func marksOf(object []byte) ([]string, error) {
+	var node struct {
+		Metadata struct{ Labels, Annotations map[string]string }
+		Spec     struct {
+			Taints []struct{ Key, Value, Effect string }
+		}
+		Status struct {
+			Conditions []struct{ Type, Status, Reason string }
+		}
+	}
+	if err := json.Unmarshal(object, &node); err != nil {
+		return nil, err
+	}
+	var all []string
+	for key := range node.Metadata.Labels {
+		all = append(all, "label "+key)
+	}
+	for key := range node.Metadata.Annotations {
+		all = append(all, "annotation "+key)
+	}
+	for _, t := range node.Spec.Taints {
+		all = append(all, fmt.Sprintf("taint %s=%s:%s", t.Key, t.Value, t.Effect))
+	}
+	for _, c := range node.Status.Conditions {
+		all = append(all, fmt.Sprintf("condition %s=%s %s", c.Type, c.Status, c.Reason))
+	}
+	return all, nil
+}
+
+var (
+	// counted are values that are not settings, and settings of links that come and go, or are somebody's pod's.
+	counted = regexp.MustCompile(`^sysctl net/(netfilter/nf_conntrack_count|ipv4/tcp_fastopen_key|.*stable_secret|ipv[46]/(conf|neigh)/(cali|veth|vxlan))`)
+	// passing are what the runtime, the kubelet and Calico have for the pods and nodes that are there just then, and what these pods are.
+	passing = regexp.MustCompile(`^(mount|file) /(run/netns/|var/lib/kubelet/pods|run/containerd/|var/lib/containerd|run/calico/endpoint-status/k8s )` +
+		`|^route4 \S+ dev vxlan\.calico scope link` + // to the tunnel of a node, which has none to itself
+		`|^file ` + workload.RecordDir + `$|^process (coredns|workload|pause|kube-controller|wrapper)$`)
+	// idle are the kernel's own chains, and the tables that hold them, which do nothing without rules in them.
+	idle = regexp.MustCompile(`^ip6?tables-\w+ \w+ chain (PREROUTING|INPUT|FORWARD|OUTPUT|POSTROUTING) ACCEPT$|^nft table ip6? (raw|mangle|nat|filter|security)$`)
+	// ruled are lines of chains that only one agent knows, by the prefix of their names.
+	ruled = regexp.MustCompile(`^(\S+ \w+) (?:-A|chain) (cali-|KUBE-SVC-|KUBE-SEP-|KUBE-EXT-|KUBE-SVL-|KUBE-FW-)`)
+
+	number  = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	podLink = regexp.MustCompile(`\b(cali|veth)[0-9a-f]{8,11}\b`)
+	set     = regexp.MustCompile(`\bcali(40|60)[\w:.-]+`)
+	address = regexp.MustCompile(`\b\d{1,3}(\.\d{1,3}){3}\b`)
+	six     = regexp.MustCompile(`\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b`)
+)
+
+// alike is a line without what differs between nodes of one cluster; empty where nothing is left.
+func alike(lab spec.Lab, line string) string {
+	if counted.MatchString(line) || passing.MatchString(line) || idle.MatchString(line) {
+		return ""
+	}
+	if in := ruled.FindStringSubmatch(line); in != nil {
+		return in[1] + " " + in[2] + "*"
+	}
+	line = regexp.MustCompile(`\b`+lab.Name+`-node-\d+\b`).ReplaceAllString(line, "NODE") // the name has no special characters
+	line = number.ReplaceAllString(line, "NUMBER")
+	line = podLink.ReplaceAllString(line, "$1*")
+	line = set.ReplaceAllString(line, "cali$1*")
+	line = six.ReplaceAllString(line, "SIX")
+	return address.ReplaceAllStringFunc(line, func(text string) string {
+		at, err := netip.ParseAddr(text)
+		switch {
+		case err != nil:
+			return text
+		case lab.PodCIDR().Contains(at):
+			return "POD"
+		case lab.NewPodCIDR().Contains(at):
+			return "NEW-POD"
+		case at.Compare(lab.NodeIP(1)) >= 0 && at.Compare(lab.NodeIP(spec.MaxNodes)) <= 0:
+			return "NODE"
+		}
+		return text
+	})
+}
