@@ -26,7 +26,7 @@ var table = map[string]cost{
 	"restart":     {8 * time.Second, time.Second},
 
 	"wait/established":          {200 * time.Millisecond, 10 * time.Millisecond},
-	"wait/pod-ready":            {7 * time.Second, 500 * time.Millisecond}, // an agent of a network, with its init containers
+	"wait/pod-ready":            {6 * time.Second, 500 * time.Millisecond}, // an agent of a network, with its init containers
 	"wait/pod-ready/own":        {1500 * time.Millisecond, 500 * time.Millisecond},
 	"wait/pod-gone":             {100 * time.Millisecond, 0}, // its DaemonSet was deleted with them
 	"wait/rolled/DaemonSet":     {200 * time.Millisecond, 0}, // its pods were waited for before
@@ -38,7 +38,7 @@ var table = map[string]cost{
 	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
 
 	"evict":      {5 * time.Second, 1600 * time.Millisecond},        // per pod
-	"evict/rest": {8 * time.Second, 0},                              // until the last have ended
+	"evict/rest": {6 * time.Second, 0},                              // until the last have ended
 	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
 
 	"node/carried": {5500 * time.Millisecond, 40 * time.Millisecond}, // until agents have told each other of a range, and made routes
