@@ -64,7 +64,7 @@ ifeq ($(THESEUS_FULL),1)
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption to its end, harmed, and from a bridge,"
 	@echo "   policy verdicts against a real Calico, certificates by HTTP-01, rollouts of data planes, of the environment and of Cilium's flags, a BIRD that hangs, route reflectors,"
-	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, and the upgrade of Calico"
+	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, and the upgrades of Calico, that with a stand-in for its operator too"
 endif
 	cd test/certmanager && go vet ./...
 	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/...

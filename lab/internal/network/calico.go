@@ -17,6 +17,9 @@ const CalicoTypha = "calico-typha"
 // Peers is the part of CalicoBGP that can be applied when Calico's kinds are known.
 const Peers = "calico-peers"
 
+// Operator is Calico's operator by its own manifest, with another program in the container: the operator's cannot be had.
+const Operator = "tigera-operator"
+
 // MasterLabel is what kubeadm marked control planes with until Kubernetes 1.24 took it off all of them, and
 // controlPlaneLabel what it marks them with since 1.20.
 const (
@@ -78,6 +81,11 @@ func calicoManifest(params Params, file string, edits ...phrase.Edit) ([]byte, e
 		},
 		withoutBPF,
 	}, edits...))
+}
+
+// calicoOperator is upstream's manifest of the operator, whose program waits and does nothing.
+func calicoOperator(params Params) ([]byte, error) {
+	return calicoUpstream(params, "tigera-operator.yaml", []phrase.Edit{{From: "- operator\n", To: "- /pause\n"}})
 }
 
 // calicoAfterFlannel is upstream's manifest for a cluster whose nodes Calico's flannel migration controller

@@ -31,9 +31,9 @@ func kubectl(t *testing.T, rig *scenario.Rig, args ...string) string {
 }
 
 // versions are the images of Calico's parts, each with how many pods run it.
-func versions(t *testing.T, rig *scenario.Rig) string {
+func versions(t *testing.T, rig *scenario.Rig, namespace string) string {
 	t.Helper()
-	images := kubectl(t, rig, "-n", "kube-system", "get", "pods", "-l", "k8s-app in (calico-node, calico-typha, calico-kube-controllers)",
+	images := kubectl(t, rig, "-n", namespace, "get", "pods", "-l", "k8s-app in (calico-node, calico-typha, calico-kube-controllers)",
 		"--field-selector", "status.phase=Running", "-o", `jsonpath={range .items[*]}{.metadata.labels.k8s-app}{":"}{.spec.containers[0].image}{"\n"}{end}`)
 	count := map[string]int{}
 	for _, line := range strings.Fields(images) {
@@ -98,7 +98,7 @@ func TestUpgrade(t *testing.T) {
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := versions(t, rig); got != all(releases[0]) {
+	if got := versions(t, rig, "kube-system"); got != all(releases[0]) {
 		t.Fatalf("before: %s", got)
 	}
 	running := pods(t, rig)
@@ -107,7 +107,7 @@ func TestUpgrade(t *testing.T) {
 		takenBack(t, rig, releases[i], after, []string{"Bring up-node-3 to ", "Bring Deployment kube-system/calico-typha to "}[i])
 		rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 		nothingLost(t, rig, releases[i]+" to "+after)
-		if got := versions(t, rig); got != all(after) {
+		if got := versions(t, rig, "kube-system"); got != all(after) {
 			t.Fatalf("at the end: %s", got)
 		}
 	}
@@ -128,7 +128,7 @@ func takenBack(t *testing.T, rig *scenario.Rig, before, after, from string) {
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
 	run.Ends(5, "undone: Bring up-node-2 to "+after, "undone: Bring up-node-1 to "+after)
 	nothingLost(t, rig, before+" to "+after+" and back, from: "+from)
-	if got := versions(t, rig); got != all(before) {
+	if got := versions(t, rig, "kube-system"); got != all(before) {
 		t.Errorf("taken back: %s", got)
 	}
 	if now := state(t, rig); now != was {
