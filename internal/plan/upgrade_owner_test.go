@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -231,5 +232,22 @@ func TestOwnedUpgradeSays(t *testing.T) {
 		"---\napiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\nspec: {calicoNetwork: {bgp: Enabled}}\n"))
 	if p := mustMake(t, r); p.Upgrade.To != "v3.32.0" || p.Upgrade.Owner.To != "v1.42.0" {
 		t.Errorf("%+v", p.Upgrade)
+	}
+}
+
+// TestOwnedUpgradeThatIsAFlag: what another version changes by itself is said where the operator makes it too.
+func TestOwnedUpgradeThatIsAFlag(t *testing.T) {
+	r := owned(t)
+	for i := range r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers {
+		container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[i]
+		container.Image = strings.ReplaceAll(container.Image, "v3.30.1", "v3.32.0")
+	}
+	r.change.CNIVersion = "v3.33.0"
+	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(operatorManifest, "v1.40.0", "v1.44.0")))
+	p := mustMake(t, r)
+	if !slices.ContainsFunc(p.Findings, func(f finding.Finding) bool {
+		return strings.Contains(f.Message, "calico/programClusterRoutes is Disabled, and becomes EnabledIPIPOnly")
+	}) {
+		t.Errorf("%+v", p.Findings)
 	}
 }
