@@ -192,7 +192,7 @@ func (c cluster) understands(network string) {
 			Problems      []string
 		}
 	}
-	if err := json.Unmarshal(theseus("check", "--from", snapshot, "-o", "json"), &said); err != nil {
+	if err := json.Unmarshal(theseus("check", "--from", snapshot, "--only", "cni", "-o", "json"), &said); err != nil {
 		c.t.Fatal(err)
 	}
 	if len(said.Networks) != 1 || said.Networks[0].Name != network || len(said.Networks[0].Problems) > 0 {
