@@ -190,7 +190,7 @@ func TestMirrorDNSPlan(t *testing.T) {
 			}
 		}
 	}
-	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 names to the mirror", "move 1 names 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"}, "--weights", "1,10,50,100")
+	plan(0, []string{"note: api.shop.example.org moves as a whole", "move 1 name to the mirror", "move 1 name 1 % to the mirror", "10 % to the mirror", "50 % to the mirror", "100 % to the mirror"}, "--weights", "1,10,50,100")
 	plan(2, []string{"weights must grow"}, "--weights", "10,1,100")
 	with := []string{"--error-rate", "errors", "--prometheus"}
 	plan(0, []string{"error rate holds"}, append(with, prometheus.URL, "--max-error-rate", "0.05")...)

@@ -63,7 +63,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		return cluster.NodeReady(node), "node " + c.Node + " is not Ready", nil
 	case step.PodGone:
 		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
-		return len(pods) == 0 && err == nil, fmt.Sprintf("%d pods of %s are still there", len(pods), c.Selector), err
+		return len(pods) == 0 && err == nil, fmt.Sprintf("still there: %s of %s", cluster.Count(len(pods), "pod"), c.Selector), err
 	case step.NoPods:
 		return a.noPods(ctx, c)
 	case step.AgentSays:
@@ -184,8 +184,7 @@ func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, err
 	if err != nil || len(left) == 0 {
 		return err == nil, "", err
 	}
-	return false, fmt.Sprintf("%d pods still have an address in %s, such as %s/%s", len(left),
-		strings.Join(c.CIDRs, ", "), left[0].Namespace, left[0].Name), nil
+	return false, fmt.Sprintf("still with an address in %s: %s, such as %s/%s", strings.Join(c.CIDRs, ", "), cluster.Count(len(left), "pod"), left[0].Namespace, left[0].Name), nil
 }
 
 // nodesAmong finds nodes that joined since a list was made.
@@ -286,7 +285,7 @@ func unrolled(object *unstructured.Unstructured) string {
 	}
 	// A Deployment counts its old pods among the ready ones.
 	if old := number("status", "replicas") - updated; object.GetKind() == "Deployment" && old > 0 {
-		return fmt.Sprintf("%d old pods are still there", old)
+		return "still there: " + cluster.Count(int(old), "old pod")
 	}
 	if ready < wanted {
 		return fmt.Sprintf("%d of %d pods are ready", ready, wanted)

@@ -112,13 +112,13 @@ func TestConditions(t *testing.T) {
 		{"a node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil,
 			"node a joined since the plan was made, which has no step for it"},
 		{"pods gone", podGone, []runtime.Object{pod("ns", "p", "b", "", app)}, nil, ""},
-		{"pods not gone", podGone, []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "1 pods of app=x are still there"},
+		{"pods not gone", podGone, []runtime.Object{pod("ns", "p", "a", "", app)}, nil, "still there: 1 pod of app=x"},
 		{"no pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.96.0.1")}, nil, ""},
 		{"pods", noPods, []runtime.Object{pod("ns", "p", "a", "10.244.0.1"), pod("ns", "q", "b", "10.244.0.2")}, nil,
-			"2 pods still have an address in 10.244.0.0/16, such as ns/p"},
+			"still with an address in 10.244.0.0/16: 2 pods, such as ns/p"},
 		{"pods of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log"))}, nil, ""},
 		{"pods beside those of DaemonSets", daemons, []runtime.Object{pod("ns", "p", "a", "10.244.0.1", ownedBy("DaemonSet", "log")), pod("ns", "q", "a", "10.244.0.2", ending)}, nil,
-			"1 pods still have an address in 10.244.0.0/16, such as ns/q"},
+			"still with an address in 10.244.0.0/16: 1 pod, such as ns/q"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.typed, test.documents...)
@@ -172,7 +172,7 @@ func TestUnrolled(t *testing.T) {
 		{"daemons not ready", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 3, updatedNumberScheduled: 3, numberReady: 2}}`, "2 of 3 pods are ready"},
 		{"daemons for no node", `{kind: DaemonSet, status: {observedGeneration: 2, desiredNumberScheduled: 0}}`, ""},
 		{"deployment", `{kind: Deployment, spec: {replicas: 2}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 2, readyReplicas: 2}}`, ""},
-		{"only the old pod is ready", `{kind: Deployment, spec: {replicas: 1}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, readyReplicas: 1}}`, "1 old pods are still there"},
+		{"only the old pod is ready", `{kind: Deployment, spec: {replicas: 1}, status: {observedGeneration: 2, replicas: 2, updatedReplicas: 1, readyReplicas: 1}}`, "still there: 1 old pod"},
 		{"scaled to nothing", `{kind: Deployment, spec: {replicas: 0}, status: {observedGeneration: 2}}`, ""},
 		{"stateful", `{kind: StatefulSet, spec: {replicas: 2}, status: {observedGeneration: 2, updatedReplicas: 2, readyReplicas: 1}}`, "1 of 2 pods are ready"},
 	} {

@@ -65,7 +65,7 @@ func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeRepor
 	}
 	lacks = slices.Compact(lacks)
 	if n := len(lacks); n > 0 {
-		lacking = fmt.Sprintf("BGP is not whole on %d nodes: %s", n, strings.Join(lacks[:min(n, 3)], "; "))
+		lacking = fmt.Sprintf("BGP is not whole on %s: %s", cluster.Count(n, "node"), strings.Join(lacks[:min(n, 3)], "; "))
 	}
 	if unreached > want.Unreached {
 		lacking = strings.TrimSuffix(fmt.Sprintf("by labels and BGPPeers as they are now, %d of %d pairs of nodes have no route to each other (%d when the plan was made): "+
@@ -81,11 +81,11 @@ func words(lack bgp.Lack) string {
 	case lack.Seen.Down != "":
 		return "says: " + lack.Seen.Down
 	case lack.Up == 0:
-		return fmt.Sprintf("has no session that is up, and %d routes from BIRD", lack.Seen.Routes)
+		return fmt.Sprintf("has no session that is up, and %s from BIRD", cluster.Count(lack.Seen.Routes, "route"))
 	case len(lack.Missing) > 0:
 		return "has no session with " + strings.Join(lack.Missing[:min(len(lack.Missing), 3)], ", ")
 	}
-	return fmt.Sprintf("has %d routes from BIRD of at least %d", lack.Seen.Routes, lack.Owed)
+	return fmt.Sprintf("has %s from BIRD of at least %d", cluster.Count(lack.Seen.Routes, "route"), lack.Owed)
 }
 
 // BGPObjects reads what the graph of a cluster is made of whose Calico runs BGP, and nothing else.

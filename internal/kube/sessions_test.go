@@ -48,7 +48,7 @@ func TestGateHoldsSessions(t *testing.T) {
 			return whole()
 		}, pass: true, within: 30 * time.Second},
 		{name: "nobody", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Up: []string{}} },
-			reason: "BGP is not whole on 1 nodes: a has no session that is up, and 0 routes from BIRD", within: 100 * time.Second},
+			reason: "BGP is not whole on 1 node: a has no session that is up, and 0 routes from BIRD", within: 100 * time.Second},
 		{name: "mute", said: func(int) *v1alpha1.BGP { return &v1alpha1.BGP{Down: "bird.ctl: i/o timeout", Routes: 1} },
 			reason: "a says: bird.ctl: i/o timeout", within: 100 * time.Second},
 		{name: "an agent that knows nothing of it", said: func(int) *v1alpha1.BGP { return nil }, reason: "no BIRD was ever there", within: 100 * time.Second},

@@ -50,7 +50,7 @@ func TestWaitsThatArePointless(t *testing.T) {
 			"node a cannot make container  of pod theseus-system/agent-1: CreateContainerConfigError: secret \"key\" not found"},
 		{"a node that is down", "Unknown", pod("theseus-system", "agent-1", "a", "", mine, unready), rolled, "node a is down (not Ready): bring it back, or remove it for good (kubectl delete node a)"},
 		{"a pod that cannot end on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine),
-			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "are still there: node a is down"},
+			wait(step.Condition{Kind: step.PodGone, Node: "a", Namespace: "theseus-system", Selector: "app=agent"}), "still there: 1 pod of app=agent: node a is down"},
 		{"an agent on it", "Unknown", pod("theseus-system", "agent-1", "a", "", mine), joins, "no answer from the agent of a: node a is down"},
 		{"a pod that another network serves", "True", pod("theseus-system", "agent-1", "a", "10.96.0.1", mine),
 			wait(step.Condition{Kind: step.PodReady, Node: "a", Namespace: "theseus-system", Selector: "app=agent", CIDRs: []string{"10.244.0.0/16"}}),

@@ -137,7 +137,7 @@ func movable(outlook joint.Outlook, source *cni.Installation) error {
 	}
 	if len(lost) > 0 {
 		return refuse("give them a Deployment, or delete those that are not needed",
-			"%d pods cannot be moved: %s", len(lost), some(lost))
+			"%s cannot be moved: %s", cluster.Count(len(lost), "pod"), some(lost))
 	}
 	if len(outlook.Strangers) > 0 {
 		return refuse("find out which network these pods are on; Theseus moves only what it understands",

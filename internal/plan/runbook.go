@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
@@ -86,20 +87,20 @@ func summary(b *strings.Builder, p *Plan) {
 	} else if p.Rollout != nil {
 		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
 	} else if p.Mirror != nil {
-		fmt.Fprintf(b, "%d names of %s go to the mirror, and home when the original is changed, strategy %s: %s.\n", len(p.Mirror.Names.Moves),
+		fmt.Fprintf(b, "To the mirror, and home when the original is changed: %s of %s, strategy %s: %s.\n", cluster.Count(len(p.Mirror.Names.Moves), "name"),
 			strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
 		if p.OnNodes() {
 			fmt.Fprintf(b, "Meanwhile the original goes from %s to %s, by the strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, p.Size())
 		}
-		fmt.Fprintf(b, "%d steps, about %s. Made %s by theseus %s.\n", len(p.Steps), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 		nodePool(b, p)
 		return
 	} else {
 		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	}
-	fmt.Fprintf(b, "%s, %d steps, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), len(p.Steps),
+	fmt.Fprintf(b, "%s, %s, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
 		round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 	nodePool(b, p)
 	if p.Rollout != nil && p.Rollout.Origin != nil {

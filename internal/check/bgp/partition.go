@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -86,7 +87,7 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		f.Message += fmt.Sprintf("; %d of %d nodes have none at all (%s)", len(alone), len(g.after.Speakers()), check.Names(alone))
 	}
 	if carriers := g.before.Reflectors(); len(carriers) > 0 && missing > now {
-		f.Message += fmt.Sprintf("; %d nodes carry the routes today: %s", len(carriers), check.Names(nodeNames(g.before, carriers)))
+		f.Message += fmt.Sprintf("; the routes go by %s today: %s", cluster.Count(len(carriers), "node"), check.Names(nodeNames(g.before, carriers)))
 	}
 	why := reasons(g.after, g.then)
 	if len(why) > 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -85,8 +86,8 @@ func hangs(pass *check.Pass, f family, loss bgp.Loss, level finding.Severity) fi
 	}
 	return finding.Finding{
 		ID: singleReflectorID, Severity: level, Subject: subject,
-		Message: fmt.Sprintf("%s%d other nodes lose %s routes to one another's pods (%s), %d pairs of nodes in all: %s",
-			text, len(cut), f.name, check.Names(cut), loss.Pairs, afterwards(pass)),
+		Message: fmt.Sprintf("%s%d other nodes lose %s routes to one another's pods (%s), %s of nodes in all: %s",
+			text, len(cut), f.name, check.Names(cut), cluster.Count(loss.Pairs, "pair"), afterwards(pass)),
 		Evidence: map[string]any{"down": down, "nodes": cut, "pairs": loss.Pairs, "reflectors": nodeNames(f.after, f.after.Reflectors())},
 		Fix: "give these nodes a session with one more reflector: kubectl annotate node NODE " + bgp.AnnotationClusterID +
 			"=244.0.0.1, then label it as the BGPPeers' peerSelector wants it (a node that becomes a reflector leaves the full mesh at once, which takes about 2 seconds of traffic)",

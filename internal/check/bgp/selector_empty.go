@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector"
 	"github.com/theseus-cni/theseus/internal/whatif"
@@ -153,8 +154,8 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 	}
 	var parts, keys []string
 	for _, one := range lost {
-		parts = append(parts, fmt.Sprintf("its %s %s picks %d nodes today (%s) and nobody %s",
-			one.Field, one.Selector, len(one.Before), check.Names(one.Before), afterwards(pass)))
+		parts = append(parts, fmt.Sprintf("its %s %s picks %s today (%s) and nobody %s",
+			one.Field, one.Selector, cluster.Count(len(one.Before), "node"), check.Names(one.Before), afterwards(pass)))
 		keys = append(keys, one.keys...)
 	}
 	f.Message = strings.Join(parts, "; ")

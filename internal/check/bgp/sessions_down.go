@@ -6,6 +6,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -46,8 +47,8 @@ func unwatched(pass *check.Pass) string {
 	if len(unseen) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("nobody says which sessions BIRD has on %d nodes (%s): that takes theseus snapshot --nodes, or a CalicoNodeStatus "+
-		"for each node that is kept up to date (classes Agent, BGP and Routes)", len(unseen), check.Names(unseen))
+	return fmt.Sprintf("nobody says which sessions BIRD has on %s (%s): that takes theseus snapshot --nodes, or a CalicoNodeStatus "+
+		"for each node that is kept up to date (classes Agent, BGP and Routes)", cluster.Count(len(unseen), "node"), check.Names(unseen))
 }
 
 func sessionsDown(pass *check.Pass) []finding.Finding {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -49,8 +50,8 @@ func sessionsReset(pass *check.Pass) []finding.Finding {
 		found = append(found, finding.Finding{
 			ID: sessionsResetID, Severity: level, Subject: finding.Subject{Kind: "Network", Name: "calico"},
 			Message: fmt.Sprintf("%d of %d %s sessions are ended by the change, and those that take their place begin about 2 seconds later: until then %d of %d pairs "+
-				"of nodes have no route from the first to the second's pods, on %d nodes (%s), although they have one before and after",
-				f.before.Sessions()-kept.Sessions(), f.before.Sessions(), f.name, pairs, f.then.Pairs(), len(names), check.Names(names)),
+				"of nodes have no route from the first to the second's pods, on %s (%s), although they have one before and after",
+				f.before.Sessions()-kept.Sessions(), f.before.Sessions(), f.name, pairs, f.then.Pairs(), cluster.Count(len(names), "node"), check.Names(names)),
 			Evidence: map[string]any{"sessions": f.before.Sessions(), "kept": kept.Sessions(), "after": f.after.Sessions(), "pairs": pairs, "nodes": names},
 			Fix: "let every node have a second way meanwhile: change one reflector at a time, begin with a node whose pods were moved away (kubectl drain), and " +
 				"make the BGPPeers with the new reflectors before anything leaves the mesh",

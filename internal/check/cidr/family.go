@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -61,8 +62,8 @@ func family(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "cidr/family", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-			Message: fmt.Sprintf("%d pods have an %s address, and the target's ranges have none: re-created they lose it, and %d addresses of Services have no endpoint any more",
-				pods, name, services),
+			Message: fmt.Sprintf("the target's ranges have no %s addresses: created again, pods lose theirs (%s), and Services have no endpoint at theirs any more (%d)",
+				name, cluster.Count(pods, "pod"), services),
 			Evidence: map[string]any{"family": name, "pods": pods, "services": services, "target": pass.Target.PodCIDRs},
 			Fix:      "give the target a range of both families; Theseus plans for IPv4 alone so far",
 		})

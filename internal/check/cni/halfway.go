@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -39,7 +40,7 @@ type share struct {
 }
 
 func (s share) String() string {
-	return fmt.Sprintf("%d pods on %d nodes", len(s.pods), len(s.nodes))
+	return cluster.Count(len(s.pods), "pod") + " on " + cluster.Count(len(s.nodes), "node")
 }
 
 // podsApart tells by pods' addresses which network they are on.
@@ -77,7 +78,7 @@ func podsApart(pass *check.Pass) []finding.Finding {
 		delete(shares, nobody)
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-			Message: fmt.Sprintf("%s have addresses of no network that was found (%s): they are on one that is gone, or that is not known",
+			Message: fmt.Sprintf("of no network that was found are the addresses of %s (%s): they are on one that is gone, or that is not known",
 				lost, check.Names(lost.pods)),
 			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
 			Fix: "see that " + pass.Source.CNI + " serves their nodes: one that joined with another network's file in /etc/cni/net.d has it moved out first " +
@@ -131,7 +132,7 @@ func nodesApart(pass *check.Pass) []finding.Finding {
 	}
 	var parts []string
 	for _, file := range slices.Sorted(maps.Keys(serving)) {
-		parts = append(parts, fmt.Sprintf("%s on %d nodes (%s)", file, len(serving[file]), check.Names(serving[file])))
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)", file, cluster.Count(len(serving[file]), "node"), check.Names(serving[file])))
 	}
 	return []finding.Finding{{
 		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
@@ -166,8 +167,8 @@ func twoFiles(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-			Message: fmt.Sprintf("%d nodes (%s) have more than one configuration that a runtime reads: %s serves because it sorts first, and %s would the moment that it is gone",
-				len(nodes), check.Names(nodes), first, rest),
+			Message: fmt.Sprintf("on %s (%s) a runtime reads more than one configuration: %s serves because it sorts first, and %s would the moment that it is gone",
+				cluster.Count(len(nodes), "node"), check.Names(nodes), first, rest),
 			Evidence: map[string]any{"files": list, "nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
 			Fix:      fix,
 		})

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -115,7 +116,7 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 	if nodes := tr.nodes(pass.Snapshot.Nodes); len(nodes) > 0 {
 		found = append(found, finding.Finding{
 			ID: "cni/leftover", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
-			Message:  fmt.Sprintf("%s does not run, but %d nodes carry its annotations (%s*): links and rules of it may be left there too", tr.cni, len(nodes), tr.annotation),
+			Message:  fmt.Sprintf("%s does not run, but its annotations (%s*) are on %s: links and rules of it may be left there too", tr.cni, tr.annotation, cluster.Count(len(nodes), "node")),
 			Evidence: map[string]any{"nodes": nodes},
 			Fix:      "restart these nodes one by one if they were never restarted since " + tr.cni + " was removed",
 		})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -93,8 +94,8 @@ func strange(pass *check.Pass, name string) []finding.Finding {
 	left := slices.Sorted(maps.Keys(what))
 	f := finding.Finding{
 		ID: tracesID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: name},
-		Message: fmt.Sprintf("%s does not run, and rules of it are in the kernels of %d nodes (%s): %s. Packets still pass them, and nobody changes them any more",
-			name, len(nodes), check.Names(nodes), strings.Join(left, ", ")),
+		Message: fmt.Sprintf("%s does not run, and rules of it are in the kernels of %s (%s): %s. Packets still pass them, and nobody changes them any more",
+			name, cluster.Count(len(nodes), "node"), check.Names(nodes), strings.Join(left, ", ")),
 		Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes), "left": left},
 		Fix:      "restart these nodes one by one, which leaves nothing of it; or remove the rules as " + name + "'s own instructions say",
 	}
@@ -121,8 +122,8 @@ func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding
 			}
 			f := finding.Finding{
 				ID: tracesID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Route", Name: to},
-				Message: fmt.Sprintf("%d nodes drop what goes to %s (%s), which is no range of %s: a route that a former network left, or that somebody meant",
-					len(nodes), to, check.Names(nodes), pass.Source.CNI),
+				Message: fmt.Sprintf("what goes to %s is dropped on %s (%s), which is no range of %s: a route that a former network left, or that somebody meant",
+					to, cluster.Count(len(nodes), "node"), check.Names(nodes), pass.Source.CNI),
 				Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
 				Fix:      "if nobody meant it, on the nodes: ip route delete blackhole " + to + " (ip route show table all type blackhole shows its table)",
 			}
@@ -150,8 +151,8 @@ func rules(ruled map[string][]string) []finding.Finding {
 	nodes = slices.Compact(nodes)
 	return []finding.Finding{{
 		ID: tracesID, Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-		Message: fmt.Sprintf("%d nodes have rules of policy routing beside the kernel's own (%s), such as %q: packets that they pick do not see the routes "+
-			"of either network in the main table", len(nodes), check.Names(nodes), texts[0]),
+		Message: fmt.Sprintf("on %s there are rules of policy routing beside the kernel's own (%s), such as %q: packets that they pick do not see the routes "+
+			"of either network in the main table", cluster.Count(len(nodes), "node"), check.Names(nodes), texts[0]),
 		Evidence: map[string]any{"rules": texts[:min(len(texts), 20)], "count": len(texts)},
 		Fix:      "find out who made them (ip rule show), and whether pods' packets are among what they pick",
 	}}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector"
 )
@@ -77,8 +78,8 @@ func shadowedConfig(pass *check.Pass) []finding.Finding {
 	for _, p := range order {
 		found = append(found, finding.Finding{
 			ID: shadowedID, Severity: finding.Warn, Subject: finding.Subject{Kind: "FelixConfiguration", Name: p.ignored},
-			Message: fmt.Sprintf("it does not count on %d nodes (%s): %s picks them too and is older, and of several only the oldest is taken%s",
-				len(shadowed[p]), check.Names(shadowed[p]), p.counts, afterwards(pass, shadowed[p], p.ignored, all)),
+			Message: fmt.Sprintf("it does not count on %s (%s): %s picks them too and is older, and of several only the oldest is taken%s",
+				cluster.Count(len(shadowed[p]), "node"), check.Names(shadowed[p]), p.counts, afterwards(pass, shadowed[p], p.ignored, all)),
 			Evidence: map[string]any{"nodes": shadowed[p], "counts": p.counts},
 			Fix:      "let no two selectors pick one node: kubectl edit felixconfigurations.crd.projectcalico.org " + p.ignored,
 		})

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -116,8 +117,8 @@ func pool(pass *check.Pass, moving map[string]int, all int) []finding.Finding {
 	}
 	switch {
 	case need > addresses:
-		f.Message = fmt.Sprintf("the target's ranges have %.0f addresses, and %d pods and %d nodes need %.0f: the last pods would get none",
-			addresses, all, nodes, need)
+		f.Message = fmt.Sprintf("the target's ranges have %.0f addresses, and %s and %s need %.0f: the last pods would get none",
+			addresses, cluster.Count(all, "pod"), cluster.Count(nodes, "node"), need)
 	case wanted > available:
 		f.Message = fmt.Sprintf("the target's ranges hold %.0f blocks of /%d, and the nodes need %.0f: nodes without a block borrow single addresses from others, "+
 			"each a route of its own, or get none where strictAffinity is set", available, bits, wanted)

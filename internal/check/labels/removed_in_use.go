@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
@@ -108,8 +109,8 @@ func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
 		nodes := pass.WhatIf.Because(whatif.Label, []string{key}).Nodes
 		all = append(all, finding.Finding{
 			ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Label", Name: key},
-			Message: fmt.Sprintf("%d objects go by this one label of %d nodes (%s), which carry all of that together: %s",
-				len(subjects), len(nodes), check.Names(nodes), check.Names(subjects)),
+			Message: fmt.Sprintf("%d objects go by this one label of %s (%s), which carry all of that together: %s",
+				len(subjects), cluster.Count(len(nodes), "node"), check.Names(nodes), check.Names(subjects)),
 			Evidence: map[string]any{"objects": subjects, "nodes": nodes},
 			Fix:      "change the objects first, one by one, and take the label last",
 		})
@@ -146,7 +147,7 @@ func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) 
 	}
 	var parts []string
 	if len(lost) > 0 {
-		parts = append(parts, fmt.Sprintf("%s no longer picks %d of %d nodes (%s): %s", u.named(), len(lost), len(before), check.Names(lost), u.loss))
+		parts = append(parts, fmt.Sprintf("%s no longer picks %d of %s (%s): %s", u.named(), len(lost), cluster.Count(len(before), "node"), check.Names(lost), u.loss))
 		if u.always || len(after) == 0 {
 			f.Severity = finding.Block
 		}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
@@ -139,10 +140,10 @@ func crowdedWave(pass *check.Pass, moving map[string]amount, free amount) []find
 		}
 		return []finding.Finding{{
 			ID: "node/capacity", Severity: finding.Info, Subject: finding.Subject{Kind: "Wave", Name: wave.Name},
-			Message: fmt.Sprintf("the pods of its %d nodes request %s, and all nodes together have %s free, enough for %d of them: where pods take long to end, new ones wait",
-				len(wave.Nodes), show(unit, sum[unit]), show(unit, free[unit]), fits),
+			Message: fmt.Sprintf("the pods of its %s request %s, and all nodes together have %s free, enough for %d of them: where pods take long to end, new ones wait",
+				cluster.Count(len(wave.Nodes), "node"), show(unit, sum[unit]), show(unit, free[unit]), fits),
 			Evidence: map[string]any{"of": units[unit], "requested": sum[unit], "free": free[unit], "nodes": len(wave.Nodes), "fit": fits},
-			Fix:      fmt.Sprintf("smaller waves: --waves, with no more than %d nodes in each", fits),
+			Fix:      fmt.Sprintf("smaller waves: --waves, with no more than %s in each", cluster.Count(fits, "node")),
 		}}
 	}
 	return nil
@@ -165,5 +166,5 @@ func show(unit int, n int64) string {
 	case 1:
 		return fmt.Sprintf("%.1f GiB of memory", float64(n)/(1<<30))
 	}
-	return fmt.Sprintf("room for %d pods", n)
+	return "room for " + cluster.Count(int(n), "pod")
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -63,7 +64,7 @@ func clockSkew(pass *check.Pass) []finding.Finding {
 	if len(alone) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/clock-skew", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: alone[0]},
-			Message:  fmt.Sprintf("nobody keeps the clocks of %d nodes in time (%s): they agree today", len(alone), check.Names(alone)),
+			Message:  fmt.Sprintf("nobody keeps the clocks of %s in time (%s): they agree today", cluster.Count(len(alone), "node"), check.Names(alone)),
 			Evidence: map[string]any{"nodes": alone},
 			Fix:      "run chrony or systemd-timesyncd on every node",
 		})

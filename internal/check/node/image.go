@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -55,7 +56,7 @@ func imageAbsent(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "node/image-absent", Severity: finding.Warn, Subject: finding.Subject{Kind: "Image", Name: image},
-			Message:  fmt.Sprintf("%d nodes do not have it: each pulls it in the middle of its own change, and waits for the registry", len(without)),
+			Message:  fmt.Sprintf("it is missing on %s: each pulls it in the middle of its own change, and waits for the registry", cluster.Count(len(without), "node")),
 			Evidence: map[string]any{"nodes": without[:min(len(without), 20)], "count": len(without), "notKnown": unknown},
 			Fix:      "pull it beforehand, with a DaemonSet that does nothing else, or on each node: crictl pull " + image,
 		}

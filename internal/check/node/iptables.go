@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -43,8 +44,8 @@ func iptablesMixed(pass *check.Pass) []finding.Finding {
 	if len(mixed) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/iptables-mixed", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: mixed[0]},
-			Message: fmt.Sprintf("%d nodes have rules in both implementations of iptables, legacy and nft (%s): every packet passes both, and a tool "+
-				"sees and cleans only one of them", len(mixed), check.Names(mixed)),
+			Message: fmt.Sprintf("on %s rules are in both implementations of iptables, legacy and nft (%s): every packet passes both, and a tool "+
+				"sees and cleans only one of them", cluster.Count(len(mixed), "node"), check.Names(mixed)),
 			Evidence: map[string]any{"rules": counts},
 			Fix: "find out who writes which (iptables-legacy-save, iptables-nft-save on the node), and let all use one: update-alternatives --set iptables; " +
 				"rules that nobody writes any more go with a reboot",
@@ -58,8 +59,8 @@ func iptablesMixed(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "node/iptables-mixed", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: few[0]},
-			Message: fmt.Sprintf("%d nodes use the other implementation of iptables than the rest, which use %s (%s): agents that choose by the first "+
-				"node they were tried on fail there", len(few), other, check.Names(few)),
+			Message: fmt.Sprintf("on %s it is the other implementation of iptables than on the rest, which use %s (%s): agents that choose by the first "+
+				"node they were tried on fail there", cluster.Count(len(few), "node"), other, check.Names(few)),
 			Evidence: map[string]any{"nodes": few},
 			Fix:      "leave the choice to the agents (Calico: FELIX_IPTABLESBACKEND=Auto)",
 		})

@@ -85,8 +85,8 @@ func kernel(pass *check.Pass) []finding.Finding {
 		if nodes := lacking[module]; len(nodes) > 0 {
 			found = append(found, finding.Finding{
 				ID: "node/kernel", Severity: finding.Block, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-				Message: fmt.Sprintf("the kernels of %d nodes have no %s, which %s needs (%s): its agent never becomes ready there",
-					len(nodes), module, pass.Target.CNI, check.Names(nodes)),
+				Message: fmt.Sprintf("in the kernels of %s there is no %s, which %s needs (%s): its agent never becomes ready there",
+					cluster.Count(len(nodes), "node"), module, pass.Target.CNI, check.Names(nodes)),
 				Evidence: map[string]any{"module": module, "nodes": nodes},
 				Fix:      "install the package that has the module on these nodes (linux-modules-extra on Ubuntu, kernel-modules-extra on Fedora and RHEL), or boot a kernel with it",
 			})
@@ -95,7 +95,7 @@ func kernel(pass *check.Pass) []finding.Finding {
 	if len(old) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/kernel", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-			Message:  fmt.Sprintf("%s asks for a kernel of %s or later, and %d nodes have an older one (%s)", pass.Target.CNI, need.least, len(old), check.Names(old)),
+			Message:  fmt.Sprintf("%s asks for a kernel of %s or later, and it is older on %s (%s)", pass.Target.CNI, need.least, cluster.Count(len(old), "node"), check.Names(old)),
 			Evidence: map[string]any{"least": need.least, "nodes": old, "source": need.source},
 			Fix:      "boot a newer kernel there before the change, or try the target on one such node first",
 		})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -45,8 +46,8 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 	if len(foreign) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/link-manager", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: foreign[0]},
-			Message: fmt.Sprintf("systemd-networkd takes routes and rules away that it did not make, on %d nodes (%s): each of its restarts, as an "+
-				"update of packages brings, may leave them without the routes of pods", len(foreign), check.Names(foreign)),
+			Message: fmt.Sprintf("systemd-networkd takes routes and rules away that it did not make, on %s (%s): each of its restarts, as an "+
+				"update of packages brings, may leave them without the routes of pods", cluster.Count(len(foreign), "node"), check.Names(foreign)),
 			Evidence: map[string]any{"nodes": foreign},
 			Fix: "on the nodes, in /etc/systemd/networkd.conf.d/10-foreign.conf: [Network] ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no; " +
 				"then restart systemd-networkd while the present network can still repair what that takes",
@@ -56,8 +57,8 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 		nodes := managed[links]
 		found = append(found, finding.Finding{
 			ID: "node/link-manager", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-			Message: fmt.Sprintf("NetworkManager manages the target's links %s on %d nodes (%s): it changes their addresses and routes as it sees fit",
-				links, len(nodes), check.Names(nodes)),
+			Message: fmt.Sprintf("NetworkManager manages the target's links %s on %s (%s): it changes their addresses and routes as it sees fit",
+				links, cluster.Count(len(nodes), "node"), check.Names(nodes)),
 			Evidence: map[string]any{"nodes": nodes, "links": links},
 			Fix: "on the nodes, in /etc/NetworkManager/conf.d/theseus.conf: [keyfile] unmanaged-devices+=interface-name:" +
 				strings.ReplaceAll(links, ", ", ";interface-name:") + "; then: nmcli general reload",

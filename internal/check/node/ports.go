@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -82,8 +83,8 @@ func ports(pass *check.Pass) []finding.Finding {
 	}
 	if len(filtered) > 0 {
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("from each node to each other one, %s must be let through, which %s does not use, and %d nodes take only what a rule allows "+
-			"(%s): whether one does cannot be told from here", strings.Join(more, " and "), pass.Source.CNI, len(filtered), check.Names(filtered))
+		f.Message = fmt.Sprintf("from each node to each other one, %s must be let through, which %s does not use, and only what a rule allows on %s "+
+			"(%s): whether one does cannot be told from here", strings.Join(more, " and "), pass.Source.CNI, cluster.Count(len(filtered), "node"), check.Names(filtered))
 		f.Evidence["filters"] = byFilter
 	}
 	return []finding.Finding{f}

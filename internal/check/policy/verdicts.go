@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/policy"
@@ -93,8 +94,8 @@ func verdicts(pass *check.Pass) []finding.Finding {
 // changed is one policy's difference. Its witness is one of the smallest set of connections that show all.
 func changed(pass *check.Pass, d *policy.Difference, w policy.Witness, probes int) finding.Finding {
 	f := finding.Finding{ID: id, Severity: finding.Block, Subject: d.Policy}
-	f.Message = fmt.Sprintf("%s: %s to %s, %s, %s now and %s (%s of %d pods; %d pods at the other end at most; %s)",
-		reason(pass, d), podName(w.From), podName(w.To), w.Port, said("is ", w.Before), said("will be ", w.After), d.Direction, d.Pods, d.Peers, d.Ports)
+	f.Message = fmt.Sprintf("%s: %s to %s, %s, %s now and %s (%s of %s; %s at the other end at most; %s)",
+		reason(pass, d), podName(w.From), podName(w.To), w.Port, said("is ", w.Before), said("will be ", w.After), d.Direction, cluster.Count(d.Pods, "pod"), cluster.Count(d.Peers, "pod"), d.Ports)
 	f.Evidence = map[string]any{
 		"direction": d.Direction.String(), "change": string(d.Change), "pods": d.Pods, "peers": d.Peers, "ports": d.Ports.String(),
 		"witness": map[string]any{"from": podName(w.From), "to": podName(w.To), "port": w.Port.String(), "before": string(w.Before), "after": string(w.After)},

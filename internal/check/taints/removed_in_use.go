@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector/nodes"
 	"github.com/theseus-cni/theseus/internal/whatif"
@@ -75,8 +76,8 @@ func removedInUse(pass *check.Pass) []finding.Finding {
 	if len(newcomers) > 0 {
 		found = append(found, finding.Finding{
 			ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "Taint", Name: keys[0]},
-			Message: fmt.Sprintf("%d nodes open for %d workloads that they are closed to today (%s): DaemonSets start pods there at once%s",
-				len(opened), len(newcomers), check.Names(newcomers), because(pass.WhatIf, keys)),
+			Message: fmt.Sprintf("what keeps %s off %s today goes (%s): DaemonSets start pods there at once%s",
+				cluster.Count(len(newcomers), "workload"), cluster.Count(len(opened), "node"), check.Names(newcomers), because(pass.WhatIf, keys)),
 			Evidence: map[string]any{"workloads": newcomers, "nodes": len(opened)},
 			Fix:      "put the taint back on if the nodes are to stay closed: kubectl taint node NODE KEY=VALUE:NoSchedule",
 		})
@@ -146,14 +147,14 @@ func tolerates(one corev1.Toleration, t *corev1.Taint) bool {
 func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: w.Subject,
-		Message: fmt.Sprintf("it tolerates the taints of %d nodes today and not those that they will have (%s): its pods there stay until they are created again, and new ones stay Pending%s",
-			len(closed), check.Names(closed), because(pass.WhatIf, keys)),
+		Message: fmt.Sprintf("it tolerates the taints of %s today and not those that come (%s): its pods there stay until they are created again, and new ones stay Pending%s",
+			cluster.Count(len(closed), "node"), check.Names(closed), because(pass.WhatIf, keys)),
 		Evidence: map[string]any{"nodes": closed, "tolerations": w.Spec.Tolerations},
 	}
 	if w.Subject.Kind == "DaemonSet" {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("it tolerates the taints of %d nodes today and not those that they will have (%s): its pods there stay, and are gone for good when they end or the DaemonSet is rolled out%s",
-			len(closed), check.Names(closed), because(pass.WhatIf, keys))
+		f.Message = fmt.Sprintf("it tolerates the taints of %s today and not those that come (%s): its pods there stay, and are gone for good when they end or the DaemonSet is rolled out%s",
+			cluster.Count(len(closed), "node"), check.Names(closed), because(pass.WhatIf, keys))
 	}
 	if e := pass.WhatIf.Because(whatif.Taint, keys); e != nil {
 		f.Evidence["source"] = e.Source

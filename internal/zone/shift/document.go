@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
@@ -178,7 +179,7 @@ func (p *Plan) valid() error {
 // Runbook is the plan for people.
 func Runbook(p *Plan) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d names in %d zones\n", p.Name, len(p.Moves), len(p.Zones))
+	fmt.Fprintf(&b, "%s: %s in %s\n", p.Name, cluster.Count(len(p.Moves), "name"), cluster.Count(len(p.Zones), "zone"))
 	total := time.Duration(0)
 	for i, s := range p.Steps() {
 		fmt.Fprintf(&b, "\n%d. %s (%s)\n   %s\n", i+1, s.Title, time.Duration(s.Estimate), s.Why)

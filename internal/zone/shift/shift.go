@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
@@ -245,7 +246,7 @@ func (p *planner) lower(stages []stage) {
 	}
 	actions = append(actions, action(id+"/rest", Rest, fmt.Sprintf("wait %d s: caches may have the old TTL until then", old), RestArgs{old},
 		step.Duration(time.Duration(old)*time.Second+time.Minute)))
-	p.steps = append(p.steps, step.Step{ID: id, Title: fmt.Sprintf("lower the TTL of %d names to %d s", len(units), p.options.TTL),
+	p.steps = append(p.steps, step.Step{ID: id, Title: fmt.Sprintf("lower the TTL of %s to %d s", cluster.Count(len(units), "name"), p.options.TTL),
 		Why: "a move is seen, and can be taken back, as fast as caches forget", Actions: actions,
 		Estimate: step.Duration(time.Duration(old) * time.Second)})
 }
@@ -331,7 +332,7 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 	for _, u := range units {
 		probes = append(probes, u.Probes...)
 	}
-	actions := []step.Action{action(id+"/prove", Prove, fmt.Sprintf("prove that %d services answer at %s", len(units), p.to),
+	actions := []step.Action{action(id+"/prove", Prove, fmt.Sprintf("prove that the services of %s answer at %s", cluster.Count(len(units), "name"), p.to),
 		ProveArgs{Probes: probes, Back: sees(units, true)}, step.Duration(5*time.Minute))}
 	actions = append(actions, p.swaps(id, "move %s "+strings.ReplaceAll(where, "%", "%%"), units)...)
 	for i, args := range sees(units, false) {
@@ -341,7 +342,7 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 	if rate := p.options.ErrorRate; rate != nil {
 		gate.Prometheus, gate.Query, gate.MaxErrorRate = rate.Prometheus, rate.Query, rate.Max
 	}
-	p.steps = append(p.steps, step.Step{ID: id, Wave: wave, Title: fmt.Sprintf("move %d names %s", len(units), where),
+	p.steps = append(p.steps, step.Step{ID: id, Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
 		Why:      "each answers there before its record changes; record and ownership change together, or not at all",
 		Actions:  actions,
 		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},

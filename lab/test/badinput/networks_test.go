@@ -55,7 +55,7 @@ func (s *stage) strangeFile(t *testing.T) {
 	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	s.on(t, node, putOld)
 	s.check(t, 3, s.change, []string{"block cni/conf-present", "/etc/cni/net.d/05-old.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
-		"block cni/half-way", "05-old.conflist on 1 nodes (" + node + "), 10-flannel.conflist on 1 nodes (" + s.NodeNames()[0] + ")",
+		"block cni/half-way", "05-old.conflist on 1 node (" + node + "), 10-flannel.conflist on 1 node (" + s.NodeNames()[0] + ")",
 		"move it out of /etc/cni/net.d", "two networks are installed, flannel and bridge: "}, "--from", s.look(t))
 	// Who did not look at the nodes is told in the run, before anything of the target is there.
 	s.run(t, 4, []string{"error: rolled-back: wait until the probe pod of " + node + " is ready: ", "has the address 198.18.200.", "which is not of 198.19.",
@@ -84,7 +84,7 @@ func (s *stage) byHand(t *testing.T) {
 	looked := s.look(t)
 	s.check(t, 3, s.change, append(both, "10-calico.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
 		"10-calico.conflist serves because it sorts first, and 10-flannel.conflist would",
-		"new pods are on different networks by the node on which they start: 10-calico.conflist on 1 nodes ("+nodes[0]+"), 10-flannel.conflist on 1 nodes ("+nodes[1]+")"),
+		"new pods are on different networks by the node on which they start: 10-calico.conflist on 1 node ("+nodes[0]+"), 10-flannel.conflist on 1 node ("+nodes[1]+")"),
 		"--from", looked)
 	s.check(t, 0, nil, []string{"warn cni/half-way", "pods are on more than one network: calico has "}, "--from", looked, "--only", "cni/half-way")
 	serves()
@@ -100,7 +100,7 @@ func (s *stage) wayOut(t *testing.T) {
 	s.check(t, 3, s.change, []string{"block cni/leftover"})
 	s.kubectl(t, "", "delete", "-f", s.calico(), "--ignore-not-found", "--timeout=120s")
 	s.check(t, 0, s.change, []string{"info cni/leftover", "links and rules of it may be left there too"})
-	s.check(t, 3, s.change, []string{"block cni/traces", "1 nodes drop what goes to 198.19.", "ip route delete blackhole", "warn cni/conf-present", "ip link delete vxlan.calico"},
+	s.check(t, 3, s.change, []string{"block cni/traces", "what goes to 198.19.", "is dropped on 1 node", "ip route delete blackhole", "warn cni/conf-present", "ip link delete vxlan.calico"},
 		"--from", s.look(t))
 	for _, node := range s.NodeNames() {
 		s.on(t, node, "ip link delete vxlan.calico; ip route show type blackhole | while read _ to _; do ip route delete blackhole $to; done")
@@ -237,9 +237,9 @@ func TestOldNetworkComesBack(t *testing.T) {
 	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=60s")
 	s.on(t, node, putOld)
 	s.server(t, "stray", node)()
-	lost := "1 pods on 1 nodes have addresses of no network that was found (default/stray-0)"
+	lost := "of no network that was found are the addresses of 1 pod on 1 node (default/stray-0)"
 	s.check(t, 0, nil, []string{"warn cni/half-way", lost, "theseus snapshot --nodes shows it"})
-	s.check(t, 3, nil, []string{lost, "new pods are on different networks by the node on which they start: 05-old.conflist on 1 nodes (" + node + "), 10-calico.conflist on 2 nodes"},
+	s.check(t, 3, nil, []string{lost, "new pods are on different networks by the node on which they start: 05-old.conflist on 1 node (" + node + "), 10-calico.conflist on 2 nodes"},
 		"--from", s.look(t))
 	s.on(t, node, removeOld)
 	s.kubectl(t, "", "delete", "pod", "stray-0")

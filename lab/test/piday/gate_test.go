@@ -30,7 +30,7 @@ func TestGateHang(t *testing.T) {
 	if out, err := rig.OnNode(t.Context(), "hang-node-3", "pkill", "-STOP", "-x", "bird"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run.Ends(4, "BGP is not whole on 1 nodes: hang-node-3 says: bird") // by then the kubelet may have ended it, and bird6 with it
+	run.Ends(4, "BGP is not whole on 1 node: hang-node-3 says: bird") // by then the kubelet may have ended it, and bird6 with it
 	untouched(t, run)
 }
 
