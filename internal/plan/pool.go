@@ -97,7 +97,7 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 	case err != nil:
 		return nil, err
 	case textOf(old, "ipipMode") != "" && textOf(old, "ipipMode") != "Never":
-		return nil, refuse("calicoctl's own procedure is in Calico's documentation: migrate from one IP pool to another", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
+		return nil, refuse("Calico's documentation has a procedure by hand: migrate from one IP pool to another (its objects are ippools.crd.projectcalico.org for kubectl)", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
 	case textOf(old, "namespaceSelector") != "":
 		return nil, refuse("take its namespaceSelector away first", "IPPool %s is for some namespaces alone", old.GetName())
 	}

@@ -101,7 +101,7 @@ func (r *relay) read() error {
 	case !r.in.Started():
 		return refuse("there is nothing to reflect", "BIRD does not run here")
 	case r.in.Guessed || len(r.snapshot.Calico("Node")) > 0:
-		return refuse("use calicoctl", "the nodes' part in BGP is not kept in Kubernetes' Nodes, which is where it would be changed")
+		return refuse("where Kubernetes is Calico's datastore, let calico-node run, which writes "+annotationAddress+" on Nodes; in etcd only calicoctl changes them", "the nodes' part in BGP is not kept in Kubernetes' Nodes, which is where it would be changed")
 	case r.in.Speaks(true):
 		return refuse("change them by hand, and look with: theseus check --only bgp", "IPv6 routes, which cannot be retained yet")
 	}

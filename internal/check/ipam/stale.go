@@ -74,9 +74,10 @@ func staleHandles(pass *check.Pass) []finding.Finding {
 		}
 	}
 	found := leftOver(handles, "handles hold no address in any block: IPAM's records are not what its blocks say",
-		"calicoctl ipam check --show-all-ips, then delete those handles: kubectl delete ipamhandles.crd.projectcalico.org NAME")
+		"check again, as one that is just being made looks like that too; then delete those that are found both times: "+
+			"kubectl delete ipamhandles.crd.projectcalico.org NAME")
 	return append(found, leftOver(affinities, "affinities of blocks lead nowhere: their ranges are routed to nodes that do not have them, or are lost to the pool",
-		"calicoctl ipam check -o REPORT, then: calicoctl ipam release --from-report=REPORT")...)
+		released)...)
 }
 
 func leftOver(what []string, follows, fix string) []finding.Finding {
