@@ -151,8 +151,16 @@ func (n *Node) moveAll(ctx context.Context, job *job, args step.AdoptArgs) []ste
 	return outcomes
 }
 
-// move moves one pod.
+// move moves one pod. One that could not be moved as it ends is gone.
 func (n *Node) move(ctx context.Context, s *sandbox, job *job, ready *chains) step.AdoptOutcome {
+	outcome := n.attempt(ctx, s, job, ready)
+	if (outcome.State == step.AdoptRefused || outcome.State == step.AdoptUndone) && n.ends(ctx, s) {
+		outcome.State, outcome.Reason, outcome.Network, outcome.Link = step.AdoptGone, "", "", ""
+	}
+	return outcome
+}
+
+func (n *Node) attempt(ctx context.Context, s *sandbox, job *job, ready *chains) step.AdoptOutcome {
 	if ctx.Err() != nil {
 		return s.outcome(step.AdoptRefused, ctx.Err())
 	}
@@ -161,9 +169,6 @@ func (n *Node) move(ctx context.Context, s *sandbox, job *job, ready *chains) st
 		return s.outcome(step.AdoptGone, nil)
 	}
 	if err != nil {
-		if n.ends(ctx, s) {
-			return s.outcome(step.AdoptGone, nil)
-		}
 		return s.outcome(step.AdoptRefused, err)
 	}
 	h := &hands{n: n, ready: ready}
@@ -174,9 +179,6 @@ func (n *Node) move(ctx context.Context, s *sandbox, job *job, ready *chains) st
 		if state == step.AdoptMoved && !record.Release {
 			err = errors.Join(err, n.writeRecord(record))
 		}
-	}
-	if state == step.AdoptUndone && n.ends(ctx, s) {
-		state, err = step.AdoptGone, nil
 	}
 	outcome := record.Outcome(state)
 	if err != nil {
