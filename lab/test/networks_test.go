@@ -162,7 +162,7 @@ func (c cluster) enforces() {
 func (c cluster) theseus() func(args ...string) []byte {
 	c.t.Helper()
 	program := filepath.Join(c.t.TempDir(), "theseus")
-	build := exec.Command("go", "build", "-o", program, "./cmd/theseus")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, "./cmd/theseus") // as make builds it, so that it is cached
 	build.Dir, build.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		c.t.Fatalf("%v\n%s", err, out)
