@@ -35,6 +35,7 @@ func needs() []need {
 		{"apps", "replicasets", "", "list"},
 		{"apps", "statefulsets", "", "list"},
 		{"policy", "poddisruptionbudgets", "", "list"},
+		{"discovery.k8s.io", "endpointslices", "theseus-system", "list"},
 		{"networking.k8s.io", "networkpolicies", "", "list create patch delete"},
 		{"rbac.authorization.k8s.io", "clusterroles", "", "get create patch delete"},
 		{"rbac.authorization.k8s.io", "clusterrolebindings", "", "get create patch delete"},
