@@ -46,7 +46,7 @@ func (w *oneShot) send(seq uint64, at time.Time) {
 // close leaves the probes under way to their deadlines.
 func (w *oneShot) close() {}
 
-// dial dials from an address (nil: any); the end of the context ends whatever waits on the connection.
+// dial dials from an address; the end of the context ends whatever waits on the connection.
 func dial(ctx context.Context, network, address string, from net.Addr) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1, LocalAddr: from}
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -72,7 +72,7 @@ func (b bound) Close() error {
 // them a second would otherwise wait out their minute.
 func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
 	return func(ctx context.Context, seq uint64, at time.Time) error {
-		conn, err := from.dial(ctx, address)
+		conn, err := from.dial(ctx, "tcp", address)
 		if err != nil {
 			return err
 		}
@@ -92,14 +92,14 @@ func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
 }
 
 // dnsExchange looks the path's query up once: an A record must be there.
-func dnsExchange(path v1alpha1.Path) exchange {
+func dnsExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 	message := new(dns.Msg).SetQuestion(dns.Fqdn(path.Query), dns.TypeA)
 	packed, packErr := message.Pack()
 	return func(ctx context.Context, seq uint64, _ time.Time) error {
 		if packErr != nil {
 			return fmt.Errorf("query %q: %w", path.Query, packErr)
 		}
-		conn, err := dial(ctx, "udp", path.Target.Address, nil)
+		conn, err := from.dial(ctx, "udp", path.Target.Address)
 		if err != nil {
 			return err
 		}

@@ -197,7 +197,7 @@ func (r *Runner) open(l *line) wire {
 		return &oneShot{runner: r, line: l, exchange: tcpExchange(l.path.Target.Address, payload, &l.ports)}
 	case v1alpha1.DNS:
 		r.begin(l)
-		return &oneShot{runner: r, line: l, exchange: dnsExchange(l.path)}
+		return &oneShot{runner: r, line: l, exchange: dnsExchange(l.path, &l.ports)}
 	}
 	r.begin(l)
 	return r.newUDP(l, payload)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// The source ports of new connections: those that the kernel takes by default.
+// The source ports of new connections and of questions: those that the kernel takes by default.
 const (
 	firstPort = 32768
 	lastPort  = 60999
@@ -22,15 +22,20 @@ const (
 // connections a second, after 47 minutes. The kernel's own choice may come back to a port at any time, and
 // connection tracking keeps an attempt that nobody answered for two minutes, with the translation that it
 // began with. An attempt on a Service that a node does not translate yet, such as the first ones on a path,
-// would so spoil a later connection from the same port: it goes where the first went, or is invalid beside it.
+// would so spoil a later connection from the same port: it goes where the first went, or is invalid beside it. So would a
+// question to a name server: it is kept for half a minute, and kube-proxy lets it be for as long as that server's pod serves while it ends.
 type sourcePorts struct{ next atomic.Uint32 }
 
-// dial connects from the next free port.
-func (s *sourcePorts) dial(ctx context.Context, address string) (net.Conn, error) {
+// dial connects from the next free port, by TCP or UDP.
+func (s *sourcePorts) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	s.next.CompareAndSwap(0, 1+rand.Uint32N(allPorts))
 	for tries := 1; ; tries++ {
 		port := firstPort + int(s.next.Add(1)%allPorts)
-		conn, err := dial(ctx, "tcp", address, &net.TCPAddr{Port: port})
+		var from net.Addr = &net.TCPAddr{Port: port}
+		if network == "udp" {
+			from = &net.UDPAddr{Port: port}
+		}
+		conn, err := dial(ctx, network, address, from)
 		if !errors.Is(err, syscall.EADDRINUSE) || tries == portTries {
 			return conn, err
 		}

@@ -1,8 +1,12 @@
 package probe
 
 import (
+	"context"
 	"net"
 	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
 // TestNewConnectionsComeFromNewPorts: no port serves twice, and one that another socket holds costs no probe.
@@ -28,7 +32,7 @@ func TestNewConnectionsComeFromNewPorts(t *testing.T) {
 	seen := map[int]bool{}
 	var taken net.Listener
 	for range 300 {
-		conn, err := from.dial(t.Context(), listener.Addr().String())
+		conn, err := from.dial(t.Context(), "tcp", listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,6 +51,35 @@ func TestNewConnectionsComeFromNewPorts(t *testing.T) {
 	}
 }
 
+// TestQuestionsComeFromNewPorts: the same of questions to name servers.
+func TestQuestionsComeFromNewPorts(t *testing.T) {
+	t.Parallel()
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	var from sourcePorts
+	from.next.Store(allPorts / 2)
+	ask := dnsExchange(v1alpha1.Path{Query: "there.example", Target: v1alpha1.Endpoint{Address: server.LocalAddr().String()}}, &from)
+	buffer, last := make([]byte, 512), 0
+	for i := range 50 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- ask(ctx, uint64(i), time.Time{}) }()
+		_, asker, err := server.ReadFrom(buffer)
+		cancel()
+		if <-done == nil || err != nil {
+			t.Fatalf("answered, or not asked (%v)", err)
+		}
+		port := asker.(*net.UDPAddr).Port
+		if port <= last || last > 0 && port > last+portTries {
+			t.Fatalf("port %d after %d", port, last)
+		}
+		last = port
+	}
+}
+
 // TestPortsComeRound: after the last port comes the first.
 func TestPortsComeRound(t *testing.T) {
 	t.Parallel()
@@ -54,7 +87,7 @@ func TestPortsComeRound(t *testing.T) {
 	var from sourcePorts
 	from.next.Store(allPorts - 20)
 	for range 40 {
-		conn, err := from.dial(t.Context(), tcp)
+		conn, err := from.dial(t.Context(), "tcp", tcp)
 		if err != nil {
 			t.Fatal(err)
 		}
