@@ -132,9 +132,12 @@ func (r *relay) read() error {
 
 // carried are the IPv4 ranges whose routes BIRD carries.
 func carried(in *bgp.Input) []string {
+	if in.Unknown != "" || !in.Started() {
+		return nil
+	}
 	var ranges []string
 	for _, pool := range in.Pools {
-		if in.Unknown == "" && in.Started() && !pool.Felix && pool.Encapsulation != "VXLAN" && pool.CIDR.IsValid() && pool.CIDR.Addr().Is4() {
+		if !pool.Felix && pool.Encapsulation != "VXLAN" && pool.CIDR.IsValid() && pool.CIDR.Addr().Is4() {
 			ranges = append(ranges, pool.CIDR.String())
 		}
 	}
