@@ -161,7 +161,7 @@ func (r *Rig) looked(ctx context.Context) ([]string, error) {
 
 // ChangeFlags write the manifest of Calico, and return the flags that ask for the change to it.
 func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
-	file, err := r.manifestFile(ctx, "calico")
+	file, err := r.ManifestFile(ctx, "calico")
 	if err != nil {
 		return nil, err
 	}

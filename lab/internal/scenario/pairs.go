@@ -78,7 +78,7 @@ func (r *Rig) FlannelFlags(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	nodes := lab.PodCIDR().String()
-	file, err := r.manifestFile(ctx, "flannel-alone", "--pod-cidr", nodes)
+	file, err := r.ManifestFile(ctx, "flannel-alone", "--pod-cidr", nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (r *Rig) newest(ctx context.Context) error {
 		return err
 	}
 	kind, _, _ := strings.Cut(r.Network, "@")
-	file, err := r.manifestFile(ctx, kind, "--pod-cidr", lab.PodCIDR().String())
+	file, err := r.ManifestFile(ctx, kind, "--pod-cidr", lab.PodCIDR().String())
 	if err != nil {
 		return err
 	}

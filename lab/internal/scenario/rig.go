@@ -108,8 +108,8 @@ func (r *Rig) Manifest(ctx context.Context, network string, flags ...string) (st
 	return r.run(ctx, nil, nil, r.Lab, append([]string{"manifest", network, "--name", r.Name}, flags...)...)
 }
 
-// manifestFile is the path of a file with what Manifest returns.
-func (r *Rig) manifestFile(ctx context.Context, network string, flags ...string) (string, error) {
+// ManifestFile is the path of a file with what Manifest returns.
+func (r *Rig) ManifestFile(ctx context.Context, network string, flags ...string) (string, error) {
 	text, err := r.Manifest(ctx, network, flags...)
 	if err != nil {
 		return "", err

@@ -1,7 +1,6 @@
 package piday
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,11 +22,8 @@ func TestReflectorsUpgraded(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside.learns("before")
-	manifest, file := filepath.Join(rig.Dir, "calico.yaml"), filepath.Join(rig.Dir, "plan.yaml")
-	text, err := rig.Manifest(t.Context(), network.CalicoBGP, "--pod-cidr", kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}"))
-	if err == nil {
-		err = os.WriteFile(manifest, []byte(text), 0o644)
-	}
+	file := filepath.Join(rig.Dir, "plan.yaml")
+	manifest, err := rig.ManifestFile(t.Context(), network.CalicoBGP, "--pod-cidr", kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}"))
 	if err != nil {
 		t.Fatal(err)
 	}

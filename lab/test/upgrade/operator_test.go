@@ -3,7 +3,6 @@ package upgrade
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -134,8 +133,8 @@ func apply(t *testing.T, rig *scenario.Rig, text string) {
 // planOperator writes a plan for the operator that makes a version of Calico, and returns its file.
 func planOperator(t *testing.T, rig *scenario.Rig, calico string) string {
 	t.Helper()
-	manifest, file := filepath.Join(rig.Dir, "tigera-operator.yaml"), filepath.Join(rig.Dir, "plan.yaml")
-	err := os.WriteFile(manifest, []byte(operatorManifest(t, rig, calico)), 0o644)
+	file := filepath.Join(rig.Dir, "plan.yaml")
+	manifest, err := rig.ManifestFile(t.Context(), "tigera-operator", "--calico", calico)
 	if err == nil {
 		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--manifest", manifest, "--agent-image", scenario.AgentImage,
 			"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file)

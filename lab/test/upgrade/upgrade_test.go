@@ -4,7 +4,6 @@ package upgrade
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,11 +76,8 @@ func nothingLost(t *testing.T, rig *scenario.Rig, when string) {
 func plan(t *testing.T, rig *scenario.Rig, to string) string {
 	t.Helper()
 	cidr := kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}")
-	manifest, file := filepath.Join(rig.Dir, "calico.yaml"), filepath.Join(rig.Dir, "plan.yaml")
-	text, err := rig.Manifest(t.Context(), "calico-typha", "--calico", to, "--pod-cidr", cidr)
-	if err == nil {
-		err = os.WriteFile(manifest, []byte(text), 0o644)
-	}
+	file := filepath.Join(rig.Dir, "plan.yaml")
+	manifest, err := rig.ManifestFile(t.Context(), "calico-typha", "--calico", to, "--pod-cidr", cidr)
 	if err == nil {
 		_, err = rig.Run(t.Context(), "plan", "--to", "calico", "--cni-version", to, "--manifest", manifest, "--agent-image", scenario.AgentImage,
 			"--waves", "1,0", "--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file)
