@@ -34,9 +34,7 @@ func TestFaults(t *testing.T) {
 		_, err := l.try("--name", "t4", "node", "exec", "1", "--", "timeout", "1", "bash", "-c", "echo > /dev/tcp/198.18.0.12/10250")
 		return err == nil
 	}
-	if !reach() {
-		t.Fatal("node 1 does not reach node 2 to begin with")
-	}
+	until(t, "node 1 reaches node 2 to begin with", reach)
 
 	// Each subtest speaks for itself: a command that fails ends it and not the whole test.
 	sub := func(t *testing.T) func(...string) string {
@@ -51,9 +49,7 @@ func TestFaults(t *testing.T) {
 			t.Error("a partitioned node answers")
 		}
 		at("node", "heal", "2")
-		if !reach() {
-			t.Error("a healed node does not answer")
-		}
+		until(t, "a healed node answers", reach)
 	})
 	t.Run("drop", func(t *testing.T) {
 		at := sub(t)
@@ -65,9 +61,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("status does not show the fault:\n%s", out)
 		}
 		at("link", "2", "--clear")
-		if !reach() {
-			t.Error("the port does not answer after --clear")
-		}
+		until(t, "the port answers after --clear", reach)
 	})
 	t.Run("loss", func(t *testing.T) {
 		at := sub(t)

@@ -82,7 +82,7 @@ var testLabs = regexp.MustCompile(`theseus-lab-t\d`)
 
 // volatile are files of /proc/sys that are no settings: counters, and what differs at each reading.
 var volatile = regexp.MustCompile(`^/proc/sys/(fs/(dentry-state|inode-nr|inode-state|file-nr|aio-nr|quota/.*)|` +
-	`kernel/(random/.*|ns_last_pid|pty/nr|perf_event_max_sample_rate)|net/netfilter/nf_conntrack_count|net/ipv4/tcp_fastopen_key|.*/stable_secret)$`)
+	`kernel/(random/.*|ns_last_pid|pty/nr|perf_event_max_sample_rate|hung_task_(detect_count|warnings))|net/netfilter/nf_conntrack_count|net/ipv4/tcp_fastopen_key|.*/stable_secret)$`)
 
 func sysctls(out traces) {
 	_ = filepath.WalkDir("/proc/sys", func(path string, e fs.DirEntry, err error) error {

@@ -1,6 +1,7 @@
 package rigtest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -12,8 +13,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// settled bounds the wait until nodes are alike: agents write some of their rules a while after pods came.
-const settled = time.Minute
+// settled bounds the wait until nodes are alike, and until the garbage of the cluster is collected: agents write some of their rules a while
+// after pods came. Nodes are looked at that often at least, as two are never seen at one moment: what passes is not there each time.
+const (
+	settled = time.Minute
+	looks   = 5
+)
 
 // first is a pod as there is one of somebody's on every node.
 const first = `apiVersion: v1
@@ -54,10 +59,20 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 	for _, node := range old {
 		used := map[int]bool{}
 		var diff []string
-		for deadline := time.Now().Add(settled); ; time.Sleep(time.Second) {
-			if diff = unlike(t, rig, node, fresh); !slices.ContainsFunc(diff, func(line string) bool { return staying(line, stays) < 0 }) || time.Now().After(deadline) {
+		deadline := time.Now().Add(settled)
+		for n := 1; ; n++ {
+			var err error
+			diff, err = unlike(t.Context(), rig, node, fresh)
+			if err == nil && !slices.ContainsFunc(diff, func(line string) bool { return staying(line, stays) < 0 }) {
 				break
 			}
+			if n >= looks && time.Now().After(deadline) {
+				if err != nil {
+					t.Error(err)
+				}
+				break
+			}
+			time.Sleep(time.Second)
 		}
 		for _, line := range diff {
 			if i := staying(line, stays); i >= 0 {
@@ -72,7 +87,18 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 			}
 		}
 	}
-	mustNameNothing(t, rig, words)
+	var named []string
+	for deadline := time.Now().Add(settled); ; time.Sleep(time.Second) {
+		if named, err = naming(t.Context(), rig, words); err == nil && len(named) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	for _, object := range named {
+		t.Errorf("%s is left in the cluster", object)
+	}
 }
 
 // staying is the number of what a line is one of; -1 where it is none.
@@ -81,13 +107,12 @@ func staying(line string, stays []Stays) int {
 }
 
 // unlike is what one node has and another has not, after +, and the other way round, after -.
-func unlike(t *testing.T, rig *scenario.Rig, node, other string) []string {
-	t.Helper()
+func unlike(ctx context.Context, rig *scenario.Rig, node, other string) ([]string, error) {
 	var traces [2][]string
 	for i, name := range []string{node, other} {
 		var err error
-		if traces[i], err = rig.Traces(t.Context(), name); err != nil {
-			t.Fatal(err)
+		if traces[i], err = rig.Traces(ctx, name); err != nil {
+			return nil, err
 		}
 	}
 	var diff []string
@@ -98,15 +123,14 @@ func unlike(t *testing.T, rig *scenario.Rig, node, other string) []string {
 			}
 		}
 	}
-	return diff
+	return diff, nil
 }
 
-// mustNameNothing looks at the names of all objects of all kinds, but for events and Theseus' journal.
-func mustNameNothing(t *testing.T, rig *scenario.Rig, words *regexp.Regexp) {
-	t.Helper()
-	kinds, err := rig.Kubectl(t.Context(), nil, "api-resources", "--verbs=list", "-o", "name")
+// naming are the objects of all kinds, but for events and Theseus' journal, that have one of the words in their names.
+func naming(ctx context.Context, rig *scenario.Rig, words *regexp.Regexp) ([]string, error) {
+	kinds, err := rig.Kubectl(ctx, nil, "api-resources", "--verbs=list", "-o", "name")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var wanted []string
 	for _, kind := range strings.Fields(kinds) {
@@ -114,9 +138,9 @@ func mustNameNothing(t *testing.T, rig *scenario.Rig, words *regexp.Regexp) {
 			wanted = append(wanted, kind)
 		}
 	}
-	text, err := rig.Kubectl(t.Context(), nil, "get", strings.Join(wanted, ","), "--all-namespaces", "-o", "json")
+	text, err := rig.Kubectl(ctx, nil, "get", strings.Join(wanted, ","), "--all-namespaces", "-o", "json")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	var list struct {
 		Items []struct {
@@ -125,14 +149,16 @@ func mustNameNothing(t *testing.T, rig *scenario.Rig, words *regexp.Regexp) {
 		}
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if len(list.Items) < 50 {
-		t.Errorf("of the cluster only %d objects were seen", len(list.Items))
+		return nil, fmt.Errorf("of the cluster only %d objects were seen", len(list.Items))
 	}
+	var named []string
 	for _, item := range list.Items {
 		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) && item.Kind != "Migration" && item.Kind != "JournalPage" {
-			t.Errorf("%s %s is left in the cluster", item.Kind, name)
+			named = append(named, item.Kind+" "+name)
 		}
 	}
+	return named, nil
 }

@@ -36,7 +36,7 @@ func newRig(t *testing.T, name string, nodes int) *scenario.Rig {
 		Name: name, Nodes: nodes, Dir: t.TempDir(), Out: &testWriter{t: t},
 		// What these tests are about is the way back and the way on; how little is lost is the demo's matter. A
 		// machine that is busy with other things loses a probe now and then, and must not turn them around.
-		Flags: []string{"--max-lost", "50", "--bake", "1s"},
+		Flags: []string{"--max-lost", "50", "--max-gap", "10s", "--bake", "1s"},
 		Lab:   filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus"),
 	}
 	for _, program := range []string{rig.Lab, rig.Theseus} {

@@ -119,6 +119,10 @@ webhooks:
 
 func (p *pair) copied(t *testing.T) {
 	p.theseus(0, []string{"suspend CronJob.batch shop/nightly", "disarm Service shop/web", "suspend Job.batch shop/import"}, "copy", "-n", "shop")
+	until(t, "the mirror's controllers made the pods and signed the token", func() bool {
+		return len(strings.Fields(p.green.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "-o", "name"))) == 3 &&
+			p.green.get(t, "pdb/web", "{.status.expectedPods}") == "3" && p.green.get(t, "secret/token", "{.data.token}") != ""
+	})
 	before := p.versions(t)
 	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop")
 	p.theseus(0, []string{"0 differ"}, "diff", "-n", "shop")
@@ -149,14 +153,9 @@ func (p *pair) copied(t *testing.T) {
 	if out, err := p.green.try(p.green.kubeconfig, "", "get", "clusterrole", "unrelated"); err == nil {
 		t.Errorf("what nobody needs went over: %s", out)
 	}
-	until(t, "the mirror's controllers made the pods and signed the token", func() bool {
-		return len(strings.Fields(p.green.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "-o", "name"))) == 3 &&
-			p.green.get(t, "secret/token", "{.data.token}") != ""
-	})
 	if p.green.get(t, "secret/token", "{.data.token}") == p.blue.get(t, "secret/token", "{.data.token}") {
 		t.Error("the token is the original's")
 	}
-	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop") // and the controllers' work is no difference
 }
 
 // versions are the versions of all that was copied, but for what the mirror's controllers write.

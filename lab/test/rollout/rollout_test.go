@@ -39,7 +39,11 @@ func strange(t *testing.T, rig *scenario.Rig, node, plane string) string {
 func in(t *testing.T, rig *scenario.Rig, plane string) {
 	t.Helper()
 	for _, node := range rig.NodeNames() {
-		if what := strange(t, rig, node, plane); what != "" {
+		what := strange(t, rig, node, plane)
+		for end := time.Now().Add(time.Minute); what != "" && time.Now().Before(end); time.Sleep(time.Second) { // agents take their rules away when they get to it
+			what = strange(t, rig, node, plane)
+		}
+		if what != "" {
 			t.Error(what)
 		}
 	}
@@ -55,11 +59,11 @@ func configurations(t *testing.T, rig *scenario.Rig) string {
 	return strings.TrimSpace(out)
 }
 
-// plan writes a plan, and returns its file.
+// plan writes a plan, and returns its file. Its gates bear what a busy machine loses now and then: the clients are to lose nothing.
 func plan(t *testing.T, rig *scenario.Rig, name string, args ...string) string {
 	t.Helper()
 	file := filepath.Join(rig.Dir, name+".yaml")
-	args = append(args, "--agent-image", scenario.AgentImage, "--probe-interval", "20ms", "-o", file)
+	args = append(args, "--agent-image", scenario.AgentImage, "--probe-interval", "20ms", "--max-lost", "3", "--max-gap", "5s", "-o", file)
 	if _, err := rig.Run(t.Context(), args...); err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +309,7 @@ func TestWrong(t *testing.T) {
 	rigtest.Full(t, "a wave that goes wrong")
 	rig := calico(t, "rw", 3)
 	before := configurations(t, rig)
-	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s", "--max-gap", "5s")
+	file := plan(t, rig, "wrong", "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "5s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Until("Switch rw-node-2 to nftables")
 	if out, err := rig.OnNode(t.Context(), "rw-node-2", "sh", "-c", lossy); err != nil {
