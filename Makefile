@@ -37,7 +37,7 @@ bench-scale: ## planning any change on 500 and on 5,000 nodes: time, memory, ste
 	@cd internal/plan; for change in flannel-to-calico weave-to-calico calico-to-flannel flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge calico-upgrade calico-to-nftables calico-to-pool calico-encapsulation; do for nodes in 500 5000; do \
 		../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
 
-test: setup build unit lab-test ## all tests, those in the lab included
+test: setup build unit lab-test ## unit tests, and those in the lab (the long ones with THESEUS_FULL=1)
 
 unit: ## the tests that need no cluster
 	@echo "== unit tests"
@@ -55,7 +55,7 @@ unit: ## the tests that need no cluster
 	cd test/kubeadm && go vet ./... && go test -timeout 10m ./...
 	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
 
-lab-test: setup build ## the tests on real clusters
+lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
 	$(LAB) build
 ifeq ($(THESEUS_FULL),1)
