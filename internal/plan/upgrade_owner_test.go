@@ -18,43 +18,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// operatorManifest is what installs Calico's operator, in the shape of manifests/tigera-operator.yaml.
-const operatorManifest = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: tigera-operator}
----
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: tigera-operator, namespace: tigera-operator}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: tigera-operator}
-rules: [{apiGroups: [apps], resources: [daemonsets, deployments], verbs: ["*"]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: tigera-operator}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: tigera-operator}
-subjects: [{kind: ServiceAccount, name: tigera-operator, namespace: tigera-operator}]
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: tigera-operator, namespace: tigera-operator}
-spec:
-  replicas: 1
-  selector: {matchLabels: {name: tigera-operator}}
-  template:
-    metadata: {labels: {name: tigera-operator}}
-    spec:
-      hostNetwork: true
-      containers:
-      - name: tigera-operator
-        image: quay.io/tigera/operator:v1.40.0
-        args: [-manage-crds=true]
-        env: [{name: TIGERA_OPERATOR_INIT_IMAGE_VERSION, value: v1.40.0}]
-`
+// operatorManifest is what installs a release of Calico's operator, with words replaced, each of which must be there.
+func operatorManifest(t testing.TB, release string, words ...string) []unstructured.Unstructured {
+	t.Helper()
+	text := string(cnitest.Text(t, "tigera-operator-"+release+".yaml"))
+	for i := 0; i < len(words); i += 2 {
+		if !strings.Contains(text, words[i]) {
+			t.Fatalf("the operator %s has no %q", release, words[i])
+		}
+		text = strings.ReplaceAll(text, words[i], words[i+1])
+	}
+	return cnitest.Documents(t, []byte(text))
+}
+
+// kindOf is the first object of a kind, of which there must be one.
+func kindOf(objects []unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	return &objects[slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind() == kind })]
+}
 
 // owned is a cluster of three nodes on Calico v3.30.1 that its operator made, and the operator's manifest that makes v3.31.0.
 func owned(t testing.TB) *request {
@@ -63,11 +43,13 @@ func owned(t testing.TB) *request {
 	objects := slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
 		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
 	})
-	before := strings.NewReplacer("v1.40.0", "v1.38.1", "env: [", "env: [{name: MINE, value: mine}, ").Replace(operatorManifest)
-	objects = slices.Concat(objects, made, cnitest.Documents(t, []byte(before)), cnitest.Documents(t, []byte(
-		"apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\nspec: {variant: Calico, calicoNetwork: {bgp: Enabled}, cni: {type: Calico}}\n")))
+	objects = slices.Concat(objects, made, operatorManifest(t, "v1.38.1", "          env:\n", "          env:\n            - {name: MINE, value: mine}\n"),
+		cnitest.Fixture(t, "tigera-custom-resources.yaml"))
+	spec := kindOf(objects, "Installation").Object["spec"].(map[string]any)
+	spec["variant"], spec["cni"] = "Calico", map[string]any{"type": "Calico"} // the operator writes what it takes for unsaid
+	spec["calicoNetwork"].(map[string]any)["bgp"] = "Enabled"
 	r := &request{snapshot: cnitest.Snapshot(t, objects), change: v1alpha1.ChangeSpec{To: "calico", AgentImage: "theseus.dev/agent:dev"}, drivers: drivers(),
-		options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Manifest: cnitest.Documents(t, []byte(operatorManifest))}}
+		options: plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Manifest: operatorManifest(t, "v1.40.0")}}
 	addNodes(r, "node-2", "node-3")
 	return r
 }
@@ -159,16 +141,13 @@ func TestOwnedUpgradeCatchesReordering(t *testing.T) {
 }
 
 func TestOwnedUpgradeRefuses(t *testing.T) {
-	installation := func(r *request) *unstructured.Unstructured {
-		return &r.snapshot.Other[slices.IndexFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "Installation" })]
-	}
 	says := func(r *request, value string, fields ...string) {
-		if err := unstructured.SetNestedField(installation(r).Object, value, fields...); err != nil {
+		if err := unstructured.SetNestedField(kindOf(r.snapshot.Other, "Installation").Object, value, fields...); err != nil {
 			t.Fatal(err)
 		}
 	}
 	manifest := func(r *request, from, to string) {
-		r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(operatorManifest, from, to)))
+		r.options.Manifest = operatorManifest(t, "v1.40.0", from, to)
 	}
 	with := func(r *request, text string) {
 		r.options.Manifest = append(r.options.Manifest, cnitest.Documents(t, []byte(text))...)
@@ -205,8 +184,8 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 			with(r, "apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\nspec: {calicoNetwork: {bgp: Disabled}}\n")
 		}, "holds Installation default, which is not so", "afterwards"},
 		{"another kind of the operator's", func(r *request) {
-			with(r, "apiVersion: operator.tigera.io/v1\nkind: Whisker\nmetadata: {name: default}\n")
-		}, "holds Whisker default", ""},
+			with(r, "apiVersion: operator.tigera.io/v1\nkind: GatewayAPI\nmetadata: {name: default}\n")
+		}, "holds GatewayAPI default", ""},
 		{"something beside it", func(r *request) {
 			with(r, "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: calico-node, namespace: calico-system}\n")
 		}, "beside the operator", ""},
@@ -223,13 +202,12 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 	}
 }
 
-// TestOwnedUpgradeSays: the version that an unknown release makes is the user's to say, and an Installation in the manifest is
-// nothing where it is in force.
+// TestOwnedUpgradeSays: the version that an unknown release makes is the user's to say, and the operator's own objects in the
+// manifest are nothing where they are in force.
 func TestOwnedUpgradeSays(t *testing.T) {
 	r := owned(t)
 	r.change.CNIVersion = "v3.32.0"
-	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(operatorManifest, "v1.40.0", "v1.42.0")+
-		"---\napiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\nspec: {calicoNetwork: {bgp: Enabled}}\n"))
+	r.options.Manifest = slices.Concat(operatorManifest(t, "v1.40.0", "v1.40.0", "v1.42.0"), cnitest.Fixture(t, "tigera-custom-resources.yaml"))
 	if p := mustMake(t, r); p.Upgrade.To != "v3.32.0" || p.Upgrade.Owner.To != "v1.42.0" {
 		t.Errorf("%+v", p.Upgrade)
 	}
@@ -243,7 +221,7 @@ func TestOwnedUpgradeThatIsAFlag(t *testing.T) {
 		container.Image = strings.ReplaceAll(container.Image, "v3.30.1", "v3.32.0")
 	}
 	r.change.CNIVersion = "v3.33.0"
-	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(operatorManifest, "v1.40.0", "v1.44.0")))
+	r.options.Manifest = operatorManifest(t, "v1.40.0", "v1.40.0", "v1.44.0")
 	p := mustMake(t, r)
 	if !slices.ContainsFunc(p.Findings, func(f finding.Finding) bool {
 		return strings.Contains(f.Message, "calico/programClusterRoutes is Disabled, and becomes EnabledIPIPOnly")

@@ -19,6 +19,11 @@ func TestRendered(t *testing.T) {
 			t.Errorf("%s makes %q, want %q", tag, got, want)
 		}
 	}
+	for release, want := range map[string]string{"v1.38.1": "v3.30.1", "v1.40.0": "v3.31.0"} {
+		if got := calico.Rendered(cnitest.Fixture(t, "tigera-operator-"+release+".yaml")); got != want {
+			t.Errorf("the manifest of Calico %s makes %q", want, got)
+		}
+	}
 	if got := calico.Rendered(cnitest.Fixture(t, "calico-manifest.yaml")); got != "" {
 		t.Errorf("a manifest without the operator makes %q", got)
 	}

@@ -43,7 +43,8 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 
 // Fixture reads one of the files of this package: "flannel.yaml" (a cluster of three nodes on flannel with
 // kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "cilium.yaml" (one on
-// Cilium), "calico-manifest.yaml", "cilium-manifest.yaml" and "flannel-manifest.yaml" (what installs them).
+// Cilium), "calico-manifest.yaml", "cilium-manifest.yaml" and "flannel-manifest.yaml" (what installs them), "tigera-operator-v1.38.1.yaml" and
+// "tigera-operator-v1.40.0.yaml" (what installs Calico's operator) and "tigera-custom-resources.yaml" (what the operator acts on).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {
 	t.Helper()
 	return Documents(t, Text(t, name))

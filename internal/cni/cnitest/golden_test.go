@@ -79,26 +79,11 @@ func TestGoldenAcceptance(t *testing.T) {
 	}
 }
 
-// operated is what installs Calico through its operator, as its documentation has users apply it.
-const operated = `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: tigera-operator, namespace: tigera-operator}
----
-apiVersion: operator.tigera.io/v1
-kind: Installation
-metadata: {name: default}
-spec: {calicoNetwork: {ipPools: [{cidr: 192.168.0.0/16, encapsulation: VXLANCrossSubnet}]}}
----
-apiVersion: operator.tigera.io/v1
-kind: APIServer
-metadata: {name: default}
-`
-
 // TestRefusals: what every driver answers to a manifest that it makes nothing of.
 func TestRefusals(t *testing.T) {
 	var seen strings.Builder
-	manifests := map[string][]unstructured.Unstructured{"nothing": nil, "the operator": cnitest.Documents(t, []byte(operated)),
-		"the operator's own objects": cnitest.Documents(t, []byte(operated))[1:]}
+	operator, objects := cnitest.Fixture(t, "tigera-operator-v1.40.0.yaml"), cnitest.Fixture(t, "tigera-custom-resources.yaml")
+	manifests := map[string][]unstructured.Unstructured{"nothing": nil, "the operator": slices.Concat(operator, objects), "the operator's own objects": objects}
 	for _, driver := range drivers() {
 		var last string
 		for _, name := range slices.Sorted(maps.Keys(manifests)) {
