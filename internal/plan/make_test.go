@@ -2,6 +2,7 @@ package plan_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 func drivers() cni.Registry { return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}} }
@@ -95,6 +97,51 @@ func TestFromWeave(t *testing.T) {
 	r.snapshot.DaemonSets[0].Status.NumberReady = 1
 	if _, err := r.make(); err == nil || !strings.Contains(err.Error(), "weave is not in order") {
 		t.Errorf("with a broken source: %v", err)
+	}
+
+	// A real cluster: its nodes' pods are all on one Ethernet and have addresses of one range, of which no node has a part. What the
+	// API says of the nodes' own ranges (spec.podCIDR) holds for none of its pods.
+	r = flannelToCalico(t)
+	r.snapshot = cnitest.Golden(t, "weave")
+	p = mustMake(t, r)
+	golden(t, "weave-runbook.txt", []byte(plan.Runbook(p)))
+	const whole = "198.19.0.0/20"
+	want := map[string][]string{ // by what is done, of which ranges, and on how many nodes
+		"join":  {"node-1 " + whole + " with 10.96.0.0/16", "node-2 " + whole + " with 10.96.0.0/16"},
+		"clean": {"node-1 routes within " + whole, "node-2 routes within " + whole},
+		"pool":  {"theseus-old-0 " + whole},
+	}
+	got := map[string][]string{}
+	for _, s := range p.Steps {
+		for _, a := range slices.Concat(s.Actions, s.Undo) {
+			for _, node := range r.snapshot.Nodes {
+				if own := node.Spec.PodCIDR; own == "" || strings.Contains(string(a.Args)+string(a.Patch)+a.Title, own) {
+					t.Errorf("%q of step %s is about %q, which is not what the pods of %s have", a.Title, s.ID, own, node.Name)
+				}
+			}
+			switch {
+			case a.Verb == step.VerbJoin:
+				args, err := step.Arguments[step.JoinArgs](a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got["join"] = append(got["join"], a.NodeName+" "+strings.Join(args.Old, " ")+" with "+strings.Join(args.New, " "))
+			case a.Verb == step.VerbClean && strings.HasPrefix(s.ID, "remove/"):
+				args, err := step.Arguments[step.Residue](a)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got["clean"] = append(got["clean"], a.NodeName+" routes within "+strings.Join(args.Routes, " "))
+			case a.Op == step.Apply && a.Object.GetKind() == "IPPool":
+				cidr, _, _ := unstructured.NestedString(a.Object.Object, "spec", "cidr")
+				got["pool"] = append(got["pool"], a.Object.GetName()+" "+cidr)
+			}
+		}
+	}
+	for what, lines := range want {
+		if slices.Sort(got[what]); !slices.Equal(got[what], lines) {
+			t.Errorf("%s: %q, not %q", what, got[what], lines)
+		}
 	}
 }
 
