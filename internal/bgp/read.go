@@ -262,13 +262,13 @@ func variable(s *cluster.Snapshot, set *appsv1.DaemonSet, name string) (value, w
 	return "", ""
 }
 
-// scalar is a field as text, be it written as text or as a number; empty when it is neither.
+// scalar is a field as text, be it written as text, as a number or as true and false; empty when it is none of these.
 func scalar(object map[string]any, path ...string) string {
 	value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
 	switch v := value.(type) {
 	case string:
 		return v
-	case int64:
+	case int64, bool:
 		return fmt.Sprint(v)
 	}
 	return ""

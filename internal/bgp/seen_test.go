@@ -141,7 +141,9 @@ func TestReadBlocks(t *testing.T) {
 	}
 	text := pool("plain", "10.1.0.0/16", "") + pool("tunnel", "10.2.0.0/16", ", vxlanMode: Always") + pool("hidden", "10.3.0.0/16", ", disableBGPExport: true") +
 		affinity("a", "10.1.0.0/26", "confirmed") + affinity("b", "10.1.0.64/26", "pending") + affinity("a", "10.2.0.0/26", "confirmed") +
-		affinity("a", "10.3.0.0/26", "confirmed") + affinity("a", "10.4.0.0/26", "confirmed")
+		affinity("a", "10.3.0.0/26", "confirmed") + affinity("a", "10.4.0.0/26", "confirmed") +
+		// as definitions of projectcalico.org have it
+		"---\napiVersion: projectcalico.org/v3\nkind: BlockAffinity\nmetadata: {name: going}\nspec: {node: a, cidr: 10.1.0.128/26, state: confirmed, deleted: true}\n"
 	want := []Block{{"a", netip.MustParsePrefix("10.1.0.0/26")}}
 	if got := read(t, text).Blocks; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)

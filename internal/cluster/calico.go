@@ -1,28 +1,78 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// calicoGroups are the API groups of Calico's objects: that of calicoctl and Calico's API server, and that of
-// the definitions which store the same objects. Of an object that is in both, the first counts.
-var calicoGroups = []string{"projectcalico.org", "crd.projectcalico.org"}
+// API versions of Calico's objects. As CalicoServed calicoctl shows them, Calico's API server serves them, and definitions of
+// that group keep them where a Calico from v3.32 on was installed so; as CalicoStored all other definitions keep them.
+const (
+	CalicoServed = "projectcalico.org/v3"
+	CalicoStored = "crd.projectcalico.org/v1"
+)
 
-// Calico returns Calico's objects of a kind, from whichever of its API groups they were read.
+// calicoGroups are the groups of both. Of an object that is in both, the first counts.
+var calicoGroups = []string{groupOf(CalicoServed), groupOf(CalicoStored)}
+
+func groupOf(apiVersion string) string {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return group
+}
+
+// IsCalico reports whether an API group is one of Calico's two.
+func IsCalico(group string) bool { return slices.Contains(calicoGroups, group) }
+
+// Calico returns Calico's objects of a kind, from whichever of its API groups they were read, each once.
 func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 	var found []unstructured.Unstructured
-	seen := map[string]bool{}
-	for _, group := range calicoGroups {
+	seen, served := map[string]bool{}, map[string]bool{}
+	for i, group := range calicoGroups {
 		for _, object := range s.OtherOf(group, kind) {
-			if name := object.GetNamespace() + "/" + object.GetName(); !seen[name] {
-				seen[name] = true
-				found = append(found, object)
+			name, same := object.GetNamespace()+"/"+object.GetName(), object.GetNamespace()+"/"+servedName(&object)
+			if seen[name] || i > 0 && served[same] {
+				continue
 			}
+			seen[name] = true
+			served[same] = served[same] || i == 0
+			found = append(found, object)
 		}
 	}
 	return found
+}
+
+// servedName is an object's name without what only the stored form of a policy in the default tier has before it.
+func servedName(object *unstructured.Unstructured) string {
+	if !strings.HasSuffix(object.GetKind(), "NetworkPolicy") {
+		return object.GetName()
+	}
+	return strings.TrimPrefix(object.GetName(), "default.")
+}
+
+// CalicoAPI is the API version in which Calico's objects of the cluster can be written: that in which they were read, else
+// that which the cluster has definitions of. Where neither tells, and where both are defined and no object is there, it is
+// CalicoStored, as for Calico itself.
+func (s *Snapshot) CalicoAPI() string {
+	have := map[string]bool{}
+	for i := range s.Other {
+		have[s.Other[i].GetAPIVersion()] = true
+	}
+	for _, name := range s.Definitions() {
+		_, group, _ := strings.Cut(name, ".")
+		have[group] = true
+	}
+	stored := have[groupOf(CalicoStored)] || have[CalicoStored]
+	if have[CalicoServed] || have[groupOf(CalicoServed)] && !stored {
+		return CalicoServed
+	}
+	return CalicoStored
+}
+
+// CalicoResource is a resource of Calico's, such as "ippools", as kubectl is asked for it in this cluster.
+func (s *Snapshot) CalicoResource(resource string) string {
+	return resource + "." + groupOf(s.CalicoAPI())
 }
 
 // HasCalico reports whether Calico's objects of a resource, such as "bgppeers", are known, and why not. They are
@@ -54,7 +104,7 @@ func (s *Snapshot) UsesCalico() bool {
 		}
 	}
 	for i := range s.Other {
-		if group, _, _ := strings.Cut(s.Other[i].GetAPIVersion(), "/"); group == calicoGroups[0] || group == calicoGroups[1] {
+		if IsCalico(groupOf(s.Other[i].GetAPIVersion())) {
 			return true
 		}
 	}

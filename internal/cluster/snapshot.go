@@ -274,6 +274,15 @@ func (s *Snapshot) OtherOf(group, kind string) []unstructured.Unstructured {
 	return found
 }
 
+// Definitions are the names of the CustomResourceDefinitions that were read, such as "ippools.crd.projectcalico.org".
+func (s *Snapshot) Definitions() []string {
+	var names []string
+	for _, definition := range s.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
+		names = append(names, definition.GetName())
+	}
+	return names
+}
+
 // Owner names the workload that a pod belongs to in the end: a Deployment rather than its ReplicaSet,
 // or the pod itself ("Pod") when nothing would create it again.
 type Owner struct {

@@ -146,6 +146,8 @@ type Request struct {
 	Takeover *Takeover
 	// NodeLabel (a key; value "true") decides which nodes run the agent.
 	NodeLabel string
+	// Defined are the names of the CustomResourceDefinitions that the cluster has already, as far as they are known.
+	Defined []string
 }
 
 // Target is a target network as data.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/felix"
 )
 
@@ -40,7 +41,7 @@ func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 	if p.Name == felixLive {
 		effect = Live
 	}
-	const api = "crd.projectcalico.org/v1"
+	const api = cluster.CalicoStored
 	if p.Field != "" && !p.Local {
 		path := "spec." + p.Field
 		k.Places = append(k.Places,

@@ -244,7 +244,9 @@ func (f *Fleet) Beaten(k *Knob, node string, w Write) *Set {
 // Write makes an edit as Knob.Write does, of the objects as they are in this cluster: in the namespaces and in the API
 // version in which they were found.
 func (f *Fleet) Write(k *Knob, aim Aim, value string) (Write, error) {
-	aim.CalicoAPI = cmp.Or(aim.CalicoAPI, f.apis["FelixConfiguration"])
+	if aim.CalicoAPI = cmp.Or(aim.CalicoAPI, f.apis["FelixConfiguration"]); aim.CalicoAPI == "" {
+		aim.CalicoAPI = f.snapshot.CalicoAPI()
+	}
 	w, err := k.Write(aim, value)
 	if space := f.spaces[w.Ref.Kind+"/"+w.Ref.Name]; err == nil && space != "" {
 		w.Ref.Namespace = space

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 func calico(version string) *Catalogue { return New(map[string]string{"calico": version}) }
@@ -28,6 +30,23 @@ func TestSaid(t *testing.T) {
 		}
 		if parameter, text, ok := k.Said(test.value); ok != (test.text != "") || ok && (parameter != test.parameter || text != test.text) {
 			t.Errorf("%s=%s is said as %s:%s, %t", test.id, test.value, parameter, text, ok)
+		}
+	}
+}
+
+// TestWriteWhereDefined: where there is no FelixConfiguration yet, one is made as the cluster's definitions have it.
+func TestWriteWhereDefined(t *testing.T) {
+	k, err := calico("v3.31.0").Find("nftablesMode")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for definition, want := range map[string]string{
+		"felixconfigurations.projectcalico.org": "projectcalico.org/v3", "felixconfigurations.crd.projectcalico.org": "crd.projectcalico.org/v1"} {
+		crd := unstructured.Unstructured{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}}
+		crd.SetName(definition)
+		w, err := Read(&cluster.Snapshot{Other: []unstructured.Unstructured{crd}}, nil).Write(k, Aim{Scope: Cluster}, "Enabled")
+		if err != nil || w.Ref.APIVersion != want {
+			t.Errorf("with %s it is written as %s: %v", definition, w.Ref.APIVersion, err)
 		}
 	}
 }

@@ -40,7 +40,7 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	asked := change
 	asked.Strategy, asked.PodCIDR = adopt.Name, ""
 	if open {
-		if _, err := install(driver, source, manifest); err != nil {
+		if _, err := install(snapshot, driver, source, manifest); err != nil {
 			return change, "", err // with a range of its own it could not come either
 		}
 	}
@@ -69,7 +69,7 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 // adoptable refuses a pair of networks of which pods cannot be adopted, or says what is known of the one to come. First comes
 // what no other source would change.
 func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) (cni.Capabilities, error) {
-	target, err := install(driver, source, manifest)
+	target, err := install(snapshot, driver, source, manifest)
 	if err != nil {
 		return cni.Capabilities{}, err
 	}
@@ -86,6 +86,6 @@ func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Instal
 }
 
 // install asks a driver how its network would come, with a range that nothing stands against.
-func install(driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) (*cni.Target, error) {
-	return driver.Install(cni.Request{Manifest: manifest, PodCIDR: "192.0.2.0/24", Source: source, NodeLabel: v1alpha1.LabelTarget})
+func install(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Installation, manifest []unstructured.Unstructured) (*cni.Target, error) {
+	return driver.Install(cni.Request{Manifest: manifest, PodCIDR: "192.0.2.0/24", Source: source, NodeLabel: v1alpha1.LabelTarget, Defined: snapshot.Definitions()})
 }

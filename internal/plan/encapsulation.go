@@ -129,7 +129,7 @@ func encapsulationOf(pool *unstructured.Unstructured) (string, error) {
 			return name, nil
 		}
 	}
-	return "", refuse("kubectl get ippools.crd.projectcalico.org "+pool.GetName()+" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", pool.GetName(), mode)
+	return "", refuse("kubectl get ippools."+pool.GroupVersionKind().Group+" "+pool.GetName()+" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", pool.GetName(), mode)
 }
 
 // changeable refuses what would not come to an end, or not without a loss.

@@ -249,7 +249,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 // Request is what a driver is asked for by a change.
 func Request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni.Installation, outlook joint.Outlook,
 	manifest []unstructured.Unstructured) cni.Request {
-	request := cni.Request{Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget}
+	request := cni.Request{Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget, Defined: snapshot.Definitions()}
 	if change.Strategy != adopt.Name || len(source.PodCIDRs) == 0 {
 		return request
 	}

@@ -85,7 +85,7 @@ func podPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 		}
 	}
 	if len(found) != 1 {
-		return nil, refuse("kubectl get ippools.crd.projectcalico.org; disable those that pods should not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
+		return nil, refuse("kubectl get "+snapshot.CalicoResource("ippools")+"; disable those that pods should not be in", "pods get addresses of %d IPv4 IPPools, and of one a plan can be made", len(found))
 	}
 	return &found[0], nil
 }
@@ -97,7 +97,7 @@ func onlyPool(snapshot *cluster.Snapshot) (*unstructured.Unstructured, error) {
 	case err != nil:
 		return nil, err
 	case textOf(old, "ipipMode") != "" && textOf(old, "ipipMode") != "Never":
-		return nil, refuse("Calico's documentation has a procedure by hand: migrate from one IP pool to another (its objects are ippools.crd.projectcalico.org for kubectl)", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
+		return nil, refuse("Calico's documentation has a procedure by hand: migrate from one IP pool to another (its objects are "+snapshot.CalicoResource("ippools")+" for kubectl)", "IPPool %s encapsulates by IPIP, which was never tried with two pools", old.GetName())
 	case textOf(old, "namespaceSelector") != "":
 		return nil, refuse("take its namespaceSelector away first", "IPPool %s is for some namespaces alone", old.GetName())
 	}

@@ -17,11 +17,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/selector"
 )
 
-// The groups that Calico's objects are found in: as they are stored, and as its API server shows them.
-const (
-	calicoStored = "crd.projectcalico.org"
-	calicoServed = "projectcalico.org"
-)
+// calicoServed is the group in which users know Calico's objects.
+const calicoServed = "projectcalico.org"
 
 // defaultTier is the tier of policies that name none, and of NetworkPolicies.
 const (
@@ -79,7 +76,7 @@ func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 	tiers := m.calicoTiers(r, snapshot)
 	m.networkPolicies(r, snapshot, tiers[defaultTier])
 	for _, kind := range []string{"GlobalNetworkPolicy", "NetworkPolicy"} {
-		for _, object := range calicoObjects(snapshot, kind) {
+		for _, object := range snapshot.Calico(kind) {
 			if p, tier := m.calicoPolicy(kind, object); p != nil {
 				p.tier = tiers[tier]
 				r.policies = append(r.policies, p)
@@ -91,29 +88,11 @@ func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 		"GlobalNetworkSet": "network sets are not modelled: a selector that selects one matches pods only",
 		"NetworkSet":       "network sets are not modelled: a selector that selects one matches pods only",
 	} {
-		for _, object := range calicoObjects(snapshot, kind) {
+		for _, object := range snapshot.Calico(kind) {
 			m.gap(finding.Subject{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}, what)
 		}
 	}
 }
-
-// calicoObjects are those of a kind, each once: the served form wins where a snapshot has both.
-func calicoObjects(snapshot *cluster.Snapshot, kind string) []unstructured.Unstructured {
-	found := snapshot.OtherOf(calicoServed, kind)
-	have := map[string]bool{}
-	for _, object := range found {
-		have[object.GetNamespace()+"/"+bare(object.GetName())] = true
-	}
-	for _, object := range snapshot.OtherOf(calicoStored, kind) {
-		if !have[object.GetNamespace()+"/"+bare(object.GetName())] {
-			found = append(found, object)
-		}
-	}
-	return found
-}
-
-// bare is a name without the prefix that the stored form of a policy in the default tier has.
-func bare(name string) string { return strings.TrimPrefix(name, defaultTier+".") }
 
 // calicoTiers sorts the tiers; a policy that names one which is not there comes last.
 func (m *Model) calicoTiers(r *reading, snapshot *cluster.Snapshot) map[string]int {
@@ -122,7 +101,7 @@ func (m *Model) calicoTiers(r *reading, snapshot *cluster.Snapshot) map[string]i
 		order float64
 	}
 	all := map[string]ordered{defaultTier: {tier{name: defaultTier}, defaultTierOrder}}
-	for _, object := range calicoObjects(snapshot, "Tier") {
+	for _, object := range snapshot.Calico("Tier") {
 		var spec calicoTier
 		if err := decode(object, "spec", &spec); err != nil {
 			m.gap(finding.Subject{Kind: "Tier", Name: object.GetName()}, "it cannot be read: "+err.Error())
@@ -130,7 +109,7 @@ func (m *Model) calicoTiers(r *reading, snapshot *cluster.Snapshot) map[string]i
 		all[object.GetName()] = ordered{tier{name: object.GetName(), passes: spec.DefaultAction == "Pass"}, orInfinite(spec.Order)}
 	}
 	for _, kind := range []string{"GlobalNetworkPolicy", "NetworkPolicy"} {
-		for _, object := range calicoObjects(snapshot, kind) {
+		for _, object := range snapshot.Calico(kind) {
 			name, _, _ := unstructured.NestedString(object.Object, "spec", "tier")
 			if _, known := all[cmp.Or(name, defaultTier)]; !known {
 				all[name] = ordered{tier{name: name}, math.Inf(1)}

@@ -33,7 +33,7 @@ func lacking(resources ...string) func(*check.Pass) string {
 		}
 		for _, resource := range resources {
 			if why := pass.MissingCalico(resource); why != "" {
-				return fmt.Sprintf("%s (kubectl get %s.crd.projectcalico.org -o yaml)", why, resource)
+				return fmt.Sprintf("%s (kubectl get %s -o yaml)", why, pass.Snapshot.CalicoResource(resource))
 			}
 		}
 		return ""

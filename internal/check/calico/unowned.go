@@ -72,7 +72,7 @@ func unowned(pass *check.Pass) []finding.Finding {
 			Message: fmt.Sprintf("%d %s carry no mark of a tool that would bring them back (%s): whoever put them there did so by hand, and they say %s",
 				len(names), plural, strings.Join(names[:min(5, len(names))], ", "), kind[1]),
 			Evidence: map[string]any{"names": names[:min(50, len(names))], "count": len(names)},
-			Fix:      fmt.Sprintf("kubectl get %s.crd.projectcalico.org -A -o yaml > %s.yaml, and put that under version control before the change", plural, plural),
+			Fix:      fmt.Sprintf("kubectl get %s -A -o yaml > %s.yaml, and put that under version control before the change", pass.Snapshot.CalicoResource(plural), plural),
 		})
 	}
 	return found

@@ -86,13 +86,13 @@ const lastly = "Its file goes out of /etc/cni/net.d first, on every node; then i
 // trace is what a network that is no longer there leaves in the API.
 type trace struct {
 	cni        string
-	group      string // of its objects
+	group      string // of its objects, or what it ends in
 	annotation string // a prefix, on nodes
 }
 
 func traces() []trace {
 	return []trace{
-		{"calico", "crd.projectcalico.org", "projectcalico.org/"},
+		{"calico", "projectcalico.org", "projectcalico.org/"},
 		{"flannel", "", "flannel.alpha.coreos.com/"},
 		{"cilium", "cilium.io", "network.cilium.io/"},
 		{"kube-router", "", "kube-router.io/"},
@@ -128,7 +128,7 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 func (tr trace) kinds(pass *check.Pass) []string {
 	var kinds []string
 	for _, object := range pass.Snapshot.Other {
-		if tr.group != "" && object.GroupVersionKind().Group == tr.group && !slices.Contains(kinds, object.GetKind()) {
+		if tr.group != "" && strings.HasSuffix("."+object.GroupVersionKind().Group, "."+tr.group) && !slices.Contains(kinds, object.GetKind()) {
 			kinds = append(kinds, object.GetKind())
 		}
 	}

@@ -165,9 +165,11 @@ type usage struct {
 
 // released is what gives back what is lost: Calico's own controllers (kube-controllers/pkg/controllers/node/ipam.go), which
 // know better than a snapshot what is still in use.
-const released = "let calico-kube-controllers release them, as it does 15 minutes after it has first seen that nobody has them (leakGracePeriod, where " +
-	"kubectl get kubecontrollersconfigurations.crd.projectcalico.org default -o yaml has one): see that it runs, and what it says, by " +
-	"kubectl -n kube-system logs deployment/calico-kube-controllers; only where it cannot: calicoctl ipam check -o REPORT, then calicoctl ipam release --from-report=REPORT"
+func released(snapshot *cluster.Snapshot) string {
+	return "let calico-kube-controllers release them, as it does 15 minutes after it has first seen that nobody has them (leakGracePeriod, where " +
+		"kubectl get " + snapshot.CalicoResource("kubecontrollersconfigurations") + " default -o yaml has one): see that it runs, and what it says, by " +
+		"kubectl -n kube-system logs deployment/calico-kube-controllers; only where it cannot: calicoctl ipam check -o REPORT, then calicoctl ipam release --from-report=REPORT"
+}
 
 // blocks looks at the blocks of a Calico that is there: how full its pools are, and what is stale in them.
 func blocks(pass *check.Pass) []finding.Finding {
@@ -209,8 +211,8 @@ func blocks(pass *check.Pass) []finding.Finding {
 	for _, pool := range pools {
 		found = append(found, pool.judge()...)
 	}
-	found = append(found, stale(orphans, "blocks belong to nodes that are no longer there: their addresses are lost to the pool", released)...)
-	return append(found, stale(leaked, "addresses are held for pods that do not have them: they are lost to the pool", released)...)
+	found = append(found, stale(orphans, "blocks belong to nodes that are no longer there: their addresses are lost to the pool", released(pass.Snapshot))...)
+	return append(found, stale(leaked, "addresses are held for pods that do not have them: they are lost to the pool", released(pass.Snapshot))...)
 }
 
 func stale(what []string, follows, fix string) []finding.Finding {

@@ -51,7 +51,9 @@ func staleHandles(pass *check.Pass) []finding.Finding {
 		}
 	}
 	var handles, affinities []string
+	var group string // the handles', which Calico's API server does not serve
 	for _, object := range pass.Snapshot.Calico("IPAMHandle") {
+		group = object.GroupVersionKind().Group
 		id, _, _ := unstructured.NestedString(object.Object, "spec", "handleID")
 		if gone, _, _ := unstructured.NestedBool(object.Object, "spec", "deleted"); id != "" && !gone && !held[id] {
 			handles = append(handles, id)
@@ -75,9 +77,9 @@ func staleHandles(pass *check.Pass) []finding.Finding {
 	}
 	found := leftOver(handles, "handles hold no address in any block: IPAM's records are not what its blocks say",
 		"check again, as one that is just being made looks like that too; then delete those that are found both times: "+
-			"kubectl delete ipamhandles.crd.projectcalico.org NAME")
+			"kubectl delete ipamhandles."+group+" NAME")
 	return append(found, leftOver(affinities, "affinities of blocks lead nowhere: their ranges are routed to nodes that do not have them, or are lost to the pool",
-		released)...)
+		released(pass.Snapshot))...)
 }
 
 func leftOver(what []string, follows, fix string) []finding.Finding {

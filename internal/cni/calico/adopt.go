@@ -5,10 +5,12 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -40,7 +42,10 @@ func (m *manifest) takeOver(request cni.Request) error {
 			return cni.Unadoptable(fmt.Sprintf("the range %s of %s is no IPv4 range that holds a node's own", cidr, request.Source.CNI))
 		}
 	}
-	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool { return d.GetName() == "ipreservations."+group }) {
+	if !slices.ContainsFunc(m.definitions, func(d unstructured.Unstructured) bool {
+		resource, group, _ := strings.Cut(d.GetName(), ".")
+		return resource == "ipreservations" && cluster.IsCalico(group)
+	}) {
 		return refuse("the manifest does not define IPReservations, without which new pods could get an address of the node itself",
 			"give the manifest of Calico v3.22 or later")
 	}
@@ -58,11 +63,11 @@ func rangesOf(request cni.Request) []string {
 // pools are the ranges that are taken over: their blocks are the nodes' ranges, so that the first address that is
 // taken over claims its node's range for that node. Each selects only nodes whose range is within it, since calico-node
 // takes the tunnel's address from the first pool that has a tunnel and selects its node.
-func pools(request cni.Request) []unstructured.Unstructured {
+func pools(request cni.Request, api string) []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for i, cidr := range rangesOf(request) {
 		all = append(all, unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": group + "/v1",
+			"apiVersion": api,
 			"kind":       "IPPool",
 			"metadata":   map[string]any{"name": poolNameOf(i)},
 			"spec": map[string]any{
@@ -82,13 +87,13 @@ func poolNameOf(i int) string {
 	return fmt.Sprintf("%s-%d", poolName, i+1)
 }
 
-func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
+func reservation(takeover *cni.Takeover, api string) []unstructured.Unstructured {
 	var cidrs []any
 	for _, cidr := range takeover.Reserved {
 		cidrs = append(cidrs, cidr)
 	}
 	all := []unstructured.Unstructured{{Object: map[string]any{
-		"apiVersion": group + "/v1",
+		"apiVersion": api,
 		"kind":       "IPReservation",
 		"metadata":   map[string]any{"name": reservationName},
 		"spec":       map[string]any{"reservedCIDRs": cidrs},
@@ -100,8 +105,8 @@ func reservation(takeover *cni.Takeover) []unstructured.Unstructured {
 // adoption has an action for each pool. Two pools must not get their tunnels at once: what gives a node its tunnel's address
 // passes over a change that it hears of while it still looks at the one before, and the node never gets one (seen with
 // v3.31.0; reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
-func adoption(request cni.Request) *cni.Adoption {
-	made := pools(request)
+func adoption(request cni.Request, api string) *cni.Adoption {
+	made := pools(request, api)
 	patches := func(title string, value any) []step.Action {
 		var all []step.Action
 		for i, cidr := range rangesOf(request) {
@@ -110,7 +115,7 @@ func adoption(request cni.Request) *cni.Adoption {
 		}
 		return all
 	}
-	reserved := step.Ref{APIVersion: group + "/v1", Kind: "IPReservation", Name: reservationName}
+	reserved := step.Ref{APIVersion: api, Kind: "IPReservation", Name: reservationName}
 	stays := step.Action{Op: step.Patch, Title: "leave the reservation of the nodes' former addresses, which connections may still have", Ref: &reserved,
 		Patch: cni.Raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }

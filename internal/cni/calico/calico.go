@@ -12,12 +12,13 @@ import (
 
 // Names of Calico's parts.
 const (
-	group      = "crd.projectcalico.org"
 	agentName  = "calico-node"
 	configName = "calico-config"
 	typhaName  = "calico-typha"
-	// controllersName is that of the Deployment beside the agents.
+	// controllersName is that of the Deployment beside the agents; webhooksName that of another, where definitions of
+	// projectcalico.org keep the objects.
 	controllersName = "calico-kube-controllers"
+	webhooksName    = "calico-webhooks"
 	defaultConf     = "10-calico.conflist"
 	poolCIDR        = "CALICO_IPV4POOL_CIDR"
 	confNameVar     = "CNI_CONF_NAME"
@@ -36,7 +37,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	if agent := agentIn(snapshot); agent != nil {
 		return describe(snapshot, agent)
 	}
-	if pools := snapshot.OtherOf(group, "IPPool"); len(pools) > 0 {
+	if pools := snapshot.Calico("IPPool"); len(pools) > 0 {
 		found := &cni.Installation{
 			CNI:          "calico",
 			Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: agentName},

@@ -55,11 +55,11 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 		found.Problems = append(found.Problems, "Calico only enforces policy here, beside another network")
 	}
 	applyPools(found, readPools(snapshot))
-	applyFelix(&found.Capabilities, snapshot.OtherOf(group, "FelixConfiguration"))
+	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
 	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
 	found.Parts = partsIn(snapshot, agent)
 	for _, kind := range usersKinds {
-		for _, object := range snapshot.OtherOf(group, kind) {
+		for _, object := range snapshot.Calico(kind) {
 			found.Written = append(found.Written, step.RefOf(&object))
 		}
 	}
@@ -75,7 +75,7 @@ type pool struct {
 
 func readPools(snapshot *cluster.Snapshot) []pool {
 	var pools []pool
-	for _, object := range snapshot.OtherOf(group, "IPPool") {
+	for _, object := range snapshot.Calico("IPPool") {
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 		text := func(field string) string { value, _ := spec[field].(string); return value }
 		disabled, _ := spec["disabled"].(bool)
@@ -180,8 +180,10 @@ func notReady(set *appsv1.DaemonSet) []string {
 // resource with them.
 func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
+	webhooks := false
 	for _, d := range snapshot.Deployments {
-		if d.Namespace == agent.Namespace && (d.Name == controllersName || d.Name == typhaName) {
+		if d.Namespace == agent.Namespace && slices.Contains([]string{controllersName, typhaName, webhooksName}, d.Name) {
+			webhooks = webhooks || d.Name == webhooksName
 			all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
 		}
 	}
@@ -189,7 +191,7 @@ func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	if config := snapshot.ConfigMap(agent.Namespace, configName); config != nil {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: config.Namespace, Name: config.Name})
 	}
-	for _, name := range []string{controllersName, typhaName} {
+	for _, name := range []string{controllersName, typhaName, webhooksName} {
 		if slices.ContainsFunc(snapshot.Services, func(s corev1.Service) bool { return s.Namespace == agent.Namespace && s.Name == name }) {
 			all = append(all, step.Ref{APIVersion: "v1", Kind: "Service", Namespace: agent.Namespace, Name: name})
 		}
@@ -204,8 +206,11 @@ func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	for _, name := range []string{agentName, "calico-cni-plugin", controllersName} {
 		all = append(all, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: agent.Namespace, Name: name})
 	}
+	if webhooks {
+		all = append(all, webhookParts(agent.Namespace)...)
+	}
 	for _, crd := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
-		if strings.HasSuffix(crd.GetName(), "."+group) {
+		if _, group, _ := strings.Cut(crd.GetName(), "."); cluster.IsCalico(group) {
 			all = append(all, step.RefOf(&crd))
 		}
 	}

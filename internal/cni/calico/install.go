@@ -39,6 +39,10 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	}
 	conf := cni.Staged(final.confName(), "00-calico.conflist", request.Source)
 	joint.stage(request, conf)
+	api, err := final.api(request.Defined)
+	if err != nil {
+		return nil, err
+	}
 	cni.Label(joint.definitions)
 	cni.Label(joint.objects)
 	cni.Label(final.objects)
@@ -47,7 +51,7 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		Installation: final.installation(request),
 		Definitions:  joint.definitions,
 		Objects:      joint.objects,
-		Extras:       oldPools(request.Source),
+		Extras:       oldPools(request.Source, api),
 		Final:        cni.Finish(joint.objects, final.objects),
 		HandOver:     cni.HandOver(joint.definitions, final.objects),
 		Conf:         conf,
@@ -56,8 +60,8 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 		target.Discard = append(target.Discard, step.RefOf(&joint.objects[i]))
 	}
 	if request.Takeover != nil {
-		target.Adoption = adoption(request)
-		target.Extras = reservation(request.Takeover)
+		target.Adoption = adoption(request, api)
+		target.Extras = reservation(request.Takeover, api)
 		for _, pool := range target.Adoption.Pools {
 			target.Installation.Parts = slices.Insert(target.Installation.Parts, 0, step.RefOf(&pool))
 		}
@@ -91,7 +95,9 @@ func (m *manifest) fit(request cni.Request) {
 		if !ok {
 			continue
 		}
-		command = slices.DeleteFunc(command, func(word string) bool { return word == "-bird-live" || word == "-bird-ready" })
+		command = slices.DeleteFunc(command, func(word string) bool {
+			return slices.Contains([]string{"bird-live", "bird-ready"}, strings.TrimLeft(word, "-"))
+		})
 		_ = unstructured.SetNestedStringSlice(agent, command, probe, "exec", "command")
 	}
 }
@@ -200,7 +206,7 @@ func (m *manifest) confName() string {
 
 // oldPools tell Calico that the old addresses are pods too, so that it does not masquerade traffic to
 // them. Disabled pools hand out no address.
-func oldPools(source *cni.Installation) []unstructured.Unstructured {
+func oldPools(source *cni.Installation, api string) []unstructured.Unstructured {
 	if source == nil {
 		return nil
 	}
@@ -210,7 +216,7 @@ func oldPools(source *cni.Installation) []unstructured.Unstructured {
 			continue
 		}
 		pools = append(pools, unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": group + "/v1",
+			"apiVersion": api,
 			"kind":       "IPPool",
 			"metadata":   map[string]any{"name": fmt.Sprintf("theseus-old-%d", i)},
 			"spec": map[string]any{

@@ -56,6 +56,9 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err := sameNetwork(live, wanted, found); err != nil {
 		return nil, err
 	}
+	if err := sameAPI(snapshot, live, wanted); err != nil {
+		return nil, err
+	}
 	if err := lossless(wanted.definitions, snapshot.Other); err != nil {
 		return nil, err
 	}
