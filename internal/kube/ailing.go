@@ -29,8 +29,8 @@ type seenContainer struct {
 	ailing   bool
 }
 
-// ailing says which of some pods cannot start, as its image does not come, or a container of it ends again and again;
-// of several, the one that is borne the shortest.
+// ailing says which of some pods cannot start, as no node takes it, its image does not come, or a container of it ends again
+// and again; of several, the one that is borne the shortest.
 func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trouble {
 	first := p.seen == nil
 	if first {
@@ -39,6 +39,9 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 	var worst trouble
 	for i := range pods {
 		pod := &pods[i]
+		if why := unscheduled(pod); why != "" && worst.why == "" {
+			worst = trouble{why, forever} // whoever adds nodes may need minutes
+		}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			key := string(pod.UID) + "/" + status.Name
 			if first {
@@ -54,6 +57,18 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 		}
 	}
 	return worst
+}
+
+// unscheduled says why no node takes a pod, in the scheduler's words but for what it says of preemption; empty where one does, or
+// the scheduler has not tried yet.
+func unscheduled(pod *corev1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && pod.DeletionTimestamp == nil {
+			why, _, _ := strings.Cut(c.Message, ". ")
+			return fmt.Sprintf("no node takes pod %s/%s: %s", pod.Namespace, pod.Name, printable(why))
+		}
+	}
+	return ""
 }
 
 // ailment is what keeps one container from running; nothing where it runs, or may come to. restarts is how often it had been

@@ -137,8 +137,16 @@ func TestRestartThatFails(t *testing.T) {
 	}
 }
 
-// TestEvictedPodThatDoesNotStart: of what the change only moves, an image that does not come is borne for longer, a crash is
-// told and left to the limit of the action, and what ailed before is no matter.
+// unschedulable makes a pod one that no node takes, in the words of a real scheduler.
+func unschedulable(p *corev1.Pod) {
+	unready(p)
+	p.Spec.NodeName = ""
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+		Message: "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. no new claims to deallocate, preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."})
+}
+
+// TestEvictedPodThatDoesNotStart: of what the change only moves, an image that does not come is borne for longer, a crash and
+// nodes without room are told and left to the limit of the action, and what ailed before is no matter.
 func TestEvictedPodThatDoesNotStart(t *testing.T) {
 	like := ownedBy("ReplicaSet", "web-1")
 	for _, test := range []struct {
@@ -151,6 +159,8 @@ func TestEvictedPodThatDoesNotStart(t *testing.T) {
 			"pod shop/p1-again: ErrImagePull: not found", stuckForOthers, stuckForOthers + stuckFor},
 		{"it crashes", crashing(5, "no database"), nil, "Deployment/shop/web has 0 of 1 pods ready: container agent of pod shop/p1-again on node b does not stay up: " +
 			"it ended 6 times, the last with code 2 (Error): no database (context canceled)", 140 * time.Second, 200 * time.Second},
+		{"no node has room", unschedulable, nil, "Deployment/shop/web has 0 of 1 pods ready: no node takes pod shop/p1-again: " +
+			"0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable (context canceled)", 140 * time.Second, 200 * time.Second},
 		{"a slow start beside one that ailed before", unready, waiting("ErrImagePull", "not found"), "has 0 of 1 pods ready (context canceled)", 140 * time.Second, 200 * time.Second},
 	} {
 		t.Run(test.name, func(t *testing.T) {
