@@ -34,7 +34,10 @@ bench-flags: setup build ## Calico's data plane switched to nftables and back, 1
 
 bench-scale: ## planning any change on 500 and on 5,000 nodes: time, memory, steps
 	go test -c -o $(BIN)/plan.test ./internal/plan
-	@cd internal/plan; for change in flannel-to-calico weave-to-calico calico-to-flannel flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge calico-upgrade calico-to-nftables calico-to-pool calico-encapsulation; do for nodes in 500 5000; do \
+	@cd internal/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
+		flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge weave-to-calico-surge bridge-to-calico-surge \
+		calico-upgrade calico-upgrade-bgp calico-upgrade-owned calico-to-nftables calico-to-pool calico-encapsulation calico-to-no-encapsulation \
+		calico-mesh-to-reflectors calico-reflectors-to-mesh calico-reflectors-to-others; do for nodes in 500 5000; do \
 		../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
 
 test: setup build unit lab-test ## unit tests, and those in the lab (the long ones with THESEUS_FULL=1)

@@ -60,33 +60,57 @@ const (
 	mostMiB     = 1536
 )
 
+// woven is a cluster on Weave Net whose pods are created again.
+func woven(t testing.TB) *request {
+	r := flannelToCalico(t)
+	r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml"))
+	return r
+}
+
 // BenchmarkScale plans, which proves every prefix of the plan, with 20 pods on each node. `make bench-scale` runs each
 // in a process of its own, since the peak of memory is that of the process.
 func BenchmarkScale(b *testing.B) {
 	for _, change := range []struct {
 		name string
 		make func(testing.TB) *request
+		then func(*request) // what differs between nodes, once they are there
 	}{
-		{"flannel-to-calico", flannelToCalico},
-		{"weave-to-calico", func(t testing.TB) *request {
-			r := flannelToCalico(t)
-			r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml"))
+		{name: "flannel-to-calico", make: flannelToCalico},
+		{name: "weave-to-calico", make: woven},
+		{name: "bridge-to-calico", make: func(t testing.TB) *request {
+			r := bridged(t)
+			r.change.Strategy, r.change.PodCIDR = "recreate", "10.96.0.0/16"
 			return r
 		}},
-		{"calico-to-flannel", calicoToFlannel},
-		{"flannel-to-calico-adopt", adoption},
-		{"weave-to-calico-adopt", flat},
-		{"bridge-to-calico-adopt", bridged},
-		{"flannel-to-calico-surge", surging},
-		{"calico-upgrade", newer},
-		{"calico-to-nftables", toNFTables},
-		{"calico-encapsulation", func(t testing.TB) *request {
+		{name: "calico-to-flannel", make: calicoToFlannel},
+		{name: "flannel-to-calico-adopt", make: adoption},
+		{name: "weave-to-calico-adopt", make: flat},
+		{name: "bridge-to-calico-adopt", make: bridged},
+		{name: "flannel-to-calico-surge", make: surging},
+		{name: "weave-to-calico-surge", make: func(t testing.TB) *request { return hooked(woven(t)) }},
+		{name: "bridge-to-calico-surge", make: func(t testing.TB) *request { return hooked(bridged(t)) }},
+		{name: "calico-upgrade", make: newer},
+		{name: "calico-upgrade-bgp", make: func(t testing.TB) *request { return unencapsulated(newer(t)) }, then: reflecting},
+		{name: "calico-upgrade-owned", make: owned},
+		{name: "calico-to-nftables", make: toNFTables},
+		{name: "calico-encapsulation", make: func(t testing.TB) *request {
 			r := toNFTables(t)
 			r.change.Dataplane, r.change.Encapsulation = "", "vxlan-cross-subnet"
 			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
 			return r
 		}},
-		{"calico-to-pool", func(t testing.TB) *request {
+		{name: "calico-to-no-encapsulation", make: func(t testing.TB) *request {
+			r := withBackend(toNFTables(t), "bird")
+			r.change.Dataplane, r.change.Encapsulation = "", "none"
+			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
+			return r
+		}, then: func(r *request) {
+			marked(r)
+			for i := range r.snapshot.Nodes {
+				r.snapshot.Nodes[i].Annotations["projectcalico.org/IPv4VXLANTunnelAddr"] = fmt.Sprintf("10.96.%d.%d", i/200, i%200+1)
+			}
+		}},
+		{name: "calico-to-pool", make: func(t testing.TB) *request {
 			r := toNFTables(t)
 			r.change.Dataplane, r.change.Pool = "", "11.0.0.0/8"
 			r.snapshot.Pods = flannelToCalico(t).snapshot.Pods
@@ -95,11 +119,17 @@ func BenchmarkScale(b *testing.B) {
 			}
 			return r
 		}},
+		{name: "calico-mesh-to-reflectors", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: marked},
+		{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, plan.FullMesh) }, then: reflecting},
+		{name: "calico-reflectors-to-others", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: reflecting},
 	} {
 		for _, nodes := range []int{mostNodes / 10, mostNodes} {
 			b.Run(fmt.Sprintf("%s/%d", change.name, nodes), func(b *testing.B) {
 				r := change.make(b)
 				grow(r, nodes, 20)
+				if change.then != nil {
+					change.then(r)
+				}
 				if r.change.PodCIDR != "" && r.change.To != "flannel" { // whose range is that of the nodes' own
 					r.change.PodCIDR = "11.0.0.0/8"
 				}

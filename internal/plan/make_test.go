@@ -84,8 +84,7 @@ func TestFlags(t *testing.T) {
 // TestFromWeave: the pair is computed, and was never written down: no range per node, no VXLAN device, an
 // MTU smaller than Calico's own.
 func TestFromWeave(t *testing.T) {
-	r := flannelToCalico(t)
-	r.snapshot = cnitest.Snapshot(t, cnitest.Fixture(t, "weave.yaml"))
+	r := woven(t)
 	p := mustMake(t, r)
 	if err := plan.Verify(p); err != nil {
 		t.Errorf("the plan breaks an invariant: %v", err)

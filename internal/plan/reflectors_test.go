@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -12,17 +13,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// relayed is a request for five nodes without encapsulation, two of which have the label rr, and others the label old.
+// relayed is a request for five nodes without encapsulation, two of which have the label rr, and two others the label old.
 func relayed(t *testing.T, text string) *request {
-	r := onThree(t, "bird")
-	addNodes(r, "fourth", "fifth")
+	r := peering(t, text)
+	addNodes(r, "second", "third", "fourth", "fifth")
+	marked(r)
+	return r
+}
+
+// peering asks one node whose routes BIRD carries for other reflectors.
+func peering(t testing.TB, text string) *request {
+	r := unencapsulated(withBackend(toNFTables(t), "bird"))
 	r.change.Dataplane, r.change.Reflectors = "", text
-	for i := range r.snapshot.Nodes {
-		n := &r.snapshot.Nodes[i]
-		n.Annotations = map[string]string{"projectcalico.org/IPv4Address": "10.0.0." + string(rune('1'+i)) + "/24"}
-		n.Labels = maps.Clone(n.Labels)
-		n.Labels[[]string{"old", "old", "rr", "rr", "none"}[i]] = ""
-	}
+	return r
+}
+
+// unencapsulated turns VXLAN off in all pools.
+func unencapsulated(r *request) *request {
 	for i := range r.snapshot.Other {
 		if o := &r.snapshot.Other[i]; o.GetKind() == "IPPool" {
 			_ = unstructured.SetNestedField(o.Object, "Never", "spec", "vxlanMode")
@@ -31,8 +38,19 @@ func relayed(t *testing.T, text string) *request {
 	return r
 }
 
-// reflecting gives the nodes with the label old a cluster id, and all nodes sessions with them alone.
-func reflecting(r *request) *request {
+// marked gives each node an address for BGP, and a label: the first two old, the next two rr, and all others none.
+func marked(r *request) {
+	for i := range r.snapshot.Nodes {
+		n := &r.snapshot.Nodes[i]
+		n.Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.%d.%d/16", i/200, i%200+1)}
+		n.Labels = maps.Clone(n.Labels)
+		n.Labels[[]string{"old", "old", "rr", "rr", "none"}[min(i, 4)]] = ""
+	}
+}
+
+// reflecting marks the nodes, gives those with the label old a cluster id, and all nodes sessions with them alone.
+func reflecting(r *request) {
+	marked(r)
 	for i := range 2 {
 		r.snapshot.Nodes[i].Annotations["projectcalico.org/RouteReflectorClusterID"] = "244.0.0.1"
 	}
@@ -43,6 +61,12 @@ func reflecting(r *request) *request {
 	add("BGPConfiguration", "default", map[string]any{"nodeToNodeMeshEnabled": false, "asNumber": int64(64600)})
 	add("BGPPeer", "to-old", map[string]any{"nodeSelector": "all()", "peerSelector": "has(old)"})
 	add("BGPPeer", "router", map[string]any{"peerIP": "198.18.9.9", "asNumber": int64(64999)})
+}
+
+// reflected is that request where the nodes with the label old reflect routes.
+func reflected(t *testing.T, text string) *request {
+	r := relayed(t, text)
+	reflecting(r)
 	return r
 }
 
@@ -70,10 +94,10 @@ func TestReflectors(t *testing.T) {
 	}{
 		"from a mesh": {relayed(t, "has(rr)"), []string{"bgp/retain:", "bgp/new: | create BGPPeer reflectors-", "let fourth reflect", "let third reflect",
 			"bgp/mesh: | set nodeToNodeMeshEnabled=false", "bgp/let-go:"}, "bgp/old"},
-		"to other nodes": {reflecting(relayed(t, "has(rr)")), []string{"bgp/retain:", "bgp/new:", "let fourth reflect routes", "bgp/old:", "reflect no more", "let second reflect no more",
+		"to other nodes": {reflected(t, "has(rr)"), []string{"bgp/retain:", "bgp/new:", "let fourth reflect routes", "bgp/old:", "reflect no more", "let second reflect no more",
 			"delete BGPPeer to-old", "bgp/let-go:"}, "bgp/mesh"},
-		"some stay":      {reflecting(relayed(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)")), []string{"bgp/new:", "let fourth reflect routes", "bgp/old: | delete BGPPeer to-old"}, "no more"},
-		"back to a mesh": {reflecting(relayed(t, plan.FullMesh)), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "reflect no more", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
+		"some stay":      {reflected(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)"), []string{"bgp/new:", "let fourth reflect routes", "bgp/old: | delete BGPPeer to-old"}, "no more"},
+		"back to a mesh": {reflected(t, plan.FullMesh), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "reflect no more", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, c.request)
@@ -110,7 +134,7 @@ func TestReflectors(t *testing.T) {
 
 // TestReflectorsCannotDoWithout: no plan does without retaining on every node, without letting go, or without its gates.
 func TestReflectorsCannotDoWithout(t *testing.T) {
-	p := mustMake(t, reflecting(relayed(t, "has(rr)")))
+	p := mustMake(t, reflected(t, "has(rr)"))
 	for i, s := range p.Steps {
 		if s.ID == "bgp/retain" || s.ID == "bgp/let-go" {
 			for j := range s.Actions {
@@ -153,7 +177,7 @@ func TestReflectorsRefused(t *testing.T) {
 		"for all nodes together": with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
 		"no image of the agent":  with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),
 		"BIRD does not run":      with(relayed(t, "has(rr)"), func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }),
-		"names the node third":   with(reflecting(relayed(t, "has(rr)")), func(r *request) { _ = unstructured.SetNestedField(last(r), "10.0.0.3", "spec", "peerIP") }),
+		"names the node third":   with(reflected(t, "has(rr)"), func(r *request) { _ = unstructured.SetNestedField(last(r), "10.0.0.3", "spec", "peerIP") }),
 		"cannot be retained yet": with(relayed(t, "has(rr)"), func(r *request) { r.snapshot.Nodes[0].Annotations["projectcalico.org/IPv6Address"] = "fd00::1/64" }),
 		"not kept in Kubernetes' Nodes": with(relayed(t, "has(rr)"), func(r *request) {
 			for i := range r.snapshot.Nodes {

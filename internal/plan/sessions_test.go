@@ -22,6 +22,11 @@ func onThree(t *testing.T, backend string) *request {
 	for i := range r.snapshot.Nodes {
 		r.snapshot.Nodes[i].Annotations = map[string]string{"projectcalico.org/IPv4Address": fmt.Sprintf("10.0.0.%d/24", i+1)}
 	}
+	return withBackend(r, backend)
+}
+
+// withBackend has calico-node read from its configuration what carries routes.
+func withBackend(r *request, backend string) *request {
 	r.snapshot.ConfigMaps[0].Data["calico_backend"] = backend
 	r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "CALICO_NETWORKING_BACKEND", ValueFrom: &corev1.EnvVarSource{
 		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "calico-config"}, Key: "calico_backend"}}}}

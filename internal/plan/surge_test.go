@@ -13,9 +13,11 @@ import (
 )
 
 // surging replaces two workers; the node of the control plane is switched.
-func surging(t testing.TB) *request {
-	r := flannelToCalico(t)
-	r.change.Strategy = "surge"
+func surging(t testing.TB) *request { return hooked(flannelToCalico(t)) }
+
+// hooked asks for a change by nodes that are replaced.
+func hooked(r *request) *request {
+	r.change.Strategy, r.change.PodCIDR = "surge", "10.96.0.0/16"
 	r.change.AddHook, r.change.RemoveHook = "pool add", `pool "remove it"`
 	return r
 }
