@@ -91,6 +91,7 @@ func dispensable(s *step.Step, a *step.Action) bool {
 	case s.ID == "finish/form" && a.Op == step.Apply && a.Object.GetKind() != "DaemonSet": // nor is what it becomes
 	case a.Verb == step.VerbInventory && !s.NoReturn: // stock is taken twice after cleaning
 	case s.ID == "finish/form" && a.Op == step.Wait: // the step's postcondition says the same
+	case (strings.HasSuffix(s.ID, "/move") || strings.HasSuffix(s.ID, "/empty")) && a.Op == step.Wait: // in a model no agent fails once it was ready
 	case a.Op == step.Wait && a.Condition.Ref != nil && a.Condition.Ref.Kind == "Deployment":
 	case a.Op == step.Wait && a.Condition.Kind == step.PodGone:
 	default:

@@ -190,8 +190,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 
 // targetWhole waits for the target's agents and what else belongs to it, such as its controllers.
 func (b *Builder) targetWhole() []step.Action {
-	agent := b.Target.Installation.Agent
-	actions := []step.Action{Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute))}
+	actions := []step.Action{b.AgentsReady()}
 	for i := range b.Target.Objects {
 		ref := step.RefOf(&b.Target.Objects[i])
 		if ref.Kind == "Deployment" || ref.Kind == "StatefulSet" {
@@ -199,6 +198,12 @@ func (b *Builder) targetWhole() []step.Action {
 		}
 	}
 	return Beside(actions)
+}
+
+// AgentsReady waits until the target's agent is ready wherever it is to run.
+func (b *Builder) AgentsReady() step.Action {
+	agent := b.Target.Installation.Agent
+	return Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute))
 }
 
 // List names nodes, the first three of many.

@@ -9,8 +9,8 @@ const MovedAtOnce = 4
 
 // Move has the pods of some nodes of a wave created again; from and to name where. It leaves pods that are ending to
 // themselves, as both networks carry them; only after the last node of all it waits for those that have not ended yet,
-// wherever they may have come from.
-func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, lastWave bool) {
+// wherever they may have come from. What is done then comes before the gate.
+func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, lastWave bool, then ...step.Action) {
 	pods := 0
 	for _, node := range nodes {
 		pods += b.Outlook.PerNode[node]
@@ -48,5 +48,6 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 	case lastOfWave:
 		s.Gate.Title = wave.Name + " is moved and nothing was lost"
 	}
+	s.Actions = append(s.Actions, then...)
 	b.Add(s)
 }

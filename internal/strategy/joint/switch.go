@@ -20,13 +20,20 @@ func (b *Builder) KeepOff() {
 	})
 }
 
-// SwitchNodes switches the nodes of one wave after another, where more conditions hold, and moves their pods.
+// SwitchNodes switches the nodes of one wave after another, where more conditions hold, and moves their pods. A wave ends when the target's
+// agents are ready everywhere: an agent that fails after its node was switched leaves routes and rules as they are, which no probe notices,
+// and would be found only when it restarts, with no way back.
 func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 	for i, wave := range waves {
 		b.switchWave(wave, slices.Clone(before))
 		chunks := slices.Collect(slices.Chunk(wave.Nodes, MovedAtOnce))
 		for j, nodes := range chunks {
-			b.Move(wave, nodes, b.Source.CNI, b.TargetName(), j == len(chunks)-1, i == len(waves)-1)
+			var then []step.Action
+			last := j == len(chunks)-1
+			if last {
+				then = []step.Action{b.AgentsReady()}
+			}
+			b.Move(wave, nodes, b.Source.CNI, b.TargetName(), last, i == len(waves)-1, then...)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (b *builder) empty(wave Wave) {
 		Title:   "Check that no pod is left on " + joint.List(wave.Old),
 		Why:     "The next step takes these nodes away, and with them whatever is still there.",
 		Wave:    wave.Name,
-		Actions: joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }),
+		Actions: append(joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }), b.AgentsReady()),
 		Gate:    b.Gate(wave.Name+" is drained and nothing was lost", true),
 	})
 }
