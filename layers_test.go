@@ -91,6 +91,7 @@ var layers = []struct {
 	{"cmd/", 10, false},
 	{"test/verdicts", 10, false},    // a program for the tests in a lab
 	{"test/certmanager", 10, false}, // too, of another module
+	{"test/charts", 10, false},      // makes fixtures, of another module
 }
 
 // impure are the imports that a pure package does without.

@@ -138,7 +138,12 @@ spec: {iptablesRefreshInterval: 1m0s}
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			label := map[string]string{"calico": "calico-node", "cilium": "cilium"}[test.network]
-			documents := cnitest.Documents(t, append(cnitest.Text(t, test.network+".yaml"), pods(label)+test.more...))
+			documents := cnitest.Documents(t, []byte(pods(label)+test.more))
+			if test.network == "cilium" {
+				documents = append(cnitest.Cilium(t, "v1.16.5"), documents...)
+			} else {
+				documents = append(cnitest.Fixture(t, test.network+".yaml"), documents...)
+			}
 			config := listing(t, documents, test.logs)
 			var out, complaints bytes.Buffer
 			code := Main(t.Context(), []string{"theseus", "flags", "verify", test.flag, "--kubeconfig", config}, Streams{In: strings.NewReader(""), Out: &out, Err: &complaints})

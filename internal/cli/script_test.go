@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/cli"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
@@ -40,11 +41,22 @@ func TestScripts(t *testing.T) {
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml", "cilium.yaml", "cilium-manifest.yaml",
+			for _, name := range []string{"flannel.yaml", "weave.yaml", "calico.yaml", "calico-manifest.yaml", "charts/cilium-v1.16.5.yaml",
 				"flannel-manifest.yaml", "golden/bridge.json", "golden/calico.json", "golden/mixed.json"} {
 				if err := os.WriteFile(filepath.Join(env.WorkDir, filepath.Base(name)), cnitest.Text(t, name), 0o600); err != nil {
 					return err
 				}
+			}
+			var cilium []byte
+			for _, object := range cnitest.Cilium(t, "v1.16.5") {
+				text, err := yaml.Marshal(object.Object)
+				if err != nil {
+					return err
+				}
+				cilium = append(append(cilium, "---\n"...), text...)
+			}
+			if err := os.WriteFile(filepath.Join(env.WorkDir, "cilium.yaml"), cilium, 0o600); err != nil {
+				return err
 			}
 			example, err := os.ReadFile(filepath.Join("..", "..", "docs", "examples", "pi-day.yaml"))
 			if err != nil {

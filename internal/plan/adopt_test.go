@@ -151,7 +151,7 @@ func TestAdoptRefuses(t *testing.T) {
 	}{
 		{"calico to what gives no address of choice", func(r *request) {
 			r.snapshot, r.change.To, r.drivers = cnitest.Golden(t, "calico"), "cilium", append(r.drivers, cilium.Driver{})
-			r.options.Manifest = cnitest.Fixture(t, "cilium-manifest.yaml")
+			r.options.Manifest = cnitest.Fixture(t, "charts/cilium-v1.16.5.yaml")
 		}, "cilium gives no pod an address of the pod's choice"},
 		{"calico to flannel, with the manifest of another", func(r *request) {
 			r.snapshot, r.change.To = cnitest.Golden(t, "calico"), "flannel"

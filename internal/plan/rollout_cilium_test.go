@@ -22,7 +22,7 @@ import (
 // onCilium asks for a rollout on a cluster of the shape in which Cilium's chart deploys it; none was ever run.
 func onCilium(t testing.TB) *request {
 	return &request{
-		snapshot: cnitest.Snapshot(t, cnitest.Fixture(t, "cilium.yaml")),
+		snapshot: cnitest.Snapshot(t, cnitest.Cilium(t, "v1.16.5")),
 		change:   v1alpha1.ChangeSpec{Flag: "bpf-lb-acceleration=native", AgentImage: "theseus.dev/agent:dev", Waves: []int{1, 0}},
 		drivers:  append(drivers(), cilium.Driver{}),
 		options:  plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},

@@ -18,9 +18,14 @@ const (
 	agentName  = "cilium"
 	container  = "cilium-agent"
 	configName = "cilium-config"
+	// secretsName is the namespace of copies of Secrets that its proxy serves, which the charts of newer releases bring.
+	secretsName = "cilium-secrets"
+	rbac        = "rbac.authorization.k8s.io/v1"
 	// confDir is the folder of CNI configurations, as the agent's container sees it.
 	confDir     = "/host/etc/cni/net.d/"
 	defaultConf = "05-cilium.conflist"
+	// installScript writes the CNI configuration in releases before 1.14, as the agent starts.
+	installScript = "/cni-install.sh"
 )
 
 // untried says why there is no plan.

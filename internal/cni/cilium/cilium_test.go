@@ -15,57 +15,88 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
+// chart is what the chart of a release makes, as text.
+func chart(t *testing.T, version string) string {
+	return string(cnitest.Text(t, "charts/cilium-"+version+".yaml"))
+}
+
 func present(t *testing.T) *cluster.Snapshot {
-	return cnitest.Snapshot(t, cnitest.Fixture(t, "cilium.yaml"))
+	return cnitest.Snapshot(t, cnitest.Cilium(t, "v1.16.5"))
 }
 
 func request(t *testing.T) cni.Request {
 	return cni.Request{
-		Manifest:  cnitest.Fixture(t, "cilium-manifest.yaml"),
+		Manifest:  cnitest.Documents(t, []byte(chart(t, "v1.16.5"))),
 		PodCIDR:   "10.96.0.0/16",
 		Source:    flannel.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))),
 		NodeLabel: v1alpha1.LabelTarget,
 	}
 }
 
-// TestAcceptance is of manifests of two releases: the older says with one key what the newer says with two.
+// TestAcceptance is of what the charts of three releases make, of which the oldest cannot be brought beside another network.
 func TestAcceptance(t *testing.T) {
-	for version, edit := range map[string]func(string) string{
-		"v1.16.5": func(text string) string { return text },
-		"v1.12.19": func(text string) string {
-			text = strings.NewReplacer("v1.16.5", "v1.12.19", "  routing-mode: tunnel\n", "", "tunnel-protocol: vxlan", "tunnel: vxlan",
-				`kube-proxy-replacement: "false"`, "kube-proxy-replacement: disabled", "05-cilium.conflist", "05-cilium.conf").Replace(text)
-			return text
-		},
-	} {
+	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
 		t.Run(version, func(t *testing.T) {
-			r := request(t)
-			r.Manifest = cnitest.Documents(t, []byte(edit(string(cnitest.Text(t, "cilium-manifest.yaml")))))
-			cnitest.Run(t, cnitest.Case{
-				Driver:  cilium.Driver{},
-				Present: cnitest.Snapshot(t, cnitest.Documents(t, []byte(edit(string(cnitest.Text(t, "cilium.yaml")))))),
-				Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
-				Request: r, Golden: "testdata/install-" + version + ".txt", Update: *update,
-			})
+			c := cnitest.Case{Driver: cilium.Driver{}, Present: cnitest.Snapshot(t, cnitest.Cilium(t, version)),
+				Other: cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))}
+			if version == "v1.12.19" {
+				cnitest.Detects(t, c)
+				return
+			}
+			c.Request, c.Golden, c.Update = request(t), "testdata/install-"+version+".txt", *update
+			c.Request.Manifest = cnitest.Documents(t, []byte(chart(t, version)))
+			cnitest.Run(t, c)
 		})
 	}
 }
 
-func config(s *cluster.Snapshot) map[string]string { return s.ConfigMaps[0].Data }
+// TestWholeChart: everything that a chart makes is a part of the network that is found there, or is in a namespace that is one.
+func TestWholeChart(t *testing.T) {
+	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
+		parts := map[step.Ref]bool{}
+		for _, ref := range (cilium.Driver{}).Detect(cnitest.Snapshot(t, cnitest.Cilium(t, version))).Parts {
+			parts[ref] = true
+		}
+		for _, object := range cnitest.Documents(t, []byte(chart(t, version))) {
+			ref := step.RefOf(&object)
+			if !parts[ref] && !parts[step.Ref{APIVersion: "v1", Kind: "Namespace", Name: ref.Namespace}] {
+				t.Errorf("%s: %s is no part", version, ref)
+			}
+		}
+	}
+}
+
+func config(s *cluster.Snapshot) map[string]string {
+	return s.ConfigMap("kube-system", "cilium-config").Data
+}
 
 func TestDetect(t *testing.T) {
-	found := cilium.Driver{}.Detect(present(t))
-	caps := found.Capabilities
-	if found.Version != "v1.16.5" || !slices.Equal(found.PodCIDRs, []string{"10.0.0.0/16"}) || found.Untried == "" {
-		t.Errorf("found %+v", found)
+	for version, conf := range map[string]string{"v1.12.19": "05-cilium.conf", "v1.16.5": "05-cilium.conflist", "v1.19.0": "05-cilium.conflist"} {
+		found := cilium.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Cilium(t, version)))
+		caps := found.Capabilities
+		if found.Version != version || !slices.Equal(found.PodCIDRs, []string{"10.0.0.0/16"}) || found.Untried == "" {
+			t.Errorf("found %+v", found)
+		}
+		if caps.Encapsulation != "vxlan" || caps.Port != 8472 || !caps.WholePort || caps.ReplacesKubeProxy || caps.SwitchedPerNode ||
+			!slices.Equal(caps.RouteTables, []int{2004, 2005}) || !slices.Contains(caps.HostLinks, "cilium_vxlan") || caps.ConfName != conf {
+			t.Errorf("%s: capabilities: %+v", version, caps)
+		}
 	}
-	if caps.Encapsulation != "vxlan" || caps.Port != 8472 || !caps.WholePort || caps.ReplacesKubeProxy || caps.SwitchedPerNode ||
-		!slices.Equal(caps.RouteTables, []int{2004, 2005}) || !slices.Contains(caps.HostLinks, "cilium_vxlan") {
-		t.Errorf("capabilities: %+v", caps)
+}
+
+// TestScript: a release before 1.14 says to its script alone whether it renames the configurations of others.
+func TestScript(t *testing.T) {
+	objects := cnitest.Documents(t, []byte(strings.ReplaceAll(chart(t, "v1.12.19"), "--cni-exclusive=true", "--cni-exclusive=false")))
+	objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+		return o.GetKind() != "DaemonSet" && o.GetKind() != "ConfigMap"
+	})
+	if found := (cilium.Driver{}).Detect(cnitest.Snapshot(t, objects)); !found.Capabilities.SwitchedPerNode {
+		t.Errorf("%+v", found.Capabilities)
 	}
 }
 
@@ -140,7 +171,11 @@ func TestDetectOddities(t *testing.T) {
 func TestInstallRefuses(t *testing.T) {
 	edit := func(old, text string) func(*cni.Request) {
 		return func(r *cni.Request) {
-			r.Manifest = cnitest.Documents(t, []byte(strings.Replace(string(cnitest.Text(t, "cilium-manifest.yaml")), old, text, 1)))
+			before := chart(t, "v1.16.5")
+			if !strings.Contains(before, old) {
+				t.Fatalf("the chart makes no %q", old)
+			}
+			r.Manifest = cnitest.Documents(t, []byte(strings.Replace(before, old, text, 1)))
 		}
 	}
 	for _, test := range []struct {
@@ -152,12 +187,13 @@ func TestInstallRefuses(t *testing.T) {
 		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "no IPv4 CIDR"},
 		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} }, "cannot take over running pods"},
 		{"no settings", func(r *cni.Request) {
-			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetKind() == "ConfigMap" })
+			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "cilium-config" })
 		}, "no ConfigMap cilium-config"},
 		{"nothing", func(r *cni.Request) { r.Manifest = nil }, "no DaemonSet with a container cilium-agent"},
-		{"addresses from elsewhere", edit("ipam: cluster-pool", "ipam: kubernetes"), "ipam kubernetes"},
+		{"addresses from elsewhere", edit(`ipam: "cluster-pool"`, "ipam: kubernetes"), "ipam kubernetes"},
 		{"kube-proxy", edit(`kube-proxy-replacement: "false"`, `kube-proxy-replacement: "true"`), "take over kube-proxy's work"},
-		{"chained", edit("ipam: cluster-pool", "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"), "chained behind another network"},
+		{"chained", edit(`ipam: "cluster-pool"`, "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"), "chained behind another network"},
+		{"a script that takes the node", func(r *cni.Request) { r.Manifest = cnitest.Documents(t, []byte(chart(t, "v1.12.19"))) }, "before 1.14 takes a node as soon as"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := request(t)

@@ -37,9 +37,17 @@ func agentOf(pod *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
+// startHook is the command that a container runs as it starts, beside its own.
+func startHook(c *corev1.Container) []string {
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
+		return nil
+	}
+	return c.Lifecycle.PostStart.Exec.Command
+}
+
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	config := snapshot.ConfigMap(agent.Namespace, configName)
-	s := read(config)
+	s := read(config).scripted(startHook(agentOf(&agent.Spec.Template.Spec)))
 	_, version := cni.SplitImage(agentOf(&agent.Spec.Template.Spec).Image)
 	found := &cni.Installation{
 		CNI:          "cilium",
@@ -108,13 +116,18 @@ func perNode(snapshot *cluster.Snapshot, s settings) []string {
 	return problems
 }
 
-// parts lists everything that Cilium consists of in the order in which it can be deleted. Roles are not in a snapshot;
-// their names are the chart's, and deleting what is not there does nothing.
+// parts lists everything that Cilium consists of in the order in which it can be deleted. Roles and accounts are not in a
+// snapshot; their names are the chart's, and deleting what is not there does nothing.
 func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
+	add := func(apiVersion, kind string, names ...string) {
+		for _, name := range names {
+			all = append(all, step.Ref{APIVersion: apiVersion, Kind: kind, Namespace: agent.Namespace, Name: name})
+		}
+	}
 	for _, d := range snapshot.Deployments {
 		if d.Namespace == agent.Namespace && slices.Contains([]string{"cilium-operator", "hubble-relay", "hubble-ui"}, d.Name) {
-			all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
+			add("apps/v1", "Deployment", d.Name)
 		}
 	}
 	all = append(all, cni.DaemonSetRef(agent))
@@ -123,12 +136,28 @@ func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 			all = append(all, cni.DaemonSetRef(&d))
 		}
 	}
-	for _, name := range []string{configName, "cilium-envoy-config"} {
-		if snapshot.ConfigMap(agent.Namespace, name) != nil {
-			all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: agent.Namespace, Name: name})
+	for _, s := range snapshot.Services {
+		if s.Namespace == agent.Namespace && slices.Contains([]string{"cilium-agent", "cilium-envoy", "hubble-metrics", "hubble-peer", "hubble-relay", "hubble-ui"}, s.Name) {
+			add("v1", "Service", s.Name)
 		}
 	}
+	for _, name := range []string{configName, "cilium-envoy-config"} {
+		if snapshot.ConfigMap(agent.Namespace, name) != nil {
+			add("v1", "ConfigMap", name)
+		}
+	}
+	for _, name := range []string{"cilium-config-agent", "cilium-operator-ztunnel"} {
+		add(rbac, "RoleBinding", name)
+		add(rbac, "Role", name)
+	}
 	all = append(all, cni.Rights(agent, agentName)...)
+	all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: "cilium-operator"}, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: "cilium-operator"})
+	add("v1", "ServiceAccount", "cilium-operator", "cilium-envoy")
+	for _, n := range snapshot.Namespaces {
+		if n.Name == secretsName && n.Labels["app.kubernetes.io/part-of"] == agentName {
+			all = append(all, step.Ref{APIVersion: "v1", Kind: "Namespace", Name: n.Name}) // with the roles in it
+		}
+	}
 	for _, crd := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
 		if strings.HasSuffix(crd.GetName(), "."+group) {
 			all = append(all, step.RefOf(&crd))

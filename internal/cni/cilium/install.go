@@ -3,6 +3,7 @@ package cilium
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -77,7 +78,11 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 			"give what the chart makes: helm template cilium cilium/cilium -n kube-system --values VALUES")
 	}
 	s := m.settings()
+	hook, _, _ := unstructured.NestedStringSlice(cni.FindContainer(m.agent, "containers", container), "lifecycle", "postStart", "exec", "command")
 	switch ipam := s["ipam"]; {
+	case strings.Contains(strings.Join(hook, " "), installScript):
+		return nil, refuse("Cilium before 1.14 takes a node as soon as its agent starts there: a script ("+installScript+") writes the CNI configuration, and deletes or renames others, staged or not",
+			"give the manifest of a newer release")
 	case ipam != "" && ipam != "cluster-pool":
 		return nil, refuse("Cilium would take its addresses from elsewhere (ipam "+ipam+"), where the source's pods may have theirs",
 			"set ipam.mode=cluster-pool and a range that is free: --set ipam.mode=cluster-pool")

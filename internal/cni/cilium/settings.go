@@ -3,6 +3,7 @@ package cilium
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"path"
 	"slices"
@@ -22,6 +23,24 @@ func read(config *corev1.ConfigMap) settings {
 		return nil
 	}
 	return config.Data
+}
+
+// scripted are the settings with what a release before 1.14 tells its script instead: what it calls the configuration, and
+// whether it renames those of others.
+func (s settings) scripted(hook []string) settings {
+	text := strings.Join(hook, " ")
+	if !strings.Contains(text, installScript) {
+		return s
+	}
+	all := maps.Clone(s)
+	if all == nil {
+		all = settings{}
+	}
+	if all["write-cni-conf-when-ready"] == "" {
+		all["write-cni-conf-when-ready"] = confDir + "05-cilium.conf"
+	}
+	all["cni-exclusive"] = strconv.FormatBool(!strings.Contains(text, "--cni-exclusive=false"))
+	return all
 }
 
 func (s settings) on(key string) bool { return s[key] == "true" }

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,12 +44,32 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 }
 
 // Fixture reads one of the files of this package: "flannel.yaml" (a cluster of three nodes on flannel with
-// kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "cilium.yaml" (one on
-// Cilium), "calico-manifest.yaml", "cilium-manifest.yaml" and "flannel-manifest.yaml" (what installs them), "tigera-operator-v1.38.1.yaml" and
+// kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "calico-manifest.yaml" and
+// "flannel-manifest.yaml" (what installs them, cut down), "charts/cilium-VERSION.yaml" (what Cilium's chart makes, of v1.12.19,
+// v1.16.5 and v1.19.0), "charts/flannel-v0.28.4.yaml" (what flannel's makes), "tigera-operator-v1.38.1.yaml" and
 // "tigera-operator-v1.40.0.yaml" (what installs Calico's operator) and "tigera-custom-resources.yaml" (what the operator acts on).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {
 	t.Helper()
 	return Documents(t, Text(t, name))
+}
+
+// Cilium is a cluster of two nodes with what the chart of a release makes, but for roles and accounts, which no snapshot holds.
+func Cilium(t testing.TB, version string) []unstructured.Unstructured {
+	t.Helper()
+	objects := slices.DeleteFunc(Fixture(t, "charts/cilium-"+version+".yaml"), func(o unstructured.Unstructured) bool {
+		return strings.HasPrefix(o.GetAPIVersion(), "rbac.") || o.GetKind() == "ServiceAccount"
+	})
+	return append(Fixture(t, "cilium-cluster.yaml"), Ready(objects)...)
+}
+
+// Ready has the DaemonSets of a manifest say that they run on two nodes.
+func Ready(objects []unstructured.Unstructured) []unstructured.Unstructured {
+	for i := range objects {
+		if objects[i].GetKind() == "DaemonSet" {
+			objects[i].Object["status"] = map[string]any{"currentNumberScheduled": int64(2), "desiredNumberScheduled": int64(2), "numberMisscheduled": int64(0), "numberReady": int64(2)}
+		}
+	}
+	return objects
 }
 
 // Golden is a snapshot of a real cluster, of the files in testdata/golden: taken in the lab, then cut down to what
