@@ -121,6 +121,9 @@ func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Re
 	if err != nil {
 		return nil, err
 	}
+	if err := housed(snapshot, target); err != nil {
+		return nil, err
+	}
 	if err := dispensable(source); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
@@ -143,6 +144,30 @@ func movable(outlook joint.Outlook, source *cni.Installation) error {
 		return refuse("find out which network these pods are on; Theseus moves only what it understands",
 			"%d pods have addresses outside of %s's range %s: %s", len(outlook.Strangers), source.CNI,
 			strings.Join(source.PodCIDRs, ", "), some(outlook.Strangers))
+	}
+	return nil
+}
+
+// housed refuses a target with objects in a namespace that neither the cluster nor its manifest has, as charts leave it to helm.
+// A snapshot without any namespace does not tell.
+func housed(snapshot *cluster.Snapshot, target *cni.Target) error {
+	known := map[string]bool{"": true}
+	for i := range snapshot.Namespaces {
+		known[snapshot.Namespaces[i].Name] = true
+	}
+	if len(snapshot.Namespaces) == 0 {
+		return nil
+	}
+	for i := range target.Objects {
+		if target.Objects[i].GetKind() == "Namespace" {
+			known[target.Objects[i].GetName()] = true
+		}
+	}
+	for i := range target.Objects {
+		if name := target.Objects[i].GetNamespace(); !known[name] {
+			return refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest", name, name),
+				"%s is of namespace %s, which neither the cluster nor the manifest has", joint.Name(step.RefOf(&target.Objects[i])), name)
+		}
 	}
 	return nil
 }

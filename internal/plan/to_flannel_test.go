@@ -135,3 +135,26 @@ func TestToFlannelLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestToFlannelByChart: what flannel's chart makes does as a manifest, once the namespace is there, which helm would make.
+func TestToFlannelByChart(t *testing.T) {
+	r := calicoToFlannel(t)
+	r.options.Manifest = cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml")
+	if hint := mustRefuse(t, r, "is of namespace kube-flannel, which neither the cluster nor the manifest has"); !strings.Contains(hint, "kubectl create namespace kube-flannel") {
+		t.Errorf("the hint is %q", hint)
+	}
+	space := corev1.Namespace{}
+	space.Name = "kube-flannel"
+	r.snapshot.Namespaces = append(r.snapshot.Namespaces, space)
+	p := mustMake(t, r)
+	if p.Target.Version != "v0.28.4" || p.Target.Agent.Namespace != "kube-flannel" {
+		t.Errorf("%+v", p.Target)
+	}
+	for _, s := range p.Steps {
+		for _, a := range slices.Concat(s.Actions, s.Undo) {
+			if a.Op == step.Delete && a.Ref.Kind == "Namespace" || a.Op == step.Apply && a.Object.GetKind() == "Namespace" && a.Object.GetName() == "kube-flannel" {
+				t.Errorf("step %s: %s", s.ID, a.Title)
+			}
+		}
+	}
+}

@@ -67,6 +67,10 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {
 		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs Calico beside flannel in one pod (Canal), which is a network of its own")
 	}
+	if cni.ImageOf(agent.Spec.Template.Spec.Containers, policies) != "" {
+		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs "+policies+" beside flannel in one pod (netpol of flannel's chart), "+
+			"which enforces NetworkPolicy: how it does that beside another network, and what it leaves on nodes, is not known")
+	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
 	for _, set := range agents {
 		found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)

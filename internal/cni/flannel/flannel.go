@@ -1,4 +1,4 @@
-// Package flannel knows flannel as its own manifest deploys it: one DaemonSet that reads its network from
+// Package flannel knows flannel as its own manifest and its Helm chart deploy it: one DaemonSet that reads its network from
 // the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, and beside it, often, a
 // kube-router that does nothing but enforce NetworkPolicy. As a network to come it is known over VXLAN, alone.
 package flannel
@@ -18,7 +18,8 @@ const (
 	configMap   = "kube-flannel-cfg"
 	ownSpace    = "kube-flannel"
 	confName    = "10-flannel.conflist"
-	network     = "cbr0" // to the plugins
+	network     = "cbr0"                  // to the plugins
+	policies    = "kube-network-policies" // what flannel's chart runs in the same pod for NetworkPolicy, where it is told to
 )
 
 // Driver implements cni.Driver.

@@ -30,6 +30,23 @@ func TestAcceptance(t *testing.T) {
 	})
 }
 
+// TestChart is of what flannel's chart makes, to come and in place.
+func TestChart(t *testing.T) {
+	chart := cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml")
+	r := request(t)
+	r.Manifest = chart
+	cnitest.Run(t, cnitest.Case{
+		Driver: flannel.Driver{}, Present: cnitest.Snapshot(t, cnitest.Ready(cnitest.Fixture(t, "charts/flannel-v0.28.4.yaml"))), Other: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+		Request: r, Golden: "testdata/install-chart.txt", Update: *update,
+	})
+	parts := flannel.Driver{}.Detect(cnitest.Snapshot(t, chart)).Parts
+	for i := range chart {
+		if !slices.Contains(parts, step.RefOf(&chart[i])) {
+			t.Errorf("%s is no part", step.RefOf(&chart[i]))
+		}
+	}
+}
+
 func TestDetect(t *testing.T) {
 	found := flannel.Driver{}.Detect(present(t))
 	if got, want := found.PodCIDRs, []string{"10.244.0.0/16"}; !slices.Equal(got, want) {
@@ -113,6 +130,11 @@ func TestDetectOddities(t *testing.T) {
 			spec.Containers = append(spec.Containers, spec.Containers[0])
 			spec.Containers[1].Image = "quay.io/calico/node:v3.31.0"
 		}, "Canal", nil},
+		{"policies in the same pod", func(s *cluster.Snapshot) {
+			spec := &s.DaemonSets[0].Spec.Template.Spec
+			spec.Containers = append(spec.Containers, spec.Containers[0])
+			spec.Containers[1].Image = "registry.k8s.io/networking/kube-network-policies:v1.0.0"
+		}, "kube-network-policies beside flannel", nil},
 		{"k3s", func(s *cluster.Snapshot) {
 			s.DaemonSets, s.ConfigMaps = nil, nil
 			s.Nodes[0].Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1"

@@ -56,7 +56,7 @@ type manifest struct {
 	agent, config *unstructured.Unstructured // in objects
 }
 
-const useUpstream = "give flannel's own manifest alone: kube-flannel.yml of its release"
+const useUpstream = "give flannel's own manifest alone: kube-flannel.yml of its release, or what helm template makes of its chart"
 
 // understand takes a manifest apart, or refuses it with a reason.
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
@@ -82,6 +82,9 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	switch {
 	case m.agent == nil || m.config == nil:
 		return nil, refuse("the manifest holds no DaemonSet that runs flannel, or no ConfigMap "+configMap, useUpstream)
+	case imageNamed(m.agent, policies) != "":
+		return nil, refuse(fmt.Sprintf("DaemonSet %s runs %s beside flannel, and what it does to pods of another network was never tried", m.agent.GetName(), policies),
+			"leave it out: --set netpol.enabled=false")
 	case m.installer() == nil:
 		return nil, refuse("no init container of DaemonSet "+m.agent.GetName()+" copies the CNI configuration to "+confDir, useUpstream)
 	}
@@ -89,13 +92,16 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 }
 
 // imageOf is that of a workload's container that runs flannel; empty where none does.
-func imageOf(workload *unstructured.Unstructured) string {
+func imageOf(workload *unstructured.Unstructured) string { return imageNamed(workload, "flannel") }
+
+// imageNamed is that of a workload's container whose image has a word in its name; empty where none does.
+func imageNamed(workload *unstructured.Unstructured, word string) string {
 	var containers []corev1.Container
 	for _, container := range cni.ContainersOf(workload, "containers") {
 		image, _ := container["image"].(string)
 		containers = append(containers, corev1.Container{Image: image})
 	}
-	return cni.ImageOf(containers, "flannel")
+	return cni.ImageOf(containers, word)
 }
 
 // confDir is the folder of CNI configurations, as the init container sees it.

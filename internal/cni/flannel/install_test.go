@@ -126,6 +126,8 @@ func TestInstallRefuses(t *testing.T) {
 		{"a bridge that no node can have", set("ConfigMap", `{"plugins": [{"type": "flannel", "delegate": {"bridge": "a b"}}]}`, "data", "cni-conf.json"), "which no node can have"},
 		{"host-gw", netConf(`{"Backend": {"Type": "host-gw"}}`), "not with host-gw"},
 		{"IPv6", netConf(`{"EnableIPv6": true, "IPv6Network": "fd00::/48", "Backend": {"Type": "vxlan"}}`), "IPv4 only"},
+		{"policies in the same pod", set("DaemonSet", []any{map[string]any{"name": "kube-flannel", "image": "ghcr.io/flannel-io/flannel:v0.28.4"},
+			map[string]any{"name": "kube-network-policies", "image": "registry.k8s.io/networking/kube-network-policies:v1.0.0"}}, "spec", "template", "spec", "containers"), "kube-network-policies beside flannel"},
 		{"tables of its own", netConf(`{"EnableNFTables": true, "Backend": {"Type": "vxlan"}}`), "EnableNFTables"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
