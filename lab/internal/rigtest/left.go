@@ -13,6 +13,29 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
+// FlannelTraces and CalicoTraces are scripts for NothingOn: they find what flannel and its policy agent leave on a node, and what Calico does. Rules for theseus-system, where the
+// journal stays, are the source's policy agent's, and those of its Services that kube-proxy has not taken back yet are nobody else's.
+const (
+	FlannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
+		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
+	CalicoTraces = `ip -o link show | grep -E 'cali|vxlan.calico'; iptables-save | grep -vE 'theseus-system["/]' | grep -E 'cali-|theseus';
+		ls /etc/cni/net.d | grep -E 'calico|theseus'; ipset list -n | grep cali; true`
+)
+
+// NothingOn demands that a script prints nothing on any of the lab's nodes; what is the subject of what it prints.
+func NothingOn(t *testing.T, rig *scenario.Rig, what, script string) {
+	t.Helper()
+	for _, node := range rig.NodeNames() {
+		out, err := rig.OnNode(t.Context(), node, "sh", "-c", script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.TrimSpace(out) != "" {
+			t.Errorf("%s is left on %s:\n%s", what, node, out)
+		}
+	}
+}
+
 // settled bounds the wait until nodes are alike, and until the garbage of the cluster is collected: agents write some of their rules a while
 // after pods came. Nodes are looked at that often at least, as two are never seen at one moment: what passes is not there each time.
 const (

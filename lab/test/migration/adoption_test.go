@@ -45,7 +45,7 @@ func TestAdopt(t *testing.T) {
 	if now := odd(); now == former {
 		t.Errorf("the pod that cannot be adopted is the one that it was: %s", now)
 	}
-	nothingOnNodes(t, rig, "flannel", flannelTraces)
+	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
 	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 	for _, component := range []string{"containerd", "kubelet"} { // what they remember of pods is what they find
@@ -60,7 +60,7 @@ func TestAdopt(t *testing.T) {
 	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "guest-1", "guest-2"); err != nil {
 		t.Fatal(err)
 	}
-	nothingOnNodes(t, rig, "what the former network held, or a pod's port,",
+	rigtest.NothingOn(t, rig, "what the former network held, or a pod's port,",
 		`ls /var/lib/cni/networks/* 2>/dev/null | grep -E '^[0-9]+[.]'; iptables-save | grep -wE '`+guestPorts+`'; nft list ruleset | grep -wE '`+guestPorts+`'; true`)
 	if _, err := rig.Kubectl(t.Context(), nil, "-n", workload.Namespace, "delete", "pod", "db-0"); err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func mustStartAfresh(t *testing.T, rig *scenario.Rig, node string) {
 			t.Fatalf("after %s had no power, these are not there again: %v", node, missing)
 		}
 	}
-	nothingOnNodes(t, rig, "flannel", flannelTraces)
+	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
 	if kept, err := rig.OnNode(t.Context(), node, "ip", "address", "show", "dev", "lo"); err != nil || strings.Contains(kept, "lo:theseus") {
 		t.Errorf("on %s: %v %s", node, err, kept)
 	}
@@ -252,7 +252,7 @@ func TestAdoptBack(t *testing.T) {
 		}
 		mustLoseNothing(t, rig, "after the rollback from "+text)
 		mustBeSamePods(t, before, podsOf(t, rig))
-		nothingOnNodes(t, rig, "Calico", calicoTraces)
+		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	}
 }
 

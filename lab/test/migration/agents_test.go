@@ -67,7 +67,7 @@ func takenBack(t *testing.T, rig *scenario.Rig, what string, words ...string) {
 	}
 	rigtest.Start(t, rig, "here", "status").Ends(0, "rolled-back", "calico-node-")
 	mustLoseNothing(t, rig, what)
-	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	if left, err := rig.Kubectl(t.Context(), nil, "get", "daemonsets", "-A", "-o", "name"); err != nil || strings.Contains(left, "calico") || strings.Contains(left, "theseus") {
 		t.Errorf("%s: left: %s %v", what, left, err)
 	}

@@ -32,13 +32,13 @@ func TestBridge(t *testing.T) {
 		t.Fatalf("rollback ended with %d:\n%s", code, out)
 	}
 	mustLoseNothing(t, rig, "after the rollback")
-	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 
 	if err := rig.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, rig, "after the migration")
-	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
+	rigtest.NothingOn(t, rig, "the bridge", bridgeTraces)
 	rigtest.NothingLeft(t, rig, regexp.MustCompile("kube-router"),
 		rigtest.Stays{Line: regexp.MustCompile(`^\+ route4 POD/24 via NODE dev eth0`), Why: "routes between the nodes are somebody else's"})
 }
@@ -57,7 +57,7 @@ func TestAdoptBridge(t *testing.T) {
 	mustLoseNothing(t, rig, "after the adoption")
 	guests.leave()
 	mustBeSamePods(t, before, podsOf(t, rig))
-	nothingOnNodes(t, rig, "the bridge", bridgeTraces)
+	rigtest.NothingOn(t, rig, "the bridge", bridgeTraces)
 	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 	routes := routesOf(t, rig)
@@ -102,7 +102,7 @@ func mustComeBack(t *testing.T, rig *scenario.Rig) {
 func mustBeAsBefore(t *testing.T, rig *scenario.Rig, pods, routes []string) {
 	t.Helper()
 	mustBeSamePods(t, pods, podsOf(t, rig))
-	nothingOnNodes(t, rig, "Calico", calicoTraces)
+	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	if after := routesOf(t, rig); !slices.Equal(routes, after) {
 		t.Errorf("the routes were\n%s\nand are\n%s", strings.Join(routes, "\n"), strings.Join(after, "\n"))
 	}

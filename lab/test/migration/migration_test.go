@@ -13,15 +13,6 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// What flannel and its policy agent leave on a node, and what Calico does. Rules for theseus-system, where the
-// journal stays, are the source's policy agent's, and those of its Services that kube-proxy has not taken back yet are nobody else's.
-const (
-	flannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
-		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
-	calicoTraces = `ip -o link show | grep -E 'cali|vxlan.calico'; iptables-save | grep -vE 'theseus-system["/]' | grep -E 'cali-|theseus';
-		ls /etc/cni/net.d | grep -E 'calico|theseus'; ipset list -n | grep cali; true`
-)
-
 // kills are ten moments, in order, at which the tool is killed: each is a line that it prints just then.
 var kills = []string{
 	"Install Theseus' agent on every node",
@@ -64,7 +55,7 @@ func TestKilledAndResumed(t *testing.T) {
 		t.Fatalf("the last resume ended with %d:\n%s", code, out)
 	}
 	mustLoseNothing(t, rig, "after the migration")
-	nothingOnNodes(t, rig, "flannel", flannelTraces)
+	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
 	mustServeCalico(t, rig, "machine-last")
 
 	code, out = theseus(t, rig, "machine-last", "apply", plan, "--yes")
@@ -150,6 +141,6 @@ func TestRollback(t *testing.T) {
 			t.Fatalf("rollback from %q ended with %d:\n%s", text, code, out)
 		}
 		mustLoseNothing(t, rig, "after the rollback from "+text)
-		nothingOnNodes(t, rig, "Calico", calicoTraces)
+		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	}
 }

@@ -138,20 +138,6 @@ func mustLoseNothing(t *testing.T, rig *scenario.Rig, when string) {
 	t.Logf("%s: nothing lost of %d requests", when, cost.Sent())
 }
 
-// nothingOnNodes demands that a command prints nothing on any node.
-func nothingOnNodes(t *testing.T, rig *scenario.Rig, what, script string) {
-	t.Helper()
-	for _, node := range rig.NodeNames() {
-		out, err := rig.OnNode(t.Context(), node, "sh", "-c", script)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.TrimSpace(out) != "" {
-			t.Errorf("%s is left on %s:\n%s", what, node, out)
-		}
-	}
-}
-
 func mustContain(t *testing.T, text string, all ...string) {
 	t.Helper()
 	for _, want := range all {

@@ -40,8 +40,8 @@ func TestToFlannel(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, rig, "after the change")
-	nothingOnNodes(t, rig, "Calico", calicoTraces)
-	nothingOnNodes(t, rig, "a name of the change", `ls /etc/cni/net.d | grep -v '^10-flannel.conflist$'; true`)
+	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
+	rigtest.NothingOn(t, rig, "a name of the change", `ls /etc/cni/net.d | grep -v '^10-flannel.conflist$'; true`)
 	if left := kubectl(t, rig, "", "get", "crd,clusterrole,clusterrolebinding", "-o", "name"); strings.Contains(left, "calico") {
 		t.Errorf("of Calico there is:\n%s", left)
 	}

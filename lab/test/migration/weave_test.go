@@ -31,7 +31,7 @@ func TestWeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, rig, "after the migration")
-	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
+	rigtest.NothingOn(t, rig, "Weave Net", weaveTraces)
 	mustServeCalico(t, rig, "state")
 	mustHaveCrossed(t, rig, regexp.MustCompile(`/old>.*/new/udp/full-size$`))
 	mustHaveCrossed(t, rig, regexp.MustCompile(`/new>.*/old/udp/full-size$`))
@@ -61,7 +61,7 @@ func TestAdoptWeave(t *testing.T) {
 	}
 	mustLoseNothing(t, rig, "after the adoption")
 	mustBeSamePods(t, before, podsOf(t, rig))
-	nothingOnNodes(t, rig, "Weave Net", weaveTraces)
+	rigtest.NothingOn(t, rig, "Weave Net", weaveTraces)
 	mustServeCalico(t, rig, "state")
 	mustTellOfMoves(t, rig)
 }

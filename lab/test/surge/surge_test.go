@@ -14,10 +14,6 @@ import (
 
 const bin = "../../../bin"
 
-// traces are what flannel, its policy agent and Theseus leave on a node.
-const traces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
-	ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
-
 // TestNodesReplaced doubles a cluster under traffic, and scales the old nodes in. Nothing may be lost.
 func TestNodesReplaced(t *testing.T) {
 	rigtest.Full(t, "nodes replaced by surge, 2 -> 4 -> 2: five minutes")
@@ -26,11 +22,7 @@ func TestNodesReplaced(t *testing.T) {
 	mustBe(t, rig, "sg-node-3", "sg-node-4")
 	cost := rigtest.NothingLost(t, rig, 3*time.Minute, "after the change")
 	t.Logf("nothing lost of %d requests", cost.Sent())
-	for _, node := range rig.NodeNames() {
-		if out, err := rig.OnNode(t.Context(), node, "sh", "-c", traces); err != nil || strings.TrimSpace(out) != "" {
-			t.Errorf("left on %s (%v):\n%s", node, err, out)
-		}
-	}
+	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
 }
 
 // TestNodesStay doubles a cluster under traffic, and takes that back from the last moment at which it can be.
