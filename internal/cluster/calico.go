@@ -25,6 +25,10 @@ func groupOf(apiVersion string) string {
 // IsCalico reports whether an API group is one of Calico's two.
 func IsCalico(group string) bool { return slices.Contains(calicoGroups, group) }
 
+// shown are beginnings of names under which older releases show Kubernetes' own policies as Calico's; no policy of a user's can
+// have such a name (libcalico-go/lib/names of v3.31).
+var shown = []string{"knp.default.", "kanp.adminnetworkpolicy.", "kbanp.baselineadminnetworkpolicy."}
+
 // Calico returns Calico's objects of a kind, from whichever of its API groups they were read, each once.
 func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 	var found []unstructured.Unstructured
@@ -32,7 +36,7 @@ func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 	for i, group := range calicoGroups {
 		for _, object := range s.OtherOf(group, kind) {
 			name, same := object.GetNamespace()+"/"+object.GetName(), object.GetNamespace()+"/"+servedName(&object)
-			if seen[name] || i > 0 && served[same] {
+			if seen[name] || i > 0 && served[same] || isShown(&object) {
 				continue
 			}
 			seen[name] = true
@@ -43,9 +47,17 @@ func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 	return found
 }
 
+func isShown(object *unstructured.Unstructured) bool {
+	return isPolicy(object) && slices.ContainsFunc(shown, func(prefix string) bool { return strings.HasPrefix(object.GetName(), prefix) })
+}
+
+func isPolicy(object *unstructured.Unstructured) bool {
+	return strings.HasSuffix(object.GetKind(), "NetworkPolicy")
+}
+
 // servedName is an object's name without what only the stored form of a policy in the default tier has before it.
 func servedName(object *unstructured.Unstructured) string {
-	if !strings.HasSuffix(object.GetKind(), "NetworkPolicy") {
+	if !isPolicy(object) {
 		return object.GetName()
 	}
 	return strings.TrimPrefix(object.GetName(), "default.")

@@ -64,6 +64,7 @@ func TestCalicoOnce(t *testing.T) {
 		"a policy without its tier": {of(stored+" NetworkPolicy default.a", served+" NetworkPolicy a"), "NetworkPolicy", []string{served + " a"}},
 		"a policy with its tier":    {of(stored+" NetworkPolicy default.a", served+" NetworkPolicy default.a"), "NetworkPolicy", []string{served + " default.a"}},
 		"two policies":              {of(stored+" NetworkPolicy a", stored+" NetworkPolicy default.a"), "NetworkPolicy", []string{stored + " a", stored + " default.a"}},
+		"a policy of Kubernetes'":   {of(served+" NetworkPolicy knp.default.a", served+" NetworkPolicy a"), "NetworkPolicy", []string{served + " a"}},
 		"no policy":                 {of(stored+" IPPool default.a", served+" IPPool a"), "IPPool", []string{served + " a", stored + " default.a"}},
 		"read twice":                {of(stored+" IPPool a", stored+" IPPool a"), "IPPool", []string{stored + " a"}},
 		"another group":             {of("networking.k8s.io/v1 NetworkPolicy a"), "NetworkPolicy", nil},

@@ -20,6 +20,14 @@ func inServed(t *testing.T, r *request) *request {
 	return r
 }
 
+// withServed is a request with a manifest that has its definitions there.
+func withServed(r *request) *request {
+	for i := range r.options.Manifest {
+		r.options.Manifest[i] = *cnitest.ServedObject(&r.options.Manifest[i])
+	}
+	return r
+}
+
 // TestServed: of such a cluster the same plan is made, but for the API version of Calico's objects. The snapshots are derived from
 // those of real clusters (cnitest.Served).
 func TestServed(t *testing.T) {
@@ -37,9 +45,12 @@ func TestServed(t *testing.T) {
 		"other reflectors":      on("calico-bgp", v1alpha1.ChangeSpec{Reflectors: "kubernetes.io/hostname in {'node-3', 'node-4'}"}),
 		"a flag":                on("calico", v1alpha1.ChangeSpec{Dataplane: "nftables"}),
 		"to flannel":            func() *request { return calicoToFlannel(t) },
+		"to it":                 func() *request { return flannelToCalico(t) },
+		"to it, adopting":       func() *request { return adoption(t) },
+		"to it, from a bridge":  func() *request { return bridged(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			stored, served := make(), inServed(t, make())
+			stored, served := make(), withServed(inServed(t, make()))
 			stored.options.Name, served.options.Name = "one", "one"
 			was, is := mustMake(t, stored), mustMake(t, served)
 			rewritten := strings.NewReplacer(cluster.CalicoStored, cluster.CalicoServed, "crd.projectcalico.org", "projectcalico.org",
@@ -92,18 +103,12 @@ func TestServedUpgrade(t *testing.T) {
 		}
 		return r
 	}
-	manifest := func(r *request) *request {
-		for i := range r.options.Manifest {
-			r.options.Manifest[i] = *cnitest.ServedObject(&r.options.Manifest[i])
-		}
-		return r
-	}
 	mustMake(t, defined(newer(t)))
-	mustMake(t, manifest(inServed(t, defined(newer(t)))))
+	mustMake(t, withServed(inServed(t, defined(newer(t)))))
 	for words, r := range map[string]*request{
 		// Where both are defined, agents that nothing tells take the other one.
 		"keep their objects in projectcalico.org/v3, and those of the manifest would look for them in crd.projectcalico.org/v1":    inServed(t, defined(newer(t))),
-		"the manifest keeps Calico's objects in projectcalico.org/v3, and the cluster has definitions of crd.projectcalico.org/v1": manifest(defined(newer(t))),
+		"the manifest keeps Calico's objects in projectcalico.org/v3, and the cluster has definitions of crd.projectcalico.org/v1": withServed(defined(newer(t))),
 	} {
 		mustRefuse(t, r, words)
 	}
