@@ -21,6 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/cilium"
 	"github.com/theseus-cni/theseus/internal/cni/flannel"
 	"github.com/theseus-cni/theseus/internal/cni/weave"
+	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
@@ -127,6 +128,9 @@ func (a *app) writePlan(p *plan.Plan) error {
 	data, err := plan.Write(p)
 	if err != nil {
 		return err
+	}
+	if err := journal.Fits(data); err != nil {
+		fmt.Fprintf(a.Err, "note: theseus apply will refuse this plan: %v\n", err)
 	}
 	switch a.output {
 	case "", "text":

@@ -167,10 +167,24 @@ func patch(ctx context.Context, client dynamic.Interface, name string, change ma
 }
 
 func pack(p *plan.Plan) ([]byte, error) {
-	text, err := yaml.Marshal(p)
+	text, err := plan.Write(p)
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
 	}
+	packed, err := compress(text)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+	}
+	return packed, nil
+}
+
+// Fits is an error where a plan, as it is written, is too large for the cluster to hold, and so for Create.
+func Fits(text []byte) error {
+	_, err := compress(text)
+	return err
+}
+
+func compress(text []byte) ([]byte, error) {
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	if _, err := zip.Write(text); err != nil {
@@ -180,8 +194,8 @@ func pack(p *plan.Plan) ([]byte, error) {
 		return nil, err
 	}
 	if packed.Len() > maxGzip {
-		return nil, engine.WithHint(fmt.Errorf("plan %s has %d bytes packed; at most %d fit into the cluster",
-			p.Name, packed.Len(), maxGzip), "change the cluster in parts")
+		return nil, engine.WithHint(fmt.Errorf("it has %d bytes packed, and at most %d fit into an object of the cluster", packed.Len(), maxGzip),
+			"nothing was changed; this version cannot change a cluster with as many nodes (docs/known-issues.md)")
 	}
 	return packed.Bytes(), nil
 }
