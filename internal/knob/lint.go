@@ -57,8 +57,9 @@ func sorted(found []finding.Finding) {
 func strayFinding(s Stray) finding.Finding {
 	f := finding.Finding{ID: "flags/unknown", Severity: finding.Block, Subject: subjectOf(s.Ref),
 		Message: fmt.Sprintf("%s is no setting: it does nothing", s.Name), Evidence: map[string]any{"setting": s.Name}}
-	if s.Near == "" { // such as a key of a chart's own, or of a component that is not in the catalogue
-		f.Severity, f.Fix = finding.Info, "take it out, unless something else than the agent reads it"
+	if s.Near == "" { // such as a key of a chart's own, a flag that its help hides, or of a component that is not in the catalogue
+		f.Message = s.Name + " is in no list of settings that is known: it may be a hidden one, or do nothing"
+		f.Severity, f.Fix = finding.Info, "take it out, unless the agent, or something else, reads it"
 		return f
 	}
 	f.Fix = "did you mean " + s.Near + "?"
