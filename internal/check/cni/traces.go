@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -105,10 +106,13 @@ func strange(pass *check.Pass, name string) []finding.Finding {
 	return []finding.Finding{f}
 }
 
-// blackholes are destinations to which packets are dropped, but for those by which the present network keeps its own
+// blackholes are destinations to which packets are dropped, but for those by which a network that is there keeps its own
 // unused addresses.
 func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding {
-	own := check.Prefixes(pass.Source.PodCIDRs...)
+	var own []netip.Prefix
+	for _, network := range networks(pass) {
+		own = append(own, check.Prefixes(network.PodCIDRs...)...)
+	}
 	var target []string
 	if pass.Target != nil {
 		target = pass.Target.PodCIDRs
