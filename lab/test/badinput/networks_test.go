@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
 // old is the configuration of a network that an image of a node may still have: a plain bridge, which sorts first.
@@ -130,15 +131,20 @@ const server = `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: %[1]s}
 	metadata: {labels: {app: %[1]s}}, spec: {nodeName: %[2]s, terminationGracePeriodSeconds: 0, containers: [{name: main, image: "theseus.dev/workload:lab",
 	args: [serve, "--http=:8080", "--grace=0s"], readinessProbe: {httpGet: {path: /ready, port: 8081}, periodSeconds: 1}}]}}}}`
 
-// server starts a server on a node, or waits for it to be there again, and returns what demands that it answers the node. Its pod is NAME-0.
-func (s *stage) server(t *testing.T, name, node string) func() {
+// server starts a server on a node, or waits for it to be there again, and returns what demands that it answers its node, and others. Its pod is NAME-0.
+func (s *stage) server(t *testing.T, name, node string) func(others ...string) {
 	t.Helper()
 	s.kubectl(t, fmt.Sprintf(server, name, node), "apply", "-f", "-")
 	for _, condition := range []string{"create", "condition=Ready"} {
 		s.kubectl(t, "", "wait", "--for="+condition, "pod/"+name+"-0", "--timeout=60s")
 	}
 	address := s.kubectl(t, "", "get", "pod", name+"-0", "-o", "jsonpath={.status.podIP}")
-	return func() { t.Helper(); s.on(t, node, "curl -sS -m 5 http://"+address+":8080/") }
+	return func(others ...string) {
+		t.Helper()
+		for _, from := range append([]string{node}, others...) { // to others the way may come a moment later than the pod
+			s.on(t, from, "curl -sS -m 5 --retry 5 --retry-all-errors http://"+address+":8080/")
+		}
+	}
 }
 
 // look takes a snapshot of the cluster and its nodes, and returns its file.
@@ -159,7 +165,8 @@ func (s *stage) calm(t *testing.T, when string) {
 	t.Logf("%s: nothing lost of %d requests", when, cost.Sent())
 }
 
-// TestNodesInTheMiddle: nodes that reboot, are served by another network, join, and are upgraded while a change runs.
+// TestNodesInTheMiddle: under traffic, nodes reboot, are served by another network, join, and are upgraded while a change runs. The counts of the
+// clients begin with the first act and never start again.
 func TestNodesInTheMiddle(t *testing.T) {
 	rigtest.Full(t, "nodes that reboot, join and are upgraded while a change runs")
 	rig := rigtest.New(t, bin, "mid", 2, "flannel", "--max-lost", "50", "--bake", "1s")
@@ -173,7 +180,7 @@ func TestNodesInTheMiddle(t *testing.T) {
 		play func(*testing.T)
 	}{
 		{"a reboot in the node's own step", s.reboot},
-		{"traffic, and an older kubelet", s.begin},
+		{"clients on both nodes, and an older kubelet", s.begin},
 		{"a file that nobody looked at", s.strangeFile},
 		{"a node joins, and Kubernetes is upgraded", s.joinedAndUpgraded},
 	} {
@@ -183,28 +190,51 @@ func TestNodesInTheMiddle(t *testing.T) {
 	}
 }
 
-// reboot: the node restarts as it is switched. All is taken back without a person.
+// reboot: the node restarts as it is switched. All is taken back without a person. The application keeps off that node: whoever asks a server
+// on a node without power, from wherever, gets no answer, which is the reboot's doing. What runs on the other node, and is moved there and back
+// meanwhile, must lose nothing; and a server on the node that reboots answers again at the end.
 func (s *stage) reboot(t *testing.T) {
+	nodes := s.NodeNames()
+	s.kubectl(t, "", "taint", "node", nodes[1], keptOff+"=true:NoSchedule")
+	s.kubectl(t, "", "-n", "kube-system", "delete", "pod", "-l", "k8s-app=kube-dns", "--field-selector", "spec.nodeName="+nodes[1])
+	s.server(t, "guest", nodes[1])(nodes[0])
+	s.clients(t)
+	s.kubectl(t, "", "-n", workload.Namespace, "scale", "deployment/web", "--replicas=2") // or there is no room for what moves on one node
 	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
-	p.Until("make 10-calico.conflist the CNI configuration of " + s.NodeNames()[1])
+	p.Until("make 10-calico.conflist the CNI configuration of " + nodes[1])
 	s.lab(t, "kill")
 	s.lab(t, "start")
-	p.Ends(4, "error: rolled-back: ", "hint: remove the cause, make a new plan")
+	p.Ends(4, "Move the pods of "+nodes[0], "error: rolled-back: ", "hint: remove the cause, make a new plan")
 	s.kubectl(t, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
 	s.run(t, 0, []string{"rolled-back"}, "status")
 	s.check(t, 0, s.change, nil, "--from", s.look(t))
+	s.calm(t, "a node that rebooted, on the other one")
+	rigtest.NothingOn(t, s.Rig, "Calico", rigtest.CalicoTraces)
+	s.server(t, "guest", nodes[1])(nodes[0])
+}
+
+// keptOff is the taint of a node that the application keeps off.
+const keptOff = "test/reboots"
+
+// clients lets them begin, or begin anew on all nodes.
+func (s *stage) clients(t *testing.T) {
+	t.Helper()
+	if err := s.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 const before, after = "v1.34.4", "v1.36.3"
 
-// begin gives the second node the kubelet of an older Kubernetes, which is told, and lets the clients begin.
+// begin gives the second node the kubelet of an older Kubernetes, which is told, and the application both nodes: its clients end before its servers do.
 func (s *stage) begin(t *testing.T) {
+	s.kubectl(t, "", "taint", "node", s.NodeNames()[1], keptOff+"-")
+	s.kubectl(t, "", "-n", workload.Namespace, "delete", "deployment", "drive", "intruder", "--cascade=foreground")
+	s.kubectl(t, "", "-n", workload.Namespace, "delete", "deployment,statefulset", "--all", "--cascade=foreground")
 	s.older(t)
 	s.check(t, 0, s.change, []string{"warn node/versions", "the kubelets of 1 node are " + before + " (" + s.NodeNames()[1] + ")"})
-	if err := s.Traffic(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.clients(t)
 }
 
 // joinedAndUpgraded: while the first node's pods move, another node joins, and the second node's kubelet is upgraded. The run names both, and goes on when told.
@@ -226,35 +256,93 @@ func (s *stage) joinedAndUpgraded(t *testing.T) {
 	}
 	p.Ends(0, "finished: done")
 	s.calm(t, "a node that joined, and one that was upgraded")
+	rigtest.NothingOn(t, s.Rig, "flannel", rigtest.FlannelTraces)
+	s.server(t, "guest", s.NodeNames()[1])(s.NodeNames()[0])
 }
 
-// TestOldNetworkComesBack: to a cluster whose change is over, a node comes that has a file of the old network, which sorts first.
+// TestOldNetworkComesBack: to a cluster that has left flannel for Calico under traffic a node comes that still has flannel: its agent, and so its
+// file. Calico's agent comes there later, kept away by a quota, and its file sorts first. So what started before is on flannel, which no other
+// node knows, and what starts then is on Calico. That is found, and the way out that is said leads to a node like all others; nobody else notices.
 func TestOldNetworkComesBack(t *testing.T) {
-	rigtest.Full(t, "a node that comes with the old network")
-	s := &stage{Rig: rigtest.New(t, bin, "late", 2, "calico")}
-	early := s.server(t, "early", s.NodeNames()[0])
-	node := s.join(t)
-	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=60s")
-	s.on(t, node, putOld)
-	s.server(t, "stray", node)()
-	lost := "of no network that was found are the addresses of 1 pod on 1 node (default/stray-0)"
-	s.check(t, 0, nil, []string{"warn cni/half-way", lost, "theseus snapshot --nodes shows it"})
-	s.check(t, 3, nil, []string{lost, "new pods are on different networks by the node on which they start: 05-old.conflist on 1 node (" + node + "), 10-calico.conflist on 2 nodes"},
-		"--from", s.look(t))
-	s.on(t, node, removeOld)
-	s.kubectl(t, "", "delete", "pod", "stray-0")
-	s.server(t, "stray", node)()
-	p := rigtest.Start(t, s.Rig, "here", "check", "--from", s.look(t))
-	if p.Ends(0); strings.Contains(p.Said(), "cni/half-way") {
-		t.Errorf("still half-way:\n%s", p.Said())
+	rigtest.Full(t, "a node that comes with the old network after a change")
+	s := &stage{Rig: rigtest.New(t, bin, "late", 2, "flannel", "--bake", "1s")}
+	s.clients(t)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	early()
+	rigtest.NothingOn(t, s.Rig, "flannel", rigtest.FlannelTraces)
+
+	old, flannel := s.NodeNames(), s.flannelElsewhere(t)
+	s.kubectl(t, flannel, "apply", "-f", "-")
+	s.kubectl(t, "", "-n", "kube-system", "create", "quota", "late", "--hard=pods=0")
+	node := s.join(t)
+	s.server(t, "stray", node)()
+	s.kubectl(t, "", "-n", "kube-system", "delete", "quota", "late")
+	s.kubectl(t, "", "-n", "kube-system", "annotate", "daemonset", "calico-node", "test/again=now") // its controller tries at once, then
+	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=120s")
+	found := []string{"block cni/leftover", "two networks are installed, flannel and calico: which of them serves a pod depends on the node",
+		"Its file goes out of /etc/cni/net.d first, on every node; then its pods, one by one (theseus check --only cni/half-way names them); its agent last",
+		"warn cni/half-way", "pods are on more than one network: calico has ", "flannel has 1 pod on 1 node (default/stray-0)"}
+	s.check(t, 3, nil, found)
+	s.check(t, 3, nil, append(found, "on 1 node ("+node+") a runtime reads more than one configuration: 10-calico.conflist serves because it sorts first, and 10-flannel.conflist would"),
+		"--from", s.look(t))
+	s.calm(t, "a node that came with flannel")
+
+	s.on(t, node, "mv /etc/cni/net.d/10-flannel.conflist /etc/cni/")
+	s.kubectl(t, "", "delete", "pod", "stray-0")
+	s.server(t, "stray", node)(old...)
+	s.kubectl(t, flannel, "delete", "-f", "-", "--timeout=120s")
+	s.check(t, 0, nil, []string{"flannel does not run, but its annotations (flannel.alpha.coreos.com/*) are on 1 node: links and rules of it may be left there too", "restart these nodes one by one"})
+	for _, verb := range []string{"kill", "start"} {
+		if out, err := s.InLab(t.Context(), "node", verb, node); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	s.kubectl(t, "", "delete", "pod", "stray-0") // what is said of the one from before the restart may be old
+	s.server(t, "stray", node)(old...)
+	s.Members = append(old, node)
+	rigtest.NothingOn(t, s.Rig, "flannel", rigtest.FlannelTraces)
+	p := rigtest.Start(t, s.Rig, "here", "check", "--from", s.look(t))
+	p.Ends(0)
+	for _, found := range []string{"cni/half-way", "rules of it are in the kernels"} {
+		if strings.Contains(p.Said(), found) {
+			t.Errorf("there still is %s:\n%s", found, p.Said())
+		}
+	}
+
+	s.kubectl(t, "", "taint", "node", node, joins+"-")
+	s.kubectl(t, "", "-n", workload.Namespace, "scale", "deployment/web", "--replicas=9")
+	s.kubectl(t, "", "-n", workload.Namespace, "rollout", "status", "deployment/web", "--timeout=60s")
+	if s.kubectl(t, "", "-n", workload.Namespace, "get", "pod", "-l", "app=web", "--field-selector", "spec.nodeName="+node, "-o", "name") == "" {
+		t.Errorf("no server of the clients is on %s", node)
+	}
+	s.calm(t, "a node that came with flannel, and is on Calico")
 }
+
+// flannelElsewhere is flannel's manifest for nodes that are not in the lab yet.
+func (s *stage) flannelElsewhere(t *testing.T) string {
+	t.Helper()
+	if _, err := s.FlannelFlags(t.Context()); err != nil { // writes the manifest
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(s.Dir, "flannel-alone.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const everywhere = "- key: kubernetes.io/os\n                operator: In\n                values:\n                - linux"
+	if !strings.Contains(string(text), everywhere) {
+		t.Fatalf("flannel's manifest chooses its nodes otherwise:\n%s", text)
+	}
+	return strings.Replace(string(text), everywhere, "- {key: kubernetes.io/hostname, operator: NotIn, values: ["+strings.Join(s.NodeNames(), ", ")+"]}", 1)
+}
+
+// joins is the taint of a node that comes.
+const joins = "test/joins"
 
 // join adds a node to which no pod goes by itself.
 func (s *stage) join(t *testing.T) string {
 	t.Helper()
-	added, err := s.InLab(t.Context(), "node", "add", "--taint", "test/joins=true:NoSchedule")
+	added, err := s.InLab(t.Context(), "node", "add", "--taint", joins+"=true:NoSchedule")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,6 +385,7 @@ const acme = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: acme-net, 
 	containers: [{name: main, image: "theseus.dev/workload:lab", args: [serve]}]}}}}`
 
 // TestUnknownNetwork lets a network serve that nobody knows: its own agent, its own file, and a plugin of its own name, which is the plain bridge's.
+// Pods on it, and their clients, notice neither the looks at it nor the refusals.
 func TestUnknownNetwork(t *testing.T) {
 	rigtest.Full(t, "a network that nobody knows")
 	rig := rigtest.New(t, bin, "odd", 1, "bridge")
@@ -308,7 +397,7 @@ func TestUnknownNetwork(t *testing.T) {
 	s.on(t, s.NodeNames()[0], `cd /etc/cni/net.d && cp /opt/cni/bin/bridge /opt/cni/bin/acme-net && cp -r /var/lib/cni/networks/bridge /var/lib/cni/networks/acme &&
 		sed 's/"type": "bridge"/"type": "acme-net"/; s/"name": "bridge"/"name": "acme"/' 10-bridge.conflist >05-acme.conflist && rm 10-bridge.conflist`)
 	s.kubectl(t, acme, "apply", "-f", "-")
-	serves := s.server(t, "guest", s.NodeNames()[0])
+	s.clients(t)
 	agent := "no network that Theseus knows is in this cluster, but DaemonSet kube-system/acme-net writes into the folder of CNI configurations"
 	s.check(t, 0, nil, []string{"warn cni/unknown", agent, "look at the nodes too"})
 	s.run(t, 3, []string{"block cni/unknown", agent, "error: findings block this change"}, s.planned()...)
@@ -317,6 +406,6 @@ func TestUnknownNetwork(t *testing.T) {
 	s.run(t, 3, []string{"block cni/unknown", agent + "; " + file, "what is not understood is not changed"}, s.planned("--from", looked)...)
 	s.run(t, 1, []string{"error: no network that Theseus knows was found in this cluster, but ", file, "Theseus moves only what it understands"},
 		s.planned("--from", looked, "--accept", "cni/unknown=it will do")...)
-	serves()
+	s.calm(t, "a network that nobody knows")
 	s.untouched(t)
 }
