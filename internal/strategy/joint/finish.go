@@ -64,7 +64,7 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 		ID:       "remove/source",
 		Title:    "Remove " + b.Source.CNI,
 		Why:      "No pod uses it any more.",
-		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
+		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, Rolled(b.Target.Installation.Agent)},
 		Actions:  actions,
 		After:    b.SourceGone(),
 		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
