@@ -208,14 +208,13 @@ func (c cluster) understands(network string) {
 		}
 		return nil
 	}
-	err := find()
-	for end := time.Now().Add(time.Minute); err != nil && time.Now().Before(end); err = find() {
-		c.t.Logf("once more: %v", err)
-		time.Sleep(time.Second)
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	until(c.t, "Theseus finds "+network+" alone, in order", func() bool {
+		err := find()
+		if err != nil {
+			c.t.Log(err)
+		}
+		return err == nil
+	})
 	images := c.kubectl("get", "daemonsets", "-A", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}") + " "
 	if version := said.Networks[0].Version; network != "bridge" && (version == "" || !strings.Contains(images, ":"+version+" ")) {
 		c.t.Errorf("of %s runs %s, and Theseus says %q", network, images, version)

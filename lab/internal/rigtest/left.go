@@ -82,20 +82,13 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 	for _, node := range old {
 		used := map[int]bool{}
 		var diff []string
-		deadline := time.Now().Add(settled)
-		for n := 1; ; n++ {
+		err := settle(func() (bool, error) {
 			var err error
 			diff, err = unlike(t.Context(), rig, node, fresh)
-			if err == nil && !slices.ContainsFunc(diff, func(line string) bool { return staying(line, stays) < 0 }) {
-				break
-			}
-			if n >= looks && time.Now().After(deadline) {
-				if err != nil {
-					t.Error(err)
-				}
-				break
-			}
-			time.Sleep(time.Second)
+			return !slices.ContainsFunc(diff, func(line string) bool { return staying(line, stays) < 0 }), err
+		})
+		if err != nil {
+			t.Error(err)
 		}
 		for _, line := range diff {
 			if i := staying(line, stays); i >= 0 {
@@ -111,16 +104,28 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 		}
 	}
 	var named []string
-	for deadline := time.Now().Add(settled); ; time.Sleep(time.Second) {
-		if named, err = naming(t.Context(), rig, words); err == nil && len(named) == 0 || time.Now().After(deadline) {
-			break
-		}
-	}
+	err = settle(func() (bool, error) {
+		var err error
+		named, err = naming(t.Context(), rig, words)
+		return len(named) == 0, err
+	})
 	if err != nil {
 		t.Error(err)
 	}
 	for _, object := range named {
 		t.Errorf("%s is left in the cluster", object)
+	}
+}
+
+// settle looks again and again, until all is as it is to be or the time is over; the error is the last look's.
+func settle(look func() (bool, error)) error {
+	deadline := time.Now().Add(settled)
+	for n := 1; ; n++ {
+		fine, err := look()
+		if err == nil && fine || n >= looks && time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(time.Second)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -100,33 +99,22 @@ func inOneLine(report []byte) (string, error) {
 func (r *Rig) traffic() string { return filepath.Join(r.Dir, "traffic.json") }
 
 // Traffic deploys the workload and waits until its clients run. A failure before anything was changed says
-// that the story would tell nothing: a cluster that was still coming up gets a second chance, with other clients.
+// that the story would tell nothing.
 func (r *Rig) Traffic(ctx context.Context) error {
-	for first := true; ; first = false {
-		before, err := r.begin(ctx)
-		if err != nil || before.Failed() == 0 {
-			return err
-		}
-		before.Print(r.Out) //nolint:errcheck // for the reader only
-		failed := spec.Count(before.Failed(), "request") + " failed before anything was changed"
-		if !first {
-			return errors.New(failed)
-		}
-		fmt.Fprintf(r.Out, "%s: the clients begin once more\n", failed)
-		if err := r.Undeploy(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// begin deploys the workload and waits until its requests are answered.
-func (r *Rig) begin(ctx context.Context) (tally.Summary, error) {
 	if err := r.Deploy(ctx); err != nil {
-		return tally.Summary{}, err
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
-	return r.Steady(ctx)
+	before, err := r.Steady(ctx)
+	if err != nil {
+		return err
+	}
+	if before.Failed() > 0 {
+		before.Print(r.Out) //nolint:errcheck // for the reader only
+		return fmt.Errorf("%s failed before anything was changed", spec.Count(before.Failed(), "request"))
+	}
+	return nil
 }
 
 // Migrate plans and applies the change to Calico.

@@ -150,36 +150,17 @@ func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
 
 // Deploy starts the workload and its clients and waits until all of it is ready.
 func (r *Rig) Deploy(ctx context.Context) error {
-	for _, text := range r.manifests() {
+	manifests := [][]byte{workload.Manifest()}
+	if r.Outside {
+		manifests = append(manifests, workload.Outside())
+	}
+	for _, text := range manifests {
 		if _, err := r.Kubectl(ctx, bytes.NewReader(text), "apply", "-f", "-"); err != nil {
 			return err
 		}
 	}
 	_, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
 	return err
-}
-
-// Undeploy removes the workload and what its clients recorded.
-func (r *Rig) Undeploy(ctx context.Context) error {
-	for _, text := range r.manifests() {
-		if _, err := r.Kubectl(ctx, bytes.NewReader(text), "delete", "--ignore-not-found", "--timeout=120s", "-f", "-"); err != nil {
-			return err
-		}
-	}
-	for _, node := range r.NodeNames() {
-		if _, err := r.OnNode(ctx, node, "find", workload.RecordDir, "-type", "f", "-delete"); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// manifests are the workload's.
-func (r *Rig) manifests() [][]byte {
-	if r.Outside {
-		return [][]byte{workload.Manifest(), workload.Outside()}
-	}
-	return [][]byte{workload.Manifest()}
 }
 
 // Steady waits until the clients have sent for a while without a new failure, and returns what they had

@@ -124,7 +124,7 @@ func (p *pair) copied(t *testing.T) {
 			p.green.get(t, "pdb/web", "{.status.expectedPods}") == "3" && p.green.get(t, "secret/token", "{.data.token}") != ""
 	})
 	before := p.versions(t)
-	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop")
+	p.theseus(0, []string{"in step: "}, "copy", "-n", "shop") // the controllers' work is no difference
 	p.theseus(0, []string{"0 differ"}, "diff", "-n", "shop")
 	if after := p.versions(t); before != after {
 		t.Errorf("a second run changed something:\n%s\n%s", before, after)
