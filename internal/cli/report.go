@@ -183,13 +183,23 @@ func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []
 		count[owner]++
 		restarts[owner] += restartsSince(&pods.Items[i], begun)
 	}
+	return perWorkload(p.Workloads, count, restarts, moved, whole), nil
+}
+
+// perWorkload is what was counted by workload, once for each: one whose pods are treated differently is in a plan twice.
+func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int, whole map[string]int64) []report.WorkloadOutcome {
 	var all []report.WorkloadOutcome
-	for _, w := range p.Workloads {
+	seen := map[string]bool{}
+	for _, w := range planned {
 		key := w.Kind + "/" + w.Namespace + "/" + w.Name
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
 		all = append(all, report.WorkloadOutcome{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Pods: count[key],
 			RestartsAfter: restarts[key], Evicted: moved[key], NotReadyMillis: whole[key]})
 	}
-	return all, nil
+	return all
 }
 
 // evictions sums up the journal by workload: pods moved, and the time until it was whole again, in ms.

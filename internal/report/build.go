@@ -24,7 +24,7 @@ func Build(in Input) Model {
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 	}
 	m.Residue.Rules = movesRules(in.Plan)
-	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(m.Moves)
+	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
 	m.Totals = totals(in, &m, all)

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
@@ -39,8 +41,12 @@ type Move struct {
 
 // Adopted sums up moves.
 type Adopted struct {
-	// Pods counts moves to the target, Back those of a rollback, Measured those with figures.
+	// Pods counts moves to the target; of these, Own are of Theseus' probe pods, and Later of pods that the plan does not have,
+	// as they started after it was made (some of the target's own do). Back counts moves of a rollback, Measured those with
+	// figures.
 	Pods     int   `json:"pods"`
+	Own      int   `json:"own"`
+	Later    int   `json:"later"`
 	Back     int   `json:"back"`
 	Measured int   `json:"measured"`
 	Sent     int64 `json:"sent"`
@@ -111,19 +117,29 @@ func moveOf(p *plan.Plan, r *engine.Record, node string, pod step.AdoptOutcome) 
 }
 
 // adopted is nil where no pod was moved.
-func adopted(all []Move) *Adopted {
+func adopted(p *plan.Plan, all []Move) *Adopted {
 	if len(all) == 0 {
 		return nil
 	}
-	a := &Adopted{}
+	a, planned := &Adopted{}, map[string]bool{}
+	for _, w := range p.Workloads {
+		for _, pods := range w.Pods {
+			for _, pod := range pods {
+				planned[w.Namespace+"/"+pod] = true
+			}
+		}
+	}
 	var flips []int64
 	var atFlip, longest, control []float64
 	for i := range all {
 		m := &all[i]
-		if m.Back {
+		switch {
+		case m.Back:
 			a.Back++
-		} else {
-			a.Pods++
+		case m.Namespace == v1alpha1.Namespace:
+			a.Own++
+		case !planned[m.Namespace+"/"+m.Name]:
+			a.Later++
 		}
 		flips = append(flips, m.FlipMicros)
 		if m.Sent == 0 {
@@ -134,6 +150,7 @@ func adopted(all []Move) *Adopted {
 		a.Lost += int64(m.Lost)
 		atFlip, longest, control = append(atFlip, m.FlipGapMillis), append(longest, m.LongestMillis), append(control, m.ControlMillis)
 	}
+	a.Pods = len(all) - a.Back
 	a.FlipMicros, a.FlipGapMillis = spread(flips), spread(atFlip)
 	a.LongestMillis, a.ControlMillis = spread(longest), spread(control)
 	return a
@@ -150,6 +167,16 @@ func movesText(m Model) string {
 		return ""
 	}
 	text := countOf(int64(a.Pods), "pod") + " while they ran"
+	var among []string
+	if a.Own > 0 {
+		among = append(among, fmt.Sprintf("%d of Theseus' own", a.Own))
+	}
+	if a.Later > 0 {
+		among = append(among, fmt.Sprintf("%d that started after the plan was made", a.Later))
+	}
+	if len(among) > 0 {
+		text += " (" + strings.Join(among, ", ") + ")"
+	}
 	if a.Back > 0 {
 		text += fmt.Sprintf(", %d back", a.Back)
 	}

@@ -106,6 +106,20 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// TestMovesApart: of the pods that were moved, Theseus' own and those that the plan does not have are told apart.
+func TestMovesApart(t *testing.T) {
+	p := &plan.Plan{Workloads: []plan.Workload{{Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1"}, "wave-2": {"web-2"}}}}}
+	all := []Move{{Namespace: "shop", Name: "web-1"}, {Namespace: "shop", Name: "web-2"}, {Namespace: "kube-system", Name: "controllers-1"},
+		{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a"}, {Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a", Back: true}}
+	a := adopted(p, all)
+	if a.Pods != 4 || a.Own != 1 || a.Later != 1 || a.Back != 1 {
+		t.Errorf("%+v", a)
+	}
+	if text := movesText(Model{Adopted: a}); !strings.HasPrefix(text, "4 pods while they ran (1 of Theseus' own, 1 that started after the plan was made), 1 back;") {
+		t.Error(text)
+	}
+}
+
 // An empty input is no pass: every output works and says that nothing is known.
 func TestEmpty(t *testing.T) {
 	m := Build(Input{})

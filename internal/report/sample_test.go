@@ -72,6 +72,7 @@ func (s sample) plan() *plan.Plan {
 		Findings: []finding.Finding{{ID: "workload/single-replica", Severity: finding.Warn,
 			Message:  "Deployment shop/mailer has one replica: it is away while its pod is made anew.",
 			Accepted: "mail is queued by its clients"}},
+		Workloads: []plan.Workload{{Kind: "Deployment", Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1"}}}},
 	}
 	gate := func(title string) *step.Gate {
 		return &step.Gate{Title: title, MaxGap: step.Duration(50 * time.Millisecond), Bake: step.Duration(20 * time.Second)}
