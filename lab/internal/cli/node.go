@@ -101,8 +101,9 @@ func (a *app) nodeRemove() *cobra.Command {
 }
 
 func (a *app) nodeExec() *cobra.Command {
+	var network bool
 	cmd := &cobra.Command{
-		Use:     "exec NODE -- COMMAND [ARG...]",
+		Use:     "exec [--network] NODE -- COMMAND [ARG...]",
 		Short:   "Run a command on a node, as root in all of its namespaces",
 		Example: "  theseus-lab node exec a-node-1 -- ip route",
 		Args:    atLeast(2),
@@ -110,9 +111,13 @@ func (a *app) nodeExec() *cobra.Command {
 			if args[1] == "--" {
 				args = append(args[:1:1], args[2:]...)
 			}
+			if network {
+				return a.enter(cmd.Context(), args[0], a.in, []string{"--net"}, args[1:]...)
+			}
 			return a.onNode(cmd.Context(), args[0], a.in, args[1:]...)
 		},
 	}
+	cmd.Flags().BoolVar(&network, "network", false, "in its network alone: files and processes are the host's, and what is started does not end with the node")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

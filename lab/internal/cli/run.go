@@ -20,6 +20,11 @@ import (
 
 // onNode runs a program inside a node.
 func (a *app) onNode(ctx context.Context, node string, in io.Reader, argv ...string) error {
+	return a.enter(ctx, node, in, []string{"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"}, argv...)
+}
+
+// enter runs a program in those namespaces of a node that nsenter is told by flags.
+func (a *app) enter(ctx context.Context, node string, in io.Reader, flags []string, argv ...string) error {
 	lab, client, n, err := a.nodeArg(node)
 	if err != nil {
 		return err
@@ -37,8 +42,7 @@ func (a *app) onNode(ctx context.Context, node string, in io.Reader, argv ...str
 	if err != nil {
 		return err
 	}
-	enter := []string{"--target", strconv.Itoa(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--"}
-	return a.run(ctx, in, "nsenter", append(enter, argv...)...)
+	return a.run(ctx, in, "nsenter", slices.Concat([]string{"--target", strconv.Itoa(pid)}, flags, []string{"--"}, argv)...)
 }
 
 func (a *app) run(ctx context.Context, in io.Reader, name string, args ...string) error {
