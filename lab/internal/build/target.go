@@ -49,6 +49,8 @@ func targets() map[string]target {
 		"weave-npc":        weave("weave-npc"),
 		"kube-router":      {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
 		"cilium-says":      {module: components + "cilium", pkg: "."},
+		"gobgp":            {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgp"},
+		"gobgpd":           {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgpd"},
 
 		"workload":     {module: "lab", pkg: "./cmd/workload", ownCode: true},
 		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},

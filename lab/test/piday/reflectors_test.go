@@ -36,7 +36,7 @@ func TestReflectors(t *testing.T) {
 		}
 		rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0)
 		cost := rigtest.NothingLost(t, rig, time.Minute, turn.name)
-		t.Logf("%s: nothing lost or leaked of %d requests; the router outside had every route at each of %d looks", turn.name, cost.Sent(), never())
+		t.Logf("%s: nothing lost or leaked of %d requests; the router outside always had every route, and changed one %d times", turn.name, cost.Sent(), never())
 		outside.learns(turn.name)
 		if got := kubectl(t, rig, "get", "bgppeers.crd.projectcalico.org", "-o", "jsonpath={.items[*].spec.peerSelector}"); got != turn.peers {
 			t.Errorf("%s: the BGPPeers are to %q", turn.name, got)

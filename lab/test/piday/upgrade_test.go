@@ -37,7 +37,7 @@ func TestReflectorsUpgraded(t *testing.T) {
 	held := func(version string, never func() int) {
 		t.Helper()
 		cost := rigtest.NothingLost(t, rig, time.Minute, version)
-		t.Logf("%s: nothing lost or leaked of %d requests; the router outside had every route at each of %d looks", version, cost.Sent(), never())
+		t.Logf("%s: nothing lost or leaked of %d requests; the router outside always had every route, and changed one %d times", version, cost.Sent(), never())
 		outside.learns(version)
 		images := kubectl(t, rig, "-n", "kube-system", "get", "pods", "-l", "k8s-app=calico-node", "-o", "jsonpath={.items[*].spec.containers[0].image}")
 		if strings.Count(images, ":"+version) != len(rig.NodeNames()) {
