@@ -3,6 +3,7 @@ package node
 import (
 	_ "embed"
 	"fmt"
+	"sort"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,45 +66,38 @@ func requested(pod *corev1.Pod) amount {
 }
 
 func capacity(pass *check.Pass) []finding.Finding {
-	used, moving := map[string]amount{}, map[string]amount{}
+	used := map[string]amount{}
+	var moved []*corev1.Pod
 	for i := range pass.Snapshot.Pods {
 		pod := &pass.Snapshot.Pods[i]
 		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
 			continue
 		}
-		n := requested(pod)
 		sum := used[pod.Spec.NodeName]
-		sum.add(n)
+		sum.add(requested(pod))
 		used[pod.Spec.NodeName] = sum
 		if pass.Recreates(pod) && !check.OfDaemonSet(pod) {
-			sum = moving[pod.Spec.NodeName]
-			sum.add(n)
-			moving[pod.Spec.NodeName] = sum
+			moved = append(moved, pod)
 		}
 	}
-	var free amount
-	for i := range pass.Snapshot.Nodes {
-		node := &pass.Snapshot.Nodes[i]
-		if node.Spec.Unschedulable {
-			continue
+	rooms, moving := newRooms(pass.Snapshot.Nodes, used), map[string]demand{}
+	for _, pod := range moved {
+		if moving[pod.Spec.NodeName] == nil {
+			moving[pod.Spec.NodeName] = demand{}
 		}
-		left := of(node.Status.Allocatable)
-		for unit, n := range used[node.Name] {
-			left[unit] = max(left[unit]-n, 0)
-		}
-		free.add(left)
+		moving[pod.Spec.NodeName].add(rooms.of(&pod.Spec), requested(pod))
 	}
 	var found []finding.Finding
 	for i := range pass.Snapshot.Nodes {
 		name := pass.Snapshot.Nodes[i].Name
-		if unit, lacks := moving[name].over(free); lacks {
-			found = append(found, crowded(name, unit, moving[name][unit], free[unit]))
+		if short := rooms.short(moving[name]); short != nil {
+			found = append(found, crowded(name, short))
 		}
 	}
 	if len(found) > 0 {
 		return found // a wave of several nodes says nothing new then
 	}
-	return crowdedWave(pass, moving, free)
+	return crowdedWave(pass, moving, rooms)
 }
 
 // over finds the first unit of which there is more than room.
@@ -117,7 +111,7 @@ func (a amount) over(room amount) (unit int, is bool) {
 }
 
 // crowdedWave finds the first wave whose pods have no room beside one another while none of the old ones has ended.
-func crowdedWave(pass *check.Pass, moving map[string]amount, free amount) []finding.Finding {
+func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []finding.Finding {
 	if pass.Change.To == "" || pass.Change.Strategy != "" && pass.Change.Strategy != "recreate" {
 		return nil // no waves of pods that are created anew
 	}
@@ -126,37 +120,46 @@ func crowdedWave(pass *check.Pass, moving map[string]amount, free amount) []find
 		return nil // no plan is made of such waves
 	}
 	for _, wave := range waves {
-		var sum amount
-		fits := 0 // nodes, from the first on
-		for _, node := range wave.Nodes {
-			sum.add(moving[node])
-			if _, over := sum.over(free); !over {
-				fits++
+		of := func(first int) *shortage { // the first nodes of the wave
+			sum := demand{}
+			for _, node := range wave.Nodes[:first] {
+				for room, n := range moving[node] {
+					sum.add(room, n)
+				}
 			}
+			return rooms.short(sum)
 		}
-		unit, over := sum.over(free)
-		if !over {
+		short := of(len(wave.Nodes))
+		if short == nil {
 			continue
 		}
+		fits := sort.Search(len(wave.Nodes), func(n int) bool { return of(n+1) != nil })
 		return []finding.Finding{{
 			ID: "node/capacity", Severity: finding.Info, Subject: finding.Subject{Kind: "Wave", Name: wave.Name},
-			Message: fmt.Sprintf("the pods of its %s request %s, and all nodes together have %s free, enough for %d of them: where pods take long to end, new ones wait",
-				cluster.Count(len(wave.Nodes), "node"), show(unit, sum[unit]), show(unit, free[unit]), fits),
-			Evidence: map[string]any{"of": units[unit], "requested": sum[unit], "free": free[unit], "nodes": len(wave.Nodes), "fit": fits},
+			Message: fmt.Sprintf("%s of its %s request %s, and %s free, enough for %d of them: where pods take long to end, new ones wait",
+				short.who("the pods"), cluster.Count(len(wave.Nodes), "node"), show(short.unit, short.wanted), short.have(), fits),
+			Evidence: short.evidence(map[string]any{"nodes": len(wave.Nodes), "fit": fits}),
 			Fix:      fmt.Sprintf("smaller waves: --waves, with no more than %s in each", cluster.Count(fits, "node")),
 		}}
 	}
 	return nil
 }
 
-func crowded(node string, unit int, wanted, room int64) finding.Finding {
-	return finding.Finding{
+func crowded(node string, short *shortage) finding.Finding {
+	f := finding.Finding{
 		ID: "node/capacity", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: node},
-		Message: fmt.Sprintf("its pods request %s, and all nodes together have %s free: a new pod waits until an old one has ended",
-			show(unit, wanted), show(unit, room)),
-		Evidence: map[string]any{"of": units[unit], "requested": wanted, "free": room},
+		Message: fmt.Sprintf("%s request %s, and %s free: a new pod waits until an old one has ended",
+			short.who("its pods"), show(short.unit, short.wanted), short.have()),
+		Evidence: short.evidence(map[string]any{}),
 		Fix:      "add a node for the time of the change, or scale something down",
 	}
+	if short.room.count == 0 {
+		f.Message = fmt.Sprintf("no node takes %s, by their tolerations, node selectors and affinities: new ones stay Pending", short.who("its pods"))
+		f.Fix = "change what those pods tolerate or select, or open a node to them"
+	} else if !short.room.all {
+		f.Fix = "add such a node for the time of the change, open others to these pods, or scale something down"
+	}
+	return f
 }
 
 func show(unit int, n int64) string {

@@ -97,7 +97,7 @@ func compare(pass *check.Pass, w check.Template, changed []int) (closed, open []
 		if !choice.Picks(nil, today) {
 			continue
 		}
-		was, is := blocking(today, tolerations) == nil, blocking(then, tolerations) == nil
+		was, is := nodes.Shut(today, tolerations) == nil, nodes.Shut(then, tolerations) == nil
 		switch {
 		case was && !is:
 			closed = append(closed, today.Name)
@@ -116,31 +116,6 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists},
 	{Key: corev1.TaintNodePIDPressure, Operator: corev1.TolerationOpExists},
 	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists},
-}
-
-// blocking is the first taint that keeps new pods off a node; nil when none does.
-func blocking(n *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
-	for i := range n.Spec.Taints {
-		t := &n.Spec.Taints[i]
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(tolerations, func(one corev1.Toleration) bool { return tolerates(one, t) }) {
-			return t
-		}
-	}
-	return nil
-}
-
-// tolerates is the rule of Kubernetes: no key with Exists is every key, no effect every effect.
-func tolerates(one corev1.Toleration, t *corev1.Taint) bool {
-	if one.Effect != "" && one.Effect != t.Effect || one.Key != "" && one.Key != t.Key {
-		return false
-	}
-	switch one.Operator {
-	case corev1.TolerationOpExists:
-		return true
-	case "", corev1.TolerationOpEqual:
-		return one.Key != "" && one.Value == t.Value
-	}
-	return false
 }
 
 // shut is about a workload that nodes close to.
@@ -168,7 +143,7 @@ func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Fin
 // fix adds a toleration of what closes a node.
 func fix(pass *check.Pass, w check.Template, node string) string {
 	at := slices.IndexFunc(pass.WhatIf.After.Nodes, func(n corev1.Node) bool { return n.Name == node })
-	t := blocking(&pass.WhatIf.After.Nodes[at], w.Spec.Tolerations)
+	t := nodes.Shut(&pass.WhatIf.After.Nodes[at], w.Spec.Tolerations)
 	if t == nil {
 		return ""
 	}

@@ -1,4 +1,5 @@
-// Package nodes is how Kubernetes' own objects pick nodes: nodeSelector, node affinity and label selectors.
+// Package nodes is how Kubernetes' own objects pick nodes: nodeSelector, node affinity and label selectors; and how nodes
+// shut pods out, by taints.
 package nodes
 
 import (
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/klog/v2"
 )
 
 // Selector is a choice of nodes in one of Kubernetes' own forms, which knows where in its object each key stands.
@@ -55,6 +57,18 @@ func AnyOf(list []metav1.LabelSelector, pointer string) *Selector {
 // OfAffinity is a required node affinity.
 func OfAffinity(s *corev1.NodeSelector, pointer string) *Selector {
 	return &Selector{oneOf: true, terms: ofTerms(s, pointer)}
+}
+
+// Shut is the first taint that keeps new pods with these tolerations off a node; nil when none does.
+func Shut(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
+	for i := range node.Spec.Taints {
+		t := &node.Spec.Taints[i]
+		tolerated := func(one corev1.Toleration) bool { return one.ToleratesTaint(klog.Logger{}, t, false) }
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(tolerations, tolerated) {
+			return t
+		}
+	}
+	return nil
 }
 
 // Operation is one of a JSON patch (RFC 6902).
