@@ -113,6 +113,9 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 	if err := a.alone(ctx, client, p.Name); err != nil {
 		return err
 	}
+	if err := askRights(ctx, client, snapshot, p); err != nil {
+		return err
+	}
 	// What blocks may have come since the plan was made, and this user may not be the one who made it.
 	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source}
 	if !p.InPlace() {
@@ -126,6 +129,16 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 		return fail(exitFailed, "make the plan anew with `theseus plan`", "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
 	}
 	return nil
+}
+
+// askRights asks whether this user may do what a plan does, beside what was asked for any change.
+func askRights(ctx context.Context, client *kube.Client, snapshot *cluster.Snapshot, p *plan.Plan) error {
+	if ok, _ := snapshot.Has("rights"); !ok {
+		return nil // the check of rights says why
+	}
+	more, err := kube.Rights(ctx, client, snapshot.Rights, p.Steps)
+	snapshot.Rights = append(snapshot.Rights, more...)
+	return err
 }
 
 // alone refuses to begin while another migration is under way, or what has begun already.

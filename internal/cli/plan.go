@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/check/api"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/bridge"
@@ -24,6 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/strategy/surge"
@@ -114,6 +116,11 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if err != nil {
 		return err
 	}
+	if len(from) == 0 {
+		if err := a.mayCarryOut(ctx, pass, p); err != nil {
+			return err
+		}
+	}
 	if n := result.Summary.NotChecked; n > 0 {
 		fmt.Fprintf(a.Err, "note: %s could not be made: theseus check, with the same flags, says why\n", cluster.Count(n, "check"))
 	}
@@ -121,6 +128,19 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		fmt.Fprintln(a.Err, "note: the input does not say which cluster it is of (the uid of Namespace kube-system), so theseus apply will refuse this plan")
 	}
 	return a.writePlan(p)
+}
+
+// mayCarryOut refuses a plan that this user may not carry out to its end.
+func (a *app) mayCarryOut(ctx context.Context, pass *check.Pass, p *plan.Plan) error {
+	client, err := a.client()
+	if err != nil {
+		return err
+	}
+	if err := askRights(ctx, client, pass.Snapshot, p); err != nil {
+		return err
+	}
+	return a.mustNotBlock(preflight.Run([]check.Check{api.Rights()}, pass, checkOptions(p.Change)),
+		"ask for the rights, or accept what you have read: --accept api/rights=REASON")
 }
 
 // writePlan prints the runbook, or the whole plan with -o yaml and -o json, and writes the file that -o names.

@@ -69,8 +69,10 @@ type Right struct {
 	Verb     string `json:"verb"`
 	Group    string `json:"group,omitempty"`
 	Resource string `json:"resource"`
-	Allowed  bool   `json:"allowed"`
-	Reason   string `json:"reason,omitempty"`
+	// Namespace is where it was asked for; empty for all of them, and for what is in none.
+	Namespace string `json:"namespace,omitempty"`
+	Allowed   bool   `json:"allowed"`
+	Reason    string `json:"reason,omitempty"`
 }
 
 // NodeFacts is what only the node itself can tell.

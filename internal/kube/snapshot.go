@@ -60,7 +60,7 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 		return nil, err
 	}
 	s.Sources = append(sources, found...)
-	if s.Rights, err = r.rights(ctx); err != nil {
+	if s.Rights, err = r.ask(ctx, needs()); err != nil {
 		s.Sources = append(s.Sources, cluster.Source{Resource: "rights", Missing: reason(err)})
 	} else {
 		s.Sources = append(s.Sources, cluster.Source{Resource: "rights", From: FromLive})

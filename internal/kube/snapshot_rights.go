@@ -19,7 +19,7 @@ type need struct {
 	verbs     string // separated by spaces
 }
 
-// needs are the rights that applying a change takes.
+// needs are the rights that applying a change takes, whatever it changes; Rights asks for those of one plan.
 func needs() []need {
 	return []need{
 		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get list create patch delete"},
@@ -48,10 +48,10 @@ func needs() []need {
 	}
 }
 
-// rights asks the API server about each. It says yes or no for all of them, or fails.
-func (r reader) rights(ctx context.Context) ([]cluster.Right, error) {
+// ask asks the API server about each. It says yes or no for all of them, or fails.
+func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) {
 	var reviews []authorizationv1.ResourceAttributes
-	for _, n := range needs() {
+	for _, n := range needs {
 		resource, sub, _ := strings.Cut(n.resource, "/")
 		for _, verb := range strings.Fields(n.verbs) {
 			reviews = append(reviews, authorizationv1.ResourceAttributes{
@@ -89,7 +89,7 @@ func (r reader) mayI(ctx context.Context, attributes authorizationv1.ResourceAtt
 		resource += "/" + attributes.Subresource
 	}
 	return cluster.Right{
-		Verb: attributes.Verb, Group: attributes.Group, Resource: resource,
+		Verb: attributes.Verb, Group: attributes.Group, Resource: resource, Namespace: attributes.Namespace,
 		Allowed: answer.Status.Allowed, Reason: answer.Status.Reason,
 	}, nil
 }

@@ -25,8 +25,8 @@ func Rights() check.Check {
 }
 
 func rights(pass *check.Pass) []finding.Finding {
-	var order []string
-	denied := map[string][]string{}
+	var order []finding.Subject
+	denied := map[finding.Subject][]string{}
 	for _, right := range pass.Snapshot.Rights {
 		if right.Allowed {
 			continue
@@ -38,20 +38,24 @@ func rights(pass *check.Pass) []finding.Finding {
 				name += "/" + sub
 			}
 		}
-		if denied[name] == nil {
-			order = append(order, name)
+		subject := finding.Subject{Kind: "Resource", Namespace: right.Namespace, Name: name}
+		if denied[subject] == nil {
+			order = append(order, subject)
 		}
-		denied[name] = append(denied[name], right.Verb)
+		denied[subject] = append(denied[subject], right.Verb)
 	}
 	var found []finding.Finding
-	for _, name := range order {
-		verbs := denied[name]
+	for _, subject := range order {
+		verbs, where, flag := denied[subject], "", ""
+		if subject.Namespace != "" {
+			where, flag = " in namespace "+subject.Namespace, " -n "+subject.Namespace
+		}
 		found = append(found, finding.Finding{
 			ID: "api/rights", Severity: finding.Block,
-			Subject:  finding.Subject{Kind: "Resource", Name: name},
-			Message:  fmt.Sprintf("this user may not %s %s: the change would stop half way", strings.Join(verbs, ", "), name),
+			Subject:  subject,
+			Message:  fmt.Sprintf("this user may not %s %s%s: the change would stop half way", strings.Join(verbs, ", "), subject.Name, where),
 			Evidence: map[string]any{"verbs": verbs},
-			Fix:      "ask for the rights, or use another context; check with: kubectl auth can-i " + verbs[0] + " " + name,
+			Fix:      "ask for the rights, or use another context; check with: kubectl auth can-i " + verbs[0] + " " + subject.Name + flag,
 		})
 	}
 	return found

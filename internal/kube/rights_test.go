@@ -1,0 +1,89 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestRights: what a plan does is asked about once, by kind, also of kinds that it defines itself, there and back.
+func TestRights(t *testing.T) {
+	server, client := serve(t, nil, nil)
+	server.answers, server.codes = aCluster()
+	object := func(apiVersion, kind, namespace string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind,
+			"metadata": map[string]any{"name": "x", "namespace": namespace}}}
+	}
+	definition := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "")
+	definition.Object["spec"] = map[string]any{"group": "example.org", "names": map[string]any{"kind": "Index", "plural": "indices"}}
+	set := &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "calico-system", Name: "calico-node"}
+	steps := []step.Step{
+		{Actions: []step.Action{
+			{Op: step.Apply, Object: definition},
+			{Op: step.Apply, Object: object("example.org/v1", "Index", "")},
+			{Op: step.Apply, Object: object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "")},
+			{Op: step.Patch, Ref: &step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "a"}},
+			{Op: step.Patch, Ref: &step.Ref{APIVersion: "crd.projectcalico.org/v1", Kind: "IPPool", Name: "b"}},
+			{Op: step.Evict}, {Op: step.Taint}, {Op: step.Node}, {Op: step.Probe},
+			{Op: step.Restart, Ref: set, Mark: "theseus.dev/replace"},
+		}, After: []step.Condition{{Kind: step.Rolled, Ref: set}, {Kind: step.AgentSays, Namespace: "calico-system"}, {Kind: step.Held, Namespace: "calico-system"}},
+			Gate: &step.Gate{Sessions: &step.Sessions{}}},
+		{Undo: []step.Action{{Op: step.Hook}}},
+	}
+	known := []cluster.Right{
+		{Verb: "get", Group: "apps", Resource: "daemonsets", Namespace: "kube-system", Allowed: true}, // not here
+		{Verb: "list", Resource: "pods", Allowed: true},                                               // here too
+		{Verb: "delete", Resource: "pods"},                                                            // may be here
+		{Verb: "list", Resource: "nodes", Allowed: true},
+		{Verb: "get", Resource: "nodes", Allowed: true},
+	}
+	rights, err := Rights(t.Context(), client, known, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, right := range rights {
+		name := strings.TrimSpace(fmt.Sprintf("%s/%s %s", right.Group, right.Resource, right.Namespace))
+		if !right.Allowed {
+			name += " DENIED"
+		}
+		at := slices.IndexFunc(got, func(line string) bool { return strings.HasPrefix(line, name+":") })
+		if at < 0 {
+			at, got = len(got), append(got, name+":")
+		}
+		got[at] += " " + right.Verb
+	}
+	want := []string{
+		"apiextensions.k8s.io/customresourcedefinitions: get create patch delete",
+		"example.org/indices: get create patch delete",
+		"admissionregistration.k8s.io/validatingadmissionpolicies: get create patch delete",
+		"crd.projectcalico.org/ippools: get patch list",
+		"/pods: get",
+		"/pods/eviction DENIED: create",
+		"apps/replicasets: get",
+		"apps/deployments: get",
+		"apps/statefulsets: get",
+		"apps/daemonsets: get",
+		"/nodes: update delete",
+		"apps/daemonsets calico-system: get",
+		"apps/controllerrevisions calico-system: list",
+		"/pods calico-system: delete patch",
+		"/pods/log calico-system: get",
+		"crd.projectcalico.org/bgpconfigurations: list",
+		"crd.projectcalico.org/bgppeers: list",
+		"crd.projectcalico.org/felixconfigurations: list",
+		"crd.projectcalico.org/blockaffinities: list",
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
