@@ -53,6 +53,9 @@ type Owner struct {
 	From, To string
 	// Rolls are Deployments that it brings to another version at once, whatever becomes of the agents.
 	Rolls []step.Ref
+	// Sound is what it says of these workloads while none fails, also while the agents' pods are held, and Whole when each is
+	// as it should be; nil where it says nothing.
+	Sound, Whole *step.Condition
 	// Why says what it does by itself.
 	Why string
 }

@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -51,6 +54,13 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		}
 		tags := imageTags(object)
 		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s", c.Ref, strings.Join(tags, ", "), c.Version), nil
+	case step.Reports:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		missing := unreported(object, c.Reports)
+		return missing == "", c.Ref.String() + " " + missing, nil
 	case step.Held:
 		return a.held(ctx, c)
 	case step.PodReady:
@@ -264,6 +274,28 @@ func conditionTrue(object *unstructured.Unstructured, kind string) bool {
 		condition, ok := c.(map[string]any)
 		return ok && condition["type"] == kind && condition["status"] == "True"
 	})
+}
+
+// unreported says in which of its conditions an object is not as wanted, in the object's own words; empty when it is in each.
+func unreported(object *unstructured.Unstructured, want map[string]string) string {
+	var all struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &all); err != nil {
+		return "has a status that cannot be read: " + err.Error()
+	}
+	for _, kind := range slices.Sorted(maps.Keys(want)) {
+		c := meta.FindStatusCondition(all.Status.Conditions, kind)
+		switch {
+		case c == nil:
+			return "does not say whether it is " + kind
+		case string(c.Status) != want[kind]:
+			return strings.TrimSuffix(fmt.Sprintf("says %s=%s (%s): %s", kind, c.Status, c.Reason, printable(c.Message)), ": ")
+		}
+	}
+	return ""
 }
 
 // unrolled says what a DaemonSet, Deployment or StatefulSet still lacks; empty when it is whole.

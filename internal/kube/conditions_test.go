@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,11 @@ func TestConditions(t *testing.T) {
 	inRange.CIDRs = noPods.CIDRs
 	daemons := noPods
 	daemons.LeaveDaemons = true
+	whole := step.Condition{Kind: step.Reports, Ref: ref("apps/v1", "DaemonSet"), Reports: map[string]string{"Available": "True", "Degraded": "False"}}
+	status := func(available, degraded string) string {
+		return fmt.Sprintf(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, status: {conditions: [
+			{type: Available, status: %q, reason: Slow, message: 2 of 3 nodes, observedGeneration: 2}, {type: Degraded, status: %q, reason: ResourceReadError}]}}`, available, degraded)
+	}
 	for _, test := range []struct {
 		name      string
 		condition step.Condition
@@ -99,6 +105,11 @@ func TestConditions(t *testing.T) {
 		{"renders another", step.Condition{Kind: step.Renders, Ref: ref("apps/v1", "DaemonSet"), Version: "v3"}, nil,
 			[]string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {template: {spec: {containers: [{image: "a:v1"}, {image: "b:v1"}]}}}}`},
 			"new pods of DaemonSet/ns/c are made from v1, not v3"},
+		{"reports", whole, nil, []string{status("True", "False")}, ""},
+		{"reports nothing yet", whole, nil, []string{`{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}}`}, "DaemonSet/ns/c does not say whether it is Available"},
+		{"reports that it is not there", whole, nil, []string{status("False", "False")}, "DaemonSet/ns/c says Available=False (Slow): 2 of 3 nodes"},
+		{"reports a failure", whole, nil, []string{status("True", "True")}, "DaemonSet/ns/c says Degraded=True (ResourceReadError)"},
+		{"nobody reports", whole, nil, nil, "DaemonSet/ns/c does not exist"},
 		{"pod ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "b", "", app, unready)}, nil, ""},
 		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")}, nil, "no pod of app=x on a"},
 		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},

@@ -390,6 +390,12 @@ func phrase(c step.Condition) string {
 		return c.Ref.String() + " is ready everywhere"
 	case step.Renders:
 		return "new pods of " + c.Ref.String() + " are made from " + c.Version
+	case step.Reports:
+		var says []string
+		for _, kind := range slices.Sorted(maps.Keys(c.Reports)) {
+			says = append(says, kind+"="+c.Reports[kind])
+		}
+		return c.Ref.String() + " says " + strings.Join(says, " and ")
 	case step.Held:
 		return "pods of " + c.Selector + " cannot be deleted, by " + c.Ref.String()
 	case step.PodReady:

@@ -2,11 +2,13 @@ package plan_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -36,6 +38,17 @@ func kindOf(objects []unstructured.Unstructured, kind string) *unstructured.Unst
 	return &objects[slices.IndexFunc(objects, func(o unstructured.Unstructured) bool { return o.GetKind() == kind })]
 }
 
+const tigeraStatus = `
+apiVersion: operator.tigera.io/v1
+kind: TigeraStatus
+metadata: {name: calico}
+status:
+  conditions:
+  - {type: Available, status: "True", reason: AllObjectsAvailable, message: All objects available, observedGeneration: 1, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: Progressing, status: "False", reason: AllObjectsAvailable, message: All objects available, observedGeneration: 1, lastTransitionTime: "2026-01-01T00:00:00Z"}
+  - {type: Degraded, status: "False", reason: AllObjectsAvailable, message: All objects available, observedGeneration: 1, lastTransitionTime: "2026-01-01T00:00:00Z"}
+`
+
 // owned is a cluster of three nodes on Calico v3.30.1 that its operator made, and the operator's manifest that makes v3.31.0.
 func owned(t testing.TB) *request {
 	made := slices.DeleteFunc(cnitest.Documents(t, []byte(strings.NewReplacer("v3.31.0", "v3.30.1", "namespace: kube-system", "namespace: calico-system").
@@ -44,7 +57,7 @@ func owned(t testing.TB) *request {
 		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
 	})
 	objects = slices.Concat(objects, made, operatorManifest(t, "v1.38.1", "          env:\n", "          env:\n            - {name: MINE, value: mine}\n"),
-		cnitest.Fixture(t, "tigera-custom-resources.yaml"))
+		cnitest.Fixture(t, "tigera-custom-resources.yaml"), cnitest.Documents(t, []byte(tigeraStatus)))
 	spec := kindOf(objects, "Installation").Object["spec"].(map[string]any)
 	spec["variant"], spec["cni"] = "Calico", map[string]any{"type": "Calico"} // the operator writes what it takes for unsaid
 	spec["calicoNetwork"].(map[string]any)["bgp"] = "Enabled"
@@ -176,6 +189,10 @@ func TestOwnedUpgradeRefuses(t *testing.T) {
 		{"policy alone", func(r *request) { says(r, "AmazonVPC", "spec", "cni", "type") }, "spec.cni.type: AmazonVPC", ""},
 		{"BPF", func(r *request) { says(r, "BPF", "spec", "calicoNetwork", "linuxDataplane") }, "linuxDataplane: BPF", ""},
 		{"agents that are not taken over", func(r *request) { r.snapshot.DaemonSets[0].Namespace = "kube-system" }, "has not taken them over", ""},
+		{"what is not there", func(r *request) {
+			conditions := kindOf(r.snapshot.Other, "TigeraStatus").Object["status"].(map[string]any)["conditions"].([]any)
+			conditions[0].(map[string]any)["status"] = "False"
+		}, "does not say now that Calico is Available", "kubectl get tigerastatus calico"},
 		{"surging", func(r *request) {
 			one := intstr.FromInt32(1)
 			r.snapshot.DaemonSets[0].Spec.UpdateStrategy.RollingUpdate.MaxSurge = &one
@@ -227,5 +244,40 @@ func TestOwnedUpgradeThatIsAFlag(t *testing.T) {
 		return strings.Contains(f.Message, "calico/programClusterRoutes is Disabled, and becomes EnabledIPIPOnly")
 	}) {
 		t.Errorf("%+v", p.Findings)
+	}
+}
+
+// TestOwnedUpgradeAsksTheOwner: while agents' pods are held the operator says that Calico is in progress, so that all is
+// there is asked before it is changed and when the hold has gone, and in between that nothing fails. Where it says nothing,
+// nothing is asked.
+func TestOwnedUpgradeAsksTheOwner(t *testing.T) {
+	asked := func(p *plan.Plan) (all []string) {
+		for _, s := range p.Steps {
+			conditions := slices.Clone(s.Before)
+			for _, a := range s.Actions {
+				if a.Op == step.Wait {
+					conditions = append(conditions, *a.Condition)
+				}
+			}
+			for _, c := range conditions {
+				if c.Kind == step.Reports {
+					all = append(all, fmt.Sprint(s.ID, " ", c.Ref, " ", c.Reports))
+				}
+			}
+		}
+		return all
+	}
+	want := []string{
+		"owner/tigera-operator TigeraStatus/calico map[Available:True Degraded:False]",
+		"owner/tigera-operator TigeraStatus/calico map[Degraded:False]",
+		"fold/strategy TigeraStatus/calico map[Available:True Degraded:False]",
+	}
+	r := owned(t)
+	if diff := cmp.Diff(want, asked(mustMake(t, r))); diff != "" {
+		t.Error(diff)
+	}
+	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "TigeraStatus" })
+	if got := asked(mustMake(t, r)); got != nil {
+		t.Errorf("%q", got)
 	}
 }

@@ -129,6 +129,8 @@ type Condition struct {
 	Says      *Saying  `json:"says,omitempty"`
 	// Version is the tag of images.
 	Version string `json:"version,omitempty"`
+	// Reports are conditions of an object's status, by their types: True, False or Unknown.
+	Reports map[string]string `json:"reports,omitempty"`
 	// LeaveEnding does not count pods that are ending, LeaveDaemons those of DaemonSets.
 	LeaveEnding  bool `json:"leaveEnding,omitempty"`
 	LeaveDaemons bool `json:"leaveDaemons,omitempty"`
@@ -159,6 +161,8 @@ const (
 	NodesAmong ConditionKind = "nodes-among"
 	// Renders: new pods of a workload (Ref) are made from an image whose tag is Version.
 	Renders ConditionKind = "renders"
+	// Reports: Ref is there, and its status has the conditions Reports.
+	Reports ConditionKind = "reports"
 	// Held: the ValidatingAdmissionPolicy Ref denies the deletion of pods of Selector in Namespace, as a trial (a dry run) shows.
 	Held ConditionKind = "held"
 	// AgentSays: the pod of Selector in Namespace on Node said last, in its log, that it runs with Says.

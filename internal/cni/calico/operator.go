@@ -56,6 +56,31 @@ func operatorIn(documents []unstructured.Unstructured) *unstructured.Unstructure
 	return &documents[i]
 }
 
+// reported is what the operator says of all that it makes of Calico, in its TigeraStatus of that name. It is not Available while
+// pods of the DaemonSet are of an older template (pkg/controller/status of tigera/operator), and Degraded when one fails or
+// the operator itself cannot go on.
+func reported(conditions map[string]string) *step.Condition {
+	return &step.Condition{Kind: step.Reports, Reports: conditions,
+		Ref: &step.Ref{APIVersion: operatorGroup + "/v1", Kind: "TigeraStatus", Name: "calico"}}
+}
+
+// status is that object; nil where there is none.
+func status(snapshot *cluster.Snapshot) *unstructured.Unstructured {
+	all := snapshot.OtherOf(operatorGroup, "TigeraStatus")
+	at := slices.IndexFunc(all, func(s unstructured.Unstructured) bool { return s.GetName() == "calico" })
+	if at < 0 {
+		return nil
+	}
+	return &all[at]
+}
+
+// whole is the operator saying that all of Calico is there, and sound that nothing of it fails.
+func whole() *step.Condition {
+	return reported(map[string]string{"Available": "True", "Degraded": "False"})
+}
+
+func sound() *step.Condition { return reported(map[string]string{"Degraded": "False"}) }
+
 // operated is another version of a Calico that its operator makes: the operator's own Deployment changes, and the operator
 // makes the rest. says is the version of Calico that the user says it makes; it may be empty where that is known.
 func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured, documents []unstructured.Unstructured,
@@ -92,6 +117,9 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 			o.Rolls = append(o.Rolls, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
 		}
 	}
+	if status(snapshot) != nil {
+		o.Sound, o.Whole = sound(), whole()
+	}
 	slices.SortStableFunc(o.Rolls, func(a, b step.Ref) int { return place(a) - place(b) })
 	return operatorParts(snapshot, documents, &cni.Upgrade{Installation: next, Owner: o})
 }
@@ -120,6 +148,12 @@ func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation
 	if roll := set.Spec.UpdateStrategy.RollingUpdate; roll != nil && roll.MaxSurge != nil && roll.MaxSurge.String() != "0" && roll.MaxSurge.String() != "0%" {
 		return refuse(fmt.Sprintf("%s makes new pods beside old ones (maxSurge %s), which nothing holds back", found.Agent, roll.MaxSurge),
 			"take spec.nodeUpdateStrategy.rollingUpdate.maxSurge out of the Installation first")
+	}
+	if now := status(snapshot); now != nil {
+		conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
+		if !slices.ContainsFunc(conditions, func(c any) bool { return partOf(map[string]any{"type": "Available", "status": "True"}, c) }) {
+			return refuse("the operator does not say now that Calico is Available", "let it end, or mend what it names: kubectl get tigerastatus calico -o yaml")
+		}
 	}
 	now, err := version.ParseGeneric(snapshot.Kubernetes)
 	if err != nil || now.LessThan(version.MajorMinor(1, 30)) {

@@ -151,11 +151,16 @@ func (b *builder) own() {
 	if o == nil {
 		return
 	}
+	before, actions := []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()}, b.owned(o.New, b.Installation.Version)
+	if o.Whole != nil {
+		before = append(before, *o.Whole)
+		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" says that nothing fails", *o.Sound, b.Fleet(2*time.Minute)))
+	}
 	b.Add(step.Step{
 		ID: "owner/" + o.Ref.Name, Title: "Bring " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
 		Why:     o.Why,
-		Before:  []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()},
-		Actions: b.owned(o.New, b.Installation.Version),
+		Before:  before,
+		Actions: actions,
 		Undo:    b.owned(o.Old, b.Source.Version),
 		Gate:    b.Gate("nothing noticed what "+joint.Name(o.Ref)+" rolled out by itself", true),
 	})
@@ -276,6 +281,9 @@ func (b *builder) follow(f *cni.Follower) {
 func (b *builder) fold() {
 	ref := b.agent()
 	hold, _, resume := b.holding()
+	if b.Owner != nil && b.Owner.Whole != nil {
+		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+" says that all is there", *b.Owner.Whole, b.Fleet(2*time.Minute)))
+	}
 	b.Add(step.Step{
 		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
 		Why:     "All its pods are of the new version already, so it replaces none.",
