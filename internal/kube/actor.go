@@ -44,6 +44,7 @@ type Actor struct {
 	Note func(string)
 
 	turns turns
+	looks looks
 }
 
 // Observe implements engine.Actor.
@@ -65,7 +66,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	case step.Node:
 		seen, err = a.observeTask(ctx, action)
 	case step.Wait:
-		seen.Done, _, err = a.Holds(ctx, *action.Condition)
+		seen.Done, _, err = a.holds(ctx, *action.Condition)
 	case step.Taint, step.Untaint:
 		seen, err = a.observeTaint(ctx, action)
 	case step.Restart:

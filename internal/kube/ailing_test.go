@@ -94,6 +94,58 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
+// TestCrashBetweenSteps: what the engine waits for before a step is told and given up in the same way, but for a node that may
+// come back.
+func TestCrashBetweenSteps(t *testing.T) {
+	rolled := step.Condition{Kind: step.Rolled, Ref: &step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "theseus-system", Name: "agent"}}
+	const crashes = "container agent of pod theseus-system/agent-1 on node a does not stay up: it ended "
+	ask := func(w *world, c step.Condition) (all []string, err error) {
+		for range 300 {
+			holds, missing, err := w.Holds(t.Context(), c)
+			if holds || err != nil {
+				return all, err
+			}
+			if len(all) == 0 || all[len(all)-1] != missing {
+				all = append(all, missing)
+			}
+			if err := w.Sleep(t.Context(), time.Second); err != nil {
+				return all, err
+			}
+		}
+		return all, nil
+	}
+	for _, c := range []step.Condition{rolled, *agentWait().Condition} {
+		w := newCrashWorld(t)
+		crashLoop(w, "no route", 0)
+		begun := w.Now()
+		told, err := ask(w, c)
+		wantError(t, err, crashes+"4 times, the last with code 2 (Error): no route")
+		if took := w.Now().Sub(begun); took < 30*time.Second || took > time.Minute {
+			t.Errorf("%s: after %s", c.Kind, took)
+		}
+		if !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, crashes+"2 times") }) || len(w.notes) > 0 {
+			t.Errorf("%s: told %q, noted %q", c.Kind, told, w.notes)
+		}
+	}
+
+	// What mends itself is asked about as if for the first time when it ails again.
+	w := newCrashWorld(t)
+	crashLoop(w, "too early", 3)
+	if _, err := ask(w, *agentWait().Condition); err != nil {
+		t.Fatal(err)
+	}
+	crashLoop(w, "once more", 3)
+	w.slept(0)
+	if told, err := ask(w, *agentWait().Condition); err != nil || len(told) < 2 {
+		t.Errorf("told %q, %v", told, err)
+	}
+
+	w = newWorld(t, []runtime.Object{nodeThatIs("Unknown"), pod("theseus-system", "agent-1", "a", "", label("app", "agent"), unready)}, agentSet)
+	if _, err := ask(w, rolled); err != nil {
+		t.Errorf("a node that is down: %v", err)
+	}
+}
+
 // TestCrashThatHeals: an agent that comes up at its third start again is waited for.
 func TestCrashThatHeals(t *testing.T) {
 	w := newCrashWorld(t)

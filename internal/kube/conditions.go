@@ -23,10 +23,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Holds implements engine.Actor.
+// Holds implements engine.Actor. While a condition is asked again and again, what is missing says what ails its pods as well,
+// and it is an error when that does not mend itself.
 func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
 	holds, missing, err := a.holds(ctx, c)
-	return holds, missing, classify(err)
+	bearing := a.looks.of(c, a.Clock.Now(), holds)
+	if err != nil || holds {
+		return holds, missing, classify(err)
+	}
+	err = a.bear(ctx, bearing, func(ctx context.Context) (trouble, error) { return a.ailingOf(ctx, bearing, c) })
+	if err != nil {
+		return false, missing, classify(fmt.Errorf("%s: %w", missing, err))
+	}
+	if bearing.why != "" {
+		missing += ": " + bearing.why
+	}
+	return false, missing, nil
 }
 
 func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, error) {
@@ -91,12 +103,12 @@ func (a *Actor) await(ctx context.Context, c step.Condition) error {
 	said, begun := "", a.Clock.Now()
 	var bearing patience
 	for {
-		holds, missing, err := a.Holds(ctx, c)
+		holds, missing, err := a.holds(ctx, c)
 		if err == nil && holds {
 			return nil
 		}
 		if err != nil {
-			return err
+			return classify(err)
 		}
 		if missing != said && a.Note != nil && a.Clock.Now().Sub(begun) >= quiet {
 			a.Note("waiting: " + missing)

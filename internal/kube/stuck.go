@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,6 +46,8 @@ type patience struct {
 	// others says that the pods are not those of a network: what ailed them before is no matter, and that they start
 	// again and again is said, and no reason to give up.
 	others bool
+	// silent says that whoever asks tells what is found.
+	silent bool
 	// seen are the containers of the first look.
 	seen map[string]seenContainer
 }
@@ -67,7 +70,7 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 		return nil
 	case p.since.IsZero():
 		p.since = now
-		if a.Note != nil {
+		if a.Note != nil && !p.silent {
 			a.Note("waiting: " + found.why)
 		}
 	}
@@ -75,6 +78,30 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 		return errors.New(found.why)
 	}
 	return nil
+}
+
+// looks watch conditions that somebody else waits for, who asks again and again. The zero value is ready.
+type looks struct {
+	lock  sync.Mutex
+	known map[string]*patience
+}
+
+// of is the patience with a condition, which begins anew when it holds, or when nobody has asked for a while.
+func (l *looks) of(c step.Condition, now time.Time, holds bool) *patience {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	key := string(jsonOf(c))
+	p := l.known[key]
+	if p == nil || now.Sub(p.looked) > 2*stuckEvery+callTimeout {
+		p = &patience{silent: true}
+	}
+	if l.known == nil {
+		l.known = map[string]*patience{}
+	}
+	if l.known[key] = p; holds {
+		delete(l.known, key)
+	}
+	return p
 }
 
 // late is the error of a wait that its context ended, with what held it up.
@@ -118,17 +145,37 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 	return trouble{}, nil
 }
 
-// stuckWorkload finds a pod of a workload that cannot start, or cannot end.
-func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (trouble, error) {
+// ailingOf says which pods of a condition cannot start. Nodes that are down are left to whoever waits: they may come back.
+func (a *Actor) ailingOf(ctx context.Context, p *patience, c step.Condition) (found trouble, err error) {
+	var pods []corev1.Pod
+	switch {
+	case c.Kind == step.PodReady:
+		pods, err = a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+	case c.Kind == step.Rolled && c.Ref.APIVersion == "apps/v1":
+		pods, err = a.podsOfWorkload(ctx, *c.Ref)
+	}
+	if err != nil {
+		return trouble{}, err
+	}
+	return a.ailing(ctx, p, pods), nil
+}
+
+// podsOfWorkload are its pods; none where it is not there, or has no selector.
+func (a *Actor) podsOfWorkload(ctx context.Context, ref step.Ref) ([]corev1.Pod, error) {
 	object, err := a.get(ctx, ref)
 	if err != nil || object == nil {
-		return trouble{}, err
+		return nil, err
 	}
 	selector, err := selectorOf(object)
 	if err != nil || selector == nil {
-		return trouble{}, err
+		return nil, err
 	}
-	pods, err := a.podsOn(ctx, "", ref.Namespace, selector.String())
+	return a.podsOn(ctx, "", ref.Namespace, selector.String())
+}
+
+// stuckWorkload finds a pod of a workload that cannot start, or cannot end.
+func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (trouble, error) {
+	pods, err := a.podsOfWorkload(ctx, ref)
 	if err != nil {
 		return trouble{}, err
 	}
