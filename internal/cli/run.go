@@ -127,7 +127,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	stopping := &stoppable{stop: make(chan struct{}), say: r.view.Say, flight: r.flight.String}
 	defer r.app.signals.during(stopping)()
 	return engine.Run(ctx, r.plan, engine.Deps{
-		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: records, Clock: clock{},
+		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: clock{},
 		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Hindrance: deps.Hindrance, Stop: stopping.stop, Together: together,
 		By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,

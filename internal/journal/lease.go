@@ -253,6 +253,32 @@ func (g guarded) Do(ctx context.Context, a step.Action, before json.RawMessage) 
 	return g.Actor.Do(ctx, a, before)
 }
 
+// GuardJournal is a Journal in which another engine's record is told as what it is where the lock was lost: that ends the context too.
+func (l *Lease) GuardJournal(records engine.Journal) engine.Journal {
+	return guardedJournal{records, l}
+}
+
+type guardedJournal struct {
+	engine.Journal
+	lease *Lease
+}
+
+func (g guardedJournal) Append(ctx context.Context, records ...engine.Record) error {
+	err := g.Journal.Append(ctx, records...)
+	if !errors.Is(err, ErrTaken) {
+		return err
+	}
+	g.lease.mu.Lock()
+	defer g.lease.mu.Unlock()
+	if g.lease.lost != nil {
+		return g.lease.lost
+	}
+	if lost := g.lease.renew(ctx); lost != nil {
+		return lost
+	}
+	return err
+}
+
 func held(l *coordinationv1.Lease) *HeldError {
 	e := &HeldError{Holder: holderOf(l)}
 	if l.Spec.AcquireTime != nil {

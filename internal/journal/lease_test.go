@@ -142,6 +142,33 @@ func TestLeaseKeepsASecondOperatorOut(t *testing.T) {
 	})
 }
 
+// TestJournalOfALostLease: who stood still while another engine took the lock and wrote to the journal is told of the lock, whether
+// its renewal or its next record finds out first. A record of nobody's is told as it is.
+func TestJournalOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, ctx := acquire(t, l, "ann@one/1")
+		defer first.Release(context.WithoutCancel(t.Context())) //nolint:errcheck // it is lost
+		guarded := first.GuardJournal(taken{})
+		if err := guarded.Append(ctx, engine.Record{}); !errors.Is(err, ErrTaken) || ctx.Err() != nil {
+			t.Fatalf("the lock is held: %v, %v", err, context.Cause(ctx))
+		}
+		l.edit(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = new("bob@two/2") })
+		for range 2 {
+			err := guarded.Append(ctx, engine.Record{})
+			var held *HeldError
+			if !errors.As(err, &held) || held.Holder != "bob@two/2" || !errors.As(context.Cause(ctx), &held) {
+				t.Errorf("%v; the context: %v", err, context.Cause(ctx))
+			}
+		}
+	})
+}
+
+// taken is a journal to which somebody else wrote.
+type taken struct{ engine.Journal }
+
+func (taken) Append(context.Context, ...engine.Record) error { return ErrTaken }
+
 // TestLeaseOfTheDead takes over from a holder on another machine that renews no more, and demands that the old
 // one, should it live after all, is stopped.
 func TestLeaseOfTheDead(t *testing.T) {
