@@ -4,6 +4,7 @@ package names
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -45,6 +46,9 @@ type Tally struct {
 const (
 	mostWrong = 20
 	patience  = 10 * time.Second // of one request
+	// fresh is how old the answer of a name server may be when a connection is made by it: less than the 2 s that names live. A client
+	// that stood still in between asks again, and so at most so often in a row.
+	fresh, askAgain = time.Second, 5
 )
 
 // Run asks until the context ends; what is under way is finished.
@@ -83,8 +87,21 @@ func (c *Clients) Run(ctx context.Context) Tally {
 	return seen
 }
 
+// errStale says that a name was looked up too long ago.
+var errStale = errors.New("the name server's answer is too old")
+
 // ask does what a client does. The service of s3.shop.example.org answers with a name that begins with s3-.
 func (c *Clients) ask(target Target) (mirror bool, err error) {
+	for range askAgain {
+		if mirror, err = c.askOnce(target); !errors.Is(err, errStale) {
+			break
+		}
+	}
+	return mirror, err
+}
+
+func (c *Clients) askOnce(target Target) (mirror bool, err error) {
+	asked := time.Now()
 	found := Lookup(c.Resolver, target.Host)
 	if len(found) != 1 || found[0] != target.Original && found[0] != target.Mirror {
 		return false, fmt.Errorf("it has the addresses %v", found)
@@ -95,7 +112,15 @@ func (c *Clients) ask(target Target) (mirror bool, err error) {
 		return mirror, err
 	}
 	request.Host = target.Host
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		if err == nil && time.Since(asked) > fresh {
+			conn.Close()
+			return nil, errStale
+		}
+		return conn, err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}, Timeout: patience}
 	response, err := client.Do(request)
 	if err != nil {
 		return mirror, err

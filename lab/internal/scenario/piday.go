@@ -203,9 +203,9 @@ func (r *Rig) upgrade(ctx context.Context, s *Story) error {
 	return nil
 }
 
-// unlabel takes the label off the masters, as kubeadm does, and looks at the cluster before and after.
+// unlabel takes the label off the masters, as kubeadm does, and looks at the cluster before and after, when it says that it is well.
 func (r *Rig) unlabel(ctx context.Context, masters []string) (before, after View, err error) {
-	if before, err = r.view(ctx); err != nil {
+	if before, err = r.settled(ctx); err != nil {
 		return before, after, err
 	}
 	if err := r.label(ctx, masters, network.MasterLabel+"-"); err != nil {
@@ -216,7 +216,7 @@ func (r *Rig) unlabel(ctx context.Context, masters []string) (before, after View
 		return before, after, ctx.Err()
 	case <-time.After(look):
 	}
-	after, err = r.view(ctx)
+	after, err = r.settled(ctx)
 	return before, after, err
 }
 

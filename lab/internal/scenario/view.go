@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -44,6 +45,27 @@ func (r *Rig) view(ctx context.Context) (View, error) {
 		return v, err
 	}
 	return v, v.read([]byte(text))
+}
+
+// allWell says that Kubernetes and Calico say that all is well.
+func (v *View) allWell() bool {
+	return v.Pods > 0 && v.Running == v.Pods && v.CalicoOK == v.CalicoNodes && v.NodesReady == v.Nodes
+}
+
+// settled looks until all is said to be well, as a pod that is not Ready for a moment is no sign of anything, and when that does
+// not come, for as long as BGP may take. The view is that of the last look.
+func (r *Rig) settled(ctx context.Context) (View, error) {
+	for begun := time.Now(); ; {
+		v, err := r.view(ctx)
+		if err != nil || v.allWell() || time.Since(begun) > converge {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // read counts nodes and pods of a List.
