@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // bench is a plan, a world and a journal that outlive the processes which run on them.
@@ -383,5 +384,29 @@ func TestOverIsOver(t *testing.T) {
 			!maps.Equal(b.world.changes, changes) {
 			t.Errorf("%s: again: %+v, %v", scenario.name, outcome, err)
 		}
+	}
+}
+
+// TestGateComparesNodes: a gate that compares is told the nodes of its step and of those before it; one of an older plan says so itself.
+func TestGateComparesNodes(t *testing.T) {
+	named := step.Gate{Title: "named", Changed: []string{"z"}}
+	p := &plan.Plan{Name: "p", Hash: "h", Steps: []step.Step{
+		{ID: "before", Gate: gate("before")},
+		{ID: "a", Node: "a", Gate: &step.Gate{Title: "a", Compare: true}},
+		{ID: "b", Node: "b", Gate: &step.Gate{Title: "b", Compare: true}},
+		{ID: "named", Gate: &named},
+		{ID: "after", Gate: &step.Gate{Title: "after", Compare: true}},
+	}}
+	b := newBench(p, newWorld())
+	outcome, err := b.run(t.Context())
+	if err != nil || outcome.End != engine.EndDone {
+		t.Fatalf("%+v, %v", outcome, err)
+	}
+	want := map[string][]string{"before": nil, "a": {"a"}, "b": {"a", "b"}, "named": {"z"}, "after": {"a", "b"}}
+	if diff := cmp.Diff(want, b.world.compared); diff != "" {
+		t.Errorf("asked with (-want +got):\n%s", diff)
+	}
+	if p.Steps[1].Gate.Changed != nil {
+		t.Error("the plan was changed")
 	}
 }

@@ -360,11 +360,15 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 	if err := m.append(ctx, Record{Event: GateAsked, Step: st.ID}); err != nil {
 		return err
 	}
+	asked := *st.Gate
+	if asked.Compare {
+		asked.Changed = m.changed(st.ID)
+	}
 	var verdict Verdict
 	var left error // a pause, a rollback or a stop that was asked for meanwhile
 	err := m.patiently(ctx, "asking the gate of "+st.ID, func(ctx context.Context) (err error) {
 		heeded := m.deps.Clock.Now()
-		verdict, err = m.deps.Gate.Ask(ctx, *st.Gate, func(ctx context.Context) error {
+		verdict, err = m.deps.Gate.Ask(ctx, asked, func(ctx context.Context) error {
 			if now := m.deps.Clock.Now(); m.stopped() || now.Sub(heeded) >= heedEvery {
 				left, heeded = m.heed(ctx), now
 			}
@@ -393,6 +397,20 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 		return &failure{st.ID, fmt.Sprintf("the gate of step %s did not pass: %s", st.ID, verdict.Reason), ""}
 	}
 	return nil
+}
+
+// changed are the nodes of the steps up to this one.
+func (m *machine) changed(id string) []string {
+	var nodes []string
+	for _, st := range m.plan.Steps {
+		if st.Node != "" {
+			nodes = append(nodes, st.Node)
+		}
+		if st.ID == id {
+			break
+		}
+	}
+	return nodes
 }
 
 // name is what an action is called in messages.

@@ -26,16 +26,18 @@ type world struct {
 	objects map[string]map[string]any
 	changes map[string]int // "action object" to how often it really changed
 	gates   map[string]bool
-	hook    func(point string) error
-	desire  v1alpha1.Desire
-	hinders string // what speaks against going on
-	bake    int    // how often a gate looks, with a second in between
-	clock   *clock
-	first   map[string]string // what was seen before the first try of each eviction
+	// compared are the changed nodes that each gate was told of.
+	compared map[string][]string
+	hook     func(point string) error
+	desire   v1alpha1.Desire
+	hinders  string // what speaks against going on
+	bake     int    // how often a gate looks, with a second in between
+	clock    *clock
+	first    map[string]string // what was seen before the first try of each eviction
 }
 
 func newWorld() *world {
-	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{}, first: map[string]string{},
+	return &world{objects: map[string]map[string]any{}, changes: map[string]int{}, gates: map[string]bool{}, compared: map[string][]string{}, first: map[string]string{},
 		hook: func(string) error { return nil }}
 }
 
@@ -294,6 +296,7 @@ func (w *world) Ask(ctx context.Context, g step.Gate, heed func(context.Context)
 	if err := w.hook("asking " + g.Title); err != nil {
 		return engine.Verdict{}, err
 	}
+	w.compared[g.Title] = g.Changed
 	for range w.bake {
 		if err := w.clock.Sleep(ctx, time.Second); err != nil {
 			return engine.Verdict{}, err

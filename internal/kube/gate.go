@@ -29,6 +29,9 @@ type Gate struct {
 // Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails at once
 // on a loss or a leak.
 func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
+	if gate.Compare && len(gate.Changed) == 0 {
+		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"}, nil
+	}
 	plans, asked, err := g.read(ctx)
 	if err != nil {
 		return engine.Verdict{}, classify(err)

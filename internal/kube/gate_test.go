@@ -89,6 +89,15 @@ func TestGateWatchesOn(t *testing.T) {
 	}
 }
 
+// A gate that is to compare nodes and is not told which does not pass.
+func TestGateComparesKnownNodes(t *testing.T) {
+	w := newWorld(t, nil)
+	verdict, err := (&Gate{Actor: w.Actor}).Ask(t.Context(), step.Gate{Compare: true}, goOn)
+	if err != nil || verdict.Pass || !strings.Contains(verdict.Reason, "which nodes have the change") {
+		t.Errorf("%+v, %v", verdict, err)
+	}
+}
+
 // Losses between two gates count, whoever asks; those that a person has seen do not.
 func TestGateCountsFromTheOneBefore(t *testing.T) {
 	for name, seen := range map[string]bool{"not seen": false, "seen by a person": true} {

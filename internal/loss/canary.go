@@ -2,7 +2,6 @@ package loss
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -34,7 +33,7 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 		return
 	}
 	results := byPath(reports)
-	fresh, old := map[string]nodeSum{}, map[string]nodeSum{}
+	fresh, old, turns := map[string]nodeSum{}, map[string]nodeSum{}, turnsOf(changed)
 	for _, path := range paths {
 		now, ok := results[path.ID]
 		then, known := c.last[path.ID]
@@ -43,7 +42,7 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 		}
 		sent := now.Sent - then.Sent
 		lost := sent - (now.Answered - then.Answered)
-		latest := max(slices.Index(changed, path.Source.Node), slices.Index(changed, path.Target.Node))
+		latest := max(turns[path.Source.Node], turns[path.Target.Node]) - 1
 		switch {
 		case sent == 0:
 		case latest >= 0:
@@ -60,6 +59,15 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 	c.losing = len(changed) > 0 && fresh[changed[len(changed)-1]].lost > 0 && !lossy(old)
 	c.lost.bet(fresh, old)
 	c.slow.look(paths, results, changed, at)
+}
+
+// turnsOf counts the changed nodes from 1 on.
+func turnsOf(changed []string) map[string]int {
+	turns := map[string]int{}
+	for i, node := range changed {
+		turns[node] = i + 1
+	}
+	return turns
 }
 
 // lossy says whether any of some nodes lost something.

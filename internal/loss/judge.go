@@ -297,13 +297,13 @@ func failure(limits Limits, verdict *Verdict, deltas []delta) string {
 }
 
 func (l Limits) longestLoss(deltas []delta) time.Duration {
-	longest := 0.0
+	longest, turns := 0.0, turnsOf(l.Changed)
 	for _, d := range deltas {
 		switch {
 		case d.wrongAreLeak:
 		case len(l.Changed) == 0:
 			longest = max(longest, d.longest)
-		case slices.Contains(l.Changed, d.path.Source.Node) || slices.Contains(l.Changed, d.path.Target.Node):
+		case turns[d.path.Source.Node]+turns[d.path.Target.Node] > 0:
 			longest = max(longest, d.silence)
 		}
 	}

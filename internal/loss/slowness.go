@@ -56,14 +56,14 @@ func (s *slowness) look(paths []v1alpha1.Path, results map[string]v1alpha1.PathR
 	if s.before == nil {
 		s.before, s.was, s.is, s.rest = map[string][]int64{}, map[string][]int64{}, map[string][]int64{}, map[string]int{}
 	}
-	fresh, old := map[string]paceSum{}, map[string]paceSum{}
+	fresh, old, turns := map[string]paceSum{}, map[string]paceSum{}, turnsOf(changed)
 	for _, path := range paths {
 		now, ok := results[path.ID]
 		then, known := s.last[path.ID]
 		if !ok || path.Denied {
 			continue
 		}
-		latest := max(slices.Index(changed, path.Source.Node), slices.Index(changed, path.Target.Node))
+		latest := max(turns[path.Source.Node], turns[path.Target.Node]) - 1
 		if before := s.before[path.ID]; known && before != nil && !restarted(then, now) {
 			since := minus(now.RTTCounts, then.RTTCounts)
 			switch {

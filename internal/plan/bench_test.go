@@ -163,24 +163,33 @@ func used(b *testing.B) (seconds, peakMiB float64) {
 
 // TestLargeClusters: rules hold whatever the size, and a plan grows with the nodes, not with their square.
 func TestLargeClusters(t *testing.T) {
-	sizes := map[int]int{}
-	for _, n := range []int{1, 2, 7, 30, 60} {
-		p := mustMake(t, large(t, n))
-		text, err := plan.Write(p)
-		if err != nil {
-			t.Fatal(err)
+	for name, change := range map[string]func(n int) *request{
+		"replaced": func(n int) *request { return large(t, n) },
+		"rolled out": func(n int) *request {
+			r := toNFTables(t)
+			grow(r, n, 10)
+			return r
+		},
+	} {
+		sizes := map[int]int{}
+		for _, n := range []int{1, 2, 7, 30, 60} {
+			p := mustMake(t, change(n))
+			text, err := plan.Write(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sizes[n] = len(text)
+			again, err := plan.Read(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.Hash != p.Hash {
+				t.Errorf("%s, %d nodes: the hash changes on reading", name, n)
+			}
 		}
-		sizes[n] = len(text)
-		again, err := plan.Read(text)
-		if err != nil {
-			t.Fatal(err)
+		if sizes[60] > sizes[30]*21/10 {
+			t.Errorf("%s: 60 nodes take %d bytes, 30 take %d", name, sizes[60], sizes[30])
 		}
-		if again.Hash != p.Hash {
-			t.Errorf("%d nodes: the hash changes on reading", n)
-		}
-	}
-	if sizes[60] > sizes[30]*21/10 {
-		t.Errorf("60 nodes take %d bytes, 30 take %d", sizes[60], sizes[30])
 	}
 }
 

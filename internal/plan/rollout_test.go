@@ -93,6 +93,49 @@ func TestRolloutCannotDoWithout(t *testing.T) {
 	}
 }
 
+// TestRolloutCompares: gates compare the nodes that are switched with the others, without naming them; a plan of an older
+// version, which names them, is good as long as it names the right ones.
+func TestRolloutCompares(t *testing.T) {
+	r := toNFTables(t)
+	grow(r, 3, 1)
+	p := mustMake(t, r)
+	var nodes []string
+	gates := map[int][]string{}
+	for i, s := range p.Steps {
+		if s.Node != "" {
+			nodes = append(nodes, s.Node)
+		}
+		if s.Gate != nil && s.Gate.Compares() {
+			gates[i] = slices.Clone(nodes)
+		}
+	}
+	if len(gates) != len(nodes)+1 || len(nodes) < 3 {
+		t.Fatalf("%d gates compare %d nodes", len(gates), len(nodes))
+	}
+	like := func(named func(i int) step.Gate) error {
+		steps := slices.Clone(p.Steps)
+		for i := range gates {
+			gate := named(i)
+			gate.Title, gate.MaxGap, gate.Bake = steps[i].Gate.Title, steps[i].Gate.MaxGap, steps[i].Gate.Bake
+			steps[i].Gate = &gate
+		}
+		return plan.Verify(mutant(p, steps))
+	}
+	if err := like(func(i int) step.Gate { return step.Gate{Changed: gates[i]} }); err != nil {
+		t.Errorf("a plan that names the nodes: %v", err)
+	}
+	for name, gate := range map[string]func(int) step.Gate{
+		"neither":    func(int) step.Gate { return step.Gate{} },
+		"others":     func(i int) step.Gate { return step.Gate{Changed: gates[i][1:]} },
+		"both ways":  func(i int) step.Gate { return step.Gate{Compare: true, Changed: gates[i][1:]} },
+		"all always": func(int) step.Gate { return step.Gate{Changed: nodes} },
+	} {
+		if like(gate) == nil {
+			t.Errorf("%s: it passes", name)
+		}
+	}
+}
+
 // TestRolloutOfAnyFlag: one that leaves the rules where they are needs no guard; that Felix says what it runs with is a
 // proof that no node can do without.
 func TestRolloutOfAnyFlag(t *testing.T) {

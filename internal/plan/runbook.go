@@ -225,7 +225,7 @@ func chapterOf(s *step.Step) string {
 	case "thaw", "teardown", "unname", "uncloud":
 		return "Clean up"
 	}
-	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && len(s.Gate.Changed) > 0 {
+	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && s.Gate.Compares() {
 		return "Switch: " + head
 	}
 	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
@@ -256,7 +256,7 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 		lost := "no probe lost"
 		if s.Gate.Args != nil {
 			lost = fmt.Sprintf("at most %d requests lost", s.Gate.MaxLost)
-		} else if len(s.Gate.Changed) > 0 {
+		} else if s.Gate.Compares() {
 			lost = fmt.Sprintf("changed nodes lose no more than the others (an e-process), no gap above %s, nothing leaked", time.Duration(s.Gate.MaxGap))
 		}
 		if s.Gate.MaxLost > 0 && s.Gate.Args == nil {

@@ -48,7 +48,7 @@ type rolling struct {
 // verifyRollout proves the rules on every prefix: nothing of the network is touched before measuring is proven; where rules
 // move to another data plane a node's value changes only under a guard, which is released only when its rules are known to be in the data plane
 // that its value says; a node is done only when it is proven; the cluster's value changes only when every node has
-// it, and a node's own goes only then; every switch is gated, with exactly the changed nodes as changed; whatever
+// it, and a node's own goes only then; every switch is gated, the changed nodes compared with the others; whatever
 // a step did, its undo takes back; and at the end no guard is left, and no value of a node's own but where a flag set says so.
 func verifyRollout(p *Plan) error {
 	if err := unique(p); err != nil {
@@ -388,7 +388,7 @@ func (r *rolling) after(s *step.Step, before *rolling, switched []string) error 
 	if !changed {
 		return nil
 	}
-	if s.Gate == nil || !slices.Equal(s.Gate.Changed, switched) {
+	if s.Gate == nil || !slices.Equal(s.Gate.Changed, switched) && (!s.Gate.Compare || len(s.Gate.Changed) > 0) {
 		return errors.New("it changes nodes, and its gate does not ask for them")
 	}
 	return nil

@@ -221,13 +221,19 @@ type Gate struct {
 	Baseline bool `json:"baseline,omitempty"`
 	// Args are for whoever measures something else than paths.
 	Args json.RawMessage `json:"args,omitempty"`
-	// Changed are the nodes that have the change by now. Where it is not empty, single losses do not decide, but
-	// whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and MaxLost where it
-	// is not 0.
+	// Compare says that the nodes of this step and of those before it have the change by now. Then single losses do not
+	// decide, but whether changed nodes lose more than the others (loss.Process); MaxGap holds for every path, and MaxLost
+	// where it is not 0.
+	Compare bool `json:"compare,omitempty"`
+	// Changed are the names of these nodes, for whoever is asked. Where Compare is set, a plan leaves them to the engine, as it would
+	// grow with the square of the nodes; plans of older versions name them, without Compare.
 	Changed []string `json:"changed,omitempty"`
 	// Sessions is set where Calico's BGP carries routes, which must be whole too.
 	Sessions *Sessions `json:"sessions,omitempty"`
 }
+
+// Compares says whether changed nodes are compared with the others.
+func (g *Gate) Compares() bool { return g.Compare || len(g.Changed) > 0 }
 
 // Sessions demands of every measured node that its BGP daemon answers, has every session that the cluster's objects
 // make, and one at least, and that the kernel has the routes that come by them.

@@ -152,22 +152,21 @@ func Steps(in Input) []step.Step {
 	for _, wave := range in.Waves {
 		b.all = append(b.all, wave.Nodes...)
 	}
-	b.changed = b.all
-	b.all = append(slices.Clip(b.all), in.Others...)
+	b.all = append(b.all, in.Others...)
 	b.prepare()
 	if in.Flag.Template != nil {
 		b.hold()
 	}
 	if len(in.Within) > 0 {
 		retain := joint.Retain(b.all, in.Within, joint.BIRDRestarts)
-		retain.Gate = b.gate("nothing noticed", nil)
+		retain.Gate = b.gate("nothing noticed", false)
 		b.add(retain)
 	}
-	done := 0
+	canary := true
 	for _, wave := range in.Waves {
 		for i, node := range wave.Nodes {
-			done++
-			b.switchNode(wave, node, b.changed[:done], i)
+			b.switchNode(wave, node, i, canary)
+			canary = false
 		}
 	}
 	if in.Flag.Value != nil {
@@ -175,7 +174,7 @@ func Steps(in Input) []step.Step {
 	}
 	if len(in.Within) > 0 {
 		letGo := joint.LetGo(b.all, in.Within)
-		letGo.Gate = b.gate("BIRD alone carries all routes and nothing was lost", b.changed)
+		letGo.Gate = b.gate("BIRD alone carries all routes and nothing was lost", true)
 		b.add(letGo)
 	}
 	if in.Flag.Template != nil {
@@ -188,9 +187,8 @@ func Steps(in Input) []step.Step {
 // builder collects the steps in order.
 type builder struct {
 	Input
-	changed []string // nodes in the order of the waves
-	all     []string // and the others after them
-	steps   []step.Step
+	all   []string // nodes in the order of the waves, and the others after them
+	steps []step.Step
 }
 
 func (b *builder) add(s step.Step) {
@@ -203,9 +201,9 @@ func (b *builder) add(s step.Step) {
 	b.steps = append(b.steps, s)
 }
 
-// gate is judged with the changed nodes on one side and those that are not changed yet on the other.
-func (b *builder) gate(title string, changed []string) *step.Gate {
-	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost, Changed: changed, Bake: step.Duration(b.bake())}
+// gate compares, once a node is changed, the changed nodes with those that are not changed yet.
+func (b *builder) gate(title string, compare bool) *step.Gate {
+	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost, Compare: compare, Bake: step.Duration(b.bake())}
 	if b.Change.MaxGapMillis > 0 {
 		gate.MaxGap = step.Duration(time.Duration(b.Change.MaxGapMillis) * time.Millisecond)
 	}
