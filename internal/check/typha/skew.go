@@ -33,9 +33,30 @@ func Skew() check.Check {
 	}
 }
 
-// refusing are the minor versions of Calico 3 whose Typha refuses agents of the minor version before.
-// Sources: projectcalico/calico issues 6294 (3.23) and 13698, tigera/operator 4986 and 5110 (3.32).
-func refusing() []uint { return []uint{23, 32} }
+// boundary is a minor version of Calico 3: no Typha from it on goes with agents from before it. The other way round all go: an
+// older Typha is refused only where it does not say SupportsNodeResourceUpdates (typha/pkg/syncclient), which all since v3.22 do.
+type boundary struct {
+	minor uint
+	why   string // with one verb for the agents' version
+}
+
+// boundaries are the known ones, the last first. From v3.32 on Typha ends the connection of whoever does not say
+// SupportsModernPolicyKeys, as no agent before does (typha/pkg/syncserver of v3.32.0, v3.32.1 and release-v3.33;
+// projectcalico/calico issue 13698, tigera/operator 4986 and 5110). Under Typha of v3.23 agents of v3.22 lost readiness; it refuses
+// none, and what it sends is what they could not read (projectcalico/calico issues 6294 and 6526).
+func boundaries() []boundary {
+	return []boundary{{32, "refuses agents of %s"}, {23, "sends what agents of %s cannot read"}}
+}
+
+// between is the boundary that the version of an agent is below, and that of a Typha is not; nil where there is none.
+func between(agent, typha *version.Version) *boundary {
+	for _, b := range boundaries() {
+		if agent.Major() == 3 && agent.Minor() < b.minor && typha.Major() == 3 && b.minor <= typha.Minor() {
+			return &b
+		}
+	}
+	return nil
+}
 
 // part is Typha or the agents, as they run or will run.
 type part struct {
@@ -136,13 +157,11 @@ func differ(typha, agent part, runs string) finding.Finding {
 		f.Message = fmt.Sprintf("Typha %s %q and the agents %q, and the tags do not say which versions these are", runs, typha.tag, agent.tag)
 		return f
 	}
-	for _, minor := range refusing() {
-		if minor == typha.version.Minor() && agent.version.LessThan(version.MajorMinor(3, minor)) && typha.version.Major() == 3 {
-			f.Severity = finding.Block
-			f.Message = fmt.Sprintf("Typha %s %s, which refuses agents of %s: they lose readiness within seconds of Typha's start, and a roll-out that counts only "+
-				"ready pods does not hold back, since they are unready already (22 of 30 nodes within 33 s)", runs, typha.tag, agent.tag)
-			f.Fix = "keep Typha at its version until every calico-node is new: apply the DaemonSet alone first, wait for its roll-out, then Typha"
-		}
+	if b := between(agent.version, typha.version); b != nil {
+		f.Severity = finding.Block
+		f.Message = fmt.Sprintf("Typha %s %s, which %s: they lose readiness within seconds of Typha's start, and a roll-out that counts only "+
+			"ready pods does not hold back, since they are unready already (22 of 30 nodes within 33 s, on the way to v3.32.0)", runs, typha.tag, fmt.Sprintf(b.why, agent.tag))
+		f.Fix = "keep Typha at its version until every calico-node is new: apply the DaemonSet alone first, wait for its roll-out, then Typha"
 	}
 	return f
 }
