@@ -21,7 +21,8 @@ type Upgrade struct {
 	// Installation is the network as it will be.
 	Installation Installation
 	// Definitions come first, and stay when the change is taken back: what an older agent does not know in them it
-	// passes over, and to remove one would remove what is stored by it.
+	// passes over, and to remove one would remove what is stored by it. Where the version goes down they are only those that the
+	// cluster has not.
 	Definitions []unstructured.Unstructured
 	// Objects are new, or change nothing for the agents of now: they are applied before the first node.
 	Objects []unstructured.Unstructured
@@ -33,10 +34,11 @@ type Upgrade struct {
 	// Hold lets the DaemonSet replace no pod by itself, Unhold takes that back, and Resume gives it its final strategy.
 	Hold, Unhold, Resume step.Action
 	// Owner is the program that makes the agents' DaemonSet what it is; nil where the change does. With it Agent, Hold, Unhold,
-	// Resume and Followers are empty.
+	// Resume, Leaders and Followers are empty.
 	Owner *Owner
-	// Followers are Deployments that come when all agents are new, in this order.
-	Followers []Follower
+	// Leaders are Deployments that come before the first agent, and Followers those that come when all agents are new; each in
+	// this order.
+	Leaders, Followers []Follower
 }
 
 // Form is what a workload is made from, of now and of the new version, as patches.
@@ -60,7 +62,7 @@ type Owner struct {
 	Why string
 }
 
-// Follower is a workload that goes with the agents.
+// Follower is a workload that goes with the agents, after or before them.
 type Follower struct {
 	Ref step.Ref
 	Form

@@ -198,6 +198,8 @@ func chapterOf(s *step.Step) string {
 		return "What both versions work with"
 	case "owner":
 		return "Who makes the agents"
+	case "before":
+		return "What goes before the agents"
 	case "after":
 		return "What follows the agents"
 	case "bgp":

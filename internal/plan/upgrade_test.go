@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/plan"
@@ -165,6 +166,70 @@ func TestUpgradeTypha(t *testing.T) {
 	first = slices.Insert(first, at("wave-2/node-2"), typha)
 	if err := plan.Verify(mutant(p, first)); err == nil || !strings.Contains(err.Error(), "no agent of v3.28.5 is left") {
 		t.Errorf("Typha before the last agents: %v", err)
+	}
+}
+
+// downgrade is a cluster of three nodes on Calico v3.31.0, with its definitions, and the manifest of v3.28.5.
+func downgrade(t testing.TB) *request {
+	text := withTypha(t)
+	r := newer(t)
+	r.snapshot = cnitest.Snapshot(t, slices.Concat(slices.DeleteFunc(cnitest.Fixture(t, "calico.yaml"), func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "DaemonSet" || o.GetKind() == "ConfigMap"
+	}), cnitest.Documents(t, []byte(text))))
+	r.snapshot.Sources = []cluster.Source{{Resource: "customresourcedefinitions", From: "test"}}
+	addNodes(r, "node-2", "node-3")
+	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(text, "v3.31.0", "v3.28.5")))
+	return r
+}
+
+func TestDowngradeGolden(t *testing.T) {
+	golden(t, "downgrade-runbook.txt", []byte(plan.Runbook(mustMake(t, downgrade(t)))))
+}
+
+// TestDowngrade: Typha and what else follows agents comes before the first older agent, and goes back when none is left; definitions
+// that the cluster has stay as they are.
+func TestDowngrade(t *testing.T) {
+	p := mustMake(t, downgrade(t))
+	at := func(id string) int { return slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id }) }
+	controllers, typha, first := at("before/calico-kube-controllers"), at("before/calico-typha"), at("wave-1/node-1")
+	if controllers < 0 || typha < controllers || first < typha {
+		t.Fatalf("the controllers, Typha and the first agent are the steps %d, %d and %d", controllers, typha, first)
+	}
+	if i := at("upgrade/definitions"); i >= 0 {
+		t.Errorf("older definitions come: %+v", p.Steps[i])
+	}
+	for _, moved := range []string{"before/calico-typha", "before/calico-kube-controllers"} {
+		for _, node := range []string{"wave-1/node-1", "wave-2/node-3"} {
+			late := p.Steps[at(moved)]
+			late.Before = nil
+			steps := slices.DeleteFunc(slices.Clone(p.Steps), func(s step.Step) bool { return s.ID == moved })
+			behind := slices.IndexFunc(steps, func(s step.Step) bool { return s.ID == node })
+			err := plan.Verify(mutant(p, slices.Insert(steps, behind+1, late)))
+			if err == nil || !strings.Contains(err.Error(), "what agents of v3.28.5 depend on is newer yet") {
+				t.Errorf("%s behind %s: %v", moved, node, err)
+			}
+		}
+		steps := slices.Clone(p.Steps)
+		steps[at(moved)].Undo = steps[at(moved)].Undo[1:]
+		if err := plan.Verify(mutant(p, steps)); err == nil || !strings.Contains(err.Error(), "what follows the agents is not as before") {
+			t.Errorf("%s without its undo: %v", moved, err)
+		}
+	}
+}
+
+// TestDowngradeDefinitions: of those in the manifest only what the cluster lacks is brought, and nothing where that is not known.
+func TestDowngradeDefinitions(t *testing.T) {
+	pools := func(o unstructured.Unstructured) bool { return o.GetName() == "ippools.crd.projectcalico.org" }
+	r := downgrade(t)
+	r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, pools)
+	p := mustMake(t, r)
+	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "upgrade/definitions" })
+	if i < 0 || len(p.Steps[i].Actions) != 2 || !pools(*p.Steps[i].Actions[0].Object) {
+		t.Errorf("the definitions that the cluster lacks are not brought: %v", i)
+	}
+	r.snapshot.Sources[0].Missing = "not allowed"
+	if p := mustMake(t, r); slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.ID == "upgrade/definitions" }) {
+		t.Error("definitions are brought to a cluster that may have newer ones")
 	}
 }
 

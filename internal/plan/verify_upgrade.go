@@ -32,6 +32,9 @@ type upgrading struct {
 	// rights are those of the time of two versions, definitions all that the plan brings, holders the policy and its binding that
 	// deny the deletion of agents' pods.
 	rights, definitions, holders []step.Ref
+	// deployments are those that the plan brings to the new version; down says that it is the older one.
+	deployments []step.Ref
+	down        bool
 	// undoing is true on the way back.
 	undoing bool
 }
@@ -40,7 +43,8 @@ type upgrading struct {
 // agent is replaced before the definitions serve and the rights of both versions are there; the form of new pods changes
 // only while the DaemonSet replaces none by itself (an owner makes that form, once it was seen that its hold is in force, and is
 // waited for), which it does again only when all agents are of one form; what
-// follows the agents comes, and the old rights go, only when no old agent is left; whatever changes something is gated; whatever
+// follows the agents comes, and the old rights go, only when no old agent is left, or, where the version goes down, before the first
+// agent of it; whatever changes something is gated; whatever
 // a step did, its undo takes back, but for definitions; and at the end everything is new and nothing of Theseus is left.
 func verifyUpgrade(p *Plan) error {
 	if err := unique(p); err != nil {
@@ -62,7 +66,7 @@ func verifyUpgrade(p *Plan) error {
 
 func newUpgrading(p *Plan) *upgrading {
 	u := &upgrading{plan: p, renewed: map[string]bool{}, present: map[step.Ref]bool{}, serving: map[step.Ref]bool{},
-		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}}
+		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}, down: p.Upgrade.down()}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			u.renewed[name] = false
@@ -72,6 +76,9 @@ func newUpgrading(p *Plan) *upgrading {
 	for i := range p.Steps {
 		for j := range p.Steps[i].Actions {
 			a := &p.Steps[i].Actions[j]
+			if a.Op == step.Patch && a.Ref.Kind == "Deployment" && !u.owner(*a.Ref) {
+				u.deployments = append(u.deployments, *a.Ref)
+			}
 			if a.Op != step.Apply {
 				continue
 			}
@@ -232,8 +239,8 @@ func (u *upgrading) patch(a *step.Action) error {
 		u.form, u.made = u.plan.Upgrade.Owner.makesNew(patch.Spec.Template), false
 		return cmp.Or(u.lacks(), u.unforced(*a.Ref))
 	case a.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
-		if !all || !renewed {
-			return fmt.Errorf("%s may follow only when no agent of %s is left", a.Ref, u.plan.Upgrade.From)
+		if !all || renewed == u.down {
+			return fmt.Errorf("%s may change only when no agent of %s is left", a.Ref, u.older())
 		}
 		u.ahead[*a.Ref] = u.plan.Upgrade.newForm(patch.Spec.Template)
 		return nil
@@ -251,6 +258,14 @@ func (u *upgrading) patch(a *step.Action) error {
 		u.held = held(patch.Spec.UpdateStrategy)
 	}
 	return u.unforced(*a.Ref)
+}
+
+// older is the older one of the two versions, whose agents not every newer Deployment goes with.
+func (u *upgrading) older() string {
+	if u.down {
+		return u.plan.Upgrade.To
+	}
+	return u.plan.Upgrade.From
 }
 
 // owner says whether an object is the owner of the agents' DaemonSet.
@@ -276,6 +291,8 @@ func (u *upgrading) restart(a *step.Action) error {
 		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
 	case !u.held || !u.measured:
 		return fmt.Errorf("the agent of %s may be replaced only by hand, and under measurement", name)
+	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
+		return fmt.Errorf("what agents of %s depend on is newer yet", u.plan.Upgrade.To)
 	case u.plan.Upgrade.Owner != nil && (!u.made || a.Mark == ""):
 		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with the mark of those that may go", name)
 	}

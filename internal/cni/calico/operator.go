@@ -121,7 +121,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 		o.Sound, o.Whole = sound(), whole()
 	}
 	slices.SortStableFunc(o.Rolls, func(a, b step.Ref) int { return place(a) - place(b) })
-	return operatorParts(snapshot, documents, &cni.Upgrade{Installation: next, Owner: o})
+	return operatorParts(snapshot, documents, &cni.Upgrade{Installation: next, Owner: o}, found.Version)
 }
 
 // stageable refuses what the operator makes in a way that cannot be held node by node, or was not thought through.
@@ -184,8 +184,8 @@ func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured
 	return wanted, live, err
 }
 
-// operatorParts sorts the rest of the operator's manifest.
-func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstructured, u *cni.Upgrade) (*cni.Upgrade, error) {
+// operatorParts sorts the rest of the operator's manifest; from is the version of Calico that runs.
+func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstructured, u *cni.Upgrade, from string) (*cni.Upgrade, error) {
 	var roles []unstructured.Unstructured
 	for i := range documents {
 		object := documents[i].DeepCopy()
@@ -206,6 +206,9 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 				u.Objects = append(u.Objects, *object)
 			}
 		}
+	}
+	if older(u.Installation.Version, from) {
+		u.Definitions = lacking(snapshot, u.Definitions)
 	}
 	if err := lossless(u.Definitions, snapshot.Other); err != nil {
 		return nil, err

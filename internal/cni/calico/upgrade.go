@@ -59,6 +59,9 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err := sameAPI(snapshot, live, wanted); err != nil {
 		return nil, err
 	}
+	if older(tagOf(image), found.Version) {
+		wanted.definitions = lacking(snapshot, wanted.definitions)
+	}
 	if err := lossless(wanted.definitions, snapshot.Other); err != nil {
 		return nil, err
 	}
@@ -133,6 +136,23 @@ func versions(from, to, source string) error {
 	return nil
 }
 
+// older compares two versions.
+func older(one, than string) bool {
+	a, errA := version.ParseSemantic(one)
+	b, errB := version.ParseSemantic(than)
+	return errA == nil && errB == nil && a.LessThan(b)
+}
+
+// lacking are the definitions that a cluster is known not to have. An older Calico works with newer ones, and what newer agents write
+// would be lost with older ones.
+func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured) []unstructured.Unstructured {
+	if known, _ := snapshot.Has("customresourcedefinitions"); !known {
+		return nil
+	}
+	there := snapshot.Definitions()
+	return slices.DeleteFunc(definitions, func(d unstructured.Unstructured) bool { return slices.Contains(there, d.GetName()) })
+}
+
 // sameNetwork refuses manifests that change more than the version.
 func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 	if ref := step.RefOf(wanted.agent); ref != found.Agent {
@@ -177,6 +197,7 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
 	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)
 	u.Hold, u.Unhold, u.Resume = strategies(live.agent, wanted.agent)
+	down := older(next.Version, found.Version)
 	for i := range wanted.objects {
 		object := &wanted.objects[i]
 		switch object.GetKind() {
@@ -185,7 +206,7 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 				return nil, refuse("the manifest holds a second DaemonSet, "+object.GetName(), "upgrade that one apart")
 			}
 		case "Deployment":
-			follower, err := follow(snapshot, object)
+			follower, err := follow(snapshot, object, down)
 			if err != nil {
 				return nil, err
 			}
@@ -204,7 +225,14 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	}
 	cni.Label(u.Rights)
 	slices.SortStableFunc(u.Followers, func(a, b cni.Follower) int { return place(a.Ref) - place(b.Ref) })
-	return u, complete(snapshot, u)
+	if err := complete(snapshot, u); err != nil {
+		return nil, err
+	}
+	if down { // as an upgrade is taken back: so the same versions meet
+		slices.Reverse(u.Followers)
+		u.Leaders, u.Followers = u.Followers, nil
+	}
+	return u, nil
 }
 
 // place puts Typha before whatever else follows the agents.
@@ -279,8 +307,8 @@ func strategies(live, wanted *unstructured.Unstructured) (hold, unhold, resume s
 		set("let "+ref.String()+" replace pods by itself again", then, held)
 }
 
-// follow is a Deployment that takes its turn when the agents have.
-func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) (*cni.Follower, error) {
+// follow is a Deployment that takes its turn when the agents have, or before they do where the version goes down.
+func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down bool) (*cni.Follower, error) {
 	for i := range snapshot.Deployments {
 		d := &snapshot.Deployments[i]
 		if d.Namespace != wanted.GetNamespace() || d.Name != wanted.GetName() {
@@ -295,6 +323,9 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) (*cni
 		if d.Name == typhaName {
 			f.Why = "Some Typhas refuse agents of an older version, and none refuses a newer one: what an older Typha does not know it leaves out, " +
 				"and a newer agent then works as the older did."
+		}
+		if d.Name == typhaName && down {
+			f.Why += " So on the way down Typha comes before the first agent."
 		}
 		return f, nil
 	}

@@ -1,7 +1,7 @@
 // Package upgrade is the strategy that takes a network's agents to another version node by node. Definitions and
 // rights that both versions can work with come first; then the DaemonSet replaces no pod by itself any more, and one
 // node after another gets an agent of the new version, measured before the next. What the agents depend on comes
-// when the last of them is new. Pods are not touched: routes and rules stay while an agent starts again.
+// when the last of them is new, or, where that is what older agents need, before the first. Pods are not touched: routes and rules stay while an agent starts again.
 //
 // The package is pure: it turns what was seen and what is wanted into steps.
 package upgrade
@@ -42,6 +42,9 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 	b.allow()
 	b.hold()
 	b.own()
+	for i := range b.Leaders {
+		b.follow("before/", &b.Leaders[i])
+	}
 	if len(within) > 0 {
 		b.Retain(within, joint.BIRDRestarts)
 	}
@@ -54,7 +57,7 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 		b.LetGo(within)
 	}
 	for i := range b.Followers {
-		b.follow(&b.Followers[i])
+		b.follow("after/", &b.Followers[i])
 	}
 	b.fold()
 	last := len(b.Steps)
@@ -107,7 +110,7 @@ func (b *builder) allow() {
 	}
 	b.Add(step.Step{
 		ID: "upgrade/rights", Title: "Let agents of both versions work",
-		Why:     "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go when the last old agent has gone.",
+		Why:     "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go with its last agent.",
 		Actions: actions,
 		Gate:    b.Gate("nothing noticed the new rights", false),
 	})
@@ -262,13 +265,13 @@ func (b *builder) restart(nodes []string) []step.Action {
 	return actions
 }
 
-// follow brings a Deployment to the new version.
-func (b *builder) follow(f *cni.Follower) {
+// follow brings a Deployment to the new version, before or after the agents.
+func (b *builder) follow(when string, f *cni.Follower) {
 	whole := func() step.Action {
 		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
 	}
 	b.Add(step.Step{
-		ID: "after/" + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
+		ID: when + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
 		Why:     f.Why,
 		Before:  []step.Condition{joint.Rolled(b.agent())},
 		Actions: append(slices.Clone(f.New), whole()),
@@ -286,7 +289,7 @@ func (b *builder) fold() {
 	}
 	b.Add(step.Step{
 		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
-		Why:     "All its pods are of the new version already, so it replaces none.",
+		Why:     "All its pods are of " + b.Installation.Version + " already, so it replaces none.",
 		Before:  []step.Condition{joint.Rolled(ref), b.frozen()},
 		Actions: resume,
 		Undo:    hold,
