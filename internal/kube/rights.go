@@ -19,19 +19,29 @@ import (
 func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []step.Step) ([]cluster.Right, error) {
 	resources := resources{client.Mapper, defined(steps)}
 	var asked []need
+	add := func(n need) {
+		if !slices.Contains(asked, n) && !slices.ContainsFunc(known, n.answered) {
+			asked = append(asked, n)
+		}
+	}
 	for _, w := range wantsOf(steps) {
 		resource := resources.of(w.APIVersion, w.Kind)
 		if w.sub != "" {
 			resource.Resource += "/" + w.sub
 		}
 		for _, verb := range strings.Fields(w.verbs) {
-			n := need{resource.Group, resource.Resource, w.Namespace, verb}
-			if !slices.Contains(asked, n) && !slices.ContainsFunc(known, func(r cluster.Right) bool { return n.answered(r) }) {
-				asked = append(asked, n)
-			}
+			add(need{resource.Group, resource.Resource, w.Namespace, verb})
 		}
 	}
-	return reader{client: client}.ask(ctx, asked)
+	reader := reader{client: client}
+	grants, err := reader.grants(ctx, steps)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range grants {
+		add(n)
+	}
+	return reader.ask(ctx, asked)
 }
 
 // answered says that a right is what is needed, or more.

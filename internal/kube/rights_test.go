@@ -13,6 +13,39 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// TestGrants: who may not escalate and bind must have what the plan's roles grant.
+func TestGrants(t *testing.T) {
+	server, client := serve(t, nil, nil)
+	server.answers, server.codes = aCluster()
+	role := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": "x"},
+		"rules": []any{
+			map[string]any{"apiGroups": []any{"", "apps"}, "resources": []any{"pods/eviction", "*"}, "verbs": []any{"create"}},
+			map[string]any{"apiGroups": []any{""}, "resources": []any{"secrets"}, "resourceNames": []any{"mine"}, "verbs": []any{"get"}},
+			map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}},
+		}}}
+	steps := []step.Step{{Actions: []step.Action{{Op: step.Apply, Object: role}}}}
+	asked := func() (all []string) {
+		rights, err := Rights(t.Context(), client, nil, steps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, right := range rights {
+			if right.Resource != "clusterroles" {
+				all = append(all, fmt.Sprint(right.Verb, " ", right.Group, "/", right.Resource, " ", right.Allowed))
+			}
+		}
+		return all
+	}
+	if got := asked(); got != nil {
+		t.Errorf("who may grant everything is asked about %q", got)
+	}
+	server.denied = "bind"
+	want := []string{"create /pods/eviction false", "create /* true", "create apps/pods/eviction false", "create apps/* true"}
+	if diff := cmp.Diff(want, asked()); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestRights: what a plan does is asked about once, by kind, also of kinds that it defines itself, there and back.
 func TestRights(t *testing.T) {
 	server, client := serve(t, nil, nil)

@@ -24,6 +24,7 @@ type apiServer struct {
 	codes   map[string]int
 	mu      sync.Mutex
 	agents  map[string]bool
+	denied  string // a verb
 	asked   map[string]int
 }
 
@@ -46,11 +47,11 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d,"message":"no"}`, reason, code)
 		return
 	}
-	if r.Method == http.MethodPost { // an access review: everything but eviction is allowed
+	if r.Method == http.MethodPost { // an access review: everything but eviction, and one verb, is allowed
 		var review map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&review)
 		attributes := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
-		review["status"] = map[string]any{"allowed": attributes["subresource"] != "eviction", "reason": "said so"}
+		review["status"] = map[string]any{"allowed": attributes["subresource"] != "eviction" && attributes["verb"] != s.denied, "reason": "said so"}
 		_ = json.NewEncoder(w).Encode(review)
 		return
 	}

@@ -1,0 +1,57 @@
+package kube
+
+import (
+	"context"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// grants are what the roles that steps write allow: an API server lets nobody write a role, or bind one, who does not have all that
+// it allows, unless they may escalate and bind. Then there is nothing to ask about. Rules for single objects and for URLs are not asked
+// about.
+func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
+	var needs []need
+	for i := range steps {
+		for _, action := range slices.Concat(steps[i].Actions, steps[i].Undo) {
+			if o := action.Object; o != nil && o.GroupVersionKind().Group == rbacv1.GroupName && (o.GetKind() == "ClusterRole" || o.GetKind() == "Role") {
+				var role rbacv1.ClusterRole // a Role has the same rules
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
+					continue // the API server says so when it is written
+				}
+				for _, rule := range role.Rules {
+					needs = append(needs, allowed(rule, o.GetNamespace())...)
+				}
+			}
+		}
+	}
+	if len(needs) == 0 {
+		return nil, nil
+	}
+	free, err := r.ask(ctx, []need{{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, {rbacv1.GroupName, "roles", "", "escalate bind"}})
+	for _, right := range free {
+		if !right.Allowed {
+			return needs, err
+		}
+	}
+	return nil, err
+}
+
+// allowed is what a rule allows, one verb each.
+func allowed(rule rbacv1.PolicyRule, namespace string) []need {
+	var needs []need
+	if len(rule.ResourceNames) > 0 {
+		return nil
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				needs = append(needs, need{group, resource, namespace, verb})
+			}
+		}
+	}
+	return needs
+}
