@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,10 +27,27 @@ var cutting = flag.String("cut", "", "NAME=FILE: make testdata/golden/NAME.json 
 //	go test ./internal/cni/cnitest -run TestCut -cut calico-typha-v3.28.5=typha.json
 //	theseus-lab down --name golden
 func TestCut(t *testing.T) {
-	name, file, ok := strings.Cut(*cutting, "=")
-	if !ok {
-		name, file = "calico-bgp", "testdata/golden/calico-bgp.json"
+	if name, file, ok := strings.Cut(*cutting, "="); ok {
+		_, after := cutFile(t, file)
+		if err := os.WriteFile("testdata/golden/"+name+".json", append(after, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
 	}
+	files, err := filepath.Glob("testdata/golden/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v: %d files", err, len(files))
+	}
+	for _, file := range files {
+		if before, after := cutFile(t, file); !bytes.Equal(bytes.TrimSpace(before), after) {
+			t.Errorf("%s is not as it would be cut today", file)
+		}
+	}
+}
+
+// cutFile is what a file has, and what is cut of it.
+func cutFile(t *testing.T, file string) (before, after []byte) {
+	t.Helper()
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -39,17 +57,10 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut(snapshot)
-	after, err := json.MarshalIndent(snapshot, "", " ")
-	if err != nil {
+	if after, err = json.MarshalIndent(snapshot, "", " "); err != nil {
 		t.Fatal(err)
 	}
-	if ok {
-		if err := os.WriteFile("testdata/golden/"+name+".json", append(after, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if !bytes.Equal(bytes.TrimSpace(before), after) {
-		t.Errorf("%s is not as it would be cut today", file)
-	}
+	return before, after
 }
 
 func cut(s *cluster.Snapshot) {
