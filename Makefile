@@ -71,7 +71,7 @@ else
 	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, and the upgrades of Calico, that with a stand-in for its operator too"
 endif
 	cd test/certmanager && go vet ./...
-	cd lab && go test -timeout 60m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \
+	cd lab && go test -timeout 120m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \
 		grep -E '^ *[a-z_]+\.go:[0-9]+: |^ *--- FAIL|^panic: ' ../$(BIN)/lab-test.log | grep -E -B5 -- '--- FAIL|^panic: ' | cut -c1-300; exit 1; }
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab

@@ -1,7 +1,6 @@
 package test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
-	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
 // pods are a server and a client on either node, and a Service in front of the servers.
@@ -184,39 +182,16 @@ func (c cluster) theseus() func(args ...string) ([]byte, error) {
 // agent takes which a busy machine made start again.
 func (c cluster) understands(network string) {
 	c.t.Helper()
-	theseus, snapshot := c.theseus(), filepath.Join(c.t.TempDir(), "snapshot.json")
-	var said struct {
-		Networks []struct {
-			Name, Version string
-			Problems      []string
-		}
-	}
-	find := func() error {
-		if _, err := theseus("snapshot", "--nodes", "--agent-image", scenario.AgentImage, "-o", snapshot); err != nil {
-			return err
-		}
-		out, err := theseus("check", "--from", snapshot, "--only", "cni", "-o", "json")
-		if err != nil {
-			return err
-		}
-		said.Networks = nil
-		if err := json.Unmarshal(out, &said); err != nil {
-			return err
-		}
-		if len(said.Networks) != 1 || said.Networks[0].Name != network || len(said.Networks[0].Problems) > 0 {
-			return fmt.Errorf("%s is there, and Theseus finds %+v", network, said.Networks)
-		}
-		return nil
-	}
+	theseus, version := c.theseus(), ""
 	until(c.t, "Theseus finds "+network+" alone, in order", func() bool {
-		err := find()
-		if err != nil {
+		var err error
+		if version, err = rigtest.FoundAlone(theseus, c.t.TempDir(), network); err != nil {
 			c.t.Log(err)
 		}
 		return err == nil
 	})
 	images := c.kubectl("get", "daemonsets", "-A", "-o", "jsonpath={.items[*].spec.template.spec.containers[*].image}") + " "
-	if version := said.Networks[0].Version; network != "bridge" && (version == "" || !strings.Contains(images, ":"+version+" ")) {
+	if network != "bridge" && (version == "" || !strings.Contains(images, ":"+version+" ")) {
 		c.t.Errorf("of %s runs %s, and Theseus says %q", network, images, version)
 	}
 }

@@ -13,13 +13,15 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// FlannelTraces and CalicoTraces are scripts for NothingOn: they find what flannel and its policy agent leave on a node, and what Calico does. Rules for theseus-system, where the
+// FlannelTraces, CalicoTraces and HeldTraces are scripts for NothingOn: they find what flannel and its policy agent leave on a node, what Calico does, and routes that Theseus keeps for a time. Rules for theseus-system, where the
 // journal stays, are the source's policy agent's, and those of its Services that kube-proxy has not taken back yet are nobody else's.
 const (
 	FlannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
 		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
 	CalicoTraces = `ip -o link show | grep -E 'cali|vxlan.calico'; iptables-save | grep -vE 'theseus-system["/]' | grep -E 'cali-|theseus';
-		ls /etc/cni/net.d | grep -E 'calico|theseus'; ipset list -n | grep cali; true`
+		nft list tables | grep -E 'calico|theseus'; ` + HeldTraces + `; ip route show table all | grep blackhole;
+		ls /etc/cni/net.d | grep -E 'calico|theseus'; ls -d /var/lib/calico/* /run/calico 2>/dev/null; ls /opt/cni/bin | grep calico; ipset list -n | grep -E 'cali|theseus'; true`
+	HeldTraces = `ip rule | grep -E '^9[0-9]:'; ip route show table all | grep -E 'table (251|252|90090)'; true`
 )
 
 // NothingOn demands that a script prints nothing on any of the lab's nodes; what is the subject of what it prints.
@@ -58,6 +60,19 @@ type Stays struct {
 	Line *regexp.Regexp // as Rig.Traces has it, after "+ " (left) or "- " (lacking)
 	Why  string
 }
+
+// OfCalico is what Calico leaves on nodes where it was.
+var OfCalico = []Stays{
+	{regexp.MustCompile(`^\+ file /opt/cni/bin/tuning$`), "Calico's installer brings a plugin of everybody's, which others may use by now"},
+	{regexp.MustCompile(`^[+-] sysctl net/netfilter/nf_conntrack_acct:`), "Calico's agent counts connections, and nobody knows who does besides"},
+}
+
+// BackOnFlannel is what stays of Calico where a change to it from flannel was taken back, and in what nodes with other pods differ anyway.
+var BackOnFlannel = append(slices.Clone(OfCalico),
+	Stays{regexp.MustCompile(`^(\+ condition NetworkUnavailable=False CalicoIsUp|- condition NetworkUnavailable=False FlannelIsUp)$`),
+		"flannel's agent says that it is up as it starts, and Calico's said so last: whoever said it, pods may come"},
+	Stays{regexp.MustCompile(`^[+-] (iptables-nft filter .*\bKUBE-(POD-FW|NWPLCY)-\w)`), "kube-router has rules for the pods of its node"},
+)
 
 // always stays after any change.
 var always = Stays{regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new)\.(paths|results)\.json)?)?$`),

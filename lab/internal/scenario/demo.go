@@ -263,3 +263,13 @@ func losses(cost tally.Summary) (failed, leaked uint64) {
 	}
 	return failed, leaked
 }
+
+// denied is how many requests were sent that policy denies.
+func denied(cost tally.Summary) (sent uint64) {
+	for kind, count := range cost.Kinds {
+		if strings.HasPrefix(kind, deniedPrefix) {
+			sent += count.Sent
+		}
+	}
+	return sent
+}

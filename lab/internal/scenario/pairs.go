@@ -67,6 +67,7 @@ func (r *Rig) EndPolicy(ctx context.Context) error {
 	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "delete", "deployment/intruder", "--cascade=foreground", "--wait"); err != nil {
 		return err
 	}
+	r.open = true
 	_, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "delete", "networkpolicy/vault")
 	return err
 }

@@ -37,6 +37,8 @@ type Rig struct {
 
 	Members []string // names of the lab's nodes, where they are not the first ones any more
 	Gone    string   // folder with what clients recorded on nodes that were removed
+
+	open bool // the application's policy was ended: nobody sends what it denies any more
 }
 
 // NodeNames are the names of the lab's nodes.
@@ -163,8 +165,8 @@ func (r *Rig) Deploy(ctx context.Context) error {
 	return err
 }
 
-// Steady waits until the clients have sent for a while without a new failure, and returns what they had
-// counted then: what happened before, while the cluster came up, is not part of the story.
+// Steady waits until the clients have sent for a while without a new failure, what policy denies too, and returns what
+// they had counted then: what happened before, while the cluster came up, is not part of the story.
 func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 	before, err := r.Count(ctx)
 	if err != nil {
@@ -180,7 +182,7 @@ func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 		if err != nil {
 			return now, err
 		}
-		if now.Failed() == before.Failed() && now.Sent() > before.Sent()+1000 {
+		if now.Failed() == before.Failed() && now.Sent() > before.Sent()+1000 && (r.open || denied(now) > denied(before)) {
 			return now, nil
 		}
 		before = now

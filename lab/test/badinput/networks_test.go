@@ -169,12 +169,7 @@ func (s *stage) calm(t *testing.T, when string) {
 // clients begin with the first act and never start again.
 func TestNodesInTheMiddle(t *testing.T) {
 	rigtest.Full(t, "nodes that reboot, join and are upgraded while a change runs")
-	rig := rigtest.New(t, bin, "mid", 2, "flannel", "--max-lost", "50", "--bake", "1s")
-	change, err := rig.ChangeFlags(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &stage{Rig: rig, change: change, plan: filepath.Join(rig.Dir, "plan.yaml")}
+	s := middle(t, "mid", "")
 	for _, act := range []struct {
 		name string
 		play func(*testing.T)
@@ -190,28 +185,61 @@ func TestNodesInTheMiddle(t *testing.T) {
 	}
 }
 
-// reboot: the node restarts as it is switched. All is taken back without a person. The application keeps off that node: whoever asks a server
+// TestRebootAdopted: the same reboot while running pods are adopted. Those of the other node are moved there and back, and go on to run.
+func TestRebootAdopted(t *testing.T) {
+	rigtest.Full(t, "a node that reboots while running pods are adopted")
+	middle(t, "boot", "adopt").reboot(t)
+}
+
+// middle is a cluster on flannel with what asks for a change to Calico by a strategy.
+func middle(t *testing.T, name, strategy string) *stage {
+	t.Helper()
+	rig := rigtest.New(t, bin, name, 2, "flannel", "--max-lost", "50", "--bake", "1s")
+	rig.Strategy = strategy
+	change, err := rig.ChangeFlags(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &stage{Rig: rig, change: change, plan: filepath.Join(rig.Dir, "plan.yaml")}
+}
+
+// reboot: the node restarts as it is switched, after the other one's pods were moved. All is taken back without a person. The application keeps off that node: whoever asks a server
 // on a node without power, from wherever, gets no answer, which is the reboot's doing. What runs on the other node, and is moved there and back
 // meanwhile, must lose nothing; and a server on the node that reboots answers again at the end.
 func (s *stage) reboot(t *testing.T) {
+	t.Helper()
 	nodes := s.NodeNames()
 	s.kubectl(t, "", "taint", "node", nodes[1], keptOff+"=true:NoSchedule")
 	s.kubectl(t, "", "-n", "kube-system", "delete", "pod", "-l", "k8s-app=kube-dns", "--field-selector", "spec.nodeName="+nodes[1])
 	s.server(t, "guest", nodes[1])(nodes[0])
 	s.clients(t)
 	s.kubectl(t, "", "-n", workload.Namespace, "scale", "deployment/web", "--replicas=2") // or there is no room for what moves on one node
+	pods, moved := "", "Move the pods of "
+	if s.Strategy == "adopt" {
+		pods, moved = s.others(t), "Adopt the pods of "
+	}
 	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
 	p.Until("make 10-calico.conflist the CNI configuration of " + nodes[1])
 	s.lab(t, "kill")
 	s.lab(t, "start")
-	p.Ends(4, "Move the pods of "+nodes[0], "error: rolled-back: ", "hint: remove the cause, make a new plan")
+	p.Ends(4, moved+nodes[0], "error: rolled-back: ", "hint: remove the cause, make a new plan")
 	s.kubectl(t, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
 	s.run(t, 0, []string{"rolled-back"}, "status")
 	s.check(t, 0, s.change, nil, "--from", s.look(t))
 	s.calm(t, "a node that rebooted, on the other one")
 	rigtest.NothingOn(t, s.Rig, "Calico", rigtest.CalicoTraces)
 	s.server(t, "guest", nodes[1])(nodes[0])
+	if now := s.others(t); pods != "" && now != pods {
+		t.Errorf("the pods on %s were\n%s\nand are\n%s", nodes[0], pods, now)
+	}
+}
+
+// others are the application's pods, but for those that were just scaled: identity, address, restarts.
+func (s *stage) others(t *testing.T) string {
+	t.Helper()
+	return s.kubectl(t, "", "-n", workload.Namespace, "get", "pods", "-l", "app!=web", "-o",
+		`jsonpath={range .items[*]}{.metadata.uid} {.status.podIP} {.status.containerStatuses[*].restartCount}{"\n"}{end}`)
 }
 
 // keptOff is the taint of a node that the application keeps off.

@@ -254,6 +254,7 @@ func TestAdoptBack(t *testing.T) {
 		mustBeSamePods(t, before, podsOf(t, rig))
 		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	}
+	rigtest.NothingLeft(t, rig, regexp.MustCompile("calico|tigera|theseus-agent"), rigtest.BackOnFlannel...)
 }
 
 // TestAdoptHarmed does harm to adoptions, one after the other. Each is noticed and taken back: every pod is on flannel with its

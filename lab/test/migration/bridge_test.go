@@ -33,12 +33,14 @@ func TestBridge(t *testing.T) {
 	}
 	mustLoseNothing(t, rig, "after the rollback")
 	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
+	rigtest.Finds(t, rig, "bridge")
 
 	if err := rig.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustLoseNothing(t, rig, "after the migration")
 	rigtest.NothingOn(t, rig, "the bridge", bridgeTraces)
+	rigtest.Finds(t, rig, "calico")
 	rigtest.NothingLeft(t, rig, regexp.MustCompile("kube-router"),
 		rigtest.Stays{Line: regexp.MustCompile(`^\+ route4 POD/24 via NODE dev eth0`), Why: "routes between the nodes are somebody else's"})
 }

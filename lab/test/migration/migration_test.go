@@ -143,4 +143,5 @@ func TestRollback(t *testing.T) {
 		mustLoseNothing(t, rig, "after the rollback from "+text)
 		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	}
+	rigtest.NothingLeft(t, rig, regexp.MustCompile("calico|tigera|theseus-agent"), rigtest.BackOnFlannel...)
 }
