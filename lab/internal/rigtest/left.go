@@ -13,8 +13,9 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// FlannelTraces, CalicoTraces and HeldTraces are scripts for NothingOn: they find what flannel and its policy agent leave on a node, what Calico does, and routes that Theseus keeps for a time. Rules for theseus-system, where the
-// journal stays, are the source's policy agent's, and those of its Services that kube-proxy has not taken back yet are nobody else's.
+// FlannelTraces, CalicoTraces and HeldTraces are scripts for NothingOn: they find what flannel and its policy agent leave on a node, what Calico does,
+// and the routes that Theseus keeps for a time. Rules for theseus-system, where the journal stays, are the source's policy agent's, and those of its
+// Services that kube-proxy has not taken back yet are nobody else's.
 const (
 	FlannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
 		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`

@@ -203,9 +203,9 @@ func middle(t *testing.T, name, strategy string) *stage {
 	return &stage{Rig: rig, change: change, plan: filepath.Join(rig.Dir, "plan.yaml")}
 }
 
-// reboot: the node restarts as it is switched, after the other one's pods were moved. All is taken back without a person. The application keeps off that node: whoever asks a server
-// on a node without power, from wherever, gets no answer, which is the reboot's doing. What runs on the other node, and is moved there and back
-// meanwhile, must lose nothing; and a server on the node that reboots answers again at the end.
+// reboot: the node restarts as it is switched, after the other one's pods were moved. All is taken back without a person. The application keeps
+// off that node: whoever asks a server on a node without power, from wherever, gets no answer, which is the reboot's doing. What runs on the other
+// node, and is moved there and back meanwhile, must lose nothing; and a server on the node that reboots answers again at the end.
 func (s *stage) reboot(t *testing.T) {
 	t.Helper()
 	nodes := s.NodeNames()

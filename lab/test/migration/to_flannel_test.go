@@ -13,7 +13,8 @@ import (
 )
 
 // TestToFlannel leaves Calico for flannel under traffic. Pods on Calico have addresses that no node's own range holds, so the
-// planner, asked to adopt them, says which and why and has them created again. It is taken back from the middle first. In the end nothing of Calico is left, and nodes take pods.
+// planner, asked to adopt them, says which and why and has them created again. It is taken back from the middle first, and nothing of flannel is
+// left; in the end nothing of Calico is, and nodes take pods.
 func TestToFlannel(t *testing.T) {
 	rigtest.Full(t, "Calico to flannel, back and there again: five minutes")
 	rig := newRig(t, "tofl", 2)

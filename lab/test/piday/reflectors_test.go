@@ -58,7 +58,7 @@ func TestReflectors(t *testing.T) {
 		if got := strings.Join(reflect, " "); got != turn.reflect {
 			t.Errorf("%s: %q reflect, not %q", turn.name, got, turn.reflect)
 		}
-		rigtest.NothingOn(t, rig, turn.name+": of what was retained", rigtest.HeldTraces)
+		rigtest.NothingOn(t, rig, "what was retained ("+turn.name+")", rigtest.HeldTraces)
 	}
 }
 
