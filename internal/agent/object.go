@@ -53,12 +53,22 @@ func (o Object) Keys(ctx context.Context) (node.Keys, error) {
 	for _, taint := range found.Spec.Taints {
 		keys.Taints = append(keys.Taints, taint.Key)
 	}
+	for _, condition := range found.Status.Conditions {
+		if condition.Type == corev1.NodeNetworkUnavailable && condition.Status == corev1.ConditionTrue {
+			keys.Unavailable = append(keys.Unavailable, condition.Reason)
+		}
+	}
 	return keys, nil
 }
 
-// Remove takes keys off the Node. Taints are a list that others write too, so the patch holds only for the
-// version that was read, and is made anew when somebody was faster.
+// Remove takes keys off the Node, and marks its network as available. Taints are a list that others write too, so the patch holds
+// only for the version that was read, and is made anew when somebody was faster.
 func (o Object) Remove(ctx context.Context, gone node.Keys) error {
+	if len(gone.Unavailable) > 0 {
+		if err := o.available(ctx); err != nil {
+			return err
+		}
+	}
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		found, err := o.get(ctx)
 		if err != nil {
@@ -73,6 +83,21 @@ func (o Object) Remove(ctx context.Context, gone node.Keys) error {
 		_, err = o.nodes().Patch(call, o.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
 		return err
 	})
+}
+
+// available marks the node's network as available, of which the taint that keeps new pods away follows.
+func (o Object) available(ctx context.Context) error {
+	now := metav1.Now()
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, LastHeartbeatTime: now, LastTransitionTime: now,
+		Reason: "OtherNetworkIsUp", Message: "The agent that said otherwise is gone, and another network serves this node"}}}})
+	if err != nil {
+		return fmt.Errorf("change Node %s: %w", o.Name, err)
+	}
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = o.nodes().Patch(call, o.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName}, "status")
+	return err
 }
 
 // without is the merge patch that removes keys from a Node.

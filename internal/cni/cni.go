@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"encoding/json"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -53,8 +54,21 @@ type Installation struct {
 	Data []string `json:"data,omitempty"`
 	// PolicyAgent is a DaemonSet that enforces NetworkPolicy beside it, where there is one (kube-router).
 	PolicyAgent *step.Ref `json:"policyAgent,omitempty"`
+	// Maker is the object of which an operator makes the agents; nil where a manifest holds them itself.
+	Maker *Maker `json:"maker,omitempty"`
 	// Problems say what is wrong or half done with it, for people.
 	Problems []string `json:"problems,omitempty"`
+}
+
+// Maker is an object of which an operator makes a network's workloads; it writes back what others change in those.
+type Maker struct {
+	Ref step.Ref `json:"ref"`
+	// Makes are what comes and goes with it, as far as something waits for it, the agents' DaemonSet among them.
+	Makes []step.Ref `json:"makes"`
+	// NodeSelector are the fields of Ref that lead to the node selector of the agents.
+	NodeSelector []string `json:"nodeSelector"`
+	// Ready is what the operator says when all is in order.
+	Ready step.Condition `json:"ready"`
 }
 
 // HasAgent is false for a network that files on the nodes make, and nothing in the cluster.
@@ -166,12 +180,20 @@ type Target struct {
 	Final    []step.Action
 	HandOver []step.Action
 	Discard  []step.Ref
+	// Made is set where the Installation has a Maker, which comes after all other Objects.
+	Made *Made
 	// Guard is set when the agent's own form keeps its rules elsewhere than the joint form does: what it denies
 	// must be guarded while it restarts.
 	Guard *step.Guard
 	Conf  step.ConfArgs
 	// Adoption is set when a Takeover was asked for.
 	Adoption *Adoption
+}
+
+// Made are fields of the agents' DaemonSet as an operator has made it, of the joint form and of the user's own: what is written
+// into its object counts only when that is seen.
+type Made struct {
+	Joint, Own json.RawMessage
 }
 
 // Takeover is what a target must know of the range that it takes over.

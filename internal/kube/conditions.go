@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -73,6 +74,8 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		}
 		missing := unreported(object, c.Reports)
 		return missing == "", c.Ref.String() + " " + missing, nil
+	case step.Has:
+		return a.has(ctx, c)
 	case step.Held:
 		return a.held(ctx, c)
 	case step.PodReady:
@@ -96,6 +99,38 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		return a.nodesAmong(ctx, c.Nodes)
 	}
 	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
+}
+
+func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error) {
+	var fields any
+	if err := json.Unmarshal(c.Fields, &fields); err != nil {
+		return false, "", err
+	}
+	object, err := a.get(ctx, *c.Ref)
+	if err != nil || object == nil {
+		return false, c.Ref.String() + " does not exist", err
+	}
+	return part(fields, object.Object), fmt.Sprintf("%s has not %s", c.Ref, c.Fields), nil
+}
+
+// part says whether one tree is part of another: each item of a list is part of some item of the other's, and null stands for nothing.
+func part(one, whole any) bool {
+	switch one := one.(type) {
+	case map[string]any:
+		in, ok := whole.(map[string]any)
+		ok = ok || whole == nil // where all that is asked for is that something is not there
+		for key, value := range one {
+			ok = ok && part(value, in[key])
+		}
+		return ok
+	case []any:
+		in, ok := whole.([]any)
+		for _, item := range one {
+			ok = ok && slices.ContainsFunc(in, func(other any) bool { return part(item, other) })
+		}
+		return ok
+	}
+	return fmt.Sprint(one) == fmt.Sprint(whole)
 }
 
 // await polls a condition until it holds or the context ends; then the error says what was missing.

@@ -123,7 +123,7 @@ func ofAction(a *step.Action) []want {
 
 func ofCondition(c *step.Condition) []want {
 	switch c.Kind {
-	case step.Established, step.Rolled, step.Renders, step.Reports, step.Gone:
+	case step.Established, step.Rolled, step.Renders, step.Reports, step.Has, step.Gone:
 		return []want{{*c.Ref, "", "get"}}
 	case step.PodReady, step.PodGone, step.NoPods:
 		return []want{core("Pod", c.Namespace, "", "list")}

@@ -25,6 +25,7 @@ func needs() []need {
 		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get list create patch delete"},
 		{"", "namespaces", "", "get create patch delete"},
 		{"", "nodes", "", "get list watch patch"},
+		{"", "nodes/status", "", "patch"},
 		{"", "pods", "", "get list watch create patch delete"},
 		{"", "pods/eviction", "", "create"},
 		{"", "configmaps", "kube-system", "get create patch delete"},

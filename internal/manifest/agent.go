@@ -51,6 +51,7 @@ func rights() []unstructured.Unstructured {
 			Subjects: subjects, RoleRef: reference("Role")}),
 		*convert(&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: global, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
+			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
 		}}),
 		*convert(&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: global,
 			Subjects: subjects, RoleRef: reference("ClusterRole")}),

@@ -70,7 +70,8 @@ func (n *Node) confPair(args step.ConfArgs) (staged, active []byte, err error) {
 		return nil, nil, fmt.Errorf("%q is both the staged and the active name", args.Active)
 	}
 	read := func(name string) []byte {
-		if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') {
+		folder, file, deeper := strings.Cut(name, "/")
+		if deeper && (name == args.Active || !isName(file)) || !isName(folder) {
 			err = errors.Join(err, fmt.Errorf("%q is no file name", name))
 			return nil
 		}
@@ -84,6 +85,11 @@ func (n *Node) confPair(args step.ConfArgs) (staged, active []byte, err error) {
 		return content
 	}
 	return read(args.Staged), read(args.Active), err
+}
+
+// isName says whether something names what is in a folder.
+func isName(name string) bool {
+	return name != "" && name != "." && name != ".." && !strings.ContainsRune(name, '/')
 }
 
 // servesFirst makes sure that nothing sorts before the name.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -27,20 +28,20 @@ func write(t *testing.T, root string, files map[string]string) {
 	}
 }
 
-// readAll reads the files of a folder.
+// readAll reads the files of a folder, and of those in it.
 func readAll(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, dir+"/")] = string(content)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	files := map[string]string{}
-	for _, entry := range entries {
-		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[entry.Name()] = string(content)
 	}
 	return files
 }
@@ -82,6 +83,12 @@ func TestConf(t *testing.T) {
 		{"activate an empty file", step.VerbActivate, pair, files{staged: "", flannels: conf}, false, nil, "not JSON"},
 		{"activate without a plugin", step.VerbActivate, pair, files{staged: `{}`, flannels: conf}, false, nil, "no plugin"},
 		{"activate behind another", step.VerbActivate, pair, files{staged: conf, "05-other.conf": conf}, false, nil, "picks 05-other.conf"},
+		{"activate what is in a folder", step.VerbActivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{"theseus/" + active: conf, flannels: conf}, true,
+			files{active: conf, flannels: conf}, ""},
+		{"deactivate into a folder", step.VerbDeactivate, step.ConfArgs{Staged: "theseus/" + active, Active: active}, files{"theseus/" + active: newer, active: conf, flannels: conf}, true,
+			files{"theseus/" + active: conf, flannels: conf}, ""},
+		{"activate into a folder", step.VerbActivate, step.ConfArgs{Staged: staged, Active: "theseus/" + active}, files{staged: conf}, false, nil, "no file name"},
+		{"activate outside the folder, by one in it", step.VerbActivate, step.ConfArgs{Staged: "theseus/../../x", Active: active}, files{flannels: conf}, false, nil, "no file name"},
 		{"activate outside the folder", step.VerbActivate, step.ConfArgs{Staged: "../x", Active: active}, files{flannels: conf}, false, nil, "no file name"},
 		{"activate onto itself", step.VerbActivate, step.ConfArgs{Staged: active, Active: active}, files{active: conf}, false, nil, "both"},
 		{"deactivate", step.VerbDeactivate, pair, files{active: conf, flannels: conf}, true, files{staged: conf, flannels: conf}, ""},

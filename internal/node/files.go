@@ -33,12 +33,16 @@ func writeDurably(name string, content []byte) error {
 	return renameDurably(temporary, name)
 }
 
-// renameDurably renames within a folder and makes that last.
+// renameDurably renames within a file system and makes that last.
 func renameDurably(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
+	err := syncDir(filepath.Dir(to))
+	if old := filepath.Dir(from); old != filepath.Dir(to) {
+		err = errors.Join(err, syncDir(old))
+	}
+	return err
 }
 
 func syncDir(name string) error {

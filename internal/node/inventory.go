@@ -192,7 +192,7 @@ func (n *Node) ipsets(ctx context.Context, wanted bool) ([]string, error) {
 
 // keys reads the Node object's keys, when the residue names any.
 func (n *Node) keys(ctx context.Context, residue step.Residue) (Keys, error) {
-	if len(residue.Annotations)+len(residue.NodeLabels)+len(residue.Taints) == 0 {
+	if len(residue.Annotations)+len(residue.NodeLabels)+len(residue.Taints)+len(residue.Farewells) == 0 {
 		return Keys{}, nil
 	}
 	if n.Object == nil {

@@ -141,11 +141,12 @@ func TestKernelClean(t *testing.T) {
 	}
 	n := newNode(t)
 	flannelNode(t, n)
-	object := &fakeObject{Keys{Annotations: []string{"flannel.alpha.coreos.com/backend-type", "mine"}, Taints: []string{"mine"}}}
+	object := &fakeObject{Keys{Annotations: []string{"flannel.alpha.coreos.com/backend-type", "mine"}, Taints: []string{"mine"}, Unavailable: []string{"FlannelIsDown"}}}
 	n.Object = object
 	wanted := flannelResidue
 	wanted.NFTables = []string{"ip flannel-ipv4"}
 	wanted.Annotations = []string{"flannel.alpha.coreos.com/*"}
+	wanted.Farewells = []string{"FlannelIsDown"}
 
 	want := step.Residue{
 		Links: []string{"cni0", "flannel.1"},
@@ -159,6 +160,7 @@ func TestKernelClean(t *testing.T) {
 		Binaries:     []string{"flannel"},
 		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel"},
 		Annotations:  []string{"flannel.alpha.coreos.com/backend-type"},
+		Farewells:    []string{"FlannelIsDown"},
 	}
 	if diff := cmp.Diff(want, residue(t, do(t, n, step.VerbInventory, wanted))); diff != "" {
 		t.Fatalf("inventory (-want +got):\n%s", diff)
@@ -579,6 +581,7 @@ func (f *fakeObject) Remove(_ context.Context, gone Keys) error {
 		}
 		return kept
 	}
-	f.keys = Keys{without(f.keys.Annotations, gone.Annotations), without(f.keys.Labels, gone.Labels), without(f.keys.Taints, gone.Taints)}
+	f.keys = Keys{without(f.keys.Annotations, gone.Annotations), without(f.keys.Labels, gone.Labels), without(f.keys.Taints, gone.Taints),
+		without(f.keys.Unavailable, gone.Unavailable)}
 	return nil
 }

@@ -81,6 +81,7 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 		Annotations:  pick(residue.Annotations, w.keys.Annotations),
 		NodeLabels:   pick(residue.NodeLabels, w.keys.Labels),
 		Taints:       pick(residue.Taints, w.keys.Taints),
+		Farewells:    pick(residue.Farewells, w.keys.Unavailable),
 	}, nil
 }
 

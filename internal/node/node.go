@@ -61,9 +61,9 @@ type Object interface {
 	Remove(context.Context, Keys) error
 }
 
-// Keys are names on a Node object.
+// Keys are names on a Node object; Unavailable is the reason for which its network is marked as unavailable, where it is.
 type Keys struct {
-	Annotations, Labels, Taints []string
+	Annotations, Labels, Taints, Unavailable []string
 }
 
 // Answer is what a verb says when it is done.

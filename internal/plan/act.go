@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -68,11 +69,27 @@ func (m *machine) apply(object *unstructured.Unstructured) error {
 	if network := object.GetLabels()[v1alpha1.LabelProbe]; network != "" && ref.Kind == "Pod" {
 		return m.makeProbe(object, network)
 	}
+	if maker := m.plan.Target.Maker; maker != nil && ref == maker.Ref {
+		m.makes(maker, true)
+		return m.applyAgent(object, maker.NodeSelector...)
+	}
 	if ref == m.plan.Target.Agent {
-		return m.applyAgent(object)
+		return m.applyAgent(object, "spec", "template", "spec", "nodeSelector")
 	}
 	return nil
 }
+
+// makes lets what an operator makes of an object come or go. Which form that has by now is not known yet.
+func (m *machine) makes(maker *cni.Maker, there bool) {
+	for _, ref := range maker.Makes {
+		m.set(exists(ref), there)
+		m.set(rolledOut(ref), false)
+	}
+	m.set(seenMade, false)
+}
+
+// seenMade: the form of the agents' DaemonSet that an operator makes was seen.
+const seenMade = "known made"
 
 func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) error {
 	if ref.Namespace == v1alpha1.Namespace && !m.facts[exists(step.Ref{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace})] {
@@ -94,8 +111,9 @@ func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) err
 	return nil
 }
 
-func (m *machine) applyAgent(object *unstructured.Unstructured) error {
-	selector, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "spec", "nodeSelector")
+// applyAgent: at is where the node selector of agents is in the object.
+func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) error {
+	selector, _, _ := unstructured.NestedStringMap(object.Object, at...)
 	gated := selector[v1alpha1.LabelTarget] == "true"
 	m.set("gated", gated)
 	if gated {
@@ -147,6 +165,12 @@ func (m *machine) remove(ref step.Ref) error {
 	m.set(exists(ref), false)
 	m.set(rolledOut(ref), false)
 	m.set(serves(ref), false)
+	if maker := m.plan.Target.Maker; maker != nil && ref == maker.Ref {
+		if m.tally.targetAgents > 0 {
+			return fmt.Errorf("%s makes the target's agents, and some run", ref)
+		}
+		m.makes(maker, false)
+	}
 	switch ref {
 	case m.plan.Source.Agent:
 		m.everywhere(func(n *NodeModel) { n.SourceAgent = false })
@@ -232,6 +256,9 @@ func (m *machine) patch(a *step.Action) error {
 			n.TargetAgent = n.TargetAgent && !m.facts["gated"]
 		})
 		return nil
+	}
+	if m.plan.Target.Maker != nil && !m.facts[seenMade] {
+		return fmt.Errorf("it was not seen that the operator lets the target's agent wait for the label of %s", a.Ref.Name)
 	}
 	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
 		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it", a.Ref.Name)

@@ -398,6 +398,8 @@ func phrase(c step.Condition) string {
 			says = append(says, kind+"="+c.Reports[kind])
 		}
 		return c.Ref.String() + " says " + strings.Join(says, " and ")
+	case step.Has:
+		return fmt.Sprintf("%s has %s", c.Ref, c.Fields)
 	case step.Held:
 		return "pods of " + c.Selector + " cannot be deleted, by " + c.Ref.String()
 	case step.PodReady:

@@ -160,6 +160,8 @@ func (m *machine) reach(c step.Condition) error {
 		}
 	case step.NoPods:
 		return m.reachEmpty(c, never)
+	case step.Has:
+		return m.reachMade(c, never)
 	default:
 		if !m.holds(c) {
 			return never
@@ -177,11 +179,39 @@ func (m *machine) reachRolled(ref step.Ref, never *neverError) error {
 		if !m.facts["gated"] {
 			ready = m.tally.ownForm
 		}
+		if !m.facts["gated"] && m.facts[seenMade] { // the DaemonSet is of its own form, and replaces its pods by itself
+			ready = m.tally.nodes
+		}
 		if ready < m.tally.nodes {
 			return never
 		}
 	}
 	m.set(rolledOut(ref), true)
+	return nil
+}
+
+// reachMade: an operator makes of its object what that says, and nothing else.
+func (m *machine) reachMade(c step.Condition, never *neverError) error {
+	switch maker := m.plan.Target.Maker; {
+	case maker == nil || !m.facts[exists(*c.Ref)]:
+		return never
+	case *c.Ref == m.plan.Target.Agent:
+		var made struct {
+			Spec struct {
+				Template struct {
+					Spec struct{ NodeSelector map[string]*string }
+				}
+			}
+		}
+		if err := json.Unmarshal(c.Fields, &made); err != nil {
+			return fmt.Errorf("fields: %w", err)
+		}
+		label, asked := made.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget]
+		if !asked || (label != nil) != m.facts["gated"] {
+			return never
+		}
+		m.set(seenMade, true)
+	}
 	return nil
 }
 

@@ -25,6 +25,8 @@ type Residue struct {
 	Annotations []string `json:"annotations,omitempty"`
 	NodeLabels  []string `json:"nodeLabels,omitempty"`
 	Taints      []string `json:"taints,omitempty"`
+	// Farewells are reasons for which a Node's network is marked as unavailable, by an agent that ends.
+	Farewells []string `json:"farewells,omitempty"`
 }
 
 // Inventory is what of a residue is there on one node: the same shape, with names instead of patterns.
@@ -37,7 +39,7 @@ type Inventory struct {
 func (r Residue) Count() int {
 	n := 0
 	for _, list := range [][]string{r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes,
-		r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints} {
+		r.ConfFiles, r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints, r.Farewells} {
 		n += len(list)
 	}
 	return n

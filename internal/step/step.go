@@ -131,6 +131,8 @@ type Condition struct {
 	Version string `json:"version,omitempty"`
 	// Reports are conditions of an object's status, by their types: True, False or Unknown.
 	Reports map[string]string `json:"reports,omitempty"`
+	// Fields are part of an object: of a list in them each item is part of one in the object's, and null is a field that it has not.
+	Fields json.RawMessage `json:"fields,omitempty"`
 	// LeaveEnding does not count pods that are ending, LeaveDaemons those of DaemonSets.
 	LeaveEnding  bool `json:"leaveEnding,omitempty"`
 	LeaveDaemons bool `json:"leaveDaemons,omitempty"`
@@ -163,6 +165,8 @@ const (
 	Renders ConditionKind = "renders"
 	// Reports: Ref is there, and its status has the conditions Reports.
 	Reports ConditionKind = "reports"
+	// Has: Ref exists and has Fields.
+	Has ConditionKind = "has"
 	// Held: the ValidatingAdmissionPolicy Ref denies the deletion of pods of Selector in Namespace, as a trial (a dry run) shows.
 	Held ConditionKind = "held"
 	// AgentSays: the pod of Selector in Namespace on Node said last, in its log, that it runs with Says.

@@ -131,8 +131,17 @@ func ofOperator(manifest []unstructured.Unstructured) bool {
 	})
 }
 
-// toCome is about an operator in the manifest of the target.
+// toCome is about an operator in the manifest of the target: whether that can be told to wait for each node.
 func toCome(pass *check.Pass, i installation) finding.Finding {
+	if pass.Target != nil && pass.Target.Maker != nil {
+		return finding.Finding{
+			ID: operatorID, Severity: finding.Info, Subject: i.subject(),
+			Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s), which by itself would start calico-node on all %d nodes at once; the plan's Installation lets it wait "+
+				"for each node's label, and stages the CNI configuration", i.settings(), len(pass.Snapshot.Nodes)),
+			Evidence: map[string]any{"settings": i.settings(), "nodes": len(pass.Snapshot.Nodes)},
+			Fix:      "read in the plan what becomes of your Installation: theseus plan; theseus explain " + operatorID,
+		}
+	}
 	return finding.Finding{
 		ID: operatorID, Severity: finding.Block, Subject: i.subject(),
 		Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s): it would start calico-node on all %d nodes at once, each of which writes its CNI "+

@@ -90,5 +90,6 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 		Binaries:     []string{"calico", "calico-ipam"},
 		Paths:        []string{"/var/lib/calico", "/run/calico", "/run/nodeagent", "/var/log/calico", cni.Remembered("k8s-pod-network")},
 		Annotations:  []string{"projectcalico.org/*"},
+		Farewells:    []string{"CalicoIsDown"}, // node/pkg/lifecycle/utils/utils.go of projectcalico/calico
 	}
 }

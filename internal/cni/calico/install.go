@@ -22,6 +22,9 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Calico", request.PodCIDR); err != nil {
 		return nil, err
 	}
+	if byOperator(request.Manifest) {
+		return operate(request)
+	}
 	final, err := understand(request.Manifest)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func lists(r step.Residue) map[string][]string {
 	return map[string][]string{
 		"link": r.Links, "chain": r.Chains, "comment": r.RuleComments, "rule link": r.RuleLinks, "nft table": r.NFTables, "ipset": r.IPSets,
 		"route": r.Routes, "conf": r.ConfFiles, "binary": r.Binaries, "path": r.Paths,
-		"annotation": r.Annotations, "label": r.NodeLabels, "taint": r.Taints,
+		"annotation": r.Annotations, "label": r.NodeLabels, "taint": r.Taints, "farewell": r.Farewells,
 	}
 }
 

@@ -369,7 +369,7 @@ func staged(t *testing.T, c Case, target *cni.Target) {
 		t.Errorf("configuration is not staged: %+v", target.Conf)
 	}
 	for _, suffix := range []string{".conf", ".conflist", ".json"} {
-		if strings.HasSuffix(target.Conf.Staged, suffix) {
+		if strings.HasSuffix(target.Conf.Staged, suffix) && !strings.Contains(target.Conf.Staged, "/") { // nor one in a folder
 			t.Errorf("a runtime would read the staged configuration %s", target.Conf.Staged)
 		}
 	}
@@ -397,6 +397,10 @@ func staged(t *testing.T, c Case, target *cni.Target) {
 		if step.RefOf(object) == target.Installation.Agent {
 			selector, _, _ := unstructured.NestedStringMap(object.Object, "spec", "template", "spec", "nodeSelector")
 			gated = selector[c.Request.NodeLabel] == "true"
+		}
+		if maker := target.Installation.Maker; maker != nil && step.RefOf(object) == maker.Ref {
+			selector, _, _ := unstructured.NestedStringMap(object.Object, maker.NodeSelector...)
+			gated = selector[c.Request.NodeLabel] == "true" && i == len(target.Objects)-1
 		}
 	}
 	if !gated {

@@ -1,6 +1,7 @@
 package joint
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -100,21 +101,35 @@ func (b *Builder) applyTarget() {
 	for i := range b.Target.Definitions {
 		before = append(before, established(step.RefOf(&b.Target.Definitions[i])))
 	}
-	var namespaces, rest []step.Action
+	maker := b.Target.Installation.Maker
+	var namespaces, rest, last []step.Action
 	for _, object := range b.Target.Objects {
-		if object.GetKind() == "Namespace" {
+		switch {
+		case object.GetKind() == "Namespace":
 			namespaces = append(namespaces, Apply(object))
-			continue
+		case maker != nil && step.RefOf(&object) == maker.Ref:
+			last = append(last, Apply(object), b.made("waits for a label of nodes", b.Target.Made.Joint))
+		default:
+			rest = append(rest, Apply(object))
 		}
-		rest = append(rest, Apply(object))
+	}
+	why := "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads."
+	if maker != nil {
+		why += " Its operator makes the agent of " + Name(maker.Ref) + ", which says both; the way back is to delete that while the operator runs, which takes away what it made."
 	}
 	b.Add(step.Step{
 		ID:      "joint/target",
 		Title:   "Install " + b.TargetName() + " on no node yet",
-		Why:     "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads.",
+		Why:     why,
 		Before:  before,
-		Actions: slices.Concat(Beside(namespaces), Beside(rest)),
+		Actions: slices.Concat(Beside(namespaces), Beside(rest), last),
 	})
+}
+
+// made waits until an operator has made the agents' DaemonSet so.
+func (b *Builder) made(how string, fields json.RawMessage) step.Action {
+	agent := b.Target.Installation.Agent
+	return Wait("wait until the operator has made "+Name(agent)+", which "+how, step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
 }
 
 // definePools tells the target of the range that it takes over before its first agent looks for one.
@@ -196,6 +211,14 @@ func (b *Builder) targetWhole() []step.Action {
 		if ref.Kind == "Deployment" || ref.Kind == "StatefulSet" {
 			actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
 		}
+	}
+	if maker := b.Target.Installation.Maker; maker != nil {
+		for _, ref := range maker.Makes {
+			if ref.Kind == "Deployment" {
+				actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
+			}
+		}
+		actions = append(actions, Wait("wait until the operator finds all in order", maker.Ready, 5*time.Minute))
 	}
 	return Beside(actions)
 }

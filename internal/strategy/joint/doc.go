@@ -7,6 +7,7 @@ package joint
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -58,8 +59,20 @@ func New(in Input) *Builder {
 			b.TargetResidue.ConfFiles = append(slices.Clip(b.TargetResidue.ConfFiles), name)
 		}
 	}
+	if folder := b.stagedIn(); folder != "" {
+		b.TargetResidue.Paths = append(slices.Clip(b.TargetResidue.Paths), folder)
+	}
 	b.Stand(in.Waves)
 	return b
+}
+
+// stagedIn is the folder of nodes in which alone the target's configuration is staged; empty where it is beside those that serve.
+func (b *Builder) stagedIn() string {
+	folder, _, deeper := strings.Cut(b.Target.Conf.Staged, "/")
+	if !deeper {
+		return ""
+	}
+	return "/etc/cni/net.d/" + folder
 }
 
 // Add appends a step and gives its actions IDs.

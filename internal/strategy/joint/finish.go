@@ -129,9 +129,15 @@ func (b *Builder) finalForm() {
 		return
 	}
 	agent := b.Target.Installation.Agent
-	for _, wave := range b.Waves {
-		for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
-			actions = append(actions, b.restartOn(agent, nodes)...)
+	why := "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay."
+	if b.Target.Made != nil {
+		why += " The operator replaces them by itself."
+		actions = append(actions, b.made("waits for no label", b.Target.Made.Own))
+	} else {
+		for _, wave := range b.Waves {
+			for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
+				actions = append(actions, b.restartOn(agent, nodes)...)
+			}
 		}
 	}
 	actions = append(actions, Wait("wait until "+Name(agent)+" runs its own form on every node", Rolled(agent), b.Fleet(5*time.Minute)))
@@ -142,7 +148,7 @@ func (b *Builder) finalForm() {
 	b.Add(step.Step{
 		ID:      "finish/form",
 		Title:   "Give " + b.TargetName() + " its own form",
-		Why:     "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay.",
+		Why:     why,
 		Before:  b.SourceGone(),
 		Actions: actions,
 		After:   []step.Condition{Rolled(b.Target.Installation.Agent)},
@@ -180,6 +186,9 @@ func (b *Builder) tidy() {
 	staged := step.Residue{ConfFiles: []string{b.Target.Conf.Staged}}
 	if b.Target.Conf.Active != b.Target.Installation.Capabilities.ConfName {
 		staged.ConfFiles = append(staged.ConfFiles, b.Target.Conf.Active)
+	}
+	if folder := b.stagedIn(); folder != "" {
+		staged.Paths = []string{folder}
 	}
 	for _, action := range []func(node string) step.Action{
 		func(node string) step.Action {

@@ -20,6 +20,12 @@ const Peers = "calico-peers"
 // Operator is Calico's operator by its own manifest, with another program in the container: the operator's cannot be had.
 const Operator = "tigera-operator"
 
+// OperatorCRDs defines what the operator acts on, and Calico's own objects; OperatorObjects are the Installation and what else it is to make.
+const (
+	OperatorCRDs    = "operator-crds"
+	OperatorObjects = "custom-resources"
+)
+
 // MasterLabel is what kubeadm marked control planes with until Kubernetes 1.24 took it off all of them, and
 // controlPlaneLabel what it marks them with since 1.20.
 const (

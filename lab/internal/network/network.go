@@ -42,7 +42,7 @@ func Usual() []string {
 }
 
 // Manifest returns the documents to apply for a network, or for one of the parts "coredns",
-// "kube-router", "flannel-alone" (without that), Peers, Operator, and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
+// "kube-router", "flannel-alone" (without that), Peers, Operator, OperatorCRDs, OperatorObjects, and "flannel-migration" and "flannel-migration-job", which are how Calico itself takes
 // a cluster over from flannel. It is empty for networks that live on the nodes' disks alone.
 func Manifest(network string, params Params) ([]byte, error) {
 	switch network {
@@ -64,6 +64,8 @@ func Manifest(network string, params Params) ([]byte, error) {
 		return calicoTypha(params)
 	case Operator:
 		return calicoOperator(params)
+	case OperatorCRDs, OperatorObjects:
+		return calicoUpstream(params, network+".yaml", nil)
 	case Peers:
 		return own(Peers + ".yaml")
 	case "coredns":
