@@ -274,7 +274,8 @@ func TestObject(t *testing.T) {
 	found := &unstructured.Unstructured{}
 	if err := found.UnmarshalJSON([]byte(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-1","resourceVersion":"7",
 		"annotations":{"flannel/a":"1","mine":"2"},"labels":{"l":"1"}},
-		"spec":{"taints":[{"key":"gone","effect":"NoSchedule"},{"key":"kept","effect":"NoSchedule"}]}}`)); err != nil {
+		"spec":{"taints":[{"key":"gone","effect":"NoSchedule"},{"key":"kept","effect":"NoSchedule"}]},
+		"status":{"conditions":[{"type":"Ready","status":"True","reason":"R"},{"type":"NetworkUnavailable","status":"True","reason":"AgentIsDown"}]}}`)); err != nil {
 		t.Fatal(err)
 	}
 	a, _ := newAgent(t, found)
@@ -286,7 +287,7 @@ func TestObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := node.Keys{Annotations: []string{"mine"}, Labels: []string{"l"}, Taints: []string{"kept"}}
+	want := node.Keys{Annotations: []string{"mine"}, Labels: []string{"l"}, Taints: []string{"kept"}, Unavailable: []string{"AgentIsDown"}}
 	if diff := cmp.Diff(want, keys); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

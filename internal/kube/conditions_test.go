@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,6 +78,10 @@ func TestConditions(t *testing.T) {
 	noPods := step.Condition{Kind: step.NoPods, CIDRs: []string{"10.244.0.0/16"}}
 	inRange := podReady
 	inRange.CIDRs = noPods.CIDRs
+	const made = `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: c, namespace: ns}, spec: {selector: {a: b}, volumes: [{name: v}, {name: w, hostPath: {path: /x}}]}}`
+	has := func(fields string) step.Condition {
+		return step.Condition{Kind: step.Has, Ref: ref("apps/v1", "DaemonSet"), Fields: json.RawMessage(fields)}
+	}
 	daemons := noPods
 	daemons.LeaveDaemons = true
 	whole := step.Condition{Kind: step.Reports, Ref: ref("apps/v1", "DaemonSet"), Reports: map[string]string{"Available": "True", "Degraded": "False"}}
@@ -110,6 +115,11 @@ func TestConditions(t *testing.T) {
 		{"reports that it is not there", whole, nil, []string{status("False", "False")}, "DaemonSet/ns/c says Available=False (Slow): 2 of 3 nodes"},
 		{"reports a failure", whole, nil, []string{status("True", "True")}, "DaemonSet/ns/c says Degraded=True (ResourceReadError)"},
 		{"nobody reports", whole, nil, nil, "DaemonSet/ns/c does not exist"},
+		{"has", has(`{"spec":{"selector":{"a":"b"},"volumes":[{"hostPath":{"path":"/x"}}]}}`), nil, []string{made}, ""},
+		{"has not, as asked", has(`{"spec":{"selector":{"c":null},"affinity":{"x":null}}}`), nil, []string{made}, ""},
+		{"has what should not be", has(`{"spec":{"selector":{"a":null}}}`), nil, []string{made}, `DaemonSet/ns/c has not {"spec":{"selector":{"a":null}}}`},
+		{"has another in a list", has(`{"spec":{"volumes":[{"hostPath":{"path":"/y"}}]}}`), nil, []string{made}, `DaemonSet/ns/c has not {"spec":{"volumes":[{"hostPath":{"path":"/y"}}]}}`},
+		{"has, and is not there", has(`{"spec":{}}`), nil, nil, "DaemonSet/ns/c does not exist"},
 		{"pod ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "b", "", app, unready)}, nil, ""},
 		{"no pod", podReady, []runtime.Object{pod("ns", "p", "b", "", app), pod("ns", "q", "a", "")}, nil, "no pod of app=x on a"},
 		{"pod not ready", podReady, []runtime.Object{pod("ns", "p", "a", "", app), pod("ns", "q", "a", "", app, unready)}, nil, "pod ns/q on a is not Ready"},

@@ -1,7 +1,7 @@
 // Package calico knows Calico as its own manifests deploy it (calico.yaml, calico-vxlan.yaml,
 // calico-typha.yaml), with the Kubernetes datastore: the DaemonSet calico-node, the ConfigMap calico-config
-// and pools of addresses as custom resources. What an operator, etcd or the BPF data plane deploys is
-// found, named and refused.
+// and pools of addresses as custom resources; and what its operator makes, as far as that can be said in the operator's own object.
+// What etcd or the BPF data plane deploys is found, named and refused.
 package calico
 
 import (

@@ -142,7 +142,7 @@ func (o *operation) unstage(label string) {
 	if o.setting("cni.confDir") != confFolder+"/"+stagedFolder {
 		return
 	}
-	unstructured.RemoveNestedField(o.installation.Object, "spec", "cni", "confDir")
+	o.set(confFolder, "cni", "confDir")
 	for _, override := range []string{agentOverride, driverOverride} {
 		unstructured.RemoveNestedField(o.installation.Object, append(nodeSelectorOf(override), label)...)
 	}
@@ -232,6 +232,9 @@ func (o *operation) fit(request cni.Request) error {
 	pool["cidr"], pool["encapsulation"], pool["disableNewAllocations"] = request.PodCIDR, "VXLAN", false
 	o.set([]any{pool}, "calicoNetwork", "ipPools")
 	o.set("Disabled", "calicoNetwork", "bgp")
+	// Both are the operator's defaults but on some clouds, of which it finds out by itself.
+	o.set("Calico", "cni", "type")
+	o.set(confFolder, "cni", "confDir")
 	// The first interface found may be the other network's; the node's own address in the API cannot be.
 	detection, _, _ := unstructured.NestedMap(o.installation.Object, "spec", "calicoNetwork", "nodeAddressAutodetectionV4")
 	if first, _ := detection["firstFound"].(bool); first || len(detection) == 0 {

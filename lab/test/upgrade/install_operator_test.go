@@ -185,7 +185,7 @@ func (s *installer) render(in object) (object, error) {
 				put(one, fmt.Sprint(mtu), "data", "veth_mtu")
 			}
 		case one["kind"] == "DaemonSet":
-			agents(one, in)
+			daemonSet(one, in)
 		}
 		put(one, []any{object{"apiVersion": "operator.tigera.io/v1", "kind": "Installation", "name": "default", "uid": at(in, "metadata", "uid"),
 			"controller": true, "blockOwnerDeletion": true}}, "metadata", "ownerReferences")
@@ -194,8 +194,8 @@ func (s *installer) render(in object) (object, error) {
 	return list, nil
 }
 
-// agents gives the agents' DaemonSet what the Installation says.
-func agents(set, in object) {
+// daemonSet gives the agents' DaemonSet what the Installation says.
+func daemonSet(set, in object) {
 	pod := at(set, "spec", "template", "spec").(object)
 	selector, _ := at(in, "spec", "calicoNodeDaemonSet", "spec", "template", "spec", "nodeSelector").(object)
 	merged := object{"kubernetes.io/os": "linux"}
