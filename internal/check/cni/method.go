@@ -19,10 +19,13 @@ type method struct {
 	subject finding.Subject
 }
 
-// methodOf finds the method in the DaemonSet calico-node of a manifest.
+// methodOf finds the method in the DaemonSet calico-node of a manifest, or in the Installation of which an operator makes that.
 func methodOf(manifest []unstructured.Unstructured) (method, bool) {
 	for i := range manifest {
 		object := &manifest[i]
+		if object.GetKind() == "Installation" && strings.HasPrefix(object.GetAPIVersion(), "operator.tigera.io/") {
+			return ofInstallation(object), true
+		}
 		if object.GetKind() != "DaemonSet" || object.GetName() != "calico-node" {
 			continue
 		}
@@ -41,6 +44,30 @@ func methodOf(manifest []unstructured.Unstructured) (method, bool) {
 		return m, true
 	}
 	return method{}, false
+}
+
+// ofInstallation is what the operator writes into the DaemonSet, in its order (getAutodetectionMethod in pkg/render/node.go of
+// tigera/operator).
+func ofInstallation(object *unstructured.Unstructured) method {
+	m := method{text: "first-found", subject: finding.Subject{Kind: "Installation", Name: object.GetName()}}
+	said, _, _ := unstructured.NestedMap(object.Object, "spec", "calicoNetwork", "nodeAddressAutodetectionV4")
+	cidrs, _, _ := unstructured.NestedStringSlice(said, "cidrs")
+	first, _ := said["firstFound"].(bool)
+	text := func(field string) string { value, _ := said[field].(string); return value }
+	switch {
+	case text("interface") != "":
+		m.text = "interface=" + text("interface")
+	case text("skipInterface") != "":
+		m.text = "skip-interface=" + text("skipInterface")
+	case text("canReach") != "":
+		m.text = "can-reach=" + text("canReach")
+	case first:
+	case len(cidrs) > 0:
+		m.text = "cidr=" + strings.Join(cidrs, ",")
+	case text("kubernetes") == "NodeInternalIP":
+		m.text = "kubernetes-internal-ip"
+	}
+	return m
 }
 
 // excluded are the links that first-found passes over, as Calico has them (node/pkg/lifecycle/startup/autodetection).
