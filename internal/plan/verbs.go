@@ -160,7 +160,7 @@ func (m *machine) reach(c step.Condition) error {
 		}
 	case step.NoPods:
 		return m.reachEmpty(c, never)
-	case step.Has:
+	case step.Has, step.Reports:
 		return m.reachMade(c, never)
 	default:
 		if !m.holds(c) {
@@ -195,7 +195,7 @@ func (m *machine) reachMade(c step.Condition, never *neverError) error {
 	switch maker := m.plan.Target.Maker; {
 	case maker == nil || !m.facts[exists(*c.Ref)]:
 		return never
-	case *c.Ref == m.plan.Target.Agent:
+	case c.Kind == step.Has && *c.Ref == m.plan.Target.Agent:
 		var made struct {
 			Spec struct {
 				Template struct {

@@ -18,7 +18,6 @@ import (
 // What is said of the operator in this file is of its v1.40 (tigera/operator: api/v1/installation_types.go, pkg/render/node.go,
 // pkg/controller/ippool, pkg/controller/installation).
 const (
-	operatorAPI  = operatorGroup + "/v1"
 	operatorCRDs = "installations." + operatorGroup
 	poolCRDs     = "ippools.crd.projectcalico.org"
 	confFolder   = "/etc/cni/net.d"
@@ -257,9 +256,10 @@ func (o *operation) fit(request cni.Request) error {
 	return nil
 }
 
-// otherMarks gives Felix bits that whoever enforces policy beside it does not use.
+// otherMarks gives Felix bits that whoever enforces policy beside it does not use (sharesTables). The definition of the field takes
+// no more than 31 of them.
 func (o *operation) otherMarks() {
-	const mask = 0xfff00000
+	const mask = 0x7ff80000
 	at := slices.IndexFunc(o.objects, func(u unstructured.Unstructured) bool {
 		return u.GetKind() == "FelixConfiguration" && u.GetName() == "default"
 	})
@@ -343,13 +343,11 @@ func (o *operation) described(request cni.Request, ref step.Ref) cni.Installatio
 	deployment := func(name string) step.Ref {
 		return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: operatorNamespace, Name: name}
 	}
-	status := step.Ref{APIVersion: operatorAPI, Kind: "TigeraStatus", Name: "calico"}
+	ready := *whole()
 	return cni.Installation{
 		CNI: "calico", Version: o.version, Agent: agent, Selector: "k8s-app=" + agentName, PodCIDRs: rangesOf(request), Capabilities: caps,
 		Maker: &cni.Maker{
-			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), status}, NodeSelector: nodeSelectorOf(agentOverride),
-			Ready: step.Condition{Kind: step.Has, Ref: &status,
-				Fields: cni.Raw(map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": "Available", "status": "True"}}}})},
+			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), *ready.Ref}, NodeSelector: nodeSelectorOf(agentOverride), Ready: ready,
 		},
 	}
 }

@@ -1,9 +1,11 @@
 package upgrade
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -26,7 +28,7 @@ type object = map[string]any
 type installer struct {
 	t    *testing.T
 	rig  *scenario.Rig
-	base []byte // all of Calico but its definitions, as a List
+	base []byte // all of Calico but its definitions, one after another
 	pool string
 	done sync.WaitGroup
 }
@@ -163,11 +165,22 @@ func (s *installer) defaults(ctx context.Context, in object) error {
 
 // render is all that is made of the Installation.
 func (s *installer) render(in object) (object, error) {
-	var list object
-	if err := json.Unmarshal(s.base, &list); err != nil {
-		return nil, err
+	var items []any
+	for reader := json.NewDecoder(bytes.NewReader(s.base)); ; {
+		var one object
+		err := reader.Decode(&one)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if list, ok := one["items"].([]any); ok {
+			items = append(items, list...)
+			continue
+		}
+		items = append(items, one)
 	}
-	items, _ := list["items"].([]any)
 	mode := "Disabled"
 	if at(in, "spec", "calicoNetwork", "linuxDataplane") == "Nftables" {
 		mode = "Enabled"
@@ -190,8 +203,7 @@ func (s *installer) render(in object) (object, error) {
 		put(one, []any{object{"apiVersion": "operator.tigera.io/v1", "kind": "Installation", "name": "default", "uid": at(in, "metadata", "uid"),
 			"controller": true, "blockOwnerDeletion": true}}, "metadata", "ownerReferences")
 	}
-	list["items"] = items
-	return list, nil
+	return object{"apiVersion": "v1", "kind": "List", "items": items}, nil
 }
 
 // daemonSet gives the agents' DaemonSet what the Installation says.
@@ -244,7 +256,7 @@ func (s *installer) status(ctx context.Context) error {
 			available = "False"
 		}
 	}
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Available","status":%q,"lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, available)
+	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"Available","status":%q,"lastTransitionTime":"2026-01-01T00:00:00Z"},{"type":"Degraded","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, available)
 	_, err = s.kubectl(ctx, nil, "patch", "tigerastatus", "calico", "--subresource", "status", "--type", "merge", "-p", patch)
 	return err
 }
