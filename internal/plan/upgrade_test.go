@@ -399,7 +399,7 @@ func TestUpgradeRefuses(t *testing.T) {
 		{"an owner", func(r *request) {
 			agent(r).OwnerReferences = []metav1.OwnerReference{{Kind: "Mine", Name: "m", Controller: new(true)}}
 		}, "belongs to Mine m", ""},
-		{"another way for routes", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }, `CALICO_NETWORKING_BACKEND is "vxlan" and would be "bird"`, "plan of its own"},
+		{"another way for routes", func(r *request) { r.snapshot.ConfigMaps[0].Data["calico_backend"] = "vxlan" }, `CALICO_NETWORKING_BACKEND is "vxlan" and would be "bird"`, "set it in the manifest as it is in the cluster; no plan of Theseus changes it"},
 		{"another name of the configuration", func(r *request) {
 			agent(r).Spec.Template.Spec.InitContainers[1].Env[0].Value = "05-calico.conflist"
 		}, "under which name the runtime finds Calico", ""},

@@ -82,7 +82,28 @@ func skew(pass *check.Pass) []finding.Finding {
 	}
 	found = append(found, compare(newTyphas, newAgents, "is to run")...)
 	// The manifest replaces Typha at once and the agents one after another: new Typhas serve old agents for a while.
-	return append(found, compare(newTyphas, agents, "is to run")...)
+	for _, typha := range newTyphas {
+		for _, agent := range agents {
+			if typha.tag != agent.tag {
+				f := differ(typha, agent, "is to run")
+				f.Fix = inTurn(f, typha, agent)
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
+// inTurn says in which order a manifest's Typha and agents come, where they come one after another as in a plan.
+func inTurn(f finding.Finding, typha, agent part) string {
+	switch {
+	case f.Severity == finding.Block:
+		return "keep Typha at its version until every calico-node is new. A plan of Theseus does: for it say --accept " + id + `="agents first". ` +
+			"By hand apply the DaemonSet alone first, wait for its roll-out, then Typha"
+	case typha.version != nil && agent.version != nil && typha.version.LessThan(agent.version):
+		return "bring both to one version: Typha first, since it is the older one, and then calico-node, node by node, as a plan of Theseus does"
+	}
+	return f.Fix
 }
 
 // byOperator compares the Typha that another release of Calico's operator brings at once with the agents of now.

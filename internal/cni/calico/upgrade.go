@@ -174,7 +174,7 @@ func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 		one, other := live.agentEnv(setting.name, setting.install), wanted.agentEnv(setting.name, setting.install)
 		if one != other {
 			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q, which says %s", setting.name, one, other, setting.words),
-				"set it in the manifest as it is in the cluster, and change it with a plan of its own")
+				"set it in the manifest as it is in the cluster; no plan of Theseus changes it")
 		}
 	}
 	return nil
