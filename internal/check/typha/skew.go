@@ -34,7 +34,8 @@ func Skew() check.Check {
 }
 
 // boundary is a minor version of Calico 3: no Typha from it on goes with agents from before it. The other way round all go: an
-// older Typha is refused only where it does not say SupportsNodeResourceUpdates (typha/pkg/syncclient), which all since v3.22 do.
+// older Typha is refused only where it does not say SupportsNodeResourceUpdates (typha/pkg/syncclient), which all since v3.22 do,
+// and agents from v3.32 on read the keys of policies that older ones send (parseLegacyPolicyName in libcalico-go/lib/backend/model).
 type boundary struct {
 	minor uint
 	why   string // with one verb for the agents' version

@@ -1,5 +1,5 @@
-// Package upgrade tests an upgrade of Calico, with Typha, on a real cluster under traffic: back from the middle, and to
-// the end.
+// Package upgrade tests an upgrade of Calico, with Typha, on a real cluster under traffic: back from the middle, to the
+// end, and from there to the version before.
 package upgrade
 
 import (
@@ -55,6 +55,19 @@ func state(t *testing.T, rig *scenario.Rig) string {
 		`jsonpath={range .items[*]}{.metadata.name} {.data} {.rules} {.spec.updateStrategy} {.spec.template}{"\n"}{end}`)
 }
 
+// definitions are of the release that is returned: the last one whose field of a FelixConfiguration the API server knows.
+func definitions(t *testing.T, rig *scenario.Rig) string {
+	t.Helper()
+	known := kubectl(t, rig, "get", "crd", "felixconfigurations.crd.projectcalico.org", "-o", "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties}")
+	of := ""
+	for i, field := range []string{"wireguardEnabled", "nftablesMode", "programClusterRoutes"} {
+		if strings.Contains(known, `"`+field+`"`) {
+			of = releases[i]
+		}
+	}
+	return of
+}
+
 // pods are those of the traffic, as they run.
 func pods(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
@@ -99,6 +112,9 @@ func TestUpgrade(t *testing.T) {
 	}
 	running := pods(t, rig)
 	for i, after := range releases[1:] {
+		if got := definitions(t, rig); got != releases[i] {
+			t.Fatalf("the definitions are of %q before the upgrade to %s", got, after)
+		}
 		// From the middle of the nodes, and from behind the last of them.
 		takenBack(t, rig, releases[i], after, []string{"Bring up-node-3 to ", "Bring Deployment kube-system/calico-typha to "}[i])
 		rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
@@ -115,16 +131,31 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// takenBack begins an upgrade, and goes back from the step of a title.
-func takenBack(t *testing.T, rig *scenario.Rig, before, after, from string) {
+// takenBack begins a change of the version, and goes back from the step of a title. The definitions are the newer ones from then on. It
+// returns what was printed.
+func takenBack(t *testing.T, rig *scenario.Rig, before, after, from string) string {
 	t.Helper()
-	was := state(t, rig)
+	was, defined := state(t, rig), max(definitions(t, rig), after)
 	run := rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes")
 	run.Until(from + after)
+	if got := definitions(t, rig); got != defined {
+		t.Errorf("while agents of %s and %s run the definitions are of %q, not %s", before, after, got, defined)
+	}
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
-	run.Ends(5, "undone: Bring up-node-2 to "+after, "undone: Bring up-node-1 to "+after)
+	nodes := rig.NodeNames()
+	run.Ends(5, "undone: Bring "+nodes[1]+" to "+after, "undone: Bring "+nodes[0]+" to "+after)
+	if got := definitions(t, rig); got != defined {
+		t.Errorf("taken back, the definitions are of %q, not %s", got, defined)
+	}
 	nothingLost(t, rig, before+" to "+after+" and back, from: "+from)
-	if got := versions(t, rig, "kube-system"); got != all(before) {
+	asBefore(t, rig, before, was)
+	return run.Said()
+}
+
+// asBefore demands that all of Calico is of a version, and as state had it.
+func asBefore(t *testing.T, rig *scenario.Rig, version, was string) {
+	t.Helper()
+	if got := versions(t, rig, "kube-system"); got != all(version) {
 		t.Errorf("taken back: %s", got)
 	}
 	if now := state(t, rig); now != was {
