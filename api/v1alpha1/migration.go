@@ -25,10 +25,14 @@ const (
 	DesireRollback Desire = "Rollback"
 )
 
-// MigrationSpec carries the plan whole, so that the cluster alone is enough to resume.
+// MigrationSpec says where the plan is, so that the cluster alone is enough to resume. It is small, as it is read and written often.
 type MigrationSpec struct {
-	// PlanGzip is the plan as gzipped YAML.
-	PlanGzip []byte `json:"planGzip"`
+	// PlanPages are the names of the PlanPages whose data, joined in this order, are the plan as gzipped JSON.
+	PlanPages []string `json:"planPages,omitempty"`
+	// PlanDigest is the SHA-256 of the joined data, in hex.
+	PlanDigest string `json:"planDigest,omitempty"`
+	// PlanGzip is the plan as gzipped YAML, in a Migration of a version that wrote no PlanPages.
+	PlanGzip []byte `json:"planGzip,omitempty"`
 	// PlanHash is the plan's own hash.
 	PlanHash string `json:"planHash"`
 	// Desire is what the engine is asked to do next.
@@ -43,6 +47,16 @@ type MigrationStatus struct {
 	Total int    `json:"total,omitempty"`
 	// Pages counts the journal's pages.
 	Pages int `json:"pages,omitempty"`
+}
+
+// PlanPage holds a part of the plan of one migration. It is written once, before the Migration that names it.
+type PlanPage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Migration         string `json:"migration"`
+	Page              int    `json:"page"` // from 1 on
+	// Data is this part of the gzipped plan.
+	Data []byte `json:"data"`
 }
 
 // JournalPage holds a run of records of one migration; pages keep each object far below the

@@ -77,10 +77,10 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if err := a.confirm(ctx, p, yes); err != nil {
 		return err
 	}
-	if err := a.prepareJournal(ctx, client, p); err != nil {
+	if err := a.prepareJournal(ctx, client); err != nil {
 		return err
 	}
-	return a.carryOut(ctx, &run{app: a, client: client, plan: p})
+	return a.carryOut(ctx, &run{app: a, client: client, plan: p, begins: true})
 }
 
 func readPlan(file string) (*plan.Plan, error) {
@@ -212,7 +212,7 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 }
 
 // prepareJournal makes the place where the journal lives: it must be there before anything is done.
-func (a *app) prepareJournal(ctx context.Context, client *kube.Client, p *plan.Plan) error {
+func (a *app) prepareJournal(ctx context.Context, client *kube.Client) error {
 	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{}}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -230,7 +230,7 @@ func (a *app) prepareJournal(ctx context.Context, client *kube.Client, p *plan.P
 			return err
 		}
 	}
-	return journal.Create(ctx, client.Dynamic, p)
+	return nil
 }
 
 // carryOut runs the engine, says how it ended, and turns that into the exit code.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
@@ -145,28 +144,23 @@ func (a *app) mayCarryOut(ctx context.Context, pass *check.Pass, p *plan.Plan) e
 
 // writePlan prints the runbook, or the whole plan with -o yaml and -o json, and writes the file that -o names.
 func (a *app) writePlan(p *plan.Plan) error {
-	data, err := plan.Write(p)
+	write := plan.Write
+	if a.output == "json" || strings.HasSuffix(a.output, ".json") {
+		write = plan.WriteJSON
+	}
+	data, err := write(p)
 	if err != nil {
 		return err
 	}
-	if err := journal.Fits(data); err != nil {
+	if err := journal.Fits(p); err != nil {
 		fmt.Fprintf(a.Err, "note: theseus apply will refuse this plan: %v\n", err)
 	}
 	switch a.output {
 	case "", "text":
 		err = a.print(plan.Runbook(p))
-	case "yaml", "-":
+	case "yaml", "-", "json":
 		_, err = a.Out.Write(data)
-	case "json":
-		if data, err = yaml.YAMLToJSON(data); err == nil {
-			_, err = fmt.Fprintf(a.Out, "%s\n", data)
-		}
 	default:
-		if strings.HasSuffix(a.output, ".json") {
-			if data, err = yaml.YAMLToJSON(data); err != nil {
-				return err
-			}
-		}
 		if err = os.WriteFile(a.output, data, 0o600); err != nil {
 			return err
 		}

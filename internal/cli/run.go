@@ -33,6 +33,8 @@ type run struct {
 	client *kube.Client
 	plan   *plan.Plan
 	view   view
+	// begins: the cluster does not have the plan yet.
+	begins bool
 	// desire is what is asked of it when this process has the lock.
 	desire v1alpha1.Desire
 	// fresh counts losses only from now on: a person has seen the earlier ones.
@@ -86,6 +88,13 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
 	if err := hooksRun(r.plan); err != nil {
 		return engine.Outcome{}, err
+	}
+	if r.begins {
+		if err := journal.Create(ctx, r.client.Dynamic, r.plan); err != nil {
+			return engine.Outcome{}, err
+		}
+	} else if err := journal.Settle(ctx, r.client.Dynamic); err != nil {
+		r.view.Say(fmt.Sprintf("warning: pages of plans that nobody has: %v", err))
 	}
 	if err := journal.SetDesire(ctx, r.client.Dynamic, r.plan.Name, r.desire); err != nil {
 		return engine.Outcome{}, err

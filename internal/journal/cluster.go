@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -76,25 +77,31 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 
 // list reads the pages, in order.
 func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
-	var pages []v1alpha1.JournalPage
-	options := metav1.ListOptions{LabelSelector: labelMigration + "=" + c.name, Limit: 20}
+	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name, "reading the journal of "+c.name)
+	slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
+	return pages, err
+}
+
+// listAll reads all objects of a kind that a selector picks.
+func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, selector, what string) ([]T, error) {
+	var all []T
+	options := metav1.ListOptions{LabelSelector: selector, Limit: 20}
 	for {
-		list, err := call(ctx, "reading the journal of "+c.name, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
-			return c.client.Resource(pageResource).Namespace(v1alpha1.Namespace).List(ctx, options)
+		list, err := call(ctx, what, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+			return client.Resource(kind).Namespace(v1alpha1.Namespace).List(ctx, options)
 		})
 		if err != nil {
 			return nil, err
 		}
 		for _, item := range list.Items {
-			var page v1alpha1.JournalPage
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &page); err != nil {
-				return nil, fmt.Errorf("journal page %s: %w", item.GetName(), err)
+			var one T
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &one); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", item.GetKind(), item.GetName(), err)
 			}
-			pages = append(pages, page)
+			all = append(all, one)
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
-			slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
-			return pages, nil
+			return all, nil
 		}
 	}
 }
@@ -227,9 +234,8 @@ func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "JournalPage"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: fmt.Sprintf("%s-%04d", c.name, number), Namespace: v1alpha1.Namespace,
-			Labels: map[string]string{v1alpha1.LabelManaged: "true", labelMigration: c.name},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.APIVersion, Kind: "Migration",
-				Name: c.name, UID: c.uid}},
+			Labels:          map[string]string{v1alpha1.LabelManaged: "true", labelMigration: c.name},
+			OwnerReferences: []metav1.OwnerReference{ownedBy(c.name, c.uid)},
 		},
 		Migration: c.name, Page: number, Records: slices.Clone(raws),
 	}
@@ -242,7 +248,7 @@ func (c *Cluster) summarise(ctx context.Context) error {
 	if status == c.status {
 		return nil
 	}
-	if err := patch(ctx, c.client, c.name, map[string]any{"status": map[string]any{"phase": status.Phase,
+	if err := patch(ctx, c.client, migrationResource, c.name, map[string]any{"status": map[string]any{"phase": status.Phase,
 		"step": status.Step, "done": status.Done, "total": status.Total, "pages": status.Pages}}); err != nil {
 		return err
 	}

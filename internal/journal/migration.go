@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/engine"
@@ -27,20 +27,50 @@ import (
 const (
 	fieldManager   = "theseus"
 	labelMigration = "theseus.dev/migration"
-	// A plan of maxGzip bytes still fits into one object; maxPlan bounds what unpacking may yield.
-	maxGzip = 1 << 20
-	maxPlan = 256 << 20
+	// maxPlan bounds the bytes that a plan has unpacked.
+	maxPlan = 512 << 20
 )
 
 var (
 	migrationResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+	planPageResource  = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "planpages"}
 	pageResource      = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "journalpages"}
 )
 
-// Create puts a plan into the cluster as a Migration of its name. One that is there already with the same
-// plan is left as it is.
+// Create puts a plan into the cluster as a Migration of its name, in pages that are written before it, so that a Migration that
+// is there is whole. One that is there already with the same plan is left as it is. The caller holds the Lease.
 func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
+	return put(ctx, client, p, planPageBytes)
+}
+
+// put is Create with so many bytes on a page.
+func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
+	known, err := get(ctx, client, p.Name)
+	if apierrors.IsNotFound(err) {
+		if err := create(ctx, client, p, perPage); err != nil {
+			return err
+		}
+		known, err = get(ctx, client, p.Name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := Settle(ctx, client); err != nil {
+		return err
+	}
+	if known.Spec.PlanHash != p.Hash {
+		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
+			p.Name, known.Spec.PlanHash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
+	}
+	return nil
+}
+
+func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
 	packed, err := pack(p)
+	if err != nil {
+		return err
+	}
+	pages, err := writePages(ctx, client, p.Name, packed, perPage)
 	if err != nil {
 		return err
 	}
@@ -48,25 +78,24 @@ func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
 			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
-		Spec: v1alpha1.MigrationSpec{PlanGzip: packed, PlanHash: p.Hash},
+		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash},
 	})
 	if err != nil {
 		return fmt.Errorf("migration %s: %w", p.Name, err)
 	}
-	_, err = call(ctx, "creating migration "+p.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+	stored, err := call(ctx, "creating migration "+p.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
 		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(ctx, object,
 			metav1.CreateOptions{FieldManager: fieldManager})
 	})
-	if !apierrors.IsAlreadyExists(err) {
-		return err
+	if apierrors.IsAlreadyExists(err) {
+		return nil // somebody was faster, and Create looks with which plan
 	}
-	known, err := get(ctx, client, p.Name)
 	if err != nil {
 		return err
 	}
-	if known.Spec.PlanHash != p.Hash {
-		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
-			p.Name, known.Spec.PlanHash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
+	if kept, _, _ := unstructured.NestedString(stored.Object, "spec", "planDigest"); kept == "" {
+		return engine.WithHint(fmt.Errorf("migration %s: the API server dropped what it does not know, by the definition of an older version", p.Name),
+			"nothing was changed: delete this Migration, and apply the plan again")
 	}
 	return nil
 }
@@ -77,7 +106,14 @@ func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Pla
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := unpack(migration.Spec.PlanGzip)
+	packed := migration.Spec.PlanGzip
+	if len(packed) == 0 {
+		packed, err = readPages(ctx, client, migration)
+	}
+	var p *plan.Plan
+	if err == nil {
+		p, err = unpack(packed)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan of migration %s: %w", name, err)
 	}
@@ -115,7 +151,7 @@ func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, 
 
 // SetDesire asks something of a running migration. It changes nothing else of it.
 func SetDesire(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
-	return patch(ctx, client, name, map[string]any{"spec": map[string]any{"desire": string(desire)}})
+	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"desire": string(desire)}})
 }
 
 // Control reads what operators ask of a migration.
@@ -154,37 +190,29 @@ func get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.
 	return &migration, nil
 }
 
-func patch(ctx context.Context, client dynamic.Interface, name string, change map[string]any) error {
+func patch(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, name string, change map[string]any) error {
 	data, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	_, err = call(ctx, "updating migration "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
-		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Patch(ctx, name, types.MergePatchType,
+	_, err = call(ctx, "updating "+strings.TrimSuffix(kind.Resource, "s")+" "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(kind).Namespace(v1alpha1.Namespace).Patch(ctx, name, types.MergePatchType,
 			data, metav1.PatchOptions{FieldManager: fieldManager})
 	})
 	return err
 }
 
-func pack(p *plan.Plan) ([]byte, error) {
-	text, err := plan.Write(p)
-	if err != nil {
-		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
-	}
-	packed, err := compress(text)
-	if err != nil {
-		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
-	}
-	return packed, nil
-}
-
-// Fits is an error where a plan, as it is written, is too large for the cluster to hold, and so for Create.
-func Fits(text []byte) error {
-	_, err := compress(text)
+// Fits is an error where a plan is too large for the cluster to hold, and so for Create.
+func Fits(p *plan.Plan) error {
+	_, err := pack(p)
 	return err
 }
 
-func compress(text []byte) ([]byte, error) {
+func pack(p *plan.Plan) ([]byte, error) {
+	text, err := plan.WriteJSON(p)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+	}
 	var packed bytes.Buffer
 	zip := gzip.NewWriter(&packed)
 	if _, err := zip.Write(text); err != nil {
@@ -193,8 +221,9 @@ func compress(text []byte) ([]byte, error) {
 	if err := zip.Close(); err != nil {
 		return nil, err
 	}
-	if packed.Len() > maxGzip {
-		return nil, engine.WithHint(fmt.Errorf("it has %d bytes packed, and at most %d fit into an object of the cluster", packed.Len(), maxGzip),
+	if packed.Len() > maxPlanPages*planPageBytes || len(text) > maxPlan {
+		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d of them packed, and at most %d and %d fit into the cluster",
+			p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
 			"nothing was changed; this version cannot change a cluster with as many nodes (docs/known-issues.md)")
 	}
 	return packed.Bytes(), nil
@@ -205,13 +234,12 @@ func unpack(packed []byte) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := io.ReadAll(io.LimitReader(zip, maxPlan))
+	text, err := io.ReadAll(io.LimitReader(zip, maxPlan+1))
 	if err != nil {
 		return nil, err
 	}
-	var p plan.Plan
-	if err := yaml.UnmarshalStrict(text, &p); err != nil {
-		return nil, err
+	if len(text) > maxPlan {
+		return nil, fmt.Errorf("it has more than %d bytes", maxPlan)
 	}
-	return &p, nil
+	return plan.Decode(text)
 }

@@ -1,31 +1,23 @@
 package journal
 
 import (
-	"encoding/hex"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/engine"
 )
 
-// TestFits: what the cluster cannot hold is refused, before and when it would be written, and all else is read as it was written.
+// TestFits: what the cluster cannot hold is refused before anything is written, and all else is read as it was written.
 func TestFits(t *testing.T) {
-	random := rand.NewChaCha8([32]byte{})
-	noise := make([]byte, maxGzip*3/2)
-	_, _ = random.Read(noise)
-	large := &plan.Plan{Name: "large", Reason: hex.EncodeToString(noise)}
-	text, err := plan.Write(large)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Fits(text); err == nil || !strings.Contains(err.Error(), "at most 1048576 fit") {
+	s, large := newServer(), largePlan("large", maxPlanPages*planPageBytes)
+	err := Create(t.Context(), s, large)
+	if err == nil || !strings.Contains(err.Error(), "and at most 536870912 and 33554432 fit") || engine.HintOf(err) == "" || len(allPages(t, s)) > 0 {
 		t.Errorf("%v", err)
 	}
-	if _, err := pack(large); err == nil || !strings.Contains(err.Error(), "plan large: it has ") {
-		t.Errorf("%v", err)
+	large = largePlan("large", 5*planPageBytes)
+	if err := Fits(large); err != nil {
+		t.Error(err)
 	}
-	large.Reason = large.Reason[:maxGzip] // half a byte of noise each
 	packed, err := pack(large)
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +24,12 @@ type server struct {
 	fail    error // of one write, once skip others went through
 	skip    int
 	lost    bool // the failing write has its effect
+	prune   bool // a definition of an older version is in force
 }
 
 func newServer() *server {
 	return &server{Interface: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{migrationResource: "MigrationList", pageResource: "JournalPageList"})}
+		map[schema.GroupVersionResource]string{migrationResource: "MigrationList", planPageResource: "PlanPageList", pageResource: "JournalPageList"})}
 }
 
 // Resource implements dynamic.Interface.
@@ -85,6 +87,10 @@ func (n namespaced) write(o *unstructured.Unstructured, store func(*unstructured
 // Create implements dynamic.ResourceInterface.
 func (n namespaced) Create(ctx context.Context, o *unstructured.Unstructured, options metav1.CreateOptions, sub ...string) (*unstructured.Unstructured, error) {
 	return n.write(o, func(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+		if n.server.prune {
+			unstructured.RemoveNestedField(o.Object, "spec", "planPages")
+			unstructured.RemoveNestedField(o.Object, "spec", "planDigest")
+		}
 		return n.ResourceInterface.Create(ctx, o, options, sub...)
 	})
 }
@@ -101,6 +107,15 @@ func (n namespaced) Update(ctx context.Context, o *unstructured.Unstructured, op
 	return n.write(o, func(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 		return n.ResourceInterface.Update(ctx, o, options, sub...)
 	})
+}
+
+// Delete implements dynamic.ResourceInterface.
+func (n namespaced) Delete(ctx context.Context, name string, options metav1.DeleteOptions, sub ...string) error {
+	fail := n.server.failing()
+	if fail != nil && !n.server.lost {
+		return fail
+	}
+	return errors.Join(n.ResourceInterface.Delete(ctx, name, options, sub...), fail)
 }
 
 // Patch implements dynamic.ResourceInterface.

@@ -42,6 +42,7 @@ func needs() []need {
 		{"rbac.authorization.k8s.io", "clusterrolebindings", "", "get create patch delete"},
 		{"coordination.k8s.io", "leases", "theseus-system", "get create update delete"},
 		{"theseus.dev", "migrations", "theseus-system", "get list create patch"},
+		{"theseus.dev", "planpages", "theseus-system", "get list create patch delete"},
 		{"theseus.dev", "journalpages", "theseus-system", "get list create patch"},
 		{"theseus.dev", "nodetasks", "theseus-system", "get list watch create delete"},
 		{"theseus.dev", "probeplans", "theseus-system", "get create patch delete"},

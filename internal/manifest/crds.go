@@ -25,6 +25,8 @@ func definitions() []definition {
 		{"Migration", v1alpha1.Migration{}, []column{
 			{"Phase", "string", ".status.phase"}, {"Step", "string", ".status.step"},
 			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"}}},
+		{"PlanPage", v1alpha1.PlanPage{}, []column{
+			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}},
 		{"JournalPage", v1alpha1.JournalPage{}, []column{
 			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}},
 		{"NodeTask", v1alpha1.NodeTask{}, []column{
@@ -45,6 +47,15 @@ func CRDs() []unstructured.Unstructured {
 		all = append(all, d.build())
 	}
 	return all
+}
+
+// Kept are the names of the definitions that stay after everything: those of the kinds that the journal is in.
+func Kept() []string {
+	var names []string
+	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
+		names = append(names, Plural(kind)+"."+v1alpha1.Group)
+	}
+	return names
 }
 
 // Plural is the resource of one of Theseus' kinds, such as "nodetasks" of "NodeTask".

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/plan"
 )
@@ -82,17 +83,23 @@ func TestReadRefuses(t *testing.T) {
 		{"cut short", string(text)[strings.Index(string(text), "\nsteps:"):], "\n", "was edited, or cut short"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			edited := strings.Replace(string(text), test.from, test.to, 1)
-			if edited == string(text) {
+			edited := []byte(strings.Replace(string(text), test.from, test.to, 1))
+			if string(edited) == string(text) {
 				t.Fatal("the edit changes nothing")
 			}
-			_, err := plan.Read([]byte(edited))
-			var refused *plan.Refusal
-			if !errors.As(err, &refused) {
-				t.Fatalf("not refused: %v", err)
+			forms := [][]byte{edited}
+			if asJSON, err := yaml.YAMLToJSON(edited); err == nil && len(edited) > 0 {
+				forms = append(forms, asJSON)
 			}
-			if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
-				t.Errorf("the refusal does not say %q: %q", test.words, refused.Message)
+			for _, form := range forms {
+				_, err := plan.Read(form)
+				var refused *plan.Refusal
+				if !errors.As(err, &refused) {
+					t.Fatalf("not refused: %v", err)
+				}
+				if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
+					t.Errorf("the refusal does not say %q: %q", test.words, refused.Message)
+				}
 			}
 		})
 	}

@@ -355,9 +355,8 @@ func (m *machine) mayDiffer(fact string) bool {
 // kept are the objects that stay after everything: the journal's, and the namespace that it is in.
 func kept() []step.Ref {
 	refs := []step.Ref{{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace}}
-	for _, kind := range []string{"Migration", "JournalPage"} {
-		refs = append(refs, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition",
-			Name: manifest.Plural(kind) + "." + v1alpha1.Group})
+	for _, name := range manifest.Kept() {
+		refs = append(refs, step.Ref{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: name})
 	}
 	return refs
 }

@@ -55,7 +55,7 @@ func Define(definitions []unstructured.Unstructured) []step.Action {
 // Leave takes back what InstallAgent applied, last first, but the journal, its definitions and the namespace that it
 // lives in.
 func Leave(install []step.Action) []step.Action {
-	kept := []string{v1alpha1.Namespace, manifest.Plural("Migration") + "." + v1alpha1.Group, manifest.Plural("JournalPage") + "." + v1alpha1.Group}
+	kept := append(manifest.Kept(), v1alpha1.Namespace)
 	var actions []step.Action
 	for _, action := range slices.Backward(install) {
 		if action.Op == step.Apply && !slices.Contains(kept, action.Object.GetName()) {

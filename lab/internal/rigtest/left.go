@@ -199,8 +199,9 @@ func naming(ctx context.Context, rig *scenario.Rig, words *regexp.Regexp) ([]str
 		return nil, fmt.Errorf("of the cluster only %d objects were seen", len(list.Items))
 	}
 	var named []string
+	journal := []string{"Migration", "PlanPage", "JournalPage"}
 	for _, item := range list.Items {
-		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) && item.Kind != "Migration" && item.Kind != "JournalPage" {
+		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) && !slices.Contains(journal, item.Kind) {
 			named = append(named, item.Kind+" "+name)
 		}
 	}
