@@ -47,7 +47,7 @@ func Documents(t testing.TB, text []byte) []unstructured.Unstructured {
 // kube-router), "calico.yaml" (one on Calico), "weave.yaml" (one on Weave Net), "calico-manifest.yaml" and
 // "flannel-manifest.yaml" (what installs them, cut down), "charts/cilium-VERSION.yaml" (what Cilium's chart makes, of v1.12.19,
 // v1.16.5 and v1.19.0), "charts/flannel-v0.28.4.yaml" (what flannel's makes), "tigera-operator-v1.38.1.yaml" and
-// "tigera-operator-v1.40.0.yaml" (what installs Calico's operator) "tigera-custom-resources.yaml" (what the operator acts on) and "operator-crds.yaml" (what defines that, cut down).
+// "tigera-operator-v1.40.0.yaml" (what installs Calico's operator), "tigera-custom-resources.yaml" (what the operator acts on) and "operator-crds.yaml" (what defines that, cut down).
 func Fixture(t testing.TB, name string) []unstructured.Unstructured {
 	t.Helper()
 	return Documents(t, Text(t, name))
