@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -37,11 +38,30 @@ func OfDaemonSet(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// Recreates reports whether a change creates a pod again. Adoption does so with those alone that cannot be adopted, as
-// far as that can be seen in the cluster's objects.
+// InPlace reports whether a change leaves pods on their network, with their links and addresses: its agents start again, node by node, and
+// nobody evicts anything.
+func (p *Pass) InPlace() bool {
+	switch c := p.Change; {
+	case c.Encapsulation != "":
+		return true
+	case c.Pool != "":
+		return false
+	case c.Reflectors != "" || c.Dataplane != "" || c.Flag != "":
+		return true
+	default:
+		return (c.Strategy == "" || c.Strategy == "upgrade") && cni.Upgrades(p.Found, c)
+	}
+}
+
+// Recreates reports whether a change creates a pod again: one in place does not, and adoption does so with those alone that cannot be adopted, as
+// far as that can be seen in the cluster's objects. Whatever is on a node that is drained besides is created again.
 func (p *Pass) Recreates(pod *corev1.Pod) bool {
 	switch {
-	case !Moves(pod) || p.stays():
+	case !Moves(pod):
+		return false
+	case p.Change.KubernetesTo != "" || p.Replaced()[pod.Spec.NodeName]:
+		return true
+	case p.InPlace():
 		return false
 	case !p.adopts():
 		return true
@@ -56,16 +76,30 @@ func (p *Pass) Recreates(pod *corev1.Pod) bool {
 	return unfit(pod) != ""
 }
 
-// stays says that no pod is touched.
-func (p *Pass) stays() bool { return p.Change.Encapsulation != "" }
+// Replaced are the names of the nodes that come back new; none where the change replaces none.
+func (p *Pass) Replaced() map[string]bool {
+	return Memo(p, "replaced", func() map[string]bool {
+		nodes := map[string]bool{}
+		selector, err := labels.Parse(p.Change.ReplaceNodes)
+		if err != nil || p.Change.ReplaceNodes == "" {
+			return nodes // one that cannot be read was refused before
+		}
+		for i := range p.Snapshot.Nodes {
+			if n := &p.Snapshot.Nodes[i]; selector.Matches(labels.Set(n.Labels)) {
+				nodes[n.Name] = true
+			}
+		}
+		return nodes
+	})
+}
 
 func (p *Pass) adopts() bool { return p.Change.Strategy == "adopt" }
 
-// MovingPods are the pods that a change moves to another network, by namespace.
-func (p *Pass) MovingPods() map[string][]*corev1.Pod {
+// RecreatedPods are the pods that a change creates again, by namespace.
+func (p *Pass) RecreatedPods() map[string][]*corev1.Pod {
 	pods := map[string][]*corev1.Pod{}
 	for i := range p.Snapshot.Pods {
-		if pod := &p.Snapshot.Pods[i]; Moves(pod) && !p.stays() {
+		if pod := &p.Snapshot.Pods[i]; p.Recreates(pod) {
 			pods[pod.Namespace] = append(pods[pod.Namespace], pod)
 		}
 	}
@@ -97,7 +131,7 @@ func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
 // RecreatedWorkloads are those of which a change creates pods again.
 func (p *Pass) RecreatedWorkloads() []Workload {
 	all := p.Workloads()
-	if !p.adopts() && !p.stays() {
+	if !p.adopts() && !p.InPlace() {
 		return all
 	}
 	recreated := map[string][]labels.Set{}

@@ -92,6 +92,9 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		return fail(exitUsage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
 	}
 	options := plan.Options{Version: a.version, Now: time.Now()}
+	if with.origin != "" {
+		change.Flag = with.origin // which setting that means is read below; for checks it is a rollout
+	}
 	pass, result, _, err := a.preflight(ctx, from, change, checkOptions(change))
 	if err != nil {
 		return err

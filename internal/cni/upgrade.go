@@ -3,6 +3,7 @@ package cni
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -14,6 +15,11 @@ type Upgrader interface {
 	// *Refusal where the two cannot run side by side, or where more than the version would change. version is what the user
 	// says that they install; it may be empty where they say so themselves.
 	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured, version string) (*Upgrade, error)
+}
+
+// Upgrades says whether a change takes the one network that was found to another version.
+func Upgrades(found []*Installation, change v1alpha1.ChangeSpec) bool {
+	return change.Strategy == "upgrade" || change.To != "" && len(found) == 1 && found[0].CNI == change.To
 }
 
 // Upgrade is another version of a network in place, as data.

@@ -26,11 +26,7 @@ import (
 
 // Upgrades says whether a change takes the network in place to another version.
 func Upgrades(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry) bool {
-	if change.Strategy == upgrade.Name {
-		return true
-	}
-	found := drivers.Detect(snapshot)
-	return change.To != "" && len(found) == 1 && found[0].CNI == change.To
+	return cni.Upgrades(drivers.Detect(snapshot), change)
 }
 
 // makeUpgrade plans another version of the network in place, or returns a *Refusal.

@@ -32,6 +32,9 @@ func Family() check.Check {
 }
 
 func family(pass *check.Pass) []finding.Finding {
+	if pass.InPlace() {
+		return nil // pods keep the addresses that they have
+	}
 	targets := check.Prefixes(pass.Target.PodCIDRs...)
 	var found []finding.Finding
 	for _, four := range []bool{true, false} {
@@ -40,12 +43,14 @@ func family(pass *check.Pass) []finding.Finding {
 		}
 		name := map[bool]string{true: "IPv4", false: "IPv6"}[four]
 		pods := 0
-		for _, moving := range pass.MovingPods() {
-			for _, pod := range moving {
-				for _, ip := range pod.Status.PodIPs {
-					if address, err := netip.ParseAddr(ip.IP); err == nil && address.Is4() == four {
-						pods++
-					}
+		for i := range pass.Snapshot.Pods {
+			pod := &pass.Snapshot.Pods[i]
+			if !check.Moves(pod) {
+				continue
+			}
+			for _, ip := range pod.Status.PodIPs {
+				if address, err := netip.ParseAddr(ip.IP); err == nil && address.Is4() == four {
+					pods++
 				}
 			}
 		}

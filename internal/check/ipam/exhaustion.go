@@ -44,32 +44,32 @@ func Exhaustion() check.Check {
 }
 
 func exhaustion(pass *check.Pass) []finding.Finding {
-	moving := map[string]int{} // pods by node
+	pods := map[string]int{} // by node
 	all := 0
-	for _, pods := range pass.MovingPods() {
-		for _, pod := range pods {
-			moving[pod.Spec.NodeName]++
+	for i := range pass.Snapshot.Pods {
+		if pod := &pass.Snapshot.Pods[i]; check.Moves(pod) {
+			pods[pod.Spec.NodeName]++
 			all++
 		}
 	}
 	found := blocks(pass)
 	if pass.Source.Capabilities.CIDRSource == "node" {
-		found = append(found, onNodes(pass, moving)...)
+		found = append(found, onNodes(pass, pods)...)
 	}
-	if pass.Target != nil && pass.Target.Capabilities.CIDRSource == "pool" {
-		found = append(found, pool(pass, moving, all)...)
+	if pass.Target != nil && pass.Target.Capabilities.CIDRSource == "pool" && !pass.InPlace() {
+		found = append(found, pool(pass, pods, all)...)
 	}
 	return found
 }
 
 // onNodes looks at the range of each node: one address more is needed there for the probe pod of a change.
-func onNodes(pass *check.Pass, moving map[string]int) []finding.Finding {
+func onNodes(pass *check.Pass, pods map[string]int) []finding.Finding {
 	var found []finding.Finding
 	for i := range pass.Snapshot.Nodes {
 		node := &pass.Snapshot.Nodes[i]
 		for _, prefix := range check.Prefixes(node.Spec.PodCIDR) {
 			usable := size(prefix) - 3 // the network's own, the bridge's, the broadcast
-			used := float64(moving[node.Name])
+			used := float64(pods[node.Name])
 			if used+1 <= usable*full || used == 0 {
 				continue
 			}
@@ -91,7 +91,7 @@ func onNodes(pass *check.Pass, moving map[string]int) []finding.Finding {
 }
 
 // pool looks at the target's ranges: every pod, a probe pod for each node, and an address for each node's tunnel.
-func pool(pass *check.Pass, moving map[string]int, all int) []finding.Finding {
+func pool(pass *check.Pass, pods map[string]int, all int) []finding.Finding {
 	nodes := len(pass.Snapshot.Nodes)
 	bits := targetBlock(pass.Manifest)
 	var addresses, available, wanted float64
@@ -106,7 +106,7 @@ func pool(pass *check.Pass, moving map[string]int, all int) []finding.Finding {
 	}
 	perBlock := math.Exp2(float64(32 - bits))
 	for i := range pass.Snapshot.Nodes {
-		wanted += math.Ceil(float64(moving[pass.Snapshot.Nodes[i].Name]+2) / perBlock)
+		wanted += math.Ceil(float64(pods[pass.Snapshot.Nodes[i].Name]+2) / perBlock)
 	}
 	need := float64(all + 2*nodes)
 	f := finding.Finding{

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
@@ -63,16 +62,7 @@ func named() []struct {
 }
 
 func nodeNamed(pass *check.Pass) []finding.Finding {
-	selector, err := labels.Parse(pass.Change.ReplaceNodes)
-	if err != nil {
-		return nil // refused before
-	}
-	replaced := map[string]bool{}
-	for i := range pass.Snapshot.Nodes {
-		if n := &pass.Snapshot.Nodes[i]; selector.Matches(labels.Set(n.Labels)) {
-			replaced[n.Name] = true
-		}
-	}
+	replaced := pass.Replaced()
 	var found []finding.Finding
 	for _, one := range named() {
 		for _, object := range pass.Snapshot.Calico(one.kind) {

@@ -4,7 +4,6 @@ package pdb
 import (
 	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -32,10 +31,7 @@ func Blocks() check.Check {
 }
 
 func blocks(pass *check.Pass) []finding.Finding {
-	pods := pass.MovingPods()
-	for namespace, all := range pods {
-		pods[namespace] = slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !pass.Recreates(pod) })
-	}
+	pods := pass.RecreatedPods()
 	var found []finding.Finding
 	covered := map[*corev1.Pod]*policyv1.PodDisruptionBudget{}
 	for i := range pass.Snapshot.Budgets {

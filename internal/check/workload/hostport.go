@@ -34,7 +34,7 @@ func hostPorts(pass *check.Pass) []finding.Finding {
 	for i := range pass.Snapshot.Pods {
 		pod := &pass.Snapshot.Pods[i]
 		ports := portsOf(pod)
-		if len(ports) == 0 || !check.Moves(pod) {
+		if len(ports) == 0 || !check.Moves(pod) || pass.InPlace() && !pass.Recreates(pod) {
 			continue
 		}
 		owner := owners(pod)
