@@ -24,8 +24,8 @@ func HostNetwork() check.Check {
 }
 
 func hostNetwork(pass *check.Pass) []finding.Finding {
-	if pass.InPlace() {
-		return nil // they stay, and so do all those that they talk to
+	if pass.OneNetwork() {
+		return nil // they stay, and talk to pods of that network as they do today
 	}
 	var found []finding.Finding
 	policies := map[string]int{}

@@ -51,7 +51,12 @@ func hostPorts(pass *check.Pass) []finding.Finding {
 			Evidence: map[string]any{"ports": ports, "pod": pod.Name},
 			Fix:      "look for \"type\": \"portmap\" in the target's CNI configuration; where users cannot wait, put a Service before it",
 		}
-		if !pass.Recreates(pod) {
+		switch {
+		case pass.Recreates(pod) && leaves(pass, pod.Spec.NodeName):
+			f.Message = fmt.Sprintf("its pods hold the node port %s (hostPort), and their nodes go: the port is on the addresses of other nodes then, "+
+				"and shut there if the target's configuration lacks the plugin portmap", list)
+			f.Fix = "let clients find the new nodes, or put a Service before it"
+		case !pass.Recreates(pod):
 			f.Severity = finding.Info
 			f.Message = fmt.Sprintf("its pods hold the node port %s (hostPort), which is taken over with them; where the target's configuration lacks the plugin portmap, they are not adopted", list)
 			f.Fix = "look for \"type\": \"portmap\" in the target's CNI configuration"

@@ -3,6 +3,7 @@ package workload
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -11,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 //go:embed local_storage.md
@@ -93,7 +95,7 @@ func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.F
 		Evidence: map[string]any{"pod": pod.Name, "volume": pv, "node": pod.Spec.NodeName},
 		Fix:      "keep the node open for pods during the change"}
 	switch {
-	case pass.Change.Strategy == "mirror" || pass.Change.Strategy == "surge":
+	case pass.Change.Strategy == "mirror" || leaves(pass, pod.Spec.NodeName):
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not go to another cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
 		f.Fix = "move the data by the application's own means first, or choose the strategy recreate"
@@ -103,6 +105,15 @@ func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.F
 		f.Fix = "kubectl uncordon " + pod.Spec.NodeName
 	}
 	return f
+}
+
+// leaves reports whether a node itself goes: one that is replaced, and by surge every worker unless it is said which.
+func leaves(pass *check.Pass, name string) bool {
+	if pass.Change.Strategy != "surge" || pass.Change.ReplaceNodes != "" {
+		return pass.Replaced()[name]
+	}
+	at := slices.IndexFunc(pass.Snapshot.Nodes, func(node corev1.Node) bool { return node.Name == name })
+	return at < 0 || !joint.IsControlPlane(&pass.Snapshot.Nodes[at])
 }
 
 // pinnedClaims maps namespace/claim to its volume, for volumes that only some node has.
