@@ -150,7 +150,7 @@ func kubeProxy(source, target cni.Installation) []Clash {
 func untried(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if network.Untried != "" {
-			return []Clash{{"untried", "", network.Untried, "theseus check says what would clash; docs/networks.md says what was run and what was not"}}
+			return []Clash{{"untried", "cni/clash", network.Untried, "docs/networks.md says what was run and what was not"}}
 		}
 	}
 	return nil
