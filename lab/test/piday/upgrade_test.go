@@ -22,18 +22,6 @@ func TestReflectorsUpgraded(t *testing.T) {
 		t.Fatal(err)
 	}
 	outside.learns("before")
-	file := filepath.Join(rig.Dir, "plan.yaml")
-	manifest, err := rig.ManifestFile(t.Context(), network.CalicoBGP, "--pod-cidr", kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin := func() *rigtest.Process {
-		if text, err := rig.Run(t.Context(), "plan", "--to", "calico", "--manifest", manifest, "--agent-image", scenario.AgentImage,
-			"--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file); err != nil {
-			t.Fatalf("%v\n%s", err, text)
-		}
-		return rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	}
 	held := func(version string, never func() int) {
 		t.Helper()
 		cost := rigtest.NothingLost(t, rig, time.Minute, version)
@@ -46,13 +34,28 @@ func TestReflectorsUpgraded(t *testing.T) {
 	}
 
 	never := outside.never(t)
-	run := begin()
+	run := toNewest(t, rig)
 	run.Until("Bring relup-node-3 to " + after) // nodes that reflect are the last
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
 	run.Ends(5, "undone: Bring relup-node-2 to "+after, "undone: Bring relup-node-1 to "+after, "undone: Bring relup-node-4 to "+after)
 	held(before, never)
 
 	never = outside.never(t)
-	begin().Ends(0, "finished: done")
+	toNewest(t, rig).Ends(0, "finished: done")
 	held(after, never)
+}
+
+// toNewest plans the upgrade to the lab's own version of Calico, and begins it.
+func toNewest(t *testing.T, rig *scenario.Rig) *rigtest.Process {
+	t.Helper()
+	manifest, err := rig.ManifestFile(t.Context(), network.CalicoBGP, "--pod-cidr", kubectl(t, rig, "get", "ippools.crd.projectcalico.org", "-o", "jsonpath={.items[0].spec.cidr}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(rig.Dir, "plan.yaml")
+	if text, err := rig.Run(t.Context(), "plan", "--to", "calico", "--manifest", manifest, "--agent-image", scenario.AgentImage,
+		"--bake", "3s", "--probe-interval", "20ms", "--max-lost", "3", "-o", file); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return rigtest.Start(t, rig, "here", "apply", file, "--yes")
 }
