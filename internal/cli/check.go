@@ -112,7 +112,10 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 	if err != nil {
 		return nil, result, nil, err
 	}
-	pass, refused = passOf(snapshot, plan.Chosen(snapshot, change, drivers(), objects), objects)
+	chosen, why := plan.Chosen(snapshot, change, drivers(), objects)
+	if pass, refused = passOf(snapshot, chosen, objects); refused != nil && why != nil {
+		refused = why // without a range for pods no network comes, and this is why they need one
+	}
 	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
 		return nil, result, nil, fail(exitUsage, "theseus check --help", "%w", err)
 	}

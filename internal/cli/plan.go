@@ -198,19 +198,33 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
 	}
-	if change.Pool != "" && pass.Source != nil { // the same network, with another range
+	driver, known := drivers().Get(change.To)
+	switch {
+	case change.To != "" && !known:
+		return pass, plan.Unknown(change.To, drivers())
+	case pass.Source == nil:
+		return pass, nil
+	case change.Encapsulation != "":
+		if pass.Source.CNI == "calico" {
+			pass.Target = plan.Encapsulated(snapshot, change, drivers())
+		}
+		return pass, nil
+	case change.Pool != "": // the same network, with another range
 		target := *pass.Source
 		target.PodCIDRs = []string{change.Pool}
 		pass.Target = &target
-	}
-	if change.Encapsulation != "" && pass.Source != nil && pass.Source.CNI == "calico" {
-		pass.Target = plan.Encapsulated(snapshot, change, drivers())
-	}
-	driver, ok := drivers().Get(change.To)
-	if !ok && change.To != "" {
-		return pass, plan.Unknown(change.To, drivers())
-	}
-	if !ok || len(manifest) == 0 || pass.Source == nil {
+		return pass, nil
+	case len(manifest) > 0 && change.Strategy != mirror.Name && plan.Upgrades(snapshot, change, drivers()):
+		next, err := plan.Another(snapshot, pass.Source, change, drivers(), manifest)
+		if err == nil {
+			pass.Target = &next.Installation
+		}
+		return pass, err
+	case pass.InPlace() && change.To == "" && change.Strategy == "": // the same network, with other settings
+		target := *pass.Source
+		pass.Target = &target
+		return pass, nil
+	case change.To == "" || len(manifest) == 0:
 		return pass, nil
 	}
 	target, err := driver.Install(plan.Request(snapshot, change, pass.Source, joint.Outlook{}, manifest))

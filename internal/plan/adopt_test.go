@@ -235,8 +235,8 @@ func TestChosen(t *testing.T) {
 			if got := p.Strategy + " " + p.Change.PodCIDR; got != test.want || !strings.HasPrefix(p.Reason, test.reason) {
 				t.Errorf("%s, for: %s", got, p.Reason)
 			}
-			chosen := plan.Chosen(r.snapshot, r.change, r.drivers, r.options.Manifest)
-			if got, _, _ := strings.Cut(test.want, " "); chosen.PodCIDR != p.Change.PodCIDR || chosen.Strategy != "" && chosen.Strategy != got {
+			chosen, err := plan.Chosen(r.snapshot, r.change, r.drivers, r.options.Manifest)
+			if got, _, _ := strings.Cut(test.want, " "); err != nil || chosen.PodCIDR != p.Change.PodCIDR || chosen.Strategy != "" && chosen.Strategy != got {
 				t.Errorf("and it is checked as %q with %q", chosen.Strategy, chosen.PodCIDR)
 			}
 		})

@@ -15,13 +15,10 @@ import (
 
 // Chosen is a change with its strategy where that follows from the cluster: pods are adopted where they can be, and nothing
 // speaks against it, when no range for new addresses is given; and where a range is given with the strategy adopt, it is for pods that cannot be, which
-// are created again. Any other change is as it was.
-func Chosen(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) v1alpha1.ChangeSpec {
+// are created again. Any other change is as it was; the error, that of Make, says why nothing follows.
+func Chosen(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (v1alpha1.ChangeSpec, error) {
 	chosen, _, err := choose(snapshot, change, drivers, manifest)
-	if err != nil {
-		return change // the planner says why
-	}
-	return chosen
+	return chosen, err
 }
 
 // choose says also why pods are not adopted that were to be, empty where they are.

@@ -35,8 +35,11 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	if err != nil {
 		return nil, err
 	}
-	next, err := another(snapshot, source, change, drivers, options.Manifest)
+	next, err := Another(snapshot, source, change, drivers, options.Manifest)
 	if err != nil {
+		return nil, err
+	}
+	if err := agentGiven(change); err != nil {
 		return nil, err
 	}
 	if err := nodesReady(snapshot, source); err != nil {
@@ -60,8 +63,8 @@ func makeUpgrade(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	return p.sealed(snapshot, source.CNI+"-"+strings.ReplaceAll(next.Installation.Version, ".", "-"), nil)
 }
 
-// another asks the network's driver for the other version.
-func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (*cni.Upgrade, error) {
+// Another asks the driver of the network in place for the other version that the manifest installs, or returns a *Refusal.
+func Another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (*cni.Upgrade, error) {
 	driver, _ := drivers.Get(source.CNI)
 	upgrader, ok := driver.(cni.Upgrader)
 	switch {
@@ -73,9 +76,6 @@ func another(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 		return nil, refuse("upgrade it as it was installed; theseus check says what to look at", "it is not known how agents of %s of two versions work side by side", source.CNI)
 	case len(manifest) == 0:
 		return nil, refuse("say --manifest with the file that installs the other version", "no manifest of %s is given", source.CNI)
-	}
-	if err := agentGiven(change); err != nil {
-		return nil, err
 	}
 	next, err := upgrader.Upgrade(snapshot, source, manifest, change.CNIVersion)
 	if refused, ok := errors.AsType[*Refusal](err); ok {

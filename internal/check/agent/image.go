@@ -2,6 +2,7 @@
 package agent
 
 import (
+	"cmp"
 	_ "embed"
 	"strings"
 
@@ -19,10 +20,13 @@ func Image() check.Check {
 		Title: "No image for Theseus' agent",
 		Doc:   imageDoc,
 		Lacks: func(pass *check.Pass) string {
-			if pass.Change.To == "" {
-				return "no target network is named (--to)"
+			switch {
+			case pass.Change.To != "" || pass.OneNetwork() && pass.Change.AgentImage != "":
+				return ""
+			case pass.OneNetwork():
+				return "no image of theseus-agent is named, without which no plan is made (--agent-image)"
 			}
-			return ""
+			return "no target network is named (--to)"
 		},
 		Run: image,
 	}
@@ -31,7 +35,7 @@ func Image() check.Check {
 func image(pass *check.Pass) []finding.Finding {
 	f := finding.Finding{
 		ID: "agent/image", Severity: finding.Block,
-		Subject: finding.Subject{Kind: "Change", Name: pass.Change.To},
+		Subject: finding.Subject{Kind: "Change", Name: cmp.Or(pass.Change.To, "in-place")},
 		Fix:     "name an image that every node can get: --agent-image IMAGE, or THESEUS_AGENT_IMAGE=IMAGE",
 	}
 	name := pass.Change.AgentImage

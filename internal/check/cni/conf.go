@@ -59,6 +59,8 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 	case file == pass.Target.Capabilities.ConfName:
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("the target's configuration %s is there already: the node would switch as soon as the source's is gone", file)
+	case pass.OneNetwork():
+		f.Message = fmt.Sprintf("/etc/cni/net.d/%s is not %s's: it would serve pods once %s's own is gone", file, pass.Source.CNI, pass.Source.CNI)
 	default:
 		f.Message = fmt.Sprintf("/etc/cni/net.d/%s belongs to neither network: it would serve pods once both others are gone", file)
 	}

@@ -70,7 +70,7 @@ func paths(pass *check.Pass) []finding.Finding {
 		}{{pass.Source, finding.Warn, "today"}, {pass.Target, finding.Block, "during the change and after it"}} {
 			caps := one.network.Capabilities
 			sent := fixedOr(caps.MTU, path.Link-caps.Overhead) + caps.Overhead
-			if sent <= path.MTU {
+			if sent <= path.MTU || one.network == pass.Target && asToday(pass) {
 				continue
 			}
 			f.Severity = one.level

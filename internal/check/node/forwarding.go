@@ -26,6 +26,13 @@ func Forwarding() check.Check {
 }
 
 func forwarding(pass *check.Pass) []finding.Finding {
+	back := "through the other network's link"
+	switch {
+	case pass.Change.Encapsulation != "":
+		back = "through the tunnel while requests go without it, or the other way round,"
+	case pass.OneNetwork():
+		return nil // packets go and come as they do today
+	}
 	var found []finding.Finding
 	for _, facts := range pass.Snapshot.Facts {
 		subject := finding.Subject{Kind: "Node", Name: facts.Node}
@@ -38,13 +45,13 @@ func forwarding(pass *check.Pass) []finding.Finding {
 		if len(strict) > 0 {
 			found = append(found, finding.Finding{
 				ID: "node/forwarding", Severity: finding.Warn, Subject: subject,
-				Message: fmt.Sprintf("rp_filter is strict (%s): answers that come back through the other network's link are dropped. Theseus sets it "+
-					"loose on the links that it knows, and whatever sets it again in the meantime cuts paths", strings.Join(strict, ", ")),
+				Message: fmt.Sprintf("rp_filter is strict (%s): answers that come back %s are dropped. Theseus sets it "+
+					"loose on the links that it knows, and whatever sets it again in the meantime cuts paths", strings.Join(strict, ", "), back),
 				Evidence: map[string]any{"strict": strict},
 				Fix:      "on the node, also in /etc/sysctl.d: net.ipv4.conf.all.rp_filter=2 and net.ipv4.conf.default.rp_filter=2",
 			})
 		}
-		if facts.ForwardPolicy == "DROP" {
+		if facts.ForwardPolicy == "DROP" && !pass.OneNetwork() {
 			f := finding.Finding{
 				ID: "node/forwarding", Severity: finding.Warn, Subject: subject,
 				Message:  "the policy of FORWARD is DROP: what no network's own rules accept is lost, once the present network's rules are gone",

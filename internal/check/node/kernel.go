@@ -3,6 +3,7 @@ package node
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -56,7 +57,10 @@ func needsOf(pass *check.Pass) needs {
 
 // onNFTables reports whether Felix will write nftables' own rules: asked to, or as kube-proxy does.
 func onNFTables(pass *check.Pass) bool {
-	for _, object := range pass.Manifest {
+	if to := pass.Change.Dataplane; to != "" {
+		return to == "nftables"
+	}
+	for _, object := range slices.Concat(pass.Manifest, pass.Snapshot.Calico("FelixConfiguration")) {
 		if mode, _, _ := unstructured.NestedString(object.Object, "spec", "nftablesMode"); object.GetKind() == "FelixConfiguration" && mode == "Enabled" {
 			return true
 		}
