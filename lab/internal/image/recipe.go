@@ -53,7 +53,7 @@ type shipped struct {
 }
 
 // recipes lists the images that a lab on the given network needs. A flannel, a Weave or a bridge lab gets
-// Calico's too, and a flannel lab its migration controller: Calico is what it is changed to.
+// Calico's too, and a flannel lab its migration controller and Typha: Calico is what it is changed to.
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
@@ -90,7 +90,7 @@ func recipes(network, calico, source string) ([]recipe, error) {
 			return nil, err
 		}
 		list = append(list, images...)
-		if network == "calico-typha" {
+		if network == "calico-typha" || network == "flannel" {
 			list = append(list, calicoTypha(version))
 		}
 	}
