@@ -23,6 +23,9 @@ func (n *Node) activate(args step.ConfArgs) (Answer, error) {
 	if err := n.servesFirst(args.Active); err != nil {
 		return Answer{}, err
 	}
+	if strings.Contains(args.Staged, "/") {
+		return n.fetch(args, staged, active)
+	}
 	if staged == nil && active == nil {
 		return Answer{}, fmt.Errorf("neither %s nor %s is in /%s: the network's agent has not written its configuration",
 			args.Staged, args.Active, confDir)
@@ -34,6 +37,21 @@ func (n *Node) activate(args step.ConfArgs) (Answer, error) {
 		return Answer{}, fmt.Errorf("%s cannot serve: %w", args.Staged, err)
 	}
 	return n.renameConf(args.Staged, args.Active)
+}
+
+// fetch activates what is staged in a folder. A runtime that watches its own folder (containerd) loads it anew when a file is renamed
+// there, and not when one is moved into it: so it gets a name there first that no runtime reads.
+func (n *Node) fetch(args step.ConfArgs, staged, active []byte) (Answer, error) {
+	beside := step.ConfArgs{Staged: args.Active + ".theseus", Active: args.Active}
+	if staged != nil && !bytes.Equal(staged, active) {
+		if err := checkConf(staged); err != nil {
+			return Answer{}, fmt.Errorf("%s cannot serve: %w", args.Staged, err)
+		}
+		if got, err := n.renameConf(args.Staged, beside.Staged); err != nil {
+			return got, err
+		}
+	}
+	return n.activate(beside)
 }
 
 // deactivate takes the active configuration back to its staged name. It refuses to leave the runtime with
