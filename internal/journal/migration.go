@@ -222,7 +222,7 @@ func pack(p *plan.Plan) ([]byte, error) {
 		return nil, err
 	}
 	if packed.Len() > maxPlanPages*planPageBytes || len(text) > maxPlan {
-		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d of them packed, and at most %d and %d fit into the cluster",
+		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, and at most %d and %d fit into the cluster",
 			p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
 			"nothing was changed; this version cannot change a cluster with as many nodes (docs/known-issues.md)")
 	}
