@@ -56,6 +56,9 @@ func (p *Pass) InPlace() bool {
 // OneNetwork reports whether a change has no other network than the one in place: pods stay on it, be it with addresses of another pool.
 func (p *Pass) OneNetwork() bool { return p.InPlace() || p.Change.Pool != "" }
 
+// Meet reports whether the network in place and the one that comes run on the same nodes: a mirror has each in a cluster of its own.
+func (p *Pass) Meet() bool { return p.Source.CNI != p.Target.CNI && p.Change.Strategy != "mirror" }
+
 // Recreates reports whether a change creates a pod again: one in place does not, and adoption does so with those alone that cannot be adopted, as
 // far as that can be seen in the cluster's objects. Whatever is on a node that is drained besides is created again.
 func (p *Pass) Recreates(pod *corev1.Pod) bool {

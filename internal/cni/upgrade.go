@@ -2,6 +2,7 @@ package cni
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -15,6 +16,13 @@ type Upgrader interface {
 	// *Refusal where the two cannot run side by side, or where more than the version would change. version is what the user
 	// says that they install; it may be empty where they say so themselves.
 	Upgrade(snapshot *cluster.Snapshot, found *Installation, manifest []unstructured.Unstructured, version string) (*Upgrade, error)
+}
+
+// Older compares two versions of a network; of one that cannot be read neither is older.
+func Older(one, than string) bool {
+	a, errA := version.ParseSemantic(one)
+	b, errB := version.ParseSemantic(than)
+	return errA == nil && errB == nil && a.LessThan(b)
 }
 
 // Upgrades says whether a change takes the one network that was found to another version.

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/bgp"
@@ -156,13 +155,6 @@ func leftOut(now, then *corev1.PodSpec) []string {
 		}
 	}
 	return names
-}
-
-// down says whether the version that comes is the older one.
-func (u *Upgrade) down() bool {
-	from, errFrom := version.ParseSemantic(u.From)
-	to, errTo := version.ParseSemantic(u.To)
-	return errFrom == nil && errTo == nil && to.LessThan(from)
 }
 
 // newForm says whether a patch makes pods of the version that comes; false, of that of now.

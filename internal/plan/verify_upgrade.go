@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -66,7 +67,7 @@ func verifyUpgrade(p *Plan) error {
 
 func newUpgrading(p *Plan) *upgrading {
 	u := &upgrading{plan: p, renewed: map[string]bool{}, present: map[step.Ref]bool{}, serving: map[step.Ref]bool{},
-		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}, down: p.Upgrade.down()}
+		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}, down: cni.Older(p.Upgrade.To, p.Upgrade.From)}
 	for _, wave := range p.Waves {
 		for _, name := range wave.Nodes {
 			u.renewed[name] = false

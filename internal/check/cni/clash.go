@@ -25,8 +25,8 @@ func Clash() check.Check {
 }
 
 func clash(pass *check.Pass) []finding.Finding {
-	if pass.Source.CNI == pass.Target.CNI || pass.Change.Strategy == "mirror" {
-		return nil // one network, changed in place; or each in a cluster of its own
+	if !pass.Meet() {
+		return nil
 	}
 	var found []finding.Finding
 	for _, c := range joint.Clashes(*pass.Source, *pass.Target) {

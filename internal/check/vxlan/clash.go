@@ -26,8 +26,8 @@ func Clash() check.Check {
 
 func clash(pass *check.Pass) []finding.Finding {
 	target := pass.Target.Capabilities
-	if target.Encapsulation != "vxlan" || pass.Source.CNI == pass.Target.CNI || pass.Change.Strategy == "mirror" {
-		return nil // they are not on one node
+	if target.Encapsulation != "vxlan" || !pass.Meet() {
+		return nil
 	}
 	var found []finding.Finding
 	if source := pass.Source.Capabilities; source.Encapsulation == "vxlan" {

@@ -207,7 +207,7 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 			}
 		}
 	}
-	if older(u.Installation.Version, from) {
+	if cni.Older(u.Installation.Version, from) {
 		u.Definitions = lacking(snapshot, u.Definitions)
 	}
 	if err := lossless(u.Definitions, snapshot.Other); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -161,10 +162,8 @@ func (o *operation) stages(release string) bool {
 			return false
 		}
 	}
-	_, minor, _ := strings.Cut(release, ".")
-	minor, _, _ = strings.Cut(minor, ".")
-	n, err := strconv.Atoi(minor)
-	return err == nil && n >= 40
+	v, err := version.ParseSemantic(release)
+	return err == nil && v.AtLeast(version.MajorMinor(1, 40))
 }
 
 // understood refuses the settings that a joint phase was not thought through for.

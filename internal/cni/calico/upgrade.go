@@ -59,7 +59,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err := sameAPI(snapshot, live, wanted); err != nil {
 		return nil, err
 	}
-	if older(tagOf(image), found.Version) {
+	if cni.Older(tagOf(image), found.Version) {
 		wanted.definitions = lacking(snapshot, wanted.definitions)
 	}
 	if err := lossless(wanted.definitions, snapshot.Other); err != nil {
@@ -136,13 +136,6 @@ func versions(from, to, source string) error {
 	return nil
 }
 
-// older compares two versions.
-func older(one, than string) bool {
-	a, errA := version.ParseSemantic(one)
-	b, errB := version.ParseSemantic(than)
-	return errA == nil && errB == nil && a.LessThan(b)
-}
-
 // lacking are the definitions that a cluster is known not to have. An older Calico works with newer ones, and what newer agents write
 // would be lost with older ones.
 func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured) []unstructured.Unstructured {
@@ -197,7 +190,7 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
 	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)
 	u.Hold, u.Unhold, u.Resume = strategies(live.agent, wanted.agent)
-	down := older(next.Version, found.Version)
+	down := cni.Older(next.Version, found.Version)
 	for i := range wanted.objects {
 		object := &wanted.objects[i]
 		switch object.GetKind() {
