@@ -47,6 +47,7 @@ unit: ## the tests that need no cluster
 	go vet ./...
 	go test -timeout 10m ./...
 	go test -v -run '^(TestOutrun|TestAdoptWeave)$$' ./internal/node
+	go test -v -run '^TestInCluster$$' ./internal/plan
 	cd test/acme && go vet ./... && go test -timeout 10m ./...
 	cd test/calico-selector && go vet ./... && go test ./...
 	cd test/capi && go vet ./... && go test -timeout 10m ./...
@@ -65,10 +66,12 @@ lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
+	THESEUS_KUBE=$$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1) go test -v -run '^TestInCluster$$' ./internal/plan
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption to its end, harmed, and from a bridge,"
 	@echo "   policy verdicts against a real Calico, certificates by HTTP-01, rollouts of data planes, of the environment and of Cilium's flags, a BIRD that hangs, route reflectors,"
-	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, and the upgrades of Calico, that with a stand-in for its operator too"
+	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, plans for 5,000 nodes in a real API server,"
+	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"
 endif
 	cd test/certmanager && go vet ./...
 	cd lab && go test -timeout 120m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \
