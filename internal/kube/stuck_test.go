@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -73,6 +74,35 @@ func TestWaitsThatArePointless(t *testing.T) {
 				t.Errorf("after %s, temporary %v", took, temporary(err))
 			}
 		})
+	}
+}
+
+// TestWorkloadOfAnOperator: that it is not there yet is no trouble; when it has come, what ails its pods is told, and not borne for long.
+func TestWorkloadOfAnOperator(t *testing.T) {
+	w := newWorld(t, []runtime.Object{nodeThatIs("True")})
+	typha := step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: "calico-system", Name: "calico-typha"}
+	var came time.Time
+	w.slept = func(int) {
+		if since := time.Unix(1_800_000_000, 0).Add(2 * time.Minute); w.now.Before(since) || !came.IsZero() {
+			return
+		}
+		came = w.now
+		made := parse(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: calico-typha, namespace: calico-system, generation: 1},
+  spec: {replicas: 1, selector: {matchLabels: {app: typha}}}, status: {observedGeneration: 1, replicas: 1, updatedReplicas: 1}}`)
+		if err := w.dynamic.Tracker().Create(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, made, "calico-system"); err != nil {
+			t.Error(err)
+		}
+		if err := w.typed.Tracker().Add(pod("calico-system", "typha-1", "a", "", label("app", "typha"), waiting("ErrImagePull", "no such host"))); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := w.do(step.Action{ID: "w", Op: step.Wait, Condition: &step.Condition{Kind: step.Rolled, Ref: &typha}})
+	wantError(t, err, "Deployment/calico-system/calico-typha: 0 of 1 pods are ready: node a cannot get the image registry.test/agent:v9 of pod calico-system/typha-1: ErrImagePull: no such host")
+	if took := w.Now().Sub(came); came.IsZero() || took < stuckFor || took > 2*stuckFor {
+		t.Errorf("given up %s after it came", took)
+	}
+	if len(w.notes) == 0 || !strings.Contains(w.notes[len(w.notes)-1], "cannot get the image") {
+		t.Errorf("told: %q", w.notes)
 	}
 }
 

@@ -38,6 +38,16 @@ func TestToOperator(t *testing.T) {
 			t.Errorf("step %s restarts agents, which is the operator's to do", p.Steps[i].ID)
 		}
 	}
+	// Agents without Typha are not ready, and nothing of them says why: what ails Typha is told where that is waited for, before there is an agent.
+	var awaited []string
+	for _, action := range p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "joint/target" })].Actions {
+		if c := action.Condition; c != nil && c.Kind == step.Rolled {
+			awaited = append(awaited, c.Ref.Name)
+		}
+	}
+	if !slices.Equal(awaited, []string{"calico-typha", "calico-kube-controllers"}) {
+		t.Errorf("before the first agent, %q are waited for", awaited)
+	}
 }
 
 // TestVerifyToOperator: what the operator has made is seen before it counts, and its object goes when no agent is left.

@@ -115,7 +115,9 @@ func (b *Builder) applyTarget() {
 	}
 	why := "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads."
 	if maker != nil {
-		why += " Its operator makes the agent of " + Name(maker.Ref) + ", which says both; the way back is to delete that while the operator runs, which takes away what it made."
+		why += " Its operator makes the agent of " + Name(maker.Ref) + ", which says both; the way back is to delete that while the operator runs, which takes away what it made. " +
+			"What else it makes is ready before the first agent, which may ask it."
+		last = append(last, Beside(b.madeReady())...)
 	}
 	b.Add(step.Step{
 		ID:      "joint/target",
@@ -130,6 +132,17 @@ func (b *Builder) applyTarget() {
 func (b *Builder) made(how string, fields json.RawMessage) step.Action {
 	agent := b.Target.Installation.Agent
 	return Wait("wait until the operator has made "+Name(agent)+", which "+how, step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
+}
+
+// madeReady waits for the Deployments that an operator makes, such as the one that its agents ask: none of them needs an agent.
+func (b *Builder) madeReady() []step.Action {
+	var actions []step.Action
+	for _, ref := range b.Target.Installation.Maker.Makes {
+		if ref.Kind == "Deployment" {
+			actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
+		}
+	}
+	return actions
 }
 
 // definePools tells the target of the range that it takes over before its first agent looks for one.
@@ -213,11 +226,7 @@ func (b *Builder) targetWhole() []step.Action {
 		}
 	}
 	if maker := b.Target.Installation.Maker; maker != nil {
-		for _, ref := range maker.Makes {
-			if ref.Kind == "Deployment" {
-				actions = append(actions, Wait("wait until "+Name(ref)+" is ready", Rolled(ref), 5*time.Minute))
-			}
-		}
+		actions = append(actions, b.madeReady()...)
 		actions = append(actions, Wait("wait until the operator finds all in order", maker.Ready, 5*time.Minute))
 	}
 	return Beside(actions)
