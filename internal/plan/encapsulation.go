@@ -132,6 +132,18 @@ func encapsulationOf(pool *unstructured.Unstructured) (string, error) {
 	return "", refuse("kubectl get ippools."+pool.GroupVersionKind().Group+" "+pool.GetName()+" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", pool.GetName(), mode)
 }
 
+// notOperators refuses to change a pool that Calico's operator would write back.
+func notOperators(snapshot *cluster.Snapshot, source *cni.Installation, pool *unstructured.Unstructured) error {
+	owner := metav1.GetControllerOf(snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name))
+	if owner == nil {
+		owner = metav1.GetControllerOf(pool)
+	}
+	if owner != nil || pool.GetLabels()["app.kubernetes.io/managed-by"] == "tigera-operator" {
+		return refuse("change it in its Installation: theseus does not change what an operator writes back", "IPPool %s belongs to Calico's operator", pool.GetName())
+	}
+	return nil
+}
+
 // changeable refuses what would not come to an end, or not without a loss.
 func changeable(snapshot *cluster.Snapshot, source *cni.Installation, pool *unstructured.Unstructured, to *Encapsulation) error {
 	if _, known := carriages[to.To]; !known {
@@ -144,12 +156,8 @@ func changeable(snapshot *cluster.Snapshot, source *cni.Installation, pool *unst
 	if to.To == to.From {
 		return refuse("nothing has to be done", "IPPool %s says %s already", to.Pool, to.To)
 	}
-	owner := metav1.GetControllerOf(snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name))
-	if owner == nil {
-		owner = metav1.GetControllerOf(pool)
-	}
-	if owner != nil || pool.GetLabels()["app.kubernetes.io/managed-by"] == "tigera-operator" {
-		return refuse("change it in its Installation: theseus does not change what an operator writes back", "IPPool %s belongs to Calico's operator", to.Pool)
+	if err := notOperators(snapshot, source, pool); err != nil {
+		return err
 	}
 	fleet := knob.Read(snapshot, nil)
 	for _, hinders := range []struct{ name, value, hint, message string }{

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
@@ -25,7 +26,7 @@ type Pools struct {
 	Stays bool `json:"stays,omitempty"`
 }
 
-// asksFor are annotations by which pods, or all of a namespace, ask for addresses or pools of Calico's IPAM.
+// asksFor are annotations by which pods ask for addresses or pools of Calico's IPAM; by the first a namespace does for all of its pods.
 var asksFor = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/ipAddrsNoIpam"}
 
 // makePool plans another IPPool for the pods of the network in place, or returns a *Refusal.
@@ -45,8 +46,11 @@ func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	if err != nil {
 		return nil, err
 	}
+	if err := notOperators(snapshot, source, old); err != nil {
+		return nil, err
+	}
 	if asks := asking(snapshot); len(asks) > 0 {
-		return nil, refuse("take the annotations away, or name the new range in them, once its IPPool is there", "addresses of a pool of their own are asked for: %s", some(asks))
+		return nil, refuse("take the annotations away; when the change is done, the new pool or addresses of it can be asked for", "addresses of a pool of their own are asked for: %s", some(asks))
 	}
 	waves, err := countedWaves(snapshot, change)
 	if err != nil {
@@ -131,18 +135,20 @@ func poolName(cidr netip.Prefix) string {
 // asking are the pods and namespaces that would not get what they ask for.
 func asking(snapshot *cluster.Snapshot) []string {
 	var found []string
-	look := func(what string, annotations map[string]string) {
-		for _, key := range asksFor {
+	look := func(what string, annotations map[string]string, keys []string) {
+		for _, key := range keys {
 			if _, ok := annotations[key]; ok {
 				found = append(found, what+" ("+key+")")
 			}
 		}
 	}
 	for i := range snapshot.Namespaces {
-		look("namespace "+snapshot.Namespaces[i].Name, snapshot.Namespaces[i].Annotations)
+		look("namespace "+snapshot.Namespaces[i].Name, snapshot.Namespaces[i].Annotations, asksFor[:1])
 	}
 	for i := range snapshot.Pods {
-		look("pod "+snapshot.Pods[i].Namespace+"/"+snapshot.Pods[i].Name, snapshot.Pods[i].Annotations)
+		if pod := &snapshot.Pods[i]; check.Moves(pod) {
+			look("pod "+pod.Namespace+"/"+pod.Name, pod.Annotations, asksFor)
+		}
 	}
 	return found
 }

@@ -125,6 +125,23 @@ func TestPoolCannotDoWithout(t *testing.T) {
 	}
 }
 
+// asks is a pod that asks for an address.
+func asks(name string, phase corev1.PodPhase) corev1.Pod {
+	return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{"cni.projectcalico.org/ipAddrs": `["10.0.0.9"]`}},
+		Status: corev1.PodStatus{Phase: phase}}
+}
+
+// TestPoolAskedOfNobody: what asks for addresses and gets none any more stands in nobody's way, nor do annotations that mean nothing.
+func TestPoolAskedOfNobody(t *testing.T) {
+	r := pooled(t, "Never")
+	ended := asks("report", corev1.PodSucceeded)
+	host := asks("agent", corev1.PodRunning)
+	host.Spec.HostNetwork = true
+	r.snapshot.Pods = append(r.snapshot.Pods, ended, host)
+	r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: ended.Annotations}})
+	mustMake(t, r)
+}
+
 func TestPoolRefused(t *testing.T) {
 	with := func(edit func(*request)) *request { r := pooled(t, "Never"); edit(r); return r }
 	set := func(value any, fields ...string) *request {
@@ -141,6 +158,8 @@ func TestPoolRefused(t *testing.T) {
 		"namespace shop (cni.projectcalico.o": with(func(r *request) {
 			r.snapshot.Namespaces = append(r.snapshot.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"cni.projectcalico.org/ipv4pools": "[]"}}})
 		}),
+		"pod shop/db (cni.projectcalico.org/ipAddrs)": with(func(r *request) { r.snapshot.Pods = append(r.snapshot.Pods, asks("db", corev1.PodRunning)) }),
+		"belongs to Calico's operator":                set(map[string]any{"app.kubernetes.io/managed-by": "tigera-operator"}, "metadata", "labels"),
 		"of 2 IPv4 IPPools": with(func(r *request) {
 			second := unstructured.Unstructured{Object: poolIn(r)}
 			second = *second.DeepCopy()

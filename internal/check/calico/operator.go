@@ -115,7 +115,7 @@ func inPlace(pass *check.Pass, i installation) finding.Finding {
 		f.Severity = finding.Warn
 		f.Message += "; a plan of Theseus for another release of the operator denies the deletion of these pods meanwhile, but for the one whose turn it is"
 		f.Fix = "read in the plan what the operator does by itself, on all nodes at once: theseus plan --to calico --manifest tigera-operator.yaml"
-	case pass.Change.To != "":
+	case pass.Change.To != "", pass.Change.Pool != "", pass.Change.Encapsulation != "":
 		f.Severity = finding.Block
 		f.Message += "; a plan of Theseus would fight with it"
 	case count != 1:
