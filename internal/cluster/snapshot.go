@@ -137,6 +137,9 @@ type Host struct {
 	Filters []string `json:"filters,omitempty"`
 	// IPTables counts the rules by the implementation that holds them: "nft" or "legacy".
 	IPTables map[string]int `json:"iptables,omitempty"`
+	// Forward has an entry for each implementation of iptables (IPv4) whose FORWARD drops what no rule accepts: what may accept
+	// a new connection there, chains by their names and rules as iptables-save has them. Nil where an older agent looked.
+	Forward map[string][]string `json:"forward,omitempty"`
 	// Paths are those to some other nodes.
 	Paths []PathMTU `json:"paths,omitempty"`
 	// Sysctls are those that networks set, by name, such as net.ipv4.ip_forward; one that the kernel has not is not in it.

@@ -29,7 +29,7 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	if facts.Kernel, err = n.kernel(); err != nil {
 		return Answer{}, err
 	}
-	host := &cluster.Host{IPTables: map[string]int{}}
+	host := &cluster.Host{IPTables: map[string]int{}, Forward: map[string][]string{}}
 	chains, legacy := map[string]int{}, map[string]int{}
 	for _, b := range backends() {
 		tables, err := n.save(ctx, b)
@@ -47,7 +47,11 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 		if b.family != ip4 {
 			continue
 		}
-		if policy := forwardPolicy(tables); facts.ForwardPolicy != "DROP" && policy != "" {
+		policy, accepting := forward(tables)
+		if policy == "DROP" {
+			host.Forward[b.kind] = accepting
+		}
+		if facts.ForwardPolicy != "DROP" && policy != "" {
 			facts.ForwardPolicy = policy
 		}
 	}
@@ -64,18 +68,6 @@ func (n *Node) facts(ctx context.Context, args step.FactsArgs) (Answer, error) {
 	host.Traces.Legacy = legacy
 	facts.Host = host
 	return answer(false, fmt.Sprintf("%d interfaces, kernel %s", len(facts.Links), facts.Kernel), facts)
-}
-
-// forwardPolicy is the policy of the chain FORWARD, or empty when there is none.
-func forwardPolicy(tables []table) string {
-	for _, t := range tables {
-		for _, c := range t.chains {
-			if t.name == "filter" && c.name == "FORWARD" {
-				return c.policy
-			}
-		}
-	}
-	return ""
 }
 
 func (n *Node) inventory(ctx context.Context, residue step.Residue) (Answer, error) {

@@ -530,6 +530,10 @@ func TestKernelFacts(t *testing.T) {
 	if want := []string{"a rule of INPUT takes REJECT for all that is left (iptables-legacy)", "the chain in of the nft table inet own drops by default"}; !slices.Equal(host.Filters, want) {
 		t.Errorf("filters: %q", host.Filters)
 	}
+	wantForward := map[string][]string{"nft": {"KUBE-FORWARD", "FLANNEL-FWD", `-m comment --comment "the user\'s \"own\" FLANNEL-FWD remark" -j ACCEPT`}}
+	if diff := cmp.Diff(wantForward, host.Forward); diff != "" {
+		t.Errorf("FORWARD (-want +got):\n%s", diff)
+	}
 	if host.Sysctls["net.ipv4.ip_forward"] == "" {
 		t.Errorf("sysctls: %v", host.Sysctls)
 	}
