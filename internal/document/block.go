@@ -29,6 +29,12 @@ const (
 	maxKnown = 4096 // scalars
 )
 
+// JSON turns YAML in the form that kubectl prints, which Theseus writes too, into JSON. It is not ok where the text is in
+// another form, or wrong, which is for a parser of the whole language to read.
+func JSON(text []byte) (json []byte, ok bool) {
+	return new(block).json(make([]byte, 0, len(text)), text)
+}
+
 // json appends the text as JSON to out; ok is false when it is not known for sure what the text means.
 func (b *block) json(out, text []byte) (json []byte, ok bool) {
 	if b.known == nil {
@@ -56,10 +62,11 @@ func (b *block) next() bool {
 	}
 }
 
-// plain reports whether what is left of the line is no comment, no marker of documents, and of simple characters.
+// plain reports whether what is left of the line is no marker of documents, and of simple characters. It may be a comment,
+// which is neither a node nor an entry; in quotes it is text.
 func (b *block) plain() bool {
 	marker := b.indent == 0 && (bytes.HasPrefix(b.content, []byte("---")) || bytes.HasPrefix(b.content, []byte("...")))
-	return b.content[0] != '#' && !marker && simple(b.content, false)
+	return !marker && simple(b.content, false)
 }
 
 // line takes one line, blank or not; false at the end.
@@ -117,7 +124,7 @@ func dash(content []byte) bool {
 func entry(content []byte) (key, value []byte, ok bool) {
 	end := 0
 	switch c := content[0]; c {
-	case '{', '[':
+	case '{', '[', '#':
 		return nil, nil, false
 	case '"', '\'':
 		if end = bytes.IndexByte(content[1:], c) + 2; end < 2 {
@@ -302,11 +309,16 @@ func (b *block) scalar(parent int) bool {
 		if b.raw == nil || b.indent <= parent {
 			return b.one(text)
 		}
-		if dash(b.content) || text[0] == '{' || text[0] == '[' {
+		switch text[0] {
+		case '{', '[':
 			return false
-		}
-		if c := text[0]; c != '"' && c != '\'' {
-			if _, _, is := entry(b.content); is {
+		case '"':
+			if escapes(text) {
+				return false
+			}
+		case '\'':
+		default:
+			if _, _, is := entry(b.content); is || b.content[0] == '#' {
 				return false
 			}
 		}
@@ -315,6 +327,11 @@ func (b *block) scalar(parent int) bool {
 		}
 		text = append(append(text, ' '), b.content...)
 	}
+}
+
+// escapes reports whether the end of text escapes what comes next, which is the end of the line.
+func escapes(text []byte) bool {
+	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
 
 // one appends the JSON of one scalar, or of a flow collection on one line.
@@ -437,21 +454,25 @@ func (b *block) ask(text []byte) bool {
 	return true
 }
 
-// double reads "text"; escapes that JSON has too are taken as they are.
+// double reads "text"; escapes that JSON has too are taken as they are, and others that kubectl prints are asked about.
 func (b *block) double(text []byte) bool {
 	if len(text) < 2 || text[len(text)-1] != '"' {
 		return false
 	}
-	inner := text[1 : len(text)-1]
+	inner, same := text[1:len(text)-1], true
 	for i := 0; i < len(inner); i++ {
 		switch inner[i] {
 		case '"':
 			return false
 		case '\\':
-			if i++; i == len(inner) || strings.IndexByte(`"\/bfnrt`, inner[i]) < 0 {
+			if i++; i == len(inner) || strings.IndexByte(`"\/bfnrt uU`, inner[i]) < 0 {
 				return false
 			}
+			same = same && strings.IndexByte(" uU", inner[i]) < 0
 		}
+	}
+	if !same {
+		return b.ask(text)
 	}
 	b.out = append(b.out, text...)
 	return true
