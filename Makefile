@@ -32,13 +32,15 @@ bench-flags: RUNS := 10
 bench-flags: setup build ## Calico's data plane switched to nftables and back, 10 times each way by Theseus (RUNS), and by hand: lost and leaked
 	$(LAB) bench-flags --runs $(RUNS) --dir $(BIN)/bench-flags
 
-bench-scale: ## planning any change on 500 and on 5,000 nodes: time, memory, steps
+bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and reading a plan: time, memory, steps
 	go test -c -o $(BIN)/plan.test ./internal/plan
 	@cd internal/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
 		flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge weave-to-calico-surge bridge-to-calico-surge \
 		calico-upgrade calico-upgrade-bgp calico-upgrade-owned calico-to-nftables calico-to-pool calico-encapsulation calico-to-no-encapsulation \
 		calico-mesh-to-reflectors calico-reflectors-to-mesh calico-reflectors-to-others; do for nodes in 500 5000; do \
 		../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
+	@cd internal/plan; for form in yaml json; do for nodes in 500 5000; do \
+		../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
 
 test: setup build unit lab-test ## unit tests, and those in the lab (the long ones with THESEUS_FULL=1)
 

@@ -58,6 +58,9 @@ const (
 	mostNodes   = 5000
 	mostSeconds = 10 // of one core
 	mostMiB     = 1536
+	// And what writing its plan and reading it, each, may take; the memory is with what planning took.
+	mostFileSeconds = 30
+	mostFileMiB     = 2048
 )
 
 // woven is a cluster on Weave Net whose pods are created again.
@@ -67,72 +70,83 @@ func woven(t testing.TB) *request {
 	return r
 }
 
+// scaled are the changes that are planned for many nodes.
+var scaled = []scale{
+	{name: "flannel-to-calico", make: flannelToCalico},
+	{name: "weave-to-calico", make: woven},
+	{name: "bridge-to-calico", make: func(t testing.TB) *request {
+		r := bridged(t)
+		r.change.Strategy, r.change.PodCIDR = "recreate", "10.96.0.0/16"
+		return r
+	}},
+	{name: "calico-to-flannel", make: calicoToFlannel},
+	{name: "flannel-to-calico-adopt", make: adoption},
+	{name: "weave-to-calico-adopt", make: flat},
+	{name: "bridge-to-calico-adopt", make: bridged},
+	{name: "flannel-to-calico-surge", make: surging},
+	{name: "weave-to-calico-surge", make: func(t testing.TB) *request { return hooked(woven(t)) }},
+	{name: "bridge-to-calico-surge", make: func(t testing.TB) *request { return hooked(bridged(t)) }},
+	{name: "calico-upgrade", make: newer},
+	{name: "calico-upgrade-bgp", make: func(t testing.TB) *request { return unencapsulated(newer(t)) }, then: reflecting},
+	{name: "calico-upgrade-owned", make: owned},
+	{name: "calico-to-nftables", make: toNFTables},
+	{name: "calico-encapsulation", make: func(t testing.TB) *request {
+		r := toNFTables(t)
+		r.change.Dataplane, r.change.Encapsulation = "", "vxlan-cross-subnet"
+		_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
+		return r
+	}},
+	{name: "calico-to-no-encapsulation", make: func(t testing.TB) *request {
+		r := withBackend(toNFTables(t), "bird")
+		r.change.Dataplane, r.change.Encapsulation = "", "none"
+		_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
+		return r
+	}, then: func(r *request) {
+		marked(r)
+		for i := range r.snapshot.Nodes {
+			r.snapshot.Nodes[i].Annotations["projectcalico.org/IPv4VXLANTunnelAddr"] = fmt.Sprintf("10.96.%d.%d", i/200, i%200+1)
+		}
+	}},
+	{name: "calico-to-pool", make: func(t testing.TB) *request {
+		r := toNFTables(t)
+		r.change.Dataplane, r.change.Pool = "", "11.0.0.0/8"
+		r.snapshot.Pods = flannelToCalico(t).snapshot.Pods
+		for i := range r.snapshot.Pods {
+			r.snapshot.Pods[i].Status.PodIP = "10.96.0.9"
+		}
+		return r
+	}},
+	{name: "calico-mesh-to-reflectors", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: marked},
+	{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, plan.FullMesh) }, then: reflecting},
+	{name: "calico-reflectors-to-others", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: reflecting},
+}
+
+type scale struct {
+	name string
+	make func(testing.TB) *request
+	then func(*request) // what differs between nodes, once they are there
+}
+
+// on is the change for n nodes with that many pods each.
+func (s scale) on(t testing.TB, n, pods int) *request {
+	r := s.make(t)
+	grow(r, n, pods)
+	if s.then != nil {
+		s.then(r)
+	}
+	if r.change.PodCIDR != "" && r.change.To != "flannel" { // whose range is that of the nodes' own
+		r.change.PodCIDR = "11.0.0.0/8"
+	}
+	return r
+}
+
 // BenchmarkScale plans, which proves every prefix of the plan, with 20 pods on each node. `make bench-scale` runs each
 // in a process of its own, since the peak of memory is that of the process.
 func BenchmarkScale(b *testing.B) {
-	for _, change := range []struct {
-		name string
-		make func(testing.TB) *request
-		then func(*request) // what differs between nodes, once they are there
-	}{
-		{name: "flannel-to-calico", make: flannelToCalico},
-		{name: "weave-to-calico", make: woven},
-		{name: "bridge-to-calico", make: func(t testing.TB) *request {
-			r := bridged(t)
-			r.change.Strategy, r.change.PodCIDR = "recreate", "10.96.0.0/16"
-			return r
-		}},
-		{name: "calico-to-flannel", make: calicoToFlannel},
-		{name: "flannel-to-calico-adopt", make: adoption},
-		{name: "weave-to-calico-adopt", make: flat},
-		{name: "bridge-to-calico-adopt", make: bridged},
-		{name: "flannel-to-calico-surge", make: surging},
-		{name: "weave-to-calico-surge", make: func(t testing.TB) *request { return hooked(woven(t)) }},
-		{name: "bridge-to-calico-surge", make: func(t testing.TB) *request { return hooked(bridged(t)) }},
-		{name: "calico-upgrade", make: newer},
-		{name: "calico-upgrade-bgp", make: func(t testing.TB) *request { return unencapsulated(newer(t)) }, then: reflecting},
-		{name: "calico-upgrade-owned", make: owned},
-		{name: "calico-to-nftables", make: toNFTables},
-		{name: "calico-encapsulation", make: func(t testing.TB) *request {
-			r := toNFTables(t)
-			r.change.Dataplane, r.change.Encapsulation = "", "vxlan-cross-subnet"
-			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
-			return r
-		}},
-		{name: "calico-to-no-encapsulation", make: func(t testing.TB) *request {
-			r := withBackend(toNFTables(t), "bird")
-			r.change.Dataplane, r.change.Encapsulation = "", "none"
-			_ = unstructured.SetNestedField(poolIn(r), "Always", "spec", "vxlanMode")
-			return r
-		}, then: func(r *request) {
-			marked(r)
-			for i := range r.snapshot.Nodes {
-				r.snapshot.Nodes[i].Annotations["projectcalico.org/IPv4VXLANTunnelAddr"] = fmt.Sprintf("10.96.%d.%d", i/200, i%200+1)
-			}
-		}},
-		{name: "calico-to-pool", make: func(t testing.TB) *request {
-			r := toNFTables(t)
-			r.change.Dataplane, r.change.Pool = "", "11.0.0.0/8"
-			r.snapshot.Pods = flannelToCalico(t).snapshot.Pods
-			for i := range r.snapshot.Pods {
-				r.snapshot.Pods[i].Status.PodIP = "10.96.0.9"
-			}
-			return r
-		}},
-		{name: "calico-mesh-to-reflectors", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: marked},
-		{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, plan.FullMesh) }, then: reflecting},
-		{name: "calico-reflectors-to-others", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: reflecting},
-	} {
+	for _, change := range scaled {
 		for _, nodes := range []int{mostNodes / 10, mostNodes} {
 			b.Run(fmt.Sprintf("%s/%d", change.name, nodes), func(b *testing.B) {
-				r := change.make(b)
-				grow(r, nodes, 20)
-				if change.then != nil {
-					change.then(r)
-				}
-				if r.change.PodCIDR != "" && r.change.To != "flannel" { // whose range is that of the nodes' own
-					r.change.PodCIDR = "11.0.0.0/8"
-				}
+				r := change.on(b, nodes, 20)
 				before, _ := used(b)
 				for b.Loop() {
 					p := mustMake(b, r)
@@ -145,6 +159,45 @@ func BenchmarkScale(b *testing.B) {
 				b.ReportMetric(peak, "peak-MiB")
 				if took > mostSeconds || peak > mostMiB {
 					b.Errorf("%.1f s and %.0f MiB, of %d s and %d MiB", took, peak, mostSeconds, mostMiB)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkFile writes the largest of plans down and reads it again, in a process of its own as BenchmarkScale.
+func BenchmarkFile(b *testing.B) {
+	change := scaled[slices.IndexFunc(scaled, func(s scale) bool { return s.name == "flannel-to-calico-adopt" })]
+	for _, form := range []struct {
+		name  string
+		write func(*plan.Plan) ([]byte, error)
+	}{{"yaml", plan.Write}, {"json", plan.WriteJSON}} {
+		for _, nodes := range []int{mostNodes / 10, mostNodes} {
+			b.Run(fmt.Sprintf("%s/%d", form.name, nodes), func(b *testing.B) {
+				p := mustMake(b, change.on(b, nodes, 20))
+				var writing, reading float64
+				for b.Loop() {
+					begun, _ := used(b)
+					text, err := form.write(p)
+					if err != nil {
+						b.Fatal(err)
+					}
+					written, _ := used(b)
+					again, err := plan.Read(text)
+					if err != nil || again.Hash != p.Hash {
+						b.Fatalf("another plan, or none, is read: %v", err)
+					}
+					read, _ := used(b)
+					writing, reading = writing+written-begun, reading+read-written
+					b.ReportMetric(float64(len(text))/1e6, "MB")
+				}
+				writing, reading = writing/float64(b.N), reading/float64(b.N)
+				_, peak := used(b)
+				b.ReportMetric(writing, "write-cpu-s")
+				b.ReportMetric(reading, "read-cpu-s")
+				b.ReportMetric(peak, "peak-MiB")
+				if writing > mostFileSeconds || reading > mostFileSeconds || peak > mostFileMiB {
+					b.Errorf("%.1f s, %.1f s and %.0f MiB, of %d s and %d MiB", writing, reading, peak, mostFileSeconds, mostFileMiB)
 				}
 			})
 		}

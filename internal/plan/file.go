@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,18 +11,34 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/document"
 )
 
 // Write turns a plan into YAML: complete, so that it is all that apply needs.
 func Write(p *Plan) ([]byte, error) {
-	data, err := yaml.Marshal(p)
+	bare := *p
+	bare.Steps = p.Steps[:0]
+	data, err := yaml.Marshal(bare)
 	if err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}
-	return data, nil
+	if len(p.Steps) == 0 {
+		return data, nil
+	}
+	// What else has lines of its own is indented, so these are the plan's steps.
+	before, after, _ := bytes.Cut(data, []byte("\nsteps: []\n"))
+	parts := [][]byte{before, []byte("\nsteps:\n")}
+	for i := range p.Steps { // one at a time: YAML's writer holds what it writes as a tree
+		part, err := yaml.Marshal(p.Steps[i : i+1])
+		if err != nil {
+			return nil, fmt.Errorf("write plan: %w", err)
+		}
+		parts = append(parts, part)
+	}
+	return bytes.Join(append(parts, after), nil), nil
 }
 
-// WriteJSON turns a plan into JSON: the same, which for thousands of nodes is read in a fraction of the time.
+// WriteJSON turns a plan into JSON: the same, which for thousands of nodes is written in a fraction of the time.
 func WriteJSON(p *Plan) ([]byte, error) {
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -40,7 +57,7 @@ func Read(data []byte) (*Plan, error) {
 	if unread == nil {
 		head.APIVersion, head.Kind = p.APIVersion, p.Kind
 	} else {
-		err = yaml.Unmarshal(data, &head)
+		head, err = headOf(data)
 	}
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
@@ -70,16 +87,40 @@ func Read(data []byte) (*Plan, error) {
 	return p, nil
 }
 
-// Decode takes a plan from YAML or JSON as it is. Fields that nobody knows are an error. YAML's reader would take JSON too, but
-// for thousands of nodes with many times the time, and gigabytes of memory.
-func Decode(data []byte) (*Plan, error) {
-	var p Plan
-	if !json.Valid(data) {
-		if err := yaml.UnmarshalStrict(data, &p); err != nil {
-			return nil, err
-		}
-		return &p, nil
+// headOf is what a document says that it is.
+func headOf(data []byte) (head metav1.TypeMeta, err error) {
+	text, known := document.JSON(data)
+	if !known {
+		text = data // it may be JSON
 	}
+	if json.Unmarshal(text, &head) != nil {
+		err = yaml.Unmarshal(data, &head)
+	}
+	return head, err
+}
+
+// Decode takes a plan from YAML or JSON as it is. Fields that nobody knows are an error. YAML's own reader takes many times
+// the time and memory, so it gets only what a person wrote in another form than Write's.
+func Decode(data []byte) (*Plan, error) {
+	if json.Valid(data) {
+		return decode(data)
+	}
+	if written, ok := document.JSON(data); ok {
+		p, err := decode(written)
+		var other *json.UnmarshalTypeError // YAML's reader makes text of a number where there must be text
+		if !errors.As(err, &other) {
+			return p, err
+		}
+	}
+	var p Plan
+	if err := yaml.UnmarshalStrict(data, &p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+func decode(data []byte) (*Plan, error) {
+	var p Plan
 	reader := json.NewDecoder(bytes.NewReader(data))
 	reader.DisallowUnknownFields()
 	if err := reader.Decode(&p); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/theseus-cni/theseus/internal/document"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
@@ -63,6 +64,88 @@ func TestRoundTrip(t *testing.T) {
 	}
 	if !bytes.Equal(text, rewritten) {
 		t.Errorf("reading and writing changes the plan:\n%s", cmp.Diff(string(text), string(rewritten)))
+	}
+}
+
+// TestFileForms: Write prints every kind of plan as YAML's own writer would, and all of it is read in one pass.
+func TestFileForms(t *testing.T) {
+	for _, change := range scaled {
+		t.Run(change.name, func(t *testing.T) {
+			p := mustMake(t, change.on(t, 8, 2))
+			p.Steps[0].Why = "type:\n\t    // a \\ b: \U0001F600  " + strings.Repeat("\n\t    // - # words, it's \"long\"\nsteps: []\n", 9)
+			p.Reason = "because:\nsteps: []\n"
+			p.Hash = plan.Hash(p)
+			text, err := plan.Write(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := yaml.Marshal(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), string(text)); diff != "" {
+				t.Errorf("it is written in another way:\n%s", diff)
+			}
+			if _, known := document.JSON(text); !known {
+				t.Errorf("it is left to YAML's own reader")
+			}
+			again, err := plan.Read(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(p, again); diff != "" {
+				t.Errorf("another plan is read:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDecodeAsYAML holds that what a person did to a file is taken as YAML's own reader takes it, and refused in its words.
+func TestDecodeAsYAML(t *testing.T) {
+	text, err := plan.Write(mustMake(t, flannelToCalico(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, from, to string
+		taken          bool
+	}{
+		{"as it was", "", "", true},
+		{"with a comment", "steps:\n", "# the steps\nsteps:\n", true},
+		{"in another form", "steps:\n", "accepts: []\nsteps:\n", false},
+		{"with a marker", "apiVersion:", "---\napiVersion:", true},
+		{"with a second document", "workloads:", "---\nworkloads:", true},
+		{"with an alias", "strategy: recreate", "strategy: &s recreate\nreason: *s", false},
+		{"a number for text", "strategy: recreate", "strategy: 1.10", true},
+		{"true for text", "strategy: recreate", "strategy: yes", true},
+		{"text for a list", "steps:\n", "steps: none\nwaves:\n", false},
+		{"no duration", "estimate: ", "estimate: x", false},
+		{"no time", "madeAt: \"2", "madeAt: \"x", false},
+		{"a field twice", "strategy: recreate", "strategy: recreate\nstrategy: recreate", false},
+		{"a field of a step twice", "  title: ", "  title: a\n  title: ", false},
+		{"a field that nobody knows", "strategy: recreate", "strategy: recreate\nspeed: fast", false},
+		{"a field of a step that nobody knows", "  title: ", "  speed: 1\n  title: ", false},
+		{"bad indentation", "  title: ", "   title: ", false},
+		{"nothing", string(text), "null\n", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			edited := strings.Replace(string(text), test.from, test.to, 1)
+			if edited == string(text) && test.from != "" {
+				t.Fatal("the edit changes nothing")
+			}
+			var want plan.Plan
+			refusal := yaml.UnmarshalStrict([]byte(edited), &want)
+			got, err := plan.Decode([]byte(edited))
+			if (err == nil) != test.taken || (refusal == nil) != test.taken {
+				t.Fatalf("%v; YAML's reader: %v", err, refusal)
+			}
+			if test.taken && plan.Hash(got) != plan.Hash(&want) {
+				t.Error("another plan than that of YAML's reader")
+			}
+			if !test.taken && !strings.HasSuffix(refusal.Error(), err.Error()) {
+				t.Errorf("%q; YAML's reader: %q", err, refusal)
+			}
+		})
 	}
 }
 
