@@ -259,7 +259,7 @@ func TestEvictOfSeveralNodes(t *testing.T) {
 	}
 	// Before each eviction all but those that were missing already were ready.
 	for i, ready := range e.ready {
-		if missing := 4*workloads - ready; missing > min(workloads, sideBySide) {
+		if missing := 4*workloads - ready; missing > min(workloads, step.SideBySide) {
 			t.Errorf("with eviction %d, %d pods were missing", i, missing)
 		}
 	}

@@ -6,11 +6,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
-)
 
-// sideBySide is how many pods may be missing at once, of different workloads: enough that one slow start does not
-// hold up a node, and few enough that starting pods leave the others on the node their time.
-const sideBySide = 5
+	"github.com/theseus-cni/theseus/internal/step"
+)
 
 // turns keep evictions that are done together, of several nodes, to what one of them may do: one pod of a workload at
 // a time, and so many in all. The zero value is ready.
@@ -27,13 +25,10 @@ type turn struct {
 	come  chan struct{} // closed when it is there
 }
 
-// endsFirst says that a workload makes a pod anew only when the old one has ended, which takes the longest.
-func (w workload) endsFirst() bool { return w.kind == "StatefulSet" || w.kind == "DaemonSet" }
-
 // inOrder lists workloads as they are to queue: those first that take the longest.
 func inOrder[T any](groups map[workload]T) []workload {
 	rank := func(w workload) int {
-		if w.endsFirst() {
+		if step.EndsFirst(w.kind) {
 			return 0
 		}
 		return 1
@@ -49,8 +44,8 @@ func (t *turns) queue(owner workload) *turn {
 	defer t.lock.Unlock()
 	place := &turn{of: t, owner: owner, come: make(chan struct{})}
 	at := len(t.waiting)
-	if owner.endsFirst() {
-		if other := slices.IndexFunc(t.waiting, func(w *turn) bool { return !w.owner.endsFirst() }); other >= 0 {
+	if step.EndsFirst(owner.kind) {
+		if other := slices.IndexFunc(t.waiting, func(w *turn) bool { return !step.EndsFirst(w.owner.kind) }); other >= 0 {
 			at = other
 		}
 	}
@@ -65,7 +60,7 @@ func (t *turns) next() {
 		t.moving = map[workload]bool{}
 	}
 	t.waiting = slices.DeleteFunc(t.waiting, func(place *turn) bool {
-		if len(t.moving) >= sideBySide || t.moving[place.owner] {
+		if len(t.moving) >= step.SideBySide || t.moving[place.owner] {
 			return false
 		}
 		t.moving[place.owner] = true

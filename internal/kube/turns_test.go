@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 func TestTurns(t *testing.T) {
@@ -21,7 +23,7 @@ func TestTurns(t *testing.T) {
 	web := func(i int) workload { return workload{kind: "Deployment", name: fmt.Sprint("web-", i)} }
 	db := workload{kind: "StatefulSet", name: "db"}
 	var begun []*turn
-	for i := range sideBySide {
+	for i := range step.SideBySide {
 		begun = append(begun, all.queue(web(i)))
 	}
 	again, other, first, second := all.queue(web(0)), all.queue(web(9)), all.queue(db), all.queue(db)

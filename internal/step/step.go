@@ -44,7 +44,7 @@ const (
 	// Patch merges Patch (RFC 7386) into Ref; keys with a null value are removed.
 	Patch Op = "patch"
 	// Evict moves the pods that Pods selects through the eviction API, within their budgets, and waits
-	// until their workloads are whole again.
+	// until their workloads are whole again: one of a workload at a time, and SideBySide in all.
 	Evict Op = "evict"
 	// Restart replaces the pod of the DaemonSet Ref on NodeName by one of its current template, and waits
 	// until that is Ready. With Anew it replaces one of the current template too.
@@ -69,6 +69,13 @@ const (
 	// Mirror runs Verb with Args on a cluster and its mirror.
 	Mirror Op = "mirror"
 )
+
+// SideBySide is how many pods may be missing at once by the evictions of a step, of different workloads: enough that one slow start does not
+// hold up a node, and few enough that starting pods leave the others on the node their time.
+const SideBySide = 5
+
+// EndsFirst says that workloads of a kind make a pod anew only when the old one has ended, which takes the longest.
+func EndsFirst(kind string) bool { return kind == "StatefulSet" || kind == "DaemonSet" }
 
 // Action is one idempotent act as data. Which fields count depends on Op.
 type Action struct {
