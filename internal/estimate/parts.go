@@ -6,9 +6,12 @@ package estimate
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -22,12 +25,26 @@ type Part struct {
 	// Pods are moved by them on all nodes, Most of them on one node.
 	Pods int `json:"pods,omitempty"`
 	Most int `json:"most,omitempty"`
+	// Chain is how many of those that are evicted are of one workload at most: they go one after another. Ending is the same of workloads
+	// that make a pod anew only when the old one has ended, and Ended are all pods of such.
+	Chain  int `json:"chain,omitempty"`
+	Ending int `json:"ending,omitempty"`
+	Ended  int `json:"ended,omitempty"`
 	// Bake is how long a gate watches.
 	Bake step.Duration `json:"bake,omitempty"`
 }
 
-// Steps sets the estimates of a plan's steps, in a cluster of so many nodes. pods counts the pods of each node that are moved.
-func Steps(steps []step.Step, nodes int, pods map[string]int) {
+// Pod is one that is moved.
+type Pod struct {
+	Name  string
+	Owner cluster.Owner
+}
+
+// named says whether it is one of these, namespace/name.
+func (p Pod) named(names []string) bool { return slices.Contains(names, p.Owner.Namespace+"/"+p.Name) }
+
+// Steps sets the estimates of a plan's steps, in a cluster of so many nodes. pods are those of each node that are moved.
+func Steps(steps []step.Step, nodes int, pods map[string][]Pod) {
 	for i, parts := range Parts(steps, nodes, pods) {
 		var sum time.Duration
 		for _, part := range parts {
@@ -38,8 +55,9 @@ func Steps(steps []step.Step, nodes int, pods map[string]int) {
 }
 
 // Parts are those of each step, as for Steps.
-func Parts(steps []step.Step, nodes int, pods map[string]int) [][]Part {
-	m := meter{nodes: nodes, pods: pods, moved: map[string]int{}}
+func Parts(steps []step.Step, nodes int, pods map[string][]Pod) [][]Part {
+	m := meter{nodes: nodes, left: map[string][]Pod{}}
+	maps.Copy(m.left, pods)
 	var all [][]Part
 	for i := range steps {
 		all = append(all, m.parts(&steps[i]))
@@ -50,21 +68,25 @@ func Parts(steps []step.Step, nodes int, pods map[string]int) [][]Part {
 // meter goes through steps in their order.
 type meter struct {
 	nodes    int
-	pods     map[string]int
-	moved    map[string]int // pods of a node, by the steps before
-	measured step.PathSet   // by then
+	left     map[string][]Pod // of each node, by the steps before
+	measured step.PathSet     // by then
 }
 
 func (m *meter) parts(s *step.Step) []Part {
 	var parts []Part
+	chains := map[cluster.Owner]int{} // of the last part
 	for i := range s.Actions {
 		a := &s.Actions[i]
 		if i == 0 || !a.Beside {
 			parts = append(parts, Part{Kind: m.kind(a)})
+			clear(chains)
 		}
 		part := &parts[len(parts)-1]
-		n := m.moves(a)
-		part.N, part.Pods, part.Most = part.N+1, part.Pods+n, max(part.Most, n)
+		moved := m.moves(a)
+		part.N, part.Pods, part.Most = part.N+1, part.Pods+len(moved), max(part.Most, len(moved))
+		if a.Op == step.Evict {
+			part.chain(moved, chains)
+		}
 		if a.Op == step.Probe {
 			part.N, m.measured = m.nodes, *a.Paths
 			if part.Kind == "probe/more" {
@@ -81,30 +103,48 @@ func (m *meter) parts(s *step.Step) []Part {
 	return parts
 }
 
-// moves counts the pods that an action moves. All pods of a node are moved once, by the first action that can; those that
-// are named are not counted among the others where they are probe pods.
-func (m *meter) moves(a *step.Action) int {
-	node, named, skipped := a.NodeName, 0, 0
+// chain counts evicted pods by their workloads, of which each is a chain.
+func (p *Part) chain(moved []Pod, chains map[cluster.Owner]int) {
+	for _, pod := range moved {
+		chains[pod.Owner]++
+		p.Chain = max(p.Chain, chains[pod.Owner])
+		if step.EndsFirst(pod.Owner.Kind) {
+			p.Ended, p.Ending = p.Ended+1, max(p.Ending, chains[pod.Owner])
+		}
+	}
+}
+
+// moves are the pods that an action moves. All pods of a node are moved once, by the first action that can; those that an adoption names
+// are probe pods, which are none of them.
+func (m *meter) moves(a *step.Action) []Pod {
+	node, moves := a.NodeName, func(Pod) bool { return true }
 	switch {
 	case a.Op == step.Evict:
-		node, named = a.Pods.Node, len(a.Pods.Names)
+		set := a.Pods
+		node, moves = set.Node, func(pod Pod) bool {
+			return (len(set.Names) == 0 || pod.named(set.Names)) && !(set.LeaveDaemons && pod.Owner.Kind == "DaemonSet")
+		}
 	case a.Op == step.Node && a.Verb == step.VerbAdopt:
 		var args step.AdoptArgs
 		if json.Unmarshal(a.Args, &args) == nil { // else it is refused when it is done
-			skipped = len(args.Skip)
+			moves = func(pod Pod) bool { return !pod.named(args.Skip) }
 		}
 		if len(args.Pods) > 0 {
-			return len(args.Pods)
+			return make([]Pod, len(args.Pods))
 		}
 	default:
-		return 0
+		return nil
 	}
-	n := named
-	if n == 0 {
-		n = max(m.pods[node]-m.moved[node]-skipped, 0)
+	var moved, left []Pod
+	for _, pod := range m.left[node] {
+		if moves(pod) {
+			moved = append(moved, pod)
+		} else {
+			left = append(left, pod)
+		}
 	}
-	m.moved[node] += n
-	return n
+	m.left[node] = left
+	return moved
 }
 
 // kind is what an action takes its time for. What Theseus starts itself is known to be small.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/path"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // cost is what a part takes: Once, and More for each action or pod beyond the first.
@@ -37,8 +38,8 @@ var table = map[string]cost{
 	"probe/more":  {3200 * time.Millisecond, 140 * time.Millisecond}, // of a node and its neighbours
 	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
 
-	"evict":      {5 * time.Second, 1600 * time.Millisecond},        // per pod
-	"evict/rest": {6 * time.Second, 0},                              // until the last have ended
+	"evict":      {500 * time.Millisecond, 4500 * time.Millisecond}, // until a pod of a workload is made anew elsewhere
+	"evict/rest": {4 * time.Second, 0},                              // until the last have ended
 	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
 
 	"node/carried": {5500 * time.Millisecond, 40 * time.Millisecond}, // until agents have told each other of a range, and made routes
@@ -61,7 +62,9 @@ func (p Part) Takes() time.Duration {
 	}
 	switch p.Kind {
 	case "evict":
-		return c.once + time.Duration(p.Pods)*c.more
+		chain, ending := time.Duration(p.Chain)*c.more, time.Duration(p.Ending)*(c.more+ends)
+		all := time.Duration(p.Pods)*c.more + time.Duration(p.Ended)*ends
+		return c.once + max(chain, ending, all/step.SideBySide)
 	case "node/adopt":
 		return c.once + time.Duration(p.Most)*c.more + time.Duration(p.N-1)*usual.more
 	}
@@ -69,6 +72,10 @@ func (p Part) Takes() time.Duration {
 	crowded := min(more, crowd)
 	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, usual.more)
 }
+
+// ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long they may take says nothing
+// of how long they do.
+const ends = 10 * time.Second
 
 // crowd is how many nodes are in each other's way: those of the lab share two processors, those of others have their own.
 const crowd = 8

@@ -161,9 +161,9 @@ func begun(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, options Optio
 	}
 }
 
-// sealed completes a plan that has its steps: what its gates hold besides, its estimate, for which pods counts those of each
+// sealed completes a plan that has its steps: what its gates hold besides, its estimate, for which pods are those of each
 // node that move, a name that begins with stem where it has none, its hash; and verifies it.
-func (p *Plan) sealed(snapshot *cluster.Snapshot, stem string, pods map[string]int) (*Plan, error) {
+func (p *Plan) sealed(snapshot *cluster.Snapshot, stem string, pods map[string][]estimate.Pod) (*Plan, error) {
 	if err := holdSessions(snapshot, p); err != nil {
 		return nil, err
 	}

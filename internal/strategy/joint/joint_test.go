@@ -138,7 +138,7 @@ func TestSurvey(t *testing.T) {
 	if len(outlook.Strangers) > 0 {
 		t.Errorf("strangers: %q", outlook.Strangers)
 	}
-	if n := outlook.PerNode; n["node-1"] != 2 || n["node-2"] != 2 || n["control-1"] != 1 {
+	if n := outlook.PerNode; len(n["node-1"]) != 2 || len(n["node-2"]) != 2 || len(n["control-1"]) != 1 {
 		t.Errorf("pods to move: %v", n)
 	}
 	var got []string

@@ -13,7 +13,7 @@ const MovedAtOnce = 4
 func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, lastWave bool, then ...step.Action) {
 	pods := 0
 	for _, node := range nodes {
-		pods += b.Outlook.PerNode[node]
+		pods += len(b.Outlook.PerNode[node])
 	}
 	names := List(nodes)
 	s := step.Step{

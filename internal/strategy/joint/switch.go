@@ -68,7 +68,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 			[]step.Action{Probe("stop measuring the new probe pods of "+nodes, step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes})},
 			OnEach(wave.Nodes, func(node string) step.Action { return Remove(ProbePod(node, "new")) }),
 			OnEach(wave.Nodes, func(node string) step.Action {
-				return Evict(node, b.TargetName(), b.Join.New, b.Outlook.PerNode[node])
+				return Evict(node, b.TargetName(), b.Join.New, len(b.Outlook.PerNode[node]))
 			})),
 		Gate: b.Gate("pods of both networks reach each other from and to "+nodes, false),
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/estimate"
 )
 
 // The treatments of a workload.
@@ -43,8 +44,8 @@ type Workload struct {
 type Outlook struct {
 	// Workloads are sorted by namespace, kind and name. One whose pods are treated differently is there twice.
 	Workloads []Workload
-	// PerNode counts the pods of each node that move or are adopted.
-	PerNode map[string]int
+	// PerNode are the pods of each node that move or are adopted.
+	PerNode map[string][]estimate.Pod
 	// Apart are the pods that cannot be adopted, by node.
 	Apart map[string][]Pod
 	// Strangers are pods that have an address in none of the ranges.
@@ -58,7 +59,7 @@ type Pod struct{ Name, Address string }
 // empty if it can; without it all are moved.
 func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func(*corev1.Pod) string) Outlook {
 	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
-		owners: ownersOf(snapshot), found: map[treated]*Workload{}, Outlook: Outlook{PerNode: map[string]int{}, Apart: map[string][]Pod{}}}
+		owners: ownersOf(snapshot), found: map[treated]*Workload{}, Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Apart: map[string][]Pod{}}}
 	for _, wave := range waves {
 		for _, node := range wave.Nodes {
 			s.waveOf[node] = wave.Name
@@ -138,7 +139,7 @@ func (s *surveyor) pod(pod *corev1.Pod) {
 	}
 	w := s.line(as)
 	w.moving++
-	s.PerNode[pod.Spec.NodeName]++
+	s.PerNode[pod.Spec.NodeName] = append(s.PerNode[pod.Spec.NodeName], estimate.Pod{Name: pod.Name, Owner: owner})
 	if w.Budget == "" {
 		w.Budget = s.budgetOf(pod)
 	}

@@ -103,7 +103,7 @@ func (b *builder) open() {
 		b.patch(step.RefOf(&b.New), b.Shut, "let "+b.new()+" give none any more"),
 	}
 	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.Evict(node, b.new(), b.Join.New, b.Outlook.PerNode[node])
+		return joint.Evict(node, b.new(), b.Join.New, len(b.Outlook.PerNode[node]))
 	})...)
 	b.Add(step.Step{
 		ID: "pool/open", Title: "Let " + b.new() + " give addresses to pods, and " + b.old() + " none",

@@ -103,7 +103,7 @@ func (b *builder) open(wave Wave) {
 func (b *builder) drain(wave Wave, nodes []string, first bool) {
 	pods := 0
 	for _, node := range nodes {
-		pods += b.Outlook.PerNode[node]
+		pods += len(b.Outlook.PerNode[node])
 	}
 	names := joint.List(nodes)
 	s := step.Step{
