@@ -85,7 +85,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		if err != nil {
 			return false, "", err
 		}
-		return cluster.NodeReady(node), "node " + c.Node + " is not Ready", nil
+		return cluster.NodeReady(node), "node " + c.Node + " is not Ready" + unreadyFor(node), nil
 	case step.PodGone:
 		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
 		return len(pods) == 0 && err == nil, fmt.Sprintf("still there: %s of %s", cluster.Count(len(pods), "pod"), c.Selector), err
@@ -99,6 +99,16 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 		return a.nodesAmong(ctx, c.Nodes)
 	}
 	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
+}
+
+// unreadyFor is why a node says that it is not Ready, after a colon; empty where it says nothing.
+func unreadyFor(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if words := strings.TrimSpace(c.Reason + " " + c.Message); c.Type == corev1.NodeReady && words != "" {
+			return ": " + printable(words)
+		}
+	}
+	return ""
 }
 
 func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error) {

@@ -72,6 +72,8 @@ func TestConditions(t *testing.T) {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
 			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}}}
 	}
+	noNetwork := node(corev1.ConditionFalse)
+	noNetwork.Status.Conditions[0].Reason, noNetwork.Status.Conditions[0].Message = "KubeletNotReady", "cni plugin not initialized"
 	app := label("app", "x")
 	podReady := step.Condition{Kind: step.PodReady, Node: "a", Namespace: "ns", Selector: "app=x"}
 	podGone := step.Condition{Kind: step.PodGone, Node: "a", Namespace: "ns", Selector: "app=x"}
@@ -129,6 +131,8 @@ func TestConditions(t *testing.T) {
 			"pod ns/q on a has the address 10.96.0.1, which is not of 10.244.0.0/16"},
 		{"node ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
 		{"node not ready", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{node(corev1.ConditionUnknown)}, nil, "node a is not Ready"},
+		{"node not ready, for a reason", step.Condition{Kind: step.NodeReady, Node: "a"}, []runtime.Object{noNetwork}, nil,
+			"node a is not Ready: KubeletNotReady cni plugin not initialized"},
 		{"no node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"a", "b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil, ""},
 		{"a node joined", step.Condition{Kind: step.NodesAmong, Nodes: []string{"b"}}, []runtime.Object{node(corev1.ConditionTrue)}, nil,
 			"node a joined since the plan was made, which has no step for it"},

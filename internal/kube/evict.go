@@ -283,12 +283,20 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 			return err
 		}
 		if !said && a.Note != nil {
-			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s", pod.Namespace, pod.Name))
+			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s%s", pod.Namespace, pod.Name, budgetIn(err)))
 		}
 		if wait := a.Clock.Sleep(ctx, poll); wait != nil {
-			return fmt.Errorf("held by its disruption budget: %w", err)
+			return fmt.Errorf("held by its disruption budget%s: %w", budgetIn(err), err)
 		}
 	}
+}
+
+// budgetIn is what the API server says of the budget that holds a pod, after a colon: its name and what it lacks; empty where it says nothing.
+func budgetIn(err error) string {
+	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
+		return ": " + printable(cause.Message)
+	}
+	return ""
 }
 
 func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {

@@ -318,6 +318,13 @@ func TestEvictLeavesAlone(t *testing.T) {
 	}
 }
 
+// byBudget is how the API server refuses an eviction (pkg/registry/core/pod/storage/eviction.go).
+func byBudget(message string) error {
+	held := apierrors.NewTooManyRequests("no", 0)
+	held.ErrStatus.Details.Causes = append(held.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
+	return held
+}
+
 func TestEvictionThatDoesNotEnd(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -325,6 +332,8 @@ func TestEvictionThatDoesNotEnd(t *testing.T) {
 		words string
 	}{
 		{"budget", apierrors.NewTooManyRequests("no", 0), "pod shop/p1: held by its disruption budget"},
+		{"a budget by its name", byBudget("The disruption budget web needs 2 healthy pods and has 2 currently"),
+			"pod shop/p1: held by its disruption budget: The disruption budget web needs 2 healthy pods and has 2 currently: no"},
 		{"forbidden", apierrors.NewForbidden(podResource.GroupResource(), "p1", fmt.Errorf("no right")), "no right"},
 		{"never whole", nil, "Deployment/shop/web has 0 of 1 pods ready"},
 	} {

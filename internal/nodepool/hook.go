@@ -10,6 +10,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // A hook that is told to end has so long until it is killed, with all that it started in its process group.
@@ -20,6 +23,7 @@ const kept = 4096
 
 // hook is a command under way.
 type hook struct {
+	verb   string // what it is for
 	cmd    *exec.Cmd
 	output tail
 	err    error // of the command, once it has ended
@@ -27,8 +31,8 @@ type hook struct {
 }
 
 // start runs a command, which ends with the context at the latest. That it cannot be started is an error of the hook.
-func start(ctx context.Context, command, environment []string) *hook {
-	h := &hook{cmd: exec.CommandContext(ctx, command[0], command[1:]...), ended: make(chan struct{})}
+func start(ctx context.Context, verb string, command, environment []string) *hook {
+	h := &hook{verb: verb, cmd: exec.CommandContext(ctx, command[0], command[1:]...), ended: make(chan struct{})}
 	h.cmd.Env = append(os.Environ(), environment...)
 	h.cmd.Stdout, h.cmd.Stderr = &h.output, &h.output
 	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is not for it
@@ -74,19 +78,31 @@ func (h *hook) stop() {
 
 // failure says how a command ended that did not end well.
 func (h *hook) failure(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return errors.New("the command did not end in time and was ended" + h.said())
+	switch {
+	case ctx.Err() != nil:
+		return h.hung()
+	case errors.Is(h.err, exec.ErrWaitDelay):
+		return engine.WithHint(fmt.Errorf("the command %q ended well, but what it left running had its output for %s more and was ended%s", h.cmd.Args, grace, h.said()),
+			"let the command of --"+h.verb+"-hook wait for what it starts")
 	}
-	return fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said())
+	return engine.WithHint(fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said()), "mend the command of --"+h.verb+"-hook, which runs on this machine")
+}
+
+func (h *hook) hung() error {
+	return engine.WithHint(errors.New("the command did not end in time and was ended"+h.said()), "let the command of --"+h.verb+"-hook end, or give it longer: --hook-timeout")
 }
 
 // late ends the command, so that all is there that it said, and says what was still waited for when the time was over.
 func (h *hook) late(what string) error {
 	if !h.over() {
 		h.stop()
-		return errors.New("the command did not end in time and was ended" + h.said())
+		return h.hung()
 	}
-	return fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said())
+	hint := "see why no node joined, or give it longer: --hook-timeout; a node that comes yet is yours to remove"
+	if h.verb == step.VerbRemove {
+		hint = "take the machine away, or, where that is gone, the object: kubectl delete node"
+	}
+	return engine.WithHint(fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said()), hint)
 }
 
 func (h *hook) said() string {

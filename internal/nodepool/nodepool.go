@@ -116,7 +116,7 @@ func (a *Actor) add(ctx context.Context, slot string, args step.HookArgs) (Ran, 
 	if name, err := a.bind(ctx, slot); name != "" || err != nil {
 		return Ran{Node: name, Found: true}, err
 	}
-	h := start(ctx, args.Command, a.environment(step.VerbAdd, slot, args.Wave))
+	h := start(ctx, step.VerbAdd, args.Command, a.environment(step.VerbAdd, slot, args.Wave))
 	name := ""
 	err := a.during(ctx, h, "node for "+slot+" to come", func() (done bool, err error) {
 		if name == "" {
@@ -124,6 +124,11 @@ func (a *Actor) add(ctx context.Context, slot string, args step.HookArgs) (Ran, 
 		}
 		return name != "", err
 	})
+	if err != nil && name == "" { // it may have come while the command was being ended
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		name, _ = a.bind(last, slot)
+		cancel()
+	}
 	switch {
 	case err != nil && name != "":
 		return Ran{}, fmt.Errorf("%w; node %s has come", err, name)
@@ -135,11 +140,13 @@ func (a *Actor) add(ctx context.Context, slot string, args step.HookArgs) (Ran, 
 
 // remove lets a node go. A Node object that outlives its machine is deleted when it is not Ready any more.
 func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ran, error) {
-	h := start(ctx, args.Command, a.environment(step.VerbRemove, name, args.Wave))
+	h := start(ctx, step.VerbRemove, args.Command, a.environment(step.VerbRemove, name, args.Wave))
+	gone := false
 	err := a.during(ctx, h, "node "+name+" to go", func() (bool, error) {
 		node, err := a.node(ctx, name)
 		if err != nil || node == nil {
-			return err == nil, err
+			gone = gone || err == nil
+			return gone, err
 		}
 		if !h.over() || cluster.NodeReady(node) {
 			return false, nil
@@ -150,8 +157,11 @@ func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ra
 		}
 		return false, err
 	})
-	if err != nil {
-		return Ran{}, fmt.Errorf("%w; node %s is still in the cluster, or its command has not ended well", err, name)
+	switch {
+	case err != nil && gone:
+		return Ran{}, fmt.Errorf("%w; node %s is gone from the cluster", err, name)
+	case err != nil:
+		return Ran{}, fmt.Errorf("%w; node %s is still in the cluster", err, name)
 	}
 	return Ran{Node: name, Output: h.output.String()}, a.forget(ctx, name)
 }
