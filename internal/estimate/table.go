@@ -38,7 +38,7 @@ var table = map[string]cost{
 	"probe/more":  {3200 * time.Millisecond, 140 * time.Millisecond}, // of a node and its neighbours
 	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
 
-	"evict":      {500 * time.Millisecond, 4500 * time.Millisecond}, // until a pod of a workload is made anew elsewhere
+	"evict":      {500 * time.Millisecond, 5500 * time.Millisecond}, // until a pod of a workload is made anew elsewhere
 	"evict/rest": {4 * time.Second, 0},                              // until the last have ended
 	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
 

@@ -24,7 +24,7 @@ func large(t testing.TB, n int) *request {
 	return r
 }
 
-// grow gives a request's snapshot n nodes like that of one of its pods, or its first, with pods like that.
+// grow gives a request's snapshot n nodes like that of one of its pods, or its first, with pods like that, one of each workload on each of 100 nodes.
 func grow(r *request, n, pods int) {
 	node, pod := r.snapshot.Nodes[0], corev1.Pod{}
 	if all := r.snapshot.Pods; len(all) > 2 {
@@ -48,6 +48,10 @@ func grow(r *request, n, pods int) {
 		for j := range pods {
 			one := corev1.Pod{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec, Status: pod.Status}
 			one.Name, one.Spec.NodeName = fmt.Sprintf("web-%d-%d", i, j), name
+			one.OwnerReferences = slices.Clone(one.OwnerReferences)
+			for k := range one.OwnerReferences {
+				one.OwnerReferences[k].Name = fmt.Sprintf("web-%d-%d", i/100, j)
+			}
 			r.snapshot.Pods = append(r.snapshot.Pods, one)
 		}
 	}
