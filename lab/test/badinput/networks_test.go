@@ -328,6 +328,7 @@ func TestOldNetworkComesBack(t *testing.T) {
 	}
 	s.kubectl(t, "", "delete", "pod", "stray-0") // what is said of the one from before the restart may be old
 	s.server(t, "stray", node)(old...)
+	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=120s") // its agent there may be Ready later than the pod
 	s.Members = append(old, node)
 	rigtest.NothingOn(t, s.Rig, "flannel", rigtest.FlannelTraces)
 	p := rigtest.Start(t, s.Rig, "here", "check", "--from", s.look(t))
