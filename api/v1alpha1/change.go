@@ -45,6 +45,11 @@ type ChangeSpec struct {
 	// ProbeIntervalMillis is the time, in ms, between two probes on the fastest paths; 0 means 10. Slower
 	// paths keep their ratio to it.
 	ProbeIntervalMillis int `json:"probeIntervalMillis,omitempty"`
+	// Outside are responders outside of the cluster, to which every node and its probe pods send: tcp:HOST:PORT,
+	// udp:HOST:PORT or dns:NAME. Empty measures towards other nodes' addresses and the API server.
+	Outside []string `json:"outside,omitempty"`
+	// OutsideRate is how many probes a second each source sends to each responder outside; 0 means 2.
+	OutsideRate int `json:"outsideRate,omitempty"`
 	// AgentImage is the image of theseus-agent.
 	AgentImage string `json:"agentImage,omitempty"`
 	// KubernetesTo is the version that Kubernetes is upgraded to, such as "v1.24.0". This and the four fields

@@ -14,7 +14,12 @@ const (
 	UDP    Protocol = "udp"     // one datagram, echoed
 	TCP    Protocol = "tcp"     // a message on a kept connection, echoed
 	TCPNew Protocol = "tcp-new" // a new connection per probe
-	DNS    Protocol = "dns"     // one lookup over UDP
+	UDPNew Protocol = "udp-new" // a new socket per probe, so that each is masqueraded by itself
+	// TCPConnect opens a connection per probe and closes it: the handshake alone counts, for responders that echo nothing.
+	TCPConnect Protocol = "tcp-connect"
+	// TCPReach is TCPConnect where a refusal counts too: it comes from the host that was asked, whose server does not run.
+	TCPReach Protocol = "tcp-reach"
+	DNS      Protocol = "dns" // one lookup over UDP
 )
 
 // Path is one measured direction: a source that sends, a target that answers, and what is expected.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/rollout"
@@ -49,6 +51,8 @@ func (c *changeFlags) register(command *cobra.Command) {
 	flags.Int64Var(&c.spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before; what policy denies is never let through")
 	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", of a flag "+rollout.DefaultBake.String()+")")
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
+	flags.StringArrayVar(&c.spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send in every run: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, an echo server elsewhere) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: other nodes' addresses and the API server's")
+	flags.IntVar(&c.spec.OutsideRate, "outside-rate", 0, "probes per second that each node and each probe pod sends to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
 	flags.StringVar(&c.spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
 	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
@@ -121,6 +125,9 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 			return spec, fail(exitUsage, "leave it out for the default", "%s cannot be below 0", name)
 		}
 	}
+	if err := outsideGiven(spec); err != nil {
+		return spec, err
+	}
 	for _, text := range spec.Peered {
 		name, cidr, _ := strings.Cut(text, "=")
 		if _, err := netip.ParsePrefix(cidr); err != nil || name == "" {
@@ -143,6 +150,23 @@ func (c *changeFlags) resolve(command *cobra.Command) (v1alpha1.ChangeSpec, erro
 		spec.Accepted = append(spec.Accepted, entries...)
 	}
 	return spec, nil
+}
+
+// outsideGiven demands responders that can be read, each once, and a rate within its bounds.
+func outsideGiven(spec v1alpha1.ChangeSpec) error {
+	for i, text := range spec.Outside {
+		if _, err := path.ParseResponder(text); err != nil {
+			return fail(exitUsage, "write it as tcp:192.0.2.1:443, udp:ns.example.org:53 or dns:example.org", "--outside: %w", err)
+		}
+		if slices.Contains(spec.Outside[:i], text) {
+			return fail(exitUsage, "name each server once", "--outside %s is given twice", text)
+		}
+	}
+	if spec.OutsideRate < 0 || spec.OutsideRate > path.MaxOutsideRate {
+		return fail(exitUsage, fmt.Sprintf("give a number from 1 to %d, or leave it out for %d", path.MaxOutsideRate, path.DefaultOutsideRate),
+			"--outside-rate %d is out of bounds", spec.OutsideRate)
+	}
+	return nil
 }
 
 // readWaves reads counts, or shares.
@@ -220,6 +244,12 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 	}
 	if given("cluster-id") {
 		document.ClusterIDs = c.spec.ClusterIDs
+	}
+	if given("outside") {
+		document.Outside = c.spec.Outside
+	}
+	if given("outside-rate") {
+		document.OutsideRate = c.spec.OutsideRate
 	}
 	if given("peered") {
 		document.Peered = c.spec.Peered

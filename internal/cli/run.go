@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -202,13 +203,28 @@ func hooksRun(p *plan.Plan) error {
 	return nil
 }
 
+// nodesOutside says whether a network treats the addresses of other nodes as it treats those beyond the cluster. Cilium knows nodes
+// and handles them in another way.
+func nodesOutside(i cni.Installation) bool {
+	return slices.Contains([]string{"bridge", "calico", "flannel", "weave"}, i.CNI)
+}
+
 // measured says what the networks of a plan allow to be measured.
 func measured(p *plan.Plan) kube.Measured {
 	enforced := func(i cni.Installation) bool {
 		return i.Capabilities.Policy != cni.PolicyNone && i.Capabilities.Policy != "" || i.PolicyAgent != nil
 	}
 	m := kube.Measured{Denied: map[string]bool{path.Old: enforced(p.Source), path.New: enforced(p.Target)},
-		Interval: time.Duration(p.Change.ProbeIntervalMillis) * time.Millisecond}
+		Interval:     time.Duration(p.Change.ProbeIntervalMillis) * time.Millisecond,
+		NodesOutside: map[string]bool{path.Old: nodesOutside(p.Source), path.New: nodesOutside(p.Target)}}
+	if p.Change.OutsideRate > 0 {
+		m.OutsideEvery = time.Second / time.Duration(p.Change.OutsideRate)
+	}
+	for _, text := range p.Change.Outside {
+		if responder, err := path.ParseResponder(text); err == nil { // else the plan would not have been made
+			m.Outside = append(m.Outside, responder)
+		}
+	}
 	for _, mtu := range []int{p.Source.Capabilities.MTU, p.Target.Capabilities.MTU} {
 		if mtu > 0 && (m.FullSize == 0 || mtu-headers < m.FullSize) {
 			m.FullSize = mtu - headers

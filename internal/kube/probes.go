@@ -30,6 +30,12 @@ type Measured struct {
 	Denied map[string]bool
 	// Interval is the time between two probes on the fastest paths; 0 means the default.
 	Interval time.Duration
+	// Outside are the user's responders beyond the cluster; without any, the API server's address is one.
+	Outside []path.Responder
+	// OutsideEvery is the time between two probes that leave the cluster; 0 means the default.
+	OutsideEvery time.Duration
+	// NodesOutside names the networks that treat what pods send to other nodes' addresses as what leaves the cluster.
+	NodesOutside map[string]bool
 }
 
 // setPaths waits until the Services lead to the probe pods that there are, makes the plans of paths match those, and waits
@@ -219,8 +225,9 @@ func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
 	t := path.Topology{
 		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
-		Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0}, FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, Intervals: path.Intervals{Fast: a.Measured.Interval},
-		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset},
+		Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0}, FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, NodesOutside: a.Measured.NodesOutside,
+		Intervals: path.Intervals{Fast: a.Measured.Interval, Outside: a.Measured.OutsideEvery},
+		Ports:     path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset},
 	}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -249,6 +256,9 @@ func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, 
 	}
 	if apierrors.IsNotFound(err) {
 		err = nil // a cluster without it has no such path
+	}
+	if err == nil {
+		t.Outside, err = a.responders(ctx)
 	}
 	return t, err
 }

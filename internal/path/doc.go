@@ -27,10 +27,13 @@
 //	DNS                      x 2 networks                                                    2
 //	host to node port        new TCP connections x 2 Services, on the next node              2
 //	shut by policy           UDP and new TCP connections, first ring x 4 pairs               8
-//	                                                                                   sum  54
+//	pod to outside           new TCP, kept TCP and new UDP, 2 networks, to the next node     6
+//	pod, host to outside     1 for each responder x 2 networks and the host                  3
+//	                                                                                   sum  63
 //
-// so 54 N paths: 11,448 at 212 nodes, 270,000 at 5,000. At 3 nodes the third ring only repeats edges of
-// the first two and is left out: 50 each, 150 in all. While there is one network a node has 17.
+// so 63 N paths: 13,356 at 212 nodes, 315,000 at 5,000. At 3 nodes the third ring only repeats edges of
+// the first two and is left out: 59 each, 177 in all. While there is one network a node has 22. Each
+// further responder adds 3.
 //
 // # How often
 //
@@ -40,8 +43,8 @@
 // full-MTU datagrams, new connections, DNS, node ports and shut UDP; and ten times Slow for shut TCP,
 // whose every probe keeps a connection attempt open until its timeout. That makes at most
 //
-//	4/10ms + 28/50ms + 18/100ms + 4/1s = 400 + 560 + 180 + 4 = 1,144 probes a second and node
+//	4/10ms + 28/50ms + 18/100ms + 9/500ms + 4/1s = 400 + 560 + 180 + 18 + 4 = 1,162 probes a second and node
 //
-// (1,064 at 3 nodes, 3,192 in all), each answered by one datagram or segment; and 341 while there is
-// one network. It depends on the degree and not on N. Intervals.Fast scales all of it.
+// (1,082 at 3 nodes, 3,246 in all), each answered by one datagram or segment; and 351 while there is
+// one network. It depends on the degree and not on N. Intervals.Fast scales all of it but what goes outside.
 package path

@@ -28,6 +28,7 @@ const (
 	ClassDNS         = "dns"
 	ClassNodePort    = "node-port"
 	ClassDenied      = "denied"
+	ClassOutside     = "outside"
 )
 
 // Denies tells from a path's id alone whether policy denies it: the id then ends in the class.
@@ -47,9 +48,11 @@ type Ports struct {
 	UDP, TCP, Denied, HostOffset int
 }
 
-// Intervals are the times between two sends; zero values mean 10, 50 and 100 ms.
+// Intervals are the times between two sends; zero values mean 10, 50, 100 and 500 ms.
 type Intervals struct {
 	Fast, Medium, Slow time.Duration
+	// Outside is that of paths that leave the cluster. It does not follow Fast, as others' servers answer there.
+	Outside time.Duration
 }
 
 // Topology is what there is to measure. What it does not name is not measured.
@@ -72,7 +75,12 @@ type Topology struct {
 	Leaving map[string]bool
 	// Denied are the networks on which policy shuts the denied port of the probe pods.
 	Denied map[string]bool
-	Ports  Ports
+	// Outside are the responders beyond the cluster.
+	Outside []Responder
+	// NodesOutside are the networks to which another node's address is outside, as any other: what their pods send there
+	// is masqueraded where the network masquerades.
+	NodesOutside map[string]bool
+	Ports        Ports
 	// Intervals may be left out.
 	Intervals Intervals
 }
@@ -91,6 +99,7 @@ func Build(topology Topology) []v1alpha1.Path {
 	for _, node := range sorted(topology.Nodes) {
 		b.local(node)
 		b.services(node)
+		b.outside(node)
 	}
 	return b.paths
 }
@@ -104,6 +113,7 @@ func (i Intervals) withDefaults() Intervals {
 	orElse(&i.Fast, 10*time.Millisecond)
 	orElse(&i.Medium, 5*i.Fast)
 	orElse(&i.Slow, 10*i.Fast)
+	orElse(&i.Outside, time.Second/DefaultOutsideRate)
 	return i
 }
 
@@ -158,6 +168,7 @@ func (b *builder) neighbour(e edge) {
 		}
 	})
 	b.hosts(e.from, e.to)
+	b.nodeOutside(e.from, e.to)
 	for _, network := range []string{Old, New} {
 		if port := b.NodePorts[network]; port > 0 {
 			target := v1alpha1.Endpoint{Node: e.to.Name, Network: network, Address: e.to.Address}
@@ -244,6 +255,8 @@ func id(class string, protocol v1alpha1.Protocol, source, target v1alpha1.Endpoi
 		return from + ">service/" + target.Network + "/" + string(protocol)
 	case ClassDNS:
 		return from + ">dns"
+	case ClassOutside: // to another node; those to responders are named by them
+		return from + ">outside/" + target.Node + "/" + string(protocol)
 	case ClassNodePort:
 		return from + ">" + target.Node + "/node-port/" + target.Network + "/" + string(protocol)
 	case ClassFullSize, ClassDenied:

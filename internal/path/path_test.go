@@ -18,8 +18,10 @@ func whole(n int) Topology {
 		Services:  map[string]string{Old: "198.18.96.1", New: "198.18.96.2"},
 		NodePorts: map[string]int{Old: 30001, New: 30002},
 		DNS:       "198.18.96.10:53", Query: "kubernetes.default.svc.cluster.local", FullSize: 1422,
-		Denied: map[string]bool{Old: true, New: true},
-		Ports:  Ports{UDP: 7001, TCP: 7002, Denied: 7009, HostOffset: 100},
+		Denied:       map[string]bool{Old: true, New: true},
+		NodesOutside: map[string]bool{Old: true, New: true},
+		Outside:      []Responder{{Name: "api-server", Protocol: v1alpha1.TCPReach, Host: "api-server", Address: "198.18.0.10:6443"}},
+		Ports:        Ports{UDP: 7001, TCP: 7002, Denied: 7009, HostOffset: 100},
 	}
 	for i := range n {
 		topology.add(fmt.Sprintf("node-%d", i))
@@ -48,12 +50,12 @@ func TestArithmetic(t *testing.T) {
 		rate     int // probes a second
 		less     int // edges that two rings share by chance
 	}{
-		{"1 node", whole(1), 20, 320, 0},
-		{"3 nodes", whole(3), 150, 3192, 0},
-		{"212 nodes", whole(212), 54 * 212, 1144 * 212, 4},
-		{"5,000 nodes", whole(5000), 270000, 1144 * 5000, 4},
-		{"3 nodes on one network", one(3), 16 * 3, 321 * 3, 0},
-		{"212 nodes on one network", one(212), 17 * 212, 341 * 212, 4},
+		{"1 node", whole(1), 23, 326, 0},
+		{"3 nodes", whole(3), 177, 3246, 0},
+		{"212 nodes", whole(212), 63 * 212, 1162 * 212, 4},
+		{"5,000 nodes", whole(5000), 315000, 1162 * 5000, 4},
+		{"3 nodes on one network", one(3), 21 * 3, 331 * 3, 0},
+		{"212 nodes on one network", one(212), 22 * 212, 351 * 212, 4},
 	} {
 		paths := Build(test.topology)
 		rate := 0.0
@@ -135,6 +137,9 @@ func kinds() (all []string) {
 				all = append(all, ClassSameNode+pair+" udp")
 			}
 		}
+		for _, protocol := range []v1alpha1.Protocol{v1alpha1.TCP, v1alpha1.TCPNew, v1alpha1.UDPNew} {
+			all = append(all, ClassOutside+" "+source+" host "+string(protocol))
+		}
 		all = append(all, ClassHostPod+" host "+source+" udp", ClassPodHost+" "+source+" host udp", ClassNodePort+" host "+source+" tcp-new")
 	}
 	return all
@@ -146,8 +151,8 @@ func TestLinear(t *testing.T) {
 		topology := draw(t)
 		from := map[string]int{}
 		for _, path := range Build(topology) {
-			if from[path.Source.Node]++; from[path.Source.Node] > 54 {
-				t.Fatalf("more than 54 paths from %s", path.Source.Node)
+			if from[path.Source.Node]++; from[path.Source.Node] > 63 {
+				t.Fatalf("more than 63 paths from %s", path.Source.Node)
 			}
 		}
 	})

@@ -9,11 +9,13 @@ import (
 	"net"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/miekg/dns"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	paths "github.com/theseus-cni/theseus/internal/path"
 )
 
 // exchange is a whole probe on a socket of its own; it returns when it is answered, or why it is not.
@@ -91,7 +93,46 @@ func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
 	}
 }
 
-// dnsExchange looks the path's query up once: an A record must be there.
+// udpExchange sends a payload from a socket of its own and waits for its echo.
+func udpExchange(address string, p *payload, from *sourcePorts) exchange {
+	return func(ctx context.Context, seq uint64, at time.Time) error {
+		conn, err := from.dial(ctx, "udp", address)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		own := payload{data: slices.Clone(p.data), run: p.run, base: p.base}
+		if _, err := conn.Write(own.fill(seq, at)); err != nil {
+			return err
+		}
+		buffer := make([]byte, len(own.data)+1)
+		for {
+			n, err := conn.Read(buffer)
+			if err != nil {
+				return err
+			}
+			if got, ok := own.seq(buffer[:n]); ok && got == seq {
+				return nil
+			}
+		}
+	}
+}
+
+// connectExchange opens a connection and closes it, as a client does that has nothing to say.
+func connectExchange(path v1alpha1.Path, from *sourcePorts) exchange {
+	return func(ctx context.Context, _ uint64, _ time.Time) error {
+		conn, err := from.dial(ctx, "tcp", path.Target.Address)
+		if err == nil {
+			return conn.Close()
+		}
+		if path.Protocol == v1alpha1.TCPReach && errors.Is(err, syscall.ECONNREFUSED) {
+			return nil
+		}
+		return err
+	}
+}
+
+// dnsExchange looks the path's query up once: an A record must be there, unless any answer will do.
 func dnsExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 	message := new(dns.Msg).SetQuestion(dns.Fqdn(path.Query), dns.TypeA)
 	packed, packErr := message.Pack()
@@ -109,12 +150,12 @@ func dnsExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 		if _, err := conn.Write(query); err != nil {
 			return err
 		}
-		return readDNS(conn, uint16(seq))
+		return readDNS(conn, uint16(seq), path.Query == paths.AnyName)
 	}
 }
 
-// readDNS reads until the answer with the given id is there, and says whether it holds records.
-func readDNS(conn net.Conn, id uint16) error {
+// readDNS reads until the answer with the given id is there, and says whether it holds records; any answer may do.
+func readDNS(conn net.Conn, id uint16, anyAnswer bool) error {
 	buffer := make([]byte, 1232)
 	for {
 		n, err := conn.Read(buffer)
@@ -123,6 +164,9 @@ func readDNS(conn net.Conn, id uint16) error {
 		}
 		if n < 12 || binary.BigEndian.Uint16(buffer) != id || buffer[2]&0x80 == 0 {
 			continue
+		}
+		if anyAnswer {
+			return nil
 		}
 		if code := int(buffer[3] & 0x0f); code != dns.RcodeSuccess {
 			return fmt.Errorf("the server answers %s", dns.RcodeToString[code])

@@ -33,6 +33,9 @@ type Options struct {
 // answers now and then before it answers for good.
 const WarmUp = 10
 
+// warmUpOutside is the same for paths that leave the cluster: they send seldom, and no rules are made for them.
+const warmUpOutside = 3
+
 // settles is for how long a path through a Service must answer without a miss before it counts, where paths warm up: the
 // rules of kube-proxy may be a second or more behind the Service's endpoints (minSyncPeriod), and change when one comes.
 const settles = 2 * time.Second
@@ -181,6 +184,8 @@ func (r *Runner) warmUp(one v1alpha1.Path) int {
 		return 0
 	case slices.Contains([]string{path.ClassPodService, path.ClassHostService, path.ClassNodePort}, one.Class):
 		return max(least, int(settles.Milliseconds())/one.IntervalMillis)
+	case one.Class == path.ClassOutside:
+		return min(least, warmUpOutside)
 	default:
 		return least
 	}
@@ -195,6 +200,12 @@ func (r *Runner) open(l *line) wire {
 	case v1alpha1.TCPNew:
 		r.begin(l)
 		return &oneShot{runner: r, line: l, exchange: tcpExchange(l.path.Target.Address, payload, &l.ports)}
+	case v1alpha1.UDPNew:
+		r.begin(l)
+		return &oneShot{runner: r, line: l, exchange: udpExchange(l.path.Target.Address, payload, &l.ports)}
+	case v1alpha1.TCPConnect, v1alpha1.TCPReach:
+		r.begin(l)
+		return &oneShot{runner: r, line: l, exchange: connectExchange(l.path, &l.ports)}
 	case v1alpha1.DNS:
 		r.begin(l)
 		return &oneShot{runner: r, line: l, exchange: dnsExchange(l.path, &l.ports)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
+	paths "github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/plan"
 )
 
@@ -172,6 +173,11 @@ func (t *Totals) path(m *measured) {
 	t.Sent += m.sent
 	t.Lost += m.lost()
 	t.Unheard += m.unheard
+	if m.Class == paths.ClassOutside && m.sent > 0 {
+		t.OutsidePaths++
+		t.OutsideSent += m.sent
+		t.OutsideLost += m.lost()
+	}
 	for _, gap := range m.gaps {
 		t.ProbeGapMillis = max(t.ProbeGapMillis, gap.Millis)
 	}

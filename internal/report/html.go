@@ -140,6 +140,8 @@ func word(l Level) string {
 	switch l {
 	case Good:
 		return "passed"
+	case Partial:
+		return "passed, outside not measured"
 	case Fair:
 		return "passed, with losses within the limit"
 	case Stopped:

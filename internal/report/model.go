@@ -16,6 +16,8 @@ type Level string
 const (
 	// Good: done, measured, and nothing lost, answered against policy or left behind.
 	Good Level = "good"
+	// Partial: as Good, but no path to the outside of the cluster was measured.
+	Partial Level = "partial"
 	// Fair: done, and something was lost, but every gap stayed within the limit of the gates.
 	Fair Level = "fair"
 	// Stopped: paused or still running or rolled back, with nothing lost beyond the limit.
@@ -102,6 +104,8 @@ type Verdict struct {
 	// Title is a few words, Line the whole sentence with the figures.
 	Title string `json:"title"`
 	Line  string `json:"line"`
+	// Outside says whether paths between the cluster and its outside were measured: "measured" or "not measured".
+	Outside string `json:"outside"`
 	// Why says what stopped the run, where something did.
 	Why string `json:"why,omitempty"`
 	// Missing lists what was not measured, one sentence each.
@@ -151,6 +155,10 @@ type Totals struct {
 	Unmeasured int   `json:"unmeasured"`
 	Sent       int64 `json:"sent"`
 	Lost       int64 `json:"lost"`
+	// OutsidePaths are those of Paths that leave the cluster, OutsideSent and OutsideLost their probes.
+	OutsidePaths int   `json:"outsidePaths"`
+	OutsideSent  int64 `json:"outsideSent"`
+	OutsideLost  int64 `json:"outsideLost"`
 	// Unheard counts the unanswered that are not in Lost, since nobody ran who could have answered.
 	Unheard int64 `json:"unheard,omitempty"`
 	// Denied counts paths that policy must keep shut, DeniedSent their probes; Leaked is the answers, to

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -162,6 +163,28 @@ func TestNoDataIsNoPass(t *testing.T) {
 				t.Errorf("level %s, missing %q", v.Level, v.Missing)
 			}
 		})
+	}
+}
+
+// A run whose paths all stay in the cluster is not good, however little it lost: that is what hid the loss of masqueraded connections.
+func TestOutsideNotMeasured(t *testing.T) {
+	in := samples()["good"].input()
+	if v := Build(in).Verdict; v.Level != Good || v.Outside != "measured" {
+		t.Errorf("measured: level %s, outside %q", v.Level, v.Outside)
+	}
+	for _, path := range slices.Clone(in.Paths) {
+		if path.Class == "outside" {
+			dropPath(&in, path.ID)
+		}
+	}
+	in.Paths = slices.DeleteFunc(in.Paths, func(path v1alpha1.Path) bool { return path.Class == "outside" })
+	m := Build(in)
+	if v := m.Verdict; v.Level != Partial || v.Outside != "not measured" || v.Title != "Nothing was lost inside the cluster; outside: not measured" ||
+		!strings.Contains(v.Line, ", outside: not measured, ") {
+		t.Errorf("level %s, outside %q: %s\n%s", v.Level, v.Outside, v.Title, v.Line)
+	}
+	if text := Text(m); !strings.Contains(text, "\noutside   not measured\n") {
+		t.Error(text)
 	}
 }
 

@@ -240,6 +240,8 @@ func (s sample) paths() []v1alpha1.Path {
 			id = fmt.Sprintf("%s>service/%s/%s", endName(source), target.Network, protocol)
 		case "dns":
 			id = endName(source) + ">dns"
+		case "outside":
+			id = endName(source) + ">outside/tcp:192.0.2.1:443"
 		}
 		paths = append(paths, v1alpha1.Path{ID: id, Class: class, Source: source, Target: target, Protocol: protocol, Size: 64, IntervalMillis: 10, Denied: denied})
 	}
@@ -256,6 +258,7 @@ func (s sample) paths() []v1alpha1.Path {
 		}
 		for _, network := range []string{"old", "new"} {
 			add("pod-service", end(name, network), v1alpha1.Endpoint{Network: network, Address: "198.19.128.7:7002"}, v1alpha1.TCPNew, false)
+			add("outside", end(name, network), v1alpha1.Endpoint{Address: "192.0.2.1:443"}, v1alpha1.TCPConnect, false)
 			add("dns", end(name, network), v1alpha1.Endpoint{Address: "198.19.128.10:53"}, v1alpha1.DNS, false)
 			add("denied", end(name, network), end(names[(i+1)%len(names)], network), v1alpha1.UDP, true)
 		}

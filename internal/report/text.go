@@ -26,6 +26,7 @@ func Text(m Model) string {
 	say("run", runText(m))
 	say("measured", measuredText(m))
 	say("paths", pathsText(m))
+	say("outside", outsideText(m))
 	say("denied", deniedText(m))
 	say("traffic", trafficText(m))
 	say("pods", podsText(m))
@@ -92,6 +93,15 @@ func pathsText(m Model) string {
 		text += ", longest gap " + duration(t.ProbeGapMillis)
 	}
 	return text
+}
+
+// outsideText is what paths that leave the cluster lost; they are among the paths of the line before.
+func outsideText(m Model) string {
+	t := m.Totals
+	if t.OutsideSent == 0 {
+		return outsideUnmeasured
+	}
+	return fmt.Sprintf("%s, %s, %s lost", countOf(int64(t.OutsidePaths), "path"), countOf(t.OutsideSent, "probe"), number(t.OutsideLost))
 }
 
 func deniedText(m Model) string {

@@ -7,7 +7,7 @@ import (
 
 // judge says in one line what happened, and lists what is not known.
 func judge(in Input, m *Model, all []*measured, why string) Verdict {
-	v := Verdict{Why: why, Missing: missing(in, m), Notes: notes(m, all)}
+	v := Verdict{Outside: outside(m.Totals), Why: why, Missing: missing(in, m), Notes: notes(m, all)}
 	v.Level = level(m, len(v.Missing) > 0)
 	v.Title = title(m, v.Level)
 	v.Line = line(m)
@@ -29,8 +29,23 @@ func level(m *Model, missing bool) Level {
 		return Unknown
 	case t.Lost > 0, m.Adopted.lost() > 0, m.Residue.After > 0:
 		return Fair
+	case t.OutsideSent == 0:
+		return Partial
 	}
 	return Good
+}
+
+// The words for whether paths that leave the cluster were measured.
+const (
+	outsideMeasured   = "measured"
+	outsideUnmeasured = "not measured"
+)
+
+func outside(t Totals) string {
+	if t.OutsideSent == 0 {
+		return outsideUnmeasured
+	}
+	return outsideMeasured
 }
 
 // title is the verdict in a few words: how the run ended, then what it cost.
@@ -55,6 +70,8 @@ func title(m *Model, l Level) string {
 		return "Done, but nothing was measured"
 	case l == Unknown:
 		return "Done, but not everything was measured"
+	case l == Partial:
+		return "Nothing was lost inside the cluster; outside: " + outsideUnmeasured
 	}
 	return strings.ToUpper(cost[:1]) + cost[1:]
 }
@@ -113,6 +130,9 @@ func line(m *Model) string {
 		parts = append(parts, number(t.Leaked)+" denied answered")
 	} else {
 		parts = append(parts, "denied paths not measured")
+	}
+	if t.Sent > 0 && t.OutsideSent == 0 {
+		parts = append(parts, "outside: "+outsideUnmeasured)
 	}
 	return strings.Join(append(parts, longest(m)), ", ")
 }

@@ -56,9 +56,14 @@ func run(ctx context.Context, args []string) error {
 	case "drive":
 		rate := flags.Float64("rate", 300, "requests per second in all")
 		outside := flags.Bool("outside", false, "the client is no pod: leave out what policy allows to pods alone")
+		world := flags.String("world", "", "HOST:PORT of a server outside of the cluster, to send to as well")
+		worldRate := flags.Float64("world-rate", 8, "requests per second to it, of each kind")
 		record := recorder(flags)
 		_ = flags.Parse(args[1:]) // exits on error
 		d, err := drive.Shop(ctx, resolvConf, *rate, *outside)
+		if err == nil && *world != "" {
+			err = d.World(*world, *worldRate)
+		}
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/pki"
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 	"github.com/theseus-cni/theseus/lab/internal/supervise"
+	"github.com/theseus-cni/theseus/lab/internal/workload/serve"
 )
 
 // Stage is the first argument of the program when it is to become the control plane.
@@ -75,8 +77,21 @@ func (c Config) supervise() error {
 	}
 	keep(c.controllerManager())
 	keep(c.scheduler())
+	all.Go(func() { c.serveWorld(ctx, log) })
 	all.Wait()
 	return nil
+}
+
+// WorldPort is where this machine answers HTTP, and echoes UDP, for clients that leave the cluster: it is no node, and has no
+// route to pods where the network masquerades them.
+const WorldPort = 9180
+
+// serveWorld plays the world outside of the cluster. A lab without it is still a lab.
+func (c Config) serveWorld(ctx context.Context, log io.Writer) {
+	at := netip.AddrPortFrom(c.Lab.ControlPlaneIP(), WorldPort).String()
+	if err := serve.Run(ctx, serve.Config{Name: "world", HTTP: at, UDP: at, Log: log}); err != nil {
+		fmt.Fprintf(log, "serve the world outside: %v\n", err)
+	}
 }
 
 // waitReady waits until the API server lets its clients in. It asks for the roles that the clients

@@ -17,14 +17,32 @@ import (
 
 // Leg is one switch of a data plane, and what the clients saw of it.
 type Leg struct {
-	By     string  `json:"by"` // "theseus", or "hand": one edit of the cluster's value
-	To     string  `json:"to"`
-	Run    int     `json:"run"`
-	Sent   uint64  `json:"sent"`   // requests, from before the switch until the traffic was steady again
-	Failed uint64  `json:"failed"` // of those that policy allows
-	Leaked uint64  `json:"leaked"` // of those that policy denies
-	Wall   float64 `json:"wallSeconds"`
+	By     string `json:"by"` // "theseus", or "hand": one edit of the cluster's value
+	To     string `json:"to"`
+	Run    int    `json:"run"`
+	Sent   uint64 `json:"sent"`   // requests, from before the switch until the traffic was steady again
+	Failed uint64 `json:"failed"` // of those that policy allows
+	Leaked uint64 `json:"leaked"` // of those that policy denies
+	// New connections from pods to a server outside of the cluster, which nodes masquerade, by protocol; those that failed are in Failed too.
+	Outside map[string]Share `json:"outside"`
+	Wall    float64          `json:"wallSeconds"`
 }
+
+// Share is a part of the requests, and how many of them failed.
+type Share struct {
+	Sent   uint64 `json:"sent"`
+	Failed uint64 `json:"failed"`
+}
+
+func (s Share) String() string { return fmt.Sprintf("%d of %d", s.Failed, s.Sent) }
+
+func (s Share) and(other Share) Share { return Share{s.Sent + other.Sent, s.Failed + other.Failed} }
+
+// The kinds of new connections to the outside.
+const outsideTCP, outsideUDP = "outside-tcp-new", "outside-udp-new"
+
+// outsideRate is how many new connections a second each client opens to the outside, by TCP and by UDP.
+const outsideRate = 50
 
 // FlagBench is how often a data plane is switched each way.
 type FlagBench struct {
@@ -37,6 +55,7 @@ type FlagBench struct {
 func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 	// What is lost and leaked is counted; a machine that is busy for half a second is to stop none of so many runs.
 	r.Flags = append(r.Flags, "--bake", "1s", "--max-gap", "5s")
+	r.WorldRate = outsideRate
 	r.Say("a cluster of %s on Calico, and clients that use all of it, denied ones among them", spec.Count(r.Nodes, "node"))
 	if err := r.Up(ctx, "calico"); err != nil {
 		return err
@@ -78,7 +97,8 @@ func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 				leg := legOf(before, after)
 				leg.By, leg.To, leg.Run, leg.Wall = by.name, value, run+1, wall.Seconds()
 				legs, before = append(legs, leg), after
-				r.Say("%s, run %d of %d, nftablesMode=%s: %d lost, %d leaked of %d, in %.0f s", by.name, run+1, by.runs, value, leg.Failed, leg.Leaked, leg.Sent, leg.Wall)
+				r.Say("%s, run %d of %d, nftablesMode=%s: %d lost, %d leaked of %d, in %.0f s; of new connections to the outside, TCP lost %v, UDP %v",
+					by.name, run+1, by.runs, value, leg.Failed, leg.Leaked, leg.Sent, leg.Wall, leg.Outside[outsideTCP], leg.Outside[outsideUDP])
 				if by.after != nil {
 					if err := by.after(ctx); err != nil {
 						return err
@@ -117,7 +137,11 @@ func (r *Rig) countAfter(ctx context.Context, pause time.Duration) (tally.Summar
 func legOf(before, after tally.Summary) Leg {
 	failedBefore, leakedBefore := losses(before)
 	failed, leaked := losses(after)
-	return Leg{Sent: after.Sent() - before.Sent(), Failed: failed - failedBefore, Leaked: leaked - leakedBefore}
+	leg := Leg{Sent: after.Sent() - before.Sent(), Failed: failed - failedBefore, Leaked: leaked - leakedBefore, Outside: map[string]Share{}}
+	for _, kind := range []string{outsideTCP, outsideUDP} {
+		leg.Outside[kind] = Share{after.Kinds[kind].Sent - before.Kinds[kind].Sent, after.Kinds[kind].Failed - before.Kinds[kind].Failed}
+	}
+	return leg
 }
 
 // forget takes the flows that policy denies out of the nodes' connection tracking: those that leak would do so without end.
@@ -162,14 +186,15 @@ func (r *Rig) switchByHand(ctx context.Context, value string) error {
 
 func (r *Rig) printLegs(legs []Leg) error {
 	table := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "BY\tnftablesMode\tRUNS\tREQUESTS\tLOST\tLEAKED\tRUNS THAT LEAKED\tSECONDS EACH")
+	fmt.Fprintln(table, "BY\tnftablesMode\tRUNS\tREQUESTS\tLOST\tLEAKED\tTO OUTSIDE, TCP LOST\tUDP LOST\tRUNS THAT LEAKED\tSECONDS EACH")
 	sums := map[string]*LossError{"theseus": {}, "hand": {}}
 	for _, by := range []string{"theseus", "hand"} {
 		for _, to := range []string{"Enabled", "Disabled"} {
-			sum, n, leaking := Leg{}, 0, 0
+			sum, tcp, udp, n, leaking := Leg{}, Share{}, Share{}, 0, 0
 			for _, leg := range legs {
 				if leg.By == by && leg.To == to {
 					sum.Sent, sum.Failed, sum.Leaked, sum.Wall = sum.Sent+leg.Sent, sum.Failed+leg.Failed, sum.Leaked+leg.Leaked, sum.Wall+leg.Wall
+					tcp, udp = tcp.and(leg.Outside[outsideTCP]), udp.and(leg.Outside[outsideUDP])
 					n++
 					if leg.Leaked > 0 {
 						leaking++
@@ -177,7 +202,7 @@ func (r *Rig) printLegs(legs []Leg) error {
 				}
 			}
 			if n > 0 {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%.0f\n", by, to, n, sum.Sent, sum.Failed, sum.Leaked, leaking, sum.Wall/float64(n))
+				fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%d\t%d\t%v\t%v\t%d\t%.0f\n", by, to, n, sum.Sent, sum.Failed, sum.Leaked, tcp, udp, leaking, sum.Wall/float64(n))
 			}
 			sums[by].Failed, sums[by].Leaked = sums[by].Failed+sum.Failed, sums[by].Leaked+sum.Leaked
 		}

@@ -10,12 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/controlplane"
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -32,6 +35,8 @@ type Rig struct {
 	Network string    // that the cluster starts on: flannel where empty
 	Proxy   string    // mode of kube-proxy: iptables where empty
 	Flags   []string  // more flags of the change, such as --bake 2s
+
+	WorldRate int // requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
 
 	Strategy string // of the change; empty lets the planner choose
 
@@ -152,7 +157,13 @@ func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
 
 // Deploy starts the workload and its clients and waits until all of it is ready.
 func (r *Rig) Deploy(ctx context.Context) error {
-	manifests := [][]byte{workload.Manifest()}
+	// The API server's machine is no node; it plays the world outside, too.
+	host, err := r.Kubectl(ctx, nil, "-n", "default", "get", "endpointslices", "kubernetes", "-o", "jsonpath={.endpoints[0].addresses[0]}")
+	if err != nil {
+		return err
+	}
+	world := workload.World{Address: net.JoinHostPort(strings.TrimSpace(host), strconv.Itoa(controlplane.WorldPort)), Rate: r.WorldRate}
+	manifests := [][]byte{workload.Manifest(world)}
 	if r.Outside {
 		manifests = append(manifests, workload.Outside())
 	}
@@ -161,7 +172,7 @@ func (r *Rig) Deploy(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
+	_, err = r.Kubectl(ctx, nil, "-n", workload.Namespace, "wait", "--for=condition=Ready", "pod", "--all", "--timeout=120s")
 	return err
 }
 

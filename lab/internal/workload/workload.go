@@ -3,7 +3,11 @@
 // path, and the clients that use all of it and count what fails.
 package workload
 
-import _ "embed"
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+)
 
 // manifest is deployed as it is.
 //
@@ -20,8 +24,24 @@ const Namespace = "shop"
 // ever ran there, each with one tally.Summary. Their sum is what the whole run sent and lost.
 const RecordDir = "/var/lib/theseus-workload"
 
+// driveArgs are the arguments of the clients in the manifest.
+const driveArgs = "[drive, --rate=260]"
+
+// World is a server outside of the cluster that the clients send to as well, and how many requests a second of each kind; a
+// rate of 0 is the clients' default.
+type World struct {
+	Address string
+	Rate    int
+}
+
 // Manifest returns the documents that deploy the workload.
-func Manifest() []byte { return append([]byte(nil), manifest...) }
+func Manifest(world World) []byte {
+	args := "[drive, --rate=260, --world=" + world.Address
+	if world.Rate > 0 {
+		args += fmt.Sprintf(", --world-rate=%d", world.Rate)
+	}
+	return bytes.Replace(manifest, []byte(driveArgs), []byte(args+"]"), 1)
+}
 
 // Outside returns the document that deploys clients on the nodes' own network beside it.
 func Outside() []byte { return append([]byte(nil), outside...) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
+	"time"
 )
 
 // zone is the end of the names of the workload's Services.
@@ -68,6 +70,29 @@ func Shop(ctx context.Context, resolvConf string, rate float64, outside bool) (*
 	}
 	go db.watch(ctx)
 	return d, nil
+}
+
+// World adds requests to a server outside of the cluster, at HOST:PORT by HTTP and UDP: so many a second of each kind.
+func (d *Driver) World(address string, rate float64) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	// Its address never changes.
+	known := &memory{addr: at.Addr(), until: time.Now().AddDate(1, 0, 0)}
+	server := client{resolver: resolver{ports: new(ports)}, host: at.Addr().String(), port: strconv.Itoa(int(at.Port())), memory: known}
+	kept := newPool(server, 4)
+	before := d.close
+	d.close = func() {
+		if before != nil {
+			before()
+		}
+		kept.close()
+	}
+	d.expect("outside-tcp-new", rate, server.newConnection)
+	d.expect("outside-tcp-kept", min(rate, 8), kept.reused)
+	d.expect("outside-udp-new", rate, server.datagram)
+	return nil
 }
 
 // Intruder sends what a NetworkPolicy denies; it counts answers as failures. It first waits until the
