@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +14,10 @@ import (
 // guardSuffix makes the name of a table's copy.
 const guardSuffix = "-theseus"
 
-// guard copies the filter rules of nft tables, and of iptables chains, beside them. A packet passes both, so what is
-// denied stays denied while the owner of the first takes them away and writes its rules elsewhere.
+// guard copies the filter and NAT rules of nft tables, and of iptables chains, beside them. A packet passes both, so what
+// is denied stays denied while the owner of the first takes them away and writes its rules elsewhere. A new connection that
+// the owner's rules do not translate is translated by the copy: if it left without, connection tracking would keep it so, and
+// no answer would find its way back.
 func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	limit := time.Duration(g.For).Truncate(time.Second)
 	if limit <= 0 {
@@ -104,8 +107,9 @@ func versionOf(family string) int {
 // guardOf turns what `nft list table` printed into two scripts that make the copy, in place of an earlier one: all of it
 // but its base chains, which nothing enters yet, and these. In one transaction, a set of intervals may still be empty
 // when the rules that match it are in force already, and what only they accept is dropped (seen on Linux 6.18: 102 of
-// 27,801 datagrams in one round of many). Of the base chains only those that filter are kept, so nothing is marked or
-// translated twice. Each lets all pass once the only element of a set has timed out.
+// 27,801 datagrams in one round of many). Of the base chains those that filter and those that translate are kept, so nothing
+// is marked twice. Those that translate come after their owner's, in either data plane: the first translation of a connection
+// is the only one. Each lets all pass once the only element of a set has timed out.
 func guardOf(text, family, table string, without []string, limit time.Duration) []string {
 	copied := family + " " + table + guardSuffix
 	var rules, hooks strings.Builder
@@ -118,8 +122,12 @@ func guardOf(text, family, table string, without []string, limit time.Duration) 
 	for block := range strings.SplitSeq(body, "\n\n") {
 		hook, into := hookOf(block), &rules
 		if hook != "" {
-			if !strings.HasPrefix(hook, "type filter ") || !strings.Contains(hook, " priority filter;") {
+			after, translates := laterNAT(hook)
+			if !translates && (!strings.HasPrefix(hook, "type filter ") || !strings.Contains(hook, " priority filter;")) {
 				continue
+			}
+			if translates {
+				block, hook = strings.Replace(block, hook, after, 1), after
 			}
 			into = &hooks
 		}
@@ -137,6 +145,27 @@ func guardOf(text, family, table string, without []string, limit time.Duration) 
 	rules.WriteString("}\n")
 	hooks.WriteString("}\n")
 	return []string{rules.String(), hooks.String()}
+}
+
+// Where a copy's base chains translate: after those of iptables (-100 and 100), and of owners beside them (such as 110).
+const (
+	laterPreRouting  = -40
+	laterOutput      = 160
+	laterPostRouting = 190
+)
+
+// hookNAT is the line that makes a base chain translate, in a hook whose translations matter for packets that are forwarded or
+// sent from here.
+var hookNAT = regexp.MustCompile(`^type nat hook (prerouting|output|postrouting) priority [^;]+;`)
+
+// laterNAT is the hook of a copy of a base chain that translates; false for other hooks.
+func laterNAT(hook string) (string, bool) {
+	found := hookNAT.FindStringSubmatch(hook)
+	if found == nil {
+		return "", false
+	}
+	priority := map[string]int{"prerouting": laterPreRouting, "output": laterOutput, "postrouting": laterPostRouting}[found[1]]
+	return fmt.Sprintf("type nat hook %s priority %d;%s", found[1], priority, strings.TrimPrefix(hook, found[0])), true
 }
 
 // hookOf is the line that makes a block a base chain; empty for other blocks.

@@ -22,8 +22,12 @@ const (
 
 func copyName(name string) string { return copyPrefix + name[len(copyPrefix):] }
 
-// guardIPTables copies the chains of the filter table that the patterns mean, and the sets that their rules match,
-// and puts a jump to the copies before everything else. What belongs to the owner stays as it is.
+// guardedTables are the tables of iptables that are copied: what denies, and what translates.
+var guardedTables = []string{"filter", "nat"}
+
+// guardIPTables copies the chains of the filter and nat tables that the patterns mean, and the sets that their rules match.
+// The jump to a copy that filters comes before everything else, and the one to a copy that translates after it: only a
+// connection that nothing else translated gets there. The owner's own rules stay as they are.
 func (n *Node) guardIPTables(ctx context.Context, g step.Guard, limit time.Duration) ([]string, error) {
 	var made []string
 	for _, b := range backends() {
@@ -31,18 +35,19 @@ func (n *Node) guardIPTables(ctx context.Context, g step.Guard, limit time.Durat
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(tables, func(t table) bool { return t.name == "filter" })
-		if i < 0 || len(tables[i].leftChains(g.Chains)) == 0 {
-			continue // an earlier copy is kept: its original may be gone already
+		for _, t := range tables {
+			if !slices.Contains(guardedTables, t.name) || len(t.leftChains(g.Chains)) == 0 {
+				continue // an earlier copy is kept: its original may be gone already
+			}
+			script, sets := t.guarded(g, armed(b.family))
+			if err := n.copySets(ctx, sets, b.family, limit); err != nil {
+				return nil, err
+			}
+			if err := n.restore(ctx, b, script); err != nil {
+				return nil, fmt.Errorf("guard the %s table of %s: %w", t.name, b.program(""), err)
+			}
+			made = append(made, b.program("")+" "+t.name)
 		}
-		script, sets := tables[i].guarded(g, armed(b.family))
-		if err := n.copySets(ctx, sets, b.family, limit); err != nil {
-			return nil, err
-		}
-		if err := n.restore(ctx, b, script); err != nil {
-			return nil, fmt.Errorf("guard the filter table of %s: %w", b.program(""), err)
-		}
-		made = append(made, b.program("")+" filter")
 	}
 	return made, nil
 }
@@ -67,7 +72,7 @@ func (n *Node) releaseIPTables(ctx context.Context, g step.Guard) ([]string, err
 	if err == nil && left.Count() > 0 {
 		err = errors.Join(failed, fmt.Errorf("a copy stays: %s", named(left)))
 	}
-	return []string{"iptables filter"}, err
+	return []string{"iptables"}, err
 }
 
 func armed(f family) string {
@@ -123,7 +128,7 @@ func copiedSet(saved, name string) string {
 // reference is where a rule names a chain or a set.
 var reference = regexp.MustCompile(`(^| )(-j|-g|--match-set) (\S+)`)
 
-// guarded is the script that copies a filter table's chains beside them, and the sets that the copies match.
+// guarded is the script that copies a table's chains beside them, and the sets that the copies match.
 func (t table) guarded(g step.Guard, armed string) (script string, sets []string) {
 	chains := t.leftChains(g.Chains)
 	rename := func(spec string) string {
@@ -155,15 +160,25 @@ func (t table) guarded(g step.Guard, armed string) (script string, sets []string
 			// The owner knows its rules by their comments, wherever they are.
 			lines = append(lines, "-A "+copyName(r.chain)+" "+withoutComments(rename(r.spec)))
 		case slices.Contains(chains, r.target()):
-			jumps = append(jumps, "-I "+r.chain+" 1 -m set --match-set "+armed+" src -m comment --comment "+guardComment+
+			jumps = append(jumps, t.place(r.chain)+" -m set --match-set "+armed+" src -m comment --comment "+guardComment+
 				" "+withoutComments(rename(r.spec)))
 		}
 	}
-	slices.Reverse(jumps)
+	if t.name != "nat" {
+		slices.Reverse(jumps) // each is put before the others
+	}
 	var b strings.Builder
 	writeTable(&b, t.name, append(lines, jumps...))
 	slices.Sort(sets)
 	return b.String(), slices.Compact(sets)
+}
+
+// place is where a jump to a copy goes: last where the first translation wins, first where any may deny.
+func (t table) place(chain string) string {
+	if t.name == "nat" {
+		return "-A " + chain
+	}
+	return "-I " + chain + " 1"
 }
 
 // comment is the match that carries a comment.
