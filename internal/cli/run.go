@@ -23,6 +23,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/nodepool"
 	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/report"
 )
 
 // headers are what a probe's payload leaves of the MTU to IPv4 and UDP, in bytes.
@@ -276,22 +277,8 @@ func (r *run) evidence() *kube.Evidence {
 }
 
 func summarise(document kube.Collected) evidenceSummary {
-	summary := evidenceSummary{Paths: len(document.Paths)}
-	for _, result := range document.Results {
-		summary.Sent += result.Sent
-		if path.Denies(result.ID) { // another process may have planned the path, so the list need not hold it
-			summary.Leaked += result.Answered
-		} else {
-			summary.Lost += result.Sent - result.Answered
-		}
-		for _, gap := range result.Gaps {
-			summary.LongestGapMillis = max(summary.LongestGapMillis, gap.Millis)
-		}
-		if result.Open != nil {
-			summary.LongestGapMillis = max(summary.LongestGapMillis, result.Open.Millis)
-		}
-	}
-	return summary
+	seen := report.Sum(document.Paths, document.Results)
+	return evidenceSummary{Paths: len(document.Paths), Sent: seen.Sent, Lost: seen.Lost, Leaked: seen.Leaked, LongestGapMillis: seen.LongestGapMillis}
 }
 
 // newView chooses how a run is shown: live on a terminal, JSON when asked for, lines otherwise.

@@ -41,10 +41,11 @@
 // every node is a source and a target on every pair of networks; Medium (50 ms) for all other UDP and for
 // kept TCP, where a lost segment shows as a retransmission of 200 ms and more anyway; Slow (100 ms) for
 // full-MTU datagrams, new connections, DNS, node ports and shut UDP; and ten times Slow for shut TCP,
-// whose every probe keeps a connection attempt open until its timeout. That makes at most
+// whose every probe keeps a connection attempt open until its timeout. What goes to servers of others, and kept
+// TCP to the next node, has 500 ms. That makes at most
 //
-//	4/10ms + 28/50ms + 18/100ms + 9/500ms + 4/1s = 400 + 560 + 180 + 18 + 4 = 1,162 probes a second and node
+//	4/10ms + 28/50ms + 22/100ms + 5/500ms + 4/1s = 400 + 560 + 220 + 10 + 4 = 1,194 probes a second and node
 //
-// (1,082 at 3 nodes, 3,246 in all), each answered by one datagram or segment; and 351 while there is
+// (1,114 at 3 nodes, 3,342 in all), each answered by one datagram or segment; and 367 while there is
 // one network. It depends on the degree and not on N. Intervals.Fast scales all of it but what goes outside.
 package path

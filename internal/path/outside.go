@@ -106,15 +106,16 @@ func (b *builder) outside(node Node) {
 	}
 }
 
-// nodeOutside measures what leaves the pod network towards another node, which is outside of it, and answers there.
+// nodeOutside measures what leaves the pod network towards another node, which is outside of it. Theseus' own agent answers there,
+// so that new connections are as many as elsewhere: one data plane in place of another leaves a window of some 100 ms.
 func (b *builder) nodeOutside(from, to Node) {
 	for _, network := range []string{Old, New} {
 		if !b.NodesOutside[network] || b.pod(from.Name, network) == "" {
 			continue
 		}
 		source, target := v1alpha1.Endpoint{Node: from.Name, Network: network}, v1alpha1.Endpoint{Node: to.Name, Network: Host, Address: to.Address}
-		b.add(ClassOutside, v1alpha1.TCPNew, source, at(target, b.Ports.TCP+b.Ports.HostOffset), b.Intervals.Outside)
+		b.add(ClassOutside, v1alpha1.TCPNew, source, at(target, b.Ports.TCP+b.Ports.HostOffset), b.Intervals.Slow)
 		b.add(ClassOutside, v1alpha1.TCP, source, at(target, b.Ports.TCP+b.Ports.HostOffset), b.Intervals.Outside)
-		b.add(ClassOutside, v1alpha1.UDPNew, source, at(target, b.Ports.UDP+b.Ports.HostOffset), b.Intervals.Outside)
+		b.add(ClassOutside, v1alpha1.UDPNew, source, at(target, b.Ports.UDP+b.Ports.HostOffset), b.Intervals.Slow)
 	}
 }

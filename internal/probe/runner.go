@@ -33,8 +33,12 @@ type Options struct {
 // answers now and then before it answers for good.
 const WarmUp = 10
 
-// warmUpOutside is the same for paths that leave the cluster: they send seldom, and no rules are made for them.
-const warmUpOutside = 3
+// warmUpOutside is the least of it for paths that leave the cluster, which send seldom, and settlesOutside the time that they
+// have to answer for at most: no rules are made for them.
+const (
+	warmUpOutside  = 3
+	settlesOutside = time.Second
+)
 
 // settles is for how long a path through a Service must answer without a miss before it counts, where paths warm up: the
 // rules of kube-proxy may be a second or more behind the Service's endpoints (minSyncPeriod), and change when one comes.
@@ -185,7 +189,7 @@ func (r *Runner) warmUp(one v1alpha1.Path) int {
 	case slices.Contains([]string{path.ClassPodService, path.ClassHostService, path.ClassNodePort}, one.Class):
 		return max(least, int(settles.Milliseconds())/one.IntervalMillis)
 	case one.Class == path.ClassOutside:
-		return min(least, warmUpOutside)
+		return min(least, max(warmUpOutside, int(settlesOutside.Milliseconds())/one.IntervalMillis))
 	default:
 		return least
 	}

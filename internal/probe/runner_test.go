@@ -36,6 +36,7 @@ func TestWarmUp(t *testing.T) {
 		want     int
 	}{
 		{path.ClassHostService, 100, false, 20}, {path.ClassPodService, 50, false, 40}, {path.ClassNodePort, 1000, false, 10},
+		{path.ClassOutside, 500, false, 3}, {path.ClassOutside, 200, false, 5}, {path.ClassOutside, 50, false, 10},
 		{path.ClassPodPod, 10, false, 10}, {path.ClassDNS, 100, false, 10}, {path.ClassDenied, 100, true, 0},
 	} {
 		if got := r.warmUp(v1alpha1.Path{Class: test.class, IntervalMillis: test.interval, Denied: test.denied}); got != test.want {

@@ -57,14 +57,20 @@ func gapFigure(m Model) figure {
 	if m.Limit == 0 {
 		note = "no gate names a limit"
 	}
-	if t.LongestGapMillis > t.ProbeGapMillis {
-		note = "between two answers to a client"
+	if len(m.Traffic) > 0 {
+		note += "; clients at most " + duration(longestWait(m.Traffic)) + " without an answer"
 	}
-	tone := gapTone(m.Limit, t.LongestGapMillis)
-	if t.Lost == 0 && t.LongestGapMillis <= m.Limit {
+	switch {
+	case t.Sent == 0:
+		return figure{"Longest gap", noData, note, "none"}
+	case t.ProbeGapMillis == 0:
+		return figure{"Longest gap", "none", note, "ok"}
+	}
+	tone := gapTone(m.Limit, t.ProbeGapMillis)
+	if t.Lost == 0 && t.ProbeGapMillis <= m.Limit {
 		tone = "ok"
 	}
-	return figure{"Longest gap", duration(t.LongestGapMillis), note, tone}
+	return figure{"Longest gap", duration(t.ProbeGapMillis), note, tone}
 }
 
 func restartsFigure(m Model) figure {

@@ -237,3 +237,23 @@ func unite(spans []Span) []Span {
 }
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// Seen is what probes have seen so far, counted as a report counts it.
+type Seen struct {
+	Sent, Lost, Leaked int64
+	LongestGapMillis   float64
+}
+
+// Sum counts results as a report does, so that what is shown while a run goes on is what its report says in the end.
+func Sum(known []v1alpha1.Path, results []v1alpha1.PathResult) Seen {
+	var seen Seen
+	for _, m := range merge(known, []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: results}}}) {
+		seen.Sent += m.sent
+		seen.Lost += m.lost()
+		seen.Leaked += m.leaked()
+		for _, gap := range m.gaps {
+			seen.LongestGapMillis = max(seen.LongestGapMillis, gap.Millis)
+		}
+	}
+	return seen
+}

@@ -106,6 +106,8 @@ type Verdict struct {
 	Line  string `json:"line"`
 	// Outside says whether paths between the cluster and its outside were measured: "measured" or "not measured".
 	Outside string `json:"outside"`
+	// Uncovered are the kinds of paths that no run measures, of which the verdict says nothing (docs/paths.md).
+	Uncovered []string `json:"uncovered,omitempty"`
 	// Why says what stopped the run, where something did.
 	Why string `json:"why,omitempty"`
 	// Missing lists what was not measured, one sentence each.

@@ -188,6 +188,46 @@ func TestOutsideNotMeasured(t *testing.T) {
 	}
 }
 
+// Where nothing was lost, no part of a report speaks of a gap: how long a client was without an answer is told as that.
+func TestNoGapIsNoGap(t *testing.T) {
+	in := samples()["good"].input()
+	in.Traffic[0].LongestGapMillis = 763
+	m := Build(in)
+	if want := ", no gap on any path, clients at most 763 ms without an answer"; !strings.HasSuffix(m.Verdict.Line, want) {
+		t.Errorf("%q does not end in %q", m.Verdict.Line, want)
+	}
+	text := Text(m)
+	page, err := HTML(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "longest gap") || strings.Contains(string(page), "longest gap 763") || strings.Contains(string(page), ">763 ms</dd>") {
+		t.Error(text)
+	}
+	if !strings.Contains(text, "0 failed, at most 763 ms without an answer") {
+		t.Error(text)
+	}
+}
+
+// What is shown while a run goes on counts as its report does: probes that nobody who ran could answer are no loss and no gap.
+func TestSumIsTheReport(t *testing.T) {
+	for name, s := range samples() {
+		in := s.input()
+		var results []v1alpha1.PathResult
+		for _, report := range in.Reports {
+			results = append(results, report.Status.Paths...)
+		}
+		got, want := Sum(in.Paths, results), Build(in).Totals
+		var leaked int64
+		for _, class := range Build(in).Classes {
+			leaked += class.Leaked
+		}
+		if got.Lost != want.Lost || got.LongestGapMillis != want.ProbeGapMillis || got.Leaked != leaked || got.Sent != want.Sent+want.DeniedSent {
+			t.Errorf("%s: %+v, and the report says %+v", name, got, want)
+		}
+	}
+}
+
 func dropPath(in *Input, id string) {
 	for i := range in.Reports {
 		kept := in.Reports[i].Status.Paths[:0]
@@ -252,6 +292,9 @@ func TestUnheard(t *testing.T) {
 	m := Build(in)
 	if m.Totals.Lost != 1 || m.Totals.Unheard != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
 		t.Errorf("%+v", m.Totals)
+	}
+	if seen := Sum(in.Paths, in.Reports[0].Status.Paths); seen != (Seen{Sent: 576, Lost: 1, LongestGapMillis: 100}) {
+		t.Errorf("while it goes on: %+v", seen)
 	}
 	if text := Text(m); !strings.Contains(text, "note      7 probes had no answer while nobody ran who could give it;") {
 		t.Error(text)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	paths "github.com/theseus-cni/theseus/internal/path"
 )
 
 // maxListed is how many incidents, notes and missing things the summary lists; the page has them all.
@@ -33,6 +35,7 @@ func Text(m Model) string {
 	say("moved", movesText(m))
 	say("gates", gatesText(m))
 	say("residue", residueText(m))
+	say("unseen", unseenText(m))
 	worst, _ := worstIncidents(m.Incidents, maxListed)
 	for _, in := range worst {
 		say("gaps", incidentText(in))
@@ -95,6 +98,15 @@ func pathsText(m Model) string {
 	return text
 }
 
+// unseenText names what the verdict does not cover.
+func unseenText(m Model) string {
+	if len(m.Verdict.Uncovered) == 0 {
+		return ""
+	}
+	tested, unknown := paths.Unmeasured()
+	return fmt.Sprintf("nothing is known of: %s; %d more kinds of paths are tried in tests alone (docs/paths.md)", strings.Join(unknown, "; "), len(tested))
+}
+
 // outsideText is what paths that leave the cluster lost; they are among the paths of the line before.
 func outsideText(m Model) string {
 	t := m.Totals
@@ -124,12 +136,8 @@ func trafficText(m Model) string {
 	if len(m.Traffic) == 0 {
 		return ""
 	}
-	longest := 0.0
-	for _, client := range m.Traffic {
-		longest = max(longest, client.LongestGapMillis)
-	}
-	return fmt.Sprintf("%s, %s, %s failed, longest gap %s", countOf(int64(len(m.Traffic)), "client"),
-		countOf(m.Totals.Requests, "request"), number(m.Totals.Failed), duration(longest))
+	return fmt.Sprintf("%s, %s, %s failed, at most %s without an answer", countOf(int64(len(m.Traffic)), "client"),
+		countOf(m.Totals.Requests, "request"), number(m.Totals.Failed), duration(longestWait(m.Traffic)))
 }
 
 func podsText(m Model) string {

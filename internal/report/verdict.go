@@ -3,11 +3,17 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	paths "github.com/theseus-cni/theseus/internal/path"
 )
 
 // judge says in one line what happened, and lists what is not known.
 func judge(in Input, m *Model, all []*measured, why string) Verdict {
 	v := Verdict{Outside: outside(m.Totals), Why: why, Missing: missing(in, m), Notes: notes(m, all)}
+	if m.Totals.Sent > 0 {
+		tested, unknown := paths.Unmeasured()
+		v.Uncovered = append(unknown, tested...)
+	}
 	v.Level = level(m, len(v.Missing) > 0)
 	v.Title = title(m, v.Level)
 	v.Line = line(m)
@@ -145,15 +151,30 @@ func nodesText(m *Model) string {
 	return fmt.Sprintf("%d of %s switched", t.NodesSwitched, countOf(int64(t.Nodes), "node"))
 }
 
+// longest is the longest gap of a path, and apart from it the longest time that a client was without an answer: that one is
+// above zero also where nothing was lost, and is no gap.
 func longest(m *Model) string {
 	t := m.Totals
+	text := "longest gap on a path " + duration(t.ProbeGapMillis)
 	switch {
-	case t.Sent == 0 && len(m.Traffic) == 0:
-		return "gaps not measured"
-	case t.LongestGapMillis == 0:
-		return "no gap"
+	case t.Sent == 0:
+		text = "gaps not measured"
+	case t.ProbeGapMillis == 0:
+		text = "no gap on any path"
 	}
-	return "longest gap " + duration(t.LongestGapMillis)
+	if waited := longestWait(m.Traffic); len(m.Traffic) > 0 {
+		text += ", clients at most " + duration(waited) + " without an answer"
+	}
+	return text
+}
+
+// longestWait is the longest time between two answers that any client saw, in ms.
+func longestWait(clients []Traffic) float64 {
+	longest := 0.0
+	for _, client := range clients {
+		longest = max(longest, client.LongestGapMillis)
+	}
+	return longest
 }
 
 // missing lists what should have been measured and was not.

@@ -84,15 +84,15 @@ func inOneLine(report []byte) (string, error) {
 	var model struct {
 		Totals struct {
 			Pods, Evicted, Restarts, Requests, Failed int
-			LongestGapMillis                          float64
+			ProbeGapMillis                            float64
 		}
 	}
 	if err := json.Unmarshal(report, &model); err != nil {
 		return "", fmt.Errorf("read the report: %w", err)
 	}
 	t := model.Totals
-	return fmt.Sprintf("%s, %d made anew, %s, %s of %d, longest gap %.0f ms", spec.Count(t.Pods, "pod"), t.Evicted,
-		spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"), t.Requests, t.LongestGapMillis), nil
+	return fmt.Sprintf("%s, %d made anew, %s, %s of %d, longest gap on a path %.0f ms", spec.Count(t.Pods, "pod"), t.Evicted,
+		spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"), t.Requests, t.ProbeGapMillis), nil
 }
 
 // traffic is the file of what the clients counted.
