@@ -127,6 +127,16 @@ func (c *client) one() bool {
 	return err == nil
 }
 
+// answered says whether one new connection from the pod to the outside is answered.
+func (m *masqueraded) answered(network string) bool {
+	answer := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // for good: the thread stays in the pod's namespace
+		answer <- netns.Set(m.pod) == nil && (&client{network: network}).one()
+	}()
+	return <-answer
+}
+
 // through does one thing after another while clients open connections, so many by each after every one of them, and demands
 // that none is lost.
 func (m *masqueraded) through(when string, each int64, do ...func()) {

@@ -13,7 +13,8 @@ import (
 // portTable keeps masqueraded connections off a port that an agent exempts from connection tracking: answers to that port
 // are not translated back, and where the agent lets only its tunnels use it they are dropped. Of the ports that Linux
 // chooses from it is one in 64,512 (https://github.com/projectcalico/calico/pull/13118). The chain comes before those
-// of kube-proxy, portmap and the agent, and does for UDP what they would do, but for that port.
+// of kube-proxy, portmap and the agent, and does for UDP what they would do, but for that port: for what they marked, what leaves
+// by the tunnel, and what pods send to the outside.
 const portTable = "theseus-ports"
 
 // reserved are the ports that Linux does not choose for connections of ports above them.
@@ -45,6 +46,9 @@ func portScript(args step.JoinArgs) string {
 	masquerade := "masquerade to :" + beside(args.Untracked.Port) + " fully-random"
 	script.WriteString(marked(udp, masquerade))
 	fmt.Fprintf(&script, "%s oifname %q fib saddr . oif type != local fib saddr type local %s\n", udp, args.Untracked.Link, masquerade)
+	if from, except := args.Untracked.From, args.Untracked.Except; len(from) > 0 && len(except) > 0 {
+		fmt.Fprintf(&script, "%s ip saddr { %s } ip daddr != { %s } %s\n", udp, strings.Join(from, ", "), strings.Join(except, ", "), masquerade)
+	}
 	return script.String() + "}\n}\n"
 }
 

@@ -97,6 +97,32 @@ func TestUntrackedPort(t *testing.T) {
 	}
 }
 
+// TestUntrackedPortOfPods: what pods send to the outside keeps off the port as well, and what they send to pods is not masqueraded.
+func TestUntrackedPortOfPods(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	runtime.LockOSThread()
+	m := newMasqueraded(t)
+	sh(t, "", "sh", "-ec", `iptables -t raw -A PREROUTING -p udp --dport 4789 -j NOTRACK
+		iptables -t nat -A POSTROUTING -p udp -s 198.19.32.0/20 ! -d 198.19.32.0/20 -j MASQUERADE --to-ports 4789`)
+	port := &step.Untracked{Port: 4789, Link: "vxlan.calico", From: []string{"198.19.32.0/20"}, Except: []string{"198.19.32.0/20"}}
+	answered := func(when string, want bool) {
+		t.Helper()
+		if got := m.answered("udp4"); got != want {
+			t.Errorf("%s: answered is %t", when, got)
+		}
+	}
+	answered("as it is", false)
+	do(t, m.node, step.VerbJoin, step.JoinArgs{Untracked: port})
+	answered("kept off the port", true)
+	port.Except = append(port.Except, "198.18.8.0/24") // as if the server were a pod
+	do(t, m.node, step.VerbPart, step.JoinArgs{})
+	do(t, m.node, step.VerbJoin, step.JoinArgs{Untracked: port})
+	answered("what is no outside is left to the agent's rules", false)
+	do(t, m.node, step.VerbPart, step.JoinArgs{})
+}
+
 func TestBeside(t *testing.T) {
 	for port, want := range map[int]string{4789: "4790-65535", 53: "1024-65535", 8472: "8473-65535", 60000: "1024-59999"} {
 		if got := beside(port); got != want {

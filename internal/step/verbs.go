@@ -70,6 +70,10 @@ type JoinArgs struct {
 type Untracked struct {
 	Port int    `json:"port"`
 	Link string `json:"link"`
+	// From are ranges of pods that the agent masquerades when they send to anything but Except. Both are empty where it does not,
+	// or does it in another way than to the address of the interface.
+	From   []string `json:"from,omitempty"`
+	Except []string `json:"except,omitempty"`
 }
 
 // The data planes of an agent that can keep its rules in either.

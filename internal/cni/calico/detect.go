@@ -56,7 +56,12 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	applyPools(found, readPools(snapshot))
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
-	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
+	if port := untracked(found.Version, found.Capabilities); port != nil {
+		if plainNAT(snapshot.Calico("FelixConfiguration"), template.Containers) {
+			port.From, port.Except = masqueraded(snapshot)
+		}
+		found.Capabilities.Untracked = port
+	}
 	found.Parts = partsIn(snapshot, agent)
 	for _, kind := range usersKinds {
 		for _, object := range snapshot.Calico(kind) {

@@ -16,7 +16,7 @@ import (
 // addresses, and its way back may differ from its way there, since each network routes only to its own.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
 	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs),
-		Untracked: cmp.Or(target.Capabilities.Untracked, source.Capabilities.Untracked)}
+		Untracked: portAlone(cmp.Or(target.Capabilities.Untracked, source.Capabilities.Untracked))}
 }
 
 // Clash is a reason why two networks cannot live on the same nodes.
@@ -203,4 +203,12 @@ func whichRange(snapshot *cluster.Snapshot, target cni.Installation) string {
 		hint += ", which holds " + strings.Join(own[:min(len(own), 3)], ", ")
 	}
 	return hint
+}
+
+// portAlone leaves out what the agent masquerades: ranges come and go while two networks, or two pools, are joined.
+func portAlone(port *step.Untracked) *step.Untracked {
+	if port == nil {
+		return nil
+	}
+	return &step.Untracked{Port: port.Port, Link: port.Link}
 }
