@@ -17,7 +17,7 @@ func TestKindsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "\n\n"+Table()+"\n") {
-		t.Errorf("docs/paths.md does not hold this table:\n%s", Table())
+		t.Errorf("docs/paths.md does not hold this table; put it there in place of the old one:\n%s", Table())
 	}
 }
 
