@@ -27,6 +27,9 @@ var layers = []struct {
 	{"internal/cluster/clustertest", 1, true}, // runs inside tests
 	{"internal/finding", 0, true},
 	{"internal/fault", 0, true},
+	{"internal/bounded", 0, true},
+	{"internal/printable", 0, true},
+	{"internal/outfile", 0, false},
 	{"internal/selector", 1, true},
 	{"internal/selector/nodes", 1, true},
 	{"internal/bgp", 2, true},

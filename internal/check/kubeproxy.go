@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/theseus-cni/theseus/internal/bounded"
 )
 
 // KubeProxyConfig is the part of KubeProxyConfiguration that tells pods from other clients.
@@ -23,7 +23,7 @@ type KubeProxyConfig struct {
 func (p *Pass) KubeProxy() (KubeProxyConfig, error) {
 	var c KubeProxyConfig
 	if stored := p.Snapshot.ConfigMap("kube-system", "kube-proxy"); stored != nil {
-		if err := yaml.Unmarshal([]byte(stored.Data["config.conf"]), &c); err != nil {
+		if err := bounded.Unmarshal([]byte(stored.Data["config.conf"]), &c); err != nil {
 			return c, fmt.Errorf("config.conf in the ConfigMap kube-system/kube-proxy cannot be read: %w", err)
 		}
 		return c, nil

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
@@ -266,7 +266,7 @@ func readChange(file string) (*v1alpha1.Change, error) {
 		return nil, fail(exitUsage, "name a file that holds a Change document", "%v", err)
 	}
 	var change v1alpha1.Change
-	if err := yaml.UnmarshalStrict(data, &change); err != nil {
+	if err := bounded.UnmarshalStrict(data, &change); err != nil {
 		return nil, fail(exitUsage, "see `theseus plan --help` for the fields", "%s: %v", file, err)
 	}
 	if change.APIVersion != v1alpha1.APIVersion || change.Kind != "Change" {

@@ -14,9 +14,8 @@ import (
 	"sort"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 )
 
 // InventoryKind is the kind of a file that holds an Inventory.
@@ -177,7 +176,7 @@ func (d Document) MarshalJSON() ([]byte, error) {
 // ReadInventory reads an Inventory from YAML or JSON, and says all that is wrong with it.
 func ReadInventory(data []byte) (*Inventory, error) {
 	var i Inventory
-	if err := yaml.UnmarshalStrict(data, &i); err != nil {
+	if err := bounded.UnmarshalStrict(data, &i); err != nil {
 		return nil, err
 	}
 	if i.APIVersion != v1alpha1.APIVersion || i.Kind != InventoryKind {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 )
 
 // PlanKind is the kind of a file that holds a Plan.
@@ -99,7 +100,7 @@ func WritePlan(p *Plan) ([]byte, error) { return yaml.Marshal(p) }
 // ReadPlan reads a plan, and refuses one that was edited.
 func ReadPlan(data []byte) (*Plan, error) {
 	var p Plan
-	if err := yaml.UnmarshalStrict(data, &p); err != nil {
+	if err := bounded.UnmarshalStrict(data, &p); err != nil {
 		return nil, fmt.Errorf("this is no plan for a cloud: %w", err)
 	}
 	if p.APIVersion != v1alpha1.APIVersion || p.Kind != PlanKind {

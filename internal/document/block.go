@@ -378,6 +378,8 @@ func closes(text []byte) bool {
 			}
 		case '"', '\'', '#':
 			return false // a bracket may be part of what is quoted
+		case '&', '*':
+			return false // aliases are weighed in the whole document
 		}
 	}
 	return false

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/fault"
 )
@@ -44,6 +45,8 @@ type Builder struct {
 	// block reads YAML; raw is the JSON that it made last.
 	block block
 	raw   []byte
+	// budget is what the aliases of the current input may still add.
+	budget bounded.Budget
 }
 
 // New makes an empty builder; the version is that of the tool.
@@ -76,7 +79,7 @@ func Objects(name string, input io.Reader) ([]unstructured.Unstructured, error) 
 // Add reads one input to its end. The name goes into errors and sources. A lenient read skips documents
 // that are no Kubernetes objects (a folder may hold such), any other calls them an error. Errors are *Error.
 func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
-	b.lenient = lenient
+	b.lenient, b.budget = lenient, bounded.Budget{}
 	lines := newLines(name, input)
 	first, err := lines.peek()
 	if err != nil {

@@ -227,3 +227,39 @@ func FuzzAdd(f *testing.F) {
 		b.Snapshot()
 	})
 }
+
+// An item of a List may refer to an anchor of an item before it, and to one above the items.
+func TestAnchorsAcrossItems(t *testing.T) {
+	for name, text := range map[string]string{
+		"of an item": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n" +
+			"- apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: b\n    labels: &l\n      k: v\n" +
+			"- apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: c\n    labels: *l\n",
+		"of the head": "metadata:\n  labels: &l {k: v}\napiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata: {name: a}\n" +
+			"- apiVersion: v1\n  kind: Namespace\n  metadata: {name: b, labels: *l}\n" +
+			"- apiVersion: v1\n  kind: Namespace\n  metadata: {name: c, labels: *l}\nkind: List\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := New("test")
+			if err := b.Add("list.yaml", strings.NewReader(text), false); err != nil {
+				t.Fatal(err)
+			}
+			s, _ := b.Snapshot()
+			if len(s.Namespaces) != 3 || s.Namespaces[1].Name != "b" || s.Namespaces[2].Labels["k"] != "v" {
+				t.Errorf("%+v", s.Namespaces)
+			}
+		})
+	}
+}
+
+// What aliases add is bounded for a whole input, also where each of its documents adds little.
+func TestAliasesAreBounded(t *testing.T) {
+	one := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: a\n  annotations:\n    a: &a " + strings.Repeat("x", 100_000) +
+		strings.Repeat("\n    %: *a", 10) + "\n---\n"
+	for i := range 10 {
+		one = strings.Replace(one, "%", string(rune('b'+i)), 1)
+	}
+	err := New("test").Add("bomb.yaml", strings.NewReader(strings.Repeat(one, 10)), false)
+	if err == nil || !strings.Contains(err.Error(), "aliases add more than 4 MiB") {
+		t.Errorf("%.200v", err)
+	}
+}

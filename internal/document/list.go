@@ -94,7 +94,24 @@ func (b *Builder) addItems(head header, at place) error {
 			return err
 		}
 	}
-	head.Items = nil
+	return l.close(head, at)
+}
+
+// rest takes the rest of a List as one text: items, and what is outside of them.
+func (l *list) rest(raw []byte, at place) error {
+	var head header
+	if err := decode(raw, &head); err != nil {
+		return at.fail("", plainJSON(err))
+	}
+	for _, item := range head.Items {
+		if err := l.add(item, at); err != nil {
+			return err
+		}
+	}
+	return l.close(head, at)
+}
+
+func (l *list) close(head header, at place) error {
 	raw, err := json.Marshal(map[string]string{"apiVersion": head.APIVersion, "kind": head.Kind})
 	if err != nil {
 		return at.fail("", err)

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strconv"
 
-	"sigs.k8s.io/yaml"
+	"github.com/theseus-cni/theseus/internal/bounded"
 )
 
 // addYAML reads YAML documents. The items of a List in block style, which is how kubectl prints it, are cut
@@ -41,6 +41,8 @@ type yamlDocument struct {
 	indent   int // of the dash before each item; -1 before the first
 	item     bytes.Buffer
 	itemLine int // where item starts; 0 while there is none
+	// whole is set once an item has an anchor, which any later one may refer to: the rest is read as one text, in head.
+	whole bool
 }
 
 func newYAMLDocument(b *Builder, file string) *yamlDocument {
@@ -66,7 +68,7 @@ func (d *yamlDocument) line(line []byte, number int) error {
 	if d.inItems {
 		return d.itemsLine(line, number)
 	}
-	if rest, ok := bytes.CutPrefix(line, []byte("items:")); ok {
+	if rest, ok := bytes.CutPrefix(line, []byte("items:")); ok && !d.whole && !bounded.Anchored(d.head.Bytes()) {
 		if rest = bytes.TrimSpace(rest); len(rest) == 0 || rest[0] == '#' {
 			d.inItems, d.list.items = true, true
 			return nil
@@ -84,6 +86,9 @@ func (d *yamlDocument) itemsLine(line []byte, number int) error {
 	case dash && (d.indent < 0 || depth == d.indent):
 		if err := d.flush(); err != nil {
 			return err
+		}
+		if d.whole {
+			return d.text(line, number)
 		}
 		d.indent, d.itemLine = depth, number
 		line = bytes.Replace(line, []byte("-"), []byte(" "), 1)
@@ -123,11 +128,30 @@ func (d *yamlDocument) flush() error {
 		return nil
 	}
 	at := place{file: d.file, line: d.itemLine}
-	raw, err := d.builder.toJSON(d.item.Bytes(), at)
-	if err != nil {
-		return err
+	raw, fast := d.builder.fast(d.item.Bytes())
+	if !fast && bounded.Anchored(d.item.Bytes()) {
+		return d.join()
+	}
+	if !fast {
+		var err error
+		if raw, err = d.builder.slow(d.item.Bytes(), at); err != nil {
+			return err
+		}
 	}
 	return d.list.add(raw, at)
+}
+
+// join puts the current item back below the head, where the rest of the document follows.
+func (d *yamlDocument) join() error {
+	d.item.Bytes()[d.indent] = '-'
+	d.head.WriteString("items:\n")
+	d.headLine = d.itemLine - bytes.Count(d.head.Bytes(), []byte("\n"))
+	d.whole, d.inItems = true, false
+	if d.head.Len()+d.item.Len() > MaxObject {
+		return place{file: d.file, line: d.itemLine}.fail("", fmt.Errorf("one object is larger than %d MiB", MaxObject>>20))
+	}
+	d.head.Write(d.item.Bytes())
+	return nil
 }
 
 // end ends the document.
@@ -140,6 +164,9 @@ func (d *yamlDocument) end() error {
 	raw, err := d.builder.toJSON(d.head.Bytes(), at)
 	if err != nil {
 		return err
+	}
+	if d.whole {
+		return d.list.rest(raw, at)
 	}
 	if d.list.items {
 		return d.list.end(raw, at)
@@ -161,13 +188,29 @@ func marker(line []byte, mark string) (rest []byte, ok bool) {
 
 // toJSON turns one YAML text into JSON, valid until the next call; the lines of errors count from where the text was found.
 func (b *Builder) toJSON(text []byte, at place) ([]byte, error) {
-	if raw, ok := b.block.json(b.raw[:0], text); ok {
-		b.raw = raw
+	if raw, ok := b.fast(text); ok {
 		return raw, nil
 	}
-	raw, err := yaml.YAMLToJSON(text)
+	return b.slow(text, at)
+}
+
+// fast is toJSON for what kubectl prints; it is not ok where a parser of the whole language must read the text.
+func (b *Builder) fast(text []byte) (json []byte, ok bool) {
+	raw, ok := b.block.json(b.raw[:0], text)
+	if ok {
+		b.raw = raw
+	}
+	return raw, ok
+}
+
+// slow is toJSON for the whole language, within the bounds of what aliases may add.
+func (b *Builder) slow(text []byte, at place) ([]byte, error) {
+	raw, err := b.budget.ToJSON(text)
 	if err == nil {
 		return raw, nil
+	}
+	if errors.Is(err, bounded.ErrBound) {
+		return nil, at.fail("write the values out where they are few, or split the file", err)
 	}
 	message := err.Error()
 	if found := regexp.MustCompile(`yaml: (?:line (\d+): )?(.*)`).FindStringSubmatch(message); found != nil {

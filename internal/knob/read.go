@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/yaml"
 
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/felix"
 	"github.com/theseus-cni/theseus/internal/selector"
@@ -299,7 +299,7 @@ func (r *reader) readConfigMap(m *corev1.ConfigMap) {
 				r.all(s, -1, ref, m.Data[key])
 				continue
 			}
-			if document == nil && yaml.Unmarshal([]byte(m.Data[key]), &document) != nil {
+			if document == nil && bounded.Unmarshal([]byte(m.Data[key]), &document) != nil {
 				break // kubeproxy/cluster-cidr and the drivers say so
 			}
 			if value, ok := textAt(document, s.place().Inside); ok {

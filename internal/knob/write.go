@@ -10,9 +10,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/step"
+	"sigs.k8s.io/yaml"
 )
 
 // Aim is what an edit is for.
@@ -258,7 +259,7 @@ func (w Write) Edit(object *unstructured.Unstructured) error {
 		return err
 	}
 	var document map[string]any
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+	if err := bounded.Unmarshal([]byte(text), &document); err != nil {
 		return fmt.Errorf("%s in %s: %w", w.Place.Path, w.Ref, err)
 	}
 	if document == nil {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/document"
 )
 
@@ -94,7 +95,7 @@ func headOf(data []byte) (head metav1.TypeMeta, err error) {
 		text = data // it may be JSON
 	}
 	if json.Unmarshal(text, &head) != nil {
-		err = yaml.Unmarshal(data, &head)
+		err = bounded.Unmarshal(data, &head)
 	}
 	return head, err
 }
@@ -113,7 +114,7 @@ func Decode(data []byte) (*Plan, error) {
 		}
 	}
 	var p Plan
-	if err := yaml.UnmarshalStrict(data, &p); err != nil {
+	if err := bounded.UnmarshalStrict(data, &p); err != nil {
 		return nil, err
 	}
 	return &p, nil

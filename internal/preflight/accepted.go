@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
 
@@ -23,7 +22,7 @@ func ParseAccepted(data []byte) ([]v1alpha1.AcceptedFinding, error) {
 		Kind       string                     `json:"kind"`
 		Accepted   []v1alpha1.AcceptedFinding `json:"accepted"`
 	}
-	if err := yaml.UnmarshalStrict(data, &file); err != nil {
+	if err := bounded.UnmarshalStrict(data, &file); err != nil {
 		return nil, err
 	}
 	if file.APIVersion != v1alpha1.APIVersion || file.Kind != AcceptedKind {

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"sigs.k8s.io/yaml"
 
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 )
@@ -73,7 +73,7 @@ func exempt(pass *check.Pass, set *appsv1.DaemonSet) ([]netip.Prefix, error) {
 			var config struct {
 				NonMasqueradeCIDRs []string `json:"nonMasqueradeCIDRs"`
 			}
-			if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+			if err := bounded.Unmarshal([]byte(text), &config); err != nil {
 				return nil, fmt.Errorf("%s in the ConfigMap %s/%s cannot be read: %w", key, set.Namespace, name, err)
 			}
 			if config.NonMasqueradeCIDRs != nil {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/zone"
@@ -130,7 +131,7 @@ func (e *Error) Hint() string { return e.Advice }
 func Read(data []byte) (*Plan, error) {
 	const again = "make the plan again: theseus mirror dns plan -o FILE"
 	var p Plan
-	if err := yaml.UnmarshalStrict(data, &p); err != nil {
+	if err := bounded.UnmarshalStrict(data, &p); err != nil {
 		return nil, &Error{"this is no plan of moves: " + err.Error(), again}
 	}
 	if p.Kind != Kind || p.APIVersion != v1alpha1.APIVersion {
