@@ -5,6 +5,7 @@ package zone
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,11 +151,27 @@ func Value(rr dns.RR) string {
 	return strings.TrimPrefix(rr.String(), rr.Header().String())
 }
 
+// ParseRR reads one record as zone files have it, after lines such as $ORIGIN. Its text comes from zones and providers, so
+// $INCLUDE, which would read a file of this machine, is refused, and so is a second record.
+func ParseRR(text string) (dns.RR, error) {
+	parser := dns.NewZoneParser(strings.NewReader(text+"\n"), ".", "")
+	parser.SetDefaultTTL(3600)
+	record, _ := parser.Next()
+	_, more := parser.Next()
+	switch {
+	case parser.Err() != nil:
+		return nil, parser.Err()
+	case more:
+		return nil, errors.New("more than one record")
+	}
+	return record, nil
+}
+
 // RRs are the set's records.
 func (r RRSet) RRs() ([]dns.RR, error) {
 	var records []dns.RR
 	for _, value := range r.Values {
-		rr, err := dns.NewRR(fmt.Sprintf("%s %d IN %s %s", r.Name, r.TTL, r.Type, value))
+		rr, err := ParseRR(fmt.Sprintf("%s %d IN %s %s", r.Name, r.TTL, r.Type, value))
 		if err != nil {
 			return nil, fmt.Errorf("record %s %s %s: %w", r.Name, r.Type, value, err)
 		}

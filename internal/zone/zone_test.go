@@ -1,6 +1,8 @@
 package zone_test
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,4 +101,20 @@ func FuzzOwner(f *testing.F) {
 			t.Errorf("%q with owner %q reads as %q, %v", value, owner, got, ok)
 		}
 	})
+}
+
+// A record's text comes from outside: it reads no file of this machine, and is one record.
+func TestParseRR(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "zone")
+	if err := os.WriteFile(file, []byte("secret.example.org. 60 IN A 192.0.2.1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"$INCLUDE " + file, "a. 60 IN A 192.0.2.1\n$INCLUDE " + file, "a. 60 IN A 192.0.2.1\nb. 60 IN A 192.0.2.1"} {
+		if rr, err := zone.ParseRR(text); err == nil {
+			t.Errorf("%q became %v", text, rr)
+		}
+	}
+	if rr, err := zone.ParseRR("$ORIGIN example.org.\na 60 IN A 192.0.2.1"); err != nil || rr.Header().Name != "a.example.org." {
+		t.Error(rr, err)
+	}
 }

@@ -110,7 +110,7 @@ func (z *Zone) parse(r libdns.RR) (dns.RR, error) {
 	case dns.TypeCNAME:
 		data = dns.Fqdn(data)
 	}
-	rr, err := dns.NewRR(fmt.Sprintf("$ORIGIN %s\n%s %d IN %s %s", z.Name, name, ttl, r.Type, data))
+	rr, err := zone.ParseRR(fmt.Sprintf("$ORIGIN %s\n%s %d IN %s %s", z.Name, name, ttl, r.Type, data))
 	if err != nil || rr == nil {
 		return nil, fmt.Errorf("%s: the provider has the record %s %s %s, which cannot be read: %w", z.Name, r.Name, r.Type, r.Data, err)
 	}

@@ -234,7 +234,7 @@ func fromRoute53(record types.ResourceRecordSet) (zone.RRSet, error) {
 	for _, one := range record.ResourceRecords {
 		value := aws.ToString(one.Value)
 		if set.IsAddress() || set.Type == zone.TXT || set.Type == "NS" {
-			rr, err := dns.NewRR(set.Name + " 0 IN " + set.Type + " " + value)
+			rr, err := zone.ParseRR(set.Name + " 0 IN " + set.Type + " " + value)
 			if err != nil || rr == nil {
 				return set, fmt.Errorf("record %s %s %q cannot be read: %w", set.Name, set.Type, value, err)
 			}
