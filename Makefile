@@ -8,7 +8,7 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale test unit lab-test build setup clean
+.PHONY: help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale fuzz test unit lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,16 @@ bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and r
 		../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
 	@cd internal/plan; for form in yaml json; do for nodes in 500 5000; do \
 		../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
+
+FUZZTIME ?= 1m
+fuzz: ## every fuzz target for a minute each (FUZZTIME), and how many inputs it saw
+	@failed=0; for file in $$(grep -rlE '^func Fuzz' --include='*_test.go' internal); do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]+)\(.*/\1/p' $$file); do \
+			if said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) 2>&1); \
+			then result=ok; else result=FAILED; failed=1; fi; \
+			inputs=$$(grep -oE 'execs: [0-9]+' <<<"$$said" | tail -1 || true); echo "$$result $$(dirname $$file) $$target $$inputs"; \
+			if [ $$result = FAILED ]; then echo "$$said"; fi; \
+		done; done; exit $$failed
 
 test: setup build unit lab-test ## unit tests, and those in the lab (the long ones with THESEUS_FULL=1)
 

@@ -240,7 +240,16 @@ func reasons(flag string, given []string) (map[string]string, error) {
 	return all, nil
 }
 
-func isTerminal(w io.Writer) bool {
+// fileOf is the file that a stream leads to, if it is one.
+func fileOf(w io.Writer) (*os.File, bool) {
+	if over, ok := w.(interface{ Unwrap() io.Writer }); ok {
+		w = over.Unwrap()
+	}
 	file, ok := w.(*os.File)
+	return file, ok
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := fileOf(w)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

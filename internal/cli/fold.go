@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -12,7 +11,7 @@ import (
 
 // print writes a text: on a terminal as wide as that is, else as it is, so that other programs find whole lines.
 func (a *app) print(text string) error {
-	if file, ok := a.Out.(*os.File); ok && isTerminal(a.Out) {
+	if file, ok := fileOf(a.Out); ok && isTerminal(a.Out) {
 		width, _ := screen(file)
 		text = fold(text, width)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -110,7 +109,7 @@ func flagGroups(flags *pflag.FlagSet) []flagGroup {
 // textWidth is how many columns a text may have: those of the terminal, up to what reads well.
 func textWidth(out io.Writer) int {
 	const most = 120
-	if file, ok := out.(*os.File); ok && isTerminal(out) {
+	if file, ok := fileOf(out); ok && isTerminal(out) {
 		columns, _ := screen(file)
 		return min(columns, most)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/estimate"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/printable"
 )
 
 // live is the view of a terminal: what happened scrolls by, and below it stands a block that is drawn anew:
@@ -135,19 +136,20 @@ func (v *live) Close() {
 // redraw wipes the block, lets something scroll by, and draws the block again, in one write.
 func (v *live) redraw(scroll func(out io.Writer, width int)) {
 	width, height := v.size()
-	var out bytes.Buffer
+	var move, out bytes.Buffer
 	if up := v.rows(width); up > 0 { // from the first column: a key that was pressed may be shown
-		fmt.Fprintf(&out, "\r\x1b[%dA\x1b[J", min(up, height-1))
+		fmt.Fprintf(&move, "\r\x1b[%dA\x1b[J", min(up, height-1))
 	}
 	if scroll != nil {
 		scroll(&out, width)
 	}
 	v.drawn = nil
 	for _, line := range v.block(width, height-2) {
+		line = string(printable.Text([]byte(line)))
 		fmt.Fprintln(&out, line)
 		v.drawn = append(v.drawn, utf8.RuneCountInString(escapes.ReplaceAllString(line, "")))
 	}
-	v.out.Write(out.Bytes()) //nolint:errcheck // a terminal that is gone has nobody before it
+	v.out.Write(append(move.Bytes(), printable.Text(out.Bytes())...)) //nolint:errcheck // a terminal that is gone has nobody before it
 }
 
 // escapes are what colours a text.

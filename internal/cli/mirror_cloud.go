@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cloud"
 	"github.com/theseus-cni/theseus/internal/cloud/aws"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/outfile"
 )
 
 func (m *twins) cloudCommand() *cobra.Command {
@@ -157,7 +158,7 @@ func (m *twins) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(m.output, data, 0o600); err != nil {
+		if err := outfile.Write(m.output, data); err != nil {
 			return err
 		}
 	}

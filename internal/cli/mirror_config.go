@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirrorconfig"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/splice"
 )
 
@@ -137,7 +138,7 @@ func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from stri
 		return err
 	case "", "text":
 	default:
-		if err := os.WriteFile(m.output, result.Text, 0o600); err != nil {
+		if err := outfile.Write(m.output, result.Text); err != nil {
 			return err
 		}
 	}

@@ -264,21 +264,34 @@ func (m *twins) showDiff(pass *replica.Pass) {
 	if m.output == "json" {
 		documents := []diffDocument{}
 		for _, step := range steps {
-			documents = append(documents, diffDocument{step.Key.String(), step.Verb, step.Why})
+			documents = append(documents, diffDocument{step.Key.String(), step.Verb, shown(step)})
 		}
 		encode(m.Out, documents)
 		return
 	}
 	for _, step := range steps {
 		fmt.Fprintf(m.Out, "%s %s\n", step.Verb, step.Key)
-		for _, field := range step.Why {
+		for _, field := range shown(step) {
 			fmt.Fprintf(m.Out, "    %s%s\n", field.Path, values(field))
 		}
 	}
 	fmt.Fprintf(m.Out, "%d differ, %d are in step\n", len(steps), pass.Delta.InStep)
 }
 
-// values shows the two values of a field. Those of Secrets are nobody's business.
+// shown are the fields of a step that differ. Those of a Secret are without their values, and without digests of them,
+// which would let a short value be guessed; that goes for its metadata too, where kubectl keeps what was applied.
+func shown(step twin.Step) []twin.Difference {
+	if step.Key.Group != "" || step.Key.Kind != "Secret" {
+		return step.Why
+	}
+	bare := make([]twin.Difference, len(step.Why))
+	for i, field := range step.Why {
+		bare[i] = twin.Difference{Path: field.Path, By: field.By}
+	}
+	return bare
+}
+
+// values shows the two values of a field.
 func values(field twin.Difference) string {
 	if field.Want == nil && field.Have == nil {
 		return ""

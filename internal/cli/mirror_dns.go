@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/dns"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/zone"
 	"github.com/theseus-cni/theseus/internal/zone/names"
@@ -382,7 +383,7 @@ func (m *twins) writeDNSPlan(p *shift.Plan) error {
 		_, err = m.Out.Write(data)
 		return err
 	}
-	if err := os.WriteFile(m.output, data, 0o600); err != nil {
+	if err := outfile.Write(m.output, data); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(m.Out, "%s\nwritten to %s; read it, then: theseus mirror dns move %s --zones FILE --yes\n", shift.Runbook(p), m.output, m.output)

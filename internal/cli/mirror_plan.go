@@ -27,6 +27,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/mirrorconfig"
 	"github.com/theseus-cni/theseus/internal/outage"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/replica"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -472,7 +473,7 @@ func (h *hands) change(ctx context.Context) error {
 	var env []string
 	if config := h.pair.plan.Mirror.Switch.Config; config != nil {
 		name := filepath.Join(h.dir, "original.yaml")
-		if err := os.WriteFile(name, []byte(config.Text), 0o600); err != nil {
+		if err := outfile.Write(name, []byte(config.Text)); err != nil {
 			return err
 		}
 		env = append(env, mirror.ConfigVariable+"="+name)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
@@ -23,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni/weave"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
@@ -164,7 +166,7 @@ func (a *app) writePlan(p *plan.Plan) error {
 	case "yaml", "-", "json":
 		_, err = a.Out.Write(data)
 	default:
-		if err = os.WriteFile(a.output, data, 0o600); err != nil {
+		if err = outfile.Write(a.output, data); err != nil {
 			return err
 		}
 		err = a.print(fmt.Sprintf("%s\nwritten to %s; read it, then: theseus apply %s\n", plan.Runbook(p), a.output, a.output))
@@ -247,6 +249,12 @@ func readManifest(file string) ([]unstructured.Unstructured, error) {
 			hint = "name the file that installs the network on a new cluster"
 		}
 		return nil, fail(exitUsage, hint, "the manifest: %w", err)
+	}
+	for _, object := range objects {
+		if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
+			return nil, fail(exitUsage, "apply the Secret yourself before, and take it out of the file: the plan and the journal would hold its data",
+				"the manifest: it has the Secret %s/%s", object.GetNamespace(), object.GetName())
+		}
 	}
 	return objects, nil
 }

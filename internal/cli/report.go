@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +20,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/printable"
 	"github.com/theseus-cni/theseus/internal/report"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -75,7 +76,7 @@ func (a *app) report(ctx context.Context, client *kube.Client, p *plan.Plan, tra
 		_, err = a.Out.Write(data)
 		return err
 	}
-	if err := os.WriteFile(a.output, data, 0o644); err != nil {
+	if err := outfile.Write(a.output, printable.Text(data)); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "%s\nthe report is %s\n", strings.SplitN(report.Text(model), "\n", 2)[0], a.output)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/printable"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 )
 
@@ -40,6 +41,10 @@ type app struct {
 
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, streams Streams) int {
+	out, err := printable.NewWriter(streams.Out), printable.NewWriter(streams.Err)
+	defer out.Flush() //nolint:errcheck // the end of a text was cut off by whoever wrote it
+	defer err.Flush() //nolint:errcheck // the same
+	streams.Out, streams.Err = out, err
 	signals := &interruption{err: streams.Err}
 	ctx, stop := signals.catch(ctx)
 	defer stop()

@@ -21,6 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/nodepool"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/report"
@@ -286,8 +287,8 @@ func (a *app) newView(p *plan.Plan) view {
 	if a.output == "json" {
 		return &events{out: a.Out}
 	}
-	if isTerminal(a.Out) {
-		return newLive(a.Out, p, func() (width, height int) { return screen(a.Out.(*os.File)) }, os.Getenv("NO_COLOR") != "")
+	if file, ok := fileOf(a.Out); ok && isTerminal(file) {
+		return newLive(file, p, func() (width, height int) { return screen(file) }, os.Getenv("NO_COLOR") != "")
 	}
 	return &lines{out: a.Out, script: newScript(p), begun: time.Now()}
 }
@@ -364,11 +365,7 @@ func writeJSON(file string, value any) error {
 	if err != nil {
 		return err
 	}
-	temporary := file + ".new"
-	if err := os.WriteFile(temporary, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(temporary, file)
+	return outfile.Write(file, data)
 }
 
 func readJSON(file string, into any) error {

@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"time"
 
@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
@@ -53,15 +54,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 			if a.output == "" || a.output == "json" || a.output == "-" {
 				return kube.WriteSnapshot(a.Out, snapshot)
 			}
-			file, err := os.OpenFile(a.output, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-			if err != nil {
-				return err
-			}
-			if err := kube.WriteSnapshot(file, snapshot); err != nil {
-				file.Close()
-				return err
-			}
-			return file.Close()
+			return outfile.WriteBy(a.output, func(to io.Writer) error { return kube.WriteSnapshot(to, snapshot) })
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot of files instead, as kubectl get -o yaml writes them")

@@ -32,7 +32,7 @@ type File struct {
 // OpenFile opens a journal, or begins one. A last line that a crash cut off is dropped: no one was told that
 // it was durable. Damage anywhere else is an error.
 func OpenFile(path string) (*File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fileError(path, err)
 	}
 	_, missing := os.Stat(path)

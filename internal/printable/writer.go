@@ -1,0 +1,102 @@
+// Package printable makes text harmless for terminals, logs and pages. Names and messages of a cluster are written by
+// others: a control character among them can hide lines, write to the clipboard, or reorder what a person reads. Each
+// such character is shown as \u and its code, which JSON reads as the same character.
+package printable
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"sync"
+	"unicode/utf8"
+)
+
+// colour is what Theseus itself emits: bold, dim, and colours. None hides text.
+var colour = regexp.MustCompile("^\x1b\\[(?:[012]|(?:1;)?3[0-7])?m")
+
+// begun is the beginning of what may become a colour.
+var begun = regexp.MustCompile("^\x1b(?:\\[[0-9;]{0,4})?$")
+
+// Text is a text without control characters but line ends, tabs and colours, and without marks that change the direction
+// of reading. Bytes that are not UTF-8 are shown as \ufffd.
+func Text(text []byte) []byte {
+	clean, rest := convert(text, true)
+	return append(clean, rest...)
+}
+
+// convert makes text harmless up to where it cannot be told yet what comes; at the end of all text, that is its end.
+func convert(text []byte, end bool) (clean, rest []byte) {
+	clean = make([]byte, 0, len(text))
+	for len(text) > 0 {
+		if c := text[0]; c >= ' ' && c < 0x7f || c == '\n' || c == '\t' {
+			clean, text = append(clean, c), text[1:]
+			continue
+		}
+		if !end && (!utf8.FullRune(text) || len(text) == 1 && text[0] == '\r' || begun.Match(text)) {
+			return clean, text
+		}
+		if code := colour.Find(text); code != nil {
+			clean, text = append(clean, code...), text[len(code):]
+			continue
+		}
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case bytes.HasPrefix(text, []byte("\r\n")), !harmful(r) && (r != utf8.RuneError || size > 1):
+			clean = append(clean, text[:size]...)
+		default:
+			clean = fmt.Appendf(clean, `\u%04x`, r)
+		}
+		text = text[size:]
+	}
+	return clean, nil
+}
+
+// harmful are control characters, line ends that only some programs know, and the marks of direction.
+func harmful(r rune) bool {
+	switch {
+	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029,
+		r == 0x061c, r == 0x200e, r == 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069:
+		return true
+	}
+	return false
+}
+
+// Writer passes text on as Text makes it, also where a character is cut apart by two writes.
+type Writer struct {
+	to   io.Writer
+	lock sync.Mutex
+	held []byte
+}
+
+// NewWriter makes a writer to another one.
+func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
+
+// Unwrap is the writer that the text goes to.
+func (w *Writer) Unwrap() io.Writer { return w.to }
+
+// Write implements io.Writer.
+func (w *Writer) Write(text []byte) (int, error) {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	clean, rest := convert(append(w.held, text...), false)
+	w.held = bytes.Clone(rest)
+	if len(clean) > 0 {
+		if _, err := w.to.Write(clean); err != nil {
+			return 0, err
+		}
+	}
+	return len(text), nil
+}
+
+// Flush writes what was held back.
+func (w *Writer) Flush() error {
+	w.lock.Lock()
+	defer w.lock.Unlock()
+	if len(w.held) == 0 {
+		return nil
+	}
+	_, err := w.to.Write(Text(w.held))
+	w.held = nil
+	return err
+}
