@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -29,16 +30,42 @@ func WriteBy(name string, write func(io.Writer) error) error {
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
 	if err != nil {
-		return fmt.Errorf("%s was not written: %w", name, err)
+		return fmt.Errorf("%s was not written: %w", name, cause(err))
 	}
-	err = errors.Join(write(file), file.Sync())
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), name)
-	}
-	if err != nil {
-		return fmt.Errorf("%s was not written, and is as it was: %w", name, errors.Join(err, os.Remove(file.Name())))
+	if err := fill(file, name, write); err != nil {
+		os.Remove(file.Name()) //nolint:errcheck // what failed first is what a person can mend
+		return fmt.Errorf("%s was not written: %w", name, cause(err))
 	}
 	return syncFolder(filepath.Dir(name))
+}
+
+// fill writes the temporary file, and gives it the name.
+func fill(file *os.File, name string, write func(io.Writer) error) error {
+	if err := write(file); err != nil {
+		file.Close()
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		file.Close()
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), name)
+}
+
+// cause is an error without the temporary file's name, which is another each time.
+func cause(err error) error {
+	var path *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &path):
+		return path.Err
+	case errors.As(err, &link):
+		return link.Err
+	}
+	return err
 }
 
 func direct(name string, write func(io.Writer) error) error {
