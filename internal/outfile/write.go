@@ -4,7 +4,6 @@ package outfile
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -30,11 +29,11 @@ func WriteBy(name string, write func(io.Writer) error) error {
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600
 	if err != nil {
-		return fmt.Errorf("%s was not written: %w", name, cause(err))
+		return failed(name, err)
 	}
 	if err := fill(file, name, write); err != nil {
 		os.Remove(file.Name()) //nolint:errcheck // what failed first is what a person can mend
-		return fmt.Errorf("%s was not written: %w", name, cause(err))
+		return failed(name, err)
 	}
 	return syncFolder(filepath.Dir(name))
 }
@@ -55,17 +54,17 @@ func fill(file *os.File, name string, write func(io.Writer) error) error {
 	return os.Rename(file.Name(), name)
 }
 
-// cause is an error without the temporary file's name, which is another each time.
-func cause(err error) error {
+// failed names the file that a person asked for, and not the temporary one, whose name is another each time.
+func failed(name string, err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
 	switch {
 	case errors.As(err, &path):
-		return path.Err
+		err = path.Err
 	case errors.As(err, &link):
-		return link.Err
+		err = link.Err
 	}
-	return err
+	return &fs.PathError{Op: "write", Path: name, Err: err}
 }
 
 func direct(name string, write func(io.Writer) error) error {
