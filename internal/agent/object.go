@@ -8,12 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
+	"github.com/theseus-cni/theseus/internal/outage"
 )
 
 // Object is a Node in the API; it implements node.Object.
@@ -27,9 +29,13 @@ func (o Object) nodes() dynamic.ResourceInterface {
 }
 
 func (o Object) get(ctx context.Context) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	object, err := o.nodes().Get(ctx, o.Name, metav1.GetOptions{})
+	var object *unstructured.Unstructured
+	err := outage.Retry(ctx, outage.Limits{Away: outage.Bound, Refused: outage.Bound}, nil, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		object, err = o.nodes().Get(ctx, o.Name, metav1.GetOptions{})
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read Node %s: %w", o.Name, err)
 	}

@@ -77,7 +77,7 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if err := a.confirm(ctx, p, yes); err != nil {
 		return err
 	}
-	if err := a.prepareJournal(ctx, client); err != nil {
+	if err := a.patiently(ctx, begin, func(ctx context.Context) error { return a.prepareJournal(ctx, client) }); err != nil {
 		return err
 	}
 	return a.carryOut(ctx, &run{app: a, client: client, plan: p, begins: true})
@@ -242,7 +242,9 @@ func (a *app) carryOut(ctx context.Context, r *run) error {
 		return err
 	}
 	if a.output != "json" && r.plan.OnNodes() {
-		if err := a.printSummary(context.WithoutCancel(ctx), r.client, r.plan); err != nil {
+		if err := a.patiently(context.WithoutCancel(ctx), glance, func(ctx context.Context) error {
+			return a.printSummary(ctx, r.client, r.plan)
+		}); err != nil {
 			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
 		}
 	}

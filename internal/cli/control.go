@@ -27,10 +27,16 @@ func (a *app) migrationCommand(use, short, long string, do func(context.Context,
 			if err != nil {
 				return err
 			}
-			name := ""
+			name, limits := "", glance
+			if use == "resume" || use == "rollback" {
+				limits = begin
+			}
 			if len(args) == 1 {
 				name = args[0]
-			} else if name, err = latest(command.Context(), client); err != nil {
+			} else if err = a.patiently(command.Context(), limits, func(ctx context.Context) (err error) {
+				name, err = latest(ctx, client)
+				return err
+			}); err != nil {
 				return err
 			}
 			return do(command.Context(), client, name)
@@ -67,15 +73,21 @@ func (a *app) statusCommand() *cobra.Command {
 }
 
 func (a *app) status(ctx context.Context, client *kube.Client, name string) error {
-	p, migration, err := journal.Load(ctx, client.Dynamic, name)
-	if err != nil {
+	var p *plan.Plan
+	var migration *v1alpha1.Migration
+	var records []engine.Record
+	var state engine.State
+	var holder *journal.HeldError
+	err := a.patiently(ctx, glance, func(ctx context.Context) (err error) {
+		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
+			return err
+		}
+		if records, state, err = standing(ctx, client, name); err != nil {
+			return err
+		}
+		holder, err = journal.HeldBy(ctx, a.leases(client))
 		return err
-	}
-	records, state, err := standing(ctx, client, name)
-	if err != nil {
-		return err
-	}
-	holder, err := journal.HeldBy(ctx, a.leases(client))
+	})
 	if err != nil {
 		return err
 	}
@@ -117,6 +129,10 @@ func (a *app) pauseCommand() *cobra.Command {
 }
 
 func (a *app) pause(ctx context.Context, client *kube.Client, name string) error {
+	return a.patiently(ctx, begin, func(ctx context.Context) error { return a.askPause(ctx, client, name) })
+}
+
+func (a *app) askPause(ctx context.Context, client *kube.Client, name string) error {
 	_, state, err := standing(ctx, client, name)
 	if err != nil {
 		return err
@@ -184,11 +200,15 @@ func (a *app) rollbackCommand() *cobra.Command {
 // takeOver runs the engine here with the plan of the cluster. A rollback of a migration that somebody
 // else is running is only asked for.
 func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, desire v1alpha1.Desire) error {
-	p, _, err := journal.Load(ctx, client.Dynamic, name)
-	if err != nil {
+	var p *plan.Plan
+	var failed bool
+	err := a.patiently(ctx, begin, func(ctx context.Context) (err error) {
+		if p, _, err = journal.Load(ctx, client.Dynamic, name); err != nil {
+			return err
+		}
+		failed, err = a.beforeTakeOver(ctx, client, p, desire)
 		return err
-	}
-	failed, err := a.beforeTakeOver(ctx, client, p, desire)
+	})
 	if err != nil {
 		return err
 	}
@@ -197,7 +217,9 @@ func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, de
 	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) {
 		return err
 	}
-	if err := journal.SetDesire(ctx, client.Dynamic, name, desire); err != nil {
+	if err := a.patiently(ctx, begin, func(ctx context.Context) error {
+		return journal.SetDesire(ctx, client.Dynamic, name, desire)
+	}); err != nil {
 		return err
 	}
 	if a.output == "json" {

@@ -650,7 +650,7 @@ func (g *holdGate) Ask(ctx context.Context, gate step.Gate, heed func(context.Co
 		why, err := g.whole(ctx, args.Hold.To)
 		switch {
 		case err != nil && !outage.Passes(err) && !unreachable(err):
-			return verdict, err
+			return verdict, kube.Passing(err)
 		case err != nil:
 			why = err.Error() // its API server may be what is being changed
 		case why == "":

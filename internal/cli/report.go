@@ -34,11 +34,13 @@ func (a *app) reportCommand() *cobra.Command {
 			"-o report.html is one page that works offline, -o report.json the same for machines; without -o a\n"+
 			"summary is printed.",
 		func(ctx context.Context, client *kube.Client, name string) error {
-			p, _, err := journal.Load(ctx, client.Dynamic, name)
-			if err != nil {
-				return err
-			}
-			return a.report(ctx, client, p, traffic)
+			return a.patiently(ctx, glance, func(ctx context.Context) error {
+				p, _, err := journal.Load(ctx, client.Dynamic, name)
+				if err != nil {
+					return err
+				}
+				return a.report(ctx, client, p, traffic)
+			})
 		})
 	command.Flags().StringSliceVar(&traffic, "traffic", nil, "JSON files in which clients of your own sum up what they saw (see docs/report.md)")
 	return command

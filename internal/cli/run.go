@@ -92,14 +92,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	if err := hooksRun(r.plan); err != nil {
 		return engine.Outcome{}, err
 	}
-	if r.begins {
-		if err := journal.Create(ctx, r.client.Dynamic, r.plan); err != nil {
-			return engine.Outcome{}, err
-		}
-	} else if err := journal.Settle(ctx, r.client.Dynamic); err != nil {
-		r.view.Say(fmt.Sprintf("warning: pages of plans that nobody has: %v", err))
-	}
-	if err := journal.SetDesire(ctx, r.client.Dynamic, r.plan.Name, r.desire); err != nil {
+	if err := r.app.patiently(ctx, begin, r.enter); err != nil {
 		return engine.Outcome{}, err
 	}
 	records := journal.NewMirrored(journal.NewCluster(r.client.Dynamic, r.plan.Name), filepath.Join(dir, "journal.jsonl"), func(err error) {
@@ -107,7 +100,11 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	})
 	defer records.Close()
 
-	past, err := records.Records(ctx)
+	var past []engine.Record
+	err = r.app.patiently(ctx, begin, func(ctx context.Context) (err error) {
+		past, err = records.Records(ctx)
+		return err
+	})
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -151,6 +148,18 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 			r.view.Record(record)
 		},
 	})
+}
+
+// enter writes the plan to the cluster, unless the cluster has it, and then what is asked of the run. It is idempotent.
+func (r *run) enter(ctx context.Context) error {
+	if r.begins {
+		if err := journal.Create(ctx, r.client.Dynamic, r.plan); err != nil {
+			return err
+		}
+	} else if err := journal.Settle(ctx, r.client.Dynamic); err != nil {
+		r.view.Say(fmt.Sprintf("warning: pages of plans that nobody has: %v", err))
+	}
+	return journal.SetDesire(ctx, r.client.Dynamic, r.plan.Name, r.desire)
 }
 
 // mirrored are the hands and the gate of a plan of the strategy mirror; own are those for the original's nodes.

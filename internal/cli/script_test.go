@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-var complaint = regexp.MustCompile(`^(note: .*\n)*error: .+\nhint: .+\n$`)
+var complaint = regexp.MustCompile(`^((note|waiting for the API server): .*\n)*error: .+\nhint: .+\n$`)
 
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

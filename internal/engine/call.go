@@ -21,12 +21,18 @@ const (
 
 // patiently calls until the world answers, or the patience ends. Errors that are no outage pass through.
 func (m *machine) patiently(ctx context.Context, what string, call func(context.Context) error) error {
-	var since time.Time
+	var since, refusedSince time.Time
 	pause := firstPause
 	for {
 		begun := m.deps.Clock.Now()
 		err := call(ctx)
 		now := m.deps.Clock.Now()
+		switch {
+		case !errors.Is(err, ErrRefused):
+			refusedSince = time.Time{}
+		case refusedSince.IsZero():
+			refusedSince = now
+		}
 		switch {
 		case err == nil:
 			if !since.IsZero() {
@@ -44,6 +50,8 @@ func (m *machine) patiently(ctx context.Context, what string, call func(context.
 			since, pause = now, firstPause
 		case now.Sub(since) >= m.deps.Patience:
 			return &gaveUp{what, now.Sub(since), err}
+		case !refusedSince.IsZero() && now.Sub(refusedSince) >= m.deps.Settling:
+			return &refusedForGood{now.Sub(refusedSince), err}
 		}
 		m.say(fmt.Sprintf("%s: %v; trying again", what, err))
 		if err := m.deps.Clock.Sleep(ctx, pause); err != nil {

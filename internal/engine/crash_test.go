@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -310,6 +311,9 @@ func TestOutages(t *testing.T) {
 				calls := map[string]int{}
 				b.hook(func(point string) error {
 					if calls[point]++; calls[point]%(length+2) != 0 {
+						if calls[point]%2 == 0 { // it is there again, and has not read its roles yet
+							return engine.Refused(errors.New(point))
+						}
 						return fmt.Errorf("%s: %w", point, engine.ErrUnavailable)
 					}
 					return nil
@@ -365,6 +369,37 @@ func TestLongOutage(t *testing.T) {
 				}
 			}
 			b.compare(t, fmt.Sprintf("away for %s from point %d", away, point), outcome, engine.EndDone, calm)
+		}
+	}
+}
+
+// TestRefusedForGood: a call that is refused for longer than an API server needs to read its roles has failed, and the step is
+// taken back; during a rollback a person is asked. Both say for how long it was tried.
+func TestRefusedForGood(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		b := newBench(migration(), before())
+		changes := 0
+		b.hook(func(point string) error {
+			if !strings.HasPrefix(point, "before changing") {
+				return nil
+			}
+			switch changes++; {
+			case changes <= 3 && !back, changes < 3:
+				return nil
+			case back && changes == 3: // the rollback begins by a failure that is none of rights
+				return errors.New("broken")
+			case !back && b.clock.now.Sub(newClock().now) > 4*time.Minute:
+				return nil // what is taken back may be
+			}
+			return engine.Refused(errors.New("forbidden"))
+		})
+		outcome, err := b.run(t.Context())
+		want := engine.EndRolledBack
+		if back {
+			want = engine.EndNeedsPerson
+		}
+		if err != nil || outcome.End != want || !strings.Contains(outcome.Cause, "forbidden (tried again for 2m") {
+			t.Errorf("back %t: %v, %s: %s", back, err, outcome.End, outcome.Cause)
 		}
 	}
 }

@@ -11,6 +11,17 @@ import (
 // it is tried again for as long as the run has patience.
 var ErrUnavailable = errors.New("unavailable")
 
+// ErrRefused says that the API server refused a call, perhaps because it has just started and has not read its roles yet. A
+// missing right gives the same error, so the engine retries the call for Options.Settling, and then takes it as failed.
+var ErrRefused = errors.New("refused")
+
+// Refused marks an error as ErrRefused and leaves its text as it is.
+func Refused(err error) error { return refused{err} }
+
+type refused struct{ error }
+
+func (r refused) Unwrap() []error { return []error{r.error, ErrRefused} }
+
 // WithHint gives an error the line that tells a person what to do about it. HintOf finds it again.
 func WithHint(err error, hint string) error { return &hinted{err, hint} }
 
@@ -60,6 +71,17 @@ func (g *gaveUp) Error() string {
 }
 func (g *gaveUp) Unwrap() error { return g.err }
 
+// refusedForGood is a refusal that lasted too long to come from a server that has just started.
+type refusedForGood struct {
+	waited time.Duration
+	err    error
+}
+
+func (r *refusedForGood) Error() string {
+	return fmt.Sprintf("%v (tried again for %s: the right is missing)", r.err, r.waited.Round(time.Second))
+}
+func (r *refusedForGood) Unwrap() error { return r.err }
+
 // errInterrupted, errPaused and errTurn end a walk for reasons that are not faults: the context ended, a
 // pause was written, the direction changed.
 var (
@@ -70,7 +92,7 @@ var (
 
 // transient says whether an error may go away by itself.
 func transient(err error) bool {
-	if errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRefused) {
 		return true
 	}
 	if errors.Is(err, context.Canceled) {

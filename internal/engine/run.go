@@ -45,6 +45,8 @@ type Options struct {
 	PauseOnFailure bool
 	// Patience is how long an outage is waited out; default 5 min.
 	Patience time.Duration
+	// Settling is how long a call that the cluster refuses (ErrRefused) is tried again; default 2 min.
+	Settling time.Duration
 	// ConditionTimeout bounds the wait for a step's conditions; default 5 min.
 	ConditionTimeout time.Duration
 	// ActionTimeout bounds an action that names no bound of its own; default 10 min.
@@ -60,6 +62,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	set(&o.Patience, 5*time.Minute)
+	set(&o.Settling, 2*time.Minute)
 	set(&o.ConditionTimeout, 5*time.Minute)
 	set(&o.ActionTimeout, 10*time.Minute)
 	set(&o.Poll, time.Second)

@@ -22,8 +22,11 @@ func call[T any](ctx context.Context, what string, f func(context.Context) (T, e
 		return result, nil
 	}
 	var zero T
-	if ctx.Err() == nil && passing(err) {
+	switch {
+	case ctx.Err() == nil && passing(err):
 		return zero, fmt.Errorf("%s: %w: %w", what, engine.ErrUnavailable, err)
+	case ctx.Err() == nil && outage.Refused(err):
+		return zero, engine.Refused(fmt.Errorf("%s: %w", what, err))
 	}
 	return zero, fmt.Errorf("%s: %w", what, err)
 }
@@ -32,4 +35,17 @@ func call[T any](ctx context.Context, what string, f func(context.Context) (T, e
 // its bound counts: its outcome is not known.
 func passing(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)
+}
+
+// Patience bounds the retries of calls that a process makes before its run begins: nothing has begun, and the server's address may
+// be wrong, so it is less than the patience of a run.
+var Patience = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
+
+// patiently makes a call before a run begins.
+func patiently[T any](ctx context.Context, f func(context.Context) (T, error)) (result T, err error) {
+	err = outage.Retry(ctx, Patience, nil, func(ctx context.Context) error {
+		result, err = f(ctx)
+		return err
+	})
+	return result, err
 }

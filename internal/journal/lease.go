@@ -70,14 +70,14 @@ func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder str
 	var watched *coordinationv1.Lease
 	var since time.Time
 	for {
+		seen, err := patiently(ctx, l.look)
 		now := time.Now()
-		seen, err := l.look(ctx)
 		switch {
 		case err != nil:
 			return nil, nil, err
 		case seen == nil, holderOf(seen) == "", gone(seen.Annotations[annotationProcess]),
 			watched != nil && alike(watched, seen) && now.Sub(since) >= durationOf(seen):
-			err = l.take(ctx, seen)
+			_, err = patiently(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.take(ctx, seen) })
 			if err == nil {
 				return l, l.hold(ctx), nil
 			}

@@ -21,16 +21,24 @@ func (u unavailable) Temporary() bool { return true }
 
 // classify marks the errors that pass by themselves.
 func classify(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || !outage.Passes(err) {
+	switch {
+	case err == nil || errors.Is(err, context.Canceled):
 		return err
+	case outage.Passes(err):
+		return unavailable{err}
+	case outage.Refused(err):
+		return engine.Refused(err)
 	}
-	return unavailable{err}
+	return err
 }
 
 // Passing marks the errors of other actors than this package's that pass by themselves: the engine waits them out.
 func Passing(err error) error {
-	if err != nil && outage.Passes(err) {
+	switch {
+	case err != nil && outage.Passes(err):
 		return fmt.Errorf("%w: %w", engine.ErrUnavailable, err)
+	case outage.Refused(err):
+		return engine.Refused(err)
 	}
 	return err
 }

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/theseus-cni/theseus/internal/engine"
 )
 
 func wantError(t *testing.T, err error, words string) {
@@ -66,6 +68,29 @@ func TestClassify(t *testing.T) {
 	}
 	if _, marked := classify(call(context.DeadlineExceeded)).(unavailable); marked {
 		t.Error("the end of an action's time passes by itself")
+	}
+}
+
+// TestClassifyRefusals: what a server says that has not read its roles yet is tried again, and what a policy forbids is not.
+func TestClassifyRefusals(t *testing.T) {
+	resource := schema.GroupResource{Resource: "pods"}
+	for _, test := range []struct {
+		err     error
+		refused bool
+	}{
+		{apierrors.NewForbidden(resource, "p", errors.New(`User "ann" cannot get resource "pods" in API group "" in the namespace "x"`)), true},
+		{apierrors.NewForbidden(resource, "p", errors.New("not yet ready to handle request")), true},
+		{apierrors.NewUnauthorized("Unauthorized"), true},
+		{apierrors.NewForbidden(resource, "p", errors.New("exceeded quota: small")), false},
+		{apierrors.NewForbidden(resource, "p", errors.New(`violates PodSecurity "restricted:latest"`)), false},
+		{apierrors.NewNotFound(resource, "p"), false},
+		{nil, false},
+	} {
+		for name, got := range map[string]error{"classify": classify(test.err), "Passing": Passing(test.err)} {
+			if errors.Is(got, engine.ErrRefused) != test.refused || !errors.Is(got, test.err) {
+				t.Errorf("%s: %v became %v", name, test.err, got)
+			}
+		}
 	}
 }
 

@@ -304,13 +304,16 @@ func checkAddress(result types.Result, want string) error {
 // del asks one side's plugins to give back what they hold. Without a namespace they touch no interface, as CNI
 // demands of them.
 func (n *Node) del(ctx context.Context, record *adoption.Record, side adoption.Side, space string) error {
-	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
-	defer cancel()
 	list, err := confList(side.List)
 	if err != nil {
 		return fmt.Errorf("the configuration of %s: %w", side.Network, err)
 	}
-	if err := n.cni().DelNetworkList(ctx, list, runtimeConf(record, space, "")); err != nil {
+	err = n.insist(ctx, func() error {
+		ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
+		defer cancel()
+		return n.cni().DelNetworkList(ctx, list, runtimeConf(record, space, ""))
+	}, nil)
+	if err != nil {
 		return fmt.Errorf("give back at %s: %w", side.Network, err)
 	}
 	return nil

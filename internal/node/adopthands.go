@@ -269,10 +269,12 @@ func (h *hands) flush(in *space) error {
 	return nil
 }
 
-// Add implements adoption.Hands.
+// Add implements adoption.Hands. A plugin may fail half-way because the API server restarts, so its DEL is called before it is
+// asked again. The pod's traffic stays on the old interface meanwhile.
 func (h *hands) Add(ctx context.Context, record *adoption.Record) error {
 	h.at("add")
-	if err := h.n.add(ctx, record); err != nil {
+	err := h.n.insist(ctx, func() error { return h.n.add(ctx, record) }, func() error { return h.Remove(ctx, record) })
+	if err != nil {
 		return err
 	}
 	h.at("added")

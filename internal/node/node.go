@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -51,6 +52,9 @@ type Node struct {
 	retied bool // no connection is left in the middle by a former process
 	outran bool // the node's routes have a generation of their own (guarded by rtnl)
 
+	spell outage.Spell  // in which the API server is away, as plugins say
+	bears time.Duration // how long the verb at hand bears that; 0 outside of verbs
+
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
 }
@@ -84,6 +88,10 @@ var ErrUnknownVerb = errors.New("unknown verb")
 func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answer, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.spell.Over(); !n.hasty {
+		n.bears = outage.Bound
+		defer func() { n.bears = 0 }()
+	}
 	switch verb {
 	case step.VerbFacts:
 		if len(args) == 0 {

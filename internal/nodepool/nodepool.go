@@ -190,6 +190,7 @@ func (a *Actor) forget(ctx context.Context, name string) error {
 // during looks at the cluster while a hook runs, and after it has ended well, until look says that it is done.
 func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (bool, error)) error {
 	defer h.stop()
+	var refused outage.Spell
 	for said := false; ; {
 		over := h.over()
 		if over && h.err != nil {
@@ -200,10 +201,13 @@ func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (b
 		switch {
 		case ctx.Err() != nil:
 			return h.late(what)
-		case err != nil && !outage.Passes(err):
+		case err != nil && !outage.Passes(err) && (!outage.Refused(err) || refused.Lasts(a.Clock.Now()) >= outage.Bound):
 			return err
 		case done && over:
 			return nil
+		}
+		if err == nil {
+			refused.Over()
 		}
 		if over && !said && a.Note != nil {
 			a.Note("waiting: its command has ended well; now for " + what)

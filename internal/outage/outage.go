@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -21,8 +22,11 @@ func Passes(err error) bool {
 		return false
 	}
 	var network net.Error // every *url.Error calls itself one, whatever it wraps
-	return apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsServiceUnavailable(err) ||
-		apierrors.IsInternalError(err) || apierrors.IsTooManyRequests(err) ||
+	if status, ok := asStatus(err); ok {
+		return status.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
+			apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
+	}
+	return errors.Is(err, io.ErrUnexpectedEOF) || utilnet.IsHTTP2ConnectionLost(err) ||
 		utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) ||
 		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
 }

@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/journal"
+	"github.com/theseus-cni/theseus/internal/outage"
+)
+
+// glance bounds the retries of a command that only looks, or asks another process for something: a person waits for the answer, and
+// can run the command again.
+var glance = outage.Limits{Away: 5 * time.Second, Refused: 5 * time.Second}
+
+// begin bounds the retries of a command that runs a migration: until its run begins, which has a patience of its own.
+var begin = journal.Patience
+
+// patiently calls the API server, and calls it again within the limits while it is away or refuses calls as one that has just
+// started does. It says on standard error what it waits for.
+func (a *app) patiently(ctx context.Context, limits outage.Limits, call func(context.Context) error) error {
+	say := func(err error) { fmt.Fprintf(a.Err, "waiting for the API server: %v\n", err) }
+	return outage.Retry(ctx, limits, say, call)
+}
