@@ -27,6 +27,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/strategy/surge"
@@ -250,11 +251,25 @@ func readManifest(file string) ([]unstructured.Unstructured, error) {
 		}
 		return nil, fail(exitUsage, hint, "the manifest: %w", err)
 	}
-	for _, object := range objects {
+	return objects, noSecrets(objects)
+}
+
+// noSecrets refuses manifests with a secret in them: the plan and the journal would hold it, which whoever may read
+// Migrations can read, and which are not encrypted as Secrets are.
+func noSecrets(objects []unstructured.Unstructured) error {
+	for i := range objects {
+		object := &objects[i]
 		if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-			return nil, fail(exitUsage, "apply the Secret yourself before, and take it out of the file: the plan and the journal would hold its data",
+			return fail(exitUsage, "apply the Secret yourself before, and take it out of the file: the plan and the journal would hold its data",
 				"the manifest: it has the Secret %s/%s", object.GetNamespace(), object.GetName())
 		}
+		if object.GetKind() == "CustomResourceDefinition" {
+			continue // its schema has the names of fields, and no values
+		}
+		if found := cluster.Secrets(object.Object); len(found) > 0 {
+			return fail(exitUsage, "let the value come from a Secret (valueFrom.secretKeyRef, or the kind's own reference): the plan and the journal would hold it",
+				"the manifest: %s holds a password or token in %s", step.RefOf(object), found[0])
+		}
 	}
-	return objects, nil
+	return nil
 }

@@ -23,6 +23,11 @@ func IsSystemNamespace(name string) bool { return slices.Contains(SystemNamespac
 // lastApplied repeats the whole object, environment variables included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
+// copies are the annotations that repeat a whole object.
+func copies() []string {
+	return []string{lastApplied, "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied"}
+}
+
 // Trim ends the making of a snapshot: it trims every object, finds the cluster's UID, and brings Other into a
 // stable order.
 func Trim(s *Snapshot) {
@@ -40,6 +45,7 @@ func Trim(s *Snapshot) {
 	trim(s.Jobs)
 	for i := range s.Other {
 		trimMeta(&s.Other[i])
+		Redact(s.Other[i].Object)
 	}
 	slices.SortStableFunc(s.Other, func(a, b unstructured.Unstructured) int {
 		return cmp.Or(cmp.Compare(a.GetAPIVersion(), b.GetAPIVersion()), cmp.Compare(a.GetKind(), b.GetKind()),
@@ -64,13 +70,22 @@ func trim[T any, P object[T]](objects []T) {
 	}
 }
 
-// TrimObject drops what nobody needs of an object and what a file that goes around should not hold (values of
-// environment variables outside of the system's namespaces), and the room that decoding left in its longest lists:
+// TrimObject drops what nobody needs of an object and what a file that goes around should not hold (secrets, and values
+// of environment variables outside of the system's namespaces), and the room that decoding left in its longest lists:
 // a decoder makes each list for four, and a container alone has 900 bytes.
 func TrimObject(o metav1.Object) {
 	trimMeta(o)
 	var spec *corev1.PodSpec
 	switch o := o.(type) {
+	case *appsv1.DaemonSet: // networks live there, in whatever namespace
+		redactContainers(o.Spec.Template.Spec.InitContainers)
+		redactContainers(o.Spec.Template.Spec.Containers)
+		return
+	case *corev1.ConfigMap:
+		for key, value := range o.Data {
+			o.Data[key] = redactText(key, value)
+		}
+		return
 	case *corev1.Pod:
 		spec = &o.Spec
 		fit(&o.OwnerReferences)
@@ -88,12 +103,13 @@ func TrimObject(o metav1.Object) {
 	case *batchv1.Job:
 		spec = &o.Spec.Template.Spec
 	default:
-		return // DaemonSets keep all: networks live there, in whatever namespace
+		return
 	}
 	for _, containers := range []*[]corev1.Container{&spec.InitContainers, &spec.Containers} {
 		if !IsSystemNamespace(o.GetNamespace()) {
 			dropValues(*containers)
 		}
+		redactContainers(*containers)
 		fit(containers)
 		for i := range *containers {
 			fit(&(*containers)[i].Env)
@@ -115,8 +131,11 @@ func fit[T any](list *[]T) {
 func trimMeta(o metav1.Object) {
 	o.SetManagedFields(nil)
 	annotations := o.GetAnnotations()
-	if _, ok := annotations[lastApplied]; ok {
-		delete(annotations, lastApplied)
+	had := len(annotations)
+	for _, whole := range copies() {
+		delete(annotations, whole)
+	}
+	if len(annotations) < had {
 		o.SetAnnotations(annotations)
 	}
 }

@@ -175,6 +175,9 @@ func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Ob
 		return engine.Observation{}, err
 	}
 	before := stripped(present)
+	if err := keepsSecret(ref, before.Object); err != nil {
+		return engine.Observation{}, err
+	}
 	return engine.Observation{
 		Done:    jsonpatch.Equal(jsonOf(before), jsonOf(stripped(wanted))),
 		Before:  jsonOf(before),
@@ -200,6 +203,9 @@ func (a *Actor) observeDelete(ctx context.Context, action step.Action) (engine.O
 		return engine.Observation{Done: err == nil}, err
 	}
 	before := stripped(present)
+	if err := keepsSecret(*action.Ref, before.Object); err != nil {
+		return engine.Observation{}, err
+	}
 	return engine.Observation{
 		Done:    action.LeaveEnding && present.GetDeletionTimestamp() != nil,
 		Before:  jsonOf(before),
@@ -242,6 +248,13 @@ func (a *Actor) observePatch(ctx context.Context, action step.Action) (engine.Ob
 	}
 	back, err := jsonpatch.CreateMergePatch(after, now)
 	if err != nil {
+		return engine.Observation{}, err
+	}
+	var replaced map[string]any
+	if err := json.Unmarshal(back, &replaced); err != nil {
+		return engine.Observation{}, err
+	}
+	if err := keepsSecret(*action.Ref, replaced); err != nil {
 		return engine.Observation{}, err
 	}
 	return engine.Observation{

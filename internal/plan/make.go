@@ -74,6 +74,18 @@ func unadoptable(hint, message string) error {
 // Make plans a change, or returns a *Refusal. Findings are kept in the plan for the reader; whether they
 // stop the change is decided before a plan is asked for.
 func Make(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
+	p, err := construct(snapshot, change, drivers, findings, options)
+	if err == nil {
+		err = keepsSecrets(snapshot, p)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// construct makes the plan of the kind of change that is wanted.
+func construct(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
 	if change.Encapsulation != "" {
 		return makeEncapsulation(snapshot, change, drivers, findings, options)
 	}
