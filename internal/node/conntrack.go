@@ -93,15 +93,18 @@ func conntrackRequest(operation, flags int) *nl.NetlinkRequest {
 	return request
 }
 
-// attributes are the parts of a message by their kind.
+// attributes are the parts of a message by their kind; none where one is cut short. The library's own reader panics where
+// the padding of the last one is missing.
 func attributes(data []byte) map[uint16][]byte {
-	parsed, err := nl.ParseRouteAttr(data)
-	if err != nil {
-		return nil
-	}
-	all := make(map[uint16][]byte, len(parsed))
-	for _, a := range parsed {
-		all[a.Attr.Type&nl.NLA_TYPE_MASK] = a.Value
+	all := map[uint16][]byte{}
+	for len(data) >= unix.SizeofRtAttr {
+		size := int(binary.NativeEndian.Uint16(data))
+		if size < unix.SizeofRtAttr || size > len(data) {
+			return nil
+		}
+		kind := binary.NativeEndian.Uint16(data[2:])
+		all[kind&nl.NLA_TYPE_MASK] = data[unix.SizeofRtAttr:size]
+		data = data[min(len(data), (size+unix.RTA_ALIGNTO-1)&^(unix.RTA_ALIGNTO-1)):]
 	}
 	return all
 }
