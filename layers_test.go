@@ -29,6 +29,7 @@ var layers = []struct {
 	{"internal/fault", 0, true},
 	{"internal/bounded", 0, true},
 	{"internal/printable", 0, true},
+	{"internal/shell", 0, true},
 	{"internal/outfile", 0, false},
 	{"internal/selector", 1, true},
 	{"internal/selector/nodes", 1, true},

@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/agent"
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
+	"github.com/theseus-cni/theseus/internal/printable"
 	"github.com/theseus-cni/theseus/internal/probe"
 )
 
@@ -28,7 +29,7 @@ func main() {
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := start(ctx, log, os.Args[1:]); err != nil {
-		fmt.Fprintf(os.Stderr, "error: %v\nhint: %s\n", err, hint(err))
+		fmt.Fprintf(os.Stderr, "error: %s\nhint: %s\n", printable.Line(err.Error()), printable.Line(hint(err)))
 		os.Exit(1)
 	}
 }

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -13,15 +12,4 @@ func Names(all []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 	}
 	return strings.Join(all, ", ")
-}
-
-// ShellJSON is a value as JSON, inside of the single quotes in which a shell takes it.
-func ShellJSON(value any) string {
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // selectors have && in them
-	if err := encoder.Encode(value); err != nil {
-		return "''"
-	}
-	return "'" + strings.ReplaceAll(strings.TrimSpace(b.String()), "'", `'\''`) + "'"
 }

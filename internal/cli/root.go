@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/klog/v2"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/kube"
@@ -45,6 +46,8 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	defer out.Flush() //nolint:errcheck // the end of a text was cut off by whoever wrote it
 	defer err.Flush() //nolint:errcheck // the same
 	streams.Out, streams.Err = out, err
+	klog.LogToStderr(false) // client-go's own log repeats what API servers say
+	klog.SetOutput(err)
 	signals := &interruption{err: streams.Err}
 	ctx, stop := signals.catch(ctx)
 	defer stop()

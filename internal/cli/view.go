@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -155,6 +156,7 @@ func (v *lines) print(at time.Time, text string) {
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
+	text = strings.ReplaceAll(text, "\n", "\n         ") // a message of others looks like no line of its own
 	fmt.Fprintf(v.out, "%7s  %s\n", clockText(at.Sub(v.begun)), text)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/document"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 // Stdin is the path that stands for standard input.
@@ -71,7 +72,7 @@ func readPath(builder *document.Builder, stdin io.Reader, path string) error {
 	})
 	if err == nil && found == 0 {
 		return &document.Error{File: path, Err: errors.New("no .yaml, .yml or .json file in this folder"),
-			Advice: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + filepath.Join(path, "cluster.yaml")}
+			Advice: "fill it with: kubectl get nodes,pods,... -A -o yaml > " + shell.Word(filepath.Join(path, "cluster.yaml"))}
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -226,5 +227,5 @@ func notReady(node *corev1.Node) string {
 	if node == nil || cluster.NodeReady(node) {
 		return ""
 	}
-	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %[1]s)", node.Name)
+	return fmt.Sprintf("node %s is down (not Ready): bring it back, or remove it for good (kubectl delete node %s)", node.Name, shell.Word(node.Name))
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/printable"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -105,12 +106,20 @@ func (h *hook) late(what string) error {
 	return engine.WithHint(fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said()), hint)
 }
 
+// said is the end of a failed command's output, for its error: the last lines, cut and printable. The error goes into the
+// journal, so it is the only part of the output that does.
 func (h *hook) said() string {
-	if text := strings.TrimSpace(h.output.String()); text != "" {
-		lines := strings.Split(text, "\n")
-		return "; it said last: " + strings.Join(lines[max(0, len(lines)-3):], " / ")
+	const lines, most = 3, 500
+	text := strings.TrimSpace(h.output.String())
+	if text == "" {
+		return ""
 	}
-	return ""
+	all := strings.Split(text, "\n")
+	text = strings.Join(all[max(0, len(all)-lines):], " / ")
+	if cut := len(text) - most; cut > 0 {
+		text = "..." + strings.ToValidUTF8(text[cut:], "")
+	}
+	return "; it said last: " + printable.Line(text)
 }
 
 // tail keeps the end of what is written to it.

@@ -45,14 +45,12 @@ type Actor struct {
 	bound map[string]string // node by slot, as far as known
 }
 
-// Ran is what a hook did, for the journal.
+// Ran is what a hook did, for the journal. What it printed is not in it: such output may hold credentials.
 type Ran struct {
 	// Node is the node that came or went.
 	Node string `json:"node"`
 	// Found is true when the node was there without the hook being run.
 	Found bool `json:"found,omitempty"`
-	// Output is the end of what the hook printed on both streams.
-	Output string `json:"output,omitempty"`
 }
 
 // Observe implements engine.Actor.
@@ -135,7 +133,7 @@ func (a *Actor) add(ctx context.Context, slot string, args step.HookArgs) (Ran, 
 	case err != nil:
 		return Ran{}, fmt.Errorf("%w; no node has come", err)
 	}
-	return Ran{Node: name, Output: h.output.String()}, nil
+	return Ran{Node: name}, nil
 }
 
 // remove lets a node go. A Node object that outlives its machine is deleted when it is not Ready any more.
@@ -163,7 +161,7 @@ func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ra
 	case err != nil:
 		return Ran{}, fmt.Errorf("%w; node %s is still in the cluster", err, name)
 	}
-	return Ran{Node: name, Output: h.output.String()}, a.forget(ctx, name)
+	return Ran{Node: name}, a.forget(ctx, name)
 }
 
 // forget deletes the pods of a node that is gone. The cluster's own collector does the same, a minute later, and until

@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/encapsulation"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
@@ -129,7 +130,7 @@ func encapsulationOf(pool *unstructured.Unstructured) (string, error) {
 			return name, nil
 		}
 	}
-	return "", refuse("kubectl get ippools."+pool.GroupVersionKind().Group+" "+pool.GetName()+" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", pool.GetName(), mode)
+	return "", refuse("kubectl get "+shell.Words("ippools."+pool.GroupVersionKind().Group, pool.GetName())+" -o yaml", "what IPPool %s says of VXLAN, %q, is not known", pool.GetName(), mode)
 }
 
 // notOperators refuses to change a pool that Calico's operator would write back.

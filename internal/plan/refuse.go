@@ -7,6 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
@@ -76,24 +77,24 @@ func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 			"projectcalico.org/node-network-during-migration", "projectcalico.org/node-flannel-migration-in-progress", // Calico's own controller
 		} {
 			if value, ok := node.Labels[label]; ok {
-				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " + node.Name + " " + label + "-"
+				return fmt.Sprintf("node %s has the label %s=%s", node.Name, label, value), "kubectl label node " + shell.Words(node.Name, label+"-")
 			}
 		}
 		for _, taint := range node.Spec.Taints {
 			if taint.Key == v1alpha1.TaintPending {
-				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key), "kubectl taint node " + node.Name + " " + taint.Key + "-"
+				return fmt.Sprintf("node %s has the taint %s", node.Name, taint.Key), "kubectl taint node " + shell.Words(node.Name, taint.Key+"-")
 			}
 		}
 	}
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
 		if pod.Namespace == v1alpha1.Namespace && pod.Labels[v1alpha1.LabelProbe] != "" {
-			return fmt.Sprintf("pod %s/%s measures a network", pod.Namespace, pod.Name), "kubectl -n " + pod.Namespace + " delete pod " + pod.Name
+			return fmt.Sprintf("pod %s/%s measures a network", pod.Namespace, pod.Name), "kubectl -n " + shell.Word(pod.Namespace) + " delete pod " + shell.Word(pod.Name)
 		}
 	}
 	for i := range snapshot.DaemonSets {
 		if set := &snapshot.DaemonSets[i]; set.Namespace == v1alpha1.Namespace {
-			return fmt.Sprintf("DaemonSet %s/%s is there", set.Namespace, set.Name), "kubectl -n " + set.Namespace + " delete daemonset " + set.Name
+			return fmt.Sprintf("DaemonSet %s/%s is there", set.Namespace, set.Name), "kubectl -n " + shell.Word(set.Namespace) + " delete daemonset " + shell.Word(set.Name)
 		}
 	}
 	return "", ""
@@ -118,7 +119,7 @@ func nodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 			return refuse("this cluster cannot be changed by this version", "node %s runs %s, not Linux", node.Name, os)
 		}
 		if !cluster.NodeReady(node) {
-			return refuse("bring the node back, or remove it from the cluster: kubectl delete node "+node.Name,
+			return refuse("bring the node back, or remove it from the cluster: kubectl delete node "+shell.Word(node.Name),
 				"node %s is not Ready, so nothing can be done or measured there", node.Name)
 		}
 	}
@@ -165,7 +166,7 @@ func housed(snapshot *cluster.Snapshot, target *cni.Target) error {
 	}
 	for i := range target.Objects {
 		if name := target.Objects[i].GetNamespace(); !known[name] {
-			return refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest", name, name),
+			return refuse(fmt.Sprintf("kubectl create namespace %s && kubectl label namespace %s pod-security.kubernetes.io/enforce=privileged, or add it to the manifest", shell.Word(name), shell.Word(name)),
 				"%s is of namespace %s, which neither the cluster nor the manifest has", joint.Name(step.RefOf(&target.Objects[i])), name)
 		}
 	}

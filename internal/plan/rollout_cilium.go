@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -63,7 +64,7 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *knob.Fleet, agent *appsv1.
 		node := &snapshot.Nodes[i]
 		host := node.Labels[hostLabel]
 		if other := owners[host]; host == "" || other != "" {
-			return nil, refuse("kubectl label node "+node.Name+" "+hostLabel+"="+node.Name, "a CiliumNodeConfig picks nodes by their labels, and %s has %q for %s%s",
+			return nil, refuse("kubectl label node "+shell.Words(node.Name, hostLabel+"="+node.Name), "a CiliumNodeConfig picks nodes by their labels, and %s has %q for %s%s",
 				node.Name, host, hostLabel, map[bool]string{true: ", as " + other + " has"}[other != ""])
 		}
 		owners[host], c.hosts[node.Name] = node.Name, host

@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/printable"
 )
 
 // Style is how text is made up.
@@ -47,15 +48,15 @@ func writeFinding(w io.Writer, f finding.Finding, style Style) {
 		label += " (accepted)"
 	}
 	color := map[finding.Severity]string{finding.Block: "1;31", finding.Warn: "1;33", finding.Info: "1;36"}[f.Severity]
-	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID), f.Subject.String(), f.Message)
+	fmt.Fprintf(w, "%s %s  %s\n    %s\n", style.paint(color, label), style.paint("1", f.ID), printable.Line(f.Subject.String()), printable.Line(f.Message))
 	if f.Accepted != "" {
-		fmt.Fprintf(w, "    accepted: %s\n", f.Accepted)
+		fmt.Fprintf(w, "    accepted: %s\n", printable.Line(f.Accepted))
 	}
 	if f.Expired != "" {
-		fmt.Fprintf(w, "    %s\n", f.Expired)
+		fmt.Fprintf(w, "    %s\n", printable.Line(f.Expired))
 	}
 	if f.Fix != "" {
-		fmt.Fprintf(w, "    fix: %s\n", f.Fix)
+		fmt.Fprintf(w, "    fix: %s\n", printable.Line(f.Fix))
 	}
 }
 
@@ -70,7 +71,7 @@ func writeNotChecked(w io.Writer, all []finding.NotChecked, style Style) {
 		ids[n.Why] = append(ids[n.Why], n.ID)
 	}
 	for _, why := range reasons {
-		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"), strings.Join(ids[why], ", "), why)
+		fmt.Fprintf(w, "%s %s\n    %s\n", style.paint("2", "not checked"), strings.Join(ids[why], ", "), printable.Line(why))
 	}
 }
 

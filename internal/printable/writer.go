@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strings"
 	"sync"
 	"unicode/utf8"
 )
 
-// colour is what Theseus itself emits: bold, dim, and colours. None hides text.
-var colour = regexp.MustCompile("^\x1b\\[(?:[012]|(?:1;)?3[0-7])?m")
+// colour is what Theseus itself emits: bold, dim, and colours that are seen on black and on white. None hides text.
+var colour = regexp.MustCompile("^\x1b\\[(?:[012]|(?:1;)?3[1-6])m")
 
 // begun is the beginning of what may become a colour.
 var begun = regexp.MustCompile("^\x1b(?:\\[[0-9;]{0,4})?$")
@@ -23,6 +24,23 @@ var begun = regexp.MustCompile("^\x1b(?:\\[[0-9;]{0,4})?$")
 func Text(text []byte) []byte {
 	clean, rest := convert(text, true)
 	return append(clean, rest...)
+}
+
+// Line is a text of others as part of one line: without control characters of any kind, so that it neither begins a line
+// of its own nor has a colour.
+func Line(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return harmful(r) || r == utf8.RuneError }) {
+		return text
+	}
+	var clean []byte
+	for _, r := range text {
+		if harmful(r) {
+			clean = fmt.Appendf(clean, `\u%04x`, r)
+		} else {
+			clean = utf8.AppendRune(clean, r)
+		}
+	}
+	return string(clean)
 }
 
 // convert makes text harmless up to where it cannot be told yet what comes; at the end of all text, that is its end.

@@ -14,6 +14,7 @@ func TestText(t *testing.T) {
 		"\x1b[1;33mwarn\x1b[0m":            "\x1b[1;33mwarn\x1b[0m",
 		"a\x1b]52;c;bHM=\x07b":             `a\u001b]52;c;bHM=\u0007b`,
 		"a\x1b]8;;http://x\x1b\\b":         `a\u001b]8;;http://x\u001b\b`,
+		"\x1b[30mhidden on black":          `\u001b[30mhidden on black`,
 		"\x1b[2Aup, \x1b[8mhidden":         `\u001b[2Aup, \u001b[8mhidden`,
 		"over\rwritten":                    `over\u000dwritten`,
 		"a\u202eb\u2066c\u200fd\u061ce":    `a\u202eb\u2066c\u200fd\u061ce`,
@@ -21,6 +22,19 @@ func TestText(t *testing.T) {
 		"not \xff UTF-8":                   `not \ufffd UTF-8`,
 	} {
 		if got := string(Text([]byte(text))); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain ü":                          "plain ü",
+		"a\nfix: kubectl delete ns x":      `a\u000afix: kubectl delete ns x`,
+		"\x1b[32mgreen\x1b[0m\ttab\u202e.": `\u001b[32mgreen\u001b[0m\u0009tab\u202e.`,
+		"\xff":                             "\ufffd",
+	} {
+		if got := Line(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
 	}

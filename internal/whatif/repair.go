@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 // Repair is how something that goes by labels which nodes lose picks the same nodes before and after.
@@ -137,11 +138,11 @@ func (r *Result) relabelling(from, to string, extra map[string]map[string]string
 	}
 	var commands []string
 	for _, value := range slices.Sorted(maps.Keys(byValue)) {
-		nodes := strings.Join(byValue[value], " ")
+		nodes := shell.Words(byValue[value]...)
 		if len(byValue[value]) > maxNamed && from != to {
-			nodes = fmt.Sprintf("-l '%s=%s'", from, value)
+			nodes = "-l " + shell.Quoted(from+"="+value)
 		}
-		commands = append(commands, fmt.Sprintf("kubectl label node %s %s=%s", nodes, to, value))
+		commands = append(commands, fmt.Sprintf("kubectl label node %s %s", nodes, shell.Word(to+"="+value)))
 	}
 	return commands
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed aggregated.md
@@ -65,13 +66,13 @@ func aggregated(pass *check.Pass) []finding.Finding {
 			continue // somebody answers who does not move
 		case len(pods) == 0:
 			f.Message = fmt.Sprintf("nothing is behind its Service %s/%s: discovery of %s fails already, and with it the deletion of namespaces and everything that lists all kinds", namespace, name, group)
-			f.Fix = "bring it back, or: kubectl delete apiservice " + object.GetName()
+			f.Fix = "bring it back, or: kubectl delete apiservice " + shell.Word(object.GetName())
 			if made {
 				f.Fix = "see why the operator cannot (kubectl get tigerastatus apiserver -o yaml), or, where nobody needs it: kubectl delete apiservers.operator.tigera.io default; the operator makes the APIService anew while that is there"
 			}
 		case moving == 1 && recreated:
 			f.Message = fmt.Sprintf("one pod serves %s: while it is re-created, discovery of the group fails, namespaces cannot be deleted, and tools that list all kinds fail", group)
-			f.Fix = fmt.Sprintf("run two of it: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)", namespace, name)
+			f.Fix = fmt.Sprintf("run two of it: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)", shell.Word(namespace), shell.Word(name))
 			if made {
 				f.Fix = `let the operator run two of it, which writes back what others scale: kubectl patch installation default --type merge -p '{"spec":{"controlPlaneReplicas":2}}'`
 			}

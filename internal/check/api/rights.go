@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed rights.md
@@ -48,14 +49,14 @@ func rights(pass *check.Pass) []finding.Finding {
 	for _, subject := range order {
 		verbs, where, flag := denied[subject], "", ""
 		if subject.Namespace != "" {
-			where, flag = " in namespace "+subject.Namespace, " -n "+subject.Namespace
+			where, flag = " in namespace "+subject.Namespace, " -n "+shell.Word(subject.Namespace)
 		}
 		found = append(found, finding.Finding{
 			ID: "api/rights", Severity: finding.Block,
 			Subject:  subject,
 			Message:  fmt.Sprintf("this user may not %s %s%s: the change would stop half way", strings.Join(verbs, ", "), subject.Name, where),
 			Evidence: map[string]any{"verbs": verbs},
-			Fix:      "ask for the rights, or use another context; check with: kubectl auth can-i " + verbs[0] + " " + subject.Name + flag,
+			Fix:      "ask for the rights, or use another context; check with: kubectl auth can-i " + shell.Words(verbs[0], subject.Name) + flag,
 		})
 	}
 	return found

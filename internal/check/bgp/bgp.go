@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 // family is the graph of one address family, now and as the change leaves it; both are the same without one.
@@ -202,7 +203,7 @@ func repairs(pass *check.Pass, peers ...unstructured.Unstructured) string {
 		}
 		if len(changes) > 0 {
 			group := object.GroupVersionKind().Group
-			patch = append(patch, fmt.Sprintf("kubectl patch bgppeers.%s %s --type merge -p %s", group, object.GetName(), check.ShellJSON(map[string]any{"spec": changes})))
+			patch = append(patch, fmt.Sprintf("kubectl patch %s --type merge -p %s", shell.Words("bgppeers."+group, object.GetName()), shell.JSON(map[string]any{"spec": changes})))
 		}
 	}
 	slices.Sort(label)

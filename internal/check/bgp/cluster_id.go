@@ -8,6 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/bgp"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed cluster_id.md
@@ -56,7 +57,7 @@ func clusterID(pass *check.Pass) []finding.Finding {
 func about(node string, level finding.Severity, message, id string) finding.Finding {
 	return finding.Finding{
 		ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: node}, Message: message,
-		Fix: fmt.Sprintf("kubectl annotate node %s --overwrite %s=%s", node, bgp.AnnotationClusterID, cmp.Or(id, "244.0.0.1")),
+		Fix: fmt.Sprintf("kubectl annotate node %s --overwrite %s", shell.Word(node), shell.Word(bgp.AnnotationClusterID+"="+cmp.Or(id, "244.0.0.1"))),
 	}
 }
 
@@ -71,7 +72,7 @@ func (f *family) stray(i int, level finding.Severity) []finding.Finding {
 		ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: name},
 		Message:  fmt.Sprintf("its cluster id %s keeps it out of the full mesh, and no BGPPeer makes a session with it: it has no %s routes", id, f.name),
 		Evidence: map[string]any{"clusterID": id},
-		Fix:      fmt.Sprintf("kubectl annotate node %s %s- (it goes back into the mesh), or label it as the BGPPeers' peerSelector wants it", name, bgp.AnnotationClusterID),
+		Fix:      fmt.Sprintf("kubectl annotate node %s %s- (it goes back into the mesh), or label it as the BGPPeers' peerSelector wants it", shell.Word(name), bgp.AnnotationClusterID),
 	}}
 }
 
@@ -129,7 +130,7 @@ func (f *family) clashes(level finding.Severity) []finding.Finding {
 				Message: fmt.Sprintf("it has the cluster id %s of %s, and not the same clients: a route that one of them reflected is not reflected by the other, so %s lacks those of %s (%s)",
 					g.Nodes[i].ClusterID, g.Nodes[i].Name, g.Nodes[b].Name, g.Nodes[a].Name, f.name),
 				Evidence: map[string]any{"clusterID": g.Nodes[i].ClusterID, "reflectors": []string{g.Nodes[i].Name, g.Nodes[j].Name}},
-				Fix:      "give reflectors with different clients different cluster ids: kubectl annotate node " + g.Nodes[j].Name + " --overwrite " + bgp.AnnotationClusterID + "=244.0.0.2",
+				Fix:      "give reflectors with different clients different cluster ids: kubectl annotate node " + shell.Word(g.Nodes[j].Name) + " --overwrite " + bgp.AnnotationClusterID + "=244.0.0.2",
 			})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed partition.md
@@ -61,7 +62,7 @@ func filtered(pass *check.Pass, in *bgp.Input) []finding.Finding {
 			Message:  fmt.Sprintf("its filters (%s) decide which routes pass between nodes, which is not modelled: it is taken to pass them all", check.Names(filters)),
 			Evidence: map[string]any{"filters": filters},
 			Fix: fmt.Sprintf("see that no rule rejects the pods' ranges: kubectl get bgpfilters.%s %s -o yaml", object.GroupVersionKind().Group,
-				strings.Join(filters, " ")),
+				shell.Words(filters...)),
 		})
 	}
 	return found
@@ -110,7 +111,7 @@ func (f *family) identify() string {
 	var commands []string
 	for i := range f.after.Nodes {
 		if had := f.before.Nodes[i].ClusterID; had != "" && f.after.Nodes[i].ClusterID == "" {
-			commands = append(commands, fmt.Sprintf("kubectl annotate node %s --overwrite %s=%s", f.after.Nodes[i].Name, bgp.AnnotationClusterID, had))
+			commands = append(commands, fmt.Sprintf("kubectl annotate node %s --overwrite %s", shell.Word(f.after.Nodes[i].Name), shell.Word(bgp.AnnotationClusterID+"="+had)))
 		}
 	}
 	return strings.Join(commands, " && ")

@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -126,7 +127,7 @@ func unreadable(object unstructured.Unstructured, p *bgp.Peer) []finding.Finding
 				ID: selectorEmptyID, Severity: finding.Block, Subject: subjectOf(object),
 				Message:  fmt.Sprintf("its %s is none (%v): Calico says so in a log and peers with nobody", field, err),
 				Evidence: map[string]any{"field": field},
-				Fix:      "correct it: kubectl edit bgppeers." + object.GroupVersionKind().Group + " " + object.GetName(),
+				Fix:      "correct it: kubectl edit " + shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName()),
 			})
 		}
 	}
@@ -140,8 +141,8 @@ func idle(object unstructured.Unstructured, never []picked) finding.Finding {
 		Message: fmt.Sprintf("its %s %s picks nobody: the BGPPeer makes no session, which Calico tells nobody",
 			never[0].Field, never[0].Selector),
 		Evidence: map[string]any{"selectors": never},
-		Fix: fmt.Sprintf("if it is not needed: kubectl delete bgppeers.%s %s; else look at the labels: kubectl get nodes --show-labels",
-			object.GroupVersionKind().Group, object.GetName()),
+		Fix: fmt.Sprintf("if it is not needed: kubectl delete %s; else look at the labels: kubectl get nodes --show-labels",
+			shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName())),
 	}
 }
 
@@ -179,8 +180,8 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 		}
 	}
 	if f.Fix == "" {
-		f.Fix = "put the labels back where they are needed, or let the selector go by others: kubectl edit bgppeers." +
-			object.GroupVersionKind().Group + " " + object.GetName()
+		f.Fix = "put the labels back where they are needed, or let the selector go by others: kubectl edit " +
+			shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName())
 	}
 	return f
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed operator.md
@@ -153,5 +154,5 @@ func toCome(pass *check.Pass, i installation) finding.Finding {
 }
 
 func patch(name string) string {
-	return "kubectl patch installation " + name + ` --type merge -p '{"spec":{"nodeUpdateStrategy":{"rollingUpdate":{"maxUnavailable":1}}}}'`
+	return "kubectl patch installation " + shell.Word(name) + ` --type merge -p '{"spec":{"nodeUpdateStrategy":{"rollingUpdate":{"maxUnavailable":1}}}}'`
 }

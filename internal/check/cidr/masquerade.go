@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed masquerade.md
@@ -107,7 +108,7 @@ func masquerade(pass *check.Pass) []finding.Finding {
 		Message:  fmt.Sprintf("it masquerades what pods send to %s, the target's range: pods see their nodes' addresses instead of each other's", strings.Join(hidden, ", ")),
 		Evidence: map[string]any{"target": hidden, "nonMasqueradeCIDRs": texts(ranges)},
 		Fix: fmt.Sprintf("add %s to nonMasqueradeCIDRs: kubectl -n %s edit configmap ip-masq-agent (the agent reads it again within a minute)",
-			strings.Join(hidden, ", "), set.Namespace),
+			strings.Join(hidden, ", "), shell.Word(set.Namespace)),
 	}
 	if n := len(pass.Snapshot.NetworkPolicies); n > 0 {
 		f.Severity = finding.Block

@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed autodetection.md
@@ -70,7 +71,7 @@ func leaving(pass *check.Pass) []finding.Finding {
 		Message: fmt.Sprintf("the method %q can pick %s, a link of %s, as soon as an agent of the network in place starts again: its routes and tunnels would lead into the other network",
 			m.text, link, pass.Target.CNI),
 		Evidence: map[string]any{"method": m.text, "link": link},
-		Fix: "first, and wait until it is rolled out: kubectl -n " + m.subject.Namespace + " set env daemonset/" + m.subject.Name +
+		Fix: "first, and wait until it is rolled out: kubectl -n " + shell.Word(m.subject.Namespace) + " set env " + shell.Word("daemonset/"+m.subject.Name) +
 			" IP_AUTODETECTION_METHOD=kubernetes-internal-ip",
 	}}
 }

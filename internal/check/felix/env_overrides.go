@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/felix"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed env_overrides.md
@@ -44,8 +45,8 @@ func override(s setting, v variable) finding.Finding {
 	f := finding.Finding{
 		ID: "felix/env-overrides", Severity: finding.Warn, Subject: s.subject,
 		Evidence: map[string]any{"field": s.parameter.Field, "value": shown(s.value), "variable": v.name, "in": v.subject.Namespace + "/" + v.subject.Name},
-		Fix: fmt.Sprintf("kubectl -n %s set env daemonset/%s -c calico-node %s- (every calico-node is restarted, one after another), or take %s out of the FelixConfiguration",
-			v.subject.Namespace, v.subject.Name, v.name, s.parameter.Field),
+		Fix: fmt.Sprintf("kubectl -n %s set env %s -c calico-node %s (every calico-node is restarted, one after another), or take %s out of the FelixConfiguration",
+			shell.Word(v.subject.Namespace), shell.Word("daemonset/"+v.subject.Name), shell.Word(v.name+"-"), s.parameter.Field),
 	}
 	where := fmt.Sprintf("the DaemonSet %s/%s sets %s", v.subject.Namespace, v.subject.Name, v.name)
 	switch {

@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed shadowed_config.md
@@ -81,7 +82,7 @@ func shadowedConfig(pass *check.Pass) []finding.Finding {
 			Message: fmt.Sprintf("it does not count on %s (%s): %s picks them too and is older, and of several only the oldest is taken%s",
 				cluster.Count(len(shadowed[p]), "node"), check.Names(shadowed[p]), p.counts, afterwards(pass, shadowed[p], p.ignored, all)),
 			Evidence: map[string]any{"nodes": shadowed[p], "counts": p.counts},
-			Fix:      "let no two selectors pick one node: kubectl edit " + pass.Snapshot.CalicoResource("felixconfigurations") + " " + p.ignored,
+			Fix:      "let no two selectors pick one node: kubectl edit " + shell.Words(pass.Snapshot.CalicoResource("felixconfigurations"), p.ignored),
 		})
 	}
 	return found

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed stale_handles.md
@@ -77,7 +78,7 @@ func staleHandles(pass *check.Pass) []finding.Finding {
 	}
 	found := leftOver(handles, "handles hold no address in any block: IPAM's records are not what its blocks say",
 		"check again, as one that is just being made looks like that too; then delete those that are found both times: "+
-			"kubectl delete ipamhandles."+group+" NAME")
+			"kubectl delete "+shell.Word("ipamhandles."+group)+" NAME")
 	return append(found, leftOver(affinities, "affinities of blocks lead nowhere: their ranges are routed to nodes that do not have them, or are lost to the pool",
 		released(pass.Snapshot))...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed node_named.md
@@ -74,8 +75,7 @@ func nodeNamed(pass *check.Pass) []finding.Finding {
 				ID: nodeNamedID, Severity: finding.Warn, Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
 				Message:  fmt.Sprintf("it is about the node %s by name, which is replaced: unless the new one has the same name, %s", node, one.loss),
 				Evidence: map[string]any{"node": node},
-				Fix: fmt.Sprintf("make it for the new node, under its name: kubectl get %s.%s %s -o yaml", plural(object.GetKind()),
-					object.GroupVersionKind().Group, object.GetName()),
+				Fix:      fmt.Sprintf("make it for the new node, under its name: kubectl get %s -o yaml", shell.Words(plural(object.GetKind())+"."+object.GroupVersionKind().Group, object.GetName())),
 			})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -175,7 +176,7 @@ func (u *use) unreadable() finding.Finding {
 		ID: id, Severity: finding.Warn, Subject: u.subject,
 		Message:  fmt.Sprintf("%s is none (%v): Calico cannot read it either, and which nodes were meant is not known", u.named(), u.bad),
 		Evidence: map[string]any{"field": u.field, "selector": u.text},
-		Fix:      fmt.Sprintf("correct it: kubectl edit %s %s", u.resource, u.subject.Name),
+		Fix:      fmt.Sprintf("correct it: kubectl edit %s", shell.Words(u.resource, u.subject.Name)),
 	}
 }
 
@@ -193,7 +194,7 @@ func (u *use) fix(r *whatif.Result) string {
 	repair := r.Repair(u.keys, own, u.picks)
 	switch {
 	case repair == nil || len(repair.Rename) > 0 && u.patch == nil:
-		return "let it go by a label that stays, or put the label back: kubectl label node NODE " + lost[0] + "=VALUE"
+		return "let it go by a label that stays, or put the label back: kubectl label node NODE " + shell.Word(lost[0]+"=VALUE")
 	case len(repair.Rename) == 0:
 		return strings.Join(repair.Commands, " && ") + " (as the nodes come back; better in the template that the cloud makes them from)"
 	}

@@ -5,10 +5,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector"
 	"github.com/theseus-cni/theseus/internal/selector/nodes"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 // use is one place where nodes are picked by their labels.
@@ -34,9 +34,9 @@ type use struct {
 func (u *use) command(operations []nodes.Operation) string {
 	namespace := ""
 	if u.subject.Namespace != "" {
-		namespace = "-n " + u.subject.Namespace + " "
+		namespace = "-n " + shell.Word(u.subject.Namespace) + " "
 	}
-	return fmt.Sprintf("kubectl %spatch %s %s --type json -p %s", namespace, u.resource, u.subject.Name, check.ShellJSON(operations))
+	return fmt.Sprintf("kubectl %spatch %s %s --type json -p %s", namespace, shell.Word(u.resource), shell.Word(u.subject.Name), shell.JSON(operations))
 }
 
 // calico makes a use of a selector in Calico's language; ok is false when there is none.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed blocks.md
@@ -82,7 +83,7 @@ func one(budget *policyv1.PodDisruptionBudget, pods int) []finding.Finding {
 		f.Severity = finding.Warn
 		f.Message = fmt.Sprintf("the budget allows no eviction now: %d of %d pods are healthy and %d must be",
 			budget.Status.CurrentHealthy, budget.Status.ExpectedPods, budget.Status.DesiredHealthy)
-		f.Fix = "make its pods healthy first: kubectl -n " + budget.Namespace + " describe pdb " + budget.Name
+		f.Fix = "make its pods healthy first: kubectl -n " + shell.Word(budget.Namespace) + " describe pdb " + shell.Word(budget.Name)
 	default:
 		return nil
 	}
@@ -107,7 +108,7 @@ func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map
 			ID: "pdb/blocks", Severity: finding.Block, Subject: subject(budget),
 			Message:  fmt.Sprintf("it covers the pod %s, and so does the budget %s: the API server evicts no pod that has two budgets", pod.Name, other.Name),
 			Evidence: map[string]any{"pod": pod.Name, "budgets": []string{other.Name, budget.Name}},
-			Fix:      "kubectl -n " + budget.Namespace + " delete pdb " + budget.Name + ", or narrow one of the two selectors",
+			Fix:      "kubectl -n " + shell.Word(budget.Namespace) + " delete pdb " + shell.Word(budget.Name) + ", or narrow one of the two selectors",
 		})
 	}
 	return found
@@ -128,5 +129,5 @@ func subject(budget *policyv1.PodDisruptionBudget) finding.Subject {
 }
 
 func patch(budget *policyv1.PodDisruptionBudget, change string) string {
-	return strings.Join([]string{"kubectl -n", budget.Namespace, "patch pdb", budget.Name, "--type merge -p", "'" + change + "'"}, " ")
+	return strings.Join([]string{"kubectl -n", shell.Word(budget.Namespace), "patch pdb", shell.Word(budget.Name), "--type merge -p", shell.Quoted(change)}, " ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/policy"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed verdict_changes.md
@@ -161,9 +162,9 @@ func fix(pass *check.Pass, d *policy.Difference) string {
 
 func describe(subject finding.Subject) string {
 	if subject.Namespace == "" {
-		return "kubectl describe " + strings.ToLower(subject.Kind) + " " + subject.Name
+		return "kubectl describe " + shell.Words(strings.ToLower(subject.Kind), subject.Name)
 	}
-	return "kubectl -n " + subject.Namespace + " describe " + strings.ToLower(subject.Kind) + " " + subject.Name
+	return "kubectl -n " + shell.Word(subject.Namespace) + " describe " + shell.Words(strings.ToLower(subject.Kind), subject.Name)
 }
 
 func podName(pod interface {

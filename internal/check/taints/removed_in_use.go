@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/selector/nodes"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/whatif"
 )
 
@@ -152,8 +153,8 @@ func fix(pass *check.Pass, w check.Template, node string) string {
 	if len(w.Spec.Tolerations) == 0 {
 		path, value = w.Pointer+"/tolerations", []any{value}
 	}
-	return fmt.Sprintf("kubectl -n %s patch %s %s --type json -p %s", w.Subject.Namespace, w.Resource, w.Subject.Name,
-		check.ShellJSON([]nodes.Operation{{Op: "add", Path: path, Value: value}}))
+	return fmt.Sprintf("kubectl -n %s patch %s %s --type json -p %s", shell.Word(w.Subject.Namespace), shell.Word(w.Resource), shell.Word(w.Subject.Name),
+		shell.JSON([]nodes.Operation{{Op: "add", Path: path, Value: value}}))
 }
 
 func because(r *whatif.Result, keys []string) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
@@ -102,7 +103,7 @@ func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.F
 	case shut:
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which is cordoned: once evicted, it cannot come back", pod.Name, pod.Spec.NodeName, pv)
-		f.Fix = "kubectl uncordon " + pod.Spec.NodeName
+		f.Fix = "kubectl uncordon " + shell.Word(pod.Spec.NodeName)
 	}
 	return f
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed bare_pod.md
@@ -39,7 +40,7 @@ func barePods(pass *check.Pass) []finding.Finding {
 			Message:  "the pod has no controller: once evicted it is gone, and nothing creates it again",
 			Evidence: map[string]any{"node": pod.Spec.NodeName},
 			Fix: fmt.Sprintf("make it part of a Deployment, or, if nobody needs it: kubectl -n %s delete pod %s",
-				pod.Namespace, pod.Name),
+				shell.Word(pod.Namespace), shell.Word(pod.Name)),
 		})
 	}
 	return found

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed single_replica.md
@@ -32,7 +33,7 @@ func singleReplicas(pass *check.Pass) []finding.Finding {
 		found = append(found, finding.Finding{
 			ID: "workload/single-replica", Severity: finding.Warn, Subject: w.Subject,
 			Message: "it has one replica: between its eviction and the moment its replacement is ready, nobody answers",
-			Fix:     fmt.Sprintf("kubectl -n %s scale %s %s --replicas=2, if it can run twice", w.Meta.Namespace, strings.ToLower(w.Subject.Kind), w.Meta.Name),
+			Fix:     fmt.Sprintf("kubectl -n %s scale %s %s --replicas=2, if it can run twice", shell.Word(w.Meta.Namespace), strings.ToLower(w.Subject.Kind), shell.Word(w.Meta.Name)),
 		})
 	}
 	return found

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed readiness.md
@@ -108,7 +109,7 @@ func gracePeriod(pass *check.Pass) []finding.Finding {
 				grace, service),
 			Evidence: map[string]any{"seconds": grace, "service": service},
 			Fix: fmt.Sprintf("kubectl -n %s patch %s %s -p '{\"spec\":{\"template\":{\"spec\":{\"terminationGracePeriodSeconds\":30}}}}' (restarts its pods), "+
-				"and let it answer on for %d s after SIGTERM (a preStop hook that sleeps will do)", w.Meta.Namespace, strings.ToLower(w.Subject.Kind), w.Meta.Name, enough),
+				"and let it answer on for %d s after SIGTERM (a preStop hook that sleeps will do)", shell.Word(w.Meta.Namespace), strings.ToLower(w.Subject.Kind), shell.Word(w.Meta.Name), enough),
 		})
 	})
 	return found

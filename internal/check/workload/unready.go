@@ -7,6 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/shell"
 )
 
 //go:embed unready.md
@@ -34,7 +35,7 @@ func unready(pass *check.Pass) []finding.Finding {
 			Message: fmt.Sprintf("%d of its %d pods are ready: the change takes that for its usual state, and what is broken afterwards cannot be told from what was before",
 				w.Ready, w.Replicas),
 			Evidence: map[string]any{"ready": w.Ready, "wanted": w.Replicas},
-			Fix:      fmt.Sprintf("kubectl -n %s get pods -o wide, make them ready or scale down", w.Meta.Namespace),
+			Fix:      fmt.Sprintf("kubectl -n %s get pods -o wide, make them ready or scale down", shell.Word(w.Meta.Namespace)),
 		}
 		if w.Subject.Kind == "DaemonSet" {
 			f.Message = fmt.Sprintf("%d of its %d pods are ready: a roll-out replaces pods that are unready already without counting them "+
