@@ -79,9 +79,23 @@ type ProbeReportStatus struct {
 	Seq        int64        `json:"seq"`
 	At         time.Time    `json:"at"`
 	Paths      []PathResult `json:"paths"`
+	// Parts are Theseus' own processes on the node: the agent that reports, and the probers whose results it reads.
+	Parts []Part `json:"parts,omitempty"`
 	// BGP is what the node's BGP daemon says of itself; nil where Calico never ran one, and while nothing is measured.
 	BGP *BGP `json:"bgp"`
 }
+
+// Part is one of Theseus' own processes on a node. Another Since is another process: it was restarted.
+type Part struct {
+	// Name is "agent", or the network of a prober: "old", "new" or "host".
+	Name string `json:"name"`
+	// Pod is the UID of its pod, and Since when the process began, by the node's clock.
+	Pod   string    `json:"pod,omitempty"`
+	Since time.Time `json:"since"`
+}
+
+// PartAgent is the name of the agent among the parts.
+const PartAgent = "agent"
 
 // BGP is what Calico's BGP daemon (BIRD) and the kernel say of a node's routes.
 type BGP struct {

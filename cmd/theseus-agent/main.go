@@ -1,5 +1,5 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a
-// node; `probe` is what a probe pod runs.
+// node; `probe` is what a prober runs: a probe pod, or the prober of a node's host.
 package main
 
 import (
@@ -8,8 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -39,7 +41,7 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe --network old|new"
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe --network old|new|host"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -62,26 +64,26 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "how to reach the API; empty is from inside the cluster")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
-	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address")
 	root := flags.String("root", manifest.HostRoot, "where the node's root is mounted")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
-	if *name == "" || *address == "" {
-		return usage{errors.New("the node's name and address are needed (NODE_NAME, HOST_IP)")}
+	if *name == "" {
+		return usage{errors.New("the node's name is needed (NODE_NAME)")}
 	}
 	client, err := connect(*kubeconfig)
 	if err != nil {
 		return err
 	}
-	log.Info("agent starts", "node", *name, "address", *address)
+	log.Info("agent starts", "node", *name)
 	a := &agent.Agent{
 		Node: &node.Node{
 			Name: *name, Root: *root, Sys: "/proc/sys",
 			Commands: node.NewCommands(4, 30*time.Second),
 			Object:   agent.Object{Name: *name, Client: client},
 		},
-		Client: client, Log: log, Address: *address, ProbeDir: manifest.ProbeDir, Ports: probe.HostPorts(),
+		Client: client, Log: log, Pod: os.Getenv("POD_UID"), ProbeDir: manifest.ProbeDir,
+		Alive: net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortAlive)),
 	}
 	return a.Run(ctx)
 }
@@ -103,18 +105,28 @@ func connect(kubeconfig string) (dynamic.Interface, error) {
 	return client, nil
 }
 
+// linger is for how long a prober answers after it was told to end: longer than kube-proxy takes to lead its Service elsewhere, and
+// as long as answers may take to come.
+const linger = 2 * time.Second
+
 func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("probe", flag.ContinueOnError)
-	network := flags.String("network", "", "the network of this pod: old or new")
+	network := flags.String("network", "", "the network of this pod: old, new or host")
+	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address, which the network host serves on")
 	dir := flags.String("dir", manifest.ProbeDir, "the folder shared with the node's agent")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
-	if *network != "old" && *network != "new" {
-		return usage{fmt.Errorf("the network is old or new, not %q", *network)}
+	pod := probe.Pod{Dir: *dir, Network: *network, UID: os.Getenv("POD_UID"), Ports: probe.PodPorts(), Linger: linger,
+		Options: probe.Options{WarmUp: probe.WarmUp}, Warn: func(err error) { log.Warn("probing goes on", "error", err) }}
+	switch {
+	case *network == "host" && *address == "":
+		return usage{errors.New("the node's address is needed (HOST_IP)")}
+	case *network == "host":
+		pod.Address, pod.Ports = *address, probe.HostPorts()
+	case *network != "old" && *network != "new":
+		return usage{fmt.Errorf("the network is old, new or host, not %q", *network)}
 	}
 	log.Info("probe starts", "network", *network)
-	warn := func(err error) { log.Warn("probing goes on", "error", err) }
-	return probe.RunPod(ctx, probe.Pod{Dir: *dir, Network: *network, Ports: probe.PodPorts(), Warn: warn,
-		Options: probe.Options{WarmUp: probe.WarmUp}})
+	return probe.RunPod(ctx, pod)
 }

@@ -1,6 +1,6 @@
 // Package agent is the part of Theseus that runs on every node: it does the tasks that the API asks of its
-// node, keeps a joint phase in force, serves and sends probes on the node's own address, and publishes
-// what it and the probe pods of its node have measured.
+// node, keeps a joint phase in force, hands the paths to measure to the probers of its node, and publishes
+// what they have measured. It neither sends nor answers probes: its end is no loss, and hides none.
 //
 // Everything goes on while the API server is away: probing, the joint phase, and the task at hand. What
 // could not be published then is published when the API is back.
@@ -9,6 +9,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -18,7 +19,6 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
-	"github.com/theseus-cni/theseus/internal/probe"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -39,17 +39,22 @@ type Agent struct {
 	Node   *node.Node
 	Client dynamic.Interface
 	Log    *slog.Logger
-	// Address is the node's own, on which probes are served; ProbeDir is shared with the probe pods.
-	Address, ProbeDir string
-	Ports             probe.Ports
+	// Pod is the UID of the agent's own pod.
+	Pod string
+	// ProbeDir is shared with the probers of the node.
+	ProbeDir string
+	// Alive is the address where the agent takes connections while it runs; empty is nowhere.
+	Alive string
+
+	since time.Time // when it began to run
 }
 
-// Run works until the context ends, which is no error. It fails only when it cannot serve probes.
+// Run works until the context ends, which is no error.
 func (a *Agent) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	a.since = time.Now()
 	var working sync.WaitGroup
 	defer working.Wait()
-	defer cancel() // ends the three below, also when serving fails
+	working.Go(func() { a.live(ctx) })
 	working.Go(func() { a.keep(ctx) })
 	working.Go(func() {
 		ended := a.resume(ctx) // before any new task
@@ -60,8 +65,27 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 		a.tasks(ctx)
 	})
-	working.Go(func() { a.measure(ctx) })
-	return probe.Serve(ctx, a.Address, a.Ports)
+	a.measure(ctx)
+	return nil
+}
+
+// live takes connections and closes them: while it does, the agent is ready. An agent that was before may have the address
+// for a moment.
+func (a *Agent) live(ctx context.Context) {
+	trouble := trouble{log: a.Log, what: "cannot say that the agent runs"}
+	for ; a.Alive != "" && ctx.Err() == nil; pause(ctx, retryInterval) {
+		listener, err := net.Listen("tcp", a.Alive)
+		trouble.note(ctx, err)
+		if err != nil {
+			continue
+		}
+		stop := context.AfterFunc(ctx, func() { listener.Close() })
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			conn.Close()
+		}
+		stop()
+		listener.Close()
+	}
 }
 
 // keep checks the joint phase every second.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -52,7 +53,7 @@ func newAgent(t *testing.T, objects ...runtime.Object) (*Agent, *api) {
 	return &Agent{
 		Node:   &node.Node{Name: "node-1", Root: t.TempDir(), Sys: "/proc/sys", Commands: node.NewCommands(2, 10*time.Second)},
 		Client: client, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)),
-		Address: "127.0.0.1", ProbeDir: t.TempDir(),
+		Pod: "pod-1", ProbeDir: t.TempDir(),
 	}, in
 }
 
@@ -217,7 +218,8 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, client := newAgent(t, former)
-	a.Ports = probe.Ports{UDP: freeUDP(t)}
+	ports := probe.Ports{UDP: freeUDP(t)}
+	startProber(t, a, ports)
 	var refused atomic.Int32
 	client.PrependReactor("patch", "probereports", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if refused.Add(1) <= 2 {
@@ -226,21 +228,9 @@ func TestMeasure(t *testing.T) {
 		return false, nil, nil
 	})
 	start(t, a)
-	host := path("node-1/host>node-1/host/udp", "node-1", "host")
-	host.Protocol, host.Size, host.IntervalMillis = v1alpha1.UDP, 64, 10
-	host.Target.Address = address(a.Ports.UDP)
+	host := toHost(ports)
 	old := path("node-1/old>node-2/old/udp", "node-1", "old")
-	plan := map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "ProbePlan",
-		"metadata": map[string]any{"name": "node-1", "namespace": v1alpha1.Namespace},
-		"spec":     v1alpha1.ProbePlanSpec{Generation: 3, Paths: []v1alpha1.Path{host, old, path("other", "node-2", "old")}}}
-	encoded, err := json.Marshal(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	object := &unstructured.Unstructured{}
-	if err := object.UnmarshalJSON(encoded); err != nil {
-		t.Fatal(err)
-	}
+	object := probePlan(t, 3, host, old, path("other", "node-2", "old"))
 	client.wait(t, "probeplans")
 	if _, err := a.resource("ProbePlan").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -267,6 +257,113 @@ func TestMeasure(t *testing.T) {
 	}
 	eventually(t, "the pod's results are in the report, at the plan's generation", func() bool {
 		return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 2 && report.Status.Generation == 3
+	})
+}
+
+// toHost is the path of node-1's host to itself.
+func toHost(ports probe.Ports) v1alpha1.Path {
+	host := path("node-1/host>node-1/host/udp", "node-1", "host")
+	host.Protocol, host.Size, host.IntervalMillis = v1alpha1.UDP, 64, 10
+	host.Target.Address = address(ports.UDP)
+	return host
+}
+
+func probePlan(t *testing.T, generation int64, paths ...v1alpha1.Path) *unstructured.Unstructured {
+	t.Helper()
+	encoded, err := json.Marshal(map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "ProbePlan",
+		"metadata": map[string]any{"name": "node-1", "namespace": v1alpha1.Namespace},
+		"spec":     v1alpha1.ProbePlanSpec{Generation: generation, Paths: paths}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON(encoded); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// startProber runs the prober of the agent's host, as a pod of its own does, until the test ends.
+func startProber(t *testing.T, a *Agent, ports probe.Ports) {
+	t.Helper()
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- probe.RunPod(ctx, probe.Pod{Dir: a.ProbeDir, Network: "host", Address: "127.0.0.1", UID: "prober-1", Ports: ports})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the prober failed: %v", err)
+		}
+	})
+}
+
+// TestAgentThatEnds: the end of an agent takes no probe with it, and the next agent's report goes on with the same counts and
+// says that it is another.
+func TestAgentThatEnds(t *testing.T) {
+	ports := probe.Ports{UDP: freeUDP(t)}
+	a, client := newAgent(t, probePlan(t, 1, toHost(ports)))
+	startProber(t, a, ports)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	var report v1alpha1.ProbeReport
+	reported := func() bool {
+		report = v1alpha1.ProbeReport{} // decoding would fill the slices of the one before
+		return get(t, a, "ProbeReport", "node-1", &report) && len(report.Status.Paths) == 1 && report.Status.Generation == 1
+	}
+	eventually(t, "the host's path is answered", func() bool { return reported() && report.Status.Paths[0].Answered > 10 })
+	end()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	before := report.Status
+
+	eventually(t, "probing goes on without the agent", func() bool {
+		file, err := probe.ReadResults(probe.ResultsPath(a.ProbeDir, "host"))
+		return err == nil && len(file.Paths) == 1 && file.Paths[0].Answered > before.Paths[0].Answered+100
+	})
+	next := &Agent{Node: a.Node, Client: client, Log: a.Log, Pod: "pod-2", ProbeDir: a.ProbeDir}
+	start(t, next)
+	eventually(t, "the next agent reports", func() bool { return reported() && report.Status.Seq > before.Seq })
+	after := report.Status.Paths[0]
+	if !after.Since.Equal(before.Paths[0].Since) || after.Sent < before.Paths[0].Answered+100 {
+		t.Errorf("counting began again: %+v, before: %+v", after, before.Paths[0])
+	}
+	if after.Answered != after.Sent || len(after.Gaps) > 0 || after.Open != nil {
+		t.Errorf("probes were lost with the agent: %+v", after)
+	}
+	var pods []string
+	for _, part := range append(before.Parts, report.Status.Parts...) {
+		pods = append(pods, part.Name+" "+part.Pod)
+	}
+	if diff := cmp.Diff([]string{"host prober-1", "agent pod-1", "host prober-1", "agent pod-2"}, pods); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+}
+
+// TestAlive: the agent takes connections while it runs, and waits for the address where another has it.
+func TestAlive(t *testing.T) {
+	former, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newAgent(t)
+	a.Alive = former.Addr().String()
+	start(t, a)
+	if err := former.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the agent takes connections", func() bool {
+		conn, err := net.Dial("tcp", a.Alive)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
 	})
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -40,19 +41,21 @@ func TestCombine(t *testing.T) {
 		generation int64
 		ids        []string
 	}{
-		{"only the host has paths", nil, nil, 7, []string{"a"}},
+		{"the host's prober is silent", map[string][]v1alpha1.Path{"host": {path("a", "n1", "host")}}, nil, 0, nil},
+		{"the host's prober is up to date", map[string][]v1alpha1.Path{"host": {path("a", "n1", "host")}},
+			map[string]probe.ResultsFile{"host": {Generation: 7, Paths: []v1alpha1.PathResult{result("a")}}}, 7, []string{"a"}},
 		{"a pod that is up to date", map[string][]v1alpha1.Path{"old": old},
-			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"a", "b"}},
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"b"}},
 		{"a pod that is behind", both,
-			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("c")}}}, 6, []string{"a", "c"}},
-		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, []string{"a"}},
+			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("c")}}}, 6, []string{"c"}},
+		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, nil},
 		{"a pod that has gone leaves its last results", nil,
-			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"a", "b"}},
+			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"b"}},
 		{"a pod that still measures what it is to leave", nil,
-			map[string]probe.ResultsFile{"old": {Generation: 5, At: now.Add(-time.Second)}}, 5, []string{"a"}},
+			map[string]probe.ResultsFile{"old": {Generation: 5, At: now.Add(-time.Second)}}, 5, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := combine(7, c.wanted, []v1alpha1.PathResult{result("a")}, c.pods, now)
+			got := combine(7, c.wanted, c.pods, now)
 			var ids []string
 			for _, r := range got.Paths {
 				ids = append(ids, r.ID)
@@ -67,15 +70,18 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// TestForget removes what probe pods of an earlier migration left, once, and minds nothing that is not there.
+// TestForget removes what probers of an earlier migration left, once, and minds nothing that is not there.
 func TestForget(t *testing.T) {
-	a := &Agent{ProbeDir: t.TempDir()}
+	a := &Agent{ProbeDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		t.Fatal(err)
+	}
 	file := probe.ResultsPath(a.ProbeDir, "new")
 	if err := probe.WriteResults(file, probe.ResultsFile{Generation: 7}); err != nil {
 		t.Fatal(err)
 	}
 	a.forget()
-	if results := a.podResults(); len(results) != 0 {
+	if results := a.results(); len(results) != 0 {
 		t.Errorf("still there: %v", results)
 	}
 	a.forget()

@@ -19,8 +19,6 @@ import (
 // measure follows the plan of paths and publishes what this node's sources see.
 func (a *Agent) measure(ctx context.Context) {
 	a.forget()
-	runner := probe.NewRunner(probe.Options{WarmUp: probe.WarmUp})
-	defer runner.Close()
 	plans := make(chan v1alpha1.ProbePlanSpec, 1)
 	options := metav1.ListOptions{FieldSelector: "metadata.name=" + a.Node.Name}
 	go func() { // ends with the context
@@ -54,16 +52,20 @@ func (a *Agent) measure(ctx context.Context) {
 				continue // a watch has begun anew
 			}
 			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
-			a.order(runner, plan.Generation, wanted)
+			a.order(plan.Generation, wanted)
 			every = cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval)
 			begun = time.Now()
 			ticker.Reset(every / 4)
 		case <-ticker.C:
+			if !ordered {
+				continue // what is measured is not known yet, nor whether it is what the plan says
+			}
 			if !begun.IsZero() && time.Since(begun) >= beginning {
 				begun = time.Time{}
 				ticker.Reset(every)
 			}
-			status := combine(plan.Generation, wanted, runner.Results(), a.podResults(), time.Now())
+			status := combine(plan.Generation, wanted, a.results(), time.Now())
+			status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
 			if len(plan.Paths) > 0 {
 				status.BGP = a.Node.BGP(ctx)
 			}
@@ -72,10 +74,13 @@ func (a *Agent) measure(ctx context.Context) {
 	}
 }
 
-// forget removes the results that probe pods of an earlier migration left behind: counts of that time are no
-// evidence for this one. A pod that lives writes its own again within a publication.
+// forget makes the folders of the probers, and removes the results that those of an earlier migration left behind: counts of
+// that time are no evidence for this one. A prober that runs writes its own again within a publication.
 func (a *Agent) forget() {
-	for _, network := range podNetworks() {
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		a.Log.Error("cannot make the folders of the probers", "error", err)
+	}
+	for _, network := range networks() {
 		err := os.Remove(probe.ResultsPath(a.ProbeDir, network))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			a.Log.Error("cannot remove old results", "network", network, "error", err)
@@ -95,31 +100,30 @@ func (a *Agent) current(objects map[string]*unstructured.Unstructured) (v1alpha1
 }
 
 // order hands the paths to those who measure them.
-func (a *Agent) order(runner *probe.Runner, generation int64, wanted map[string][]v1alpha1.Path) {
+func (a *Agent) order(generation int64, wanted map[string][]v1alpha1.Path) {
 	a.Log.Info("paths to measure", "generation", generation,
-		hostNetwork, len(wanted[hostNetwork]), "old", len(wanted["old"]), "new", len(wanted["new"]))
-	runner.SetPaths(wanted[hostNetwork])
-	if err := os.MkdirAll(a.ProbeDir, 0o755); err != nil {
-		a.Log.Error("cannot make the folder of the probe pods", "error", err)
+		"old", len(wanted["old"]), "new", len(wanted["new"]), "host", len(wanted["host"]))
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		a.Log.Error("cannot make the folders of the probers", "error", err)
 	}
-	for _, network := range podNetworks() {
+	for _, network := range networks() {
 		file := probe.PathsFile{Generation: generation, Paths: wanted[network]}
 		if err := probe.WritePaths(probe.PathsPath(a.ProbeDir, network), file); err != nil {
-			a.Log.Error("cannot hand paths to a probe pod", "network", network, "error", err)
+			a.Log.Error("cannot hand paths to a prober", "network", network, "error", err)
 		}
 	}
 }
 
-// podResults reads what the probe pods have seen. A pod that has gone leaves its last results.
-func (a *Agent) podResults() map[string]probe.ResultsFile {
+// results reads what the probers have seen. A prober that has gone leaves its last results.
+func (a *Agent) results() map[string]probe.ResultsFile {
 	results := map[string]probe.ResultsFile{}
-	for _, network := range podNetworks() {
+	for _, network := range networks() {
 		file, err := probe.ReadResults(probe.ResultsPath(a.ProbeDir, network))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			a.Log.Error("cannot read the results of a probe pod", "network", network, "error", err)
+			a.Log.Error("cannot read the results of a prober", "network", network, "error", err)
 			continue
 		}
 		results[network] = file

@@ -128,12 +128,18 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 // reportsOf gives evidence the form of one report per sending node, which a path's id begins with.
 func reportsOf(document kube.Collected) []v1alpha1.ProbeReport {
 	byNode := map[string]*v1alpha1.ProbeReport{}
-	for _, result := range document.Results {
-		name, _, _ := strings.Cut(result.ID, "/")
+	of := func(name string) *v1alpha1.ProbeReport {
 		if byNode[name] == nil {
 			byNode[name] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		}
-		byNode[name].Status.Paths = append(byNode[name].Status.Paths, result)
+		return byNode[name]
+	}
+	for _, result := range document.Results {
+		name, _, _ := strings.Cut(result.ID, "/")
+		of(name).Status.Paths = append(of(name).Status.Paths, result)
+	}
+	for _, run := range document.Parts {
+		of(run.Node).Status.Parts = append(of(run.Node).Status.Parts, run.Part)
 	}
 	var reports []v1alpha1.ProbeReport
 	for _, name := range slices.Sorted(maps.Keys(byNode)) {

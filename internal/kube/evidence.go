@@ -18,6 +18,19 @@ type Evidence struct {
 	lock    sync.Mutex
 	paths   map[string]v1alpha1.Path
 	results map[counter]v1alpha1.PathResult
+	parts   map[process]PartRun
+}
+
+// process is one run of one of Theseus' own parts.
+type process struct {
+	node, name string
+	since      int64 // Unix time in ns
+}
+
+// PartRun is one run of one of Theseus' own parts on a node.
+type PartRun struct {
+	Node string `json:"node"`
+	v1alpha1.Part
 }
 
 // counter is one run of counting on one path: an agent that restarts begins another.
@@ -26,20 +39,25 @@ type counter struct {
 	since int64 // Unix time in ns
 }
 
-// Collected is evidence as a document: every path that was ever measured, and the last state of every counter.
+// Collected is evidence as a document: every path that was ever measured, the last state of every counter, and every run of
+// Theseus' own parts.
 type Collected struct {
 	Paths   []v1alpha1.Path       `json:"paths"`
 	Results []v1alpha1.PathResult `json:"results"`
+	Parts   []PartRun             `json:"parts,omitempty"`
 }
 
 // NewEvidence goes on from what was collected before, which may be nothing.
 func NewEvidence(before Collected) *Evidence {
-	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}}
+	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}}
 	for _, path := range before.Paths {
 		e.paths[path.ID] = path
 	}
 	for _, result := range before.Results {
 		e.add(result)
+	}
+	for _, run := range before.Parts {
+		e.ran(run)
 	}
 	return e
 }
@@ -63,8 +81,16 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 		for _, result := range report.Status.Paths {
 			e.add(result)
 		}
+		for _, part := range report.Status.Parts {
+			e.ran(PartRun{Node: report.Name, Part: part})
+		}
 	}
 	return nil
+}
+
+// ran notes that a part runs.
+func (e *Evidence) ran(run PartRun) {
+	e.parts[process{run.Node, run.Name, run.Since.UnixNano()}] = run
 }
 
 // add takes over a result, unless what is known of the same counter is newer.
@@ -82,7 +108,11 @@ func (e *Evidence) Document() Collected {
 	document := Collected{
 		Paths:   slices.Collect(maps.Values(e.paths)),
 		Results: slices.Collect(maps.Values(e.results)),
+		Parts:   slices.Collect(maps.Values(e.parts)),
 	}
+	slices.SortFunc(document.Parts, func(a, b PartRun) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since))
+	})
 	slices.SortFunc(document.Paths, func(a, b v1alpha1.Path) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(document.Results, func(a, b v1alpha1.PathResult) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), a.Since.Compare(b.Since))

@@ -243,7 +243,7 @@ func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, 
 		return t, err
 	}
 	for network, pods := range map[string]map[string]string{path.Old: t.Old, path.New: t.New} {
-		if len(pods) == 0 || network == path.Old && len(set.Leaving) > 0 {
+		if len(pods) == 0 || t.Leaving[network] {
 			continue
 		}
 		if err := a.probeService(ctx, network, &t); err != nil {
@@ -276,6 +276,7 @@ func (a *Actor) probePods(ctx context.Context, set step.PathSet, t *path.Topolog
 		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) && addresses[network] != nil {
 			addresses[network][pods[i].Spec.NodeName] = pods[i].Status.PodIP
 			ready[network] = append(ready[network], pods[i].Spec.NodeName)
+			t.Leaving[network] = t.Leaving[network] || slices.Contains(set.Leaving, pods[i].Spec.NodeName)
 		}
 	}
 	oldNodes, newNodes := set.Resolve(ready[path.Old], ready[path.New])

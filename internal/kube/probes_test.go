@@ -117,7 +117,17 @@ func TestSetPaths(t *testing.T) {
 			t.Errorf("with b about to go, %s is measured (%v)", one.ID, err)
 		}
 	}
-	if last, none, err := w.setPathsOf(step.PathSet{}); err != nil || last["a"] != 5 || none != 0 {
+	every.Leaving = []string{"a"} // the one with a new probe pod
+	if _, _, err := w.setPathsOf(every); err != nil {
+		t.Fatal(err)
+	}
+	plans, err = w.probePlans(context.Background())
+	for _, one := range pathsOf(plans) {
+		if one.Target.Node == "" && one.Target.Network == "new" || one.Class == "node-port" && one.Target.Network == "new" {
+			t.Errorf("with a about to go, %s is measured (%v)", one.ID, err)
+		}
+	}
+	if last, none, err := w.setPathsOf(step.PathSet{}); err != nil || last["a"] < 5 || none != 0 {
 		t.Errorf("no paths: generations %v with %d paths, %v", last, none, err)
 	}
 }

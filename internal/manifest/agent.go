@@ -24,7 +24,7 @@ func Agent(image string) []unstructured.Unstructured {
 	}
 	all := []unstructured.Unstructured{*convert(account)}
 	all = append(all, rights()...)
-	return append(all, *convert(daemonSet(image)))
+	return append(all, *convert(everywhere(AgentName, agentPod(image))))
 }
 
 // rights are the least that the agent needs: to read and answer its tasks, to read the probe plan, to write
@@ -58,14 +58,14 @@ func rights() []unstructured.Unstructured {
 	}
 }
 
-// daemonSet runs on every node whatever its taints, in the node's own network, so that it depends on
-// neither pod network.
-func daemonSet(image string) *appsv1.DaemonSet {
-	labels := map[string]string{LabelApp: AgentName}
+// everywhere is a DaemonSet whose pods, all replaced at once, are labelled with its name. Its pods run on every node whatever its
+// taints, in the node's own network, so that they depend on neither pod network.
+func everywhere(name string, spec corev1.PodSpec) *appsv1.DaemonSet {
+	labels := map[string]string{LabelApp: name}
 	everything := intstr.FromString("100%")
 	return &appsv1.DaemonSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"},
-		ObjectMeta: meta(AgentName, LabelApp, AgentName),
+		ObjectMeta: meta(name, LabelApp, name),
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
@@ -73,8 +73,8 @@ func daemonSet(image string) *appsv1.DaemonSet {
 				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &everything},
 			},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelApp: AgentName, v1alpha1.LabelManaged: "true"}},
-				Spec:       agentPod(image),
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{LabelApp: name, v1alpha1.LabelManaged: "true"}},
+				Spec:       spec,
 			},
 		},
 	}
@@ -95,10 +95,10 @@ func agentPod(image string) corev1.PodSpec {
 			Image:           image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Args:            []string{"run"},
-			Env:             []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP")},
+			Env:             []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("POD_UID", "metadata.uid")},
 			SecurityContext: &corev1.SecurityContext{Privileged: new(true)},
 			Resources:       requests("20m", "32Mi"),
-			ReadinessProbe:  listens(PortTCP + HostOffset),
+			ReadinessProbe:  onLoopback(listens(PortAlive)),
 			VolumeMounts: []corev1.VolumeMount{
 				{Name: "host", MountPath: HostRoot, MountPropagation: &fromHost},
 				{Name: "run", MountPath: RunDir},
@@ -127,6 +127,18 @@ func field(name, path string) corev1.EnvVar {
 func requests(cpu, memory string) corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}}
+}
+
+// bounded are resources that also have limits.
+func bounded(resources corev1.ResourceRequirements, cpu, memory string) corev1.ResourceRequirements {
+	resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+	return resources
+}
+
+// onLoopback asks on the loopback address, which is the node's for a pod in the node's network.
+func onLoopback(probe *corev1.Probe) *corev1.Probe {
+	probe.TCPSocket.Host = "127.0.0.1"
+	return probe
 }
 
 // listens is ready while the port takes connections.

@@ -18,6 +18,8 @@ import (
 const (
 	// AgentName is the name of the agent's DaemonSet, ServiceAccount and roles.
 	AgentName = "theseus-agent"
+	// HostProberName is the name of the DaemonSet that probes from and to the addresses of nodes.
+	HostProberName = "theseus-probe-host"
 	// LabelApp tells the parts of Theseus apart; the agent's pods carry AgentName under it.
 	LabelApp = "app.kubernetes.io/name"
 	// AgentSelector selects the agent's pods.
@@ -28,21 +30,25 @@ const (
 	PolicyName = "theseus-probe-deny"
 )
 
-// Ports of the probe servers. Agents serve on the node's own address at these plus HostOffset.
+// Ports of the probe servers. The prober of a node's host serves on the node's own address at these plus HostOffset.
 const (
 	PortUDP    = 7001 // echoes datagrams
 	PortTCP    = 7002 // echoes on connections, kept or new
 	PortDenied = 7009 // served for UDP and TCP, shut by policy
 	HostOffset = 100
+	PortAlive  = 7110 // the agent takes connections here, on loopback, while it runs
 )
 
 // Folders of a node, seen under the same path in the containers.
 const (
 	// RunDir holds the agent's state: it survives a restart of the agent and not of the node.
 	RunDir = "/run/theseus"
-	// ProbeDir holds what the agent and the probe pods of its node exchange.
+	// ProbeDir holds what the agent and the probers of its node exchange.
 	ProbeDir = RunDir + "/probe"
 )
+
+// ProberUser is the user and the group that probers run as.
+const ProberUser = 65532
 
 // Namespace is where everything of Theseus lives. Its pods are privileged, which the label admits.
 func Namespace() *unstructured.Unstructured {

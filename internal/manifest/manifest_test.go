@@ -41,7 +41,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"namespace": {*Namespace()},
 		"crds":      CRDs(),
 		"agent":     Agent(image),
-		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *ProbePolicy()},
+		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
 		"task": {task(t)},
 		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),

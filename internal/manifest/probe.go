@@ -17,34 +17,64 @@ func ProbePodName(node, network string) string { return "theseus-probe-" + netwo
 func ProbeServiceName(network string) string { return "theseus-probe-" + network }
 
 // ProbePod serves and sends probes on one network of one node. It is a bare pod bound to its node, because
-// nothing but Theseus may create, move or remove it: which network it is on is decided when it is made.
+// nothing but Theseus may create, move or remove it: which network it is on is decided when it is made. It has no priority: a kubelet
+// makes room for a critical pod by ending others, and those are the user's.
 func ProbePod(image, node, network string) *unstructured.Unstructured {
+	spec := prober(image, network)
+	spec.NodeName = node
 	return convert(&corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: meta(ProbePodName(node, network),
 			v1alpha1.LabelProbe, network, LabelNode, NodeValue(node), LabelApp, "theseus-probe"),
-		Spec: corev1.PodSpec{
-			NodeName:                      node,
-			AutomountServiceAccountToken:  new(false),
-			EnableServiceLinks:            new(false),
-			DNSPolicy:                     corev1.DNSDefault,
-			PriorityClassName:             "system-node-critical",
-			TerminationGracePeriodSeconds: new(int64(1)),
-			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
-			Containers: []corev1.Container{{
-				Name:            "probe",
-				Image:           image,
-				ImagePullPolicy: corev1.PullIfNotPresent,
-				Args:            []string{"probe", "--network", network},
-				// on one processor a probe costs a fifth to two fifths less (BenchmarkNode in internal/probe, -cpu 1,2)
-				Env:            []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), {Name: "GOMAXPROCS", Value: "1"}},
-				Resources:      requests("10m", "16Mi"),
-				ReadinessProbe: listens(PortTCP),
-				VolumeMounts:   []corev1.VolumeMount{{Name: "probe", MountPath: ProbeDir}},
-			}},
-			Volumes: []corev1.Volume{hostPath("probe", ProbeDir, corev1.HostPathDirectoryOrCreate)},
-		},
+		Spec: spec,
 	})
+}
+
+// HostProber serves and sends probes on the address of every node, as a probe pod does on its own. The agent takes no part in
+// that, so an agent that ends, by a lack of memory, an eviction or a person, takes no probe with it.
+func HostProber(image string) *unstructured.Unstructured {
+	spec := prober(image, "host")
+	spec.HostNetwork = true
+	// A kubelet that lacks memory ends other pods first: the end of a prober looks like a network that loses.
+	spec.PriorityClassName = "system-node-critical"
+	return convert(everywhere(HostProberName, spec))
+}
+
+// prober is the pod of a prober. It needs no right on its node but to write into one folder, which the agent makes for its
+// user (probe.MakeFolders).
+func prober(image, network string) corev1.PodSpec {
+	dir, port := ProbeDir+"/"+network, PortTCP
+	if network == "host" {
+		port += HostOffset
+	}
+	return corev1.PodSpec{
+		AutomountServiceAccountToken:  new(false),
+		EnableServiceLinks:            new(false),
+		DNSPolicy:                     corev1.DNSDefault,
+		TerminationGracePeriodSeconds: new(int64(10)), // it answers on for two seconds
+		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{{
+			Name:            "probe",
+			Image:           image,
+			ImagePullPolicy: corev1.PullIfNotPresent,
+			Args:            []string{"probe", "--network", network},
+			// on one processor a probe costs a fifth to two fifths less (BenchmarkNode in internal/probe, -cpu 1,2)
+			Env: []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP"), field("POD_UID", "metadata.uid"),
+				{Name: "GOMAXPROCS", Value: "1"}},
+			Resources:      bounded(requests("10m", "32Mi"), "1", "128Mi"),
+			ReadinessProbe: listens(port),
+			SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			},
+			VolumeMounts: []corev1.VolumeMount{{Name: "probe", MountPath: dir}},
+		}},
+		Volumes: []corev1.Volume{hostPath("probe", dir, corev1.HostPathDirectoryOrCreate)},
+	}
 }
 
 // ProbeServices stand in front of the probe pods, one per network, each with a node port too.

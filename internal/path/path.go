@@ -70,8 +70,8 @@ type Topology struct {
 	Query string
 	// FullSize is the payload in bytes that fills the MTU of the pods (MTU-28 for IPv4); 0 measures none.
 	FullSize int
-	// Leaving are the networks some of whose probe pods are about to go: no connection is kept to their Service, which
-	// may lead to any of them.
+	// Leaving are the networks some of whose probe pods are about to go: nothing is measured through their Service or node port,
+	// which may lead to any of them.
 	Leaving map[string]bool
 	// Denied are the networks on which policy shuts the denied port of the probe pods.
 	Denied map[string]bool
@@ -170,7 +170,7 @@ func (b *builder) neighbour(e edge) {
 	b.hosts(e.from, e.to)
 	b.nodeOutside(e.from, e.to)
 	for _, network := range []string{Old, New} {
-		if port := b.NodePorts[network]; port > 0 {
+		if port := b.NodePorts[network]; port > 0 && !b.Leaving[network] {
 			target := v1alpha1.Endpoint{Node: e.to.Name, Network: network, Address: e.to.Address}
 			b.add(ClassNodePort, v1alpha1.TCPNew, v1alpha1.Endpoint{Node: e.from.Name, Network: Host}, at(target, port), b.Intervals.Slow)
 		}
@@ -205,7 +205,7 @@ func (b *builder) hosts(from, to Node) {
 func (b *builder) services(node Node) {
 	for _, network := range []string{Old, New} {
 		address := b.Services[network]
-		if address == "" {
+		if address == "" || b.Leaving[network] {
 			continue
 		}
 		target := v1alpha1.Endpoint{Network: network, Address: address}
@@ -219,9 +219,7 @@ func (b *builder) services(node Node) {
 		}
 		host := v1alpha1.Endpoint{Node: node.Name, Network: Host}
 		b.add(ClassHostService, v1alpha1.TCPNew, host, at(target, b.Ports.TCP), b.Intervals.Slow)
-		if !b.Leaving[network] {
-			b.add(ClassHostService, v1alpha1.TCP, host, at(target, b.Ports.TCP), b.Intervals.Medium)
-		}
+		b.add(ClassHostService, v1alpha1.TCP, host, at(target, b.Ports.TCP), b.Intervals.Medium)
 	}
 	for _, source := range []string{Old, New} {
 		if b.DNS != "" && b.pod(node.Name, source) != "" {

@@ -24,6 +24,10 @@ func agentRef() step.Ref {
 	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: agentName}
 }
 
+func hostProberRef() step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
+}
+
 // act does one action on the model, or says why it must not be done now.
 func (m *machine) act(a *step.Action) error {
 	switch a.Op {
@@ -176,6 +180,10 @@ func (m *machine) remove(ref step.Ref) error {
 		m.everywhere(func(n *NodeModel) { n.SourceAgent = false })
 	case m.plan.Target.Agent:
 		m.everywhere(func(n *NodeModel) { n.TargetAgent = false })
+	case hostProberRef():
+		if slices.ContainsFunc(m.nodes, func(n NodeModel) bool { return n.MeasuredOld || n.MeasuredNew }) {
+			return fmt.Errorf("hosts are measured, and the end of %s would count as loss", ref)
+		}
 	case agentRef():
 		if m.tally.probes > 0 {
 			return errors.New("there are probe pods, which need the agents")
@@ -348,6 +356,9 @@ func (m *machine) evict(set *step.PodSet) error {
 }
 
 func (m *machine) probe(set *step.PathSet) error {
+	if prober := hostProberRef(); m.facts[exists(prober)] && !m.facts[rolledOut(prober)] && len(set.Old)+len(set.New) > 0 {
+		return fmt.Errorf("%s is not known to be ready, and hosts would not answer", prober)
+	}
 	everyOld, everyNew := slices.Contains(set.Old, step.EveryNode), slices.Contains(set.New, step.EveryNode)
 	count := 0
 	for i := range m.nodes {

@@ -4,89 +4,123 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 )
 
-// publishInterval is how often a probe pod writes its results.
+// publishInterval is how often a prober writes its results.
 const publishInterval = 500 * time.Millisecond
 
-// Pod says what a probe pod does.
+// Pod says what a prober does: a probe pod, or the prober of a node's host.
 type Pod struct {
-	// Dir is the folder shared with the node's agent, Network "old" or "new".
+	// Dir is the folder shared with the node's agent, Network "old", "new" or "host".
 	Dir, Network string
-	Ports        Ports
-	Options      Options
+	// Address is where probes are answered; empty is everywhere.
+	Address string
+	// UID is that of the Kubernetes pod.
+	UID     string
+	Ports   Ports
+	Options Options
+	// Linger is for how long probes are answered after the end of the context: until those that ask know that the pod is
+	// about to go.
+	Linger time.Duration
 	// Warn is told what went wrong and is tried again; nil means nobody.
 	Warn func(error)
 }
 
-// RunPod serves probes, measures the paths that the agent asks for, and writes the results, until the
-// context ends. Results of an earlier pod are removed first, so that none is taken for this one's. It
-// fails only when it cannot serve.
+// RunPod serves probes, measures the paths that the agent asks for, and writes the results, until the context ends. It then
+// sends no more, still answers for pod.Linger, and writes what came of the probes that were under way. Results of an earlier
+// pod are removed first, so that none is taken for this one's. It fails only when it cannot serve.
 func RunPod(ctx context.Context, pod Pod) error {
 	if pod.Warn == nil {
 		pod.Warn = func(error) {}
 	}
 	results := ResultsPath(pod.Dir, pod.Network)
-	if err := os.Remove(results); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(results); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove old results: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- Serve(ctx, "", pod.Ports)
+		served <- Serve(serving, pod.Address, pod.Ports)
 	}()
-	runner := NewRunner(pod.Options)
-	measure(ctx, pod, runner, results)
-	runner.Close()
+	p := prober{Pod: pod, results: results, since: time.Now(), runner: NewRunner(pod.Options)}
+	defer p.runner.Close()
+	p.measure(ctx)
+	p.runner.SetPaths(nil)
+	select {
+	case err := <-served:
+		return err
+	case <-time.After(pod.Linger):
+	}
+	p.write()
+	stop()
 	return <-served
 }
 
+// prober measures what the agent asks for.
+type prober struct {
+	Pod
+	results string // file
+	since   time.Time
+	runner  *Runner
+
+	known      bool  // the agent has asked for something
+	generation int64 // of what it asked last
+}
+
 // measure follows the paths file and publishes the results until the context ends.
-func measure(ctx context.Context, pod Pod, runner *Runner, results string) {
+func (p *prober) measure(ctx context.Context) {
 	generations := make(chan int64)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		file := PathsPath(pod.Dir, pod.Network)
+		file := PathsPath(p.Dir, p.Network)
 		Watch(ctx, file, func() {
 			paths, err := ReadPaths(file)
 			if err != nil {
-				pod.Warn(err)
+				p.Warn(err)
 				return
 			}
-			runner.SetPaths(paths.Paths)
+			p.runner.SetPaths(paths.Paths)
 			select {
 			case generations <- paths.Generation:
 			case <-ctx.Done():
 			}
 		})
 	}()
-	publish(ctx, pod, runner, results, generations)
+	p.publish(ctx, generations)
 	<-watched
 }
 
 // publish writes results every half second, from the first generation on.
-func publish(ctx context.Context, pod Pod, runner *Runner, results string, generations <-chan int64) {
+func (p *prober) publish(ctx context.Context, generations <-chan int64) {
 	ticker := time.NewTicker(publishInterval)
 	defer ticker.Stop()
-	generation, known := int64(0), false
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case generation = <-generations:
-			known = true
+		case p.generation = <-generations:
+			p.known = true
 		case <-ticker.C:
-			if !known {
-				continue
-			}
-			file := ResultsFile{Generation: generation, At: time.Now(), Paths: runner.Results()}
-			if err := WriteResults(results, file); err != nil {
-				pod.Warn(err)
-			}
+			p.write()
 		}
+	}
+}
+
+// write writes what is known, unless nothing was asked for.
+func (p *prober) write() {
+	if !p.known {
+		return
+	}
+	file := ResultsFile{Generation: p.generation, At: time.Now(), Pod: p.UID, Since: p.since, Paths: p.runner.Results()}
+	if err := WriteResults(p.results, file); err != nil {
+		p.Warn(err)
 	}
 }

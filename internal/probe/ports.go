@@ -15,7 +15,7 @@ func PodPorts() Ports {
 	return Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied}
 }
 
-// HostPorts are the ports of agents on the address of their node. Policy does not reach hosts, so they
+// HostPorts are the ports of probers of hosts on the address of their node. Policy does not reach hosts, so they
 // have no denied port.
 func HostPorts() Ports {
 	return Ports{UDP: manifest.PortUDP + manifest.HostOffset, TCP: manifest.PortTCP + manifest.HostOffset}

@@ -23,6 +23,7 @@ func Build(in Input) Model {
 		Cells: cells(all), Classes: classes(all), Nodes: nodes(in, h, all),
 		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
+		PartRestarts: partRestarts(in.Reports),
 	}
 	m.Residue.Rules = movesRules(in.Plan)
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)

@@ -68,6 +68,8 @@ type Model struct {
 	Gates   []Gate    `json:"gates"`
 	Residue Residue   `json:"residue"`
 	Journal []Entry   `json:"journal"`
+	// PartRestarts are the restarts of Theseus' own agents and probers.
+	PartRestarts []PartRestart `json:"partRestarts,omitempty"`
 	// BGP is what the page draws of Input.BGP.
 	BGP []draw.Row `json:"-"`
 }

@@ -40,6 +40,9 @@ func notes(m *Model, all []*measured) []string {
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
 	say(m.Totals.Unheard > 0, "%s had no answer while nobody ran who could give it; they say nothing of the network, and are not counted as lost.",
 		countOf(m.Totals.Unheard, "probe"))
+	for _, restart := range m.PartRestarts {
+		list = append(list, restart.String())
+	}
 	list = append(list, shortNote(m)...)
 	list = append(list, stallNote(m)...)
 	return append(list, windowNote(m)...)

@@ -163,6 +163,11 @@ func ProbeService(network string) step.Ref {
 	return step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: manifest.ProbeServiceName(network)}
 }
 
+// HostProber names the DaemonSet that probes from and to the addresses of nodes.
+func HostProber() step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
+}
+
 // ProbePodReady is that pod being ready.
 func ProbePodReady(node, network string) step.Condition {
 	return step.Condition{

@@ -230,6 +230,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 		}
 		removals = append(removals, Remove(ProbeService(network)))
 	}
+	removals = append(removals, Remove(HostProber()))
 	if b.Source.Capabilities.Policy != cni.PolicyNone {
 		removals = append(removals, Remove(step.RefOf(manifest.ProbePolicy())))
 	}

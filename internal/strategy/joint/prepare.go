@@ -65,16 +65,27 @@ func Leave(install []step.Action) []step.Action {
 	return actions
 }
 
-func (b *Builder) startProbes() {
-	shared := manifest.ProbeServices()
-	if b.Source.Capabilities.Policy != cni.PolicyNone {
+// Shared are the objects that measuring needs besides the probe pods. Policy says whether the network enforces any.
+func Shared(image string, policy bool) []unstructured.Unstructured {
+	shared := append(manifest.ProbeServices(), *manifest.HostProber(image))
+	if policy {
 		shared = append(shared, *manifest.ProbePolicy())
 	}
+	return shared
+}
+
+// ApplyShared makes the objects of Shared, and waits until the host of every node is probed.
+func ApplyShared(shared []unstructured.Unstructured, timeout time.Duration) []step.Action {
 	var actions []step.Action
 	for _, object := range shared {
 		actions = append(actions, Apply(object))
 	}
-	actions = slices.Concat(actions,
+	return append(actions, Wait("wait until "+Name(HostProber())+" is ready on every node", Rolled(HostProber()), timeout))
+}
+
+func (b *Builder) startProbes() {
+	shared := Shared(b.Change.AgentImage, b.Source.Capabilities.Policy != cni.PolicyNone)
+	actions := slices.Concat(ApplyShared(shared, b.Fleet(2*time.Minute)),
 		OnEach(b.Nodes(), func(node string) step.Action { return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")) }),
 		OnEach(b.Nodes(), func(node string) step.Action {
 			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs), b.Fleet(2*time.Minute))

@@ -56,20 +56,13 @@ func (b *builder) before() string {
 	return strings.Join(slices.Sorted(maps.Keys(planes)), " or ")
 }
 
-// shared are the objects that all probe pods need.
+// shared are the objects that measuring needs besides the probe pods.
 func (b *builder) shared() []unstructured.Unstructured {
-	services := manifest.ProbeServices()
-	if b.refuses() {
-		services = append(services, *manifest.ProbePolicy())
-	}
-	return services
+	return joint.Shared(b.Change.AgentImage, b.refuses())
 }
 
 func (b *builder) startProbes() {
-	var actions []step.Action
-	for _, object := range b.shared() {
-		actions = append(actions, joint.Apply(object))
-	}
+	actions := joint.ApplyShared(b.shared(), 2*time.Minute+time.Duration(len(b.all))*time.Second)
 	for _, node := range b.all {
 		actions = append(actions, joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")))
 	}

@@ -80,7 +80,7 @@ var BackOnFlannel = append(slices.Clone(OfCalico),
 )
 
 // always stays after any change.
-var always = Stays{Line: regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new)\.(paths|results)\.json)?)?$`),
+var always = Stays{Line: regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new|host)(/paths\.json|/out(/results\.json)?)?)?)?$`),
 	Why: "what Theseus' agent and its probes knew, in memory: it outlives the agent, so that one that starts again goes on, and not the node's next start"}
 
 // NothingLeft demands that the nodes of a cluster whose network was replaced are as one that never had the old one: a node that comes now.
