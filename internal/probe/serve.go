@@ -12,9 +12,14 @@ import (
 	"time"
 )
 
+// Bounds of a TCP server: a stranger must not keep others from being answered.
 const (
+	// maxConnections is how many connections are kept, and maxPerSource how many of one address. A node has a few kept ones,
+	// and new ones for some ms each.
 	maxConnections = 4096
-	idleTimeout    = 2 * time.Minute
+	maxPerSource   = 1024
+	// idleTimeout is how long a connection may say nothing.
+	idleTimeout = 30 * time.Second
 )
 
 // Serve answers probes on the given address (empty for all) until the context ends, which is no error.
@@ -108,7 +113,7 @@ func reply(conn *net.UDPConn, data []byte, to netip.AddrPort) {
 
 // echoTCP echoes on every connection until the listener is closed.
 func echoTCP(ctx context.Context, listener net.Listener) error {
-	slots := make(chan struct{}, maxConnections)
+	guests := newGuests(maxConnections, maxPerSource)
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
@@ -120,31 +125,28 @@ func echoTCP(ctx context.Context, listener net.Listener) error {
 			pause(ctx, 10*time.Millisecond)
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
+		guest := guests.enter(conn)
 		running.Go(func() {
-			defer func() { <-slots }()
-			echoStream(ctx, conn)
+			defer guests.leave(guest)
+			echoStream(ctx, guest)
 		})
 	}
 }
 
 // echoStream echoes one connection until it ends, idles for too long, or the context ends.
-func echoStream(ctx context.Context, conn net.Conn) {
+func echoStream(ctx context.Context, guest *guest) {
+	conn := guest.conn
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	buffer := make([]byte, 2048)
 	for {
-		conn.SetReadDeadline(time.Now().Add(idleTimeout))
+		conn.SetDeadline(time.Now().Add(idleTimeout)) // of the answer, too: nobody may read it
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return
 		}
+		guest.heard()
 		if _, err := conn.Write(buffer[:n]); err != nil {
 			return
 		}
