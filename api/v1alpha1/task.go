@@ -19,6 +19,9 @@ type NodeTaskSpec struct {
 	Node string          `json:"node"`
 	Verb string          `json:"verb"`
 	Args json.RawMessage `json:"args,omitempty"`
+	// Epoch is how often the lock on the cluster had changed hands when its holder created this task. An agent refuses a task of an
+	// epoch before that of the lock: its creator holds the lock no more.
+	Epoch int64 `json:"epoch,omitempty"`
 }
 
 // TaskPhase is how far a task is.

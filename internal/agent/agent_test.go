@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -110,7 +112,7 @@ func task(t *testing.T, name, of, verb string, args any) *unstructured.Unstructu
 	if err != nil {
 		t.Fatal(err)
 	}
-	object, err := manifest.Task(name, of, verb, encoded)
+	object, err := manifest.Task(name, of, verb, encoded, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +188,44 @@ func TestTasks(t *testing.T) {
 	}
 	if got := status(t, a, "done"); got.FinishedAt != nil {
 		t.Errorf("a task that was done was run again: %+v", got)
+	}
+}
+
+// TestTaskOfAnOlderEpoch: the agent refuses what a process asks of it whose lock another one holds now. It retries the look at the
+// lock while the API server is away or cold.
+func TestTaskOfAnOlderEpoch(t *testing.T) {
+	lock := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+		"metadata": map[string]any{"name": manifest.Lease, "namespace": v1alpha1.Namespace}, "spec": map[string]any{"leaseTransitions": int64(4)}}}
+	stale, fresh := task(t, "stale", "node-1", step.VerbActivate, conf), task(t, "young", "node-1", "dance", nil)
+	for object, epoch := range map[*unstructured.Unstructured]int64{stale: 3, fresh: 4} {
+		if err := unstructured.SetNestedField(object.Object, epoch, "spec", "epoch"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, client := newAgent(t, lock, stale, fresh)
+	stage(t, a)
+	var looks atomic.Int32
+	client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		switch looks.Add(1) {
+		case 1:
+			return true, nil, apierrors.NewServiceUnavailable("away")
+		case 2:
+			return true, nil, apierrors.NewForbidden(leases.GroupResource(), manifest.Lease, errors.New(`User "agent" cannot get resource "leases"`))
+		}
+		return false, nil, nil
+	})
+	start(t, a)
+	for _, name := range []string{"stale", "young"} {
+		eventually(t, name+" is answered", func() bool { return status(t, a, name).Phase == v1alpha1.TaskFailed })
+	}
+	if got := status(t, a, "stale").Message; !strings.Contains(got, "created in epoch 3 of the lock, which another process holds now, in epoch 4") {
+		t.Errorf("the task of an older epoch: %s", got)
+	}
+	if _, err := os.Stat(filepath.Join(a.Node.Root, confDir, conf.Active)); !os.IsNotExist(err) {
+		t.Errorf("it was done: %v", err)
+	}
+	if got := status(t, a, "young").Message; got != `unknown verb "dance"` {
+		t.Errorf("the task of the lock's epoch: %s", got)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,7 +16,11 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/outage"
 )
+
+// leases is the kind of the lock.
+var leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
 // maxMessage bounds the message of a task, in bytes.
 const maxMessage = 2000
@@ -70,6 +76,11 @@ func (a *Agent) open(objects map[string]*unstructured.Unstructured) []v1alpha1.N
 // run does one task and publishes its answer.
 func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 	log := a.Log.With("task", task.Name, "verb", task.Spec.Verb)
+	if err := a.outdated(ctx, task); err != nil {
+		log.Error("task refused", "error", err)
+		a.answerAtLast(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskFailed, Message: err.Error(), FinishedAt: new(metav1.Now())})
+		return
+	}
 	if err := a.answer(ctx, task, v1alpha1.NodeTaskStatus{Phase: v1alpha1.TaskRunning}); err != nil {
 		log.Warn("cannot say that the task is running", "error", err) // it runs all the same
 	}
@@ -93,6 +104,29 @@ func (a *Agent) run(ctx context.Context, task v1alpha1.NodeTask) {
 		status.Message = status.Message[:maxMessage] + "..."
 	}
 	a.answerAtLast(ctx, task, status)
+}
+
+// outdated refuses a task of an older epoch than the lock's: its creator lost the lock to another process, and may not know yet.
+func (a *Agent) outdated(ctx context.Context, task v1alpha1.NodeTask) error {
+	limits := outage.Limits{Away: outage.Bound, Refused: outage.Bound}
+	var lock *unstructured.Unstructured
+	err := outage.Retry(ctx, limits, nil, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		lock, err = a.Client.Resource(leases).Namespace(v1alpha1.Namespace).Get(ctx, manifest.Lease, metav1.GetOptions{})
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot tell whether the task is outdated: read the lock: %w", err)
+	}
+	epoch, _, err := unstructured.NestedInt64(lock.Object, "spec", "leaseTransitions")
+	if err == nil && task.Spec.Epoch < epoch {
+		err = fmt.Errorf("the task is outdated: it was created in epoch %d of the lock, which another process holds now, in epoch %d", task.Spec.Epoch, epoch)
+	}
+	return err
 }
 
 // answerAtLast publishes until it works or nobody asks any more.

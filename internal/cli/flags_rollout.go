@@ -155,25 +155,26 @@ func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.A
 		return nil, nil, fail(exitUsage, "theseus flags verify --agent-image IMAGE, or name flags that do not show in the kernel", "verify looks at nodes, with the agent of --agent-image")
 	}
 	install := joint.InstallAgent(image, lookTimeout)
-	if len(rules) > 0 {
-		answers, err := kube.Ask[step.Attestation](ctx, a.looker(client, task), install, rules)
-		if err != nil {
-			return nil, nil, err
+	return seen, facts, a.withAgents(ctx, client, task, func(ctx context.Context, actor *kube.Actor) error {
+		if len(rules) > 0 {
+			answers, err := kube.Ask[step.Attestation](ctx, actor, install, rules)
+			if err != nil {
+				return err
+			}
+			for i, answer := range answers {
+				seen[rules[i].Node] = &answer.Value
+			}
 		}
-		for i, answer := range answers {
-			seen[rules[i].Node] = &answer.Value
+		if len(looks) == 0 {
+			return nil
 		}
-	}
-	if len(looks) > 0 {
-		answers, err := kube.Ask[cluster.NodeFacts](ctx, a.looker(client, task+"-facts"), install, looks)
-		if err != nil {
-			return nil, nil, err
-		}
+		actor.Migration = task + "-facts"
+		answers, err := kube.Ask[cluster.NodeFacts](ctx, actor, install, looks)
 		for i, answer := range answers {
 			facts[looks[i].Node] = &answer.Value
 		}
-	}
-	return seen, facts, nil
+		return err
+	})
 }
 
 // saidBy is what the agents say in their logs, by node and parameter.

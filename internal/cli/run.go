@@ -89,6 +89,9 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		return engine.Outcome{}, err
 	}
 	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	if r.client, err = r.client.Fenced(lease.Check); err != nil {
+		return engine.Outcome{}, err
+	}
 	if err := hooksRun(r.plan); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -108,9 +111,14 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	if err != nil {
 		return engine.Outcome{}, err
 	}
+	if n := len(past); n > 0 {
+		if err := r.app.patiently(ctx, begin, func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
+			return engine.Outcome{}, err
+		}
+	}
 	r.view.Past(past)
 	r.flight.script.learn(past)
-	actor := r.actor()
+	actor := r.actor(lease.Epoch())
 	r.keepGraph(ctx, actor)
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
 	if r.fresh {
@@ -138,7 +146,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	return engine.Run(ctx, r.plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: clock{},
 		Control: journal.NewControl(r.client.Dynamic, r.plan.Name), Hindrance: deps.Hindrance, Stop: stopping.stop, Together: together,
-		By: journal.Holder(), Theseus: r.app.version,
+		Epoch: lease.Epoch(), By: journal.Holder(), Theseus: r.app.version,
 		Note: r.view.Note,
 		Notify: func(record engine.Record) {
 			r.flight.record(record)
@@ -187,10 +195,10 @@ func together(calls []func()) {
 	running.Wait()
 }
 
-func (r *run) actor() *kube.Actor {
+func (r *run) actor(epoch int64) *kube.Actor {
 	return &kube.Actor{
 		Typed: r.client.Typed, Dynamic: r.client.Dynamic, Mapper: r.client.Mapper, Clock: clock{},
-		Migration: r.plan.Name, Measured: measured(r.plan), Note: r.view.Note,
+		Migration: r.plan.Name, Epoch: epoch, Measured: measured(r.plan), Note: r.view.Note,
 	}
 }
 

@@ -67,15 +67,18 @@ func (a *app) snapshotCommand() *cobra.Command {
 const lookTimeout = 5 * time.Minute
 
 // lookAtNodes asks Theseus' agent for what only the nodes themselves know.
-func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image string) ([]cluster.NodeFacts, error) {
+func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image string) (facts []cluster.NodeFacts, err error) {
 	client, err := a.client()
 	if err != nil {
 		return nil, err
 	}
-	actor := a.looker(client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	return actor.Look(ctx, joint.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
+	err = a.withAgents(ctx, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), func(ctx context.Context, actor *kube.Actor) error {
+		facts, err = actor.Look(ctx, joint.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
+		return err
+	})
+	return facts, err
 }
 
 // sights lets each node measure the path to a few others: to its neighbours in the list, and across it.
@@ -95,7 +98,7 @@ func sights(nodes []corev1.Node) []kube.Sight {
 }
 
 // looker asks agents outside of any migration; the name is for its tasks.
-func (a *app) looker(client *kube.Client, name string) *kube.Actor {
+func (a *app) looker(client *kube.Client, name string, epoch int64) *kube.Actor {
 	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
-		Migration: name, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+		Migration: name, Epoch: epoch, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
 }

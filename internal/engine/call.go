@@ -78,7 +78,7 @@ func (m *machine) append(ctx context.Context, records ...Record) error {
 		return nil
 	}
 	for i := range records {
-		records[i].Seq = m.state.Seq + 1 + i
+		records[i].Seq, records[i].Epoch = m.state.Seq+1+i, m.deps.Epoch
 		records[i].At = m.deps.Clock.Now().UTC().Round(0)
 	}
 	durable := context.WithoutCancel(ctx)

@@ -63,6 +63,8 @@ type Record struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 	// By says who ran the engine: user@host.
 	By string `json:"by,omitempty"`
+	// Epoch is that of the lock on the cluster which the writer held. It never falls from one record to the next.
+	Epoch int64 `json:"epoch,omitempty"`
 }
 
 // Start is the data of the first record: what was decided once, so that a resumed run decides the same.

@@ -26,7 +26,7 @@ func (s *State) Add(r Record) error {
 		return WithHint(fmt.Errorf("journal: record %d (%s): %w", r.Seq, r.Event, err),
 			"the journal is damaged or was edited: compare the copy in the cluster with the local file")
 	}
-	s.Seq, s.At = r.Seq, r.At
+	s.Seq, s.At, s.Epoch = r.Seq, r.At, r.Epoch
 	if r.By != "" {
 		s.By = r.By
 	}
@@ -48,6 +48,8 @@ func (s *State) admits(r Record) error {
 		err = fmt.Errorf("a journal has exactly one record %q, its first", Started)
 	case s.Over():
 		err = fmt.Errorf("the run is over (%s)", s.Phase)
+	case r.Epoch < s.Epoch:
+		err = fmt.Errorf("its writer held the lock in epoch %d, and another had it since (%d)", r.Epoch, s.Epoch)
 	case (s.Phase == PhasePaused || s.Phase == PhaseNeedsPerson) && r.Event != Resumed:
 		err = fmt.Errorf("the run stands still (%s)", s.Phase)
 	default:

@@ -29,6 +29,8 @@ type Deps struct {
 	// Stop, when it is closed, ends the run after the action at hand; the end of the context ends it at once. It
 	// may be nil.
 	Stop <-chan struct{}
+	// Epoch is that of the lock on the cluster; every record carries it.
+	Epoch int64
 	// By says who runs the engine (user@host), Theseus with which version.
 	By      string
 	Theseus string

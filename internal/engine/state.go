@@ -45,8 +45,9 @@ type State struct {
 	// StartedAt and At are the times of the first and the last record.
 	StartedAt time.Time
 	At        time.Time
-	// By is who ran the engine last.
-	By string
+	// By is who ran the engine last, and Epoch that of the lock which they held.
+	By    string
+	Epoch int64
 }
 
 // StepState is what was journaled about one step.

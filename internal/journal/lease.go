@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,12 +17,11 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 const (
-	// LeaseName is the name of the lock in Theseus' namespace: one per cluster.
-	LeaseName = "theseus"
 	// annotationProcess holds the holder's process, so that the same machine knows when it is gone.
 	annotationProcess = "theseus.dev/process"
 	// A holder renews every renewEvery. One that was watched for leaseDuration without renewing is gone.
@@ -37,13 +37,22 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	return fmt.Sprintf("%s is running a migration on this cluster, since %s", e.Holder, e.Since.UTC().Format(time.RFC3339))
+	does := "is running a migration on"
+	if e.looks() {
+		does = "looks at the nodes of"
+	}
+	return fmt.Sprintf("%s %s this cluster, since %s", strings.TrimSuffix(e.Holder, looks), does, e.Since.UTC().Format(time.RFC3339))
 }
 
 // Hint is the line that tells what to do about it.
 func (e *HeldError) Hint() string {
+	if e.looks() {
+		return "wait until it has ended, and run this again"
+	}
 	return "`theseus status` shows how far it is; wait for it, or end that process and run this again"
 }
+
+func (e *HeldError) looks() bool { return strings.HasSuffix(e.Holder, looks) }
 
 // Lease is the lock on a cluster: while it is held, nobody else runs a migration there. An API server that
 // is away does not cost the lock, since meanwhile nobody can take it; Check keeps a process that was cut off
@@ -57,8 +66,9 @@ type Lease struct {
 
 	mu      sync.Mutex
 	current *coordinationv1.Lease
-	renewed time.Time
+	renewed moment
 	lost    error
+	boot    func() time.Duration
 }
 
 // Acquire takes the lock. Where somebody else holds it, it watches until that holder renews, which makes a
@@ -66,7 +76,7 @@ type Lease struct {
 // gone; clocks of different machines are never compared. The context that it returns ends, with its
 // cause, when the lock is lost. The lock is renewed until Release, also past the end of ctx.
 func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
-	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{})}
+	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{}), boot: sinceBoot}
 	var watched *coordinationv1.Lease
 	var since time.Time
 	for {
@@ -104,10 +114,29 @@ func (l *Lease) Check(ctx context.Context) error {
 	if l.lost != nil {
 		return l.lost
 	}
-	if time.Since(l.renewed) < leaseDuration/2 {
+	if l.ago(l.renewed) < leaseDuration/2 {
 		return nil
 	}
 	return l.renew(ctx)
+}
+
+// Epoch says how often the lock had changed hands when this process took it. It grows with every holder.
+func (l *Lease) Epoch() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return epochOf(l.current)
+}
+
+// Exceed makes the epoch higher than one that an earlier holder had: where the lock was deleted, it counts from 1 again.
+func (l *Lease) Exceed(ctx context.Context, epoch int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil || epochOf(l.current) > epoch {
+		return l.lost
+	}
+	next := l.current.DeepCopy()
+	next.Spec.LeaseTransitions = new(int32(epoch + 1))
+	return l.write(ctx, next)
 }
 
 // Release gives the lock back, when it is still held.
@@ -158,10 +187,12 @@ func (l *Lease) hold(ctx context.Context) context.Context {
 }
 
 // renew writes a new renewal time over the version that this process wrote last. l.mu is held.
-func (l *Lease) renew(ctx context.Context) error {
-	begun := time.Now()
-	next := l.current.DeepCopy()
-	next.Spec.RenewTime = &metav1.MicroTime{Time: begun}
+func (l *Lease) renew(ctx context.Context) error { return l.write(ctx, l.current.DeepCopy()) }
+
+// write does so with a lock that has other fields, too. l.mu is held.
+func (l *Lease) write(ctx context.Context, next *coordinationv1.Lease) error {
+	begun := l.now()
+	next.Spec.RenewTime = &metav1.MicroTime{Time: begun.at}
 	written, err := call(ctx, "renewing the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return l.leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	})
@@ -197,7 +228,7 @@ func (l *Lease) give(err error) error {
 // look reads the lock; nil where there is none.
 func (l *Lease) look(ctx context.Context) (*coordinationv1.Lease, error) {
 	seen, err := call(ctx, "reading the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
-		return l.leases.Get(ctx, LeaseName, metav1.GetOptions{})
+		return l.leases.Get(ctx, manifest.Lease, metav1.GetOptions{})
 	})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -207,8 +238,9 @@ func (l *Lease) look(ctx context.Context) (*coordinationv1.Lease, error) {
 
 // take writes this holder into the lock, over the version that was seen.
 func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
-	now := metav1.MicroTime{Time: time.Now()}
-	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName, Namespace: v1alpha1.Namespace}}
+	begun := l.now()
+	now := metav1.MicroTime{Time: begun.at}
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: manifest.Lease, Namespace: v1alpha1.Namespace}}
 	if seen != nil {
 		next = seen.DeepCopy()
 	}
@@ -220,10 +252,7 @@ func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
 	}
 	next.Labels[v1alpha1.LabelManaged] = "true"
 	next.Annotations[annotationProcess] = process(os.Getpid())
-	seconds, transitions := int32(leaseDuration/time.Second), int32(1)
-	if next.Spec.LeaseTransitions != nil {
-		transitions += *next.Spec.LeaseTransitions
-	}
+	seconds, transitions := int32(leaseDuration/time.Second), int32(epochOf(next))+1
 	next.Spec = coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: &seconds,
 		AcquireTime: &now, RenewTime: &now, LeaseTransitions: &transitions}
 	written, err := call(ctx, "taking the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
@@ -233,7 +262,7 @@ func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
 		return l.leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	})
 	if err == nil {
-		l.current, l.renewed = written, now.Time
+		l.current, l.renewed = written, begun
 	}
 	return err
 }
@@ -292,6 +321,13 @@ func holderOf(l *coordinationv1.Lease) string {
 		return ""
 	}
 	return *l.Spec.HolderIdentity
+}
+
+func epochOf(l *coordinationv1.Lease) int64 {
+	if l.Spec.LeaseTransitions == nil {
+		return 0
+	}
+	return int64(*l.Spec.LeaseTransitions)
 }
 
 func durationOf(l *coordinationv1.Lease) time.Duration {

@@ -24,6 +24,12 @@ func Holder() string {
 	return fmt.Sprintf("%s@%s/%d", name, host, os.Getpid())
 }
 
+// looks marks a holder of the lock that runs no migration.
+const looks = " (looks at nodes)"
+
+// Looker is Holder for a process that only looks at nodes.
+func Looker() string { return Holder() + looks }
+
 // process names a process so that nothing else is ever called the same: boot, pid namespace, pid and start
 // time. With it, a process on the same machine can be known to be gone. It is "" where /proc tells nothing.
 func process(pid int) string {

@@ -18,6 +18,7 @@ func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record,
 	first := records[0].Seq
 	known := n - first + 1 // how many of them would be there already
 	switch {
+	case records[0].Epoch < last.Epoch && known < len(records):
 	case known == 0:
 		return records, nil
 	case known < 0:

@@ -38,6 +38,8 @@ type Actor struct {
 	Clock   engine.Clock
 	// Migration is the name of the running migration; node tasks are named after it.
 	Migration string
+	// Epoch is the lock's when this process took it; agents refuse tasks of an older one.
+	Epoch int64
 	// Measured is what the choice of paths depends on.
 	Measured Measured
 	// Note is told, in one line, what a long action is waiting for. It may be nil.

@@ -56,6 +56,7 @@ func newWorld(t *testing.T, typed []runtime.Object, documents ...string) *world 
 		{"", "v1", "ConfigMap"}, {"apps", "v1", "Deployment"}, {"apps", "v1", "ReplicaSet"}, {"apps", "v1", "StatefulSet"},
 		{"apps", "v1", "DaemonSet"}, {"batch", "v1", "Job"}, {"example.org", "v1", "Database"},
 		{"apiextensions.k8s.io", "v1", "CustomResourceDefinition"}, {"theseus.dev", "v1alpha1", "NodeTask"},
+		{"theseus.dev", "v1alpha1", "Migration"}, {"theseus.dev", "v1alpha1", "PlanPage"}, {"theseus.dev", "v1alpha1", "JournalPage"},
 		{"crd.projectcalico.org", "v1", "BGPConfiguration"}, {"crd.projectcalico.org", "v1", "BGPPeer"}, {"crd.projectcalico.org", "v1", "IPPool"},
 		{"crd.projectcalico.org", "v1", "FelixConfiguration"}, {"crd.projectcalico.org", "v1", "BlockAffinity"},
 		{"theseus.dev", "v1alpha1", "ProbePlan"}, {"theseus.dev", "v1alpha1", "ProbeReport"},

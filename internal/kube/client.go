@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,7 +48,36 @@ func New(config *rest.Config, version string) (*Client, error) {
 	config.RateLimiter = nil
 	config.UserAgent = "theseus/" + version
 	config.WarningHandler = rest.NoWarnings{}
+	return connect(config)
+}
 
+// Fenced is a client of the same cluster that calls check before each request that may change something, and sends it only when
+// check returns nil.
+func (c *Client) Fenced(check func(context.Context) error) (*Client, error) {
+	config := rest.CopyConfig(c.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next, check} })
+	return connect(config)
+}
+
+type fence struct {
+	next  http.RoundTripper
+	check func(context.Context) error
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		if err := f.check(r.Context()); err != nil {
+			if r.Body != nil {
+				_ = r.Body.Close() // as the interface demands
+			}
+			return nil, err
+		}
+	}
+	return f.next.RoundTrip(r)
+}
+
+func connect(config *rest.Config) (*Client, error) {
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes client: %w", err)

@@ -5,11 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/manifest"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -64,30 +70,10 @@ type Answer[T any] struct {
 // Ask asks agents, and takes what it installed for that away again, as Look does. Answers are in the order of the
 // questions.
 func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions []Question) (answers []Answer[T], err error) {
-	var back []step.Action
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBack)
-		defer cancel()
-		for i := len(back) - 1; i >= 0; i-- {
-			if _, failed := a.Do(ctx, back[i], nil); failed != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", back[i].Title, failed))
-			}
-		}
-	}()
-	for _, action := range install {
-		seen, err := a.Observe(ctx, action, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", action.Title, err)
-		}
-		if seen.Done {
-			continue
-		}
-		if seen.Inverse != nil {
-			back = append(back, *seen.Inverse)
-		}
-		if _, err := a.Do(ctx, action, nil); err != nil {
-			return nil, fmt.Errorf("%s: %w", action.Title, err)
-		}
+	back, err := a.Install(ctx, install)
+	defer func() { err = errors.Join(err, back(ctx)) }()
+	if err != nil {
+		return nil, err
 	}
 	answers = make([]Answer[T], len(questions))
 	group, inner := errgroup.WithContext(ctx)
@@ -107,4 +93,67 @@ func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions 
 		})
 	}
 	return answers, group.Wait()
+}
+
+// Install does actions, and returns what takes them back, last first: also when one of them failed, and when ctx has ended. The
+// definitions and the namespace of a journal stay where there is one.
+func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(context.Context) error, err error) {
+	var inverses []step.Action
+	back = func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookBack)
+		defer cancel()
+		for _, inverse := range slices.Backward(inverses) {
+			if failed := a.takeBack(ctx, inverse); failed != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", inverse.Title, failed))
+			}
+		}
+		return err
+	}
+	for _, action := range actions {
+		seen, err := a.Observe(ctx, action, nil)
+		if err != nil {
+			return back, fmt.Errorf("%s: %w", action.Title, err)
+		}
+		if seen.Done {
+			continue
+		}
+		if seen.Inverse != nil {
+			inverses = append(inverses, *seen.Inverse)
+		}
+		if _, err := a.Do(ctx, action, nil); err != nil {
+			return back, fmt.Errorf("%s: %w", action.Title, err)
+		}
+	}
+	return back, nil
+}
+
+func (a *Actor) takeBack(ctx context.Context, inverse step.Action) error {
+	if inverse.Op == step.Delete && slices.Contains(append(manifest.Kept(), v1alpha1.Namespace), inverse.Ref.Name) {
+		if there, err := a.journaled(ctx); there || err != nil {
+			return err
+		}
+	}
+	_, err := a.Do(ctx, inverse, nil)
+	return err
+}
+
+// journaled says whether the cluster holds a journal, or a part of one.
+func (a *Actor) journaled(ctx context.Context) (bool, error) {
+	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
+		client, err := a.resource(v1alpha1.APIVersion, kind, v1alpha1.Namespace)
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		list, err := client.List(ctx, metav1.ListOptions{Limit: 1})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return false, err
+		}
+		if err == nil && len(list.Items) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }

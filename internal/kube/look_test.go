@@ -1,8 +1,12 @@
 package kube
 
 import (
+	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -38,5 +42,40 @@ func TestLook(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestInstallKeepsAJournal: definitions that were made to look are deleted again, but not under a journal that was begun meanwhile.
+func TestInstallKeepsAJournal(t *testing.T) {
+	const definition = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s.theseus.dev}}"
+	refs := map[string]step.Ref{}
+	for _, kind := range []string{"", "Migration", "PlanPage", "JournalPage"} {
+		w := newWorld(t, nil)
+		var install []step.Action
+		for _, plural := range []string{"migrations", "planpages", "journalpages", "nodetasks"} {
+			object := parse(t, fmt.Sprintf(definition, plural))
+			refs[plural] = step.RefOf(object)
+			install = append(install, step.Action{ID: plural, Op: step.Apply, Object: object, Title: "create " + plural})
+		}
+		back, err := w.Install(t.Context(), install)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind != "" {
+			client, _ := w.resource(v1alpha1.APIVersion, kind, v1alpha1.Namespace)
+			object := parse(t, "{apiVersion: theseus.dev/v1alpha1, kind: "+kind+", metadata: {name: m, namespace: theseus-system}}")
+			if _, err := client.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := back(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for plural, ref := range refs {
+			object, err := w.get(t.Context(), ref)
+			if stays := kind != "" && plural != "nodetasks"; err != nil || (object != nil) != stays {
+				t.Errorf("with a %q in the cluster, the definition of %s stays: %t, %v", kind, plural, object != nil, err)
+			}
+		}
 	}
 }

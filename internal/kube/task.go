@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +52,8 @@ func inverseOf(action step.Action) *step.Action {
 		Title: fmt.Sprintf("%s on %s", verb, action.NodeName)})
 }
 
-// runTask asks a node's agent for a verb and waits for the answer. A task that failed is asked again anew.
+// runTask creates a task for a node's agent and waits for the answer. It replaces a task that has ended, and one of an older epoch
+// that no agent has begun: the agent would refuse it. It waits for one that an agent has begun, whoever created it.
 func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessage, error) {
 	client, err := a.tasks()
 	if err != nil {
@@ -63,23 +64,36 @@ func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessag
 	if err != nil {
 		return nil, err
 	}
-	if task != nil && slices.Contains([]v1alpha1.TaskPhase{v1alpha1.TaskDone, v1alpha1.TaskFailed}, task.Status.Phase) {
-		if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-		task = nil
+	begun := task != nil && task.Status.Phase == v1alpha1.TaskRunning
+	if task == nil || !begun && (task.Status.Phase != "" || task.Spec.Epoch < a.Epoch) {
+		return a.askAnew(ctx, client, name, action)
 	}
-	if task == nil {
-		object, err := manifest.Task(name, action.NodeName, action.Verb, action.Args)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, err
-		}
+	answer, err := a.awaitTask(ctx, client, name, action.NodeName)
+	if _, failed := errors.AsType[taskFailed](err); failed && task.Spec.Epoch < a.Epoch {
+		return a.askAnew(ctx, client, name, action) // an agent that restarted refuses to do it again
+	}
+	return answer, err
+}
+
+// askAnew replaces the task of this name, if there is one, and waits for the answer.
+func (a *Actor) askAnew(ctx context.Context, client dynamic.ResourceInterface, name string, action step.Action) (json.RawMessage, error) {
+	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	object, err := manifest.Task(name, action.NodeName, action.Verb, action.Args, a.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
 	}
 	return a.awaitTask(ctx, client, name, action.NodeName)
 }
+
+// taskFailed is an agent's answer that it could not do a task.
+type taskFailed struct{ node, message string }
+
+func (t taskFailed) Error() string { return fmt.Sprintf("the agent of %s says: %s", t.node, t.message) }
 
 func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name, node string) (json.RawMessage, error) {
 	var bearing patience
@@ -93,7 +107,7 @@ func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface,
 		case task.Status.Phase == v1alpha1.TaskDone:
 			return task.Status.Result, nil
 		case task.Status.Phase == v1alpha1.TaskFailed:
-			return nil, fmt.Errorf("the agent of %s says: %s", node, task.Status.Message)
+			return nil, taskFailed{node, task.Status.Message}
 		}
 		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
 		if err != nil {

@@ -82,6 +82,49 @@ func TestTaskOfAnEarlierRun(t *testing.T) {
 	}
 }
 
+// TestTaskOfAnOlderEpoch: another process takes the lock over in each state of a task.
+func TestTaskOfAnOlderEpoch(t *testing.T) {
+	done := map[string]any{"phase": "Done"}
+	for name, test := range map[string]struct {
+		before  string // the phase that it has at the takeover
+		answers []map[string]any
+		made    int // by the new holder
+	}{
+		"no agent began it":            {"", []map[string]any{done}, 1},
+		"an agent does it":             {"Running", []map[string]any{done}, 0},
+		"its agent restarts meanwhile": {"Running", []map[string]any{{"phase": "Failed", "message": "outdated"}, done}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.Epoch = 1
+			if _, err := w.Do(w.end(1), joins, nil); err == nil {
+				t.Fatal("the first holder has an answer")
+			}
+			if test.before != "" {
+				w.answer(map[string]any{"phase": test.before})
+				w.slept(1)
+			}
+			w.Epoch = 2
+			w.dynamic.ClearActions()
+			w.answer(test.answers...)
+			if _, err := w.do(joins); err != nil {
+				t.Error(err)
+			}
+			made := 0
+			for _, action := range w.dynamic.Actions() {
+				if action.GetVerb() == "create" {
+					made++
+				}
+			}
+			object := parse(t, string(w.read(step.Ref{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask", Namespace: v1alpha1.Namespace, Name: w.taskName(joins)})))
+			epoch, _, _ := unstructured.NestedInt64(object.Object, "spec", "epoch")
+			if made != test.made || epoch != int64(1+test.made) {
+				t.Errorf("the new holder created %d tasks, the last is of epoch %d", made, epoch)
+			}
+		})
+	}
+}
+
 func TestTaskDeletedInFlight(t *testing.T) {
 	w := newWorld(t, nil)
 	w.slept = func(int) {

@@ -27,7 +27,7 @@ func Agent(image string) []unstructured.Unstructured {
 	return append(all, *convert(everywhere(AgentName, agentPod(image))))
 }
 
-// rights are the least that the agent needs: to read and answer its tasks, to read the probe plan, to write
+// rights are the least that the agent needs: to read and answer its tasks, to read the lock and the probe plan, to write
 // its report, and to take a network's annotations, labels and taints off its Node. RBAC cannot narrow
 // these to one node; an agent is trusted as root of its node anyway.
 func rights() []unstructured.Unstructured {
@@ -45,6 +45,7 @@ func rights() []unstructured.Unstructured {
 		*convert(&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: meta(AgentName), Rules: []rbacv1.PolicyRule{
 			{APIGroups: own, Resources: []string{"nodetasks"}, Verbs: []string{"get", "list", "watch", "patch"}},
 			{APIGroups: own, Resources: []string{"probeplans"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{Lease}, Verbs: []string{"get"}},
 			{APIGroups: own, Resources: []string{"probereports"}, Verbs: []string{"get", "create", "patch"}},
 		}}),
 		*convert(&rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: meta(AgentName),

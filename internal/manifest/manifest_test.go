@@ -28,7 +28,7 @@ const image = "theseus.dev/agent:test"
 
 func task(t *testing.T) unstructured.Unstructured {
 	t.Helper()
-	object, err := Task("wave-1-join", "node-1", "join", json.RawMessage(`{"old":["10.0.0.0/16"],"new":["10.1.0.0/16"]}`))
+	object, err := Task("wave-1-join", "node-1", "join", json.RawMessage(`{"old":["10.0.0.0/16"],"new":["10.1.0.0/16"]}`), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +150,10 @@ func walk(t *testing.T, path string, schema map[string]any) {
 }
 
 func TestTaskRefusesWhatIsNotJSON(t *testing.T) {
-	if _, err := Task("a", "node-1", "join", json.RawMessage(`{`)); err == nil {
+	if _, err := Task("a", "node-1", "join", json.RawMessage(`{`), 0); err == nil {
 		t.Error("half an object was accepted")
 	}
-	object, err := Task("a", "node-1", "facts", nil)
+	object, err := Task("a", "node-1", "facts", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

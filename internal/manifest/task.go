@@ -12,18 +12,21 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
+// Lease is the name of the lock in Theseus' namespace: one for each cluster.
+const Lease = "theseus"
+
 // maxLabel is the longest value that a label can have.
 const maxLabel = 63
 
-// Task asks the agent of a node for a verb. The error says that the arguments are not JSON.
-func Task(name, node, verb string, args json.RawMessage) (*unstructured.Unstructured, error) {
+// Task asks the agent of a node for a verb, in an epoch of the lock. The error says that the arguments are not JSON.
+func Task(name, node, verb string, args json.RawMessage, epoch int64) (*unstructured.Unstructured, error) {
 	if len(args) > 0 && !json.Valid(args) {
 		return nil, fmt.Errorf("the arguments of task %s (%s) are not JSON", name, verb)
 	}
 	return convert(&v1alpha1.NodeTask{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "NodeTask"},
 		ObjectMeta: meta(name, LabelNode, NodeValue(node)),
-		Spec:       v1alpha1.NodeTaskSpec{Node: node, Verb: verb, Args: args},
+		Spec:       v1alpha1.NodeTaskSpec{Node: node, Verb: verb, Args: args, Epoch: epoch},
 	}), nil
 }
 

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/journal"
+	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
+)
+
+// withAgents lets look install agents outside of any migration; the name is for their tasks. It holds the lock meanwhile, and refuses
+// to begin while a migration is under way: that has agents of its own, which another image would replace.
+func (a *app) withAgents(ctx context.Context, client *kube.Client, name string, look func(context.Context, *kube.Actor) error) (err error) {
+	if err := a.patiently(ctx, glance, func(ctx context.Context) error { return noneUnderWay(ctx, client) }); err != nil {
+		return err
+	}
+	back, err := a.looker(client, name, 0).Install(ctx, []step.Action{joint.Apply(*manifest.Namespace())}) // the lock is there
+	if err != nil {
+		return errors.Join(err, back(ctx))
+	}
+	lease, held, err := journal.Acquire(ctx, a.leases(client), journal.Looker())
+	if err != nil {
+		return err // the namespace stays: it may be in use
+	}
+	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	defer func() { err = errors.Join(err, back(ctx)) }()
+	if err := noneUnderWay(held, client); err != nil { // one may have begun in between
+		return err
+	}
+	fenced, err := client.Fenced(lease.Check)
+	if err != nil {
+		return err
+	}
+	return look(held, a.looker(fenced, name, lease.Epoch()))
+}
+
+// noneUnderWay refuses while a migration has begun and has not ended.
+func noneUnderWay(ctx context.Context, client *kube.Client) error {
+	known, err := journal.List(ctx, client.Dynamic)
+	if err != nil {
+		return err
+	}
+	for _, migration := range known {
+		switch engine.Phase(migration.Status.Phase) {
+		case engine.PhaseDone, engine.PhaseRolledBack:
+		default:
+			return fail(exitFailed, "wait until it has ended (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
+				"migration %s is under way: looking at nodes would replace its agents", migration.Name)
+		}
+	}
+	return nil
+}

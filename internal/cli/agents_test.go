@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/kube"
+)
+
+// TestWithAgentsInTheMiddle: while a migration is under way nothing looks at nodes by agents of its own, and nothing is written.
+func TestWithAgentsInTheMiddle(t *testing.T) {
+	for _, phase := range []engine.Phase{"", engine.PhaseRunning, engine.PhaseRollingBack, engine.PhasePaused, engine.PhaseNeedsPerson} {
+		migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
+			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace}, "status": map[string]any{"phase": string(phase)}}}
+		migrations := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{migrations: "MigrationList"}, migration)
+		a := &app{Streams: Streams{Err: io.Discard}}
+		err := a.withAgents(t.Context(), &kube.Client{Dynamic: client}, "look", func(context.Context, *kube.Actor) error {
+			return errors.New("it looked")
+		})
+		if err == nil || err.Error() != "migration m is under way: looking at nodes would replace its agents" || !strings.Contains(hintOf(err), "theseus status") {
+			t.Errorf("in phase %q: %v; hint: %s", phase, err, hintOf(err))
+		}
+		for _, action := range client.Actions() {
+			if action.GetVerb() != "list" {
+				t.Errorf("in phase %q it did %s %s", phase, action.GetVerb(), action.GetResource().Resource)
+			}
+		}
+	}
+}
