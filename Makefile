@@ -42,11 +42,13 @@ bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and r
 	@cd internal/plan; for form in yaml json; do for nodes in 500 5000; do \
 		../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
 
+# Smaller inputs are not sought for longer than this many tries: that may take all of a minute, and sees nothing new.
 FUZZTIME ?= 1m
+FUZZFLAGS ?= -fuzzminimizetime 100x
 fuzz: ## every fuzz target for a minute each (FUZZTIME), and how many inputs it saw
-	@failed=0; for file in $$(grep -rlE '^func Fuzz' --include='*_test.go' internal); do \
+	@failed=0; for file in $$(grep -rlE '^func Fuzz' --include='*_test.go' internal | sort); do \
 		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]+)\(.*/\1/p' $$file); do \
-			if said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) 2>&1); \
+			if said=$$(go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $(FUZZFLAGS) ./$$(dirname $$file) 2>&1); \
 			then result=ok; else result=FAILED; failed=1; fi; \
 			inputs=$$(grep -oE 'execs: [0-9]+' <<<"$$said" | tail -1 || true); echo "$$result $$(dirname $$file) $$target $$inputs"; \
 			if [ $$result = FAILED ]; then echo "$$said"; fi; \

@@ -31,6 +31,7 @@ var layers = []struct {
 	{"internal/printable", 0, true},
 	{"internal/shell", 0, true},
 	{"internal/outfile", 0, false},
+	{"internal/infile", 1, false},
 	{"internal/selector", 1, true},
 	{"internal/selector/nodes", 1, true},
 	{"internal/bgp", 2, true},

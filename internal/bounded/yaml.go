@@ -16,7 +16,10 @@ import (
 // The bounds of one input.
 const (
 	// MaxBytes is the size of one document that is read as a whole.
-	MaxBytes = 512 << 20
+	MaxBytes = 64 << 20
+	// MaxValues is how many values a YAML document may have: a parser of the whole language makes about 200 bytes of each,
+	// which may be one byte of text.
+	MaxValues = 2_000_000
 	// MaxDepth is how deep mappings and lists may be nested.
 	MaxDepth = 1000
 	// MaxAliases is how many aliases an input may have.
@@ -63,8 +66,8 @@ func (b *Budget) ToJSON(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	json, err := yaml.YAMLToJSON(text)
-	if err == nil && deeper(json, MaxDepth) {
-		err = exceeds("the text is nested more than %d deep", MaxDepth)
+	if err == nil {
+		err = CheckJSON(json)
 	}
 	return json, err
 }
@@ -104,6 +107,9 @@ func (b *Budget) admit(text []byte) error {
 	if len(text) > MaxBytes {
 		return exceeds("the text is larger than %d MiB", MaxBytes>>20)
 	}
+	if values(text) > MaxValues {
+		return exceeds("the text has more than %d values", MaxValues)
+	}
 	if bytes.IndexByte(text, '*') < 0 || bytes.IndexByte(text, '&') < 0 {
 		return nil // an alias needs both
 	}
@@ -114,6 +120,26 @@ func (b *Budget) admit(text []byte) error {
 	w := weigher{budget: b, known: map[*yamlv3.Node]weight{}}
 	_, err := w.weigh(&document, 0)
 	return err
+}
+
+// values is the most values that a text can have, each of which needs one of a few characters before or after it.
+func values(text []byte) int {
+	count := 1
+	for _, c := range text {
+		switch c {
+		case ',', ':', '\n', '[', '{', '-', '?':
+			count++
+		}
+	}
+	return count
+}
+
+// CheckJSON refuses JSON that is nested too deeply; all of it is at hand, and aliases are none in it.
+func CheckJSON(json []byte) error {
+	if deeper(json, MaxDepth) {
+		return exceeds("the text is nested more than %d deep", MaxDepth)
+	}
+	return nil
 }
 
 // weight is the size of a value with its aliases expanded, and how deep it is.

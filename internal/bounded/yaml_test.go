@@ -29,6 +29,8 @@ func TestBounds(t *testing.T) {
 		"many aliases":     {"a: &a x\nb: [" + strings.Repeat("*a, ", MaxAliases+1) + "x]\n", "more than 10000 aliases"},
 		"itself":           {"a: &a [*a]\n", "contains itself"},
 		"depth":            {strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1), "nested more than 1000 deep"},
+		"values":           {"a: [" + strings.Repeat(",x", MaxValues)[1:] + "]\n", "more than 2000000 values"},
+		"bytes":            {"a: " + strings.Repeat("x", MaxBytes), "larger than 64 MiB"},
 		"merged":           {"a: &a {k: " + strings.Repeat("x", 1<<20) + "}\nb: [" + strings.Repeat("{<<: *a}, ", 9) + "]\n", "aliases add more than 4 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/document"
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/manifest"
@@ -84,7 +86,7 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 }
 
 func readPlan(file string) (*plan.Plan, error) {
-	data, err := os.ReadFile(file)
+	data, err := infile.ReadUpTo(file, document.MaxInput)
 	if err != nil {
 		return nil, fail(exitUsage, "make a plan: theseus plan --to calico ... -o plan.yaml", "%w", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/bounded"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
@@ -189,7 +190,7 @@ func (c *changeFlags) readWaves() error {
 func readAccepted(file string) ([]v1alpha1.AcceptedFinding, error) {
 	const form = "it must begin with apiVersion: " + v1alpha1.APIVersion + " and kind: " + preflight.AcceptedKind +
 		", and list under accepted: id, subject (or none), reason, until"
-	data, err := os.ReadFile(file)
+	data, err := infile.Read(file)
 	if err != nil {
 		return nil, fail(exitUsage, "name a file of accepted findings; "+form, "%w", err)
 	}
@@ -261,7 +262,7 @@ func (c *changeFlags) over(command *cobra.Command, document v1alpha1.ChangeSpec)
 }
 
 func readChange(file string) (*v1alpha1.Change, error) {
-	data, err := os.ReadFile(file)
+	data, err := infile.Read(file)
 	if err != nil {
 		return nil, fail(exitUsage, "name a file that holds a Change document", "%v", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/flags"
+	"github.com/theseus-cni/theseus/internal/infile"
 )
 
 func (a *app) flagsPutCommand() *cobra.Command {
@@ -41,7 +42,7 @@ func (a *app) flagsPutCommand() *cobra.Command {
 			}
 			value := ""
 			if !remove {
-				data, err := os.ReadFile(file)
+				data, err := infile.Read(file)
 				if err != nil {
 					return err
 				}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/certificate"
 	"github.com/theseus-cni/theseus/internal/certs"
 	"github.com/theseus-cni/theseus/internal/dns"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/zone/names"
 )
 
@@ -429,7 +429,7 @@ func withCA(roots *x509.CertPool, file string) (*x509.CertPool, error) {
 	if file == "" {
 		return roots, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := infile.Read(file)
 	if err != nil {
 		return nil, err
 	}

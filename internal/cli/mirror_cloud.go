@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cloud"
 	"github.com/theseus-cni/theseus/internal/cloud/aws"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/outfile"
 )
 
@@ -127,7 +128,7 @@ func (f *cloudFlags) plan() (*cloud.Plan, error) {
 	if err != nil {
 		return nil, fail(exitUsage, "such as --name sg-0123=sg-4567", "--name: %v", err)
 	}
-	data, err := os.ReadFile(f.inventory)
+	data, err := infile.Read(f.inventory)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func (m *twins) cloudApplyCommand(verb string) *cobra.Command {
 }
 
 func readCloudPlan(file string) (*cloud.Plan, error) {
-	data, err := os.ReadFile(file)
+	data, err := infile.Read(file)
 	if err != nil {
 		return nil, fail(exitUsage, "make a plan: theseus mirror cloud plan -o PLAN", "%w", err)
 	}
@@ -307,7 +308,7 @@ func openDone(name string) (*done, error) {
 		return nil, err
 	}
 	d := &done{file, map[int]bool{}}
-	data, err := os.ReadFile(name)
+	data, err := infile.Read(name)
 	if err != nil {
 		file.Close()
 		return nil, err

@@ -278,17 +278,27 @@ func (m *twins) showDiff(pass *replica.Pass) {
 	fmt.Fprintf(m.Out, "%d differ, %d are in step\n", len(steps), pass.Delta.InStep)
 }
 
-// shown are the fields of a step that differ. Those of a Secret are without their values, and without digests of them,
-// which would let a short value be guessed; that goes for its metadata too, where kubectl keeps what was applied.
+// shown are the fields of a step that differ, without passwords and tokens. Those of a Secret are without any value, and
+// without digests, which would let a short value be guessed; that goes for its metadata too, where kubectl keeps what was
+// applied.
 func shown(step twin.Step) []twin.Difference {
-	if step.Key.Group != "" || step.Key.Kind != "Secret" {
-		return step.Why
-	}
+	secret := step.Key.Group == "" && step.Key.Kind == "Secret"
 	bare := make([]twin.Difference, len(step.Why))
 	for i, field := range step.Why {
 		bare[i] = twin.Difference{Path: field.Path, By: field.By}
+		if !secret {
+			bare[i].Want, bare[i].Have = redacted(field.Path, field.Want), redacted(field.Path, field.Have)
+		}
 	}
 	return bare
+}
+
+// redacted is a value of a field as it may be shown; a field that is missing stays so.
+func redacted(path string, value any) any {
+	if value == nil {
+		return nil
+	}
+	return cluster.RedactField(path, value)
 }
 
 // values shows the two values of a field.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/dns"
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -391,7 +391,7 @@ func (m *twins) writeDNSPlan(p *shift.Plan) error {
 }
 
 func readDNSPlan(file string) (*shift.Plan, error) {
-	data, err := os.ReadFile(file)
+	data, err := infile.Read(file)
 	if err != nil {
 		return nil, fail(exitUsage, "make a plan: theseus mirror dns plan --zones FILE -o PLAN", "%w", err)
 	}

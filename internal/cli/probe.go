@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/probe"
 )
 
@@ -102,7 +103,7 @@ func newProbeReport(streams Streams, output func() string) *cobra.Command {
 			"  kubectl get probereports -n " + v1alpha1.Namespace + " -o json | theseus probe report -",
 		Args: exactly(1, "one file, or - for standard input"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			data, err := readFileOr(streams.In, args[0])
+			data, err := infile.ReadOr(streams.In, args[0])
 			if err != nil {
 				return fail(exitFailed, "name a file, or - for standard input", "%w", err)
 			}
@@ -113,14 +114,6 @@ func newProbeReport(streams Streams, output func() string) *cobra.Command {
 			return showProbes(streams.Out, output(), documents)
 		},
 	}
-}
-
-// readFileOr reads a file, or standard input for "-".
-func readFileOr(in io.Reader, name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(in)
-	}
-	return os.ReadFile(name)
 }
 
 // showProbes writes measurements as a table or as JSON.

@@ -17,7 +17,9 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/document"
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/nodepool"
@@ -386,7 +388,7 @@ func writeJSON(file string, value any) error {
 }
 
 func readJSON(file string, into any) error {
-	data, err := os.ReadFile(file)
+	data, err := infile.ReadUpTo(file, document.MaxInput)
 	if err != nil {
 		return err
 	}

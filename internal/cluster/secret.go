@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -19,6 +20,9 @@ func secretEndings() []string {
 	return []string{"password", "passwd", "passphrase", "token", "secret", "secretkey", "privatekey", "apikey", "accesskey", "authkey",
 		"encryptionkey", "credentials", "psk", "bearer"}
 }
+
+// listed are paths of variables and of words of command lines by their place in a list.
+var listed = regexp.MustCompile(`(?:^|\.)(?:(env)\[\d+\]\.value|(?:args|command)\[\d+\])$`)
 
 // separators are left out of names before they are compared.
 var separators = strings.NewReplacer("_", "", "-", "", ".", "")
@@ -81,6 +85,32 @@ func Secrets(object map[string]any) []string {
 	redaction{found: &found}.mapping(object, "")
 	slices.Sort(found)
 	return found
+}
+
+// RedactField is the value of a field without its secrets; it changes nothing. The path names the field, such as
+// spec.containers[a].env[API_TOKEN].value: whatever in it names a secret makes the value one.
+func RedactField(path string, value any) any {
+	if text, ok := value.(string); ok {
+		switch at := listed.FindStringSubmatch(path); {
+		case at != nil && at[1] == "env":
+			return Redacted // by its place alone, which does not say whose value it is
+		case at != nil:
+			return redactArgument(text)
+		}
+	}
+	name := ""
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(`.[]="/`, r) }) {
+		if SecretName(part) {
+			name = part
+		}
+	}
+	data, err := json.Marshal(map[string]any{cmp.Or(name, "field"): value})
+	var tree map[string]any
+	if err != nil || json.Unmarshal(data, &tree) != nil {
+		return Redacted
+	}
+	Redact(tree)
+	return tree[cmp.Or(name, "field")]
 }
 
 // redaction walks through an object.

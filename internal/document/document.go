@@ -47,6 +47,8 @@ type Builder struct {
 	raw   []byte
 	// budget is what the aliases of the current input may still add.
 	budget bounded.Budget
+	// within is how many Lists the current object is in.
+	within int
 }
 
 // New makes an empty builder; the version is that of the tool.
@@ -79,7 +81,7 @@ func Objects(name string, input io.Reader) ([]unstructured.Unstructured, error) 
 // Add reads one input to its end. The name goes into errors and sources. A lenient read skips documents
 // that are no Kubernetes objects (a folder may hold such), any other calls them an error. Errors are *Error.
 func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
-	b.lenient, b.budget = lenient, bounded.Budget{}
+	b.lenient, b.budget, b.within = lenient, bounded.Budget{}, 0
 	lines := newLines(name, input)
 	first, err := lines.peek()
 	if err != nil {

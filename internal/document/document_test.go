@@ -110,7 +110,7 @@ func TestErrors(t *testing.T) {
 	for name, test := range map[string]struct{ input, want string }{
 		"truncated json":     {"{\"apiVersion\": \"v1\",\n\"items\": [\n{\"kind\":", "in:3: bad JSON: it ends in the middle"},
 		"broken json":        {"{\"apiVersion\": \"v1\",\n\"kind\" \"Pod\"}", "in:2: bad JSON: expected colon"},
-		"deep json":          {deep, "bad JSON"},
+		"deep json":          {deep, "nested more than 1000 deep"},
 		"bad item":           {strings.Replace(podList, "    name: b", "    name: b: c", 1), "in:21: bad YAML: mapping values"},
 		"tab":                {"apiVersion: v1\nkind: Pod\nmetadata:\n\tname: x\n", "in:4: bad YAML: found character"},
 		"no object":          {"hello: world\n", "in:1: not a Kubernetes object"},
@@ -261,5 +261,22 @@ func TestAliasesAreBounded(t *testing.T) {
 	err := New("test").Add("bomb.yaml", strings.NewReader(strings.Repeat(one, 10)), false)
 	if err == nil || !strings.Contains(err.Error(), "aliases add more than 4 MiB") {
 		t.Errorf("%.200v", err)
+	}
+}
+
+// Text that is nested without an end costs one line, and neither the stack nor the square of its length.
+func TestNestedInput(t *testing.T) {
+	lists, end := strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 500), strings.Repeat("]}", 500)
+	for name, text := range map[string]string{
+		"JSON":           `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"x":` + strings.Repeat("[", 1<<20),
+		"YAML":           "a: " + strings.Repeat("[", 20_000),
+		"Lists of Lists": lists + end,
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := New("test").Add("in", strings.NewReader(text), false)
+			if err == nil || strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 {
+				t.Errorf("%.400v", err)
+			}
+		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/theseus-cni/theseus/internal/bounded"
 )
 
 type rawObject = json.RawMessage
@@ -263,6 +265,9 @@ func (r *jsonReader) value() ([]byte, error) {
 		if len(r.buffer)+n > MaxObject {
 			return nil, r.here().fail("", fmt.Errorf("one object is larger than %d MiB", MaxObject>>20))
 		}
+		if s.deepest > bounded.MaxDepth {
+			return nil, r.here().fail("", fmt.Errorf("the text is nested more than %d deep", bounded.MaxDepth))
+		}
 		r.buffer = append(r.buffer, chunk[:n]...)
 		r.line += bytes.Count(chunk[:n], []byte("\n"))
 		if _, err := r.input.Discard(n); err != nil {
@@ -279,7 +284,7 @@ func (r *jsonReader) value() ([]byte, error) {
 
 // splitter finds the end of a value.
 type splitter struct {
-	depth           int
+	depth, deepest  int
 	quoted, escaped bool
 	atom            bool // a number, true, false, null: it ends before what cannot be part of it
 }
@@ -303,6 +308,7 @@ func (s *splitter) scan(chunk []byte) (int, bool) {
 			s.quoted = true
 		case c == '{', c == '[':
 			s.depth++
+			s.deepest = max(s.deepest, s.depth)
 		case c == '}', c == ']':
 			if s.depth--; s.depth <= 0 {
 				return i + min(s.depth+1, 1), true

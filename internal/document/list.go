@@ -86,8 +86,15 @@ func (l *list) end(raw []byte, at place) error {
 	return nil
 }
 
+// maxLists is how deep Lists may be within Lists: each is read as often as it is deep.
+const maxLists = 8
+
 // addItems takes a List that is at hand as a whole.
 func (b *Builder) addItems(head header, at place) error {
+	if b.within++; b.within > maxLists {
+		return at.fail("write the objects one after another", fmt.Errorf("more than %d Lists in one another", maxLists))
+	}
+	defer func() { b.within-- }()
 	l := list{builder: b, file: at.file, items: true}
 	for _, raw := range head.Items {
 		if err := l.add(raw, at); err != nil {
