@@ -84,29 +84,43 @@ func (a *Actor) waitOut(ctx context.Context, asks func() (missing string, err er
 // later: the paths through Services warm up for that. Where the API server has no EndpointSlices, nothing is known of it.
 func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) {
 	for _, network := range []string{path.Old, path.New} {
-		pods, name := map[string]map[string]string{path.Old: t.Old, path.New: t.New}[network], manifest.ProbeServiceName(network)
 		if t.Services[network] == "" {
 			continue
 		}
-		found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name})
-		if apierrors.IsNotFound(err) {
-			return "", nil
+		names := []string{manifest.ProbeServiceName(network)}
+		if t.NodePorts[network] > 0 {
+			names = append(names, manifest.ProbeNodePortName(network))
 		}
-		if err != nil {
-			return "", err
-		}
-		served := map[string]bool{}
-		for i := range found.Items {
-			for _, endpoint := range found.Items[i].Endpoints {
-				for _, address := range endpoint.Addresses {
-					served[address] = endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
-				}
+		for _, name := range names {
+			missing, err := a.unservedBy(ctx, name, map[string]map[string]string{path.Old: t.Old, path.New: t.New}[network])
+			if missing != "" || apierrors.IsNotFound(err) {
+				return missing, nil
+			}
+			if err != nil {
+				return "", err
 			}
 		}
-		for _, node := range slices.Sorted(maps.Keys(pods)) {
-			if !served[pods[node]] {
-				return fmt.Sprintf("the Service %s does not lead to the probe pod of %s yet", name, node), nil
+	}
+	return "", nil
+}
+
+// unservedBy says which of a network's probe pods, by node, a Service does not lead to.
+func (a *Actor) unservedBy(ctx context.Context, service string, pods map[string]string) (string, error) {
+	found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return "", err
+	}
+	served := map[string]bool{}
+	for i := range found.Items {
+		for _, endpoint := range found.Items[i].Endpoints {
+			for _, address := range endpoint.Addresses {
+				served[address] = endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
 			}
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(pods)) {
+		if !served[pods[node]] {
+			return fmt.Sprintf("the Service %s does not lead to the probe pod of %s yet", service, node), nil
 		}
 	}
 	return "", nil
@@ -297,16 +311,20 @@ func (a *Actor) probePods(ctx context.Context, set step.PathSet, t *path.Topolog
 	return nil
 }
 
-// probeService fills in a network's Service and its TCP node port.
+// probeService fills in the cluster address of a network's Service, and the TCP node port of the other.
 func (a *Actor) probeService(ctx context.Context, network string, t *path.Topology) error {
-	service, err := a.Typed.CoreV1().Services(v1alpha1.Namespace).Get(ctx, manifest.ProbeServiceName(network), metav1.GetOptions{})
+	services := a.Typed.CoreV1().Services(v1alpha1.Namespace)
+	service, err := services.Get(ctx, manifest.ProbeServiceName(network), metav1.GetOptions{})
+	if err == nil {
+		t.Services[network] = service.Spec.ClusterIP
+		service, err = services.Get(ctx, manifest.ProbeNodePortName(network), metav1.GetOptions{})
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	t.Services[network] = service.Spec.ClusterIP
 	for _, port := range service.Spec.Ports {
 		if port.Protocol == corev1.ProtocolTCP && port.NodePort > 0 && port.Port == manifest.PortTCP {
 			t.NodePorts[network] = int(port.NodePort)

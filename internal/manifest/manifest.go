@@ -50,18 +50,30 @@ const (
 // ProberUser is the user and the group that probers run as.
 const ProberUser = 65532
 
+// enforce is the label by which Kubernetes says which pods may be in a namespace.
+const enforce = "pod-security.kubernetes.io/enforce"
+
 // Namespace is where everything of Theseus lives. Its pods are privileged, which the label admits.
 func Namespace() *unstructured.Unstructured {
+	namespace := NamespaceAtRest()
+	labels := namespace.GetLabels()
+	labels[enforce] = "privileged"
+	namespace.SetLabels(labels)
+	return namespace
+}
+
+// NamespaceAtRest is the namespace when only the journal is left in it: applied, it takes the label back that admits privileged
+// pods.
+func NamespaceAtRest() *unstructured.Unstructured {
 	return convert(&corev1.Namespace{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name: v1alpha1.Namespace,
-			Labels: map[string]string{
-				v1alpha1.LabelManaged:                "true",
-				"pod-security.kubernetes.io/enforce": "privileged",
-			},
-		},
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
 	})
+}
+
+// AdmitsPrivileged says whether a namespace is labelled to admit privileged pods.
+func AdmitsPrivileged(namespace *unstructured.Unstructured) bool {
+	return namespace.GetLabels()[enforce] == "privileged"
 }
 
 // meta is the metadata of an object in Theseus' namespace; labels come in pairs of key and value.

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func task(t *testing.T) unstructured.Unstructured {
 // everything is every object that this package makes, by golden file.
 func everything(t *testing.T) map[string][]unstructured.Unstructured {
 	return map[string][]unstructured.Unstructured{
-		"namespace": {*Namespace()},
+		"namespace": {*Namespace(), *NamespaceAtRest()},
 		"crds":      CRDs(),
 		"agent":     Agent(image),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
@@ -112,6 +113,74 @@ func TestShape(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+	}
+}
+
+// TestProbersAreConfined: a prober is any user but root, without a capability, and without a right to the API or to more of the
+// node than one folder of its own.
+func TestProbersAreConfined(t *testing.T) {
+	var daemons appsv1.DaemonSet
+	pods := map[string]*corev1.PodSpec{"host": &daemons.Spec.Template.Spec}
+	into(t, HostProber(image), &daemons)
+	for _, network := range []string{"old", "new"} {
+		var pod corev1.Pod
+		into(t, ProbePod(image, "node-1", network), &pod)
+		if pod.Spec.PriorityClassName != "" {
+			t.Errorf("the probe pod has the priority %s, for which a kubelet ends users' pods", pod.Spec.PriorityClassName)
+		}
+		pods[network] = &pod.Spec
+	}
+	for network, spec := range pods {
+		container, security := spec.Containers[0], spec.SecurityContext
+		if *spec.AutomountServiceAccountToken || !*security.RunAsNonRoot || *security.RunAsUser != ProberUser ||
+			security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: the pod: %+v", network, security)
+		}
+		own := container.SecurityContext
+		if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || len(own.Capabilities.Add) > 0 ||
+			!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: the container: %+v", network, own)
+		}
+		if container.Resources.Limits.Memory().IsZero() || container.Resources.Limits.Cpu().IsZero() {
+			t.Errorf("%s has no limits", network)
+		}
+		if len(spec.Volumes) != 1 || spec.Volumes[0].HostPath.Path != ProbeDir+"/"+network {
+			t.Errorf("%s: volumes: %+v", network, spec.Volumes)
+		}
+		if spec.HostPID || spec.HostIPC || spec.HostNetwork != (network == "host") {
+			t.Errorf("%s is in namespaces of the node", network)
+		}
+	}
+}
+
+func into(t *testing.T, object *unstructured.Unstructured, typed any) {
+	t.Helper()
+	text, err := object.MarshalJSON()
+	if err == nil {
+		err = json.Unmarshal(text, typed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNodePortsAreTCP: nothing that answers by UDP is at a port of a node, where a false sender's address costs nothing.
+func TestNodePortsAreTCP(t *testing.T) {
+	ports := 0
+	for _, object := range ProbeServices() {
+		var service corev1.Service
+		into(t, &object, &service)
+		for _, port := range service.Spec.Ports {
+			if service.Spec.Type == corev1.ServiceTypeNodePort && port.Protocol != corev1.ProtocolTCP {
+				t.Errorf("%s has %s at a node port", service.Name, port.Protocol)
+			}
+			if service.Spec.Type == corev1.ServiceTypeNodePort {
+				ports++
+			}
+		}
+	}
+	if ports != 2 {
+		t.Errorf("%d node ports", ports)
 	}
 }
 

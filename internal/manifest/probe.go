@@ -16,6 +16,9 @@ func ProbePodName(node, network string) string { return "theseus-probe-" + netwo
 // ProbeServiceName is the name of the Service in front of the probe pods of a network.
 func ProbeServiceName(network string) string { return "theseus-probe-" + network }
 
+// ProbeNodePortName is the name of the Service with a node port in front of them.
+func ProbeNodePortName(network string) string { return ProbeServiceName(network) + "-port" }
+
 // ProbePod serves and sends probes on one network of one node. It is a bare pod bound to its node, because
 // nothing but Theseus may create, move or remove it: which network it is on is decided when it is made. It has no priority: a kubelet
 // makes room for a critical pod by ending others, and those are the user's.
@@ -77,24 +80,25 @@ func prober(image, network string) corev1.PodSpec {
 	}
 }
 
-// ProbeServices stand in front of the probe pods, one per network, each with a node port too.
+// ProbeServices stand in front of the probe pods, two for each network: one on a cluster address, and one with a node port, for
+// TCP alone. Whoever reaches a node may send to its ports under a false address, and UDP would be answered to that.
 func ProbeServices() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, network := range []string{"old", "new"} {
-		all = append(all, *convert(&corev1.Service{
-			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
-			ObjectMeta: meta(ProbeServiceName(network)),
-			Spec: corev1.ServiceSpec{
-				Type:     corev1.ServiceTypeNodePort,
-				Selector: map[string]string{v1alpha1.LabelProbe: network},
-				Ports: []corev1.ServicePort{
-					servicePort("udp", corev1.ProtocolUDP, PortUDP),
-					servicePort("tcp", corev1.ProtocolTCP, PortTCP),
-				},
-			},
-		}))
+		tcp := servicePort("tcp", corev1.ProtocolTCP, PortTCP)
+		all = append(all,
+			probeService(ProbeServiceName(network), network, corev1.ServiceTypeClusterIP, servicePort("udp", corev1.ProtocolUDP, PortUDP), tcp),
+			probeService(ProbeNodePortName(network), network, corev1.ServiceTypeNodePort, tcp))
 	}
 	return all
+}
+
+func probeService(name, network string, kind corev1.ServiceType, ports ...corev1.ServicePort) unstructured.Unstructured {
+	return *convert(&corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: meta(name),
+		Spec:       corev1.ServiceSpec{Type: kind, Selector: map[string]string{v1alpha1.LabelProbe: network}, Ports: ports},
+	})
 }
 
 func servicePort(name string, protocol corev1.Protocol, port int32) corev1.ServicePort {

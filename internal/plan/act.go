@@ -70,6 +70,9 @@ func (m *machine) apply(object *unstructured.Unstructured) error {
 	}
 	m.set(exists(ref), true)
 	m.set(rolledOut(ref), false)
+	if ref.Kind == "Namespace" && ref.Name == v1alpha1.Namespace {
+		m.set(admits, manifest.AdmitsPrivileged(object))
+	}
 	if network := object.GetLabels()[v1alpha1.LabelProbe]; network != "" && ref.Kind == "Pod" {
 		return m.makeProbe(object, network)
 	}
@@ -82,6 +85,9 @@ func (m *machine) apply(object *unstructured.Unstructured) error {
 	}
 	return nil
 }
+
+// admits: Theseus' namespace admits privileged pods.
+const admits = "admits privileged pods"
 
 // makes lets what an operator makes of an object come or go. Which form that has by now is not known yet.
 func (m *machine) makes(maker *cni.Maker, there bool) {

@@ -94,6 +94,9 @@ func summary(b *strings.Builder, p *Plan) {
 				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, p.Size())
 		}
 		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		if p.OnNodes() {
+			byTag(b, p.Change.AgentImage)
+		}
 		nodePool(b, p)
 		return
 	} else {
@@ -102,10 +105,20 @@ func summary(b *strings.Builder, p *Plan) {
 	}
 	fmt.Fprintf(b, "%s, %s, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
 		round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+	byTag(b, p.Change.AgentImage)
 	nodePool(b, p)
 	if p.Rollout != nil && p.Rollout.Origin != nil {
 		decided(b, p)
 	}
+}
+
+// byTag warns of an image that is named by its tag alone.
+func byTag(b *strings.Builder, image string) {
+	if image == "" || strings.Contains(image, "@sha256:") {
+		return
+	}
+	fmt.Fprintf(b, "Warning: the agent's image %s is named by a tag. Whoever may push to its registry decides what runs as root on every\n"+
+		"node, now and whenever an agent starts. Name it by digest: --agent-image NAME@sha256:DIGEST.\n", image)
 }
 
 // nodePool says how nodes come and go, where they do.

@@ -384,6 +384,9 @@ func (m *machine) end() error {
 	if m.facts["gated"] {
 		return errors.New("at the end the target still waits for the label")
 	}
+	if m.facts[admits] {
+		return errors.New("at the end the namespace " + v1alpha1.Namespace + " still admits privileged pods")
+	}
 	for _, extra := range m.extras {
 		if m.reserves(extra) && (!m.facts[exists(extra)] || !m.facts[left(extra)]) {
 			return fmt.Errorf("at the end %s is not there as the user's own, and new pods could get addresses that nodes still have", extra)

@@ -158,9 +158,13 @@ func ProbePod(node, network string) step.Ref {
 	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: manifest.ProbePodName(node, network)}
 }
 
-// ProbeService names the Service in front of the probe pods of a network.
-func ProbeService(network string) step.Ref {
-	return step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: manifest.ProbeServiceName(network)}
+// RemoveProbeServices deletes the Services in front of the probe pods of a network.
+func RemoveProbeServices(network string) []step.Action {
+	var actions []step.Action
+	for _, name := range []string{manifest.ProbeServiceName(network), manifest.ProbeNodePortName(network)} {
+		actions = append(actions, Remove(step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: name}))
+	}
+	return actions
 }
 
 // HostProber names the DaemonSet that probes from and to the addresses of nodes.

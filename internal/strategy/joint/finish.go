@@ -57,7 +57,7 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 	})
 	actions = append(actions, Probe("measure over "+b.TargetName()+" alone", step.PathSet{New: Every()}))
 	removals := OnEach(probed, func(node string) step.Action { return Remove(ProbePod(node, "old")) })
-	removals = append(removals, Remove(ProbeService("old")))
+	removals = append(removals, RemoveProbeServices("old")...)
 	actions = append(actions, b.RemoveParts(removals...)...)
 	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
@@ -228,7 +228,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 				removals = append(removals, Remove(ProbePod(node, network)))
 			}
 		}
-		removals = append(removals, Remove(ProbeService(network)))
+		removals = append(removals, RemoveProbeServices(network)...)
 	}
 	removals = append(removals, Remove(HostProber()))
 	if b.Source.Capabilities.Policy != cni.PolicyNone {
@@ -245,7 +245,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 
 func (b *Builder) leave() {
 	actions := Leave(InstallAgent(b.Change.AgentImage, 0))
-	Beside(actions[1:]) // the first are the agents, which use all the others
+	Beside(actions[1 : len(actions)-1]) // the first are the agents, which use all the others; the last changes the namespace
 	if b.spared {
 		actions = append(UseAnyPort(b.Nodes()), actions...)
 	}

@@ -53,7 +53,7 @@ func Define(definitions []unstructured.Unstructured) []step.Action {
 }
 
 // Leave takes back what InstallAgent applied, last first, but the journal, its definitions and the namespace that it
-// lives in.
+// lives in, which admits no privileged pods any more.
 func Leave(install []step.Action) []step.Action {
 	kept := append(manifest.Kept(), v1alpha1.Namespace)
 	var actions []step.Action
@@ -62,7 +62,9 @@ func Leave(install []step.Action) []step.Action {
 			actions = append(actions, Remove(step.RefOf(action.Object)))
 		}
 	}
-	return actions
+	rest := Apply(*manifest.NamespaceAtRest())
+	rest.Title = "admit no privileged pods to Namespace " + v1alpha1.Namespace + " any more"
+	return append(actions, rest)
 }
 
 // Shared are the objects that measuring needs besides the probe pods. Policy says whether the network enforces any.

@@ -121,7 +121,7 @@ func (b *builder) open() {
 func (b *builder) remove() {
 	actions := []step.Action{joint.Probe("measure the new range alone", step.PathSet{New: joint.Every()})}
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
-	actions = append(actions, joint.Beside(append(removals, joint.Remove(joint.ProbeService("old"))))...)
+	actions = append(actions, joint.Beside(append(removals, joint.RemoveProbeServices("old")...))...)
 	b.Add(step.Step{
 		ID: "pool/remove", Title: "Remove " + b.old(),
 		Why:     "No pod has an address of it any more.",
