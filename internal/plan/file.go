@@ -12,6 +12,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/bounded"
+	"github.com/theseus-cni/theseus/internal/canonical"
 	"github.com/theseus-cni/theseus/internal/document"
 )
 
@@ -78,14 +79,29 @@ func Read(data []byte) (*Plan, error) {
 		return nil, refuse("apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
 			"the plan was edited, or written by another version of theseus: %s", what)
 	}
-	if p.Hash != Hash(p) {
-		return nil, refuse("make a new plan with theseus plan; change what goes into it, not what comes out",
+	if err := Sound(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Sound is a *Refusal where a plan is not what its hash says, or breaks a rule. The hash is computed: what is stored is only compared.
+func Sound(p *Plan) error {
+	if p.APIVersion != v1alpha1.APIVersion || p.Kind != Kind {
+		return refuse("make a new plan with theseus plan", "this is no plan, but a %s of %s", p.Kind, p.APIVersion)
+	}
+	hash, err := identity(p)
+	if err != nil {
+		return refuse("make a new plan with theseus plan", "the plan %s has no hash: %v", p.Name, err)
+	}
+	if p.Hash != hash {
+		return refuse("make a new plan with theseus plan; change what goes into it, not what comes out",
 			"the plan %s was edited, or cut short, since it was made", p.Name)
 	}
 	if err := Verify(p); err != nil {
-		return nil, refuse("make a new plan with this version of theseus", "the plan %s breaks a rule: %v", p.Name, err)
+		return refuse("make a new plan with this version of theseus", "the plan %s breaks a rule: %v", p.Name, err)
 	}
-	return p, nil
+	return nil
 }
 
 // headOf is what a document says that it is.
@@ -125,6 +141,9 @@ func decode(data []byte) (*Plan, error) {
 	reader := json.NewDecoder(bytes.NewReader(data))
 	reader.DisallowUnknownFields()
 	if err := reader.Decode(&p); err != nil {
+		return nil, err
+	}
+	if err := canonical.Once(data); err != nil {
 		return nil, err
 	}
 	return &p, nil

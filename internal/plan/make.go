@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/adoption"
+	"github.com/theseus-cni/theseus/internal/canonical"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/estimate"
@@ -326,33 +326,36 @@ func workloadsOf(workloads []joint.Workload) []Workload {
 	return all
 }
 
-// Hash is over the whole plan but the hash itself, in hex. Name and meaning survive writing and reading: all is
-// compared by content, whatever the order of keys.
+// Hash is a plan's identity: the SHA-256, in hex, of its canonical form without the hash itself. Whatever the order of keys, a plan that
+// was written and read again has the same.
 func Hash(p *Plan) string {
-	bare := *p
-	bare.Hash, bare.Steps = "", nil
-	sum := sha256.New()
-	err := canonical(sum, bare)
-	for i := range p.Steps { // one at a time: the plan of a large cluster is not held as a tree
-		if err == nil {
-			err = canonical(sum, p.Steps[i])
-		}
-	}
+	hash, err := identity(p)
 	if err != nil {
 		return "unhashable: " + err.Error()
 	}
-	return hex.EncodeToString(sum.Sum(nil))
+	return hash
 }
 
-// canonical writes a value with its keys sorted, raw ones too.
-func canonical(to io.Writer, value any) error {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return err
+func identity(p *Plan) (string, error) {
+	bare := *p
+	bare.Hash, bare.Steps = "", nil
+	var err error
+	if bare.Findings, err = asRead(p.Findings); err != nil {
+		return "", err
 	}
-	var tree any
-	if err := json.Unmarshal(data, &tree); err != nil {
-		return err
+	parts := make([]any, 0, 1+len(p.Steps)) // one form after the other: the plan of a large cluster is not held as a tree
+	parts = append(parts, bare)
+	for i := range p.Steps {
+		parts = append(parts, &p.Steps[i])
 	}
-	return json.NewEncoder(to).Encode(tree)
+	return canonical.Hash(parts...)
+}
+
+// asRead are findings as they are read back from a file: what one rests on may be of any type, and comes back as a more general one.
+func asRead(findings []finding.Finding) (read []finding.Finding, err error) {
+	data, err := json.Marshal(findings)
+	if err == nil {
+		err = json.Unmarshal(data, &read)
+	}
+	return read, err
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/canonical"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -167,11 +168,12 @@ func asMade(p *Plan) error {
 		return errors.New("its steps are not those that this version makes of its setup: they change the original's nodes, or nobody does")
 	}
 	own := slices.Concat(p.Steps[:first], p.Steps[last:])
-	var has, want bytes.Buffer
-	if err := errors.Join(canonical(&has, own), canonical(&want, mirror.Steps(*p.Mirror, nil))); err != nil {
+	has, errHas := canonical.JSON(own)
+	want, errWant := canonical.JSON(mirror.Steps(*p.Mirror, nil))
+	if err := errors.Join(errHas, errWant); err != nil {
 		return err
 	}
-	if !bytes.Equal(has.Bytes(), want.Bytes()) {
+	if !bytes.Equal(has, want) {
 		return errors.New("its steps are not those that this version makes of its setup")
 	}
 	return nil

@@ -1,0 +1,171 @@
+// Package canonical gives JSON one form: what means the same has the same bytes, and so the same hash. Keys are sorted, numbers are
+// written one way, and a document in which a key stands twice is refused, since readers differ in which of the two they take.
+package canonical
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// maxDepth bounds the nesting of a document, far above that of any Kubernetes object.
+const maxDepth = 1000
+
+// JSON is the canonical form of a value that can be marshaled, without a line break at the end.
+func JSON(value any) ([]byte, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(tree)
+}
+
+// Hash is the SHA-256, in hex, of the canonical forms of values, each on a line of its own.
+func Hash(values ...any) (string, error) {
+	sum := sha256.New()
+	for _, value := range values {
+		data, err := JSON(value)
+		if err != nil {
+			return "", err
+		}
+		sum.Write(append(data, '\n'))
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// Once is an error where data is not one JSON document, or has a key twice in one object. It holds no tree of the document.
+func Once(data []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if err := once(decoder, 0); err != nil {
+		return err
+	}
+	return end(decoder)
+}
+
+func once(decoder *json.Decoder, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("JSON nested deeper than %d levels", maxDepth)
+	}
+	token, err := decoder.Token()
+	open, container := token.(json.Delim)
+	if err != nil || !container {
+		return err
+	}
+	seen := map[string]bool{}
+	for decoder.More() {
+		if open == '{' {
+			token, err := decoder.Token()
+			if err != nil {
+				return err
+			}
+			key := token.(string) // the decoder accepts nothing else here
+			if seen[key] {
+				return twice(key)
+			}
+			seen[key] = true
+		}
+		if err := once(decoder, depth+1); err != nil {
+			return err
+		}
+	}
+	_, err = decoder.Token()
+	return err
+}
+
+func twice(key string) error { return fmt.Errorf("key %q is there twice in one object", key) }
+
+// end is an error where something follows.
+func end(decoder *json.Decoder) error {
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more follows the end of the JSON document")
+	}
+	return nil
+}
+
+func parse(data []byte) (any, error) {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	tree, err := next(decoder, 0)
+	if err != nil {
+		return nil, err
+	}
+	return tree, end(decoder)
+}
+
+func next(decoder *json.Decoder, depth int) (any, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("JSON nested deeper than %d levels", maxDepth)
+	}
+	token, err := decoder.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch token := token.(type) {
+	case json.Delim:
+		if token == '{' {
+			return object(decoder, depth)
+		}
+		return array(decoder, depth)
+	case json.Number:
+		return number(token), nil
+	}
+	return token, nil
+}
+
+func object(decoder *json.Decoder, depth int) (any, error) {
+	fields := map[string]any{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil, err
+		}
+		key := token.(string) // the decoder accepts nothing else here
+		if _, known := fields[key]; known {
+			return nil, twice(key)
+		}
+		if fields[key], err = next(decoder, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	_, err := decoder.Token()
+	return fields, err
+}
+
+func array(decoder *json.Decoder, depth int) (any, error) {
+	items := []any{}
+	for decoder.More() {
+		item, err := next(decoder, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	_, err := decoder.Token()
+	return items, err
+}
+
+// number reads a number as Kubernetes does: as int64 where it is one, else as float64. So a document that passed through an API server
+// has the same form as before. A float without a fraction equals the integer.
+func number(n json.Number) any {
+	if whole, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
+		return whole
+	}
+	float, err := n.Float64()
+	if err != nil {
+		return n // out of range: its text is all there is
+	}
+	if whole := int64(float); float > -1<<53 && float < 1<<53 && float64(whole) == float {
+		return whole
+	}
+	return float
+}
