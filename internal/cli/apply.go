@@ -82,6 +82,9 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if err := a.patiently(ctx, begin, func(ctx context.Context) error { return a.prepareJournal(ctx, client) }); err != nil {
 		return err
 	}
+	if err := keepApproval(p); err != nil {
+		return err
+	}
 	return a.carryOut(ctx, &run{app: a, client: client, plan: p, begins: true})
 }
 
@@ -187,7 +190,6 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 	if yes {
 		return nil
 	}
-	in, _ := a.terminal() // seen before
 	what := p.Size()
 	if p.Mirror != nil {
 		what = cluster.Count(len(p.Mirror.Names.Moves), "name")
@@ -195,8 +197,15 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 			what += ", " + p.Size()
 		}
 	}
-	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %s, %s. Type %q to go on: ",
-		p.Name, p.From(), p.To(), p.Strategy, what, cluster.Count(len(p.Steps), "step"), about(time.Duration(p.Estimate)), p.To())
+	fmt.Fprintf(a.Err, "%s: %s -> %s by %s\n%s, %s, %s.\n",
+		p.Name, p.From(), p.To(), p.Strategy, what, cluster.Count(len(p.Steps), "step"), about(time.Duration(p.Estimate)))
+	return a.typed(ctx, p.To())
+}
+
+// typed waits until a person types a word on the terminal.
+func (a *app) typed(ctx context.Context, word string) error {
+	in, _ := a.terminal() // seen before
+	fmt.Fprintf(a.Err, "Type %q to go on: ", word)
 	answer := make(chan string, 1)
 	go func() { // an interrupt does not end a read from a terminal; the end of the program does
 		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation
@@ -206,7 +215,7 @@ func (a *app) confirm(ctx context.Context, p *plan.Plan, yes bool) error {
 	case <-ctx.Done():
 		return fail(exitInterrupted, "nothing was changed", "interrupted before it was confirmed")
 	case line := <-answer:
-		if strings.TrimSpace(line) == p.To() {
+		if strings.TrimSpace(line) == word {
 			return nil
 		}
 	}

@@ -78,8 +78,12 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	var records []engine.Record
 	var state engine.State
 	var holder *journal.HeldError
+	var local []engine.Record
 	err := a.patiently(ctx, glance, func(ctx context.Context) (err error) {
 		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
+			return err
+		}
+		if _, local, err = kept(p); err != nil { // before the cluster's, which may get more meanwhile
 			return err
 		}
 		if records, state, err = standing(ctx, client, name); err != nil {
@@ -93,17 +97,19 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	}
 	if a.output == "json" {
 		stands := map[string]any{"name": name, "phase": state.Phase, "step": state.Step,
-			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause}
+			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
+			"plan": p.Hash, "head": state.Head}
 		if holder != nil {
 			stands["heldBy"] = holder.Holder
 		}
-		return json.NewEncoder(a.Out).Encode(stands)
+		return errors.Join(json.NewEncoder(a.Out).Encode(stands), contradiction(p, local, records))
 	}
 	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), state.Phase)
 	script := newScript(p)
 	if current := script.steps[state.Step]; current != nil && !state.Over() {
 		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.index[state.Step], script.total, current.Title)
 	}
+	a.sayIdentity(p, records, local)
 	if state.Cause != "" {
 		fmt.Fprintf(a.Out, "because: %s\n", state.Cause)
 	}
@@ -118,7 +124,7 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	case !state.Over():
 		fmt.Fprintln(a.Out, "nobody runs it: `theseus resume` goes on, `theseus rollback` takes it back")
 	}
-	return nil
+	return contradiction(p, local, records)
 }
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -181,38 +187,54 @@ func overError(name string, state engine.State) error {
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return a.migrationCommand("resume", "Go on with a migration, from any machine",
-		"Goes on where the journal in the cluster ends. The cluster's copy is all that is needed.",
+	approvals := &approvals{}
+	command := a.migrationCommand("resume", "Go on with a migration, from any machine",
+		"Goes on where the journal in the cluster ends, with the plan that the cluster holds."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return a.takeOver(ctx, client, name, v1alpha1.DesireRun)
+			return a.takeOver(ctx, client, name, v1alpha1.DesireRun, approvals)
 		})
+	approvals.register(command)
+	return command
 }
 
+// takeOverHelp says how a machine learns which plan was approved.
+const takeOverHelp = "\nA machine that did not begin the migration must know which plan was approved: --plan FILE, or --expect HASH.\n" +
+	"Without them it shows what the plan would run and delete, and asks; without a terminal it refuses."
+
 func (a *app) rollbackCommand() *cobra.Command {
-	return a.migrationCommand("rollback", "Take a migration back, before its point of no return",
+	approvals := &approvals{}
+	command := a.migrationCommand("rollback", "Take a migration back, before its point of no return",
 		"Walks the undo of every step that was done, newest first. When another operator runs the migration,\n"+
-			"it is asked to roll back; when nobody does, this command does it.",
+			"it is asked to roll back; when nobody does, this command does it."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
-			return a.takeOver(ctx, client, name, v1alpha1.DesireRollback)
+			return a.takeOver(ctx, client, name, v1alpha1.DesireRollback, approvals)
 		})
+	approvals.register(command)
+	return command
 }
 
 // takeOver runs the engine here with the plan of the cluster. A rollback of a migration that somebody
 // else is running is only asked for.
-func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, desire v1alpha1.Desire) error {
+func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, desire v1alpha1.Desire, f *approvals) error {
 	var p *plan.Plan
-	var failed bool
+	var records []engine.Record
 	err := a.patiently(ctx, begin, func(ctx context.Context) (err error) {
 		if p, _, err = journal.Load(ctx, client.Dynamic, name); err != nil {
 			return err
 		}
-		failed, err = a.beforeTakeOver(ctx, client, p, desire)
+		records, err = journal.NewCluster(client.Dynamic, name).Records(ctx)
 		return err
 	})
+	if err == nil {
+		err = mayTakeOver(p, records, desire)
+	}
 	if err != nil {
 		return err
 	}
-	err = a.carryOut(ctx, &run{app: a, client: client, plan: p, desire: desire, fresh: failed})
+	next := &run{app: a, client: client, plan: p, desire: desire, fresh: failedBefore(records)}
+	if next.head, err = a.approve(ctx, client, p, records, f); err == nil {
+		err = a.carryOut(ctx, next)
+	}
 	var held *journal.HeldError
 	if desire != v1alpha1.DesireRollback || !errors.As(err, &held) {
 		return err
@@ -229,21 +251,25 @@ func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, de
 	return nil
 }
 
-// beforeTakeOver refuses what cannot be, and says whether a person has seen a failure of this run.
-func (a *app) beforeTakeOver(ctx context.Context, client *kube.Client, p *plan.Plan, desire v1alpha1.Desire) (failed bool, err error) {
-	records, state, err := standing(ctx, client, p.Name)
-	if err != nil {
-		return false, err
+// mayTakeOver refuses what cannot be.
+func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) error {
+	state, err := engine.Replay(records)
+	if err == nil && state.Over() {
+		return overError(p.Name, state)
 	}
-	if state.Over() {
-		return false, overError(p.Name, state)
+	if state, err = engine.Admit(p, records); err != nil {
+		return err
 	}
 	if desire == v1alpha1.DesireRollback && state.PastReturn(p.Steps) {
-		return false, fail(exitNeedsPerson, "`theseus resume` finishes it; to go back, plan the change the other way",
+		return fail(exitNeedsPerson, "`theseus resume` finishes it; to go back, plan the change the other way",
 			"the point of no return of %s is behind", p.Name)
 	}
-	for i := len(records) - 1; i >= 0 && !failed; i-- {
-		failed = records[i].Event == engine.Finished && records[i].Result == engine.ResultNeedsPerson
-	}
-	return failed, nil
+	return nil
+}
+
+// failedBefore says whether a person has seen a failure of a run.
+func failedBefore(records []engine.Record) bool {
+	return slices.ContainsFunc(records, func(r engine.Record) bool {
+		return r.Event == engine.Finished && r.Result == engine.ResultNeedsPerson
+	})
 }

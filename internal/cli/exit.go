@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/outage"
 )
 
@@ -77,6 +78,9 @@ func exitCode(w io.Writer, err error) int {
 	}
 	if errors.As(err, &coded) {
 		return coded.code
+	}
+	if errors.Is(err, engine.ErrNeedsPerson) {
+		return exitNeedsPerson
 	}
 	return exitFailed
 }

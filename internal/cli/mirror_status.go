@@ -39,11 +39,27 @@ func (m *twins) mirrorMigration(use, short, long string, do func(context.Context
 			if err != nil {
 				return err
 			}
+			if err := m.mayReach(p); err != nil {
+				return err
+			}
 			return do(ctx, client, p)
 		},
 	}
 	command.Flags().StringVar(&m.access.Zones, "zones", "", "file that says how the zones are reached (else that of the plan)")
 	return command
+}
+
+// mayReach refuses to open files of this machine because a plan in the cluster names them, unless this machine was told to run it.
+func (m *twins) mayReach(p *plan.Plan) error {
+	if known, err := (&approvals{}).known(p); err != nil || known {
+		return err
+	}
+	planned := p.Mirror.Access
+	if (planned.Kubeconfig+planned.Context == "" || m.access.Kubeconfig+m.access.Context != "") && (planned.Zones == "" || m.access.Zones != "") {
+		return nil
+	}
+	return fail(exitUsage, "name the mirror with --mirror-kubeconfig or --mirror-context, and --zones; or run it where the migration runs",
+		"this machine does not know which plan of %s was approved, and opens no file because the cluster names it", p.Name)
 }
 
 // mirrorPlan is the plan of the migration that is named, or of the latest one by this strategy.

@@ -44,7 +44,9 @@ type run struct {
 	desire v1alpha1.Desire
 	// fresh counts losses only from now on: a person has seen the earlier ones.
 	fresh bool
-	dir   string
+	// head is that of the journal which the run must find; "" where any will do.
+	head string
+	dir  string
 	// unkept is why the evidence cannot be kept on this machine, once that was said.
 	unkept string
 	flight flight
@@ -100,7 +102,7 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 	if err := r.app.patiently(ctx, begin, r.enter); err != nil {
 		return engine.Outcome{}, err
 	}
-	records := journal.NewMirrored(journal.NewCluster(r.client.Dynamic, r.plan.Name), filepath.Join(dir, "journal.jsonl"), func(err error) {
+	records := journal.NewMirrored(journal.NewCluster(r.client.Dynamic, r.plan.Name), filepath.Join(dir, journalFile), r.plan.Hash, func(err error) {
 		r.view.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
 	})
 	defer records.Close()
@@ -111,6 +113,9 @@ func (r *run) execute(ctx context.Context) (engine.Outcome, error) {
 		return err
 	})
 	if err != nil {
+		return engine.Outcome{}, err
+	}
+	if err := mustBeHead(r.plan.Name, past, r.head); err != nil {
 		return engine.Outcome{}, err
 	}
 	if n := len(past); n > 0 {

@@ -77,9 +77,18 @@ func (m *machine) append(ctx context.Context, records ...Record) error {
 	if len(records) == 0 {
 		return nil
 	}
+	head := m.state.Head
+	if head == "" {
+		head = m.plan.Hash
+	}
 	for i := range records {
 		records[i].Seq, records[i].Epoch = m.state.Seq+1+i, m.deps.Epoch
 		records[i].At = m.deps.Clock.Now().UTC().Round(0)
+		var err error
+		if records[i].Chain, err = Link(head, records[i]); err != nil {
+			return fmt.Errorf("record %d (%s): %w", records[i].Seq, records[i].Event, err)
+		}
+		head = records[i].Chain
 	}
 	durable := context.WithoutCancel(ctx)
 	err := m.patiently(ctx, "writing the journal", func(context.Context) error {

@@ -65,6 +65,8 @@ type Record struct {
 	By string `json:"by,omitempty"`
 	// Epoch is that of the lock on the cluster which the writer held. It never falls from one record to the next.
 	Epoch int64 `json:"epoch,omitempty"`
+	// Chain binds the record to all before it, and the first one to the plan (Link).
+	Chain string `json:"chain,omitempty"`
 }
 
 // Start is the data of the first record: what was decided once, so that a resumed run decides the same.

@@ -26,7 +26,7 @@ func (s *State) Add(r Record) error {
 		return WithHint(fmt.Errorf("journal: record %d (%s): %w", r.Seq, r.Event, err),
 			"the journal is damaged or was edited: compare the copy in the cluster with the local file")
 	}
-	s.Seq, s.At, s.Epoch = r.Seq, r.At, r.Epoch
+	s.Seq, s.At, s.Epoch, s.Head = r.Seq, r.At, r.Epoch, r.Chain
 	if r.By != "" {
 		s.By = r.By
 	}
@@ -172,9 +172,9 @@ func (s *StepState) intend(r Record) error {
 	known := s.action(r.Action, r.Undo)
 	switch {
 	case known == nil && r.Undo:
-		s.Undo = append(s.Undo, ActionState{ID: r.Action, Before: r.Before})
+		s.Undo = append(s.Undo, ActionState{ID: r.Action, Seq: r.Seq, Before: r.Before})
 	case known == nil:
-		s.Actions = append(s.Actions, ActionState{ID: r.Action, Inverse: r.Inverse, Before: r.Before})
+		s.Actions = append(s.Actions, ActionState{ID: r.Action, Seq: r.Seq, Inverse: r.Inverse, Before: r.Before})
 	case known.Result == ResultFailed:
 		known.Result, known.Error = "", "" // tried again; what the first look said stays
 	default:

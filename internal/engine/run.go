@@ -121,13 +121,24 @@ func (m *machine) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if m.state, err = Replay(records); err != nil {
-		return err
+	m.state, err = Admit(m.plan, records)
+	return err
+}
+
+// Admit reads a journal with which a run of the plan may go on: an unbroken chain from the plan's hash on, in an order that makes sense,
+// with nothing in it that the plan does not allow.
+func Admit(p *plan.Plan, records []Record) (State, error) {
+	if _, err := Chained(records); err != nil {
+		return State{}, err
 	}
-	if m.state.Phase == PhaseNew {
-		return nil
+	state, err := Replay(records)
+	if err != nil || state.Phase == PhaseNew {
+		return state, err
 	}
-	return m.state.Matches(m.plan)
+	if err := state.Matches(p); err != nil {
+		return State{}, err
+	}
+	return state, Entitled(p, state)
 }
 
 // enter writes the first record of this run: Started, or Resumed. A run that is paused and asked to stay

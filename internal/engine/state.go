@@ -24,7 +24,9 @@ const (
 // State is what a journal says: everything that the engine needs in order to go on, and status to show.
 type State struct {
 	// Seq is that of the last record; 0 is an empty journal.
-	Seq   int
+	Seq int
+	// Head is the chain of the last record: it stands for the whole journal, and the plan.
+	Head  string
 	Start Start
 	Phase Phase
 	// Undoing is true from the record RollingBack on, also while paused or in need of a person.
@@ -67,6 +69,8 @@ type StepState struct {
 // ActionState is what was journaled about one action.
 type ActionState struct {
 	ID string
+	// Seq is that of the first intent.
+	Seq int
 	// Inverse is from the first intent, before anything was done; later looks at the world do not change it.
 	Inverse *step.Action
 	// Before is from the first intent, too; nothing once the action is settled.

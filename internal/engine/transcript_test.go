@@ -144,12 +144,18 @@ func (s *stage) command(name string, lines []string) string {
 		return s.state()
 	case "journal":
 		s.disk = &disk{}
+		head := ""
 		for _, line := range lines {
 			var r engine.Record
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				s.t.Fatal(err)
 			}
-			s.disk.lines, s.disk.records = append(s.disk.lines, []byte(line)), append(s.disk.records, r)
+			head = chain(s.t, head, &r)
+			data, err := json.Marshal(r)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.disk.lines, s.disk.records = append(s.disk.lines, data), append(s.disk.records, r)
 		}
 		s.disk.hook = s.at
 		return s.state()
@@ -270,4 +276,22 @@ func (s *stage) state() string {
 	}
 	return fmt.Sprintf("%s, %d records, %d of %d steps done, at %q %q, undoing %v, asked %v, cause %q",
 		state.Phase, state.Seq, state.DoneSteps(), state.Start.Steps, state.Step, state.Action, state.Undoing, state.Asked, state.Cause)
+}
+
+// chain gives a record that was written by hand its link, and returns it.
+func chain(t testing.TB, head string, r *engine.Record) string {
+	t.Helper()
+	if r.Event == engine.Started {
+		var start engine.Start
+		if err := json.Unmarshal(r.Data, &start); err != nil {
+			t.Fatal(err)
+		}
+		head = start.Plan
+	}
+	link, err := engine.Link(head, *r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Chain = link
+	return link
 }

@@ -1,8 +1,10 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -58,6 +60,9 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 		return nil, err
 	}
 	records, err := join(c.name, pages, migration.Status.Pages)
+	if err == nil {
+		err = whole(records, pages)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -110,22 +115,49 @@ func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.G
 func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
 	const hint = "do not go on with this journal: put the page back, or take the records from the local file"
 	if len(pages) < atLeast {
-		return nil, engine.WithHint(fmt.Errorf("the journal of %s had %d pages, and %d are left", name, atLeast, len(pages)), hint)
+		return nil, engine.NeedsPerson(hint, "the journal of %s had %d pages, and %d are left", name, atLeast, len(pages))
 	}
 	var records []engine.Record
 	for i, page := range pages {
 		if page.Page != i+1 {
-			return nil, engine.WithHint(fmt.Errorf("page %d of the journal of %s is missing", i+1, name), hint)
+			return nil, engine.NeedsPerson(hint, "page %d of the journal of %s is missing", i+1, name)
 		}
 		for _, raw := range page.Records {
-			var r engine.Record
-			if err := json.Unmarshal(raw, &r); err != nil {
-				return nil, fmt.Errorf("journal page %s: record %d: %w", page.Name, len(records)+1, err)
+			r, err := decode(raw)
+			if err != nil {
+				return nil, engine.NeedsPerson(hint, "JournalPage %s: record %d cannot be read: %w", page.Name, len(records)+1, err)
 			}
 			records = append(records, r)
 		}
 	}
 	return records, nil
+}
+
+// decode reads a record as it was written: what this version does not know was not written by it, and would not be bound by the chain.
+func decode(raw []byte) (r engine.Record, err error) {
+	reader := json.NewDecoder(bytes.NewReader(raw))
+	reader.DisallowUnknownFields()
+	return r, reader.Decode(&r)
+}
+
+// whole verifies the hash chain of a journal. Its error names the record, and the page that holds it.
+func whole(records []engine.Record, pages []v1alpha1.JournalPage) error {
+	_, err := engine.Chained(records)
+	if errors.Is(err, engine.ErrUnchained) {
+		return nil // the engine refuses to go on with it; it can still be read
+	}
+	var broken *engine.Broken
+	if !errors.As(err, &broken) {
+		return err
+	}
+	at := 0
+	for _, page := range pages {
+		if at += len(page.Records); broken.Index < at {
+			broken.Place = "JournalPage " + page.Name
+			break
+		}
+	}
+	return broken
 }
 
 // Append implements engine.Journal. It returns nil when the records are in the cluster and the Migration's

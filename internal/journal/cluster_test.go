@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,14 +18,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cni"
+	"github.com/theseus-cni/theseus/internal/cni/calico"
+	"github.com/theseus-cni/theseus/internal/cni/cnitest"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/step"
 )
 
-func samplePlan() *plan.Plan {
-	return &plan.Plan{APIVersion: v1alpha1.APIVersion, Kind: plan.Kind, Name: "flannel-to-calico-1", Hash: "h1",
-		Steps: []step.Step{{ID: "s", Title: "one"}}}
+// samplePlan is a small plan that holds: a flag of Calico's is rolled out on one node.
+func samplePlan(t testing.TB) *plan.Plan {
+	t.Helper()
+	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+		v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, cni.Registry{calico.Driver{}}, nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "flannel-to-calico-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 const perPage = 4
@@ -32,7 +42,7 @@ const perPage = 4
 func newCluster(t *testing.T) (*server, *Cluster) {
 	t.Helper()
 	s := newServer()
-	if err := Create(t.Context(), s, samplePlan()); err != nil {
+	if err := Create(t.Context(), s, samplePlan(t)); err != nil {
 		t.Fatal(err)
 	}
 	return s, takeOver(s)
@@ -99,6 +109,7 @@ func TestClusterPageBytes(t *testing.T) {
 	for i := range records[2:] {
 		records[2+i].Before = json.RawMessage(`"` + strings.Repeat("x", pageBytes*2/5) + `"`)
 	}
+	records = link(records)
 	add(t, c, records...)
 	wantCluster(t, s, records)
 	pages, err := c.list(t.Context())
@@ -223,14 +234,15 @@ func TestClusterRivals(t *testing.T) {
 
 func TestMigration(t *testing.T) {
 	ctx, client := t.Context(), newServer()
-	p := samplePlan()
+	p := samplePlan(t)
 	for range 2 { // creating it again changes nothing
 		if err := Create(ctx, client, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := samplePlan()
-	other.Hash = "h2"
+	other := samplePlan(t)
+	other.Reason = "another"
+	other.Hash = plan.Hash(other)
 	if err := Create(ctx, client, other); err == nil || engine.HintOf(err) == "" {
 		t.Errorf("the same name with another plan: %v", err)
 	}

@@ -76,6 +76,7 @@ func TestJournalOfAnOlderEpoch(t *testing.T) {
 	for i := range records {
 		records[i].Epoch = 1 + int64(i)/2 // 1 1 2 2
 	}
+	records = link(records)
 	add(t, first, records[:2]...)
 	add(t, takeOver(s), records[2])
 	if _, err := first.Records(t.Context()); err != nil { // it has read what the other wrote, and did not look at who

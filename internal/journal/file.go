@@ -60,27 +60,50 @@ func (f *File) load() error {
 	if err != nil {
 		return fileError(f.path, err)
 	}
-	rest := data
-	for {
-		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		if !whole {
-			break
-		}
-		var r engine.Record
-		if err := json.Unmarshal(line, &r); err != nil || r.Seq != len(f.records)+1 {
-			if len(after) == 0 && err != nil {
-				break // the last line, half on the disk
-			}
-			return damaged(f.path, len(f.records)+1, r.Seq, err)
-		}
-		f.records = append(f.records, r)
-		f.size += int64(len(line)) + 1
-		rest = after
+	if f.records, f.size, err = parse(f.path, data); err != nil {
+		return err
 	}
 	if f.dropped = int64(len(data)) - f.size; f.dropped == 0 {
 		return nil
 	}
 	return f.cut()
+}
+
+// parse reads the whole lines of a journal, and says how many bytes they have.
+func parse(path string, data []byte) (records []engine.Record, size int64, err error) {
+	rest := data
+	for {
+		line, after, whole := bytes.Cut(rest, []byte("\n"))
+		if !whole {
+			return records, size, nil
+		}
+		var r engine.Record
+		if err := json.Unmarshal(line, &r); err != nil || r.Seq != len(records)+1 {
+			if len(after) == 0 && err != nil {
+				return records, size, nil // the last line, half on the disk
+			}
+			return nil, 0, damaged(path, len(records)+1, r.Seq, err)
+		}
+		records = append(records, r)
+		size += int64(len(line)) + 1
+		rest = after
+	}
+}
+
+// ReadFile reads the journal that this machine keeps, and changes nothing; one that is not there, or is damaged, has no records.
+func ReadFile(path string) ([]engine.Record, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	records, _, err := parse(path, data)
+	if errors.Is(err, errDamaged) {
+		return nil, nil
+	}
+	return records, err
 }
 
 func damaged(path string, line, seq int, err error) error {

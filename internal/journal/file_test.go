@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/internal/canonical"
 	"github.com/theseus-cni/theseus/internal/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -35,7 +36,17 @@ func sample(n int) []engine.Record {
 					Object: &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "n": int64(3)}}}},
 			engine.Record{Seq: len(all) + 2, At: at, Event: engine.Acted, Step: "s", Action: id, Result: engine.ResultDone})
 	}
-	return all[:n]
+	return link(all[:n])
+}
+
+// link chains records, as a run does.
+func link(records []engine.Record) []engine.Record {
+	head := "h1"
+	for i := range records {
+		head, _ = engine.Link(head, records[i]) // plain data
+		records[i].Chain = head
+	}
+	return records
 }
 
 // plain makes records comparable: every number and key order as JSON says it.
@@ -43,7 +54,7 @@ func plain(t *testing.T, records []engine.Record) []string {
 	t.Helper()
 	var out []string
 	for _, r := range records {
-		data, err := canonical(r)
+		data, err := canonical.JSON(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,12 +45,12 @@ func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
 
 // put is Create with so many bytes on a page.
 func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
-	known, err := get(ctx, client, p.Name)
+	if err := plan.Sound(p); err != nil {
+		return err
+	}
+	_, err := get(ctx, client, p.Name)
 	if apierrors.IsNotFound(err) {
-		if err := create(ctx, client, p, perPage); err != nil {
-			return err
-		}
-		known, err = get(ctx, client, p.Name)
+		err = create(ctx, client, p, perPage)
 	}
 	if err != nil {
 		return err
@@ -58,9 +58,13 @@ func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage in
 	if err := Settle(ctx, client); err != nil {
 		return err
 	}
-	if known.Spec.PlanHash != p.Hash {
+	there, _, err := Load(ctx, client, p.Name)
+	if err != nil {
+		return err
+	}
+	if there.Hash != p.Hash {
 		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
-			p.Name, known.Spec.PlanHash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
+			p.Name, there.Hash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
 	}
 	return nil
 }
@@ -100,7 +104,8 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 	return nil
 }
 
-// Load reads a Migration and its plan from the cluster: all that is needed to take over.
+// Load reads a Migration and its plan from the cluster. It proves that the plan is sound and is the Migration's own, not that anybody
+// approved it: whoever acts on it compares its hash with one from elsewhere.
 func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Plan, *v1alpha1.Migration, error) {
 	migration, err := get(ctx, client, name)
 	if err != nil {
@@ -117,11 +122,26 @@ func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Pla
 	if err != nil {
 		return nil, nil, fmt.Errorf("the plan of migration %s: %w", name, err)
 	}
-	if p.Hash != migration.Spec.PlanHash {
-		return nil, nil, engine.WithHint(fmt.Errorf("migration %s: its plan has hash %s, and %s was recorded",
-			name, p.Hash, migration.Spec.PlanHash), "the Migration was edited: put its spec back")
+	if err := belongs(p, migration); err != nil {
+		return nil, nil, err
 	}
 	return p, migration, nil
+}
+
+// belongs demands that a plan is the one that its Migration was made for. Its hash is computed: what the cluster holds as text may have been
+// edited together with the plan.
+func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
+	const hint = "do not go on with it: restore the Migration and its PlanPages from a backup, and find out who wrote to them"
+	if err := plan.Sound(p); err != nil {
+		return engine.NeedsPerson(hint, "the plan of migration %s is not what was applied: %w", migration.Name, err)
+	}
+	if p.Hash != migration.Spec.PlanHash {
+		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, and %s was recorded", migration.Name, p.Hash, migration.Spec.PlanHash)
+	}
+	if p.Name != migration.Name {
+		return engine.NeedsPerson(hint, "migration %s: its plan is that of %s", migration.Name, p.Name)
+	}
+	return nil
 }
 
 // List reads all Migrations, the newest first. A cluster in which Theseus was never set up has none.

@@ -9,12 +9,12 @@ import (
 
 // TestFits: what the cluster cannot hold is refused before anything is written, and all else is read as it was written.
 func TestFits(t *testing.T) {
-	s, large := newServer(), largePlan("large", maxPlanPages*planPageBytes)
+	s, large := newServer(), largePlan(t, "large", maxPlanPages*planPageBytes)
 	err := Create(t.Context(), s, large)
 	if err == nil || !strings.Contains(err.Error(), "and at most 536870912 and 33554432 fit") || engine.HintOf(err) == "" || len(allPages(t, s)) > 0 {
 		t.Errorf("%v", err)
 	}
-	large = largePlan("large", 5*planPageBytes)
+	large = largePlan(t, "large", 5*planPageBytes)
 	if err := Fits(large); err != nil {
 		t.Error(err)
 	}

@@ -10,24 +10,26 @@ import (
 	"github.com/theseus-cni/theseus/internal/engine"
 )
 
-// Mirrored is a journal with a copy in a file. The primary is the truth: a record counts when the primary
-// has it. A fault of the file is a warning, and is made good as soon as the file can be written again.
+// Mirrored is a journal with a copy in a file. A record counts when the primary has it, and the file gets it only then.
+// So a file with records that the primary lacks shows that the primary forgot them, or was rewritten: that is an error
+// (Contradict). A fault of the file itself is a warning, and is made good as soon as the file can be written again.
 type Mirrored struct {
 	primary engine.Journal
 	path    string
+	plan    string // hash
 	warn    func(error)
 	file    *File
 	pending []engine.Record // those that the file lacks, once it is open
 	warned  bool
 }
 
-// NewMirrored mirrors a journal into the file at path, which the first Records opens and repairs. warn hears
-// of a fault of the file, once until the file works again; it may be nil.
-func NewMirrored(primary engine.Journal, path string, warn func(error)) *Mirrored {
+// NewMirrored mirrors the journal of a plan, by its hash, into the file at path, which the first Records opens and repairs.
+// warn hears of a fault of the file, once until the file works again; it may be nil.
+func NewMirrored(primary engine.Journal, path, plan string, warn func(error)) *Mirrored {
 	if warn == nil {
 		warn = func(error) {}
 	}
-	return &Mirrored{primary: primary, path: path, warn: warn}
+	return &Mirrored{primary: primary, path: path, plan: plan, warn: warn}
 }
 
 // Append implements engine.Journal.
@@ -36,12 +38,10 @@ func (m *Mirrored) Append(ctx context.Context, records ...engine.Record) error {
 		return err
 	}
 	if m.file == nil {
-		m.tell(m.open(ctx))
-		return nil
+		return m.tell(m.open(ctx))
 	}
 	m.pending = append(m.pending, records...)
-	m.tell(m.flush(ctx))
-	return nil
+	return m.tell(m.flush(ctx))
 }
 
 // Records implements engine.Journal: the primary's records, to which the file is brought.
@@ -50,8 +50,7 @@ func (m *Mirrored) Records(ctx context.Context) ([]engine.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.tell(m.repair(ctx, records))
-	return records, nil
+	return records, m.tell(m.repair(ctx, records))
 }
 
 // Close closes the file.
@@ -62,11 +61,16 @@ func (m *Mirrored) Close() error {
 	return m.file.Close()
 }
 
-func (m *Mirrored) tell(err error) {
+// tell warns of a fault of the file, once. That the two copies contradict each other is no fault of the file, and is returned.
+func (m *Mirrored) tell(err error) error {
+	if errors.Is(err, engine.ErrNeedsPerson) {
+		return err
+	}
 	if err != nil && !m.warned {
 		m.warn(fmt.Errorf("the journal's copy is behind (the cluster has it all): %w", err))
 	}
 	m.warned = err != nil
+	return nil
 }
 
 // flush writes what the file lacks.
@@ -100,15 +104,18 @@ func (m *Mirrored) open(ctx context.Context) error {
 	return m.repair(ctx, records)
 }
 
-// repair gives the file what it lacks. A file that is damaged or tells another story is moved aside, never
+// repair gives the file what it lacks. A file that is damaged, or is the journal of another plan, is moved aside, never
 // overwritten.
 func (m *Mirrored) repair(ctx context.Context, records []engine.Record) error {
 	var err error
 	if m.file == nil {
 		m.file, err = OpenFile(m.path)
 	}
-	if err == nil && !isPrefix(m.file.records, records) {
-		err = fmt.Errorf("journal %s: %w: it differs from the cluster's", m.path, errDamaged)
+	if err == nil && otherPlan(m.file.records, m.plan) {
+		err = fmt.Errorf("journal %s: %w: it is that of another plan", m.path, errDamaged)
+	}
+	if err == nil {
+		err = Contradict(m.path, m.file.records, records)
 	}
 	if errors.Is(err, errDamaged) {
 		err = m.anew(err)
@@ -142,16 +149,4 @@ func (m *Mirrored) anew(why error) error {
 	var err error
 	m.file, err = OpenFile(m.path)
 	return err
-}
-
-func isPrefix(part, whole []engine.Record) bool {
-	if len(part) > len(whole) {
-		return false
-	}
-	for i := range part {
-		if !same(part[i], whole[i]) {
-			return false
-		}
-	}
-	return true
 }

@@ -21,15 +21,16 @@ import (
 )
 
 // smallPage is a page of which tests take several.
-const smallPage = 1 << 10
+const smallPage = 16 << 10
 
 // largePlan has more than so many bytes packed, by one page at most.
-func largePlan(name string, bytes int) *plan.Plan {
+func largePlan(t testing.TB, name string, bytes int) *plan.Plan {
 	random := rand.NewChaCha8([32]byte{})
 	noise := make([]byte, bytes)
 	_, _ = random.Read(noise)
-	p := samplePlan()
-	p.Name, p.Hash, p.Reason = name, "hash of "+name, hex.EncodeToString(noise) // half a byte of noise each
+	p := samplePlan(t)
+	p.Name, p.Reason = name, hex.EncodeToString(noise) // half a byte of noise each
+	p.Hash = plan.Hash(p)
 	return p
 }
 
@@ -68,7 +69,7 @@ func wantPlan(t *testing.T, s *server, want *plan.Plan) {
 // and whoever takes it over has it whole.
 func TestCreateKilled(t *testing.T) {
 	const pages = 3
-	want, other := largePlan("large", (pages-1)*smallPage), largePlan("other", smallPage)
+	want, other := largePlan(t, "large", (pages-1)*smallPage), largePlan(t, "other", smallPage)
 	writes := 2*pages + 1 // the pages, the Migration, the pages' owners
 	for _, lost := range []bool{false, true} {
 		for skip := range writes + 1 {
@@ -107,8 +108,9 @@ func TestCreateKilled(t *testing.T) {
 
 // TestCreateTwice: of two plans with one name the second is refused, and changes nothing.
 func TestCreateTwice(t *testing.T) {
-	s, first, second := newServer(), largePlan("large", 10), largePlan("large", 20)
-	second.Hash = "another"
+	s, first, second := newServer(), largePlan(t, "large", 10), largePlan(t, "large", 20)
+	second.Reason = "another"
+	second.Hash = plan.Hash(second)
 	if err := Create(t.Context(), s, first); err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +124,14 @@ func TestCreateTwice(t *testing.T) {
 func TestCreatePruned(t *testing.T) {
 	s := newServer()
 	s.prune = true
-	if err := Create(t.Context(), s, samplePlan()); err == nil || engine.HintOf(err) == "" || len(allPages(t, s)) != 1 {
+	if err := Create(t.Context(), s, samplePlan(t)); err == nil || engine.HintOf(err) == "" || len(allPages(t, s)) != 1 {
 		t.Errorf("%v, %d pages", err, len(allPages(t, s)))
 	}
 }
 
 // TestLoadDemandsAllPages: a page that is missing or was edited is an error with a hint, and never a shorter plan.
 func TestLoadDemandsAllPages(t *testing.T) {
-	p := largePlan("large", 2*smallPage)
+	p := largePlan(t, "large", 2*smallPage)
 	edit := func(data []byte) func(s *server, page string) error {
 		return func(s *server, page string) error {
 			return patch(t.Context(), s, planPageResource, page, map[string]any{"data": data})
@@ -173,7 +175,7 @@ func TestLoadDemandsAllPages(t *testing.T) {
 
 // TestLoadOlder: the plan of a Migration that an older version made, in the object itself, is read as ever.
 func TestLoadOlder(t *testing.T) {
-	s, p := newServer(), samplePlan()
+	s, p := newServer(), samplePlan(t)
 	text, err := plan.Write(p)
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +207,7 @@ func TestLoadOlder(t *testing.T) {
 func TestSettleLeavesOthers(t *testing.T) {
 	s := newServer()
 	for _, name := range []string{"one", "two"} {
-		if err := put(t.Context(), s, largePlan(name, smallPage), smallPage); err != nil {
+		if err := put(t.Context(), s, largePlan(t, name, smallPage), smallPage); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,10 +2,10 @@ package journal
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/theseus-cni/theseus/internal/canonical"
 	"github.com/theseus-cni/theseus/internal/engine"
 )
 
@@ -33,19 +33,7 @@ func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record,
 
 // same compares by meaning: a copy that went through the API server has its keys in another order.
 func same(a, b engine.Record) bool {
-	left, errLeft := canonical(a)
-	right, errRight := canonical(b)
+	left, errLeft := canonical.JSON(a)
+	right, errRight := canonical.JSON(b)
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
-}
-
-func canonical(r engine.Record) ([]byte, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
-	}
-	var free any
-	if err := json.Unmarshal(data, &free); err != nil {
-		return nil, err
-	}
-	return json.Marshal(free)
 }

@@ -19,14 +19,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// inverseVerbs are the verbs that take another one back with the same arguments.
-var inverseVerbs = map[string]string{
-	step.VerbActivate:   step.VerbDeactivate,
-	step.VerbDeactivate: step.VerbActivate,
-	step.VerbJoin:       step.VerbPart,
-	step.VerbPart:       step.VerbJoin,
-}
-
 // taskName is unique for an action of a migration, so that a resumed run finds the task it began.
 func (a *Actor) taskName(action step.Action) string {
 	sum := sha256.Sum256([]byte(a.Migration + "\x00" + action.ID))
@@ -44,7 +36,7 @@ func (a *Actor) observeTask(_ context.Context, action step.Action) (engine.Obser
 
 // inverseOf is the action that takes a verb back, or nil.
 func inverseOf(action step.Action) *step.Action {
-	verb, ok := inverseVerbs[action.Verb]
+	verb, ok := step.InverseVerb(action.Verb)
 	if !ok {
 		return nil
 	}

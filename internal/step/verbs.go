@@ -28,6 +28,21 @@ const (
 	VerbDataplane = "dataplane"
 )
 
+// InverseVerb is the verb that takes another back with the same arguments, if there is one.
+func InverseVerb(verb string) (string, bool) {
+	switch verb {
+	case VerbActivate:
+		return VerbDeactivate, true
+	case VerbDeactivate:
+		return VerbActivate, true
+	case VerbJoin:
+		return VerbPart, true
+	case VerbPart:
+		return VerbJoin, true
+	}
+	return "", false
+}
+
 // FactsArgs say what to measure besides.
 type FactsArgs struct {
 	// Peers are addresses of other nodes, to which the path MTU is measured.

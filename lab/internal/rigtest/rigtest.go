@@ -128,12 +128,30 @@ type Process struct {
 	ended chan struct{}
 }
 
-// Start runs theseus on a machine: a name, which stands for a state folder of its own, or the path of one.
+// Arguments gives a command that takes a migration over the plan that was applied last in this lab: another machine does not know
+// which one was approved. machine is its state folder.
+func Arguments(rig *scenario.Rig, machine string, args []string) []string {
+	if len(args) > 1 && args[0] == "apply" {
+		rig.Applied = args[1]
+	}
+	takesOver := len(args) > 0 && (args[0] == "resume" || args[0] == "rollback")
+	if known, _ := filepath.Glob(filepath.Join(machine, "*", "approved.json")); len(known) > 0 {
+		return args
+	}
+	if !takesOver || rig.Applied == "" || slices.Contains(args, "--expect") || slices.Contains(args, "--plan") {
+		return args
+	}
+	return append(slices.Clone(args), "--plan", rig.Applied)
+}
+
+// Start runs theseus on a machine: a name, which stands for a state folder of its own, or the path of one. What takes a migration over
+// is given the plan that was applied (Arguments).
 func Start(t *testing.T, rig *scenario.Rig, machine string, args ...string) *Process {
 	t.Helper()
 	if !filepath.IsAbs(machine) {
 		machine = filepath.Join(rig.Dir, machine)
 	}
+	args = Arguments(rig, machine, args)
 	p := &Process{t: t, more: make(chan struct{}, 1), ended: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)

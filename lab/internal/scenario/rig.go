@@ -25,6 +25,8 @@ import (
 
 // Rig is a lab with the programs that act on it.
 type Rig struct {
+	// Applied is the file of the plan that was applied last.
+	Applied string
 	Name    string    // of the lab
 	Nodes   int       // number of nodes
 	Lab     string    // path of theseus-lab

@@ -73,7 +73,7 @@ func (w *testWriter) Write(p []byte) (int, error) {
 // command prepares theseus against the rig's cluster, with a state folder of the given name: another name
 // is another operator's machine.
 func command(ctx context.Context, rig *scenario.Rig, machine string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, rig.Theseus, args...)
+	c := exec.CommandContext(ctx, rig.Theseus, rigtest.Arguments(rig, filepath.Join(rig.Dir, machine), args)...)
 	c.Env = append(os.Environ(),
 		"THESEUS_KUBECONFIG="+filepath.Join(rig.Dir, "kubeconfig"),
 		"THESEUS_STATE_DIR="+filepath.Join(rig.Dir, machine))
