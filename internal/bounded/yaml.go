@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
@@ -102,6 +103,10 @@ func named(node *yamlv3.Node) bool {
 	return false
 }
 
+// What may be an anchor and an alias: their names are of these characters alone, for every parser that is used here
+// (yaml_parser_scan_anchor of go-yaml), so that the && of an expression is neither.
+var anchor, alias = regexp.MustCompile(`&[0-9A-Za-z_-]`), regexp.MustCompile(`\*[0-9A-Za-z_-]`)
+
 // admit measures what the aliases of a text add, before anything expands them.
 func (b *Budget) admit(text []byte) error {
 	if len(text) > MaxBytes {
@@ -110,8 +115,8 @@ func (b *Budget) admit(text []byte) error {
 	if values(text) > MaxValues {
 		return exceeds("the text has more than %d values", MaxValues)
 	}
-	if bytes.IndexByte(text, '*') < 0 || bytes.IndexByte(text, '&') < 0 {
-		return nil // an alias needs both
+	if !alias.Match(text) || !anchor.Match(text) {
+		return nil // nothing expands without both
 	}
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &document); err != nil {
