@@ -80,7 +80,6 @@ func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 		Node: &node.Node{
 			Name: *name, Root: *root, Sys: "/proc/sys",
 			Commands: node.NewCommands(4, 30*time.Second),
-			Object:   agent.Object{Name: *name, Client: client},
 		},
 		Client: client, Log: log, Pod: os.Getenv("POD_UID"), ProbeDir: manifest.ProbeDir,
 		Alive: net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortAlive)),

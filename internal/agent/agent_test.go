@@ -269,8 +269,8 @@ func TestMeasure(t *testing.T) {
 	})
 	start(t, a)
 	host := toHost(ports)
-	old := path("node-1/old>node-2/old/udp", "node-1", "old")
-	object := probePlan(t, 3, host, old, path("other", "node-2", "old"))
+	old := from("node-1/old>node-2/old/udp", "node-1", "old")
+	object := probePlan(t, 3, host, old, from("other", "node-2", "old"))
 	client.wait(t, "probeplans")
 	if _, err := a.resource("ProbePlan").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestMeasure(t *testing.T) {
 
 // toHost is the path of node-1's host to itself.
 func toHost(ports probe.Ports) v1alpha1.Path {
-	host := path("node-1/host>node-1/host/udp", "node-1", "host")
+	host := from("node-1/host>node-1/host/udp", "node-1", "host")
 	host.Protocol, host.Size, host.IntervalMillis = v1alpha1.UDP, 64, 10
 	host.Target.Address = address(ports.UDP)
 	return host
@@ -405,27 +405,4 @@ func TestAlive(t *testing.T) {
 		}
 		return err == nil
 	})
-}
-
-func TestObject(t *testing.T) {
-	found := &unstructured.Unstructured{}
-	if err := found.UnmarshalJSON([]byte(`{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-1","resourceVersion":"7",
-		"annotations":{"flannel/a":"1","mine":"2"},"labels":{"l":"1"}},
-		"spec":{"taints":[{"key":"gone","effect":"NoSchedule"},{"key":"kept","effect":"NoSchedule"}]},
-		"status":{"conditions":[{"type":"Ready","status":"True","reason":"R"},{"type":"NetworkUnavailable","status":"True","reason":"AgentIsDown"}]}}`)); err != nil {
-		t.Fatal(err)
-	}
-	a, _ := newAgent(t, found)
-	object := Object{Name: "node-1", Client: a.Client}
-	if err := object.Remove(t.Context(), node.Keys{Annotations: []string{"flannel/a"}, Taints: []string{"gone"}}); err != nil {
-		t.Fatal(err)
-	}
-	keys, err := object.Keys(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := node.Keys{Annotations: []string{"mine"}, Labels: []string{"l"}, Taints: []string{"kept"}, Unavailable: []string{"AgentIsDown"}}
-	if diff := cmp.Diff(want, keys); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/path"
 	"github.com/theseus-cni/theseus/internal/probe"
 )
 
@@ -15,9 +16,9 @@ func networks() []string { return []string{"old", "new", "host"} }
 // split sorts out the paths that start on a node, by the network they start in.
 func split(paths []v1alpha1.Path, node string) map[string][]v1alpha1.Path {
 	wanted := map[string][]v1alpha1.Path{}
-	for _, path := range paths {
-		if path.Source.Node == node {
-			wanted[path.Source.Network] = append(wanted[path.Source.Network], path)
+	for _, one := range paths {
+		if one.Source.Node == node {
+			wanted[one.Source.Network] = append(wanted[one.Source.Network], one)
 		}
 	}
 	return wanted
@@ -30,18 +31,27 @@ const lives = 5 * time.Second
 // source works by that has paths to measure, or still runs by an older plan; a source that has paths and has not
 // reported counts as 0, so that nobody takes its silence for a report on the plan. Results of paths that are measured
 // no more stay.
-func combine(generation int64, wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile, now time.Time) v1alpha1.ProbeReportStatus {
+func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, found map[string]probe.ResultsFile, now time.Time) v1alpha1.ProbeReportStatus {
 	status := v1alpha1.ProbeReportStatus{Generation: generation, Paths: []v1alpha1.PathResult{}}
 	for _, network := range networks() {
 		file := found[network]
 		if len(wanted[network]) > 0 || now.Sub(file.At) < lives {
 			status.Generation = min(status.Generation, file.Generation)
 		}
-		status.Paths = append(status.Paths, file.Paths...)
+		status.Paths = append(status.Paths, startingIn(node, network, file.Paths)...)
 		if !file.Since.IsZero() {
 			status.Parts = append(status.Parts, v1alpha1.Part{Name: network, Pod: file.Pod, Since: file.Since})
 		}
 	}
 	slices.SortFunc(status.Paths, func(x, y v1alpha1.PathResult) int { return strings.Compare(x.ID, y.ID) })
 	return status
+}
+
+// startingIn are the results of paths that start on a node in a network: a probe pod is a witness of its own paths alone,
+// whatever its file says.
+func startingIn(node, network string, results []v1alpha1.PathResult) []v1alpha1.PathResult {
+	return slices.DeleteFunc(results, func(result v1alpha1.PathResult) bool {
+		on, in := path.Origin(result.ID)
+		return on != node || in != network
+	})
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/probe"
 )
 
-func path(id, node, network string) v1alpha1.Path {
+func from(id, node, network string) v1alpha1.Path {
 	return v1alpha1.Path{ID: id, Source: v1alpha1.Endpoint{Node: node, Network: network}}
 }
 
 func TestSplit(t *testing.T) {
-	paths := []v1alpha1.Path{path("a", "n1", "old"), path("b", "n2", "old"), path("c", "n1", "host"), path("d", "n1", "new"), path("e", "n1", "old")}
+	paths := []v1alpha1.Path{from("a", "n1", "old"), from("b", "n2", "old"), from("c", "n1", "host"), from("d", "n1", "new"), from("e", "n1", "old")}
 	got := map[string][]string{}
 	for network, list := range split(paths, "n1") {
 		for _, p := range list {
@@ -32,8 +32,8 @@ func TestSplit(t *testing.T) {
 func TestCombine(t *testing.T) {
 	result := func(id string) v1alpha1.PathResult { return v1alpha1.PathResult{ID: id, Sent: 1} }
 	now := time.Now()
-	old := []v1alpha1.Path{path("b", "n1", "old")}
-	both := map[string][]v1alpha1.Path{"old": old, "new": {path("c", "n1", "new")}}
+	old := []v1alpha1.Path{from("b", "n1", "old")}
+	both := map[string][]v1alpha1.Path{"old": old, "new": {from("c", "n1", "new")}}
 	for _, c := range []struct {
 		name       string
 		wanted     map[string][]v1alpha1.Path
@@ -41,21 +41,23 @@ func TestCombine(t *testing.T) {
 		generation int64
 		ids        []string
 	}{
-		{"the host's prober is silent", map[string][]v1alpha1.Path{"host": {path("a", "n1", "host")}}, nil, 0, nil},
-		{"the host's prober is up to date", map[string][]v1alpha1.Path{"host": {path("a", "n1", "host")}},
-			map[string]probe.ResultsFile{"host": {Generation: 7, Paths: []v1alpha1.PathResult{result("a")}}}, 7, []string{"a"}},
+		{"the host's prober is silent", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}}, nil, 0, nil},
+		{"the host's prober is up to date", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}},
+			map[string]probe.ResultsFile{"host": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/host>a")}}}, 7, []string{"n1/host>a"}},
 		{"a pod that is up to date", map[string][]v1alpha1.Path{"old": old},
-			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"b"}},
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/old>b")}}}, 7, []string{"n1/old>b"}},
 		{"a pod that is behind", both,
-			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("c")}}}, 6, []string{"c"}},
+			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("n1/new>c")}}}, 6, []string{"n1/new>c"}},
 		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, nil},
 		{"a pod that has gone leaves its last results", nil,
-			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("b")}}}, 7, []string{"b"}},
+			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("n1/old>b")}}}, 7, []string{"n1/old>b"}},
+		{"a pod that speaks of others", nil,
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n2/old>b"), result("n1/new>c"), result("n1/host>d"), result("e")}}}, 7, nil},
 		{"a pod that still measures what it is to leave", nil,
 			map[string]probe.ResultsFile{"old": {Generation: 5, At: now.Add(-time.Second)}}, 5, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := combine(7, c.wanted, c.pods, now)
+			got := combine("n1", 7, c.wanted, c.pods, now)
 			var ids []string
 			for _, r := range got.Paths {
 				ids = append(ids, r.ID)

@@ -64,7 +64,7 @@ func (a *Agent) measure(ctx context.Context) {
 				begun = time.Time{}
 				ticker.Reset(every)
 			}
-			status := combine(plan.Generation, wanted, a.results(), time.Now())
+			status := combine(a.Node.Name, plan.Generation, wanted, a.results(), time.Now())
 			status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
 			if len(plan.Paths) > 0 {
 				status.BGP = a.Node.BGP(ctx)

@@ -142,14 +142,18 @@ func (a *Agent) answerAtLast(ctx context.Context, task v1alpha1.NodeTask, status
 	}
 }
 
-// answer writes a task's status. The UID in the patch makes it fail on another task of the same name.
+// answer writes a task's status, and can write nothing else of it. The test of the UID makes it fail on another task of the
+// same name.
 func (a *Agent) answer(ctx context.Context, task v1alpha1.NodeTask, status v1alpha1.NodeTaskStatus) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": task.UID}, "status": status})
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": task.UID},
+		{"op": "add", "path": "/status", "value": status},
+	})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err = a.resource("NodeTask").Patch(ctx, task.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName})
+	_, err = a.resource("NodeTask").Patch(ctx, task.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: manifest.AgentName}, "status")
 	return err
 }

@@ -96,7 +96,11 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	seen, facts, err := a.inKernel(ctx, client, all, image, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano))
+	var install []step.Action
+	if image != "" {
+		install = joint.InstallAgent(image, snapshot.Kubernetes, lookTimeout)
+	}
+	seen, facts, err := a.inKernel(ctx, client, all, install, "verify-"+snapshot.TakenAt.Format(time.RFC3339Nano))
 	if err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 }
 
 // inKernel looks at the kernels of nodes, by node: at their rules, and at all else that is expected of them.
-func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.Attestation, image, task string) (map[string]*step.Attestation, map[string]*cluster.NodeFacts, error) {
+func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.Attestation, install []step.Action, task string) (map[string]*step.Attestation, map[string]*cluster.NodeFacts, error) {
 	watch := rollout.Dataplane("")
 	watch.For = step.Duration(rollout.Watched)
 	args, err := json.Marshal(watch)
@@ -151,10 +155,9 @@ func (a *app) inKernel(ctx context.Context, client *kube.Client, all []rollout.A
 	if len(rules)+len(looks) == 0 {
 		return seen, facts, nil
 	}
-	if image == "" {
+	if len(install) == 0 {
 		return nil, nil, fail(exitUsage, "theseus flags verify --agent-image IMAGE, or name flags that do not show in the kernel", "verify looks at nodes, with the agent of --agent-image")
 	}
-	install := joint.InstallAgent(image, lookTimeout)
 	return seen, facts, a.withAgents(ctx, client, task, func(ctx context.Context, actor *kube.Actor) error {
 		if len(rules) > 0 {
 			answers, err := kube.Ask[step.Attestation](ctx, actor, install, rules)

@@ -75,7 +75,7 @@ func (a *app) lookAtNodes(ctx context.Context, snapshot *cluster.Snapshot, image
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	err = a.withAgents(ctx, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), func(ctx context.Context, actor *kube.Actor) error {
-		facts, err = actor.Look(ctx, joint.InstallAgent(image, lookTimeout), sights(snapshot.Nodes))
+		facts, err = actor.Look(ctx, joint.InstallAgent(image, snapshot.Kubernetes, lookTimeout), sights(snapshot.Nodes))
 		return err
 	})
 	return facts, err

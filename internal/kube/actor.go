@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -47,6 +48,8 @@ type Actor struct {
 
 	turns turns
 	looks looks
+	// foreign are the nodes whose reports held results of paths that start elsewhere, once that was said.
+	foreign sync.Map
 }
 
 // Observe implements engine.Actor.
@@ -95,7 +98,7 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	case step.Evict:
 		answer, err = a.evict(ctx, *action.Pods, before)
 	case step.Node:
-		answer, err = a.runTask(ctx, action)
+		answer, err = a.nodeVerb(ctx, action)
 	case step.Wait:
 		err = a.await(ctx, *action.Condition)
 	case step.Taint, step.Untaint:

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/path"
 )
 
 // Evidence gathers what the probes saw over a whole run. Reports in the cluster count from the moment a path
@@ -50,8 +52,8 @@ type Collected struct {
 // NewEvidence goes on from what was collected before, which may be nothing.
 func NewEvidence(before Collected) *Evidence {
 	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}}
-	for _, path := range before.Paths {
-		e.paths[path.ID] = path
+	for _, one := range before.Paths {
+		e.paths[one.ID] = one
 	}
 	for _, result := range before.Results {
 		e.add(result)
@@ -62,7 +64,8 @@ func NewEvidence(before Collected) *Evidence {
 	return e
 }
 
-// Collect reads the plan of paths and every report, and adds what is new. It is cheap enough for once a second.
+// Collect reads the plan of paths and every report, and adds what is new of the paths that were asked for. It is cheap enough for
+// once a second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	plans, err := a.probePlans(ctx)
 	if err != nil {
@@ -74,12 +77,14 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	}
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	for _, path := range pathsOf(plans) {
-		e.paths[path.ID] = path
+	for _, one := range pathsOf(plans) {
+		e.paths[one.ID] = one
 	}
 	for _, report := range reports {
 		for _, result := range report.Status.Paths {
-			e.add(result)
+			if _, asked := e.paths[result.ID]; asked {
+				e.add(result)
+			}
 		}
 		for _, part := range report.Status.Parts {
 			e.ran(PartRun{Node: report.Name, Part: part})
@@ -136,9 +141,33 @@ func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
 	return paths
 }
 
-// probeReports reads the reports of all nodes.
+// probeReports reads the reports of all nodes. A node is a witness of its own paths alone: a result for a path that starts
+// elsewhere is no evidence, and whoever watches the run is told of it once.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
-	return allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
+	reports, err := allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
+	for i := range reports {
+		foreign := dropForeign(&reports[i])
+		if foreign == "" || a.Note == nil {
+			continue
+		}
+		if _, told := a.foreign.LoadOrStore(reports[i].Name, true); !told {
+			a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; "+
+				"no agent writes that, so find out who does", reports[i].Name, foreign))
+		}
+	}
+	return reports, err
+}
+
+// dropForeign removes the results of paths that do not start on the report's node, and returns one of them.
+func dropForeign(report *v1alpha1.ProbeReport) (example string) {
+	report.Status.Paths = slices.DeleteFunc(report.Status.Paths, func(result v1alpha1.PathResult) bool {
+		node, _ := path.Origin(result.ID)
+		if node != report.Name {
+			example = result.ID
+		}
+		return node != report.Name
+	})
+	return example
 }
 
 // allOf reads all objects of one of Theseus' own kinds; none where the kind is not defined.

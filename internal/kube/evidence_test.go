@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,13 +17,13 @@ func TestEvidence(t *testing.T) {
 	start := time.Unix(1_800_000_000, 5).UTC()
 	later := start.Add(time.Minute)
 	result := func(id string, since time.Time, sent int64) v1alpha1.PathResult {
-		return v1alpha1.PathResult{ID: id, Since: since, Sent: sent, Answered: sent}
+		return v1alpha1.PathResult{ID: "n/old>" + id, Since: since, Sent: sent, Answered: sent}
 	}
 	collect := func(t *testing.T, e *Evidence, results ...v1alpha1.PathResult) {
 		t.Helper()
 		w := newWorld(t, nil)
 		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: v1alpha1.ProbePlanSpec{
-			Paths: []v1alpha1.Path{{ID: "b"}, {ID: "a"}}}})
+			Paths: []v1alpha1.Path{{ID: "n/old>b"}, {ID: "n/old>a"}}}})
 		w.put("ProbeReport", &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1alpha1.ProbeReportStatus{Paths: results}})
 		if err := e.Collect(context.Background(), w.Actor); err != nil {
 			t.Fatal(err)
@@ -56,7 +57,7 @@ func TestEvidence(t *testing.T) {
 			if !reflect.DeepEqual(document.Results, test.want) {
 				t.Errorf("%+v", document.Results)
 			}
-			if len(document.Paths) != 2 || document.Paths[0].ID != "a" {
+			if len(document.Paths) != 2 || document.Paths[0].ID != "n/old>a" {
 				t.Errorf("paths %+v", document.Paths)
 			}
 		})
@@ -70,5 +71,52 @@ func TestEvidenceOfNothing(t *testing.T) {
 	}
 	if document := e.Document(); len(document.Paths)+len(document.Results) != 0 {
 		t.Errorf("%+v", document)
+	}
+}
+
+// TestEvidenceOfStrangers: a node says what it measured itself, of paths that it was asked for. A line of its report about
+// another node's path, or about a path that no plan has, is no evidence, and is told once.
+func TestEvidenceOfStrangers(t *testing.T) {
+	w := newWorld(t, nil)
+	var said []string
+	w.Note = func(line string) { said = append(said, line) }
+	for _, node := range []string{"n", "m"} {
+		w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.ProbePlanSpec{
+			Paths: []v1alpha1.Path{{ID: node + "/old>x/old:udp"}}}})
+	}
+	for _, node := range []string{"n", "m"} {
+		report := &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		for _, id := range []string{"n/old>x/old:udp", "m/old>x/old:udp", node + "/old>nobody/asked", "no id"} {
+			report.Status.Paths = append(report.Status.Paths, v1alpha1.PathResult{ID: id, Sent: 9, Answered: 9})
+		}
+		w.put("ProbeReport", report)
+	}
+	e := NewEvidence(Collected{})
+	for range 2 {
+		if err := e.Collect(context.Background(), w.Actor); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var counted []string
+	for _, result := range e.Document().Results {
+		counted = append(counted, result.ID)
+	}
+	if want := []string{"m/old>x/old:udp", "n/old>x/old:udp"}; !reflect.DeepEqual(counted, want) {
+		t.Errorf("counted %q", counted)
+	}
+	if len(said) != 2 || !strings.Contains(said[0], "the report of m ") || !strings.Contains(said[1], "the report of n ") {
+		t.Errorf("said %q", said)
+	}
+	// The gate reads through the same door: what another node says of n's path does not count for n.
+	reports, err := w.probeReports(context.Background())
+	if err != nil || len(reports) != 2 {
+		t.Fatalf("%d reports, %v", len(reports), err)
+	}
+	for _, report := range reports {
+		for _, result := range report.Status.Paths {
+			if !strings.HasPrefix(result.ID, report.Name+"/") {
+				t.Errorf("%s speaks of %s", report.Name, result.ID)
+			}
+		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 // onePath stores a plan of one path, a to b.
 func (w *world) onePath() {
 	w.put("ProbePlan", &v1alpha1.ProbePlan{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.ProbePlanSpec{
-		Generation: 1, Paths: []v1alpha1.Path{{ID: "a>b", Source: v1alpha1.Endpoint{Node: "a"}, IntervalMillis: 100}}}})
+		Generation: 1, Paths: []v1alpha1.Path{{ID: "a/host>b/host", Source: v1alpha1.Endpoint{Node: "a"}, IntervalMillis: 100}}}})
 }
 
 func TestGate(t *testing.T) {

@@ -10,26 +10,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 // HostRoot is where the agent sees the root of its node.
 const HostRoot = "/host"
 
 // Agent is the node agent with its rights, in the order of application. The namespace and the CRDs must be
-// there already. The image's entry point must be theseus-agent.
-func Agent(image string) []unstructured.Unstructured {
+// there already. The image's entry point must be theseus-agent. Kubernetes is the API server's version: where it can,
+// it holds each agent to its own node.
+func Agent(image, kubernetes string) []unstructured.Unstructured {
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 		ObjectMeta: meta(AgentName),
 	}
 	all := []unstructured.Unstructured{*convert(account)}
 	all = append(all, rights()...)
+	if cluster.AdmissionPolicies(kubernetes) {
+		all = append(all, tie()...)
+	}
 	return append(all, *convert(everywhere(AgentName, agentPod(image))))
 }
 
-// rights are the least that the agent needs: to read and answer its tasks, to read the lock and the probe plan, to write
-// its report, and to take a network's annotations, labels and taints off its Node. RBAC cannot narrow
-// these to one node; an agent is trusted as root of its node anyway.
+// rights are the least that the agent needs: to read and answer its tasks, to read the lock and the probe plan, and to write its
+// report. RBAC cannot narrow these to one node, which tie does.
 func rights() []unstructured.Unstructured {
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: AgentName, Namespace: v1alpha1.Namespace}}
 	reference := func(kind string) rbacv1.RoleRef {
@@ -38,24 +42,17 @@ func rights() []unstructured.Unstructured {
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 	}
-	global := meta(AgentName)
-	global.Namespace = ""
 	own := []string{v1alpha1.Group}
 	return []unstructured.Unstructured{
 		*convert(&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: meta(AgentName), Rules: []rbacv1.PolicyRule{
-			{APIGroups: own, Resources: []string{"nodetasks"}, Verbs: []string{"get", "list", "watch", "patch"}},
+			{APIGroups: own, Resources: []string{"nodetasks"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: own, Resources: []string{"nodetasks/status"}, Verbs: []string{"patch"}},
 			{APIGroups: own, Resources: []string{"probeplans"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{Lease}, Verbs: []string{"get"}},
 			{APIGroups: own, Resources: []string{"probereports"}, Verbs: []string{"get", "create", "patch"}},
 		}}),
 		*convert(&rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: meta(AgentName),
 			Subjects: subjects, RoleRef: reference("Role")}),
-		*convert(&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: global, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "patch"}},
-			{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
-		}}),
-		*convert(&rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: global,
-			Subjects: subjects, RoleRef: reference("ClusterRole")}),
 	}
 }
 

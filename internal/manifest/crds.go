@@ -18,29 +18,32 @@ type definition struct {
 	kind    string
 	object  any // the Go type that the schema is read from
 	columns []column
+	// answered: the status is a subresource, so that those who may write it alone cannot change what was asked.
+	answered bool
 }
 
 func definitions() []definition {
 	return []definition{
 		{"Migration", v1alpha1.Migration{}, []column{
 			{"Phase", "string", ".status.phase"}, {"Step", "string", ".status.step"},
-			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"}}},
+			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"}}, false},
 		{"PlanPage", v1alpha1.PlanPage{}, []column{
-			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}},
+			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false},
 		{"JournalPage", v1alpha1.JournalPage{}, []column{
-			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}},
+			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false},
 		{"NodeTask", v1alpha1.NodeTask{}, []column{
 			{"Node", "string", ".spec.node"}, {"Verb", "string", ".spec.verb"},
-			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}},
-		{"ProbePlan", v1alpha1.ProbePlan{}, []column{{"Generation", "integer", ".spec.generation"}}},
+			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}, true},
+		{"ProbePlan", v1alpha1.ProbePlan{}, []column{{"Generation", "integer", ".spec.generation"}}, false},
 		{"ProbeReport", v1alpha1.ProbeReport{}, []column{
 			{"Generation", "integer", ".status.generation"}, {"Seq", "integer", ".status.seq"},
-			{"At", "date", ".status.at"}}},
+			{"At", "date", ".status.at"}}, false},
 	}
 }
 
-// CRDs are the definitions of Theseus' kinds. Status is part of the object and no subresource: each object
-// has one writer for it, and a plain object is read and written in one request.
+// CRDs are the definitions of Theseus' kinds. A NodeTask has two writers: the engine asks, and the node's agent answers in
+// the status, which is a subresource of its own; the spec of a task never changes. The other kinds have one writer each, and
+// their status is part of the object, which is read and written in one request.
 func CRDs() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, d := range definitions() {
@@ -68,6 +71,16 @@ func (d definition) build() unstructured.Unstructured {
 	}
 	columns = append(columns, map[string]any{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"})
 	plural := Plural(d.kind)
+	schema := schemaOf(d.object)
+	version := map[string]any{
+		"name": v1alpha1.Version, "served": true, "storage": true,
+		"schema":                   map[string]any{"openAPIV3Schema": schema},
+		"additionalPrinterColumns": columns,
+	}
+	if d.answered {
+		version["subresources"] = map[string]any{"status": map[string]any{}}
+		freeze(schema)
+	}
 	return unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
 		"kind":       "CustomResourceDefinition",
@@ -82,11 +95,14 @@ func (d definition) build() unstructured.Unstructured {
 				"kind": d.kind, "listKind": d.kind + "List",
 				"plural": plural, "singular": strings.ToLower(d.kind),
 			},
-			"versions": []any{map[string]any{
-				"name": v1alpha1.Version, "served": true, "storage": true,
-				"schema":                   map[string]any{"openAPIV3Schema": schemaOf(d.object)},
-				"additionalPrinterColumns": columns,
-			}},
+			"versions": []any{version},
 		},
 	}}
+}
+
+// freeze makes the API server refuse every change of a kind's spec: a task that has another node, verb or arguments is
+// another task, under another UID.
+func freeze(schema map[string]any) {
+	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
+	spec["x-kubernetes-validations"] = []any{map[string]any{"rule": "self == oldSelf", "message": "the spec of a task never changes"}}
 }

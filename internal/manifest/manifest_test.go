@@ -41,7 +41,7 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 	return map[string][]unstructured.Unstructured{
 		"namespace": {*Namespace(), *NamespaceAtRest()},
 		"crds":      CRDs(),
-		"agent":     Agent(image),
+		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
 		"task": {task(t)},
@@ -244,5 +244,25 @@ func TestNodeValue(t *testing.T) {
 	}
 	if NodeValue(long) == NodeValue(other) {
 		t.Error("two long names have one value")
+	}
+}
+
+// TestAgentOfOldKubernetes: an API server that has no admission policies is given none; it would refuse the whole installation.
+func TestAgentOfOldKubernetes(t *testing.T) {
+	kinds := func(version string) (all []string) {
+		for _, object := range Agent(image, version) {
+			all = append(all, object.GetKind())
+		}
+		return all
+	}
+	for _, version := range []string{"v1.29.15", "v1.23.17-eks-1", ""} {
+		if slices.Contains(kinds(version), "ValidatingAdmissionPolicy") {
+			t.Errorf("%q: %q", version, kinds(version))
+		}
+	}
+	for _, version := range []string{"v1.30.0", "v1.33.4+k3s1", "v1.35.0"} {
+		if got := kinds(version); !slices.Contains(got, "ValidatingAdmissionPolicy") || got[len(got)-1] != "DaemonSet" {
+			t.Errorf("%q: %q", version, got)
+		}
 	}
 }

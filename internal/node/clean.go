@@ -73,7 +73,7 @@ func (n *Node) removeUntilGone(ctx context.Context, residue, found step.Residue)
 // named lists what is in a residue.
 func named(r step.Residue) string {
 	return strings.Join(slices.Concat(r.Links, r.Chains, r.RuleComments, r.RuleLinks, r.NFTables, r.IPSets, r.Routes, r.ConfFiles,
-		r.Binaries, r.Paths, r.Annotations, r.NodeLabels, r.Taints, r.Farewells), ", ")
+		r.Binaries, r.Paths), ", ")
 }
 
 // removeAll removes in an order in which nothing is in use any more when its turn comes: configuration
@@ -106,10 +106,6 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 		files = append(files, path.Join("/", binaryDir, name))
 	}
 	errs = append(errs, n.remove(append(files, found.Paths...)))
-	keys := Keys{found.Annotations, found.NodeLabels, found.Taints, found.Farewells}
-	if len(keys.Annotations)+len(keys.Labels)+len(keys.Taints)+len(keys.Unavailable) > 0 {
-		errs = append(errs, n.Object.Remove(ctx, keys))
-	}
 	return errors.Join(errs...)
 }
 
@@ -120,7 +116,7 @@ func (n *Node) unused(ctx context.Context, found step.Residue) error {
 	if err != nil {
 		return err
 	}
-	if len(serving) > 0 && len(pick(found.ConfFiles, serving)) == len(serving) {
+	if len(serving) > 0 && len(step.Pick(found.ConfFiles, serving)) == len(serving) {
 		return fmt.Errorf("%s is all the network configuration that the node has", strings.Join(serving, ", "))
 	}
 	for _, name := range found.Links {

@@ -161,7 +161,7 @@ func (n *Node) rules(ctx context.Context, d step.Dataplane) (ruleset, error) {
 	if err != nil {
 		return r, err
 	}
-	r.tables = pick(d.Tables, present)
+	r.tables = step.Pick(d.Tables, present)
 	for _, name := range r.tables {
 		kind, table, _ := strings.Cut(name, " ")
 		text, err := n.Commands.run(ctx, "", "nft", "-j", "list", "table", kind, table)
@@ -178,10 +178,10 @@ func (n *Node) rules(ctx context.Context, d step.Dataplane) (ruleset, error) {
 	if err != nil {
 		return r, err
 	}
-	r.sets = pick(d.Sets, sets)
+	r.sets = step.Pick(d.Sets, sets)
 	all, err := links()
 	for _, link := range all {
-		if matches(d.Links, link.Name) {
+		if step.Matches(d.Links, link.Name) {
 			r.links = append(r.links, link.Name)
 		}
 	}
@@ -200,12 +200,12 @@ func countedSave(text string, patterns []string) (chains int, rules []counted) {
 		case strings.HasPrefix(line, "*"):
 			filter = line == "*filter"
 		case strings.HasPrefix(line, ":"):
-			if name, _, _ := strings.Cut(line[1:], " "); matches(patterns, name) {
+			if name, _, _ := strings.Cut(line[1:], " "); step.Matches(patterns, name) {
 				chains++
 			}
 		case filter:
 			found := countedLine.FindStringSubmatch(line)
-			if found == nil || !matches(patterns, found[2]) {
+			if found == nil || !step.Matches(patterns, found[2]) {
 				continue
 			}
 			packets, _ := strconv.ParseInt(found[1], 10, 64) // digits, as the expression demands

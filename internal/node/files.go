@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Folders of the container runtime, below Root.
@@ -94,7 +96,7 @@ func (n *Node) existing(patterns []string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range pick([]string{path.Base(pattern)}, all) {
+		for _, name := range step.Pick([]string{path.Base(pattern)}, all) {
 			if name = path.Join(dir, name); !n.emptyMount(name) {
 				found = append(found, name)
 			}

@@ -31,7 +31,7 @@ func (n *Node) guard(ctx context.Context, g step.Guard) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	for _, name := range pick(g.Tables, present) {
+	for _, name := range step.Pick(g.Tables, present) {
 		family, table, _ := strings.Cut(name, " ")
 		if slices.Contains(present, name+guardSuffix) {
 			again, err := n.rearm(ctx, family, table+guardSuffix, limit)

@@ -350,7 +350,7 @@ func heldRoutes(args step.HoldArgs, metric int) ([]netlink.Route, error) {
 	if err != nil {
 		return nil, err
 	}
-	many := matches(args.Source, "") // routes by several interfaces at once have none themselves
+	many := step.Matches(args.Source, "") // routes by several interfaces at once have none themselves
 	return mainRoutes(func(r netlink.Route, to netip.Prefix) bool {
 		return r.Priority == metric && (links[r.LinkIndex] || many && len(r.MultiPath) > 0) && !others[r.LinkIndex] && inside(within, to)
 	})
@@ -385,7 +385,7 @@ func linksOf(patterns []string) (map[int]bool, error) {
 	}
 	found := map[int]bool{}
 	for _, link := range all {
-		if matches(patterns, link.Attrs().Name) {
+		if step.Matches(patterns, link.Attrs().Name) {
 			found[link.Attrs().Index] = true
 		}
 	}

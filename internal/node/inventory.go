@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -120,10 +119,7 @@ func (n *Node) world(ctx context.Context, residue step.Residue) (world, error) {
 	if w.binaries, err = names(filepath.Join(n.Root, binaryDir)); err != nil {
 		return w, err
 	}
-	if w.paths, err = n.existing(residue.Paths); err != nil {
-		return w, err
-	}
-	w.keys, err = n.keys(ctx, residue)
+	w.paths, err = n.existing(residue.Paths)
 	return w, err
 }
 
@@ -180,15 +176,4 @@ func (n *Node) ipsets(ctx context.Context, wanted bool) ([]string, error) {
 		return nil, err
 	}
 	return strings.Fields(text), nil
-}
-
-// keys reads the Node object's keys, when the residue names any.
-func (n *Node) keys(ctx context.Context, residue step.Residue) (Keys, error) {
-	if len(residue.Annotations)+len(residue.NodeLabels)+len(residue.Taints)+len(residue.Farewells) == 0 {
-		return Keys{}, nil
-	}
-	if n.Object == nil {
-		return Keys{}, errors.New("there is no API to read the Node's annotations from")
-	}
-	return n.Object.Keys(ctx)
 }

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/internal/adoption"
+
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // keptProtocol marks the routes that stand in for one that was taken.
@@ -44,7 +46,7 @@ func sourceRoutes(within, links []string) ([]keptRoute, error) {
 		if err != nil {
 			continue // a blackhole, or an interface that has just gone
 		}
-		if saved, plain := saveRoute(route); plain && matches(links, link.Attrs().Name) {
+		if saved, plain := saveRoute(route); plain && step.Matches(links, link.Attrs().Name) {
 			kept = append(kept, keptRoute{link.Attrs().Name, saved})
 		}
 	}

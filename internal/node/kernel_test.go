@@ -141,12 +141,8 @@ func TestKernelClean(t *testing.T) {
 	}
 	n := newNode(t)
 	flannelNode(t, n)
-	object := &fakeObject{Keys{Annotations: []string{"flannel.alpha.coreos.com/backend-type", "mine"}, Taints: []string{"mine"}, Unavailable: []string{"FlannelIsDown"}}}
-	n.Object = object
 	wanted := flannelResidue
 	wanted.NFTables = []string{"ip flannel-ipv4"}
-	wanted.Annotations = []string{"flannel.alpha.coreos.com/*"}
-	wanted.Farewells = []string{"FlannelIsDown"}
 
 	want := step.Residue{
 		Links: []string{"cni0", "flannel.1"},
@@ -159,8 +155,6 @@ func TestKernelClean(t *testing.T) {
 		ConfFiles:    []string{flannels},
 		Binaries:     []string{"flannel"},
 		Paths:        []string{"/run/flannel", "/var/lib/cni/flannel"},
-		Annotations:  []string{"flannel.alpha.coreos.com/backend-type"},
-		Farewells:    []string{"FlannelIsDown"},
 	}
 	if diff := cmp.Diff(want, residue(t, do(t, n, step.VerbInventory, wanted))); diff != "" {
 		t.Fatalf("inventory (-want +got):\n%s", diff)
@@ -191,9 +185,6 @@ func TestKernelClean(t *testing.T) {
 	}
 	if tables := sh(t, "", "nft", "list", "tables"); !strings.Contains(tables, "inet mine") || strings.Contains(tables, "flannel") {
 		t.Errorf("nft tables:\n%s", tables)
-	}
-	if diff := cmp.Diff(Keys{Annotations: []string{"mine"}, Taints: []string{"mine"}}, object.keys); diff != "" {
-		t.Errorf("keys (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{active: conf}, readAll(t, filepath.Join(n.Root, confDir))); diff != "" {
 		t.Errorf("configuration (-want +got):\n%s", diff)
@@ -568,24 +559,4 @@ func TestKernelPathMTU(t *testing.T) {
 	if got := measure(t.Context(), []string{"198.18.2.2"}); !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-}
-
-// fakeObject is a Node object without an API.
-type fakeObject struct{ keys Keys }
-
-func (f *fakeObject) Keys(context.Context) (Keys, error) { return f.keys, nil }
-
-func (f *fakeObject) Remove(_ context.Context, gone Keys) error {
-	without := func(list, gone []string) []string {
-		var kept []string
-		for _, name := range list {
-			if !matches(gone, name) {
-				kept = append(kept, name)
-			}
-		}
-		return kept
-	}
-	f.keys = Keys{without(f.keys.Annotations, gone.Annotations), without(f.keys.Labels, gone.Labels), without(f.keys.Taints, gone.Taints),
-		without(f.keys.Unavailable, gone.Unavailable)}
-	return nil
 }

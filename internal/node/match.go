@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -19,30 +18,6 @@ type world struct {
 	confFiles []string
 	binaries  []string
 	paths     []string // those of the residue that exist, patterns resolved
-	keys      Keys
-}
-
-// matches says whether a name is what a pattern means: patterns end in * for a prefix.
-func matches(patterns []string, name string) bool {
-	for _, pattern := range patterns {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		if name == pattern || open && strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// pick returns the names that the patterns mean, sorted, each once.
-func pick(patterns, names []string) []string {
-	var picked []string
-	for _, name := range names {
-		if matches(patterns, name) {
-			picked = append(picked, name)
-		}
-	}
-	slices.Sort(picked)
-	return slices.Compact(picked)
 }
 
 // find is the residue that is there.
@@ -55,10 +30,10 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 	for _, t := range w.tables {
 		chains = append(chains, t.leftChains(residue.Chains)...)
 		for _, r := range t.leftRules(residue) {
-			if matches(residue.RuleComments, r.comment()) {
+			if step.Matches(residue.RuleComments, r.comment()) {
 				comments = append(comments, r.comment())
 			}
-			ruleLinks = append(ruleLinks, pick(residue.RuleLinks, r.links())...)
+			ruleLinks = append(ruleLinks, step.Pick(residue.RuleLinks, r.links())...)
 		}
 	}
 	for _, route := range w.routes {
@@ -68,20 +43,16 @@ func find(residue step.Residue, w world) (step.Residue, error) {
 	}
 	all := []string{"*"}
 	return step.Residue{
-		Links:        pick(residue.Links, w.links),
-		Chains:       pick(all, chains),
-		RuleComments: pick(all, comments),
-		RuleLinks:    pick(all, ruleLinks),
-		NFTables:     pick(residue.NFTables, w.nftables),
-		IPSets:       pick(residue.IPSets, w.ipsets),
-		Routes:       pick(all, routes),
-		ConfFiles:    pick(residue.ConfFiles, w.confFiles),
-		Binaries:     pick(residue.Binaries, w.binaries),
-		Paths:        pick(all, w.paths),
-		Annotations:  pick(residue.Annotations, w.keys.Annotations),
-		NodeLabels:   pick(residue.NodeLabels, w.keys.Labels),
-		Taints:       pick(residue.Taints, w.keys.Taints),
-		Farewells:    pick(residue.Farewells, w.keys.Unavailable),
+		Links:        step.Pick(residue.Links, w.links),
+		Chains:       step.Pick(all, chains),
+		RuleComments: step.Pick(all, comments),
+		RuleLinks:    step.Pick(all, ruleLinks),
+		NFTables:     step.Pick(residue.NFTables, w.nftables),
+		IPSets:       step.Pick(residue.IPSets, w.ipsets),
+		Routes:       step.Pick(all, routes),
+		ConfFiles:    step.Pick(residue.ConfFiles, w.confFiles),
+		Binaries:     step.Pick(residue.Binaries, w.binaries),
+		Paths:        step.Pick(all, w.paths),
 	}, nil
 }
 

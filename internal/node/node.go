@@ -31,8 +31,6 @@ type Node struct {
 	Sys string
 	// Commands runs the programs.
 	Commands *Commands
-	// Object is the Node object; nil when there is no API, and then residues may not name its keys.
-	Object Object
 
 	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
 	patience time.Duration
@@ -57,17 +55,6 @@ type Node struct {
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
-}
-
-// Object reads and removes keys on a Node object.
-type Object interface {
-	Keys(context.Context) (Keys, error)
-	Remove(context.Context, Keys) error
-}
-
-// Keys are names on a Node object; Unavailable is the reason for which its network is marked as unavailable, where it is.
-type Keys struct {
-	Annotations, Labels, Taints, Unavailable []string
 }
 
 // Answer is what a verb says when it is done.

@@ -10,7 +10,7 @@ import (
 func (t table) leftChains(patterns []string) []string {
 	var names []string
 	for _, c := range t.chains {
-		if c.policy == "" && matches(patterns, c.name) {
+		if c.policy == "" && step.Matches(patterns, c.name) {
 			names = append(names, c.name)
 		}
 	}
@@ -35,7 +35,7 @@ func (t table) leftRules(residue step.Residue) []rule {
 			continue
 		}
 		comment := r.comment()
-		single := comment != "" && matches(residue.RuleComments, comment) || len(pick(residue.RuleLinks, r.links())) > 0
+		single := comment != "" && step.Matches(residue.RuleComments, comment) || len(step.Pick(residue.RuleLinks, r.links())) > 0
 		if doomed[r.target()] || builtin[r.chain] && single {
 			rules = append(rules, r)
 		}

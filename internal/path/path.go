@@ -34,6 +34,17 @@ const (
 // Denies tells from a path's id alone whether policy denies it: the id then ends in the class.
 func Denies(id string) bool { return strings.HasSuffix(id, "/"+ClassDenied) }
 
+// Origin is where a path starts, by its id alone: the node, and the network of the source there. Both are empty where the id is
+// none that Build makes.
+func Origin(id string) (node, network string) {
+	source, _, is := strings.Cut(id, ">")
+	node, network, whole := strings.Cut(source, "/")
+	if !is || !whole {
+		return "", ""
+	}
+	return node, network
+}
+
 // defaultSize is the payload of probes that are not full-size, in bytes.
 const defaultSize = 64
 

@@ -272,7 +272,8 @@ func ours(ref step.Ref) bool {
 	case ref.Kind == "CustomResourceDefinition":
 		return hasSuffix(ref.Name, "."+v1alpha1.Group)
 	}
-	return ref.Name == agentName && (ref.Kind == "ClusterRole" || ref.Kind == "ClusterRoleBinding")
+	// Agents of plans that an older Theseus made have a ClusterRole.
+	return ref.Name == agentName && (isAdmission(ref) || ref.Kind == "ClusterRole" || ref.Kind == "ClusterRoleBinding")
 }
 
 func (m *machine) edit(node int, apply func(*NodeModel)) {

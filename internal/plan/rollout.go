@@ -76,7 +76,7 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 		p.Retain = carried(bgp.FromSnapshot(snapshot))
 	}
 	p.Steps = rollout.Steps(rollout.Input{Network: source, Change: change, Flag: flag, Waves: waves, Others: others, Within: p.Retain,
-		Install: joint.InstallAgent(change.AgentImage, 5*time.Minute+nodes*time.Second)})
+		Install: joint.InstallAgent(change.AgentImage, snapshot.Kubernetes, 5*time.Minute+nodes*time.Second)})
 	first := flag.Turns[changing.Nodes[0].Name]
 	if flag.Value != nil {
 		p.Rollout.Value = fmt.Sprint(flag.Value)

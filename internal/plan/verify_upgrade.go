@@ -98,7 +98,10 @@ func newUpgrading(p *Plan) *upgrading {
 
 func isDefinition(ref step.Ref) bool { return ref.Kind == "CustomResourceDefinition" }
 
-func isHolder(ref step.Ref) bool {
+// isHolder says whether an object keeps the pods of an agent from being replaced.
+func isHolder(ref step.Ref) bool { return isAdmission(ref) && !ours(ref) }
+
+func isAdmission(ref step.Ref) bool {
 	return ref.Kind == "ValidatingAdmissionPolicy" || ref.Kind == "ValidatingAdmissionPolicyBinding"
 }
 

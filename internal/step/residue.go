@@ -1,5 +1,10 @@
 package step
 
+import (
+	"slices"
+	"strings"
+)
+
 // Residue is what a network leaves on nodes and in the API; the agent's verbs "inventory" and "clean"
 // take it as their argument. Patterns end in * for a prefix, and are names otherwise.
 type Residue struct {
@@ -21,7 +26,7 @@ type Residue struct {
 	Binaries  []string `json:"binaries,omitempty"`
 	// Paths are files and folders of the node, absolute.
 	Paths []string `json:"paths,omitempty"`
-	// Annotations, NodeLabels and Taints are keys on Node objects.
+	// Annotations, NodeLabels and Taints are keys on Node objects. No agent may write those; the engine does.
 	Annotations []string `json:"annotations,omitempty"`
 	NodeLabels  []string `json:"nodeLabels,omitempty"`
 	Taints      []string `json:"taints,omitempty"`
@@ -43,4 +48,36 @@ func (r Residue) Count() int {
 		n += len(list)
 	}
 	return n
+}
+
+// Split parts what is on the node itself, of which its agent takes care, from what is on its Node object in the API, of which the
+// engine does: an agent that could write a Node could write all of them.
+func (r Residue) Split() (host, object Residue) {
+	object = Residue{Annotations: r.Annotations, NodeLabels: r.NodeLabels, Taints: r.Taints, Farewells: r.Farewells}
+	host = r
+	host.Annotations, host.NodeLabels, host.Taints, host.Farewells = nil, nil, nil, nil
+	return host, object
+}
+
+// Matches says whether a name is what a pattern means: patterns end in * for a prefix.
+func Matches(patterns []string, name string) bool {
+	for _, pattern := range patterns {
+		prefix, open := strings.CutSuffix(pattern, "*")
+		if name == pattern || open && strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// Pick returns the names that the patterns mean, sorted, each once.
+func Pick(patterns, names []string) []string {
+	var picked []string
+	for _, name := range names {
+		if Matches(patterns, name) {
+			picked = append(picked, name)
+		}
+	}
+	slices.Sort(picked)
+	return slices.Compact(picked)
 }

@@ -155,8 +155,7 @@ func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation
 			return refuse("the operator does not say now that Calico is Available", "let it end, or mend what it names: kubectl get tigerastatus calico -o yaml")
 		}
 	}
-	now, err := version.ParseGeneric(snapshot.Kubernetes)
-	if err != nil || now.LessThan(version.MajorMinor(1, 30)) {
+	if !cluster.AdmissionPolicies(snapshot.Kubernetes) {
 		return refuse(fmt.Sprintf("the operator lets its DaemonSet replace pods by itself, and only an API server of Kubernetes v1.30 or later can be asked to deny that "+
 			"(ValidatingAdmissionPolicy); this one is %q", snapshot.Kubernetes),
 			"upgrade Kubernetes first, or upgrade the operator itself and watch it: theseus explain calico/operator, theseus probe run")

@@ -20,7 +20,7 @@ func (b *Builder) Prepare() {
 }
 
 func (b *Builder) installTheseus() {
-	install := InstallAgent(b.Change.AgentImage, b.Fleet(5*time.Minute))
+	install := InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Fleet(5*time.Minute))
 	b.Add(step.Step{
 		ID:      "prepare/theseus",
 		Title:   "Install Theseus' agent on every node",
@@ -30,9 +30,9 @@ func (b *Builder) installTheseus() {
 	})
 }
 
-// InstallAgent installs Theseus' agent, and waits until it is ready on every node.
-func InstallAgent(image string, timeout time.Duration) []step.Action {
-	crds, agent := manifest.CRDs(), manifest.Agent(image)
+// InstallAgent installs Theseus' agent in a cluster of a version of Kubernetes, and waits until it is ready on every node.
+func InstallAgent(image, kubernetes string, timeout time.Duration) []step.Action {
+	crds, agent := manifest.CRDs(), manifest.Agent(image, kubernetes)
 	actions := append([]step.Action{Apply(*manifest.Namespace())}, Define(crds)...)
 	for _, object := range agent {
 		actions = append(actions, Apply(object))

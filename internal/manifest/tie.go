@@ -1,0 +1,58 @@
+package manifest
+
+import (
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// tie lets an agent write the answers to its own node's tasks and its own node's report alone. RBAC cannot say that, since all
+// agents have one account; the API server knows the node from the pod that the token was made for, which the node itself cannot
+// change. It is the policy and its binding, both called AgentName, for API servers that have those.
+//
+// The name of the claim: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#additional-metadata-in-pod-bound-tokens
+func tie() []unstructured.Unstructured {
+	fail, exact, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
+	scope := admissionv1.NamespacedScope
+	about := meta(AgentName)
+	about.Namespace = ""
+	kind := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	return []unstructured.Unstructured{
+		*convert(&admissionv1.ValidatingAdmissionPolicy{
+			TypeMeta: kind("ValidatingAdmissionPolicy"), ObjectMeta: about,
+			Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				FailurePolicy: &fail,
+				MatchConstraints: &admissionv1.MatchResources{
+					MatchPolicy: &exact,
+					ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+						Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+						Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
+							Resources: []string{"nodetasks/status", "probereports"}, Scope: &scope},
+					}}},
+				},
+				MatchConditions: []admissionv1.MatchCondition{{Name: "agents",
+					Expression: "request.userInfo.username == 'system:serviceaccount:" + v1alpha1.Namespace + ":" + AgentName + "'"}},
+				Variables: []admissionv1.Variable{
+					{Name: "node", Expression: "request.userInfo.extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"},
+					{Name: "of", Expression: "request.resource.resource == 'nodetasks' ? object.spec.node : object.metadata.name"},
+				},
+				Validations: []admissionv1.Validation{{
+					Expression:        "variables.node != '' && variables.node == variables.of",
+					Reason:            &forbidden,
+					MessageExpression: "'the agent of node \"' + variables.node + '\" may not write for node \"' + variables.of + '\"'",
+				}},
+			},
+		}),
+		*convert(&admissionv1.ValidatingAdmissionPolicyBinding{
+			TypeMeta: kind("ValidatingAdmissionPolicyBinding"), ObjectMeta: about,
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName:        AgentName,
+				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
+		}),
+	}
+}
