@@ -214,6 +214,15 @@ func (p *Process) Signal(signals ...syscall.Signal) {
 	}
 }
 
+// Kill ends it at once, as a machine that loses its power would.
+func (p *Process) Kill() {
+	p.t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		p.t.Fatal(err)
+	}
+	<-p.ended
+}
+
 // Ends waits for the end, and demands an exit code and texts in what was printed.
 func (p *Process) Ends(code int, texts ...string) {
 	p.t.Helper()
@@ -252,6 +261,18 @@ func HoldAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
 	}
 	signal(syscall.SIGSTOP)
 	time.AfterFunc(away, func() { signal(syscall.SIGCONT) })
+}
+
+// KillAPIServer kills the API server of the rig's lab at once; the lab starts it again. Its first answers then come from
+// caches that are still cold.
+func KillAPIServer(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	for _, pid := range apiServers(t, rig) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+	fmt.Fprintln(rig.Out, "-- the API server is killed")
 }
 
 // OutsideSpace is the number of the network namespace of a machine that is no node: the API server's.

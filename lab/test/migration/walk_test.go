@@ -1,0 +1,84 @@
+package migration
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
+	"github.com/theseus-cni/theseus/lab/internal/scenario"
+)
+
+// TestWalk adopts running pods to the end while parts of the cluster are killed one after the other: a kubelet, the API server,
+// the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
+// took the whole adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
+// restarts. Another machine takes the end of the run over.
+func TestWalk(t *testing.T) {
+	rig := newRig(t, "walk", 2)
+	rig.Strategy, rig.WorldRate = "adopt", 25
+	if err := rig.Traffic(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := podsOf(t, rig)
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
+	for _, kill := range []struct {
+		at string // a line that the command prints
+		do func(*testing.T, *scenario.Rig)
+	}{
+		{"Start calico beside flannel on walk-node-1", killComponents("walk-node-1", "kubelet")},
+		{"Adopt the pods of walk-node-1", rigtest.KillAPIServer},
+		{"Adopt the pods of walk-node-2", deleteAgent("walk-node-2")},
+		{"Let calico serve new pods on walk-node-2", killComponents("walk-node-2", "containerd")},
+	} {
+		apply.Until(kill.at)
+		kill.do(t, rig)
+	}
+	lookAtNodes(t, rig, 1, "is under way: looking at nodes would replace its agents")
+	apply.Until("Remove flannel")
+	apply.Kill()
+	rigtest.Start(t, rig, "there", "resume").Ends(0)
+	mustLoseNothing(t, rig, "after an adoption through all kills")
+	mustBeSamePods(t, before, podsOf(t, rig))
+	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
+	mustServeCalico(t, rig, "there")
+	lookAtNodes(t, rig, 0) // the journal stays
+	rigtest.Run(t, rig, "there", 0, []string{", done"}, "status")
+}
+
+// lookAtNodes installs agents outside of the migration, which is refused while it is under way.
+func lookAtNodes(t *testing.T, rig *scenario.Rig, code int, texts ...string) {
+	t.Helper()
+	rigtest.Run(t, rig, "elsewhere", code, texts, "snapshot", "--nodes", "--agent-image", scenario.AgentImage,
+		"-o", filepath.Join(t.TempDir(), "snapshot.json"))
+}
+
+// killComponents returns a function that kills programs of a node, which the node starts again.
+func killComponents(node string, components ...string) func(*testing.T, *scenario.Rig) {
+	return func(t *testing.T, rig *scenario.Rig) {
+		t.Helper()
+		for _, component := range components {
+			if _, err := rig.InLab(t.Context(), "node", "kill", "--component", component, node); err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(rig.Out, "-- %s of %s is killed\n", component, node)
+		}
+	}
+}
+
+// deleteAgent returns a function that deletes the agent's pod of a node at once, as an eviction or a lack of memory would.
+func deleteAgent(node string) func(*testing.T, *scenario.Rig) {
+	return func(t *testing.T, rig *scenario.Rig) {
+		t.Helper()
+		out, err := rig.Kubectl(t.Context(), nil, "-n", "theseus-system", "delete", "pod", "--grace-period=0", "--force",
+			"-l", "app.kubernetes.io/name=theseus-agent", "--field-selector", "spec.nodeName="+node)
+		if err != nil || !strings.Contains(out, "deleted") {
+			t.Fatalf("%v: %s", err, out)
+		}
+		fmt.Fprintf(rig.Out, "-- the agent's pod of %s is deleted\n", node)
+	}
+}
