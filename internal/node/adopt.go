@@ -317,9 +317,6 @@ func (n *Node) reserved(record *adoption.Record) (bool, error) {
 	if record.To.Reservations == "" {
 		return false, nil
 	}
-	if err := checkPath(record.To.Reservations); err != nil {
-		return false, err
-	}
 	text, err := os.ReadFile(filepath.Join(n.Root, record.To.Reservations, record.Address))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil

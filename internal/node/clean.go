@@ -35,7 +35,7 @@ func (n *Node) clean(ctx context.Context, residue step.Residue) (Answer, error) 
 	if before.Count() == 0 {
 		return answer(false, "clean already", step.Inventory{Node: n.Name})
 	}
-	if err := n.unused(ctx, before); err != nil {
+	if err := errors.Join(n.networks(before), n.unused(ctx, before)); err != nil {
 		refused, encoding := answer(false, "", step.Inventory{Node: n.Name, Found: before})
 		return refused, errors.Join(err, encoding)
 	}

@@ -171,9 +171,4 @@ func TestPathsOfAResidue(t *testing.T) {
 	if got := readAll(t, outside); got["precious"] != "x" {
 		t.Error("a file outside the root is gone")
 	}
-	for _, bad := range []string{"", "/", "/etc", "run/flannel", "/run/../etc/x", "/run/flannel/"} {
-		if _, err := n.existing([]string{bad}); err == nil {
-			t.Errorf("path %q was accepted", bad)
-		}
-	}
 }

@@ -76,21 +76,10 @@ func (n *Node) confFiles() ([]string, error) {
 	}), err
 }
 
-// checkPath refuses what no network can have left: relative paths, and whole folders of the top level.
-func checkPath(name string) error {
-	if !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 {
-		return fmt.Errorf("%s is no path of a network's own", name)
-	}
-	return nil
-}
-
 // existing resolves the paths of a residue to those that are there.
 func (n *Node) existing(patterns []string) ([]string, error) {
 	var found []string
 	for _, pattern := range patterns {
-		if err := checkPath(pattern); err != nil {
-			return nil, err
-		}
 		dir := path.Dir(pattern)
 		all, err := names(filepath.Join(n.Root, dir))
 		if err != nil {

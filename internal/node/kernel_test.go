@@ -148,7 +148,7 @@ func TestKernelClean(t *testing.T) {
 		Links: []string{"cni0", "flannel.1"},
 		Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG", "KUBE-NWPLCY-DEFAULT", "KUBE-POD-FW-Q7BYLJWXJKZ2ITRW",
 			"KUBE-ROUTER-FORWARD", "KUBE-ROUTER-INPUT", "KUBE-ROUTER-OUTPUT"},
-		RuleComments: []string{"old single rule"},
+		RuleComments: []string{"flanneld masq"},
 		NFTables:     []string{"ip flannel-ipv4"},
 		IPSets:       []string{"KUBE-DST-3YNVZWWGX3UQQ4VQ"},
 		Routes:       []string{"198.19.0.0/24", "198.19.1.0/24", "198.19.2.0/24", "198.19.3.0/24"},

@@ -79,6 +79,9 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 		n.bears = outage.Bound
 		defer func() { n.bears = 0 }()
 	}
+	if err := step.Allowed(verb, args); err != nil {
+		return Answer{}, err
+	}
 	switch verb {
 	case step.VerbFacts:
 		if len(args) == 0 {

@@ -16,7 +16,7 @@ import (
 var flannelResidue = step.Residue{
 	Links:        []string{"flannel.1", "cni0"},
 	Chains:       []string{"FLANNEL-*", "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*"},
-	RuleComments: []string{"old single rule"},
+	RuleComments: []string{"flanneld masq"},
 	IPSets:       []string{"KUBE-DST-*", "KUBE-SRC-*"},
 	Routes:       []string{"198.19.0.0/20"},
 	ConfFiles:    []string{"10-flannel.conflist"},
@@ -73,7 +73,7 @@ func TestScrub(t *testing.T) {
 COMMIT
 *nat
 -D POSTROUTING -m comment --comment "flanneld masq" -j FLANNEL-POSTRTG
--D POSTROUTING -s 198.19.0.0/24 ! -d 198.19.0.0/20 -m comment --comment "old single rule" -j MASQUERADE
+-D POSTROUTING -s 198.19.0.0/24 ! -d 198.19.0.0/20 -m comment --comment "flanneld masq" -j MASQUERADE
 -F FLANNEL-POSTRTG
 -X FLANNEL-POSTRTG
 COMMIT
@@ -205,7 +205,7 @@ func TestFind(t *testing.T) {
 		Links: []string{"cni0", "flannel.1"},
 		Chains: []string{"FLANNEL-FWD", "FLANNEL-POSTRTG", "KUBE-NWPLCY-DEFAULT", "KUBE-POD-FW-Q7BYLJWXJKZ2ITRW",
 			"KUBE-ROUTER-FORWARD", "KUBE-ROUTER-INPUT", "KUBE-ROUTER-OUTPUT"},
-		RuleComments: []string{"old single rule"},
+		RuleComments: []string{"flanneld masq"},
 		IPSets:       []string{"KUBE-DST-3YNVZWWGX3UQQ4VQ"},
 		Routes:       []string{"198.19.1.0/24"},
 		ConfFiles:    []string{"10-flannel.conflist"},

@@ -42,7 +42,7 @@ func (m *machine) model(after string) Model {
 // before the point of no return can be taken back to the beginning, and that at the end nothing is left
 // of the source or of Theseus. The error names the step.
 func Verify(p *Plan) error {
-	if err := errors.Join(verifySpared(p), verifyRetained(p), verifyRedacted(p)); err != nil {
+	if err := errors.Join(verifySpared(p), verifyRetained(p), verifyRedacted(p), verifyTasks(p)); err != nil {
 		return err
 	}
 	if p.Rollout != nil {

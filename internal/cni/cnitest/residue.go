@@ -1,6 +1,7 @@
 package cnitest
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -51,10 +52,13 @@ func residues(t *testing.T, residue step.Residue, agent bool) {
 			}
 		}
 	}
-	for _, path := range residue.Paths {
-		if !strings.HasPrefix(path, "/") || strings.Count(path, "/") < 2 {
-			t.Errorf("path %q is not a folder of the network's own", path)
-		}
+	host, _ := residue.Split()
+	args, err := json.Marshal(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := step.Allowed(step.VerbClean, args); err != nil {
+		t.Errorf("an agent refuses to remove it: %v", err)
 	}
 }
 

@@ -1,0 +1,179 @@
+package step
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+)
+
+// known is all that the networks which Theseus can take away leave on a node. An agent removes, copies or watches nothing else,
+// whoever wrote its task. Two kinds of names are the user's own, and only the node itself can tell what they are: a bridge
+// (Residue.OwnLinks) and the folder in which host-local keeps addresses (Residue.OwnPaths).
+var known = Residue{
+	Links: []string{"cali*", "vxlan.calico", "vxlan-v6.calico", "flannel*", "cni0", "cbr0", "kube-bridge", "weave", "datapath",
+		"vethwe*", "vxlan-6784", "cilium_*", "lxc*"},
+	Chains:       []string{"cali-*", "FLANNEL-*", "WEAVE", "WEAVE-*", "CILIUM_*", "OLD_CILIUM_*", "KUBE-ROUTER-*", "KUBE-POD-FW-*", "KUBE-NWPLCY-*"},
+	RuleComments: []string{"cali:*", "flanneld masq", "flanneld forward", "Block non-local access to Weave Net control port"},
+	RuleLinks:    []string{"weave"},
+	NFTables:     []string{"ip calico", "ip6 calico", "ip flannel-ipv4", "ip6 flannel-ipv6"},
+	IPSets: []string{"cali*", "weave-*", "weaver-*", "cilium_*", "kube-router-*", "KUBE-SRC-*", "KUBE-DST-*", "inet6:KUBE-SRC-*",
+		"inet6:KUBE-DST-*"},
+	Binaries: []string{"calico", "calico-ipam", "flannel", "weave-net", "weave-ipam", "weave-plugin-*", "cilium-cni"},
+	Paths: []string{"/run/flannel", "/run/calico", "/run/nodeagent", "/run/cilium", "/var/lib/calico", "/var/lib/weave", "/var/lib/cilium",
+		"/var/log/calico", "/var/lib/cni/flannel*", "/var/lib/cni/networks/*", "/var/lib/cni/results/*", "/sys/fs/bpf/cilium",
+		"/sys/fs/bpf/tc/globals/cilium_*", "/etc/cni/net.d/theseus"},
+}
+
+// others are interfaces of the host and of other programs, whatever pattern covers them.
+var others = []string{"lo", "docker*", "br-*", "virbr*", "lxcbr*", "lxdbr*", "podman*", "cni-podman*", "kube-ipvs0", "nodelocaldns"}
+
+// Allowed refuses the arguments of a verb that name what no network leaves on a node, or what is not the agent's to write. It is
+// asked by the agent before every verb, since a task is only as good as whoever could write it.
+func Allowed(verb string, args json.RawMessage) error {
+	var err error
+	switch verb {
+	case VerbInventory, VerbClean:
+		err = checked(args, Residue.allowed)
+	case VerbGuard, VerbRelease:
+		err = checked(args, func(g Guard) error { return Residue{NFTables: g.Tables, Chains: g.Chains, IPSets: g.Sets}.named() })
+	case VerbDataplane:
+		err = checked(args, func(d Dataplane) error { return Residue{NFTables: d.Tables, Chains: d.Chains, IPSets: d.Sets}.named() })
+	case VerbJoin, VerbPart:
+		err = checked(args, func(a JoinArgs) error { return ranges(slices.Concat(a.Old, a.New)) })
+	case VerbHold, VerbUnhold, VerbYield, VerbCarried:
+		err = checked(args, func(a HoldArgs) error { return ranges(a.Within) })
+	case VerbPin, VerbRouted, VerbFollow, VerbUnpin:
+		err = checked(args, func(a PinArgs) error { return ranges(a.Within) })
+	case VerbRetain, VerbLetGo:
+		err = checked(args, func(a RetainArgs) error { return ranges(a.Within) })
+	case VerbAdopt, VerbAdoptable:
+		err = checked(args, func(a AdoptArgs) error { return first(a.From.allowed(), a.To.allowed()) })
+	case VerbSettle:
+		err = checked(args, func(a SettleArgs) error { return a.Network.allowed() })
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", verb, err)
+	}
+	return nil
+}
+
+// checked decodes arguments and judges them. What cannot be read is the verb's to refuse.
+func checked[T any](args json.RawMessage, judge func(T) error) error {
+	var decoded T
+	if len(args) == 0 || json.Unmarshal(args, &decoded) != nil {
+		return nil
+	}
+	return judge(decoded)
+}
+
+// first is the first error.
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allowed judges what an agent is asked to look for or to remove.
+func (r Residue) allowed() error {
+	if _, object := r.Split(); object.Count() > 0 {
+		return fmt.Errorf("keys of Node objects are the engine's to remove, not an agent's")
+	}
+	for _, name := range r.ConfFiles {
+		if !confName(strings.TrimPrefix(name, "theseus/")) {
+			return fmt.Errorf("%q is no file of /etc/cni/net.d", name)
+		}
+	}
+	for _, name := range r.Links {
+		if Matches(others, name) || !openIn(known.Links, name) && strings.Contains(name, "*") {
+			return foreign("interface", name)
+		}
+	}
+	for _, name := range r.Paths {
+		if !path.IsAbs(name) || path.Clean(name) != name || strings.Count(name, "/") < 2 || strings.Contains(path.Dir(name), "*") {
+			return foreign("path", name)
+		}
+	}
+	return first(ranges(r.Routes), r.named())
+}
+
+// named judges what has one name on all nodes.
+func (r Residue) named() error {
+	for _, kind := range []struct {
+		what         string
+		allow, asked []string
+	}{
+		{"chain", known.Chains, r.Chains}, {"comment of a rule", known.RuleComments, r.RuleComments}, {"nft table", known.NFTables, r.NFTables},
+		{"ipset", known.IPSets, r.IPSets}, {"plugin", known.Binaries, r.Binaries}, {"interface of a rule", known.RuleLinks, r.RuleLinks},
+	} {
+		for _, name := range kind.asked {
+			if !openIn(kind.allow, name) {
+				return foreign(kind.what, name)
+			}
+		}
+	}
+	return nil
+}
+
+// OwnLinks are the interfaces of a residue whose names no network has by itself. Only a bridge may have such a name.
+func (r Residue) OwnLinks() []string { return without(known.Links, r.Links) }
+
+// OwnPaths are the paths of a residue that no network has by itself. Only a folder of host-local's may be at such a path.
+func (r Residue) OwnPaths() []string { return without(known.Paths, r.Paths) }
+
+func without(allow, asked []string) []string {
+	return slices.DeleteFunc(slices.Clone(asked), func(name string) bool { return openIn(allow, name) })
+}
+
+// allowed judges the files that moving a pod reads and writes.
+func (a Attachment) allowed() error {
+	for _, name := range a.Conf {
+		if !confName(strings.TrimPrefix(name, "theseus/")) {
+			return fmt.Errorf("%q is no file of /etc/cni/net.d", name)
+		}
+	}
+	for _, name := range a.Restore {
+		if path.Clean(name) != name || !openIn(known.Paths, name) && !openIn(known.Paths, path.Dir(name)) {
+			return foreign("path", name)
+		}
+	}
+	return nil
+}
+
+// openIn says whether an allowed pattern covers all that another pattern, or a name, means.
+func openIn(allow []string, asked string) bool {
+	literal, open := strings.CutSuffix(asked, "*")
+	return slices.ContainsFunc(allow, func(pattern string) bool {
+		prefix, prefixes := strings.CutSuffix(pattern, "*")
+		if !prefixes {
+			return asked == pattern
+		}
+		return strings.HasPrefix(literal, prefix) && !(open && literal == prefix && strings.HasSuffix(prefix, "/")) &&
+			!strings.Contains(literal[len(prefix):], "/")
+	})
+}
+
+// confName says whether a name, or a pattern with a beginning, is one of a single file.
+func confName(name string) bool {
+	return name != "" && name != "." && name != ".." && name[0] != '*' && !strings.Contains(name, "/")
+}
+
+// ranges are CIDRs of pods: none of them is most of the address space.
+func ranges(cidrs []string) error {
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil || prefix.Bits() < 8 {
+			return fmt.Errorf("%q is no range of pods", cidr)
+		}
+	}
+	return nil
+}
+
+func foreign(what, name string) error {
+	return fmt.Errorf("the %s %q is nothing that a network leaves on a node", what, name)
+}
