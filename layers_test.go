@@ -204,6 +204,11 @@ var knowing = map[string]string{
 	"internal/kube/snapshot_other.go calico": "API groups that a snapshot holds; drivers read what is in them",
 	"internal/kube/snapshot_other.go cilium": "the same",
 	"internal/node/bird.go calico":           "the folder in which Calico's image has BIRD's sockets",
+	"internal/step/allowed.go calico":        "what agents may be asked to remove stands on one page; each driver's residue is held within it",
+	"internal/step/allowed.go flannel":       "the same",
+	"internal/step/allowed.go weave":         "the same",
+	"internal/step/allowed.go cilium":        "the same",
+	"internal/step/allowed.go kube-router":   "the same",
 }
 
 // shared are the packages that serve every network: what they do may depend on what a network says of itself, and not on which it is.

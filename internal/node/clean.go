@@ -90,8 +90,7 @@ func (n *Node) removeAll(ctx context.Context, residue, found step.Residue) error
 	}
 	for _, name := range found.NFTables {
 		kind, table, _ := strings.Cut(name, " ")
-		_, err := n.Commands.run(ctx, "", "nft", "delete", "table", kind, table)
-		errs = append(errs, err)
+		errs = append(errs, n.removeTable(ctx, kind, table))
 	}
 	for _, name := range found.IPSets {
 		_, err := n.Commands.run(ctx, "", "ipset", "destroy", name)

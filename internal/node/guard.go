@@ -75,7 +75,7 @@ func (n *Node) release(ctx context.Context, g step.Guard) (Answer, error) {
 			continue
 		}
 		family, table, _ := strings.Cut(name+guardSuffix, " ")
-		if _, err := n.Commands.run(ctx, "", "nft", "delete", "table", family, table); err != nil {
+		if err := n.removeTable(ctx, family, table); err != nil {
 			return Answer{}, err
 		}
 		gone = append(gone, name)
@@ -84,6 +84,36 @@ func (n *Node) release(ctx context.Context, g step.Guard) (Answer, error) {
 		return Answer{Message: "released already"}, nil
 	}
 	return Answer{Changed: true, Message: "released: " + strings.Join(gone, ", ")}, nil
+}
+
+// removeTable removes an nft table, its base chains first, in a transaction of their own. While the kernel takes a whole table away,
+// a packet that is on its way through the table's rules finds its sets and maps empty already, and meets a rule that drops what
+// they would have accepted (seen on Linux 6.18: 1 datagram in 6 of 40 removals, at a thousand a second).
+func (n *Node) removeTable(ctx context.Context, family, table string) error {
+	text, err := n.Commands.run(ctx, "", "nft", "list", "table", family, table)
+	if err != nil {
+		return err
+	}
+	if script := unhook(text, family, table); script != "" {
+		if _, err := n.Commands.run(ctx, script, "nft", "-f", "-"); err != nil {
+			return err
+		}
+	}
+	_, err = n.Commands.run(ctx, "", "nft", "delete", "table", family, table)
+	return err
+}
+
+// unhook deletes the base chains of what `nft list table` printed.
+func unhook(text, family, table string) string {
+	var script strings.Builder
+	_, body, _ := strings.Cut(text, "{\n")
+	for block := range strings.SplitSeq(body, "\n\n") {
+		name, ok := strings.CutPrefix(strings.TrimSpace(block), "chain ")
+		if name, _, _ = strings.Cut(name, " {"); ok && hookOf(block) != "" {
+			fmt.Fprintf(&script, "flush chain %[1]s %[2]s %[3]s\ndelete chain %[1]s %[2]s %[3]s\n", family, table, name)
+		}
+	}
+	return script.String()
 }
 
 // rearm gives a copy that still guards its whole time again; false says that it does not guard any more.

@@ -193,7 +193,9 @@ func TestGuardMasquerades(t *testing.T) {
 		sh(t, scrub(tables, step.Residue{Chains: []string{"cali-*"}}), "iptables-nft-restore", "-n")
 	}
 	toNFT := func() { sh(t, golden(t, "calico.nft"), "nft", "-f", "-") }
-	fromNFT := func() { sh(t, "", "nft", "delete", "table", "ip", "calico") }
+	// Calico's agent takes its table away at once, and the kernel then drops a datagram now and then, whatever a guard does
+	// (docs/known-issues.md). Whether that happens is not what this test is for.
+	fromNFT := func() { must(t, m.node.removeTable(t.Context(), "ip", "calico")) }
 
 	toIPTables()
 	m.through("iptables to nftables", 50, guard, fromIPTables, toNFT, release)
