@@ -10,7 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// TestWalk adopts running pods to the end while parts of the cluster are killed one after the other: a kubelet, the API server,
+// TestWalk adopts running pods to the end while a node turns against the other one (hostile), and while parts of the cluster are
+// killed one after the other: a kubelet, the API server,
 // the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
 // took the whole adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
 // restarts. Another machine takes the end of the run over.
@@ -30,6 +31,7 @@ func TestWalk(t *testing.T) {
 		at string // a line that the command prints
 		do func(*testing.T, *scenario.Rig)
 	}{
+		{"Define the custom resources of calico", attack("walk-node-2", "walk-node-1", apply)},
 		{"Start calico beside flannel on walk-node-1", killComponents("walk-node-1", "kubelet")},
 		{"Adopt the pods of walk-node-1", rigtest.KillAPIServer},
 		{"Adopt the pods of walk-node-2", deleteAgent("walk-node-2")},
