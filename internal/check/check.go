@@ -23,6 +23,9 @@ type Check struct {
 	// names them; "source", "target", "facts", "host" (the facts' part of that name) and "rights" stand for what a pass
 	// may lack.
 	Needs []string
+	// Some are resources of which one is enough to look: what it says holds for those that are there, and that the others were not
+	// checked is said besides.
+	Some []string
 	// Lacks says what else is missing for an answer, beyond Needs; empty when nothing is. It may be nil.
 	Lacks func(*Pass) string
 	// Run looks at the evidence. It never does IO, and returns findings without URL, which the runner adds.

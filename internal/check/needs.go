@@ -1,16 +1,58 @@
 package check
 
+import (
+	"slices"
+	"strings"
+)
+
 // Missing says why a check cannot answer on this pass; empty when it can.
 func (c Check) Missing(pass *Pass) string {
-	for _, need := range c.Needs {
-		if why := pass.missing(need); why != "" {
-			return why
-		}
+	if why := pass.lacks(c.Needs); why != "" {
+		return why
+	}
+	if len(c.Some) > 0 && len(pass.there(c.Some)) == 0 {
+		return pass.lacks(c.Some)
 	}
 	if c.Lacks != nil {
 		return c.Lacks(pass)
 	}
 	return ""
+}
+
+// Partly says which of the resources of Some a check does without; empty when all are there.
+func (c Check) Partly(pass *Pass) string { return pass.lacks(c.Some) }
+
+// lacks names everything that is missing of needs, with the reason; resources that are missing for one reason stand together.
+func (p *Pass) lacks(needs []string) string {
+	var reasons []string
+	alike := map[string][]string{}
+	for _, need := range needs {
+		name, why, resource := strings.Cut(p.missing(need), ": ")
+		resource = resource && name == need
+		switch {
+		case name == "":
+			continue
+		case !resource:
+			why = p.missing(need)
+		}
+		if !slices.Contains(reasons, why) {
+			reasons = append(reasons, why)
+		}
+		if resource {
+			alike[why] = append(alike[why], name)
+		}
+	}
+	for i, why := range reasons {
+		if names := alike[why]; len(names) > 0 {
+			reasons[i] = strings.Join(names, ", ") + ": " + why
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// there are the resources of needs that the snapshot has.
+func (p *Pass) there(needs []string) []string {
+	return slices.DeleteFunc(slices.Clone(needs), func(need string) bool { return p.missing(need) != "" })
 }
 
 func (p *Pass) missing(need string) string {

@@ -112,6 +112,9 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 	if err != nil {
 		return nil, result, nil, err
 	}
+	if err := plan.Possible(snapshot, change, drivers(), objects); err != nil {
+		return nil, result, nil, err
+	}
 	chosen, why := plan.Chosen(snapshot, change, drivers(), objects)
 	if pass, refused = passOf(snapshot, chosen, objects); refused != nil && why != nil {
 		refused = why // without a range for pods no network comes, and this is why they need one

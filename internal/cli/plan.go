@@ -201,10 +201,8 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
 	}
-	driver, known := drivers().Get(change.To)
+	driver, _ := drivers().Get(change.To)
 	switch {
-	case change.To != "" && !known:
-		return pass, plan.Unknown(change.To, drivers())
 	case pass.Source == nil:
 		return pass, nil
 	case change.Encapsulation != "":

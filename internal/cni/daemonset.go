@@ -96,9 +96,18 @@ func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 // DaemonSet, or what the runtimes of nodes ask.
 func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 	var all []string
-	for _, set := range Writers(snapshot) {
+	writers := Writers(snapshot)
+	for i := range snapshot.DaemonSets {
+		set := &snapshot.DaemonSets[i]
 		ref := DaemonSetRef(set)
-		if !slices.ContainsFunc(found, func(i *Installation) bool { return i.Agent == ref || slices.Contains(i.Parts, ref) }) {
+		if slices.ContainsFunc(found, func(i *Installation) bool {
+			return i.Agent == ref || i.PolicyAgent != nil && *i.PolicyAgent == ref || slices.Contains(i.Parts, ref)
+		}) {
+			continue
+		}
+		if network := NamedBy(set); network != "" {
+			all = append(all, network+" (DaemonSet "+set.Namespace+"/"+set.Name+")")
+		} else if slices.Contains(writers, set) {
 			all = append(all, "DaemonSet "+set.Namespace+"/"+set.Name+" writes into the folder of CNI configurations")
 		}
 	}

@@ -280,3 +280,26 @@ func TestNestedInput(t *testing.T) {
 		})
 	}
 }
+
+// TestEmptyLists: an empty typed list says of what there is nothing, whatever its file is called; of an empty List the file's name says it.
+func TestEmptyLists(t *testing.T) {
+	for _, test := range []struct{ file, text, resource string }{
+		{"a.yaml", "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfigurationList\nitems: []\n", "mutatingwebhookconfigurations"},
+		{"a.json", `{"apiVersion":"v1","kind":"PersistentVolumeList","items":[]}`, "persistentvolumes"},
+		{"a.yaml", "apiVersion: crd.projectcalico.org/v1\nkind: BGPPeerList\nitems: []\n", "bgppeers.crd.projectcalico.org"},
+		{"networkpolicies.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "networkpolicies"},
+		{"dir/mutatingwebhookconfigurations.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "mutatingwebhookconfigurations"},
+		{"PersistentVolumes.json", `{"apiVersion":"v1","kind":"List","items":[]}`, "persistentvolumes"},
+		{"ippools.crd.projectcalico.org.yaml", "apiVersion: v1\nkind: List\nitems: []\n", "ippools.crd.projectcalico.org"},
+	} {
+		b := New("test")
+		if err := b.Add(test.file, strings.NewReader(test.text), false); err != nil {
+			t.Fatalf("%s: %v", test.file, err)
+		}
+		if s, notes := b.Snapshot(); len(notes) > 0 {
+			t.Errorf("%s: %v", test.file, notes)
+		} else if there, why := s.Has(test.resource); !there {
+			t.Errorf("%s: no %s: %s", test.file, test.resource, why)
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // list is a List being read, item by item. Its kind may come after its items.
@@ -126,25 +128,45 @@ func (l *list) close(head header, at place) error {
 	return l.end(raw, at)
 }
 
-// empty notes that a resource was looked at and there is none of it: an empty PodList says so itself; of an
-// empty List, which is what kubectl prints, only the file's name can tell (networkpolicies.yaml).
+// empty notes that a resource was looked at and there is none of it: an empty PodList, as the API server gives it, says so itself; of
+// an empty List, which is what kubectl prints, only the file's name can tell (networkpolicies.yaml).
 func (b *Builder) empty(apiVersion, kind, file string) {
 	if kind != "" {
-		if s := b.sinkFor(apiVersion, kind); s.resource != "" {
-			b.origin(s.resource, place{file: file})
+		resource := b.sinkFor(apiVersion, kind).resource
+		if resource == "" {
+			resource = resourceName(schema.FromAPIVersionAndKind(apiVersion, kind))
 		}
+		b.origin(resource, place{file: file})
 		return
 	}
-	base := path.Base(strings.ReplaceAll(file, `\`, "/"))
-	stem, _, _ := strings.Cut(base, ".")
+	name := strings.ToLower(path.Base(strings.ReplaceAll(file, `\`, "/")))
+	name = strings.TrimSuffix(name, path.Ext(name))
+	for _, resource := range registrations {
+		if name == resource {
+			b.origin(name, place{file: file})
+			return
+		}
+	}
+	for _, group := range []string{".projectcalico.org", ".cilium.io"} { // as in ippools.crd.projectcalico.org
+		if strings.HasSuffix(name, group) {
+			b.origin(name, place{file: file})
+			return
+		}
+	}
+	stem, _, _ := strings.Cut(name, ".")
 	for _, s := range b.sinks {
-		if s.resource != "" && strings.EqualFold(stem, s.resource) {
+		if s.resource != "" && stem == s.resource {
 			b.origin(s.resource, place{file: file})
 			return
 		}
 	}
-	b.note("%s: an empty List does not say of what; name the file after the resource, as in networkpolicies.yaml", file)
+	b.note("%s: an empty List does not say of what; name the file after the resource, as in networkpolicies.yaml, or "+
+		"print it so that it says so: kubectl get --raw PATH, as in /apis/networking.k8s.io/v1/networkpolicies", file)
 }
+
+// registrations are resources without a field of their own in a snapshot, by the bare names that checks ask for.
+var registrations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions", "apiservices",
+	"persistentvolumes", "servicecidrs"}
 
 func withKind(raw []byte, apiVersion, kind string) ([]byte, error) {
 	var fields map[string]json.RawMessage

@@ -16,7 +16,7 @@ import (
 func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installation, error) {
 	source, err := inOrder(snapshot, drivers)
 	if err == nil && source.Untried != "" {
-		return nil, refuse("theseus check says what stands against a change; docs/networks.md says what was run and what was not", "%s", source.Untried)
+		return nil, refuse(cni.Elsewhere, "%s", source.Untried)
 	}
 	return source, err
 }
@@ -45,13 +45,13 @@ func inOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 
 // unknown says what there is instead of a network that is known.
 func unknown(snapshot *cluster.Snapshot, drivers cni.Registry) error {
-	hint := "known are " + strings.Join(drivers.Names(), ", ") + "; theseus check --only cni/unknown says what was looked at"
+	hint := "those that it changes are " + strings.Join(drivers.Names(), ", ") + "; theseus check --only cni/unknown says what was looked at"
 	if len(snapshot.Facts) == 0 {
 		hint = "a network that only nodes' own files make is seen on them alone: theseus snapshot --nodes --agent-image IMAGE -o snapshot.json, " +
 			"then --from snapshot.json; " + hint
 	}
 	if strangers := cni.Strangers(snapshot, nil); len(strangers) > 0 {
-		return refuse(hint, "no network that Theseus knows was found in this cluster, but %s: Theseus moves only what it understands", some(strangers))
+		return refuse(cni.Elsewhere+"; "+hint, "no network that Theseus changes was found in this cluster, but %s: Theseus moves only what it understands", some(strangers))
 	}
 	return refuse(hint, "no network that Theseus knows was found in this cluster")
 }
@@ -113,11 +113,11 @@ func nodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 	if len(snapshot.Nodes) == 0 {
 		return refuse("take the snapshot with the right to list nodes", "the snapshot holds no nodes")
 	}
+	if err := linux(snapshot); err != nil {
+		return err
+	}
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
-		if os := node.Labels["kubernetes.io/os"]; os != "" && os != "linux" {
-			return refuse("this cluster cannot be changed by this version", "node %s runs %s, not Linux", node.Name, os)
-		}
 		if !cluster.NodeReady(node) {
 			return refuse("bring the node back, or remove it from the cluster: kubectl delete node "+shell.Word(node.Name),
 				"node %s is not Ready, so nothing can be done or measured there", node.Name)

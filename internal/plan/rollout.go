@@ -95,6 +95,14 @@ func makeRollout(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers
 	return p.sealed(snapshot, source.CNI+"-to-"+stem, nil)
 }
 
+// flagsOn refuses the rollout of a flag on a network of which no flags are known.
+func flagsOn(source *cni.Installation) error {
+	if source.CNI != "calico" && source.CNI != "cilium" {
+		return refuse("flags are rolled out on Calico and Cilium", "this cluster is on %s", source.CNI)
+	}
+	return nil
+}
+
 // whoChanges are the nodes that change, as a cluster of their own, and the names of those that stay as they are.
 func whoChanges(snapshot *cluster.Snapshot, flag *rollout.Flag) (changing *cluster.Snapshot, others []string) {
 	changing = &cluster.Snapshot{}
@@ -114,8 +122,8 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	if change.To != "" || change.Dataplane != "" && change.Flag != "" {
 		return flag, "", nil, refuse("make two plans, one after the other", "a network, a data plane and a flag cannot be changed in one plan")
 	}
-	if source.CNI != "calico" && source.CNI != "cilium" {
-		return flag, "", nil, refuse("flags are rolled out on Calico and Cilium", "this cluster is on %s", source.CNI)
+	if err := flagsOn(source); err != nil {
+		return flag, "", nil, err
 	}
 	agent := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	if owner := metav1.GetControllerOf(agent); owner != nil {

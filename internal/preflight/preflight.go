@@ -82,6 +82,9 @@ func Run(checks []check.Check, pass *check.Pass, options Options) finding.Result
 			continue
 		}
 		findings = append(findings, found...)
+		if why := c.Partly(pass); why != "" {
+			notChecked = append(notChecked, finding.NotChecked{ID: c.ID, Why: "in part: " + why})
+		}
 	}
 	for i := range findings {
 		findings[i].URL = URL(findings[i].ID)
@@ -116,8 +119,11 @@ func PageName(id string) string { return strings.ReplaceAll(id, "/", "-") + ".md
 // Page is the page of a check, which is also what `theseus explain` prints (Markdown).
 func Page(c check.Check) string {
 	needs := ""
+	if len(c.Some) > 0 {
+		needs = "\nIt looks at: " + strings.Join(c.Some, ", ") + ". Where one of them is missing, it looks at the others, and says \"not checked\" of that one.\n"
+	}
 	if len(c.Needs) > 0 {
-		needs = "\nIt needs: " + strings.Join(c.Needs, ", ") + ". Without them it says \"not checked\", and why.\n"
+		needs += "\nIt needs: " + strings.Join(c.Needs, ", ") + ". Without them it says \"not checked\", and why.\n"
 	}
 	return fmt.Sprintf("# %s\n\n%s\n\n%s\n%s", c.ID, c.Title, strings.TrimSpace(c.Doc), needs)
 }

@@ -66,7 +66,7 @@ func aggregated(pass *check.Pass) []finding.Finding {
 			continue // somebody answers who does not move
 		case len(pods) == 0:
 			f.Message = fmt.Sprintf("nothing is behind its Service %s/%s: discovery of %s fails already, and with it the deletion of namespaces and everything that lists all kinds", namespace, name, group)
-			f.Fix = "bring it back, or: kubectl delete apiservice " + shell.Word(object.GetName())
+			f.Fix = "bring it back; if what served it is gone for good: kubectl delete apiservice " + shell.Word(object.GetName())
 			if made {
 				f.Fix = "see why the operator cannot (kubectl get tigerastatus apiserver -o yaml), or, where nobody needs it: kubectl delete apiservers.operator.tigera.io default; the operator makes the APIService anew while that is there"
 			}

@@ -85,6 +85,9 @@ func compare(t *testing.T, c check.Check, pass *check.Pass, want []string) {
 			}
 			got = append(got, Line(f))
 		}
+		if why := c.Partly(pass); why != "" {
+			got = append(got, "not checked in part: "+why)
+		}
 	}
 	for i := range min(len(got), len(want)) {
 		if strings.HasPrefix(got[i], want[i]) {

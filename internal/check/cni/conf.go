@@ -50,7 +50,8 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 	f := finding.Finding{
 		ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 		Evidence: map[string]any{"file": file, "serving": own},
-		Fix:      "on the node: mv /etc/cni/net.d/" + file + " /etc/cni/; pods that it served stay on its network until they are deleted",
+		Fix: "find what wrote it: Multus, a service mesh and the like keep such a file on purpose, and it stays. If nothing does any more, on the node: mv /etc/cni/net.d/" + file +
+			" /etc/cni/; pods that it served stay on its network until they are created again",
 	}
 	switch {
 	case file < own:
@@ -73,6 +74,9 @@ func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding 
 		"calico": {"cali*", "vxlan.calico"}, "flannel": {"flannel.*"}, "weave": {"weave", "vethwe*", "vxlan-6784"},
 		"cilium": {"cilium_*", "lxc*"}, "kube-router": {"kube-bridge"},
 	}
+	if pass.Source.Untried != "" {
+		return nil // whose links they are is not known: Canal's are of two networks
+	}
 	var found []finding.Finding
 	for _, name := range []string{"calico", "cilium", "flannel", "kube-router", "weave"} {
 		if name == pass.Source.CNI {
@@ -91,7 +95,7 @@ func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding 
 			ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 			Message:  fmt.Sprintf("links of %s are on the node (%s): routes and rules of it may be there too, and take traffic", name, strings.Join(names, ", ")),
 			Evidence: map[string]any{"links": names},
-			Fix:      "restart the node, or on the node: ip link delete " + names[0],
+			Fix:      "see whether pods still use them: on the node, ip route show dev " + names[0] + ". If none does, drain the node and restart it",
 		})
 	}
 	return found

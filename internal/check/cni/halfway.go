@@ -82,7 +82,7 @@ func podsApart(pass *check.Pass) []finding.Finding {
 				lost, check.Names(lost.pods)),
 			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
 			Fix: "see that " + pass.Source.CNI + " serves their nodes: one that joined with another network's file in /etc/cni/net.d has it moved out first " +
-				"(theseus snapshot --nodes shows it); then delete the pods one by one, so that they come back",
+				"(theseus snapshot --nodes shows it); then restart their workloads one by one. A pod without a controller does not come back",
 		})
 	}
 	if len(shares) < 2 {
@@ -110,7 +110,7 @@ func podsApart(pass *check.Pass) []finding.Finding {
 }
 
 const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, go back to the network that is to stay: on nodes where " +
-	"the other's configuration sorts first, move it out of /etc/cni/net.d; delete the other's pods one by one; then remove the other, and look at the nodes (theseus snapshot --nodes), as what it left there is in the way too"
+	"the other's configuration sorts first, move it out of /etc/cni/net.d; restart the workloads whose pods are on the other one by one; when it has no pod left, remove it, and look at the nodes (theseus snapshot --nodes), as what it left there is in the way too"
 
 func blocking(pass *check.Pass) finding.Severity {
 	if pass.Change.To != "" {

@@ -2,6 +2,7 @@
 package cni
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -42,7 +43,7 @@ func leftovers(pass *check.Pass) []finding.Finding {
 		return slices.ContainsFunc(pass.Found, func(n *cni.Installation) bool { return n.CNI == name }) || pass.Source.CNI == name
 	}
 	for _, trace := range traces() {
-		if !present(trace.cni) {
+		if !present(trace.cni) && !runs(pass.Snapshot, trace.cni) {
 			found = append(found, trace.find(pass)...)
 		}
 	}
@@ -55,7 +56,7 @@ func problems(network *cni.Installation) []finding.Finding {
 		found = append(found, finding.Finding{
 			ID: "cni/leftover", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
 			Message: network.CNI + " is not whole: " + problem + "; what it does now cannot be told, so it cannot be replaced safely",
-			Fix:     "repair it, or remove what is left of it, then take the snapshot again",
+			Fix:     "bring it back into order, then take the snapshot again; nothing of it may be removed while pods have its addresses",
 		})
 	}
 	return found
@@ -70,13 +71,21 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 	if len(network.Problems) > 0 {
 		notWhole = "; " + network.CNI + " is not whole: " + strings.Join(network.Problems, "; ")
 	}
+	if together := cmp.Or(pass.Source.Untried, network.Untried); together != "" {
+		if pass.Change.To == "" {
+			f.Severity = finding.Warn
+		}
+		f.Message = fmt.Sprintf("two networks are installed, %s and %s: %s%s", pass.Source.CNI, network.CNI, together, notWhole)
+		f.Fix = "leave both as they are, unless you know that one of them serves no pod. To change the network, " + cni.Elsewhere
+		return f
+	}
 	if network.CNI == pass.Change.To {
 		f.Message = fmt.Sprintf("%s is installed beside %s already: a change was begun and not finished%s", network.CNI, pass.Source.CNI, notWhole)
 		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, take it back. " + lastly
 		return f
 	}
 	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which of them serves a pod depends on the node%s", pass.Source.CNI, network.CNI, notWhole)
-	f.Fix = "decide which one stays (ls /etc/cni/net.d on each node tells which one serves), and remove the other. " + lastly
+	f.Fix = "see which of them serves each node (theseus snapshot --nodes, or ls /etc/cni/net.d there), and decide which one stays. Then the other can go. " + lastly
 	return f
 }
 
@@ -106,7 +115,8 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 			ID: "cni/leftover", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
 			Message:  fmt.Sprintf("%s does not run, but objects of it are left (%s)", tr.cni, strings.Join(kinds, ", ")),
 			Evidence: map[string]any{"kinds": kinds},
-			Fix:      "kubectl get crd -o name | grep " + tr.group + ": look at the objects, and delete the definitions if nobody needs them",
+			Fix: "look at them (kubectl get crd -o name | grep " + tr.group + " names their kinds), and keep a copy. With a definition all its objects go, so delete one only " +
+				"when nothing in the cluster reads them",
 		}
 		if tr.cni == pass.Change.To {
 			f.Message += ": its new installation would take them for its own settings"
@@ -118,10 +128,31 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 			ID: "cni/leftover", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
 			Message:  fmt.Sprintf("%s does not run, but its annotations (%s*) are on %s: links and rules of it may be left there too", tr.cni, tr.annotation, cluster.Count(len(nodes), "node")),
 			Evidence: map[string]any{"nodes": nodes},
-			Fix:      "restart these nodes one by one if they were never restarted since " + tr.cni + " was removed",
+			Fix:      "theseus snapshot --nodes shows what is left there; a node that is drained and restarted keeps none of it",
 		})
 	}
 	return found
+}
+
+// runs says whether a workload runs an image of a network: not its agent, which is no trace, but a part of it that serves another.
+func runs(snapshot *cluster.Snapshot, network string) bool {
+	of := func(template *corev1.PodTemplateSpec) bool {
+		return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool {
+			name, _ := cni.SplitImage(c.Image)
+			return strings.Contains(name, network)
+		})
+	}
+	for i := range snapshot.DaemonSets {
+		if of(&snapshot.DaemonSets[i].Spec.Template) {
+			return true
+		}
+	}
+	for i := range snapshot.Deployments {
+		if of(&snapshot.Deployments[i].Spec.Template) {
+			return true
+		}
+	}
+	return false
 }
 
 // kinds are those of which objects are left, each once.

@@ -98,7 +98,7 @@ func strange(pass *check.Pass, name string) []finding.Finding {
 		Message: fmt.Sprintf("%s does not run, and rules of it are in the kernels of %s (%s): %s. Packets still pass them, and nobody changes them any more",
 			name, cluster.Count(len(nodes), "node"), check.Names(nodes), strings.Join(left, ", ")),
 		Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes), "left": left},
-		Fix:      "restart these nodes one by one, which leaves nothing of it; or remove the rules as " + name + "'s own instructions say",
+		Fix:      "if " + name + " was removed for good, as its own instructions for its removal say; a node that is drained and restarted keeps nothing of it either",
 	}
 	if name == pass.Change.To {
 		f.Message += ". Its new agent takes them for its own"
@@ -129,7 +129,7 @@ func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding
 				Message: fmt.Sprintf("what goes to %s is dropped on %s (%s), which is no range of %s: a route that a former network left, or that somebody meant",
 					to, cluster.Count(len(nodes), "node"), check.Names(nodes), pass.Source.CNI),
 				Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
-				Fix:      "if nobody meant it, on the nodes: ip route delete blackhole " + to + " (ip route show table all type blackhole shows its table)",
+				Fix:      "find what made it (ip route show table all type blackhole shows its table and protocol); if nothing on the node does any more: ip route delete blackhole " + to,
 			}
 			if slices.ContainsFunc(check.Prefixes(target...), prefix.Overlaps) {
 				f.Severity = finding.Block

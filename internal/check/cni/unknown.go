@@ -16,6 +16,9 @@ var unknownDoc string
 
 const unknownID = "cni/unknown"
 
+// untouched is what its owner does to a network that Theseus does not change.
+const untouched = "nothing needs to be done to it. To change it, " + cni.Elsewhere
+
 // Unknown finds what makes pods' networks and is nothing that Theseus knows.
 func Unknown() check.Check {
 	return check.Check{
@@ -34,12 +37,23 @@ func unknown(pass *check.Pass) []finding.Finding {
 		return nothingKnown(pass, strangers)
 	}
 	var found []finding.Finding
+	for _, network := range known {
+		if network.Untried == "" || network == pass.Target {
+			continue
+		}
+		f := finding.Finding{ID: unknownID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: network.CNI}, Message: network.Untried,
+			Fix: untouched}
+		if pass.Change.To != "" {
+			f.Severity = finding.Block
+		}
+		found = append(found, f)
+	}
 	for _, stranger := range strangers {
 		found = append(found, finding.Finding{
 			ID: unknownID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: known[0].CNI},
 			Message: fmt.Sprintf("beside %s, %s: it is a second network, or hooks into the first, and what becomes of it in a change is not known",
 				known[0].CNI, stranger),
-			Fix: "find out what it is; a plugin that hooks in (Multus, a service mesh) must be set up for the new network too",
+			Fix: "find out what it is, and leave it as it is; a plugin that hooks in (Multus, a service mesh) must be set up for the new network too",
 		})
 	}
 	return found
@@ -61,8 +75,8 @@ func nothingKnown(pass *check.Pass, strangers []string) []finding.Finding {
 	}
 	f := finding.Finding{
 		ID: unknownID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: "unknown"},
-		Message: "no network that Theseus knows is in this cluster",
-		Fix:     "see docs/networks.md for those that are known; what is not understood is not changed",
+		Message: "no network that Theseus changes is in this cluster",
+		Fix:     untouched,
 	}
 	if pass.Change.To != "" {
 		f.Severity = finding.Block

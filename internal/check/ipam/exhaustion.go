@@ -79,7 +79,7 @@ func onNodes(pass *check.Pass, pods map[string]int) []finding.Finding {
 				Message: fmt.Sprintf("%.0f of the %.0f addresses of its range %s are in use: pods that land there may get none and hang in ContainerCreating",
 					used, usable, prefix),
 				Evidence: map[string]any{"range": prefix.String(), "usable": usable, "used": used},
-				Fix:      "move some pods to other nodes: kubectl cordon " + shell.Word(node.Name) + ", and restart a workload",
+				Fix:      "move some pods to other nodes: kubectl cordon " + shell.Word(node.Name) + ", restart a workload that can be restarted, then kubectl uncordon " + shell.Word(node.Name),
 			}
 			if used+1 > usable {
 				f.Severity = finding.Block

@@ -48,7 +48,7 @@ func judge(node *corev1.Node) (finding.Finding, bool) {
 			Fix: "wait until it is gone, then take the snapshot again"}, true
 	case ready == nil || ready.Status == corev1.ConditionUnknown:
 		return finding.Finding{Severity: finding.Block, Message: "the node is down (nothing is heard from its kubelet): it cannot be changed, and would come back on a network that is gone",
-			Fix: "bring it back, or remove it: kubectl delete node " + shell.Word(node.Name)}, true
+			Fix: "bring it back; if its machine is gone for good: kubectl delete node " + shell.Word(node.Name)}, true
 	case ready.Status != corev1.ConditionTrue:
 		return finding.Finding{Severity: finding.Block, Message: fmt.Sprintf("the node is not ready (%s): it cannot run the target's agent or new pods", text(ready)),
 			Evidence: map[string]any{"reason": ready.Reason, "message": ready.Message}, Fix: look}, true
@@ -60,7 +60,7 @@ func judge(node *corev1.Node) (finding.Finding, bool) {
 	}
 	if node.Spec.Unschedulable {
 		return finding.Finding{Severity: finding.Warn, Message: "the node is cordoned: pods that leave it do not come back to it",
-			Fix: "kubectl uncordon " + shell.Word(node.Name)}, true
+			Fix: "if nobody keeps it cordoned on purpose: kubectl uncordon " + shell.Word(node.Name)}, true
 	}
 	return finding.Finding{}, false
 }

@@ -108,7 +108,7 @@ func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map
 			ID: "pdb/blocks", Severity: finding.Block, Subject: subject(budget),
 			Message:  fmt.Sprintf("it covers the pod %s, and so does the budget %s: the API server evicts no pod that has two budgets", pod.Name, other.Name),
 			Evidence: map[string]any{"pod": pod.Name, "budgets": []string{other.Name, budget.Name}},
-			Fix:      "kubectl -n " + shell.Word(budget.Namespace) + " delete pdb " + shell.Word(budget.Name) + ", or narrow one of the two selectors",
+			Fix:      "narrow the selector of one of the two, so that every pod has one budget: kubectl -n " + shell.Word(budget.Namespace) + " edit pdb " + shell.Word(budget.Name),
 		})
 	}
 	return found

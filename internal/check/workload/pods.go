@@ -39,7 +39,7 @@ func barePods(pass *check.Pass) []finding.Finding {
 			Subject:  finding.Subject{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
 			Message:  "the pod has no controller: once evicted it is gone, and nothing creates it again",
 			Evidence: map[string]any{"node": pod.Spec.NodeName},
-			Fix: fmt.Sprintf("make it part of a Deployment, or, if nobody needs it: kubectl -n %s delete pod %s",
+			Fix: fmt.Sprintf("have a Deployment run what it runs; its manifest is a start: kubectl -n %s get pod %s -o yaml",
 				shell.Word(pod.Namespace), shell.Word(pod.Name)),
 		})
 	}

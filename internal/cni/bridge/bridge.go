@@ -26,8 +26,11 @@ var _ cni.Driver = Driver{}
 func (Driver) Name() string { return "bridge" }
 
 // Install implements cni.Driver: a bridge as a target is not supported.
-func (Driver) Install(cni.Request) (*cni.Target, error) {
-	return nil, &cni.Refusal{
+func (d Driver) Install(cni.Request) (*cni.Target, error) { return nil, d.NeverComes() }
+
+// NeverComes implements cni.Outgoing.
+func (Driver) NeverComes() *cni.Refusal {
+	return &cni.Refusal{
 		Message: "the plain bridge network is not supported as a target",
 		Hint:    "Theseus moves clusters away from it; choose another target with --to",
 	}

@@ -52,7 +52,8 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	found.Capabilities.Unattached = unattached
 	found.Problems = append(found.Problems, cni.Unfinished(agent, conf)...)
 	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
-		found.Problems = append(found.Problems, "Calico only enforces policy here, beside another network")
+		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, beside another network that gives pods their addresses: Theseus changes neither of the two"
+		return found
 	}
 	applyPools(found, readPools(snapshot))
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))

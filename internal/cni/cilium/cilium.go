@@ -45,6 +45,11 @@ var _ cni.Driver = Driver{}
 // Name implements cni.Driver.
 func (Driver) Name() string { return "cilium" }
 
+// NeverComes implements cni.Outgoing. What Install makes is for the checks alone.
+func (Driver) NeverComes() *cni.Refusal {
+	return &cni.Refusal{Message: untried, Hint: "docs/networks.md says what was run and what was not; " + cni.Elsewhere}
+}
+
 // Detect implements cni.Driver.
 func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	if agent := agentIn(snapshot); agent != nil {

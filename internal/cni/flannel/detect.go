@@ -1,6 +1,7 @@
 package flannel
 
 import (
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,6 +53,13 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 		Agent:    cni.DaemonSetRef(agent),
 		Selector: cni.SelectorOf(agent),
 	}
+	if found.Untried = joined(agent); found.Untried != "" {
+		for _, set := range agents {
+			found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
+		}
+		found.Capabilities.ConfName = strings.TrimSuffix(confFile(agent), cni.StagedSuffix)
+		return found // its settings are another network's too
+	}
 	config := configOf(snapshot, agent.Namespace, ownSpace, "kube-system")
 	conf, problems := readNetConf(config)
 	pods, more := readPodConf(config)
@@ -64,13 +72,6 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	if found.Capabilities.Attachment = pods.attachment(found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
 		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
 	}
-	if image := cni.ImageOf(agent.Spec.Template.Spec.Containers, "node"); strings.Contains(image, "calico") {
-		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs Calico beside flannel in one pod (Canal), which is a network of its own")
-	}
-	if cni.ImageOf(agent.Spec.Template.Spec.Containers, policies) != "" {
-		found.Problems = append(found.Problems, "DaemonSet "+agent.Namespace+"/"+agent.Name+" runs "+policies+" beside flannel in one pod (netpol of flannel's chart), "+
-			"which enforces NetworkPolicy: how it does that beside another network, and what it leaves on nodes, is not known")
-	}
 	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
 	for _, set := range agents {
 		found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
@@ -81,10 +82,28 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	return found
 }
 
-// confFile is the name under which the init container copies the CNI configuration.
+// joined says what runs beside flannel in one pod, and makes it a network of another kind; empty where nothing does.
+func joined(agent *appsv1.DaemonSet) string {
+	containers := agent.Spec.Template.Spec.Containers
+	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
+	switch {
+	case slices.ContainsFunc(containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }):
+		return name + " runs Calico beside flannel in one pod: this is Canal, which Theseus was never run with and does not change"
+	case cni.ImageOf(containers, policies) != "":
+		return name + " runs " + policies + " beside flannel in one pod (netpol of flannel's chart), which enforces NetworkPolicy: " +
+			"Theseus was never run with it, and does not know how it does that beside another network, nor what it leaves on nodes"
+	}
+	return ""
+}
+
+// confFile is the name under which an init container writes the CNI configuration.
 func confFile(set *appsv1.DaemonSet) string {
 	for _, container := range set.Spec.Template.Spec.InitContainers {
-		for _, word := range append(container.Command, container.Args...) {
+		words := append(slices.Clone(container.Command), container.Args...)
+		for _, variable := range container.Env { // as in Canal: CNI_CONF_NAME
+			words = append(words, variable.Value)
+		}
+		for _, word := range words {
 			if name := word[strings.LastIndex(word, "/")+1:]; isConf(name) {
 				return name
 			}

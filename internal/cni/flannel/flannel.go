@@ -41,10 +41,17 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 			" is there, but no DaemonSet runs flannel: it was removed, or only half installed")
 	}
 	if node := embeddedOn(snapshot); node != "" {
-		return leftover("", "flannel runs inside the kubelet's own binary on node "+node+
-			" (k3s), where nothing in the cluster can take it away")
+		return embedded(node)
 	}
 	return nil
+}
+
+// embedded is the flannel of k3s, which is no object of the cluster.
+func embedded(node string) *cni.Installation {
+	found := leftover("", "")
+	found.Problems = nil
+	found.Untried = "flannel runs inside the process of k3s (node " + node + "), where nothing in the cluster can start it or take it away: Theseus does not change it"
+	return found
 }
 
 func leftover(namespace, problem string) *cni.Installation {

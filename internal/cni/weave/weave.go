@@ -27,8 +27,11 @@ var _ cni.Driver = Driver{}
 func (Driver) Name() string { return "weave" }
 
 // Install implements cni.Driver: Weave Net as a target is not supported.
-func (Driver) Install(cni.Request) (*cni.Target, error) {
-	return nil, &cni.Refusal{
+func (d Driver) Install(cni.Request) (*cni.Target, error) { return nil, d.NeverComes() }
+
+// NeverComes implements cni.Outgoing.
+func (Driver) NeverComes() *cni.Refusal {
+	return &cni.Refusal{
 		Message: "Weave Net is not supported as a target",
 		Hint:    "Theseus moves clusters away from Weave Net; choose another target with --to",
 	}

@@ -320,7 +320,7 @@ func TestOldNetworkComesBack(t *testing.T) {
 	s.kubectl(t, "", "delete", "pod", "stray-0")
 	s.server(t, "stray", node)(old...)
 	s.kubectl(t, flannel, "delete", "-f", "-", "--timeout=120s")
-	s.check(t, 0, nil, []string{"flannel does not run, but its annotations (flannel.alpha.coreos.com/*) are on 1 node: links and rules of it may be left there too", "restart these nodes one by one"})
+	s.check(t, 0, nil, []string{"flannel does not run, but its annotations (flannel.alpha.coreos.com/*) are on 1 node: links and rules of it may be left there too", "theseus snapshot --nodes shows what is left there"})
 	for _, verb := range []string{"kill", "start"} {
 		if out, err := s.InLab(t.Context(), "node", verb, node); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -427,13 +427,14 @@ func TestUnknownNetwork(t *testing.T) {
 		sed 's/"type": "bridge"/"type": "acme-net"/; s/"name": "bridge"/"name": "acme"/' 10-bridge.conflist >05-acme.conflist && rm 10-bridge.conflist`)
 	s.kubectl(t, acme, "apply", "-f", "-")
 	s.clients(t)
-	agent := "no network that Theseus knows is in this cluster, but DaemonSet kube-system/acme-net writes into the folder of CNI configurations"
+	agent := "no network that Theseus changes is in this cluster, but DaemonSet kube-system/acme-net writes into the folder of CNI configurations"
 	s.check(t, 0, nil, []string{"warn cni/unknown", agent, "look at the nodes too"})
-	s.run(t, 3, []string{"block cni/unknown", agent, "error: findings block this change"}, s.planned()...)
+	refused := strings.Replace(agent, "is in this cluster", "was found in this cluster", 1)
+	s.run(t, 1, []string{"error: " + refused, "Theseus moves only what it understands"}, s.planned()...)
 	looked := s.look(t)
 	file := `05-acme.conflist (network "acme", plugin acme-net) serves new pods on 1 of 1 nodes`
-	s.run(t, 3, []string{"block cni/unknown", agent + "; " + file, "what is not understood is not changed"}, s.planned("--from", looked)...)
-	s.run(t, 1, []string{"error: no network that Theseus knows was found in this cluster, but ", file, "Theseus moves only what it understands"},
+	s.run(t, 1, []string{"error: " + refused + "; " + file, "Theseus moves only what it understands", "docs/strategies/mirror.md"}, s.planned("--from", looked)...)
+	s.run(t, 1, []string{"error: " + refused + "; " + file},
 		s.planned("--from", looked, "--accept", "cni/unknown=it will do")...)
 	s.calm(t, "a network that nobody knows")
 	s.untouched(t)
