@@ -68,6 +68,9 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 	if err != nil {
 		return err
 	}
+	if err := plan.UnderWay(pass.Snapshot); err != nil && len(options.Only) == 0 {
+		return fail(exitFailed, hintOf(err)+"; to run checks all the same, name them: --only", "%w", err)
+	}
 	for _, found := range drivers().Detect(pass.Snapshot) {
 		network := finding.Network{Name: found.CNI, Version: found.Version, Problems: found.Problems}
 		if found.HasAgent() {

@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flag"
 	"github.com/theseus-cni/theseus/internal/knob"
 	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/plan"
 )
 
 const fromHelp = "the cluster: a snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input"
@@ -71,6 +72,7 @@ func (a *app) diffFlags(ctx context.Context, one, two string, from []string) err
 	}
 	told := difference{Difference: knob.Diff(before.fleet, after.fleet), Flags: changedFlags(before, after)}
 	told.Findings = append(append([]finding.Finding{}, after.findings...), knob.LintEdit(told.Difference)...)
+	told.Findings = append(told.Findings, plan.NotRolledOut(before.fleet, told.Changes)...)
 	if err := a.printDifference(told); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/estimate"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/printable"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // live is the view of a terminal: what happened scrolls by, and below it stands a block that is drawn anew:
@@ -313,13 +314,10 @@ func (v *live) left() time.Duration {
 
 // about is a time as a person would say it.
 func about(d time.Duration) string {
-	switch {
-	case d < time.Minute:
+	if d < time.Minute {
 		return "less than a minute"
-	case d < time.Hour:
-		return fmt.Sprintf("about %d min", int(d.Round(time.Minute).Minutes()))
 	}
-	return fmt.Sprintf("about %d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	return "about " + step.Duration(d.Round(time.Minute)).About()
 }
 
 // emphasis colours a line about a record.

@@ -153,7 +153,7 @@ func (m *twins) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
 	switch m.output {
 	case "json":
 		return printJSON(m.Out, p)
-	case "", "text", "yaml":
+	case "", "text", "yaml", "-":
 	default:
 		data, err := cloud.WritePlan(p)
 		if err != nil {
@@ -163,7 +163,7 @@ func (m *twins) writeCloudPlan(p *cloud.Plan, f *cloudFlags) error {
 			return err
 		}
 	}
-	if m.output == "yaml" {
+	if m.output == "yaml" || m.output == "-" {
 		data, err := cloud.WritePlan(p)
 		if err == nil {
 			_, err = m.Out.Write(data)

@@ -127,7 +127,7 @@ func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from stri
 	switch m.output {
 	case "json":
 		return nil
-	case "yaml":
+	case "yaml", "-":
 		for _, note := range result.Notes {
 			fmt.Fprintln(m.Err, "note:", note)
 		}

@@ -379,7 +379,7 @@ func (m *twins) writeDNSPlan(p *shift.Plan) error {
 	if err != nil {
 		return err
 	}
-	if m.output == "yaml" {
+	if m.output == "yaml" || m.output == "-" {
 		_, err = m.Out.Write(data)
 		return err
 	}

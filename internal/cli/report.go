@@ -64,7 +64,7 @@ func (a *app) report(ctx context.Context, client *kube.Client, p *plan.Plan, tra
 	case a.output == "" || a.output == "text":
 		_, err := fmt.Fprint(a.Out, report.Text(model))
 		return err
-	case a.output == "json" || strings.HasSuffix(a.output, ".json"):
+	case a.output == "json" || a.output == "-" || strings.HasSuffix(a.output, ".json"):
 		data, err = report.JSON(model)
 	case strings.HasSuffix(a.output, ".html"):
 		data, err = report.HTML(model)
@@ -74,7 +74,7 @@ func (a *app) report(ctx context.Context, client *kube.Client, p *plan.Plan, tra
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
+	if a.output == "json" || a.output == "-" {
 		_, err = a.Out.Write(data)
 		return err
 	}

@@ -152,8 +152,10 @@ func (k *kopsJob) place() error {
 	}
 	answer, ok := k.ask(k.cluster, at, "network", text, answers...)
 	if !ok {
-		return nil
+		_, _, err := k.peering() // all questions are asked at once
+		return err
 	}
+	k.asked["peering"] = true // beside the network; only one of the mirror's own needs the answer
 	shared := network != nil && network.Value != "" && (answer == "shared" || answer == network.Value)
 	prefix, err := netip.ParsePrefix(answer)
 	switch {
@@ -176,9 +178,14 @@ func (k *kopsJob) place() error {
 	return k.ownNetwork(cidr, prefix, err == nil)
 }
 
+// peering asks whether the mirror's own network is to reach the original's.
+func (k *kopsJob) peering() (answer string, ok bool, err error) {
+	return k.choose(k.cluster, k.spec, "peering", "where the mirror has a network of its own: is it connected with the original's, now or later (peering, transit gateway, VPN), such as to reach one database?", "yes", "no")
+}
+
 // ownNetwork gives the mirror a network of its own, with the same range or another.
 func (k *kopsJob) ownNetwork(cidr *yaml.Node, prefix netip.Prefix, moved bool) error {
-	peered, ok, err := k.choose(k.cluster, k.spec, "peering", "are the mirror's network and the original's connected, now or later (peering, transit gateway, VPN), such as to reach one database?", "yes", "no")
+	peered, ok, err := k.peering()
 	if err != nil {
 		return err
 	}

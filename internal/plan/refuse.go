@@ -23,9 +23,8 @@ func inPlace(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 
 // inOrder finds the one network that the cluster runs on.
 func inOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installation, error) {
-	if trace, remedy := halfMigrated(snapshot); trace != "" {
-		return nil, refuse("if `theseus status` knows it, finish it (theseus resume) or take it back (theseus rollback); if not: "+remedy,
-			"this cluster is in the middle of a migration: %s", trace)
+	if err := UnderWay(snapshot); err != nil {
+		return nil, err
 	}
 	found := drivers.Detect(snapshot)
 	switch {
@@ -41,6 +40,15 @@ func inOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 			"%s is not in order: %s", source.CNI, strings.Join(source.Problems, "; "))
 	}
 	return source, nil
+}
+
+// UnderWay refuses a cluster in the middle of a migration, by this or another tool: advice for a cluster that stands still would do harm.
+func UnderWay(snapshot *cluster.Snapshot) error {
+	if trace, remedy := halfMigrated(snapshot); trace != "" {
+		return refuse("if `theseus status` knows it, finish it (theseus resume) or take it back (theseus rollback); if not: "+remedy,
+			"this cluster is in the middle of a migration: %s", trace)
+	}
+	return nil
 }
 
 // unknown says what there is instead of a network that is known.

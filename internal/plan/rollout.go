@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/murmur3"
+	"golang.org/x/mod/semver"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -132,6 +133,9 @@ func flagFor(snapshot *cluster.Snapshot, source *cni.Installation, change v1alph
 	fleet := knob.Read(snapshot, nil)
 	k, values, err := asked(fleet, source.CNI, change, decided)
 	if err != nil {
+		return flag, "", nil, err
+	}
+	if err := fieldThere(snapshot, source, k); err != nil {
 		return flag, "", nil, err
 	}
 	flag = rollout.Flag{Field: k.Name, Container: agent.Name, Turns: map[string]rollout.Turn{}, Scoped: map[string]bool{}}
@@ -264,6 +268,62 @@ func provable(fleet *knob.Fleet, k *knob.Knob, value string) error {
 		return refuse("theseus flags explain "+k.ID(), "nothing shows on a node that %s took effect, so it is not rolled out", k.ID())
 	}
 	return nil
+}
+
+// nftablesSince is the release that brought nftablesMode (Calico's release notes of v3.29).
+const nftablesSince = "v3.29"
+
+// fieldThere refuses a field that the release in place does not have, or its definition: the API server would drop it without a word,
+// and Felix would never hear of it.
+func fieldThere(snapshot *cluster.Snapshot, source *cni.Installation, k *knob.Knob) error {
+	const upgrade = "upgrade the network first, with its definitions: theseus plan --manifest FILE"
+	if k.ID() == dataplane && semver.IsValid(source.Version) && semver.Compare(semver.MajorMinor(source.Version), nftablesSince) < 0 {
+		return refuse(upgrade, "%s %s has no %s: it came with %s", source.CNI, source.Version, k.Name, nftablesSince)
+	}
+	for _, place := range k.Places {
+		field, inSpec := strings.CutPrefix(place.Path, "spec.")
+		if place.Kind != "FelixConfiguration" || !inSpec || strings.Contains(field, ".") {
+			continue
+		}
+		for _, definition := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
+			kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+			versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+			for _, version := range versions {
+				fields, _, _ := unstructured.NestedMap(asMap(version), "schema", "openAPIV3Schema", "properties", "spec", "properties")
+				if _, there := fields[field]; kind == place.Kind && len(fields) > 0 && !there {
+					return refuse(upgrade, "the definition %s does not have %s: the API server would drop the field without a word", definition.GetName(), place.Path)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func asMap(value any) map[string]any {
+	m, _ := value.(map[string]any)
+	return m
+}
+
+// NotRolledOut finds changes of flags that Theseus does not roll out, and says why: made in another way, they act at once, and unmeasured.
+func NotRolledOut(fleet *knob.Fleet, changes []knob.Change) []finding.Finding {
+	var found []finding.Finding
+	for _, c := range changes {
+		k, err := fleet.Catalogue().Find(c.Knob)
+		if err != nil || c.To == "" || k.Component != "calico" && k.Component != "cilium" {
+			continue
+		}
+		err = provable(fleet, k, c.To)
+		if err == nil {
+			continue
+		}
+		f := finding.Finding{ID: "flags/not-rolled-out", Severity: finding.Warn, Subject: finding.Subject{Kind: "Flag", Name: k.ID()},
+			Message: "theseus flags rollout refuses it: " + err.Error(), Fix: "theseus flags explain " + k.ID()}
+		if refused, ok := errors.AsType[*Refusal](err); ok {
+			f.Fix = refused.Hint
+		}
+		found = append(found, f)
+	}
+	return found
 }
 
 // bpfKernel is the first kernel that Calico's eBPF data plane runs on.

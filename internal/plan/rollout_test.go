@@ -202,6 +202,21 @@ func TestRolloutRefuses(t *testing.T) {
 			r.change.Dataplane, r.change.Flag = "", "healthTimeoutOverrides=CalculationGraph=80s"
 		}, "takes effect by live", ""},
 		{"a value that it has", func(r *request) { r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=3m" }, "already", ""},
+		{"a release without the field", func(r *request) {
+			for i := range r.snapshot.DaemonSets {
+				for j := range r.snapshot.DaemonSets[i].Spec.Template.Spec.Containers {
+					c := &r.snapshot.DaemonSets[i].Spec.Template.Spec.Containers[j]
+					c.Image = strings.Replace(c.Image, ":v3.31.0", ":v3.28.5", 1)
+				}
+			}
+		}, "calico v3.28.5 has no nftablesMode: it came with v3.29", "upgrade the network first"},
+		{"a definition without the field", func(r *request) {
+			r.snapshot.Other = append(r.snapshot.Other, unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "felixconfigurations.crd.projectcalico.org"},
+				"spec": map[string]any{"names": map[string]any{"kind": "FelixConfiguration"}, "versions": []any{map[string]any{"schema": map[string]any{"openAPIV3Schema": map[string]any{
+					"properties": map[string]any{"spec": map[string]any{"properties": map[string]any{"bpfEnabled": map[string]any{"type": "boolean"}}}}}}}}},
+			}})
+		}, "does not have spec.nftablesMode", "upgrade the network first"},
 		{"a kernel that cannot", func(r *request) {
 			r.change.Dataplane, r.change.Flag = "", "bpfEnabled=true"
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-305.el8.x86_64"

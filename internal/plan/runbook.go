@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/finding"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/strategy/adopt"
+	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
@@ -51,7 +54,7 @@ func notes(b *strings.Builder, findings []finding.Finding) {
 	var order []string
 	same := map[string][]finding.Finding{}
 	for _, f := range findings {
-		if f.Severity == finding.Info {
+		if f.Severity == finding.Info || f.ID == NeverRun {
 			continue
 		}
 		key := f.ID + f.Subject.Kind + strings.ReplaceAll(f.Message, f.Subject.Name, "")
@@ -93,7 +96,7 @@ func summary(b *strings.Builder, p *Plan) {
 			fmt.Fprintf(b, "Meanwhile the original goes from %s to %s, by the strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
 				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, p.Size())
 		}
-		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), p.Estimate.About(), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
 		if p.OnNodes() {
 			byTag(b, p.Change.AgentImage)
 		}
@@ -104,13 +107,85 @@ func summary(b *strings.Builder, p *Plan) {
 			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	}
 	fmt.Fprintf(b, "%s, %s, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
-		round(p.Estimate), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+		p.Estimate.About(), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+	fates(b, p)
+	policyGoes(b, p)
+	neverRun(b, p)
 	byTag(b, p.Change.AgentImage)
 	nodePool(b, p)
 	if p.Rollout != nil && p.Rollout.Origin != nil {
 		decided(b, p)
 	}
 }
+
+// fates says of a plan that adopts pods how many it does not adopt, and why.
+func fates(b *strings.Builder, p *Plan) {
+	if p.Strategy != adopt.Name {
+		return
+	}
+	kept, anew, why := 0, 0, ""
+	for _, w := range p.Workloads {
+		pods := 0
+		for _, names := range w.Pods {
+			pods += len(names)
+		}
+		switch w.Treatment {
+		case "adopt":
+			kept += pods
+		case "move":
+			anew += pods
+			why = cmp.Or(why, w.Note)
+		}
+	}
+	why, _, _ = strings.Cut(why, ";")
+	again := "is"
+	if anew > 1 {
+		again = "are"
+	}
+	switch {
+	case anew == 0:
+	case kept == 0:
+		fmt.Fprintf(b, "No pod keeps running: none can be adopted here, and %s %s created again, the first because %s.\n", cluster.Count(anew, "pod"), again, why)
+	default:
+		fmt.Fprintf(b, "Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s created again, the first because %s.\n",
+			cluster.Count(kept+anew, "pod"), kept, anew, again, why)
+	}
+}
+
+// policyGoes says when what enforces NetworkPolicy beside the old network goes.
+func policyGoes(b *strings.Builder, p *Plan) {
+	if p.Source.PolicyAgent == nil {
+		return
+	}
+	if n, s := goes(p, *p.Source.PolicyAgent); s != nil {
+		fmt.Fprintf(b, "NetworkPolicy is enforced by %s today. It goes with %s, in step %d [%s]; %s enforces it for the pods that are on %s.\n",
+			joint.Name(*p.Source.PolicyAgent), p.Source.CNI, n, s.ID, p.Target.CNI, p.Target.CNI)
+	}
+}
+
+// goes is the step that deletes an object; nil where none does.
+func goes(p *Plan, ref step.Ref) (int, *step.Step) {
+	for i := range p.Steps {
+		for _, action := range p.Steps[i].Actions {
+			if action.Op == step.Delete && action.Ref != nil && *action.Ref == ref {
+				return i + 1, &p.Steps[i]
+			}
+		}
+	}
+	return 0, nil
+}
+
+// neverRun repeats of the accepted findings those that say what Theseus was never run with.
+func neverRun(b *strings.Builder, p *Plan) {
+	for _, f := range p.Findings {
+		if f.ID == NeverRun {
+			fmt.Fprintf(b, "Never run: %s.\n", f.Message)
+		}
+	}
+}
+
+// NeverRun is the check that says what Theseus was never run with.
+const NeverRun = "cni/never-run"
 
 // byTag warns of an image that is named by its tag alone.
 func byTag(b *strings.Builder, image string) {
@@ -179,7 +254,12 @@ func workloads(b *strings.Builder, p *Plan) {
 	for _, w := range p.Workloads {
 		fmt.Fprintf(b, "  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
 		if w.Treatment != "move" && w.Treatment != "adopt" {
-			fmt.Fprintf(b, "stays as it is, %s\n", w.Note)
+			n, s := goes(p, step.Ref{APIVersion: "apps/v1", Kind: w.Kind, Namespace: w.Namespace, Name: w.Name})
+			if s == nil {
+				fmt.Fprintf(b, "stays as it is, %s\n", w.Note)
+			} else {
+				fmt.Fprintf(b, "is deleted in step %d [%s], with %s\n", n, s.ID, p.Source.CNI)
+			}
 			continue
 		}
 		var moves []string
@@ -250,7 +330,7 @@ func chapterOf(s *step.Step) string {
 }
 
 func describeStep(b *strings.Builder, n int, s *step.Step) {
-	fmt.Fprintf(b, "\n%d. %s [%s, about %s]\n", n, s.Title, s.ID, round(s.Estimate))
+	fmt.Fprintf(b, "\n%d. %s [%s, about %s]\n", n, s.Title, s.ID, s.Estimate.About())
 	if s.Why != "" {
 		fmt.Fprintf(b, "   Why: %s\n", s.Why)
 	}
@@ -266,7 +346,7 @@ func describeStep(b *strings.Builder, n int, s *step.Step) {
 	if s.Gate != nil {
 		watch := "on two fresh reports of every node"
 		if s.Gate.Bake > 0 {
-			watch = "watched for " + round(s.Gate.Bake)
+			watch = "watched for " + s.Gate.Bake.About()
 		}
 		lost := "no probe lost"
 		if s.Gate.Args != nil {
@@ -446,16 +526,4 @@ func shortList(items []string) string {
 		return strings.Join(items[:6], ", ") + fmt.Sprintf(" and %d more", len(items)-6)
 	}
 	return strings.Join(items, ", ")
-}
-
-// round is a duration without the fractions of a second that an estimate does not have.
-func round(d step.Duration) string {
-	text := max(time.Duration(d), time.Second).Round(time.Second).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

@@ -48,6 +48,7 @@ func All() []check.Check {
 		cni.ConfPresent(),
 		cni.HalfWay(),
 		cni.Leftover(),
+		cni.Never(),
 		cni.Traces(),
 		cni.Unknown(),
 		felix.EnvOverrides(),

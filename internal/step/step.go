@@ -4,7 +4,9 @@ package step
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -297,6 +299,34 @@ func (s *Step) Nodes() []string {
 
 // Duration is a time.Duration that reads and writes as "1m30s".
 type Duration time.Duration
+
+// About is a duration as a person says it, no finer than an estimate is known: "9 h", "1 h 40 min", "25 min", "1 min 30 s", "4 s".
+func (d Duration) About() string {
+	all := max(time.Duration(d), time.Second)
+	finest := time.Second
+	switch {
+	case all >= 5*time.Hour:
+		finest = time.Hour
+	case all >= time.Hour:
+		finest = 10 * time.Minute
+	case all >= 10*time.Minute:
+		finest = time.Minute
+	case all >= time.Minute:
+		finest = 10 * time.Second
+	}
+	all = all.Round(finest)
+	var parts []string
+	for _, unit := range []struct {
+		of   time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+		if n := all / unit.of; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, unit.name))
+			all -= n * unit.of
+		}
+	}
+	return strings.Join(parts, " ")
+}
 
 // MarshalJSON writes the text form.
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }

@@ -41,6 +41,10 @@ func proxyMode(pass *check.Pass) []finding.Finding {
 		return nil // Lacks has said so
 	}
 	mode, where := nftablesMode(pass)
+	brings := false // whether the change brings the pair about
+	if to := asked(pass); to != "" {
+		brings, mode, where = !strings.EqualFold(to, mode), to, "as this change sets it"
+	}
 	f := finding.Finding{
 		ID: "felix/kube-proxy-mode", Severity: finding.Warn,
 		Subject:  finding.Subject{Kind: "ConfigMap", Namespace: "kube-system", Name: "kube-proxy"},
@@ -63,10 +67,28 @@ func proxyMode(pass *check.Pass) []finding.Finding {
 	case proxy.Mode != "nftables" && enabled:
 		f.Message = fmt.Sprintf("Felix runs in nftables mode (%s) and kube-proxy in mode %s: Calico supports only both or neither", where, orIptables(proxy.Mode))
 		f.Fix = "run kube-proxy in nftables mode, or set nftablesMode: Disabled"
+		if brings {
+			f.Severity = finding.Block
+			f.Fix = "bring kube-proxy to nftables mode first, in a change of its own"
+		}
 	default:
 		return nil
 	}
 	return []finding.Finding{f}
+}
+
+// asked is the nftablesMode that the change sets; empty where it sets none.
+func asked(pass *check.Pass) string {
+	field, value, _ := strings.Cut(pass.Change.Flag, "=")
+	switch {
+	case pass.Change.Dataplane == "nftables":
+		return "Enabled"
+	case pass.Change.Dataplane == "iptables":
+		return "Disabled"
+	case strings.TrimPrefix(field, "calico/") == "nftablesMode":
+		return value
+	}
+	return ""
 }
 
 func orIptables(mode string) string {

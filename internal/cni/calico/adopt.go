@@ -47,7 +47,7 @@ func (m *manifest) takeOver(request cni.Request) error {
 		return resource == "ipreservations" && cluster.IsCalico(group)
 	}) {
 		return refuse("the manifest does not define IPReservations, without which new pods could get an address of the node itself",
-			"give the manifest of Calico v3.22 or later")
+			"Calico v3.22 and later define them; where its definitions are a file of their own, give both in one: cat crds.yaml calico.yaml > all.yaml")
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ func (r *Rig) decapsulate(ctx context.Context) error {
 }
 
 func (r *Rig) nftables(ctx context.Context) error {
-	return r.change(ctx, "--dataplane", "nftables")
+	return r.change(ctx, "--dataplane", "nftables", "--accept", "felix/kube-proxy-mode=the lab changes Felix alone")
 }
 
 // mesh ends the route reflectors that the lab begins with.

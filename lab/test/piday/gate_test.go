@@ -41,7 +41,7 @@ func toNFTables(t *testing.T, rig *scenario.Rig) *rigtest.Process {
 		t.Fatal(err)
 	}
 	file := filepath.Join(rig.Dir, "plan.yaml")
-	text, err := rig.Run(t.Context(), "plan", "--dataplane", "nftables", "--waves", "1,0", "--bake", "10s", "--agent-image", scenario.AgentImage, "-o", file)
+	text, err := rig.Run(t.Context(), "plan", "--dataplane", "nftables", "--accept", "felix/kube-proxy-mode=the lab changes Felix alone", "--waves", "1,0", "--bake", "10s", "--agent-image", scenario.AgentImage, "-o", file)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -59,7 +59,8 @@ func configurations(t *testing.T, rig *scenario.Rig) string {
 func plan(t *testing.T, rig *scenario.Rig, name string, args ...string) string {
 	t.Helper()
 	file := filepath.Join(rig.Dir, name+".yaml")
-	args = append(args, "--agent-image", scenario.AgentImage, "--probe-interval", "20ms", "-o", file)
+	args = append(args, "--agent-image", scenario.AgentImage, "--probe-interval", "20ms", "-o", file,
+		"--accept", "felix/kube-proxy-mode=the lab changes Felix alone")
 	if _, err := rig.Run(t.Context(), args...); err != nil {
 		t.Fatal(err)
 	}
