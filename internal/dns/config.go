@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,13 +14,14 @@ import (
 	"github.com/libdns/cloudflare"
 	"github.com/libdns/desec"
 	"github.com/miekg/dns"
-	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/bounded"
 	"github.com/theseus-cni/theseus/internal/dns/byrecord"
 	"github.com/theseus-cni/theseus/internal/dns/rfc2136"
 	"github.com/theseus-cni/theseus/internal/dns/route53"
 	"github.com/theseus-cni/theseus/internal/engine"
+	"github.com/theseus-cni/theseus/internal/infile"
 	"github.com/theseus-cni/theseus/internal/zone"
 )
 
@@ -98,12 +98,12 @@ const configHint = "see docs/strategies/mirror-dns.md for the zones file"
 
 // ReadConfig reads a zones file.
 func ReadConfig(file string) (*Config, error) {
-	data, err := os.ReadFile(file)
+	data, err := infile.Read(file)
 	if err != nil {
 		return nil, engine.WithHint(fmt.Errorf("the zones file: %w", err), configHint)
 	}
 	c := &Config{dir: filepath.Dir(file)}
-	if err := yaml.UnmarshalStrict(data, c); err != nil {
+	if err := bounded.UnmarshalStrict(data, c); err != nil {
 		return nil, engine.WithHint(fmt.Errorf("%s: %w", file, err), configHint)
 	}
 	if err := c.check(); err != nil {
@@ -222,7 +222,7 @@ func (c *Config) provider(ctx context.Context, z ZoneConfig) (Provider, error) {
 		return route53.Connect(ctx, z.Name, z.Route53.ID, z.Route53.Endpoint)
 	}
 	if z.Libdns != nil {
-		token, err := os.ReadFile(c.path(z.Libdns.TokenFile))
+		token, err := infile.Read(c.path(z.Libdns.TokenFile))
 		if err != nil {
 			return nil, fmt.Errorf("the token of zone %s: %w", z.Name, err)
 		}
@@ -236,7 +236,7 @@ func (c *Config) rfc2136(z ZoneConfig) (Provider, error) {
 	if z.RFC2136.Key == "" {
 		return s, nil
 	}
-	secret, err := os.ReadFile(c.path(z.RFC2136.SecretFile))
+	secret, err := infile.Read(c.path(z.RFC2136.SecretFile))
 	if err != nil {
 		return nil, fmt.Errorf("the key of zone %s: %w", z.Name, err)
 	}
@@ -286,7 +286,7 @@ func (c *Config) Prober() (*Prober, error) {
 	if c.CA == "" {
 		return p, nil
 	}
-	pem, err := os.ReadFile(c.path(c.CA))
+	pem, err := infile.Read(c.path(c.CA))
 	if err != nil {
 		return nil, fmt.Errorf("the zones file's ca: %w", err)
 	}

@@ -27,6 +27,7 @@ import (
 func All() []check.Check {
 	return []check.Check{
 		agent.Image(),
+		agent.OneNode(),
 		api.Aggregated(),
 		api.Certificates(),
 		api.Removed(),

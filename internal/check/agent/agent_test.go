@@ -7,3 +7,5 @@ import (
 )
 
 func TestImage(t *testing.T) { checktest.Run(t, Image()) }
+
+func TestOneNode(t *testing.T) { checktest.Run(t, OneNode()) }
