@@ -107,8 +107,11 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 			return err
 		}
 	}
-	snapshot, err := kube.Snapshot(ctx, client, a.version, time.Now())
-	if err != nil {
+	var snapshot *cluster.Snapshot
+	if err := a.patiently(ctx, begin, func(ctx context.Context) (err error) {
+		snapshot, err = kube.Snapshot(ctx, client, a.version, time.Now())
+		return err
+	}); err != nil {
 		return err
 	}
 	if snapshot.UID != p.Cluster.UID {
@@ -170,10 +173,16 @@ func (a *app) alone(ctx context.Context, client *kube.Client, name string) error
 		if holder != nil {
 			return fail(exitFailed, holder.Hint(), "migration %s is under way: %w", migration.Name, holder)
 		}
-		if migration.Name == name {
-			return fail(exitFailed, "`theseus resume` goes on with it, `theseus rollback` takes it back", "migration %s has begun already, and nobody runs it", name)
+		ways := "`theseus status` says what leads on from there"
+		if p, _, err := journal.Load(ctx, client.Dynamic, migration.Name); err == nil {
+			if _, state, err := standing(ctx, client, migration.Name); err == nil {
+				ways = engine.Judge(p.Steps, state, false).Ways
+			}
 		}
-		return fail(exitFailed, "`theseus status` shows it; finish it with `theseus resume` or `theseus rollback`",
+		if migration.Name == name {
+			return fail(exitFailed, ways, "migration %s has begun already, and nobody runs it", name)
+		}
+		return fail(exitFailed, "`theseus status` shows it; "+ways,
 			"another migration is under way, and nobody runs it: %s", migration.Name)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/journal"
 	"github.com/theseus-cni/theseus/internal/kube"
 	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // migrationCommand is a command about one migration: the one named, or the latest.
@@ -95,8 +97,10 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	if err != nil {
 		return err
 	}
+	stand := engine.Judge(p.Steps, state, holder != nil)
 	if a.output == "json" {
-		stands := map[string]any{"name": name, "phase": state.Phase, "step": state.Step,
+		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
+			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
 			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
 			"plan": p.Hash, "head": state.Head}
 		if holder != nil {
@@ -104,10 +108,20 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		}
 		return errors.Join(json.NewEncoder(a.Out).Encode(stands), contradiction(p, local, records))
 	}
-	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), state.Phase)
+	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), stand.Word)
 	script := newScript(p)
 	if current := script.steps[state.Step]; current != nil && !state.Over() {
 		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.index[state.Step], script.total, current.Title)
+	}
+	if stand.Gate != "" {
+		fmt.Fprintf(a.Out, "gate: %s: %s\n", stand.Gate, stand.Waits)
+	}
+	if !state.Over() && !stand.Since.IsZero() {
+		line := "last act: " + step.Duration(time.Since(stand.Since)).About() + " ago"
+		if stand.Left > 0 {
+			line += "; left: " + about(stand.Left)
+		}
+		fmt.Fprintln(a.Out, line)
 	}
 	a.sayIdentity(p, records, local)
 	if state.Cause != "" {
@@ -119,10 +133,8 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	switch {
 	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
-	case state.Phase == engine.PhaseRollingBack:
-		fmt.Fprintln(a.Out, "nobody runs it: `theseus rollback` goes on with the way back")
 	case !state.Over():
-		fmt.Fprintln(a.Out, "nobody runs it: `theseus resume` goes on, `theseus rollback` takes it back")
+		fmt.Fprintln(a.Out, "nobody runs it: "+stand.Ways)
 	}
 	return contradiction(p, local, records)
 }
@@ -139,6 +151,10 @@ func (a *app) pause(ctx context.Context, client *kube.Client, name string) error
 }
 
 func (a *app) askPause(ctx context.Context, client *kube.Client, name string) error {
+	p, _, err := journal.Load(ctx, client.Dynamic, name)
+	if err != nil {
+		return err
+	}
 	_, state, err := standing(ctx, client, name)
 	if err != nil {
 		return err
@@ -154,7 +170,7 @@ func (a *app) askPause(ctx context.Context, client *kube.Client, name string) er
 		if a.output == "json" {
 			return a.asked(name, "")
 		}
-		fmt.Fprintf(a.Out, "nobody runs %s: it stands still as it is; `theseus resume` goes on\n", name)
+		fmt.Fprintf(a.Out, "nobody runs %s: it stands still as it is; %s\n", name, engine.Judge(p.Steps, state, false).Ways)
 		return nil
 	}
 	if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {

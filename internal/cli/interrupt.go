@@ -59,7 +59,7 @@ func (i *interruption) signalled(cancel func()) (now bool) {
 		fmt.Fprintln(i.err, "interrupted; once more to stop at once")
 		cancel()
 	case again:
-		exitCode(i.err, fail(exitInterrupted, "`theseus resume` looks how far that came and goes on; `theseus rollback` takes everything back",
+		exitCode(i.err, fail(exitInterrupted, "`theseus resume` looks how far that came and goes on; `theseus status` says whether it can still be taken back",
 			"stopped at once: %s", i.run.flight()))
 		return true
 	default:

@@ -46,8 +46,8 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	defer out.Flush() //nolint:errcheck // the end of a text was cut off by whoever wrote it
 	defer err.Flush() //nolint:errcheck // the same
 	streams.Out, streams.Err = out, err
-	klog.LogToStderr(false) // client-go's own log repeats what API servers say
-	klog.SetOutput(err)
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard) // client-go's own log repeats what API servers say, and what is retried is said by the command
 	signals := &interruption{err: streams.Err}
 	ctx, stop := signals.catch(ctx)
 	defer stop()

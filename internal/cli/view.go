@@ -90,7 +90,7 @@ func (s *script) describe(r engine.Record) string {
 		}
 		return fmt.Sprintf("        gate: %s: %s", mark, r.Verdict.Reason)
 	case engine.Paused:
-		return "paused: everything works as it stands; theseus resume goes on, theseus rollback goes back"
+		return "paused: everything works as it stands; theseus status says what leads on from there"
 	case engine.Resumed:
 		return "resumed by " + r.By
 	case engine.RollingBack:

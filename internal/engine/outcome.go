@@ -1,6 +1,10 @@
 package engine
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
 
 // End is how a run ended.
 type End string
@@ -61,7 +65,7 @@ func (o Outcome) ExitCode() int {
 
 func (m *machine) outcome(end End, cause string) Outcome {
 	past := m.state.PastReturn(m.plan.Steps)
-	outcome := Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, past, m.state), PastReturn: past, State: m.state}
+	outcome := Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, m.plan.Steps, m.state), PastReturn: past, State: m.state}
 	if m.advice != "" && (end == EndNeedsPerson || end == EndRolledBack) {
 		outcome.Advice = m.advice
 		outcome.Hint = m.advice + "; then " + strings.TrimPrefix(outcome.Hint, removeCause)
@@ -83,7 +87,7 @@ func (m *machine) over() Outcome {
 // removeCause is what a person is told who is not told how.
 const removeCause = "remove the cause, "
 
-func hintFor(end End, past bool, s State) string {
+func hintFor(end End, steps []step.Step, s State) string {
 	switch {
 	case end == EndDone:
 		return ""
@@ -91,10 +95,6 @@ func hintFor(end End, past bool, s State) string {
 		return removeCause + "make a new plan, and apply it; `theseus report` shows what was measured"
 	case end == EndStopped:
 		return "make a new plan to start again"
-	case s.Undoing:
-		return "`theseus resume` goes on with the rollback"
-	case past:
-		return "the point of no return is behind: `theseus resume` goes on; there is no rollback"
 	}
-	return "`theseus resume` goes on, `theseus rollback` takes everything back"
+	return Judge(steps, s, false).Ways
 }

@@ -77,15 +77,36 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 			asked[action.ID] = action.Verb == step.VerbAdopt
 		}
 	}
+	planned := map[string]bool{}
+	for _, w := range p.Workloads {
+		for _, names := range w.Pods {
+			for _, name := range names {
+				planned[w.Namespace+"/"+name] = true
+			}
+		}
+	}
+	type once struct {
+		action, pod string
+		back        bool
+	}
 	var all []Move
+	tries, told := map[once]int{}, map[once]bool{}
 	for i := range records {
 		r := &records[i]
+		if r.Event == engine.Intended {
+			tries[once{action: r.Action, back: r.Undo}]++
+		}
 		var result step.AdoptResult
 		if r.Event != engine.Acted || !asked[r.Action] || json.Unmarshal(r.Data, &result) != nil {
 			continue
 		}
+		again := tries[once{action: r.Action, back: r.Undo}] > 1
 		for _, pod := range result.Pods {
-			if pod.State == step.AdoptMoved {
+			name := pod.Namespace + "/" + pod.Name
+			// What an act that was cut off had moved is there already when it is done again.
+			moved := pod.State == step.AdoptMoved || pod.State == step.AdoptAlready && again && planned[name]
+			if this := (once{r.Action, name, r.Undo}); moved && !told[this] {
+				told[this] = true
 				all = append(all, moveOf(p, r, result.Node, pod))
 			}
 		}

@@ -283,7 +283,7 @@ type Step struct {
 	Estimate Duration `json:"estimate,omitempty"`
 }
 
-// Nodes are those that a step is about in particular: its own, or those whose pods it moves.
+// Nodes are those that a step is about in particular: its own, those whose pods it moves, or those on which a step of a wave acts.
 func (s *Step) Nodes() []string {
 	if s.Node != "" {
 		return []string{s.Node}
@@ -292,6 +292,14 @@ func (s *Step) Nodes() []string {
 	for i := range s.Actions {
 		if a := &s.Actions[i]; a.Op == Evict && a.Pods.LeaveEnding && len(a.Pods.Names) == 0 {
 			nodes = append(nodes, a.Pods.Node)
+		}
+	}
+	if len(nodes) > 0 || !strings.HasPrefix(s.ID, "wave-") {
+		return nodes
+	}
+	for i := range s.Actions {
+		if node := s.Actions[i].NodeName; node != "" && !slices.Contains(nodes, node) {
+			nodes = append(nodes, node)
 		}
 	}
 	return nodes
