@@ -29,6 +29,7 @@ require (
 	github.com/distribution/reference v0.6.0
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/google/go-containerregistry v0.22.1
+	github.com/hiddeco/sshsig v0.2.0
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/libdns/cloudflare v0.2.2
 	github.com/libdns/desec v1.0.1
@@ -36,6 +37,7 @@ require (
 	github.com/libdns/rfc2136 v1.0.1
 	github.com/open-feature/go-sdk v1.20.0
 	github.com/twmb/murmur3 v1.2.2
+	golang.org/x/crypto v0.57.0
 	modernc.org/sqlite v1.60.0
 )
 

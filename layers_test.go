@@ -32,6 +32,7 @@ var layers = []struct {
 	{"internal/shell", 0, true},
 	{"internal/outfile", 0, false},
 	{"internal/infile", 1, false},
+	{"internal/signed", 2, false},
 	{"internal/canonical", 0, true},
 	{"internal/selector", 1, true},
 	{"internal/selector/nodes", 1, true},

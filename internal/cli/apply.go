@@ -27,6 +27,7 @@ import (
 
 func (a *app) applyCommand() *cobra.Command {
 	var yes, dry bool
+	var signers signers
 	command := &cobra.Command{
 		Use:   "apply PLAN",
 		Short: "Carry a plan out, measured and journaled, stoppable at any moment",
@@ -36,17 +37,25 @@ func (a *app) applyCommand() *cobra.Command {
 			"goes on, here or on another machine.",
 		Args: exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
-			return a.apply(command.Context(), args[0], yes, dry)
+			if err := signers.validate(); err != nil {
+				return err
+			}
+			return a.apply(command.Context(), args[0], &signers, yes, dry)
 		},
 	}
 	command.Flags().BoolVar(&yes, "yes", false, "do not ask (needed when the input is no terminal)")
 	command.Flags().BoolVar(&dry, "dry-run", false, "check everything, print what would be done, and change nothing")
+	signers.register(command)
 	registerAccess(command, &a.access)
 	return takes(command, "json")
 }
 
-func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
-	p, err := readPlan(file)
+func (a *app) apply(ctx context.Context, file string, signers *signers, yes, dry bool) error {
+	p, data, err := readPlanData(file)
+	if err != nil {
+		return err
+	}
+	who, err := signers.check(file, data)
 	if err != nil {
 		return err
 	}
@@ -76,6 +85,9 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 	if _, err := makeStateDir(p.Name); err != nil {
 		return err
 	}
+	if len(who) > 0 {
+		fmt.Fprintf(a.Err, "%s (hash %s) is signed by %s\n", p.Name, p.Hash, strings.Join(who, ", "))
+	}
 	if err := a.confirm(ctx, p, yes); err != nil {
 		return err
 	}
@@ -89,15 +101,21 @@ func (a *app) apply(ctx context.Context, file string, yes, dry bool) error {
 }
 
 func readPlan(file string) (*plan.Plan, error) {
+	p, _, err := readPlanData(file)
+	return p, err
+}
+
+// readPlanData reads a plan, and returns the bytes that it was read from too.
+func readPlanData(file string) (*plan.Plan, []byte, error) {
 	data, err := infile.ReadUpTo(file, document.MaxInput)
 	if err != nil {
-		return nil, fail(exitUsage, "make a plan: theseus plan --to calico ... -o plan.yaml", "%w", err)
+		return nil, nil, fail(exitUsage, "make a plan: theseus plan --to calico ... -o plan.yaml", "%w", err)
 	}
 	p, err := plan.Read(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return p, nil
+	return p, data, nil
 }
 
 // admit refuses a plan that was made for another cluster, or for this one as it was.

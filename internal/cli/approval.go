@@ -25,12 +25,15 @@ type approvals struct {
 	file   string // of the plan
 	expect string // its hash
 	head   string // of the journal
+	// signers must have signed file.
+	signers signers
 }
 
 func (f *approvals) register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.file, "plan", "", "file of the plan that was approved; the cluster's must be the same")
 	flags.StringVar(&f.expect, "expect", "", "hash of the plan that was approved, as its file and theseus status say it")
+	f.signers.register(command)
 	flags.StringVar(&f.head, "expect-head", "", "head of the journal, as theseus status says it on the machine that ran the migration")
 }
 
@@ -78,8 +81,11 @@ const editedHint = "nothing of it was run: find out who wrote to the Migration a
 func (f *approvals) known(p *plan.Plan) (bool, error) {
 	named := false
 	if f.file != "" {
-		own, err := readPlan(f.file)
+		own, data, err := readPlanData(f.file)
 		if err != nil {
+			return false, err
+		}
+		if _, err := f.signers.check(f.file, data); err != nil {
 			return false, err
 		}
 		if own.Hash != p.Hash {

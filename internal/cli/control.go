@@ -232,6 +232,12 @@ func (a *app) rollbackCommand() *cobra.Command {
 // takeOver runs the engine here with the plan of the cluster. A rollback of a migration that somebody
 // else is running is only asked for.
 func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, desire v1alpha1.Desire, f *approvals) error {
+	if err := f.signers.validate(); err != nil {
+		return err
+	}
+	if f.signers.list != "" && f.file == "" {
+		return fail(exitUsage, "say --plan FILE, beside which the signatures are", "--signed-by checks the signatures of a plan's file, and none is named")
+	}
 	var p *plan.Plan
 	var records []engine.Record
 	err := a.patiently(ctx, begin, func(ctx context.Context) (err error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ func (a *app) planCommand() *cobra.Command {
 	var from, sources []string
 	var change changeFlags
 	var mirrored mirrorPlanFlags
+	var key string
 	command := &cobra.Command{
 		Use:   "plan",
 		Short: "Make a plan that reads like a runbook",
@@ -56,6 +58,9 @@ func (a *app) planCommand() *cobra.Command {
 			spec, err := change.resolve(command)
 			if err != nil {
 				return err
+			}
+			if a.signKey = key; key != "" && slices.Contains([]string{"", "text", "yaml", "json", "-"}, a.output) {
+				return fail(exitUsage, "say -o plan.yaml, beside which the signature is written", "--sign signs a file, and -o names none")
 			}
 			if spec.Strategy != mirror.Name {
 				if err := foreign(command.Flags(), mirror.Name); err != nil {
@@ -73,6 +78,7 @@ func (a *app) planCommand() *cobra.Command {
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
 	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
 	command.Flags().StringVar(&change.spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
+	command.Flags().StringVar(&key, "sign", "", "sign the file that -o names with this SSH key; theseus sign does so later")
 	change.register(command)
 	ofStrategy(surge.Name, command.Flags(), func() { change.registerSurge(command) })
 	ofStrategy(mirror.Name, command.Flags(), func() { mirrored.register(command) })
@@ -169,6 +175,11 @@ func (a *app) writePlan(p *plan.Plan) error {
 	default:
 		if err = outfile.Write(a.output, data); err != nil {
 			return err
+		}
+		if a.signKey != "" {
+			if err := a.sign(a.output, p, data, a.signKey); err != nil {
+				return err
+			}
 		}
 		err = a.print(fmt.Sprintf("%s\nwritten to %s; read it, then: theseus apply %s\n", plan.Runbook(p), a.output, a.output))
 	}

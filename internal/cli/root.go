@@ -36,6 +36,7 @@ type app struct {
 	signals    *interruption
 	output     string
 	version    string
+	signKey    string // what plan signs its file with
 	// access is how the mirror of a plan is reached, where it is named anew.
 	access mirror.Access
 }
@@ -113,6 +114,8 @@ func (a *app) commands() []*cobra.Command {
 		a.checkCommand(),
 		a.explainCommand(),
 		a.planCommand(),
+		a.rightsCommand(),
+		a.signCommand(),
 		a.applyCommand(),
 		a.statusCommand(),
 		a.pauseCommand(),

@@ -18,6 +18,9 @@ func networkGroups() []string {
 	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io", "k8s.cni.cncf.io", "sriovnetwork.openshift.io"}
 }
 
+// changedGroups are those of them in which changes write objects.
+func changedGroups() []string { return networkGroups()[:4] }
+
 // onePerPod are resources of those groups that are as many as pods and that nothing here asks for.
 func onePerPod() []string {
 	return []string{"ipamhandles", "workloadendpoints", "ciliumendpoints", "ciliumendpointslices", "ciliumidentities"}

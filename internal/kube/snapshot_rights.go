@@ -43,7 +43,7 @@ func needs() []need {
 		{"coordination.k8s.io", "leases", "theseus-system", "get create update delete"},
 		{"theseus.dev", "migrations", "theseus-system", "get list create patch"},
 		{"theseus.dev", "planpages", "theseus-system", "get list create patch delete"},
-		{"theseus.dev", "journalpages", "theseus-system", "get list create patch"},
+		{"theseus.dev", "journalpages", "theseus-system", "get list create update"},
 		{"theseus.dev", "nodetasks", "theseus-system", "get list watch create delete"},
 		{"theseus.dev", "probeplans", "theseus-system", "get create patch delete"},
 		{"theseus.dev", "probereports", "theseus-system", "get list watch delete"},

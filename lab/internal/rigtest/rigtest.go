@@ -3,6 +3,7 @@ package rigtest
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +157,7 @@ func Start(t *testing.T, rig *scenario.Rig, machine string, args ...string) *Pro
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	p.cmd = exec.CommandContext(ctx, rig.Theseus, args...)
-	p.cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+filepath.Join(rig.Dir, "kubeconfig"), "THESEUS_STATE_DIR="+machine)
+	p.cmd.Env = append(os.Environ(), "THESEUS_KUBECONFIG="+cmp.Or(rig.User, filepath.Join(rig.Dir, "kubeconfig")), "THESEUS_STATE_DIR="+machine)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

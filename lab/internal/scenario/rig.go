@@ -27,6 +27,7 @@ import (
 type Rig struct {
 	// Applied is the file of the plan that was applied last.
 	Applied string
+	User    string    // kubeconfig with which rigtest runs theseus; that of an administrator where empty
 	Name    string    // of the lab
 	Nodes   int       // number of nodes
 	Lab     string    // path of theseus-lab

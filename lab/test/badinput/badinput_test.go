@@ -2,7 +2,6 @@
 package badinput
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -42,6 +41,7 @@ func TestBadInput(t *testing.T) {
 		t.Run("no migration", s.noMigration)
 		t.Run("another cluster and an unknown network", s.elsewhere)
 		t.Run("missing rights", s.rights)
+		t.Run("duties", s.duties)
 		t.Run("no image", s.noImage)
 		t.Run("no such check", s.noCheck)
 		t.Run("a cluster that changed", s.changed)
@@ -108,35 +108,6 @@ func (s *stage) elsewhere(t *testing.T) {
 	(&stage{Rig: other}).untouched(t)
 }
 
-// rights gives a user who may only read to theseus.
-func (s *stage) rights(t *testing.T) {
-	const name = "reader"
-	s.kubectl(t, "", "create", "serviceaccount", name)
-	s.kubectl(t, "", "create", "clusterrole", name, "--verb=get,list,watch", "--resource=*.*")
-	s.kubectl(t, "", "create", "clusterrolebinding", name, "--clusterrole="+name, "--serviceaccount=default:"+name)
-	token := s.kubectl(t, "", "create", "token", name)
-	whole, err := os.ReadFile(filepath.Join(s.Dir, "kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	for _, config := range [][]string{
-		{"set-credentials", name, "--token=" + token},
-		{"set-context", "--current", "--user=" + name},
-	} {
-		if err := os.WriteFile(file, whole, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.kubectl(t, "", append([]string{"--kubeconfig", file, "config"}, config...)...)
-		if whole, err = os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := []string{"block api/rights", "this user may not create pods/eviction", "error: findings block this change"}
-	s.run(t, 3, want, s.planned("--kubeconfig", file)...)
-	s.run(t, 3, want, "apply", s.plan, "--yes", "--kubeconfig", file)
-}
-
 func (s *stage) noImage(t *testing.T) {
 	s.run(t, 3, []string{"block agent/image", "--agent-image IMAGE"}, s.planned("--agent-image", "")...)
 }
@@ -169,7 +140,7 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	p.Until("cannot get the image nowhere.test/agent:none")
 	p.Signal(syscall.SIGINT, syscall.SIGTERM)
 	p.Ends(130, "error: stopped at once: in the middle of [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
-	s.run(t, 0, []string{"running", "nobody runs it"}, "status")
+	s.run(t, 0, []string{", interrupted", "nobody runs it: `theseus resume` goes on, `theseus rollback` takes everything back"}, "status")
 	s.run(t, 1, []string{"in the middle of a migration", "theseus-agent is there", "theseus rollback"}, s.planned()...)
 	s.run(t, 1, []string{"another migration is under way, and nobody runs it", "theseus rollback"}, "apply", s.plan, "--yes")
 	s.run(t, 5, []string{"error: stopped"}, "rollback")

@@ -14,7 +14,7 @@ import (
 // killed one after the other: a kubelet, the API server,
 // the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
 // took the whole adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
-// restarts. Another machine takes the end of the run over.
+// restarts. Another machine takes the end of the run over. Whoever runs it has the rights that `theseus rights operate` gives for that plan.
 func TestWalk(t *testing.T) {
 	rig := newRig(t, "walk", 2)
 	rig.Strategy, rig.WorldRate = "adopt", 25
@@ -26,6 +26,7 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rig.User = rigtest.User(t, rig, "operator", rigtest.Rights(t, rig, "operator", "operate", "--plan", plan))
 	apply := rigtest.Start(t, rig, "here", "apply", plan, "--yes")
 	for _, kill := range []struct {
 		at string // a line that the command prints

@@ -1,0 +1,52 @@
+package theseus
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestSecurityTable: every line of the tables of attacks in docs/security.md names tests, and they are there.
+func TestSecurityTable(t *testing.T) {
+	page, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| attack | what holds | tests |\n|---|---|---|\n")
+	table, _, ended := strings.Cut(table, "\n\n")
+	if !found || !ended {
+		t.Fatal("docs/security.md has no table of attacks")
+	}
+	there := map[string]bool{}
+	if err := filepath.WalkDir(".", func(file string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		for _, match := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			there[match[1]] = true
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(table, "\n") {
+		names := regexp.MustCompile("`(Test\\w+)(/[^`]*)?`").FindAllStringSubmatch(line, -1)
+		if len(names) == 0 {
+			t.Errorf("no test holds: %s", line)
+		}
+		for _, name := range names {
+			script, ok := strings.CutPrefix(name[1]+name[2], "TestScripts/")
+			if ok {
+				if _, err := os.Stat("internal/cli/testdata/" + script + ".txtar"); err != nil {
+					t.Errorf("there is no script %s: %s", script, line)
+				}
+			} else if !there[name[1]] {
+				t.Errorf("there is no %s: %s", name[1], line)
+			}
+		}
+	}
+}
