@@ -115,7 +115,8 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	all = append(all, needs()...)
 	// A role may give no right that its writer does not have, but for these two verbs.
 	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{rbacv1.GroupName, "roles", "", "get create patch delete escalate bind"},
-		need{rbacv1.GroupName, "rolebindings", "", "get create patch delete"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"})
+		need{rbacv1.GroupName, "rolebindings", "", "get create patch delete"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"},
+		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, to which paths are measured
 	if steps == nil {
 		return append(all, ofAnyChange()...)
 	}
