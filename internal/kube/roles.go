@@ -103,7 +103,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	const own = v1alpha1.Group
 	all := []need{
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"}, {own, "probereports", "", "get list"},
-		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"},
+		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
 	}
 	if duty == Look {
 		return all
@@ -120,8 +120,22 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	if steps == nil {
 		return append(all, ofAnyChange()...)
 	}
+	// A Role goes with its namespace, and cannot be before it: rights within one that the plan makes or deletes are for all.
+	fleeting := map[string]bool{}
+	for i := range steps {
+		for _, action := range steps[i].Actions {
+			if ref := action.Ref; ref != nil && ref.Kind == "Namespace" && action.Op == step.Delete {
+				fleeting[ref.Name] = true
+			} else if o := action.Object; o != nil && o.GetKind() == "Namespace" && o.GetName() != v1alpha1.Namespace {
+				fleeting[o.GetName()] = true
+			}
+		}
+	}
 	resources := resources{meta.NewDefaultRESTMapper(nil), defined(steps)}
 	for _, w := range wantsOf(steps) {
+		if fleeting[w.Namespace] {
+			w.Namespace = ""
+		}
 		resource := resources.of(w.APIVersion, w.Kind)
 		if w.sub != "" {
 			resource.Resource += "/" + w.sub

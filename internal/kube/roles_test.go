@@ -1,0 +1,113 @@
+package kube
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// given says whether roles allow something.
+func given(t *testing.T, roles []unstructured.Unstructured, verb, group, resource, namespace string) bool {
+	t.Helper()
+	for i := range roles {
+		if !strings.HasSuffix(roles[i].GetKind(), "Role") || roles[i].GetNamespace() != "" && roles[i].GetNamespace() != namespace {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(roles[i].Object, &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.APIGroups, group) && (slices.Contains(rule.Resources, resource) || slices.Contains(rule.Resources, "*")) && slices.Contains(rule.Verbs, verb) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TestRoles: each duty has its rights and those of the ones before it, and no others; a plan's are within the namespaces that stay.
+func TestRoles(t *testing.T) {
+	roles := func(duty Duty, steps []step.Step) []unstructured.Unstructured {
+		t.Helper()
+		all, err := Roles(duty, steps, []Subject{{Kind: "Group", Name: "sre"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	look, plan, operate := roles(Look, nil), roles(Plan, nil), roles(Operate, nil)
+	for _, n := range needs() {
+		for _, verb := range strings.Fields(n.verbs) {
+			if !given(t, operate, verb, n.group, n.resource, n.namespace) {
+				t.Errorf("who operates may not %s %s in %q", verb, n.resource, n.namespace)
+			}
+		}
+	}
+	for _, n := range rightsOf(Plan, nil) {
+		for _, verb := range strings.Fields(n.verbs) {
+			if verb != "get" && verb != "list" || !given(t, plan, verb, n.group, n.resource, n.namespace) || !given(t, operate, verb, n.group, n.resource, n.namespace) {
+				t.Errorf("who plans may %s %s", verb, n.resource)
+			}
+		}
+	}
+	for _, all := range [][]unstructured.Unstructured{look, plan, operate} {
+		for _, verb := range []string{"get", "list", "create"} {
+			if given(t, all, verb, "", "secrets", "kube-system") || given(t, all, verb, "", "pods/exec", "default") {
+				t.Errorf("%s of secrets or pods/exec is given", verb)
+			}
+		}
+	}
+	if given(t, look, "list", "", "nodes", "") || look[0].GetLabels()["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
+		t.Errorf("look: %v", look[0])
+	}
+
+	object := func(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}}}
+	}
+	ref := func(apiVersion, kind, namespace, name string) *step.Ref {
+		return &step.Ref{APIVersion: apiVersion, Kind: kind, Namespace: namespace, Name: name}
+	}
+	exact := roles(Operate, []step.Step{{Actions: []step.Action{
+		{Op: step.Apply, Object: object("v1", "Namespace", "", "comes")},
+		{Op: step.Apply, Object: object("apps/v1", "DaemonSet", "comes", "new")},
+		{Op: step.Delete, Ref: ref("apps/v1", "DaemonSet", "goes", "old")},
+		{Op: step.Delete, Ref: ref("v1", "Namespace", "", "goes")},
+		{Op: step.Delete, Ref: ref("batch/v1", "Job", "stays", "x")},
+	}}})
+	for _, want := range []struct {
+		verb, group, resource, namespace string
+		given                            bool
+	}{
+		{"create", "apps", "daemonsets", "comes", true}, {"get", "apps", "daemonsets", "goes", true}, {"delete", "batch", "jobs", "stays", true},
+		{"delete", "batch", "jobs", "elsewhere", false}, {"create", "crd.projectcalico.org", "ippools", "", false}, {"update", "theseus.dev", "journalpages", "theseus-system", true},
+	} {
+		if got := given(t, exact, want.verb, want.group, want.resource, want.namespace); got != want.given {
+			t.Errorf("%v: %v", want, got)
+		}
+	}
+	for i := range exact {
+		if namespace := exact[i].GetNamespace(); namespace == "comes" || namespace == "goes" {
+			t.Errorf("%s %s is in a namespace that comes or goes", exact[i].GetKind(), namespace)
+		}
+	}
+}
+
+func TestReadSubject(t *testing.T) {
+	for text, want := range map[string]Subject{"user:a:b": {Kind: "User", Name: "a:b"}, "group:sre": {Kind: "Group", Name: "sre"}, "serviceaccount:ops/x": {Kind: "ServiceAccount", Namespace: "ops", Name: "x"}} {
+		if got, err := ReadSubject(text); err != nil || got != want {
+			t.Errorf("%s: %v %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "sre", "user:", "serviceaccount:x", "serviceaccount:/x", "robot:x"} {
+		if got, err := ReadSubject(text); err == nil {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
