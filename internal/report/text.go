@@ -190,6 +190,10 @@ func residueText(m Model) string {
 		return "every node proved that none is left of the former rules"
 	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
 		return "not looked for: nothing was moved that leaves any"
+	case r.NodesAfter == 0 && m.Run.Outcome == RolledBack:
+		return "not looked for: the old network stayed, and each step took its own away"
+	case r.NodesBefore == 0 && m.Run.Outcome != Done && m.Run.Outcome != NotStarted:
+		return "not looked for: the run did not get that far"
 	case r.NodesBefore == 0:
 		return "not inventoried"
 	case r.NodesAfter == 0:
