@@ -1,8 +1,6 @@
 package cni
 
 import (
-	"strings"
-
 	appsv1 "k8s.io/api/apps/v1"
 )
 
@@ -28,7 +26,7 @@ var named = []struct{ network, set, image string }{
 // NamedBy is the network that a DaemonSet is of, as people know it, such as "Amazon VPC CNI"; empty where Theseus does not know.
 func NamedBy(set *appsv1.DaemonSet) string {
 	for _, n := range named {
-		if set.Name == n.set || strings.HasPrefix(set.Name, n.set+"-") || ImageOf(set.Spec.Template.Spec.Containers, n.image) != "" {
+		if set.Name == n.set || ImageOf(set.Spec.Template.Spec.Containers, n.image) != "" {
 			return n.network
 		}
 	}
