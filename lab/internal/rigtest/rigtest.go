@@ -20,6 +20,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
+	"github.com/theseus-cni/theseus/lab/internal/workload/serve"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
@@ -79,11 +80,33 @@ func NothingLost(t *testing.T, rig *scenario.Rig, limit time.Duration, when stri
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
-	if loss := scenario.Loss(cost); loss != nil {
+	if loss := scenario.Loss(cost); loss != nil && !fromVXLAN(t, rig, cost) {
 		cost.Print(rig.Out) //nolint:errcheck // for the reader
 		t.Fatalf("%s: %v", when, loss)
 	}
 	return cost
+}
+
+// newOutside are the requests of which each is a UDP connection of its own to the outside.
+const newOutside = "outside-udp-new"
+
+// fromVXLAN says whether all that was lost came to the outside from VXLAN's port, as the server there saw it: that is Calico's own
+// fault (docs/known-issues.md), which no change brings about.
+func fromVXLAN(t *testing.T, rig *scenario.Rig, cost tally.Summary) bool {
+	t.Helper()
+	lost := cost.Kinds[newOutside].Failed
+	for kind, count := range cost.Kinds {
+		if kind != newOutside && count.Failed > 0 {
+			return false
+		}
+	}
+	log, err := rig.InLab(t.Context(), "logs", "controlplane", "init")
+	if err != nil {
+		t.Errorf("what came from VXLAN's port is not known: %v", err)
+	}
+	seen := strings.Count(log, serve.FromVXLAN)
+	t.Logf("%d of %d new UDP connections to the outside had no answer; %d came from VXLAN's port, which Calico does not track", lost, cost.Kinds[newOutside].Sent, seen)
+	return lost > 0 && lost <= uint64(seen)
 }
 
 // writer shows what happens as it happens, so that a test of minutes says where it is.

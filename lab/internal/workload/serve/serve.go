@@ -95,7 +95,7 @@ func listen(config Config, leaving *atomic.Bool) ([]service, error) {
 		if err != nil {
 			errs = append(errs, err)
 		} else {
-			services = append(services, &echo{conn: conn})
+			services = append(services, &echo{conn, config.Log})
 		}
 	}
 	return services, errors.Join(errs...)
