@@ -120,3 +120,28 @@ func TestRights(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// TestRightsInFewCalls: what the API server lists is not asked about one by one; what it does not list is.
+func TestRightsInFewCalls(t *testing.T) {
+	server, client := serve(t, nil, nil)
+	server.answers, server.codes = aCluster()
+	const reviews, lists = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+	for _, test := range []struct {
+		rules string
+		few   bool
+	}{
+		{`[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]`, true},
+		{`[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"resourceNames":["mine"]}]`, false},
+		{`[{"verbs":["get"],"apiGroups":["example.org"],"resources":["*"]}]`, false},
+		{"", false},
+	} {
+		server.rules, server.asked = test.rules, map[string]int{}
+		rights, err := reader{client: client}.ask(t.Context(), needs())
+		if err != nil || len(rights) < 50 {
+			t.Fatalf("%d rights: %v", len(rights), err)
+		}
+		if few := server.asked[reviews] == 0; few != test.few || server.asked[lists] > 5 {
+			t.Errorf("%s: %d reviews, %d lists, of %d rights", test.rules, server.asked[reviews], server.asked[lists], len(rights))
+		}
+	}
+}

@@ -1,11 +1,14 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -61,19 +64,66 @@ func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) 
 			})
 		}
 	}
+	known, err := r.known(ctx, reviews)
+	if err != nil {
+		return nil, err
+	}
 	answers := make([]cluster.Right, len(reviews))
 	failures := make([]error, len(reviews))
-	tasks := make([]task, len(reviews))
+	var tasks []task
 	for i := range reviews {
-		tasks[i] = func(ctx context.Context) cluster.Source {
+		if slices.ContainsFunc(known[reviews[i].Namespace], func(rule authorizationv1.ResourceRule) bool { return covers(rule, reviews[i]) }) {
+			answers[i] = answer(reviews[i], authorizationv1.SubjectAccessReviewStatus{Allowed: true})
+			continue
+		}
+		tasks = append(tasks, func(ctx context.Context) cluster.Source {
 			answers[i], failures[i] = r.mayI(ctx, reviews[i])
 			return cluster.Source{}
-		}
+		})
 	}
 	if _, err := runTasks(ctx, tasks); err != nil {
 		return nil, err
 	}
 	return answers, errors.Join(failures...)
+}
+
+// anyNamespace is one that nobody has: what is allowed there is allowed in all of them.
+const anyNamespace = "theseus-any-namespace"
+
+// known are the rights that the API server lists for this user, by namespace, in one call each instead of one for each right. What it does not
+// list, or cannot, as with a webhook that decides, is asked about one by one.
+func (r reader) known(ctx context.Context, reviews []authorizationv1.ResourceAttributes) (map[string][]authorizationv1.ResourceRule, error) {
+	found := map[string][]authorizationv1.ResourceRule{}
+	for _, review := range reviews {
+		if _, asked := found[review.Namespace]; asked {
+			continue
+		}
+		ctx, cancel := r.client.Call(ctx)
+		answer, err := r.client.Typed.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: cmp.Or(review.Namespace, anyNamespace)},
+		}, metav1.CreateOptions{})
+		cancel()
+		found[review.Namespace] = nil
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		case err != nil:
+			return nil, err
+		case !answer.Status.Incomplete:
+			found[review.Namespace] = answer.Status.ResourceRules
+		}
+	}
+	return found, nil
+}
+
+// covers says whether a rule allows what is asked, for objects of any name.
+func covers(rule authorizationv1.ResourceRule, asked authorizationv1.ResourceAttributes) bool {
+	resource := asked.Resource
+	if asked.Subresource != "" {
+		resource += "/" + asked.Subresource
+	}
+	has := func(list []string, what string) bool { return slices.Contains(list, "*") || slices.Contains(list, what) }
+	return len(rule.ResourceNames) == 0 && has(rule.Verbs, asked.Verb) && has(rule.APIGroups, asked.Group) &&
+		(has(rule.Resources, resource) || asked.Subresource != "" && slices.Contains(rule.Resources, "*/"+asked.Subresource))
 }
 
 func (r reader) mayI(ctx context.Context, attributes authorizationv1.ResourceAttributes) (cluster.Right, error) {
@@ -82,16 +132,20 @@ func (r reader) mayI(ctx context.Context, attributes authorizationv1.ResourceAtt
 	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &attributes},
 	}
-	answer, err := r.client.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	said, err := r.client.Typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return cluster.Right{}, err
 	}
+	return answer(attributes, said.Status), nil
+}
+
+func answer(attributes authorizationv1.ResourceAttributes, said authorizationv1.SubjectAccessReviewStatus) cluster.Right {
 	resource := attributes.Resource
 	if attributes.Subresource != "" {
 		resource += "/" + attributes.Subresource
 	}
 	return cluster.Right{
 		Verb: attributes.Verb, Group: attributes.Group, Resource: resource, Namespace: attributes.Namespace,
-		Allowed: answer.Status.Allowed, Reason: answer.Status.Reason,
-	}, nil
+		Allowed: said.Allowed, Reason: said.Reason,
+	}
 }

@@ -25,6 +25,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	agents  map[string]bool
 	denied  string // a verb
+	rules   string // that a SelfSubjectRulesReview lists, as JSON; it lists none, and says so, where empty
 	asked   map[string]int
 }
 
@@ -50,6 +51,15 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost { // an access review: everything but eviction, and one verb, is allowed
 		var review map[string]any
 		_ = json.NewDecoder(r.Body).Decode(&review)
+		if review["kind"] == "SelfSubjectRulesReview" {
+			status := map[string]any{"incomplete": s.rules == "", "resourceRules": []any{}, "nonResourceRules": []any{}}
+			if s.rules != "" {
+				status["resourceRules"] = json.RawMessage(s.rules)
+			}
+			review["status"] = status
+			_ = json.NewEncoder(w).Encode(review)
+			return
+		}
 		attributes := review["spec"].(map[string]any)["resourceAttributes"].(map[string]any)
 		review["status"] = map[string]any{"allowed": attributes["subresource"] != "eviction" && attributes["verb"] != s.denied, "reason": "said so"}
 		_ = json.NewEncoder(w).Encode(review)
