@@ -183,7 +183,7 @@ func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*clus
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.mustNotBlock(result, "fix what blocks, or accept what you have read: --accept ID=REASON"); err != nil {
+	if err := a.mustNotBlock(result, acceptHint); err != nil {
 		return nil, nil, err
 	}
 	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Version: a.version, Now: time.Now(), Manifest: pass.Manifest})

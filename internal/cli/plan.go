@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/check/api"
+	"github.com/theseus-cni/theseus/internal/check/felix"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/cni/bridge"
@@ -108,7 +110,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if err != nil {
 		return err
 	}
-	if err := a.mustNotBlock(result, "fix what blocks, or accept what you have read: --accept ID=REASON"); err != nil {
+	if err := a.mustNotBlock(result, acceptHint); err != nil {
 		return err
 	}
 	options.Manifest = pass.Manifest
@@ -116,6 +118,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		options.Flags, options.Decided, err = a.decide(ctx, pass.Snapshot, with.origin, with.key)
 		if err == nil {
 			change.Flag = options.Decided.Knob
+			err = a.checkDecided(pass, options.Decided)
 		}
 	} else {
 		options.Flags, err = a.resolveFlags(ctx, pass.Snapshot, with.sources)
@@ -140,6 +143,20 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	}
 	return a.writePlan(p)
 }
+
+// checkDecided runs the checks of a setting that only a flag set decides, for each of its values.
+func (a *app) checkDecided(pass *check.Pass, decided *plan.Decided) error {
+	for _, value := range slices.Compact(slices.Sorted(maps.Values(decided.Values))) {
+		with := *pass
+		with.Change.Flag = decided.Knob + "=" + value
+		if err := a.mustNotBlock(preflight.Run([]check.Check{felix.KubeProxyMode()}, &with, checkOptions(with.Change)), acceptHint); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const acceptHint = "fix what blocks, or accept what you have read: --accept ID=REASON"
 
 // mayCarryOut refuses a plan that this user may not carry out to its end.
 func (a *app) mayCarryOut(ctx context.Context, pass *check.Pass, p *plan.Plan) error {

@@ -121,7 +121,9 @@ func covers(rule authorizationv1.ResourceRule, asked authorizationv1.ResourceAtt
 	if asked.Subresource != "" {
 		resource += "/" + asked.Subresource
 	}
-	has := func(list []string, what string) bool { return slices.Contains(list, "*") || slices.Contains(list, what) }
+	has := func(list []string, what string) bool {
+		return slices.Contains(list, "*") || slices.Contains(list, what)
+	}
 	return len(rule.ResourceNames) == 0 && has(rule.Verbs, asked.Verb) && has(rule.APIGroups, asked.Group) &&
 		(has(rule.Resources, resource) || asked.Subresource != "" && slices.Contains(rule.Resources, "*/"+asked.Subresource))
 }
