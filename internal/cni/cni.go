@@ -74,6 +74,16 @@ type Maker struct {
 // HasAgent is false for a network that files on the nodes make, and nothing in the cluster.
 func (i *Installation) HasAgent() bool { return i.Agent.Name != "" }
 
+// Masquerade is traffic that leaves a node with the node's address: what comes from one of From and goes to none of Except.
+// Both are CIDRs of IPv4.
+type Masquerade struct {
+	From   []string `json:"from"`
+	Except []string `json:"except"`
+}
+
+// Multicast is what agents that masquerade leave alone besides pods.
+const Multicast = "224.0.0.0/4"
+
 // PolicyDialect is which policies a network enforces.
 type PolicyDialect string
 
@@ -102,6 +112,9 @@ type Capabilities struct {
 	// Untracked is set where the agent exempts Port from connection tracking: a connection that a node masquerades with
 	// that port as its own gets no answer.
 	Untracked *step.Untracked `json:"untracked,omitempty"`
+	// Masquerade is what it masquerades of what its pods send, where that is known and is to the address of the interface by
+	// which a packet leaves.
+	Masquerade *Masquerade `json:"masquerade,omitempty"`
 	// Overhead is what encapsulation takes from the path MTU, in bytes; MTU is the pods' where fixed, else 0.
 	// LinkMTU is what the pods' own links say, where that is more than what comes through to other nodes.
 	Overhead int `json:"overhead"`

@@ -52,17 +52,27 @@ func portScript(args step.JoinArgs) string {
 	return script.String() + "}\n}\n"
 }
 
-// spare puts the table where a joint phase wants it and it is not there, and takes it away otherwise; it says what it did.
+// spare puts the table as a joint phase wants it, and takes it away where none does; it says what it did. A table of a former
+// process is written once more, as it may be of an order before this one.
 func (n *Node) spare(ctx context.Context, args step.JoinArgs) ([]string, error) {
-	present, err := n.nftables(ctx, true)
-	if err != nil || slices.Contains(present, "ip "+portTable) == (args.Untracked != nil) {
+	all, err := n.nftables(ctx, true)
+	if err != nil {
 		return nil, err
 	}
-	if _, err := n.Commands.run(ctx, portScript(args), "nft", "-f", "-"); err != nil {
+	present, script := slices.Contains(all, "ip "+portTable), portScript(args)
+	if present == (args.Untracked != nil) && (!present || n.ports == script) {
+		return nil, nil
+	}
+	if _, err := n.Commands.run(ctx, script, "nft", "-f", "-"); err != nil {
 		return nil, fmt.Errorf("keep masqueraded connections off a port: %w", err)
 	}
-	if args.Untracked == nil {
+	known := n.ports != ""
+	n.ports = script
+	switch {
+	case args.Untracked == nil:
 		return []string{"ports as before"}, nil
+	case present && !known:
+		return nil, nil
 	}
 	return []string{fmt.Sprintf("no connection masqueraded with UDP port %d", args.Untracked.Port)}, nil
 }

@@ -116,11 +116,15 @@ func TestUntrackedPortOfPods(t *testing.T) {
 	answered("as it is", false)
 	do(t, m.node, step.VerbJoin, step.JoinArgs{Untracked: port})
 	answered("kept off the port", true)
-	port.Except = append(port.Except, "198.18.8.0/24") // as if the server were a pod
-	do(t, m.node, step.VerbPart, step.JoinArgs{})
-	do(t, m.node, step.VerbJoin, step.JoinArgs{Untracked: port})
+	wider := *port
+	wider.Except = append(wider.Except, "198.18.8.0/24") // as if the server were a pod
+	do(t, m.node, step.VerbJoin, step.JoinArgs{Untracked: &wider})
 	answered("what is no outside is left to the agent's rules", false)
+	joined := step.JoinArgs{Old: []string{"198.19.32.0/20"}, New: []string{"198.19.64.0/20"}, Untracked: port}
+	do(t, m.node, step.VerbJoin, joined)
+	answered("while two networks are joined", true)
 	do(t, m.node, step.VerbPart, step.JoinArgs{})
+	answered("as it was", false)
 }
 
 func TestBeside(t *testing.T) {

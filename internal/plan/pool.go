@@ -64,6 +64,9 @@ func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 	}
 	target := *source
 	target.PodCIDRs = []string{cidr.String()}
+	if masquerade := source.Capabilities.Masquerade; masquerade != nil && slices.Contains(masquerade.From, source.PodCIDRs[0]) {
+		target.Capabilities.Masquerade = &cni.Masquerade{From: target.PodCIDRs, Except: target.PodCIDRs}
+	}
 	pools := poolsOf(old, cidr)
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves, Outlook: outlook}
 	p := begun(snapshot, change, options, pool.Name, "both pools are of one network, which carries them side by side while pods are created again")

@@ -57,12 +57,9 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 	applyPools(found, readPools(snapshot))
 	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
-	if port := untracked(found.Version, found.Capabilities); port != nil {
-		if plainNAT(snapshot.Calico("FelixConfiguration"), template.Containers) {
-			port.From, port.Except = masqueraded(snapshot)
-		}
-		found.Capabilities.Untracked = port
-	}
+	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
+	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
+		func(name string) string { return valueOf(template.Containers, name) })
 	found.Parts = partsIn(snapshot, agent)
 	for _, kind := range usersKinds {
 		for _, object := range snapshot.Calico(kind) {

@@ -250,6 +250,8 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		caps.Port = port
 	}
 	caps.Untracked = untracked(tagOf(image), caps)
+	env := func(name string) string { return m.env(agent, name) }
+	caps.Masquerade = willMasquerade(request, env("CALICO_IPV4POOL_NAT_OUTGOING") != "false", felix, env)
 	caps.MTU = jointMTU(request.Source, m.setting("veth_mtu"))
 	return cni.Installation{
 		CNI:          "calico",

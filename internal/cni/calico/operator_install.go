@@ -327,6 +327,17 @@ func (o *operation) handOver(ref step.Ref) step.Action {
 	return action
 }
 
+// outgoing says whether the pool that is made masquerades.
+func (o *operation) outgoing() bool {
+	for i := range o.objects {
+		if o.objects[i].GetKind() == "IPPool" {
+			outgoing, _, _ := unstructured.NestedBool(o.objects[i].Object, "spec", "natOutgoing")
+			return outgoing
+		}
+	}
+	return false
+}
+
 // described is the network as the operator will have made it.
 func (o *operation) described(request cni.Request, ref step.Ref) cni.Installation {
 	caps := capabilities(defaultConf)
@@ -338,6 +349,7 @@ func (o *operation) described(request cni.Request, ref step.Ref) cni.Installatio
 	}
 	applyFelix(&caps, felix)
 	caps.Untracked = untracked(o.version, caps)
+	caps.Masquerade = willMasquerade(request, o.outgoing(), felix, func(string) string { return "" })
 	agent := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: operatorNamespace, Name: agentName}
 	deployment := func(name string) step.Ref {
 		return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: operatorNamespace, Name: name}

@@ -68,6 +68,7 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	found.Data = pods.data()
 	file := confFile(agent)
 	found.Capabilities = capabilities(conf, pods.bridge(), strings.TrimSuffix(file, cni.StagedSuffix))
+	found.Capabilities.Masquerade = masqueraded(agents, conf)
 	found.Capabilities.MTU = podMTU(snapshot, conf, pods.bridge())
 	if found.Capabilities.Attachment = pods.attachment(found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
 		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
@@ -80,6 +81,23 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	cni.BesideFirewall(snapshot, router, found)
 	found.Parts = parts(snapshot, agents, router)
 	return found
+}
+
+// masqueraded is what flannel masquerades where each of its agents is told to.
+func masqueraded(agents []*appsv1.DaemonSet, conf netConf) *cni.Masquerade {
+	for _, agent := range agents {
+		if !slices.ContainsFunc(agent.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(word string) bool {
+				return slices.Contains([]string{"--ip-masq", "-ip-masq", "--ip-masq=true", "-ip-masq=true"}, word)
+			})
+		}) {
+			return nil
+		}
+	}
+	if conf.Network == "" {
+		return nil
+	}
+	return &cni.Masquerade{From: []string{conf.Network}, Except: []string{conf.Network, cni.Multicast}}
 }
 
 // joined says what runs beside flannel in one pod, and makes it a network of another kind; empty where nothing does.

@@ -7,8 +7,10 @@ import (
 	"path"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/theseus-cni/theseus/internal/cni"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -181,6 +183,12 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 	conf, _ := m.netConf() // fit has seen that both can be read
 	pods, _ := readPodConf(m.typed())
 	_, version := cni.SplitImage(imageOf(m.agent))
+	caps := capabilities(conf, pods.bridge(), m.confName())
+	var agent appsv1.DaemonSet
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.agent.Object, &agent); err == nil {
+		conf.Network = request.PodCIDR
+		caps.Masquerade = masqueraded([]*appsv1.DaemonSet{&agent}, conf)
+	}
 	return cni.Installation{
 		CNI:          "flannel",
 		Version:      version,
@@ -188,7 +196,7 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 		Selector:     cni.SelectorText(m.agent),
 		PodCIDRs:     []string{request.PodCIDR},
 		Data:         pods.data(),
-		Capabilities: capabilities(conf, pods.bridge(), m.confName()),
+		Capabilities: caps,
 		Parts:        cni.Parts(m.objects),
 	}
 }

@@ -3,6 +3,7 @@ package flannel_test
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,10 @@ func TestInstallDetected(t *testing.T) {
 		t.Fatalf("as the manifest has it: %+v", found)
 	}
 	found.PodCIDRs = target.Installation.PodCIDRs
+	if masquerade := found.Capabilities.Masquerade; masquerade == nil || !slices.Equal(masquerade.From, []string{"10.244.0.0/16"}) {
+		t.Errorf("of the manifest's own range it masquerades %+v", masquerade)
+	}
+	found.Capabilities.Masquerade = target.Installation.Capabilities.Masquerade // the ranges differ
 	found.Capabilities.Attachment = nil // nobody was ever moved to it
 	found.Parts, target.Installation.Parts = nil, nil
 	if want, got := text(t, target.Installation), text(t, found); want != got {

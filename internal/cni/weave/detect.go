@@ -44,6 +44,9 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	s.policy = s.policy && cni.ImageOf(containers, "weave-npc") != ""
 	s.bridgeMTU, s.linkMTU = measured(snapshot)
 	caps := capabilities(s)
+	if s.pods.IsValid() {
+		caps.Masquerade = &cni.Masquerade{From: s.ranges(), Except: append(s.ranges(), cni.Multicast)}
+	}
 	caps.Attachment, caps.Unattached = attachment(snapshot, s)
 	return &cni.Installation{
 		CNI:          "weave",

@@ -15,8 +15,48 @@ import (
 // JoinArgs are the two networks as the agent's verb "join" takes them: traffic between them keeps its
 // addresses, and its way back may differ from its way there, since each network routes only to its own.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
-	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs),
-		Untracked: portAlone(cmp.Or(target.Capabilities.Untracked, source.Capabilities.Untracked))}
+	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: Unused(source, target)}
+}
+
+// Unused is the port that nothing may be masqueraded with while some networks are on the nodes, and whose pods' traffic to
+// the outside that is said of; nil where none of the networks exempts a port. What goes from one of the networks to another
+// is no outside.
+func Unused(networks ...cni.Installation) *step.Untracked {
+	var port *step.Untracked
+	var from, except []string
+	for i := range networks {
+		caps := &networks[i].Capabilities
+		port = cmp.Or(caps.Untracked, port)
+		except = append(except, networks[i].PodCIDRs...)
+		if caps.Masquerade != nil {
+			from, except = append(from, caps.Masquerade.From...), append(except, caps.Masquerade.Except...)
+		}
+	}
+	if port == nil {
+		return nil
+	}
+	unused := step.Untracked{Port: port.Port, Link: port.Link}
+	if len(from) > 0 {
+		unused.From, unused.Except = distinct(from), distinct(except)
+	}
+	return &unused
+}
+
+// distinct are the IPv4 ranges among some, sorted, each once, and none that is within another: an nft set takes no two that
+// overlap.
+func distinct(ranges []string) []string {
+	all := prefixes(ranges)
+	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	var kept []string
+	var last netip.Prefix
+	for _, p := range all {
+		if !p.Addr().Is4() || last.IsValid() && last.Overlaps(p) {
+			continue
+		}
+		last = p
+		kept = append(kept, p.String())
+	}
+	return kept
 }
 
 // Clash is a reason why two networks cannot live on the same nodes.
@@ -203,12 +243,4 @@ func whichRange(snapshot *cluster.Snapshot, target cni.Installation) string {
 		hint += ", which holds " + strings.Join(own[:min(len(own), 3)], ", ")
 	}
 	return hint
-}
-
-// portAlone leaves out what the agent masquerades: ranges come and go while two networks, or two pools, are joined.
-func portAlone(port *step.Untracked) *step.Untracked {
-	if port == nil {
-		return nil
-	}
-	return &step.Untracked{Port: port.Port, Link: port.Link}
 }

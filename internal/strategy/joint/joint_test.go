@@ -2,6 +2,7 @@ package joint_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -161,5 +162,36 @@ func TestResidueOfRenamed(t *testing.T) {
 	b := joint.New(joint.Input{Source: &cni.Installation{}, Target: target, TargetResidue: own})
 	if got := strings.Join(b.TargetResidue.ConfFiles, " "); got != "10-calico.conflist 00-calico.conflist.theseus 00-calico.conflist" || len(own.ConfFiles) != 1 {
 		t.Errorf("it leaves %s", got)
+	}
+}
+
+// TestUnused: the port is said with what pods of every network that masquerades in the plain way send to neither network.
+func TestUnused(t *testing.T) {
+	flat := func(ranges []string, port *step.Untracked, masquerades bool) cni.Installation {
+		in := cni.Installation{PodCIDRs: ranges, Capabilities: cni.Capabilities{Untracked: port}}
+		if masquerades {
+			in.Capabilities.Masquerade = &cni.Masquerade{From: ranges, Except: append(slices.Clone(ranges), cni.Multicast)}
+		}
+		return in
+	}
+	old, fresh, wide := []string{"198.19.0.0/20"}, []string{"198.19.32.0/20"}, []string{"198.19.0.0/16", "fd00::/64"}
+	port := &step.Untracked{Port: 4789, Link: "vxlan.calico"}
+	for _, test := range []struct {
+		name     string
+		networks []cni.Installation
+		want     *step.Untracked
+	}{
+		{"no port", []cni.Installation{flat(old, nil, true), flat(fresh, nil, true)}, nil},
+		{"nobody masquerades", []cni.Installation{flat(old, nil, false), flat(fresh, port, false)}, port},
+		{"the old one alone does", []cni.Installation{flat(old, nil, true), flat(fresh, port, false)},
+			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: old, Except: []string{old[0], fresh[0], cni.Multicast}}},
+		{"both", []cni.Installation{flat(old, nil, true), flat(fresh, port, true)},
+			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: []string{old[0], fresh[0]}, Except: []string{old[0], fresh[0], cni.Multicast}}},
+		{"one range within another, and IPv6", []cni.Installation{flat(old, nil, true), flat(wide, port, true)},
+			&step.Untracked{Port: 4789, Link: "vxlan.calico", From: wide[:1], Except: []string{wide[0], cni.Multicast}}},
+	} {
+		if got := joint.Unused(test.networks...); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
 	}
 }

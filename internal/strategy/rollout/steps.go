@@ -41,7 +41,7 @@ func (b *builder) prepare() {
 		Before:  before,
 		Actions: actions,
 	})
-	if spare := joint.SparePort(b.all, b.Network.Capabilities.Untracked); spare != nil {
+	if spare := joint.SparePort(b.all, joint.Unused(*b.Network)); spare != nil {
 		spare.Gate = b.gate("nothing noticed", false)
 		b.add(*spare)
 	}
