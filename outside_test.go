@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,4 +135,45 @@ func TestWrittenFiles(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// bounds are what a stream of JSON may be read through: each ends where somebody said it does.
+var bounds = []string{"bytes.NewReader", "strings.NewReader", "io.LimitReader", "http.MaxBytesReader"}
+
+// TestBoundedDecoders: JSON is decoded from what was read within a bound, as TestWholeFiles has it, or through one. What it can
+// expand to, and how deep it goes, encoding/json bounds itself.
+func TestBoundedDecoders(t *testing.T) {
+	seen := 0
+	for _, file := range goFiles(t) {
+		file = filepath.ToSlash(file)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || calledAs(call) != "json.NewDecoder" || len(call.Args) != 1 {
+				return true
+			}
+			seen++
+			from, ok := call.Args[0].(*ast.CallExpr)
+			if !ok || !slices.Contains(bounds, calledAs(from)) {
+				t.Errorf("%s decodes JSON from a stream without a bound", file)
+			}
+			return true
+		})
+	}
+	if seen == 0 {
+		t.Error("no decoder was found")
+	}
+}
+
+// calledAs is what a call names, as in "json.NewDecoder"; empty for what is no function of a package.
+func calledAs(call *ast.CallExpr) string {
+	if function, ok := call.Fun.(*ast.SelectorExpr); ok {
+		if from, ok := function.X.(*ast.Ident); ok {
+			return from.Name + "." + function.Sel.Name
+		}
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -30,6 +31,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/outfile"
 	"github.com/theseus-cni/theseus/internal/plan"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/registry"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/strategy/joint"
 	"github.com/theseus-cni/theseus/internal/strategy/mirror"
@@ -126,6 +128,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if err != nil {
 		return err
 	}
+	change.AgentImage = a.pinned(ctx, change.AgentImage)
 	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, options)
 	if err != nil {
 		return err
@@ -142,6 +145,25 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		fmt.Fprintln(a.Err, "note: the input does not say which cluster it is of (the uid of Namespace kube-system), so theseus apply will refuse this plan")
 	}
 	return a.writePlan(p)
+}
+
+// pinned is the agent's image by the digest that its registry says, so that nobody can put another one in its place once the plan
+// was read; as it is where the registry cannot be asked, of which the plan warns.
+func (a *app) pinned(ctx context.Context, image string) string {
+	if image == "" {
+		return ""
+	}
+	pinned, err := registry.Digest(ctx, image)
+	var absent *registry.Absent
+	switch {
+	case err == nil:
+		return pinned
+	case errors.As(err, &absent) && absent.Missing():
+		fmt.Fprintf(a.Err, "note: the registry has no %s: the agent starts only on nodes that have the image already\n", image)
+	default:
+		fmt.Fprintf(a.Err, "note: the agent's image stays named by its tag: %v\n", err)
+	}
+	return image
 }
 
 // checkDecided runs the checks of a setting that only a flag set decides, for each of its values.

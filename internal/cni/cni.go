@@ -4,6 +4,7 @@ package cni
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -277,6 +278,17 @@ type Refusal struct {
 	Hint string
 	// Anew is set where only adopting pods is refused, and Hint tells whether they can be created again instead.
 	Anew bool
+	// OfManifest is set where the manifest alone is the reason, or the version that it installs: nothing in the cluster
+	// could be mended so that it would do.
+	OfManifest bool
+}
+
+// OfManifest marks a refusal as one of the manifest alone.
+func OfManifest(err error) error {
+	if refused, ok := errors.AsType[*Refusal](err); ok {
+		refused.OfManifest = true
+	}
+	return err
 }
 
 // Unadoptable refuses to adopt pods, whatever else they are on.

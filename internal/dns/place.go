@@ -88,9 +88,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return json.NewEncoder(out).Encode(answer)
 }
 
+// maxQuestion is how large a question, or its answer, may be: some 50,000 names.
+const maxQuestion = 16 << 20
+
 // strictly reads one document of fields that are known.
 func strictly(in io.Reader, into any) error {
-	decoder := json.NewDecoder(in)
+	decoder := json.NewDecoder(io.LimitReader(in, maxQuestion))
 	decoder.DisallowUnknownFields()
 	return decoder.Decode(into)
 }

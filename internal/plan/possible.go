@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"errors"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -42,8 +44,12 @@ func Possible(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 		return flagsOn(source)
 	case change.Pool != "" || change.Encapsulation != "" || change.Reflectors != "" || change.To == "":
 		return nil
-	case Upgrades(snapshot, change, drivers): // what stands against another version may be the state of the cluster, which the checks explain
-		return nil
+	case Upgrades(snapshot, change, drivers):
+		_, err := Another(snapshot, source, change, drivers, manifest)
+		if refused, ok := errors.AsType[*Refusal](err); ok && refused.OfManifest && len(manifest) > 0 {
+			return refused
+		}
+		return nil // what stands against it may be the state of the cluster, which the checks explain
 	}
 	if never := cni.NeverComes(driver); never != nil {
 		return never

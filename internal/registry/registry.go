@@ -37,6 +37,9 @@ type Absent struct {
 func (a *Absent) Error() string { return a.Image + " " + a.why }
 func (a *Absent) Unwrap() error { return a.err }
 
+// Missing says that the registry answered, and has no such image.
+func (a *Absent) Missing() bool { return statusOf(a.err) == http.StatusNotFound }
+
 // Hint says what to try.
 func (a *Absent) Hint() string { return a.hint }
 
@@ -62,14 +65,50 @@ func Has(ctx context.Context, image string, logins [][]byte) error {
 	return explain(image, ref, err, len(Logins(image, logins)))
 }
 
+// digestTimeout bounds the question for a digest: whoever asks has an answer without it too.
+const digestTimeout = 5 * time.Second
+
+// Digest is an image's name with the digest that its registry says it has now, asked for with this machine's own logins, as
+// docker and crane have them. A name that has a digest is its own answer, without a question.
+func Digest(ctx context.Context, image string) (string, error) {
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		return "", &Absent{image, "is no name of an image", "correct it", err}
+	}
+	if _, known := ref.(name.Digest); known {
+		return image, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, digestTimeout)
+	defer cancel()
+	found, err := remote.Head(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	host := ref.Context().RegistryStr()
+	switch status := statusOf(err); {
+	case err == nil:
+		return image + "@" + found.Digest.String(), nil
+	case status == http.StatusNotFound:
+		return "", &Absent{image, "does not exist", "push it, or correct the name", err}
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return "", &Absent{image, "may not be read: " + host + " wants a login", "log this machine in: docker login " + host, err}
+	}
+	return "", explain(image, ref, err, 0)
+}
+
+// statusOf is the status of HTTP with which a registry refused; 0 where it is none that did.
+func statusOf(err error) int {
+	var answer *transport.Error
+	if errors.As(err, &answer) {
+		return answer.StatusCode
+	}
+	return 0
+}
+
 func explain(image string, ref name.Reference, err error, logins int) error {
 	host := ref.Context().RegistryStr()
-	var answer *transport.Error
 	var record tls.RecordHeaderError
-	switch {
-	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
+	switch status := statusOf(err); {
+	case status == http.StatusNotFound:
 		return &Absent{image, "does not exist", "push it, such as with crane copy, or correct the rule", err}
-	case errors.As(err, &answer) && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		if logins == 0 {
 			return &Absent{image, "may not be pulled: " + host + " wants a login, and no pull secret has one for it", "add one to a pull secret, or accept it with --unproven " + host + " if the nodes log in by themselves", err}
 		}

@@ -5,11 +5,16 @@ import (
 	"io"
 	"log"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 func TestLogins(t *testing.T) {
@@ -62,6 +67,51 @@ func TestWhatIsNoRegistry(t *testing.T) {
 		var absent *Absent
 		if !errors.As(err, &absent) || !strings.Contains(err.Error(), want) || absent.Hint() == "" {
 			t.Errorf("%s: %v, want %q and a hint", image, err, want)
+		}
+	}
+}
+
+// TestDigest: a tag is answered with what the registry has under it now; a name with a digest is its own answer.
+func TestDigest(t *testing.T) {
+	server := httptest.NewServer(ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	image, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag(host + "/agent:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tag, image); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	defer locked.Close()
+	pinned := host + "/agent:1@" + digest.String()
+	for image, want := range map[string]string{host + "/agent:1": pinned, pinned: pinned, "127.0.0.1:1/agent@" + digest.String(): "127.0.0.1:1/agent@" + digest.String()} {
+		if got, err := Digest(t.Context(), image); got != want || err != nil {
+			t.Errorf("%s: %s, want %s (%v)", image, got, want, err)
+		}
+	}
+	for image, want := range map[string]string{
+		host + "/agent:2":   "does not exist",
+		"127.0.0.1:1/agent": "cannot be asked for",
+		"Not/An Image":      "is no name of an image",
+		strings.TrimPrefix(locked.URL, "http://") + "/agent": "wants a login",
+	} {
+		_, err := Digest(t.Context(), image)
+		var absent *Absent
+		if !errors.As(err, &absent) || !strings.Contains(absent.Error(), want) || absent.Hint() == "" || absent.Missing() != (want == "does not exist") {
+			t.Errorf("%s: %v, want %q", image, err, want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func run(files []string, in io.Reader, out io.Writer) error {
 		Protocol corev1.Protocol
 		Port     int
 	}
-	if err := json.NewDecoder(in).Decode(&questions); err != nil {
+	if err := json.NewDecoder(io.LimitReader(in, 1<<24)).Decode(&questions); err != nil {
 		return err
 	}
 	profile := checkpolicy.ProfileOf(installation)

@@ -101,7 +101,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 			"say it: --cni-version, as config/calico_versions.yml of that release of tigera/operator has it")
 	}
 	if err := versions(found.Version, to, "--cni-version"); err != nil {
-		return nil, err
+		return nil, cni.OfManifest(err)
 	}
 	next := *found
 	next.Version = to
@@ -110,7 +110,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 		Why: "It makes what is cluster-wide of " + to + " at once, which no setting of its holds back: rights and settings of the agents, " + typhaName + " and the controllers, " +
 			"whose pods it lets be replaced now. It also makes the agents' DaemonSet of " + to + ", whose pods are held."}
 	if o.From == o.To {
-		return nil, refuse("the operator "+o.To+" runs already", "give the manifest of another version")
+		return nil, cni.OfManifest(refuse("the operator "+o.To+" runs already", "give the manifest of another version"))
 	}
 	for i := range snapshot.Deployments {
 		if d := &snapshot.Deployments[i]; d.Namespace == operatorNamespace && (d.Name == typhaName || d.Name == controllersName) {

@@ -43,7 +43,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	}
 	wanted, err := understand(documents)
 	if err != nil {
-		return nil, err
+		return nil, cni.OfManifest(err)
 	}
 	live, err := running(snapshot, agent)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	}
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	if err := versions(found.Version, tagOf(image), "the image of "+agentName+" in the manifest"); err != nil {
-		return nil, err
+		return nil, cni.OfManifest(err)
 	}
 	if err := sameNetwork(live, wanted, found); err != nil {
 		return nil, err

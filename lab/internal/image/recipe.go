@@ -17,7 +17,7 @@ const (
 	Pause           = "registry.k8s.io/pause:3.10"
 	CoreDNS         = "registry.k8s.io/coredns/coredns:v1.15.0"
 	Workload        = "theseus.dev/workload:lab"
-	Agent           = "theseus.dev/agent:dev"
+	Agent           = "localhost:1/theseus-agent:dev"
 	Flannel         = "ghcr.io/flannel-io/flannel:v0.28.4"
 	FlannelCNI      = "ghcr.io/flannel-io/flannel-cni-plugin:v0.9.1"
 	KubeRouter      = "docker.io/cloudnativelabs/kube-router:v1.5.1"

@@ -181,7 +181,7 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 }
 
 // AgentImage is the name under which the lab's nodes hold the agent.
-const AgentImage = "theseus.dev/agent:dev"
+const AgentImage = "localhost:1/theseus-agent:dev"
 
 // spec tells the addresses of the running lab.
 func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {

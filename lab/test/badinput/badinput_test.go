@@ -135,9 +135,9 @@ func (s *stage) fullDisk(t *testing.T) {
 // stoppedAtOnce: two signals in the middle of a wait. What was begun is then in the way, and is taken back.
 func (s *stage) stoppedAtOnce(t *testing.T) {
 	plan := filepath.Join(t.TempDir(), "plan.yaml")
-	s.run(t, 0, nil, s.planned("--agent-image", "nowhere.test/agent:none", "-o", plan)...)
+	s.run(t, 0, nil, s.planned("--agent-image", "127.0.0.1:1/agent:none", "-o", plan)...)
 	p := rigtest.Start(t, s.Rig, "here", "apply", plan, "--yes")
-	p.Until("cannot get the image nowhere.test/agent:none")
+	p.Until("cannot get the image 127.0.0.1:1/agent:none")
 	p.Signal(syscall.SIGINT, syscall.SIGTERM)
 	p.Ends(130, "error: stopped at once: in the middle of [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
 	s.run(t, 0, []string{", interrupted", "nobody runs it: `theseus resume` goes on, `theseus rollback` takes everything back"}, "status")
