@@ -41,6 +41,9 @@ type Path struct {
 	Denied bool `json:"denied,omitempty"`
 	// Query is the name that a DNS probe looks up.
 	Query string `json:"query,omitempty"`
+	// Second is the address of another responder on the target's node and in its network, host:port; empty where there is none. It is
+	// asked only while the target does not answer: what it answers then tells a responder that is gone from a network that loses.
+	Second string `json:"second,omitempty"`
 }
 
 // Endpoint is one end of a path.
@@ -145,4 +148,14 @@ type Gap struct {
 	Probes int64 `json:"probes"`
 	// Cause is what the first wrong probe met, such as "connection refused"; empty when it met nothing but silence.
 	Cause string `json:"cause,omitempty"`
+	// Second is what the path's second responder did meanwhile.
+	Second Second `json:"second,omitzero"`
+}
+
+// Second is what a second responder answered in a gap of the first one.
+type Second struct {
+	// Answered counts its answers, and SilentMillis is the longest time in the gap without one, in milliseconds: from its
+	// beginning to the first, between two, or from the last to its end.
+	Answered     int64   `json:"answered"`
+	SilentMillis float64 `json:"silentMillis"`
 }

@@ -1,5 +1,5 @@
 // Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a
-// node; `probe` is what a prober runs: a probe pod, or the prober of a node's host.
+// node; `probe` is what a prober runs: a probe pod, or the prober of a node's host; `answer` is the second responder beside it.
 package main
 
 import (
@@ -41,7 +41,7 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe --network old|new|host"
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -56,6 +56,8 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 		return runAgent(ctx, log, args)
 	case "probe":
 		return runProbe(ctx, log, args)
+	case "answer":
+		return runAnswer(ctx, log, args)
 	}
 	return usage{fmt.Errorf("unknown command %q", command)}
 }
@@ -118,14 +120,42 @@ func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
 	}
 	pod := probe.Pod{Dir: *dir, Network: *network, UID: os.Getenv("POD_UID"), Ports: probe.PodPorts(), Linger: linger,
 		Options: probe.Options{WarmUp: probe.WarmUp}, Warn: func(err error) { log.Warn("probing goes on", "error", err) }}
-	switch {
-	case *network == "host" && *address == "":
-		return usage{errors.New("the node's address is needed (HOST_IP)")}
-	case *network == "host":
-		pod.Address, pod.Ports = *address, probe.HostPorts()
-	case *network != "old" && *network != "new":
-		return usage{fmt.Errorf("the network is old, new or host, not %q", *network)}
+	var err error
+	if pod.Address, pod.Ports, err = places(*network, *address); err != nil {
+		return err
 	}
 	log.Info("probe starts", "network", *network)
 	return probe.RunPod(ctx, pod)
+}
+
+// places are where a prober of a network serves; hosts serve on the address of their node.
+func places(network, address string) (string, probe.Ports, error) {
+	switch {
+	case network == "host" && address == "":
+		return "", probe.Ports{}, usage{errors.New("the node's address is needed (HOST_IP)")}
+	case network == "host":
+		return address, probe.HostPorts(), nil
+	case network != "old" && network != "new":
+		return "", probe.Ports{}, usage{fmt.Errorf("the network is old, new or host, not %q", network)}
+	}
+	return "", probe.PodPorts(), nil
+}
+
+// runAnswer answers probes beside a prober, and as long after it was told to end.
+func runAnswer(ctx context.Context, log *slog.Logger, args []string) error {
+	flags := flag.NewFlagSet("answer", flag.ContinueOnError)
+	network := flags.String("network", "", "the network of this pod: old, new or host")
+	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address, which the network host serves on")
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	at, ports, err := places(*network, *address)
+	if err != nil {
+		return err
+	}
+	log.Info("second responder starts", "network", *network)
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	context.AfterFunc(ctx, func() { time.AfterFunc(linger, stop) })
+	return probe.Serve(serving, at, ports.Second())
 }

@@ -302,7 +302,7 @@ func (r *run) evidence() *kube.Evidence {
 }
 
 func summarise(document kube.Collected) evidenceSummary {
-	seen := report.Sum(document.Paths, document.Results)
+	seen := report.Sum(document.Paths, reportsOf(document))
 	return evidenceSummary{Paths: len(document.Paths), Sent: seen.Sent, Lost: seen.Lost, Leaked: seen.Leaked, LongestGapMillis: seen.LongestGapMillis}
 }
 

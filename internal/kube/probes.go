@@ -238,10 +238,11 @@ func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
 // topology reads what there is to measure between.
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
 	t := path.Topology{
-		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{},
+		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{}, SecondNodePorts: map[string]int{},
 		Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0}, FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, NodesOutside: a.Measured.NodesOutside,
 		Intervals: path.Intervals{Fast: a.Measured.Interval, Outside: a.Measured.OutsideEvery},
-		Ports:     path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset},
+		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset,
+			SecondOffset: manifest.SecondOffset},
 	}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -311,7 +312,7 @@ func (a *Actor) probePods(ctx context.Context, set step.PathSet, t *path.Topolog
 	return nil
 }
 
-// probeService fills in the cluster address of a network's Service, and the TCP node port of the other.
+// probeService fills in the cluster address of a network's Service, and the TCP node ports of the other.
 func (a *Actor) probeService(ctx context.Context, network string, t *path.Topology) error {
 	services := a.Typed.CoreV1().Services(v1alpha1.Namespace)
 	service, err := services.Get(ctx, manifest.ProbeServiceName(network), metav1.GetOptions{})
@@ -326,8 +327,12 @@ func (a *Actor) probeService(ctx context.Context, network string, t *path.Topolo
 		return err
 	}
 	for _, port := range service.Spec.Ports {
-		if port.Protocol == corev1.ProtocolTCP && port.NodePort > 0 && port.Port == manifest.PortTCP {
+		switch {
+		case port.Protocol != corev1.ProtocolTCP || port.NodePort == 0:
+		case port.Port == manifest.PortTCP:
 			t.NodePorts[network] = int(port.NodePort)
+		case port.Port == manifest.PortTCP+manifest.SecondOffset:
+			t.SecondNodePorts[network] = int(port.NodePort)
 		}
 	}
 	return nil

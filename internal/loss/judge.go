@@ -62,6 +62,8 @@ type Verdict struct {
 	LongestGap   time.Duration
 	// Unheard counts unanswered probes that are not in Lost, as nobody who could have answered ran (Stills).
 	Unheard int64
+	// Anew counts paths whose prober restarted: what they lost since is known, and what was measured in the moment before is not.
+	Anew int
 	// Bad names the worst paths, at most ten, with their figures.
 	Bad []string
 }
@@ -74,6 +76,7 @@ type delta struct {
 	longest      float64 // ms
 	silence      float64 // ms, of the longest run of lost probes: what lies between them
 	unknown      string  // why the evidence cannot be trusted; empty when it can
+	anew         bool    // its prober restarted, and counted anew
 	missing      string  // what is not there yet; empty when all is
 	wrongAreLeak bool
 }
@@ -151,6 +154,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
 	deltas := make([]delta, 0, len(evidence.Paths))
 	stills := sync.OnceValue(func() *Stills { return evidence.stills(limits, now) })
+	anew := begunAnew(evidence)
 	for _, path := range evidence.Paths {
 		after, ok := now[path.ID]
 		d := delta{path: path, wrongAreLeak: path.Denied}
@@ -160,7 +164,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 			continue
 		}
 		d.missing = wanting(limits, path, asked[path.ID], after)
-		d.losses(limits.MaxGap, stills, since[path.ID], after)
+		d.losses(limits.MaxGap, stills, since[path.ID], after, anew[process(path.Source)])
 		deltas = append(deltas, d)
 	}
 	return deltas
@@ -186,8 +190,12 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 
 // losses counts what went wrong between two results of the path. Gaps that were dropped from a result are shorter than
 // those that are kept.
-func (d *delta) losses(maxGap time.Duration, stills func() *Stills, before, after v1alpha1.PathResult) {
-	if restarted(before, after) {
+func (d *delta) losses(maxGap time.Duration, stills func() *Stills, before, after v1alpha1.PathResult, anew bool) {
+	switch {
+	case !restarted(before, after):
+	case anew && after.Since.After(before.Last):
+		d.anew, before = true, v1alpha1.PathResult{}
+	default:
 		d.unknown = d.path.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
 		before = v1alpha1.PathResult{}
 	}
@@ -227,6 +235,20 @@ func (d *delta) gap(gap v1alpha1.Gap, stills func() *Stills) {
 	d.silence = max(d.silence, float64((gap.Probes-1)*int64(d.path.IntervalMillis)))
 }
 
+// begunAnew are the probers that restarted between two reports, as their nodes say.
+func begunAnew(evidence Evidence) map[v1alpha1.Endpoint]bool {
+	before, anew := byNode(evidence.Since), map[v1alpha1.Endpoint]bool{}
+	for node, now := range byNode(evidence.Now) {
+		for _, part := range now.Parts {
+			i := slices.IndexFunc(before[node].Parts, func(former v1alpha1.Part) bool { return former.Name == part.Name })
+			if i >= 0 && part.Since.After(before[node].Parts[i].Since) {
+				anew[v1alpha1.Endpoint{Node: node, Network: part.Name}] = true
+			}
+		}
+	}
+	return anew
+}
+
 // restarted says whether a result was begun anew, by a source that lost its counts.
 func restarted(before, after v1alpha1.PathResult) bool {
 	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
@@ -239,6 +261,9 @@ func sum(verdict *Verdict, deltas []delta) {
 	for _, d := range deltas {
 		verdict.Sent += d.sent
 		verdict.Unheard += d.unheard
+		if d.anew {
+			verdict.Anew++
+		}
 		longest = max(longest, d.longest)
 		if d.wrongAreLeak {
 			verdict.Leaked += d.wrong
@@ -362,6 +387,9 @@ func pass(verdict Verdict) string {
 	if verdict.Unheard > 0 {
 		text += fmt.Sprintf("; %s more had no answer while nobody ran who could give it", count(verdict.Unheard))
 	}
+	if verdict.Anew > 0 {
+		text += fmt.Sprintf("; a prober restarted, and %s began anew", plural(verdict.Anew, "path"))
+	}
 	return text
 }
 
@@ -371,6 +399,15 @@ func (e Evidence) stills(limits Limits, results map[string]v1alpha1.PathResult) 
 	for _, path := range e.Paths {
 		result := results[path.ID]
 		stills.Add(path, result.Since, reports[path.Source.Node].At, result.Stalls)
+	}
+	former, at := byPath(e.Since), byNode(e.Since)
+	for _, path := range e.Paths {
+		if result, ok := former[path.ID]; ok && restarted(result, results[path.ID]) {
+			stills.Add(path, result.Since, at[path.Source.Node].At, result.Stalls)
+		}
+	}
+	for node, report := range reports {
+		stills.Began(node, report.Parts)
 	}
 	return stills
 }

@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ const nodePort = "node-port"
 type Stills struct {
 	timeout time.Duration
 	senders map[v1alpha1.Endpoint][]sender // by node and network
+	begun   map[v1alpha1.Endpoint][]time.Time
 	members map[string][]v1alpha1.Endpoint // of each network
 }
 
@@ -29,7 +31,7 @@ func NewStills(timeout time.Duration) *Stills {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Stills{timeout: timeout, senders: map[v1alpha1.Endpoint][]sender{}, members: map[string][]v1alpha1.Endpoint{}}
+	return &Stills{timeout: timeout, senders: map[v1alpha1.Endpoint][]sender{}, begun: map[v1alpha1.Endpoint][]time.Time{}, members: map[string][]v1alpha1.Endpoint{}}
 }
 
 // Add takes what a path that was measured from a moment to another tells of its source. One that seldom sends does not
@@ -45,20 +47,48 @@ func (s *Stills) Add(p v1alpha1.Path, since, last time.Time, stalls []v1alpha1.G
 	s.senders[who] = append(s.senders[who], sender{since, last, stalls})
 }
 
-// Unheard counts the probes of a gap that say nothing about the network: for at least half of the time that they had,
-// nobody who could have answered ran. It never counts one of a path that policy denies, one that was refused, or one
-// of which it is not known who answers, such as a name server.
+// Began takes what a node says of its probers: when each began. One that began anew was gone before.
+func (s *Stills) Began(node string, parts []v1alpha1.Part) {
+	for _, part := range parts {
+		if who := (v1alpha1.Endpoint{Node: node, Network: part.Name}); !slices.ContainsFunc(s.begun[who], part.Since.Equal) {
+			s.begun[who] = append(s.begun[who], part.Since)
+		}
+	}
+}
+
+// Unheard counts the probes of a gap that say nothing about the network: for at least half of the time that they had, no process
+// that could have answered ran. Where the path has a second responder, on the same node and in the same network, that must have
+// answered throughout the gap, and behind a Service it is then enough that one of its processes did not run; a probe that was
+// refused counts only there. It never counts one of a path that policy denies,
+// or one of which it is not known who answers, such as a name server.
 func (s *Stills) Unheard(p v1alpha1.Path, gap v1alpha1.Gap) (probes int64) {
-	if p.Denied || gap.Cause != "" && !strings.Contains(gap.Cause, "timeout") {
+	refused := gap.Cause != "" && !strings.Contains(gap.Cause, "timeout")
+	switch {
+	case p.Denied:
+		return 0
+	case p.Second != "" && !seconded(gap.Second):
+		return 0
+	case p.Second == "" && refused:
 		return 0
 	}
 	answering := s.answering(p)
+	need := len(answering)
+	if p.Second != "" {
+		need = min(need, 1) // of those behind a Service any may have been asked, and the others' second responders answered
+	}
 	for n := range gap.Probes {
-		if s.allStill(answering, gap.From.Add(time.Duration(n)*time.Duration(p.IntervalMillis)*time.Millisecond)) {
+		if need > 0 && s.stillOf(answering, gap.From.Add(time.Duration(n)*time.Duration(p.IntervalMillis)*time.Millisecond)) >= need {
 			probes++
 		}
 	}
 	return probes
+}
+
+// maxSilence is for how long a second responder may be silent in a gap that it explains.
+const maxSilence = time.Second
+
+func seconded(second v1alpha1.Second) bool {
+	return second.Answered > 0 && second.SilentMillis <= millis(maxSilence)
 }
 
 // answering are the processes that may answer on a path: one, or behind a Service all of the network.
@@ -72,18 +102,23 @@ func (s *Stills) answering(p v1alpha1.Path) []v1alpha1.Endpoint {
 	return []v1alpha1.Endpoint{process(p.Target)}
 }
 
-func (s *Stills) allStill(processes []v1alpha1.Endpoint, sent time.Time) bool {
+// stillOf is how many processes did not run for at least half of the time that a probe had.
+func (s *Stills) stillOf(processes []v1alpha1.Endpoint, sent time.Time) (still int) {
 	for _, who := range processes {
-		if s.still(who, sent, sent.Add(s.timeout)) < s.timeout/2 {
-			return false
+		if s.still(who, sent, sent.Add(s.timeout)) >= s.timeout/2 {
+			still++
 		}
 	}
-	return len(processes) > 0
+	return still
 }
 
-// still is for how long a process did not run between two moments, by each of the paths that it sent on then.
+// still is for how long a process did not run between two moments, by each of the paths that it sent on then, or because it
+// was gone.
 func (s *Stills) still(who v1alpha1.Endpoint, from, to time.Time) time.Duration {
 	least := time.Duration(-1)
+	if back := s.back(who, from); !back.IsZero() {
+		return earlier(back, to).Sub(from)
+	}
 	for _, sender := range s.senders[who] {
 		if sender.since.After(from) || sender.last.Before(from) {
 			continue
@@ -98,6 +133,28 @@ func (s *Stills) still(who v1alpha1.Endpoint, from, to time.Time) time.Duration 
 		}
 	}
 	return max(least, 0)
+}
+
+// back is when a process that was gone at a moment began anew: it had sent before, and on none of its paths from then until it
+// began. It is zero where the process was not gone, or never came back.
+func (s *Stills) back(who v1alpha1.Endpoint, at time.Time) time.Time {
+	var back time.Time
+	for _, begun := range s.begun[who] {
+		if begun.After(at) && (back.IsZero() || begun.Before(back)) {
+			back = begun
+		}
+	}
+	sent := false
+	for _, sender := range s.senders[who] {
+		if sender.since.Before(back) && !sender.last.Before(at) {
+			return time.Time{} // it ran
+		}
+		sent = sent || sender.last.Before(at)
+	}
+	if !sent {
+		return time.Time{}
+	}
+	return back
 }
 
 func process(end v1alpha1.Endpoint) v1alpha1.Endpoint {

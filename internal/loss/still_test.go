@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,102 @@ func TestStills(t *testing.T) {
 		if got := stills.Unheard(test.path, test.gap); got != test.want {
 			t.Errorf("%s: %d of %d probes are unheard, not %d", test.name, got, test.gap.Probes, test.want)
 		}
+	}
+}
+
+// TestSecond: where a path has a second responder its answers decide, whatever the first one says of itself.
+func TestSecond(t *testing.T) {
+	target := v1alpha1.Endpoint{Node: "b", Network: "host", Address: "192.0.2.2:7101"}
+	stills := NewStills(0)
+	stills.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, start, after(9000), []v1alpha1.Gap{{From: after(4000), Millis: 2500, Probes: 25}})
+	stills.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, after(12100), after(60000), nil)
+	for range 2 {
+		stills.Began("b", []v1alpha1.Part{{Name: "host", Since: after(-500)}, {Name: "host", Since: after(12000)}, {Name: "agent", Since: after(30000)}})
+	}
+	throughout := v1alpha1.Second{Answered: 9, SilentMillis: 1000}
+	for _, test := range []struct {
+		name   string
+		from   int
+		probes int64
+		cause  string
+		second v1alpha1.Second
+		none   bool // no second responder
+		want   int64
+	}{
+		{name: "it stood still", from: 4000, probes: 10, second: throughout, want: 10},
+		{name: "it stood still, and so did the second", from: 4000, probes: 10},
+		{name: "it stood still, and there is no second", from: 4000, probes: 10, none: true, want: 10},
+		{name: "it was gone", from: 9100, probes: 19, cause: "connection refused", second: throughout, want: 19},
+		{name: "it was back for more than half of the time", from: 10000, probes: 20, second: throughout, want: 11},
+		{name: "it was gone, and so was the second", from: 9100, probes: 19, cause: "connection refused"},
+		{name: "it was gone, and the second was for a moment too long", from: 9100, probes: 19, second: v1alpha1.Second{Answered: 9, SilentMillis: 1001}},
+		{name: "it was gone, and there is no second that was asked", from: 9100, probes: 19, cause: "connection refused", none: true},
+		{name: "it ran", from: 7000, probes: 5, second: throughout},
+		{name: "it ran later", from: 20000, probes: 5, second: throughout},
+		{name: "before it began for the first time", from: -2000, probes: 5, second: throughout},
+	} {
+		path := v1alpha1.Path{Target: target, IntervalMillis: 100, Second: "192.0.2.2:7103"}
+		if test.none {
+			path.Second = ""
+		}
+		got := stills.Unheard(path, v1alpha1.Gap{From: after(test.from), Probes: test.probes, Cause: test.cause, Second: test.second})
+		if got != test.want {
+			t.Errorf("%s: %d of %d probes are unheard, not %d", test.name, got, test.probes, test.want)
+		}
+	}
+}
+
+// TestSecondOfService: one member that was gone explains what a Service did not answer, where the others' second responders did.
+func TestSecondOfService(t *testing.T) {
+	stills := NewStills(0)
+	for _, node := range []string{"a", "b"} {
+		last := map[string]int{"a": 60000, "b": 9000}[node]
+		stills.Add(v1alpha1.Path{Source: v1alpha1.Endpoint{Node: node, Network: "old"}, IntervalMillis: 100}, start, after(last), nil)
+	}
+	stills.Began("b", []v1alpha1.Part{{Name: "old", Since: after(12000)}})
+	service := v1alpha1.Path{Target: v1alpha1.Endpoint{Network: "old"}, Class: path.ClassPodService, IntervalMillis: 100, Second: "198.18.96.1:7004"}
+	gap := v1alpha1.Gap{From: after(9500), Probes: 5, Cause: "connection refused", Second: v1alpha1.Second{Answered: 3, SilentMillis: 300}}
+	if got := stills.Unheard(service, gap); got != 5 {
+		t.Errorf("one of two was gone: %d", got)
+	}
+	gap.Second = v1alpha1.Second{}
+	if got := stills.Unheard(service, gap); got != 0 {
+		t.Errorf("the Service was silent: %d", got)
+	}
+	gap.From, gap.Second = after(3000), v1alpha1.Second{Answered: 3}
+	if got := stills.Unheard(service, gap); got != 0 {
+		t.Errorf("nobody was gone: %d", got)
+	}
+}
+
+// TestJudgeRestart: a prober that restarts, as its node says, costs no gate anything but the time to measure anew; counts that begin
+// anew without that are no evidence.
+func TestJudgeRestart(t *testing.T) {
+	ask := func(before, now time.Time, sent int64) Verdict {
+		w := healthy()
+		for i := range w.evidence.Paths {
+			w.evidence.Paths[i].Source.Network = "old"
+		}
+		for _, report := range [][]v1alpha1.ProbeReport{w.evidence.Asked, w.evidence.Since} {
+			for i := range report {
+				report[i].Status.Parts = []v1alpha1.Part{{Name: "old", Since: before}}
+			}
+		}
+		for i := range w.evidence.Now {
+			w.evidence.Now[i].Status.Parts = []v1alpha1.Part{{Name: "old", Since: now}}
+		}
+		result := w.now(0, 0)
+		result.Since, result.Sent, result.Answered = after(12000), sent, sent
+		return Judge(Limits{Bake: 4 * time.Second}, w.evidence)
+	}
+	if got := ask(start, start, 400); got.Pass || got.Waiting || !strings.Contains(got.Reason, "was measured anew") {
+		t.Errorf("no prober restarted: %+v", got)
+	}
+	if got := ask(start, after(11900), 400); !got.Pass || got.Anew == 0 || !strings.HasSuffix(got.Reason, "; a prober restarted, and 1 path began anew") {
+		t.Errorf("the prober restarted: %+v", got)
+	}
+	if got := ask(start, after(11900), 2); got.Pass || !got.Waiting {
+		t.Errorf("it has measured for a moment only: %+v", got)
 	}
 }
 

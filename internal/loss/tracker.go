@@ -1,6 +1,7 @@
 package loss
 
 import (
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -51,7 +52,12 @@ type Tracker struct {
 	gaps, stalls   []v1alpha1.Gap
 	dropped        int64
 	open           *openGap
+	// seconds are when the second responder was sent what it answered, since the oldest probe that may be in a gap.
+	seconds []time.Time
 }
+
+// maxSeconds bounds what is kept of a second responder: enough for the longest gap that it can explain.
+const maxSeconds = 512
 
 // probe is one send that waits to be settled in its turn.
 type probe struct {
@@ -147,6 +153,21 @@ func (t *Tracker) Expire(now time.Time) {
 	t.settle()
 }
 
+// Silent says whether a path that counts has had no answer for some time: a gap is open, or may be the next to be.
+func (t *Tracker) Silent(now time.Time, patience time.Duration) bool {
+	if t.sent == 0 || t.config.Denied {
+		return false
+	}
+	return t.open != nil || t.first < t.next && now.Sub(t.slot(t.first).at) > patience
+}
+
+// Second notes that the path's second responder answered what it was sent at a moment.
+func (t *Tracker) Second(at time.Time) {
+	if len(t.seconds) < maxSeconds {
+		t.seconds = append(t.seconds, at)
+	}
+}
+
 // past says whether the timeout of a probe has passed at now.
 func (t *Tracker) past(p *probe, now time.Time) bool {
 	if now.Sub(p.at) <= t.config.Timeout {
@@ -172,7 +193,7 @@ func (t *Tracker) Result() v1alpha1.PathResult {
 		Stalls:    append([]v1alpha1.Gap(nil), t.stalls...),
 	}
 	if t.open != nil {
-		gap := t.open.until(t.last)
+		gap := t.until(t.last)
 		result.Open = &gap
 	}
 	return result
@@ -220,12 +241,13 @@ func (t *Tracker) count(p *probe) {
 	}
 	if t.open != nil {
 		var fit bool
-		t.gaps, fit = keep(t.gaps, t.open.until(p.at), t.config.MaxGaps)
+		t.gaps, fit = keep(t.gaps, t.until(p.at), t.config.MaxGaps)
 		if !fit {
 			t.dropped++
 		}
 		t.open = nil
 	}
+	t.seconds = slices.DeleteFunc(t.seconds, p.at.After)
 }
 
 // stall notes that the sender itself was late.
@@ -256,8 +278,28 @@ func (t *Tracker) grow() {
 	}
 }
 
-func (g openGap) until(end time.Time) v1alpha1.Gap {
-	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes, Cause: g.cause}
+// until is the gap that is open, as if it ended at a moment.
+func (t *Tracker) until(end time.Time) v1alpha1.Gap {
+	g := t.open
+	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes, Cause: g.cause, Second: t.second(g.from, end)}
+}
+
+// second is what the second responder did between two moments.
+func (t *Tracker) second(from, to time.Time) v1alpha1.Second {
+	var s v1alpha1.Second
+	slices.SortFunc(t.seconds, time.Time.Compare)
+	silent, before := time.Duration(0), from
+	for _, at := range t.seconds {
+		if at.Before(from) || at.After(to) {
+			continue
+		}
+		s.Answered++
+		silent, before = max(silent, at.Sub(before)), at
+	}
+	if s.Answered > 0 {
+		s.SilentMillis = millis(max(silent, to.Sub(before)))
+	}
+	return s
 }
 
 // keep appends a gap; when that is one too many, the shortest goes (the oldest of equals), so that the

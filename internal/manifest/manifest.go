@@ -36,7 +36,9 @@ const (
 	PortTCP    = 7002 // echoes on connections, kept or new
 	PortDenied = 7009 // served for UDP and TCP, shut by policy
 	HostOffset = 100
-	PortAlive  = 7110 // the agent takes connections here, on loopback, while it runs
+	// SecondOffset is how far above UDP and TCP the second responder of a prober's pod serves.
+	SecondOffset = 2
+	PortAlive    = 7110 // the agent takes connections here, on loopback, while it runs
 )
 
 // Folders of a node, seen under the same path in the containers.

@@ -179,7 +179,7 @@ func TestNodePortsAreTCP(t *testing.T) {
 			}
 		}
 	}
-	if ports != 2 {
+	if ports != 4 {
 		t.Errorf("%d node ports", ports)
 	}
 }

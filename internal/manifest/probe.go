@@ -43,7 +43,7 @@ func HostProber(image string) *unstructured.Unstructured {
 	return convert(everywhere(HostProberName, spec))
 }
 
-// prober is the pod of a prober. It needs no right on its node but to write into one folder, which the agent makes for its
+// prober is the pod of a prober, and of a second responder, which answers beside it and sends nothing. It needs no right on its node but to write into one folder, which the agent makes for its
 // user (probe.MakeFolders).
 func prober(image, network string) corev1.PodSpec {
 	dir, port := ProbeDir+"/"+network, PortTCP
@@ -60,23 +60,38 @@ func prober(image, network string) corev1.PodSpec {
 			RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{{
-			Name:            "probe",
-			Image:           image,
-			ImagePullPolicy: corev1.PullIfNotPresent,
-			Args:            []string{"probe", "--network", network},
-			// on one processor a probe costs a fifth to two fifths less (BenchmarkNode in internal/probe, -cpu 1,2)
-			Env: []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP"), field("POD_UID", "metadata.uid"),
-				{Name: "GOMAXPROCS", Value: "1"}},
-			Resources:      bounded(requests("10m", "32Mi"), "1", "128Mi"),
-			ReadinessProbe: listens(port),
-			SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		Containers: []corev1.Container{
+			{
+				Name:            "probe",
+				Image:           image,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Args:            []string{"probe", "--network", network},
+				// on one processor a probe costs a fifth to two fifths less (BenchmarkNode in internal/probe, -cpu 1,2)
+				Env: []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP"), field("POD_UID", "metadata.uid"),
+					{Name: "GOMAXPROCS", Value: "1"}},
+				Resources:       bounded(requests("10m", "32Mi"), "1", "128Mi"),
+				ReadinessProbe:  listens(port),
+				SecurityContext: unprivileged(),
+				VolumeMounts:    []corev1.VolumeMount{{Name: "probe", MountPath: dir}},
 			},
-			VolumeMounts: []corev1.VolumeMount{{Name: "probe", MountPath: dir}},
-		}},
+			{
+				Name:            "second",
+				Image:           image,
+				ImagePullPolicy: corev1.PullIfNotPresent,
+				Args:            []string{"answer", "--network", network},
+				Env:             []corev1.EnvVar{field("HOST_IP", "status.hostIP"), {Name: "GOMAXPROCS", Value: "1"}},
+				Resources:       bounded(requests("1m", "16Mi"), "1", "64Mi"),
+				SecurityContext: unprivileged(),
+			},
+		},
 		Volumes: []corev1.Volume{hostPath("probe", dir, corev1.HostPathDirectoryOrCreate)},
+	}
+}
+
+func unprivileged() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 	}
 }
 
@@ -85,10 +100,11 @@ func prober(image, network string) corev1.PodSpec {
 func ProbeServices() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, network := range []string{"old", "new"} {
-		tcp := servicePort("tcp", corev1.ProtocolTCP, PortTCP)
+		tcp, second := servicePort("tcp", corev1.ProtocolTCP, PortTCP), servicePort("tcp-second", corev1.ProtocolTCP, PortTCP+SecondOffset)
 		all = append(all,
-			probeService(ProbeServiceName(network), network, corev1.ServiceTypeClusterIP, servicePort("udp", corev1.ProtocolUDP, PortUDP), tcp),
-			probeService(ProbeNodePortName(network), network, corev1.ServiceTypeNodePort, tcp))
+			probeService(ProbeServiceName(network), network, corev1.ServiceTypeClusterIP, servicePort("udp", corev1.ProtocolUDP, PortUDP), tcp,
+				servicePort("udp-second", corev1.ProtocolUDP, PortUDP+SecondOffset), second),
+			probeService(ProbeNodePortName(network), network, corev1.ServiceTypeNodePort, tcp, second))
 	}
 	return all
 }
@@ -120,7 +136,8 @@ func ProbePolicy() *unstructured.Unstructured {
 				{Key: v1alpha1.LabelProbe, Operator: metav1.LabelSelectorOpExists}}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{
-				port(corev1.ProtocolUDP, PortUDP), port(corev1.ProtocolTCP, PortTCP)}}},
+				port(corev1.ProtocolUDP, PortUDP), port(corev1.ProtocolTCP, PortTCP),
+				port(corev1.ProtocolUDP, PortUDP+SecondOffset), port(corev1.ProtocolTCP, PortTCP+SecondOffset)}}},
 		},
 	})
 }

@@ -54,9 +54,10 @@ type Node struct {
 	Address string
 }
 
-// Ports are where the servers of probe pods listen; hosts listen HostOffset above.
+// Ports are where the servers of probe pods listen; hosts listen HostOffset above, and second responders SecondOffset above
+// either. A SecondOffset of 0 says that there are none.
 type Ports struct {
-	UDP, TCP, Denied, HostOffset int
+	UDP, TCP, Denied, HostOffset, SecondOffset int
 }
 
 // Intervals are the times between two sends; zero values mean 10, 50, 100 and 500 ms.
@@ -74,8 +75,8 @@ type Topology struct {
 	Old, New map[string]string
 	// Services are the cluster addresses of the Services in front of the probe pods, by network.
 	Services map[string]string
-	// NodePorts are their TCP node ports, by network.
-	NodePorts map[string]int
+	// NodePorts are their TCP node ports, by network, and SecondNodePorts those that lead to second responders.
+	NodePorts, SecondNodePorts map[string]int
 	// DNS is the cluster's name server as host:port, Query the name that is looked up there.
 	DNS   string
 	Query string
@@ -252,6 +253,15 @@ func (b *builder) add(class string, protocol v1alpha1.Protocol, source, target v
 	case ClassDNS:
 		path.Query = b.Query
 	}
+	switch {
+	case path.Denied || class == ClassDNS || b.Ports.SecondOffset == 0:
+	case class == ClassNodePort:
+		if port := b.SecondNodePorts[target.Network]; port > 0 {
+			path.Second = withPort(target.Address, func(int) int { return port })
+		}
+	default:
+		path.Second = withPort(target.Address, func(port int) int { return port + b.Ports.SecondOffset })
+	}
 	b.paths = append(b.paths, path)
 }
 
@@ -281,4 +291,13 @@ func at(target v1alpha1.Endpoint, port int) v1alpha1.Endpoint {
 	}
 	target.Address += ":" + strconv.Itoa(port)
 	return target
+}
+
+// withPort is a host:port with another port; empty where it is none.
+func withPort(address string, port func(int) int) string {
+	one, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return ""
+	}
+	return netip.AddrPortFrom(one.Addr(), uint16(port(int(one.Port())))).String()
 }

@@ -2,6 +2,7 @@ package path
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 
@@ -246,6 +247,39 @@ func ids(paths []v1alpha1.Path) map[string]bool {
 		all[path.ID] = true
 	}
 	return all
+}
+
+// TestSecond: every path to a prober has the second responder beside it, on the same address; those to others, and those that policy
+// shuts, have none.
+func TestSecond(t *testing.T) {
+	topology := whole(2)
+	topology.Ports.SecondOffset, topology.SecondNodePorts = 2, map[string]int{Old: 30011, New: 30012}
+	beside := map[string]string{"7001": "7003", "7002": "7004", "7101": "7103", "7102": "7104", "30001": "30011", "30002": "30012"}
+	seen := map[string]int{}
+	for _, path := range Build(topology) {
+		host, port, err := net.SplitHostPort(path.Target.Address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ""
+		if other := beside[port]; other != "" && !path.Denied {
+			want = net.JoinHostPort(host, other)
+		}
+		if path.Second != want {
+			t.Errorf("%s: beside %s is %q, want %q", path.ID, path.Target.Address, path.Second, want)
+		}
+		if path.Second != "" {
+			seen[path.Class]++
+		}
+	}
+	if len(seen) != 9 {
+		t.Errorf("classes with second responders: %v", seen)
+	}
+	for _, path := range Build(whole(2)) {
+		if path.Second != "" {
+			t.Errorf("%s: %s, where there are none", path.ID, path.Second)
+		}
+	}
 }
 
 // TestWhatIsThere: nothing is measured that does not exist.

@@ -21,6 +21,7 @@ type line struct {
 	path    v1alpha1.Path
 	tracker *loss.Tracker
 	ports   sourcePorts // of new connections, whichever wire makes them
+	second  exchange    // with the path's second responder; nil where it has none
 
 	// The rest belongs to the runner: wire is nil when the path was removed.
 	wire     wire
@@ -49,6 +50,20 @@ func (l *line) failed(seq uint64, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tracker.Fail(seq, cause.Error())
+}
+
+// silent says whether the target owes an answer for longer than usual.
+func (l *line) silent(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tracker.Silent(now, secondAfter)
+}
+
+// seconded notes that the second responder answered what it was sent at a moment.
+func (l *line) seconded(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tracker.Second(at)
 }
 
 // result is what is known at now.

@@ -101,6 +101,9 @@ func udpExchange(address string, p *payload, from *sourcePorts) exchange {
 			return err
 		}
 		defer conn.Close()
+		if len(p.data) >= fullSize {
+			neverFragment(conn.(bound).Conn.(*net.UDPConn))
+		}
 		own := payload{data: slices.Clone(p.data), run: p.run, base: p.base}
 		if _, err := conn.Write(own.fill(seq, at)); err != nil {
 			return err

@@ -20,3 +20,8 @@ func PodPorts() Ports {
 func HostPorts() Ports {
 	return Ports{UDP: manifest.PortUDP + manifest.HostOffset, TCP: manifest.PortTCP + manifest.HostOffset}
 }
+
+// Second are the ports of the second responder beside these. Policy shuts none of them.
+func (p Ports) Second() Ports {
+	return Ports{UDP: p.UDP + manifest.SecondOffset, TCP: p.TCP + manifest.SecondOffset}
+}

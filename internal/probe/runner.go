@@ -74,6 +74,7 @@ func NewRunner(options Options) *Runner {
 		lines: map[string]*line{}, wake: make(chan struct{}, 1), ctx: ctx, cancel: cancel,
 	}
 	r.tasks.Go(r.pump)
+	r.tasks.Go(r.seconds)
 	return r
 }
 
@@ -177,7 +178,7 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 		l.tracker = loss.New(loss.Config{ID: path.ID, Interval: l.interval(), Timeout: r.options.Timeout, Awake: r.pulse.awake, Denied: path.Denied, MaxGaps: r.options.MaxGaps, WarmUp: r.warmUp(path)})
 	}
 	r.lines[path.ID] = l
-	l.wire = r.open(l)
+	l.wire, l.second = r.open(l), r.openSecond(l)
 	return l
 }
 

@@ -86,13 +86,16 @@ func merge(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport) []*measured {
 		all = append(all, m)
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].ID < all[j].ID })
-	excuse(all)
+	excuse(all, reports)
 	return all
 }
 
 // excuse takes what was sent while nobody ran who could have answered out of the gaps.
-func excuse(all []*measured) {
+func excuse(all []*measured, reports []v1alpha1.ProbeReport) {
 	stills := loss.NewStills(loss.DefaultTimeout)
+	for _, report := range reports {
+		stills.Began(report.Name, report.Status.Parts)
+	}
 	for _, m := range all {
 		for _, span := range m.spans {
 			stills.Add(m.Path, span.From, span.To, m.stalls)
@@ -100,7 +103,7 @@ func excuse(all []*measured) {
 	}
 	for _, m := range all {
 		m.gaps = slices.DeleteFunc(m.gaps, func(gap Gap) bool {
-			unheard := stills.Unheard(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause})
+			unheard := stills.Unheard(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause, Second: gap.second})
 			m.unheard += unheard
 			return unheard == gap.Probes
 		})
@@ -179,7 +182,7 @@ func keepLongest(into map[int64]v1alpha1.Gap, gaps []v1alpha1.Gap) {
 
 func (m *measured) gap(gap v1alpha1.Gap, open bool) Gap {
 	return Gap{Path: m.ID, Class: m.Class, Source: endName(m.Source), Target: m.targetName(), From: gap.From,
-		Millis: gap.Millis, Probes: gap.Probes, Cause: gap.Cause, Denied: m.Denied, Open: open}
+		Millis: gap.Millis, Probes: gap.Probes, Cause: gap.Cause, Denied: m.Denied, Open: open, second: gap.Second}
 }
 
 // targetName is the target's node and network, or what it is where it is on no node: "service new".
@@ -244,10 +247,10 @@ type Seen struct {
 	LongestGapMillis   float64
 }
 
-// Sum counts results as a report does, so that what is shown while a run goes on is what its report says in the end.
-func Sum(known []v1alpha1.Path, results []v1alpha1.PathResult) Seen {
+// Sum counts what reports hold as a report does, so that what is shown while a run goes on is what its report says in the end.
+func Sum(known []v1alpha1.Path, reports []v1alpha1.ProbeReport) Seen {
 	var seen Seen
-	for _, m := range merge(known, []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: results}}}) {
+	for _, m := range merge(known, reports) {
 		seen.Sent += m.sent
 		seen.Lost += m.lost()
 		seen.Leaked += m.leaked()

@@ -213,11 +213,7 @@ func TestNoGapIsNoGap(t *testing.T) {
 func TestSumIsTheReport(t *testing.T) {
 	for name, s := range samples() {
 		in := s.input()
-		var results []v1alpha1.PathResult
-		for _, report := range in.Reports {
-			results = append(results, report.Status.Paths...)
-		}
-		got, want := Sum(in.Paths, results), Build(in).Totals
+		got, want := Sum(in.Paths, in.Reports), Build(in).Totals
 		var leaked int64
 		for _, class := range Build(in).Classes {
 			leaked += class.Leaked
@@ -273,6 +269,45 @@ func TestMergeSeries(t *testing.T) {
 	}
 }
 
+// A prober that restarts costs no verdict where the second responder beside it answered meanwhile, and hides no loss where that
+// was silent too.
+func TestRestartedProber(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "host"} }
+	for name, test := range map[string]struct {
+		second        v1alpha1.Second
+		lost, unheard int64
+	}{
+		"the second responder answered": {v1alpha1.Second{Answered: 8, SilentMillis: 300}, 0, 20},
+		"it did not":                    {v1alpha1.Second{}, 20, 0},
+		"not all the time":              {v1alpha1.Second{Answered: 3, SilentMillis: 1400}, 20, 0},
+	} {
+		in := Input{
+			Paths: []v1alpha1.Path{
+				{ID: "a/host>b/host/udp", Source: end("a"), Target: end("b"), IntervalMillis: 100, Second: "192.0.2.2:7103"},
+				{ID: "b/host>a/host/udp", Source: end("b"), Target: end("a"), IntervalMillis: 100, Second: "192.0.2.1:7103"},
+			},
+			Reports: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{
+				Paths: []v1alpha1.PathResult{{ID: "a/host>b/host/udp", Sent: 300, Answered: 280, Since: at(0), Last: at(30000),
+					Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 2000, Probes: 20, Cause: "connection refused", Second: test.second}}}},
+				Parts: []v1alpha1.Part{{Name: "host", Since: at(-1000)}},
+			}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}, Status: v1alpha1.ProbeReportStatus{
+				Paths: []v1alpha1.PathResult{
+					{ID: "b/host>a/host/udp", Sent: 100, Answered: 100, Since: at(0), Last: at(9950)},
+					{ID: "b/host>a/host/udp", Sent: 180, Answered: 180, Since: at(13200), Last: at(30000)}},
+				Parts: []v1alpha1.Part{{Name: "host", Since: at(-1000)}, {Name: "host", Since: at(13000)}},
+			}}},
+		}
+		if m := Build(in); m.Totals.Lost != test.lost || m.Totals.Unheard != test.unheard {
+			t.Errorf("%s: %d lost, %d unheard", name, m.Totals.Lost, m.Totals.Unheard)
+		}
+		in.Reports[1].Status.Parts = in.Reports[1].Status.Parts[:1]
+		if m := Build(in); m.Totals.Lost != 20 {
+			t.Errorf("%s, and no prober restarted: %d lost", name, m.Totals.Lost)
+		}
+	}
+}
+
 // Probes to a process that stood still, as its own paths tell, are no lost ones; the report says how many they were.
 func TestUnheard(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
@@ -293,7 +328,7 @@ func TestUnheard(t *testing.T) {
 	if m.Totals.Lost != 1 || m.Totals.Unheard != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
 		t.Errorf("%+v", m.Totals)
 	}
-	if seen := Sum(in.Paths, in.Reports[0].Status.Paths); seen != (Seen{Sent: 576, Lost: 1, LongestGapMillis: 100}) {
+	if seen := Sum(in.Paths, in.Reports); seen != (Seen{Sent: 576, Lost: 1, LongestGapMillis: 100}) {
 		t.Errorf("while it goes on: %+v", seen)
 	}
 	if text := Text(m); !strings.Contains(text, "note      7 probes had no answer while nobody ran who could give it;") {

@@ -43,6 +43,9 @@ func partRestarts(reports []v1alpha1.ProbeReport) []PartRestart {
 	return restarts
 }
 
+// whatCounts says what a restart of a prober means for the figures.
+const whatCounts = "Probes to it count as lost, unless the second responder beside it answered the same kind of probe throughout; what it would have sent meanwhile was not measured."
+
 // String says what restarted, where, when, and what that means for the figures.
 func (r PartRestart) String() string {
 	at := r.At.UTC().Format("15:04:05 MST")
@@ -50,7 +53,7 @@ func (r PartRestart) String() string {
 	case v1alpha1.PartAgent:
 		return fmt.Sprintf("Theseus' agent on %s restarted at %s. It sends and answers no probes, so none is missing or excused.", r.Node, at)
 	case "host":
-		return fmt.Sprintf("The prober of the host of %s restarted at %s. Probes that it did not answer count as lost.", r.Node, at)
+		return fmt.Sprintf("The prober of the host of %s restarted at %s. %s", r.Node, at, whatCounts)
 	}
-	return fmt.Sprintf("The probe pod of %s on the %s network restarted at %s. Probes that it did not answer count as lost.", r.Node, r.Part, at)
+	return fmt.Sprintf("The probe pod of %s on the %s network restarted at %s. %s", r.Node, r.Part, at, whatCounts)
 }

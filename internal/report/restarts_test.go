@@ -27,8 +27,8 @@ func TestPartRestarts(t *testing.T) {
 	m := Build(in)
 	got := m.Verdict.Notes
 	want := []string{
-		"The probe pod of a on the old network restarted at 12:00:20 UTC. Probes that it did not answer count as lost.",
-		"The prober of the host of a restarted at 12:00:30 UTC. Probes that it did not answer count as lost.",
+		"The probe pod of a on the old network restarted at 12:00:20 UTC. " + whatCounts,
+		"The prober of the host of a restarted at 12:00:30 UTC. " + whatCounts,
 		"Theseus' agent on b restarted at 12:01:30 UTC. It sends and answers no probes, so none is missing or excused.",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -24,6 +24,8 @@ type Gap struct {
 	// Step is where in the run it began: a step's id, or "rollback of" it, "before the run",
 	// "between steps", "while paused", "after the run".
 	Step string `json:"step"`
+
+	second v1alpha1.Second // what the path's second responder did meanwhile
 }
 
 // Incident is all gaps of one step together.

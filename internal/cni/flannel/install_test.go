@@ -77,7 +77,7 @@ func TestInstallDetected(t *testing.T) {
 		t.Errorf("of the manifest's own range it masquerades %+v", masquerade)
 	}
 	found.Capabilities.Masquerade = target.Installation.Capabilities.Masquerade // the ranges differ
-	found.Capabilities.Attachment = nil // nobody was ever moved to it
+	found.Capabilities.Attachment = nil                                         // nobody was ever moved to it
 	found.Parts, target.Installation.Parts = nil, nil
 	if want, got := text(t, target.Installation), text(t, found); want != got {
 		t.Errorf("installed was\n%s\nand found is\n%s", want, got)

@@ -12,7 +12,7 @@ import (
 
 // TestWalk adopts running pods to the end while a node turns against the other one (hostile), and while parts of the cluster are
 // killed one after the other: a kubelet, the API server,
-// the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
+// a node's probers, the agent that has a task at hand, containerd, and the command line. A user tried all of that on a live cluster; two of the kills
 // took the whole adoption back. The clients, which also open 25 new connections a second to the outside, lose nothing, and no pod
 // restarts. Another machine takes the end of the run over. Whoever runs it has the rights that `theseus rights operate` gives for that plan.
 func TestWalk(t *testing.T) {
@@ -35,6 +35,7 @@ func TestWalk(t *testing.T) {
 		{"Define the custom resources of calico", attack("walk-node-2", "walk-node-1", apply)},
 		{"Start calico beside flannel on walk-node-1", killComponents("walk-node-1", "kubelet")},
 		{"Adopt the pods of walk-node-1", rigtest.KillAPIServer},
+		{"Start calico beside flannel on walk-node-2", killProbers("walk-node-1")},
 		{"Adopt the pods of walk-node-2", deleteAgent("walk-node-2")},
 		{"Let calico serve new pods on walk-node-2", killComponents("walk-node-2", "containerd")},
 	} {
@@ -70,6 +71,20 @@ func killComponents(node string, components ...string) func(*testing.T, *scenari
 			}
 			fmt.Fprintf(rig.Out, "-- %s of %s is killed\n", component, node)
 		}
+	}
+}
+
+// killProbers returns a function that kills all that sends and answers probes on a node, but the second responders. Kubelet starts it again.
+func killProbers(node string) func(*testing.T, *scenario.Rig) {
+	return func(t *testing.T, rig *scenario.Rig) {
+		t.Helper()
+		out, err := rig.OnNode(t.Context(), node, "bash", "-c", `killed=0; for process in /proc/[0-9]*; do
+			if tr '\0' ' ' <$process/cmdline | grep -Eq '^[^ ]*theseus-agent probe --network (old|host)'; then kill -KILL ${process#/proc/}; killed=$((killed+1)); fi
+			done 2>/dev/null; echo killed $killed`)
+		if err != nil || !strings.Contains(out, "killed 2\n") {
+			t.Fatalf("%v: %s", err, out)
+		}
+		fmt.Fprintf(rig.Out, "-- the probers of %s are killed\n", node)
 	}
 }
 
