@@ -2,6 +2,7 @@ package loss
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -42,6 +43,9 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 		}
 		sent := now.Sent - then.Sent
 		lost := sent - (now.Answered - then.Answered)
+		if lost > 0 && explained(then, now) {
+			lost = 0 // of the target's prober: gates ask whether it was gone
+		}
 		latest := max(turns[path.Source.Node], turns[path.Target.Node]) - 1
 		switch {
 		case sent == 0:
@@ -59,6 +63,17 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 	c.losing = len(changed) > 0 && fresh[changed[len(changed)-1]].lost > 0 && !lossy(old)
 	c.lost.bet(fresh, old)
 	c.slow.look(paths, results, changed, at)
+}
+
+// explained says whether a path's second responder answered in each gap that ended, or went on, since an earlier result.
+func explained(then, now v1alpha1.PathResult) bool {
+	gaps := slices.DeleteFunc(slices.Clone(now.Gaps), func(gap v1alpha1.Gap) bool {
+		return !gap.From.Add(time.Duration(gap.Millis * float64(time.Millisecond))).After(then.Last)
+	})
+	if now.Open != nil {
+		gaps = append(gaps, *now.Open)
+	}
+	return len(gaps) > 0 && !slices.ContainsFunc(gaps, func(gap v1alpha1.Gap) bool { return !seconded(gap.Second) })
 }
 
 // turnsOf counts the changed nodes from 1 on.

@@ -77,6 +77,7 @@ type delta struct {
 	silence      float64 // ms, of the longest run of lost probes: what lies between them
 	unknown      string  // why the evidence cannot be trusted; empty when it can
 	anew         bool    // its prober restarted, and counted anew
+	pending      int64   // of the wrong: whether they are lost will be known soon
 	missing      string  // what is not there yet; empty when all is
 	wrongAreLeak bool
 }
@@ -101,7 +102,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	sum(&verdict, deltas)
 	if failure := failure(limits, &verdict, deltas); failure != "" {
 		verdict.Reason = failure
-		verdict.Waiting = verdict.Leaked == 0 && evidence.behind(limits)
+		verdict.Waiting = verdict.Leaked == 0 && (evidence.behind(limits) || explainable(deltas))
 		return verdict
 	}
 	if missing := missing(stale, deltas); missing != "" {
@@ -215,21 +216,42 @@ func (d *delta) losses(maxGap time.Duration, stills func() *Stills, before, afte
 	}
 	for _, gap := range after.Gaps {
 		if gap.From.After(from) {
-			d.gap(gap, stills)
+			ended := gap.From.Add(time.Duration(gap.Millis * float64(time.Millisecond)))
+			d.gap(gap, stills, seconded(gap.Second) && after.Last.Sub(ended) < settles)
 		}
 	}
 	if after.Open != nil && d.wrong > 0 {
-		d.gap(*after.Open, stills)
+		d.gap(*after.Open, stills, seconded(after.Open.Second) || after.Open.Millis < millis(undecided))
 	}
 	d.unheard = min(d.unheard, d.wrong)
 	d.wrong -= d.unheard
 }
 
-func (d *delta) gap(gap v1alpha1.Gap, stills func() *Stills) {
+// A gap of a path with a second responder is not judged in its first moments, undecided, before that can have answered; nor, where it
+// did, before the node of a prober that was gone has told that: settles after the gap's end at the latest.
+const (
+	undecided = 3 * maxSilence / 2
+	settles   = 5 * time.Second
+)
+
+// explainable says whether all that was lost may yet turn out to be owed to probers that were gone. Denied paths are no part of that.
+func explainable(deltas []delta) bool {
+	for _, d := range deltas {
+		if d.unknown != "" || d.wrong > d.pending {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *delta) gap(gap v1alpha1.Gap, stills func() *Stills, pending bool) {
 	unheard := stills().Unheard(d.path, gap)
 	d.unheard += unheard
 	if unheard == gap.Probes {
 		return
+	}
+	if pending && d.path.Second != "" && !d.path.Denied {
+		d.pending += gap.Probes - unheard
 	}
 	d.longest = max(d.longest, gap.Millis)
 	d.silence = max(d.silence, float64((gap.Probes-1)*int64(d.path.IntervalMillis)))

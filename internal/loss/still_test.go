@@ -163,6 +163,74 @@ func TestJudgeRestart(t *testing.T) {
 	}
 }
 
+// TestJudgeGone: while a prober that does not answer may be gone a gate waits for its node to say so, and no longer.
+func TestJudgeGone(t *testing.T) {
+	ask := func(second v1alpha1.Second, open bool, millis float64, began ...int) Verdict {
+		w := healthy()
+		for i := range w.evidence.Paths {
+			w.evidence.Paths[i].Source.Network = "host"
+			w.evidence.Paths[i].Target = v1alpha1.Endpoint{Node: map[string]string{"a": "b", "b": "a"}[w.evidence.Paths[i].Source.Node], Network: "host"}
+			w.evidence.Paths[i].Second = "192.0.2.2:7103"
+		}
+		result := w.now(0, 0)
+		gap := v1alpha1.Gap{From: after(13000), Millis: millis, Probes: 50, Cause: "connection refused", Second: second}
+		if result.Answered -= 50; open {
+			result.Open = &gap
+		} else {
+			result.Gaps = []v1alpha1.Gap{gap}
+		}
+		for _, reports := range [][]v1alpha1.ProbeReport{w.evidence.Asked, w.evidence.Now} {
+			reports[1].Status.Parts = []v1alpha1.Part{{Name: "host", Since: start.Add(-time.Minute)}}
+		}
+		if len(began) > 0 {
+			back := w.now(1, 0)
+			back.Since, back.Sent, back.Answered = after(began[0]), 250, 250
+			w.evidence.Now[1].Status.Parts[0].Since = after(began[0])
+		}
+		return Judge(Limits{Bake: 2 * time.Second}, w.evidence)
+	}
+	answered := v1alpha1.Second{Answered: 6, SilentMillis: 300}
+	for _, test := range []struct {
+		name          string
+		verdict       Verdict
+		pass, waiting bool
+	}{
+		{"it does not answer for half a second", ask(v1alpha1.Second{}, true, 500), false, true},
+		{"nor does the second, for two seconds", ask(v1alpha1.Second{}, true, 2000), false, false},
+		{"the second does", ask(answered, true, 2000), false, true},
+		{"it answers again, and the second did meanwhile", ask(answered, false, 1500), false, true},
+		{"it answers again, and the second did not", ask(v1alpha1.Second{}, false, 1500), false, false},
+		{"its node says that it was gone", ask(answered, false, 1500, 14500), true, false},
+		{"its node says that it was gone, and the second did not answer", ask(v1alpha1.Second{}, false, 1500, 14500), false, false},
+	} {
+		if test.verdict.Pass != test.pass || test.verdict.Waiting != test.waiting {
+			t.Errorf("%s: %+v", test.name, test.verdict)
+		}
+	}
+}
+
+// TestCanarySecond: what a second responder answered is no evidence against a change.
+func TestCanarySecond(t *testing.T) {
+	for _, test := range []struct {
+		second v1alpha1.Second
+		lost   int64
+	}{{v1alpha1.Second{Answered: 4, SilentMillis: 250}, 0}, {v1alpha1.Second{}, 20}} {
+		f := newFleet(1, "a", "b", "c")
+		var c Canary
+		f.seconds(3, &c, []string{"a"}, all(0))
+		result := f.results["b>a"]
+		if result == nil {
+			result = f.results["a>b"]
+		}
+		result.Open = &v1alpha1.Gap{From: after(f.second * 1000), Millis: 1000, Probes: 20, Second: test.second}
+		result.Sent, result.Answered = result.Sent+20, result.Answered-0
+		f.seconds(1, &c, []string{"a"}, all(0))
+		if c.changed.Lost != test.lost {
+			t.Errorf("%+v: %d lost", test.second, c.changed.Lost)
+		}
+	}
+}
+
 // TestJudgeStill: a gate waits for the report of a node that may have stood still, lets pass what it explains, and
 // nothing else.
 func TestJudgeStill(t *testing.T) {
