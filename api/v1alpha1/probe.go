@@ -95,6 +95,15 @@ type Part struct {
 	// Pod is the UID of its pod, and Since when the process began, by the node's clock.
 	Pod   string    `json:"pod,omitempty"`
 	Since time.Time `json:"since"`
+	// At is when a prober that has paths was last heard of, and Gone are the times in which it was not there, oldest first.
+	At   time.Time `json:"at,omitzero"`
+	Gone []Absence `json:"gone,omitempty"`
+}
+
+// Absence is from when a process was last heard of to when the next one began in its place.
+type Absence struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // PartAgent is the name of the agent among the parts.

@@ -40,7 +40,11 @@ func combine(node string, generation int64, wanted map[string][]v1alpha1.Path, f
 		}
 		status.Paths = append(status.Paths, startingIn(node, network, file.Paths)...)
 		if !file.Since.IsZero() {
-			status.Parts = append(status.Parts, v1alpha1.Part{Name: network, Pod: file.Pod, Since: file.Since})
+			part := v1alpha1.Part{Name: network, Pod: file.Pod, Since: file.Since}
+			if len(wanted[network]) > 0 {
+				part.At = file.At
+			}
+			status.Parts = append(status.Parts, part)
 		}
 	}
 	slices.SortFunc(status.Paths, func(x, y v1alpha1.PathResult) int { return strings.Compare(x.ID, y.ID) })
@@ -54,4 +58,27 @@ func startingIn(node, network string, results []v1alpha1.PathResult) []v1alpha1.
 		on, in := path.Origin(result.ID)
 		return on != node || in != network
 	})
+}
+
+// maxGone bounds the absences that are kept of a prober: the latest.
+const maxGone = 32
+
+// goneSince adds to parts when their probers were gone, by the parts of the report before. A probe pod that was made again is another
+// one: whoever deleted the first asked nothing of it any more.
+func goneSince(before, now []v1alpha1.Part) []v1alpha1.Part {
+	for i := range now {
+		part := &now[i]
+		at := slices.IndexFunc(before, func(former v1alpha1.Part) bool { return former.Name == part.Name })
+		if at < 0 {
+			continue
+		}
+		former := before[at]
+		part.Gone = slices.Clone(former.Gone)
+		again := former.Pod != part.Pod && part.Name != path.Host
+		if part.Since.After(former.Since) && !former.At.IsZero() && !again {
+			part.Gone = append(part.Gone, v1alpha1.Absence{From: former.At, To: part.Since})
+			part.Gone = part.Gone[max(0, len(part.Gone)-maxGone):]
+		}
+	}
+	return now
 }

@@ -88,3 +88,42 @@ func TestForget(t *testing.T) {
 	}
 	a.forget()
 }
+
+// TestGoneSince: from when a prober was last heard of to when it began again it was gone; a pod that was made again was not, nor was
+// one of which nobody asked anything.
+func TestGoneSince(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 11, 24, 3, 0, second, 0, time.UTC) }
+	part := func(name, pod string, since, heard int, gone ...v1alpha1.Absence) v1alpha1.Part {
+		one := v1alpha1.Part{Name: name, Pod: pod, Since: at(since), Gone: gone}
+		if heard > 0 {
+			one.At = at(heard)
+		}
+		return one
+	}
+	was := v1alpha1.Absence{From: at(1), To: at(2)}
+	for _, test := range []struct {
+		name        string
+		before, now v1alpha1.Part
+		want        []v1alpha1.Absence
+	}{
+		{"it runs on", part("host", "a", 2, 10, was), part("host", "a", 2, 11), []v1alpha1.Absence{was}},
+		{"it restarted", part("host", "a", 2, 10, was), part("host", "a", 14, 15), []v1alpha1.Absence{was, {From: at(10), To: at(14)}}},
+		{"its DaemonSet made another pod", part("host", "a", 2, 10), part("host", "b", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
+		{"a probe pod restarted", part("old", "a", 2, 10), part("old", "a", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
+		{"a probe pod was made again", part("old", "a", 2, 10), part("old", "b", 14, 15), nil},
+		{"nothing was asked of it", part("host", "a", 2, 0), part("host", "a", 14, 15), nil},
+		{"it is another part", part("old", "a", 2, 10), part("new", "a", 14, 15), nil},
+	} {
+		got := goneSince([]v1alpha1.Part{test.before}, []v1alpha1.Part{test.now})[0].Gone
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+	var many []v1alpha1.Part
+	for i := range maxGone + 5 {
+		many = goneSince(many, []v1alpha1.Part{part("host", "a", 2*i, 2*i+1)})
+	}
+	if got := many[0].Gone; len(got) != maxGone || !got[maxGone-1].To.Equal(at(2*(maxGone+4))) {
+		t.Errorf("%d absences are kept", len(got))
+	}
+}

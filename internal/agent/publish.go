@@ -22,6 +22,7 @@ type publisher struct {
 	seq     int64
 	known   bool // whether seq follows the report that is in the cluster
 	last    v1alpha1.ProbeReportStatus
+	parts   []v1alpha1.Part // of the report in the cluster
 	trouble trouble
 }
 
@@ -45,6 +46,7 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 		return err
 	}
 	status.Seq, status.At = p.seq+1, time.Now()
+	status.Parts = goneSince(p.parts, status.Parts)
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
@@ -55,7 +57,7 @@ func (p *publisher) try(ctx context.Context, status v1alpha1.ProbeReportStatus) 
 		err = p.create(ctx, patch)
 	}
 	if err == nil {
-		p.seq = status.Seq
+		p.seq, p.parts = status.Seq, status.Parts
 	}
 	return err
 }
@@ -77,7 +79,7 @@ func (p *publisher) findSeq(ctx context.Context) error {
 	if err := decode(object, &report); err != nil {
 		return err
 	}
-	p.seq, p.known = report.Status.Seq, true
+	p.seq, p.parts, p.known = report.Status.Seq, report.Status.Parts, true
 	return nil
 }
 

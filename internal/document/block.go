@@ -252,6 +252,9 @@ func (b *block) literal(head []byte, parent int) bool {
 			continue
 		}
 		if depth < 0 && indent > parent {
+			if content[0] == '\t' {
+				return false // the whole parser takes it for an indentation, which no tab may be
+			}
 			depth = indent
 		} else if depth >= 0 {
 			if indent < depth {

@@ -134,6 +134,7 @@ func FuzzBlock(f *testing.F) {
 		}
 	}
 	f.Add("a: 'b\n  c'\nd:\n- |-\n  e\n- \"f\\n\"\n")
+	f.Add("f: |\n \t\t\t\t\n")
 	f.Fuzz(func(t *testing.T, text string) { agree(t, text) })
 }
 

@@ -102,7 +102,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	sum(&verdict, deltas)
 	if failure := failure(limits, &verdict, deltas); failure != "" {
 		verdict.Reason = failure
-		verdict.Waiting = verdict.Leaked == 0 && (evidence.behind(limits) || explainable(deltas))
+		verdict.Waiting = verdict.Leaked == 0 && (evidence.behind(limits) || explainable(limits, deltas))
 		return verdict
 	}
 	if missing := missing(stale, deltas); missing != "" {
@@ -194,7 +194,7 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 func (d *delta) losses(maxGap time.Duration, stills func() *Stills, before, after v1alpha1.PathResult, anew bool) {
 	switch {
 	case !restarted(before, after):
-	case anew && after.Since.After(before.Last):
+	case anew && (after.Sent == 0 || after.Since.After(before.Last)):
 		d.anew, before = true, v1alpha1.PathResult{}
 	default:
 		d.unknown = d.path.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
@@ -234,14 +234,23 @@ const (
 	settles   = 5 * time.Second
 )
 
-// explainable says whether all that was lost may yet turn out to be owed to probers that were gone. Denied paths are no part of that.
-func explainable(deltas []delta) bool {
+// explainable says whether what was lost beyond the limits may yet turn out to be owed to probers that were gone.
+func explainable(limits Limits, deltas []delta) bool {
+	lost, hope := int64(0), false
+	var others []delta
 	for _, d := range deltas {
-		if d.unknown != "" || d.wrong > d.pending {
+		switch {
+		case d.unknown != "":
 			return false
+		case d.pending > 0:
+			hope = true
+			lost += max(0, d.wrong-d.pending)
+		case !d.wrongAreLeak:
+			lost += d.wrong
+			others = append(others, d)
 		}
 	}
-	return true
+	return hope && lost <= limits.MaxLost && (limits.MaxGap == 0 || limits.longestLoss(others) <= limits.MaxGap)
 }
 
 func (d *delta) gap(gap v1alpha1.Gap, stills func() *Stills, pending bool) {
@@ -422,14 +431,8 @@ func (e Evidence) stills(limits Limits, results map[string]v1alpha1.PathResult) 
 		result := results[path.ID]
 		stills.Add(path, result.Since, reports[path.Source.Node].At, result.Stalls)
 	}
-	former, at := byPath(e.Since), byNode(e.Since)
-	for _, path := range e.Paths {
-		if result, ok := former[path.ID]; ok && restarted(result, results[path.ID]) {
-			stills.Add(path, result.Since, at[path.Source.Node].At, result.Stalls)
-		}
-	}
 	for node, report := range reports {
-		stills.Began(node, report.Parts)
+		stills.Gone(node, report.Parts)
 	}
 	return stills
 }

@@ -16,7 +16,7 @@ const nodePort = "node-port"
 type Stills struct {
 	timeout time.Duration
 	senders map[v1alpha1.Endpoint][]sender // by node and network
-	begun   map[v1alpha1.Endpoint][]time.Time
+	absent  map[v1alpha1.Endpoint][]v1alpha1.Absence
 	members map[string][]v1alpha1.Endpoint // of each network
 }
 
@@ -31,7 +31,7 @@ func NewStills(timeout time.Duration) *Stills {
 	if timeout <= 0 {
 		timeout = DefaultTimeout
 	}
-	return &Stills{timeout: timeout, senders: map[v1alpha1.Endpoint][]sender{}, begun: map[v1alpha1.Endpoint][]time.Time{}, members: map[string][]v1alpha1.Endpoint{}}
+	return &Stills{timeout: timeout, senders: map[v1alpha1.Endpoint][]sender{}, absent: map[v1alpha1.Endpoint][]v1alpha1.Absence{}, members: map[string][]v1alpha1.Endpoint{}}
 }
 
 // Add takes what a path that was measured from a moment to another tells of its source. One that seldom sends does not
@@ -47,12 +47,11 @@ func (s *Stills) Add(p v1alpha1.Path, since, last time.Time, stalls []v1alpha1.G
 	s.senders[who] = append(s.senders[who], sender{since, last, stalls})
 }
 
-// Began takes what a node says of its probers: when each began. One that began anew was gone before.
-func (s *Stills) Began(node string, parts []v1alpha1.Part) {
+// Gone takes what a node says of its probers: when they were gone.
+func (s *Stills) Gone(node string, parts []v1alpha1.Part) {
 	for _, part := range parts {
-		if who := (v1alpha1.Endpoint{Node: node, Network: part.Name}); !slices.ContainsFunc(s.begun[who], part.Since.Equal) {
-			s.begun[who] = append(s.begun[who], part.Since)
-		}
+		who := v1alpha1.Endpoint{Node: node, Network: part.Name}
+		s.absent[who] = append(s.absent[who], part.Gone...)
 	}
 }
 
@@ -116,8 +115,8 @@ func (s *Stills) stillOf(processes []v1alpha1.Endpoint, sent time.Time) (still i
 // was gone.
 func (s *Stills) still(who v1alpha1.Endpoint, from, to time.Time) time.Duration {
 	least := time.Duration(-1)
-	if back := s.back(who, from); !back.IsZero() {
-		return earlier(back, to).Sub(from)
+	if s.gone(who, from) {
+		return to.Sub(from)
 	}
 	for _, sender := range s.senders[who] {
 		if sender.since.After(from) || sender.last.Before(from) {
@@ -135,26 +134,14 @@ func (s *Stills) still(who v1alpha1.Endpoint, from, to time.Time) time.Duration 
 	return max(least, 0)
 }
 
-// back is when a process that was gone at a moment began anew: it had sent before, and on none of its paths from then until it
-// began. It is zero where the process was not gone, or never came back.
-func (s *Stills) back(who v1alpha1.Endpoint, at time.Time) time.Time {
-	var back time.Time
-	for _, begun := range s.begun[who] {
-		if begun.After(at) && (back.IsZero() || begun.Before(back)) {
-			back = begun
-		}
-	}
-	sent := false
-	for _, sender := range s.senders[who] {
-		if sender.since.Before(back) && !sender.last.Before(at) {
-			return time.Time{} // it ran
-		}
-		sent = sent || sender.last.Before(at)
-	}
-	if !sent {
-		return time.Time{}
-	}
-	return back
+// opens is how long a prober that begins takes until it answers.
+const opens = 100 * time.Millisecond
+
+// gone says whether a process was gone at a moment. What comes to it then is lost, however soon it is back.
+func (s *Stills) gone(who v1alpha1.Endpoint, at time.Time) bool {
+	return slices.ContainsFunc(s.absent[who], func(gone v1alpha1.Absence) bool {
+		return !at.Before(gone.From) && at.Before(gone.To.Add(opens))
+	})
 }
 
 func process(end v1alpha1.Endpoint) v1alpha1.Endpoint {

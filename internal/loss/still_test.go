@@ -74,7 +74,7 @@ func TestSecond(t *testing.T) {
 	stills.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, start, after(9000), []v1alpha1.Gap{{From: after(4000), Millis: 2500, Probes: 25}})
 	stills.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, after(12100), after(60000), nil)
 	for range 2 {
-		stills.Began("b", []v1alpha1.Part{{Name: "host", Since: after(-500)}, {Name: "host", Since: after(12000)}, {Name: "agent", Since: after(30000)}})
+		stills.Gone("b", []v1alpha1.Part{{Name: "agent", Since: after(30000)}, {Name: "host", Since: after(12000), Gone: []v1alpha1.Absence{{From: after(9000), To: after(12000)}}}})
 	}
 	throughout := v1alpha1.Second{Answered: 9, SilentMillis: 1000}
 	for _, test := range []struct {
@@ -90,7 +90,7 @@ func TestSecond(t *testing.T) {
 		{name: "it stood still, and so did the second", from: 4000, probes: 10},
 		{name: "it stood still, and there is no second", from: 4000, probes: 10, none: true, want: 10},
 		{name: "it was gone", from: 9100, probes: 19, cause: "connection refused", second: throughout, want: 19},
-		{name: "it was back for more than half of the time", from: 10000, probes: 20, second: throughout, want: 11},
+		{name: "until it was back", from: 10000, probes: 30, second: throughout, want: 21},
 		{name: "it was gone, and so was the second", from: 9100, probes: 19, cause: "connection refused"},
 		{name: "it was gone, and the second was for a moment too long", from: 9100, probes: 19, second: v1alpha1.Second{Answered: 9, SilentMillis: 1001}},
 		{name: "it was gone, and there is no second that was asked", from: 9100, probes: 19, cause: "connection refused", none: true},
@@ -116,7 +116,7 @@ func TestSecondOfService(t *testing.T) {
 		last := map[string]int{"a": 60000, "b": 9000}[node]
 		stills.Add(v1alpha1.Path{Source: v1alpha1.Endpoint{Node: node, Network: "old"}, IntervalMillis: 100}, start, after(last), nil)
 	}
-	stills.Began("b", []v1alpha1.Part{{Name: "old", Since: after(12000)}})
+	stills.Gone("b", []v1alpha1.Part{{Name: "old", Since: after(12000), Gone: []v1alpha1.Absence{{From: after(9000), To: after(12000)}}}})
 	service := v1alpha1.Path{Target: v1alpha1.Endpoint{Network: "old"}, Class: path.ClassPodService, IntervalMillis: 100, Second: "198.18.96.1:7004"}
 	gap := v1alpha1.Gap{From: after(9500), Probes: 5, Cause: "connection refused", Second: v1alpha1.Second{Answered: 3, SilentMillis: 300}}
 	if got := stills.Unheard(service, gap); got != 5 {
@@ -158,6 +158,9 @@ func TestJudgeRestart(t *testing.T) {
 	if got := ask(start, after(11900), 400); !got.Pass || got.Anew == 0 || !strings.HasSuffix(got.Reason, "; a prober restarted, and 1 path began anew") {
 		t.Errorf("the prober restarted: %+v", got)
 	}
+	if got := ask(start, after(11900), 0); got.Pass || !got.Waiting {
+		t.Errorf("it has measured nothing yet: %+v", got)
+	}
 	if got := ask(start, after(11900), 2); got.Pass || !got.Waiting {
 		t.Errorf("it has measured for a moment only: %+v", got)
 	}
@@ -185,7 +188,7 @@ func TestJudgeGone(t *testing.T) {
 		if len(began) > 0 {
 			back := w.now(1, 0)
 			back.Since, back.Sent, back.Answered = after(began[0]), 250, 250
-			w.evidence.Now[1].Status.Parts[0].Since = after(began[0])
+			w.evidence.Now[1].Status.Parts = []v1alpha1.Part{{Name: "host", Since: after(began[0]), Gone: []v1alpha1.Absence{{From: after(12900), To: after(began[0])}}}}
 		}
 		return Judge(Limits{Bake: 2 * time.Second}, w.evidence)
 	}

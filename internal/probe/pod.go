@@ -44,10 +44,14 @@ func RunPod(ctx context.Context, pod Pod) error {
 	defer cancel()
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	serve, err := open(serving, pod.Address, pod.Ports)
+	if err != nil {
+		return err
+	}
 	served := make(chan error, 1)
 	go func() {
 		defer cancel()
-		served <- Serve(serving, pod.Address, pod.Ports)
+		served <- serve()
 	}()
 	p := prober{Pod: pod, results: results, since: time.Now(), runner: NewRunner(pod.Options)}
 	defer p.runner.Close()

@@ -26,9 +26,21 @@ const (
 // It fails at once when a port cannot be had. A host with several addresses should name the one that is
 // probed, as answers must come from it.
 func Serve(ctx context.Context, address string, ports Ports) error {
+	serve, err := open(ctx, address, ports)
+	if err != nil {
+		return err
+	}
+	return serve()
+}
+
+// open takes the ports, from when on what comes is held until it is answered, and returns the function that answers.
+func open(ctx context.Context, address string, ports Ports) (serve func() error, err error) {
 	var servers []func() error
 	var closers []io.Closer
 	defer func() {
+		if err == nil {
+			return
+		}
 		for _, closer := range closers {
 			closer.Close()
 		}
@@ -39,7 +51,7 @@ func Serve(ctx context.Context, address string, ports Ports) error {
 		}
 		conn, err := listenUDP(address, port)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		closers = append(closers, conn)
 		servers = append(servers, func() error { return echoUDP(conn) })
@@ -50,12 +62,12 @@ func Serve(ctx context.Context, address string, ports Ports) error {
 		}
 		listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 		if err != nil {
-			return fmt.Errorf("serve probes: %w", err)
+			return nil, fmt.Errorf("serve probes: %w", err)
 		}
 		closers = append(closers, listener)
 		servers = append(servers, func() error { return echoTCP(ctx, listener) })
 	}
-	return serveAll(ctx, servers, closers)
+	return func() error { return serveAll(ctx, servers, closers) }, nil
 }
 
 // serveAll runs the servers until the context ends or one of them fails, and waits for all.

@@ -94,7 +94,7 @@ func merge(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport) []*measured {
 func excuse(all []*measured, reports []v1alpha1.ProbeReport) {
 	stills := loss.NewStills(loss.DefaultTimeout)
 	for _, report := range reports {
-		stills.Began(report.Name, report.Status.Parts)
+		stills.Gone(report.Name, report.Status.Parts)
 	}
 	for _, m := range all {
 		for _, span := range m.spans {
@@ -103,7 +103,7 @@ func excuse(all []*measured, reports []v1alpha1.ProbeReport) {
 	}
 	for _, m := range all {
 		m.gaps = slices.DeleteFunc(m.gaps, func(gap Gap) bool {
-			unheard := stills.Unheard(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause, Second: gap.second})
+			unheard := stills.Unheard(m.Path, v1alpha1.Gap{From: gap.From, Probes: gap.Probes, Cause: gap.Cause, Second: gap.Second})
 			m.unheard += unheard
 			return unheard == gap.Probes
 		})
@@ -182,7 +182,7 @@ func keepLongest(into map[int64]v1alpha1.Gap, gaps []v1alpha1.Gap) {
 
 func (m *measured) gap(gap v1alpha1.Gap, open bool) Gap {
 	return Gap{Path: m.ID, Class: m.Class, Source: endName(m.Source), Target: m.targetName(), From: gap.From,
-		Millis: gap.Millis, Probes: gap.Probes, Cause: gap.Cause, Denied: m.Denied, Open: open, second: gap.Second}
+		Millis: gap.Millis, Probes: gap.Probes, Cause: gap.Cause, Denied: m.Denied, Open: open, Second: gap.Second}
 }
 
 // targetName is the target's node and network, or what it is where it is on no node: "service new".

@@ -295,13 +295,13 @@ func TestRestartedProber(t *testing.T) {
 				Paths: []v1alpha1.PathResult{
 					{ID: "b/host>a/host/udp", Sent: 100, Answered: 100, Since: at(0), Last: at(9950)},
 					{ID: "b/host>a/host/udp", Sent: 180, Answered: 180, Since: at(13200), Last: at(30000)}},
-				Parts: []v1alpha1.Part{{Name: "host", Since: at(-1000)}, {Name: "host", Since: at(13000)}},
+				Parts: []v1alpha1.Part{{Name: "host", Since: at(12000), Gone: []v1alpha1.Absence{{From: at(9950), To: at(12000)}}}},
 			}}},
 		}
 		if m := Build(in); m.Totals.Lost != test.lost || m.Totals.Unheard != test.unheard {
 			t.Errorf("%s: %d lost, %d unheard", name, m.Totals.Lost, m.Totals.Unheard)
 		}
-		in.Reports[1].Status.Parts = in.Reports[1].Status.Parts[:1]
+		in.Reports[1].Status.Parts[0].Gone = nil
 		if m := Build(in); m.Totals.Lost != 20 {
 			t.Errorf("%s, and no prober restarted: %d lost", name, m.Totals.Lost)
 		}

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -27,16 +28,20 @@ func partRestarts(reports []v1alpha1.ProbeReport) []PartRestart {
 			runs[at] = append(runs[at], part)
 		}
 	}
-	var restarts []PartRestart
+	seen := map[PartRestart]bool{}
 	for at, all := range runs {
 		slices.SortFunc(all, func(a, b v1alpha1.Part) int { return a.Since.Compare(b.Since) })
-		for i := 1; i < len(all); i++ {
+		for i, part := range all {
 			bare := at.part == "old" || at.part == "new"
-			if all[i].Since.After(all[i-1].Since) && (!bare || all[i].Pod == all[i-1].Pod) {
-				restarts = append(restarts, PartRestart{Node: at.node, Part: at.part, At: all[i].Since})
+			if i > 0 && part.Since.After(all[i-1].Since) && (!bare || part.Pod == all[i-1].Pod) {
+				seen[PartRestart{Node: at.node, Part: at.part, At: part.Since.UTC()}] = true
+			}
+			for _, gone := range part.Gone { // of which who took the run over may have seen no more than this
+				seen[PartRestart{Node: at.node, Part: at.part, At: gone.To.UTC()}] = true
 			}
 		}
 	}
+	restarts := slices.Collect(maps.Keys(seen))
 	slices.SortFunc(restarts, func(a, b PartRestart) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Part, b.Part))
 	})

@@ -25,7 +25,8 @@ type Gap struct {
 	// "between steps", "while paused", "after the run".
 	Step string `json:"step"`
 
-	second v1alpha1.Second // what the path's second responder did meanwhile
+	// Second is what the path's second responder answered meanwhile.
+	Second v1alpha1.Second `json:"second,omitzero"`
 }
 
 // Incident is all gaps of one step together.

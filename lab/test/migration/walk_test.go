@@ -51,7 +51,7 @@ func TestWalk(t *testing.T) {
 	rigtest.NothingOn(t, rig, "flannel", rigtest.FlannelTraces)
 	mustServeCalico(t, rig, "there")
 	rigtest.Run(t, rig, "here", 0, []string{"The prober of the host of walk-node-1 restarted at", "The probe pod of walk-node-1 on the old network restarted at",
-		"Theseus' agent on walk-node-2 restarted at"}, "report")
+		"Theseus' agent on walk-node-2 restarted at"}, "report", "-o", "json")
 	lookAtNodes(t, rig, 0) // the journal stays
 	rigtest.Run(t, rig, "there", 0, []string{", done"}, "status")
 }
