@@ -75,8 +75,12 @@ func (s *Stills) Unheard(p v1alpha1.Path, gap v1alpha1.Gap) (probes int64) {
 	if p.Second != "" {
 		need = min(need, 1) // of those behind a Service any may have been asked, and the others' second responders answered
 	}
+	slack := opens
+	if p.Protocol == v1alpha1.TCP { // the first probe after that finds the connection broken, and the next may be too early for a new one
+		slack += 2 * time.Duration(p.IntervalMillis) * time.Millisecond
+	}
 	for n := range gap.Probes {
-		if need > 0 && s.stillOf(answering, gap.From.Add(time.Duration(n)*time.Duration(p.IntervalMillis)*time.Millisecond)) >= need {
+		if need > 0 && s.stillOf(answering, gap.From.Add(time.Duration(n)*time.Duration(p.IntervalMillis)*time.Millisecond), slack) >= need {
 			probes++
 		}
 	}
@@ -102,22 +106,18 @@ func (s *Stills) answering(p v1alpha1.Path) []v1alpha1.Endpoint {
 }
 
 // stillOf is how many processes did not run for at least half of the time that a probe had.
-func (s *Stills) stillOf(processes []v1alpha1.Endpoint, sent time.Time) (still int) {
+func (s *Stills) stillOf(processes []v1alpha1.Endpoint, sent time.Time, slack time.Duration) (still int) {
 	for _, who := range processes {
-		if s.still(who, sent, sent.Add(s.timeout)) >= s.timeout/2 {
+		if s.gone(who, sent, slack) || s.still(who, sent, sent.Add(s.timeout)) >= s.timeout/2 {
 			still++
 		}
 	}
 	return still
 }
 
-// still is for how long a process did not run between two moments, by each of the paths that it sent on then, or because it
-// was gone.
+// still is for how long a process did not run between two moments, by each of the paths that it sent on then.
 func (s *Stills) still(who v1alpha1.Endpoint, from, to time.Time) time.Duration {
 	least := time.Duration(-1)
-	if s.gone(who, from) {
-		return to.Sub(from)
-	}
 	for _, sender := range s.senders[who] {
 		if sender.since.After(from) || sender.last.Before(from) {
 			continue
@@ -137,10 +137,10 @@ func (s *Stills) still(who v1alpha1.Endpoint, from, to time.Time) time.Duration 
 // opens is how long a prober that begins takes until it answers.
 const opens = 100 * time.Millisecond
 
-// gone says whether a process was gone at a moment. What comes to it then is lost, however soon it is back.
-func (s *Stills) gone(who v1alpha1.Endpoint, at time.Time) bool {
+// gone says whether a process was gone at a moment, or for some time before. What comes to it then is lost, however soon it is back.
+func (s *Stills) gone(who v1alpha1.Endpoint, at time.Time, slack time.Duration) bool {
 	return slices.ContainsFunc(s.absent[who], func(gone v1alpha1.Absence) bool {
-		return !at.Before(gone.From) && at.Before(gone.To.Add(opens))
+		return !at.Before(gone.From) && at.Before(gone.To.Add(slack))
 	})
 }
 

@@ -78,19 +78,21 @@ func TestSecond(t *testing.T) {
 	}
 	throughout := v1alpha1.Second{Answered: 9, SilentMillis: 1000}
 	for _, test := range []struct {
-		name   string
-		from   int
-		probes int64
-		cause  string
-		second v1alpha1.Second
-		none   bool // no second responder
-		want   int64
+		name     string
+		from     int
+		probes   int64
+		cause    string
+		second   v1alpha1.Second
+		none     bool // no second responder
+		protocol v1alpha1.Protocol
+		want     int64
 	}{
 		{name: "it stood still", from: 4000, probes: 10, second: throughout, want: 10},
 		{name: "it stood still, and so did the second", from: 4000, probes: 10},
 		{name: "it stood still, and there is no second", from: 4000, probes: 10, none: true, want: 10},
 		{name: "it was gone", from: 9100, probes: 19, cause: "connection refused", second: throughout, want: 19},
 		{name: "until it was back", from: 10000, probes: 30, second: throughout, want: 21},
+		{name: "until a kept connection was there again", from: 11500, probes: 10, protocol: v1alpha1.TCP, second: throughout, want: 8},
 		{name: "it was gone, and so was the second", from: 9100, probes: 19, cause: "connection refused"},
 		{name: "it was gone, and the second was for a moment too long", from: 9100, probes: 19, second: v1alpha1.Second{Answered: 9, SilentMillis: 1001}},
 		{name: "it was gone, and there is no second that was asked", from: 9100, probes: 19, cause: "connection refused", none: true},
@@ -98,7 +100,7 @@ func TestSecond(t *testing.T) {
 		{name: "it ran later", from: 20000, probes: 5, second: throughout},
 		{name: "before it began for the first time", from: -2000, probes: 5, second: throughout},
 	} {
-		path := v1alpha1.Path{Target: target, IntervalMillis: 100, Second: "192.0.2.2:7103"}
+		path := v1alpha1.Path{Target: target, Protocol: test.protocol, IntervalMillis: 100, Second: "192.0.2.2:7103"}
 		if test.none {
 			path.Second = ""
 		}

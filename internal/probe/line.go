@@ -28,6 +28,7 @@ type line struct {
 	ready    bool // the schedule runs
 	schedule schedule
 	retired  time.Time
+	asked    time.Time // when the second responder was asked last
 }
 
 // sent notes a send and gives the probe its number.

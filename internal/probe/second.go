@@ -7,9 +7,10 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// A second responder is asked while the first one is silent: from secondAfter on, every secondEvery, and each time for
-// secondTimeout, as a node that stood still answers when it runs again.
+// A second responder is asked while the first one is silent: from secondAfter on, or at the next look where a probe was refused, every
+// secondEvery, and each time for secondTimeout, as a node that stood still answers when it runs again.
 const (
+	secondLook    = 50 * time.Millisecond
 	secondAfter   = 200 * time.Millisecond
 	secondEvery   = 250 * time.Millisecond
 	secondTimeout = 10 * time.Second
@@ -31,7 +32,7 @@ func (r *Runner) openSecond(l *line) exchange {
 
 // seconds asks the second responders of paths that are silent, until the runner is closed.
 func (r *Runner) seconds() {
-	ticker := time.NewTicker(secondEvery)
+	ticker := time.NewTicker(secondLook)
 	defer ticker.Stop()
 	for seq := uint64(0); ; seq++ {
 		select {
@@ -51,7 +52,8 @@ func (r *Runner) silent(now time.Time) []*line {
 	defer r.mu.Unlock()
 	var silent []*line
 	for _, l := range r.active {
-		if l.wire != nil && l.second != nil && l.silent(now) {
+		if l.wire != nil && l.second != nil && now.Sub(l.asked) >= secondEvery && l.silent(now) {
+			l.asked = now
 			silent = append(silent, l)
 		}
 	}
