@@ -75,7 +75,7 @@ var BackOnFlannel = append(slices.Clone(OfCalico),
 	Stays{Line: regexp.MustCompile(`^(\+ condition NetworkUnavailable=False CalicoIsUp|- condition NetworkUnavailable=False FlannelIsUp)$`),
 		Why: "flannel's agent says that it is up as it starts, and Calico's said so last: whoever said it, pods may come"},
 	Stays{Line: regexp.MustCompile(`^[+-] (iptables-nft filter .*\bKUBE-(POD-FW|NWPLCY)-\w)`), Why: "kube-router has rules for the pods of its node"},
-	Stays{Line: regexp.MustCompile(`^\+ iptables-nft filter -A KUBE-(EXTERNAL-)?SERVICES .*"theseus-system/theseus-probe-(old|new)(-port)?:(tcp|udp) has no endpoints"`),
+	Stays{Line: regexp.MustCompile(`^\+ iptables-nft filter -A KUBE-(EXTERNAL-)?SERVICES .*"theseus-system/theseus-probe-(old|new)(-port)?:(tcp|udp)(-second)? has no endpoints"`),
 		Why: "kube-proxy refuses what goes to Theseus' Services, which are gone, until it looks again", Sometimes: true},
 )
 
