@@ -104,7 +104,8 @@ func (c cluster) tell() {
 	}
 }
 
-// deploy starts the pods and waits until they are ready.
+// deploy starts the pods and waits until they are ready. The wait is long: Weave Net gives no address before its routers have met, and a router
+// that did not reach another at first tries again after twice as long each time.
 func (c cluster) deploy() {
 	c.t.Helper()
 	manifest := pods
@@ -114,7 +115,7 @@ func (c cluster) deploy() {
 		}
 	}
 	c.apply(manifest)
-	c.kubectl("-n", "smoke", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s")
+	c.kubectl("-n", "smoke", "wait", "--for=condition=Ready", "pod", "--all", "--timeout=240s")
 }
 
 // reaches holds that every pod reaches every other, by address, by Service and by name.
