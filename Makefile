@@ -33,14 +33,14 @@ bench-flags: setup build ## Calico's data plane switched to nftables and back, 1
 	$(LAB) bench-flags --runs $(RUNS) --dir $(BIN)/bench-flags
 
 bench-scale: ## planning any change on 500 and on 5,000 nodes, and writing and reading a plan: time, memory, steps
-	go test -c -o $(BIN)/plan.test ./internal/plan
-	@cd internal/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
+	go test -c -o $(BIN)/plan.test ./internal/change/plan
+	@cd internal/change/plan; for change in flannel-to-calico weave-to-calico bridge-to-calico calico-to-flannel \
 		flannel-to-calico-adopt weave-to-calico-adopt bridge-to-calico-adopt flannel-to-calico-surge weave-to-calico-surge bridge-to-calico-surge \
 		calico-upgrade calico-upgrade-bgp calico-upgrade-owned calico-to-nftables calico-to-pool calico-encapsulation calico-to-no-encapsulation \
 		calico-mesh-to-reflectors calico-reflectors-to-mesh calico-reflectors-to-others; do for nodes in 500 5000; do \
-		../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
-	@cd internal/plan; for form in yaml json; do for nodes in 500 5000; do \
-		../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
+		../../../$(BIN)/plan.test -test.run XXX -test.bench "Scale/$$change$$/$$nodes$$" -test.benchtime 1x | grep -E 'Scale|MiB'; done; done
+	@cd internal/change/plan; for form in yaml json; do for nodes in 500 5000; do \
+		../../../$(BIN)/plan.test -test.run XXX -test.bench "File/$$form$$/$$nodes$$" -test.benchtime 1x | grep -E 'File|MiB'; done; done
 
 # Smaller inputs are not sought for longer than this many tries: that may take all of a minute, and sees nothing new.
 FUZZTIME ?= 1m
@@ -61,7 +61,7 @@ unit: ## the tests that need no cluster
 	go vet ./...
 	go test -timeout 10m ./...
 	go test -v -run '^(TestOutrun|TestAdoptWeave)$$' ./internal/node
-	go test -v -run '^TestInCluster$$' ./internal/plan
+	go test -v -run '^TestInCluster$$' ./internal/change/plan
 	cd test/acme && go vet ./... && go test -timeout 10m ./...
 	cd test/calico-selector && go vet ./... && go test ./...
 	cd test/capi && go vet ./... && go test -timeout 10m ./...
@@ -80,7 +80,7 @@ lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
-	THESEUS_KUBE=$$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1) go test -v -run '^TestInCluster$$' ./internal/plan
+	THESEUS_KUBE=$$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1) go test -v -run '^TestInCluster$$' ./internal/change/plan
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption that is taken back, harmed, and from a bridge, recreation that is taken back from its first steps,"
 	@echo "   policy verdicts against a real Calico, certificates by HTTP-01, rollouts of data planes, of the environment and of Cilium's flags, a BIRD that hangs, route reflectors,"
@@ -93,7 +93,7 @@ endif
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
 	@echo "== building theseus"
-	CGO_ENABLED=0 go build -trimpath -o $(BIN)/ ./cmd/...
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/...
 	cd lab && CGO_ENABLED=0 go build -trimpath -o ../$(BIN)/ ./cmd/theseus-lab
 
 setup: ## Debian packages that the lab's nodes run

@@ -11,20 +11,20 @@ import (
 	"testing"
 )
 
-// readers are the files that parse YAML without internal/bounded, each with its reason.
+// readers are the files that parse YAML without internal/safeio/bounded, each with its reason.
 var readers = map[string]string{
-	"internal/bounded/yaml.go":        "the reader itself",
-	"internal/document/block.go":      "single scalars, and collections without aliases",
-	"internal/splice/splice.go":       "into nodes, which expand nothing; aliases are refused",
-	"internal/splice/edit.go":         "text that Theseus made",
-	"internal/flag/tree.go":           "into nodes, which expand nothing; it counts the values",
-	"internal/knob/catalogue.go":      "files that are built in",
-	"internal/dns/config.go":          "a file of the machine's own: its zones and secrets",
-	"internal/cni/cnitest/cnitest.go": "fixtures of tests",
-	"test/charts/main.go":             "makes fixtures",
+	"internal/safeio/bounded/yaml.go":     "the reader itself",
+	"internal/cluster/document/block.go":  "single scalars, and collections without aliases",
+	"internal/mirror/splice/splice.go":    "into nodes, which expand nothing; aliases are refused",
+	"internal/mirror/splice/edit.go":      "text that Theseus made",
+	"internal/flags/flagset/tree.go":      "into nodes, which expand nothing; it counts the values",
+	"internal/flags/setting/catalogue.go": "files that are built in",
+	"internal/mirror/dns/config.go":       "a file of the machine's own: its zones and secrets",
+	"internal/network/cnitest/cnitest.go": "fixtures of tests",
+	"test/charts/main.go":                 "makes fixtures",
 }
 
-// TestBoundedReaders: YAML from outside is parsed within the bounds of internal/bounded, nowhere else.
+// TestBoundedReaders: YAML from outside is parsed within the bounds of internal/safeio/bounded, nowhere else.
 func TestBoundedReaders(t *testing.T) {
 	for _, file := range goFiles(t) {
 		file = filepath.ToSlash(file)
@@ -55,30 +55,30 @@ func TestBoundedReaders(t *testing.T) {
 			from, ok := call.X.(*ast.Ident)
 			if ok && names[from.Name] && (strings.HasPrefix(call.Sel.Name, "Unmarshal") || strings.Contains(call.Sel.Name, "Decoder") ||
 				strings.HasPrefix(call.Sel.Name, "YAMLToJSON")) {
-				t.Errorf("%s calls %s.%s: read it with internal/bounded", file, from.Name, call.Sel.Name)
+				t.Errorf("%s calls %s.%s: read it with internal/safeio/bounded", file, from.Name, call.Sel.Name)
 			}
 			return true
 		})
 	}
 }
 
-// whole are the files that read something to its end without internal/infile, each with its reason.
+// whole are the files that read something to its end without internal/safeio/infile, each with its reason.
 var whole = map[string]string{
-	"internal/infile/read.go":            "the reader itself",
-	"internal/bounded/yaml.go":           "the reader itself",
-	"internal/dns/config.go":             "files of the machine's own: its zones and secrets",
-	"internal/journal/file.go":           "the machine's own journal",
-	"internal/journal/process.go":        "files of /proc",
-	"internal/journal/migration.go":      "bounded there, by what a plan may have",
-	"internal/cli/mirror_dns_run.go":     "the machine's own journal",
-	"internal/cli/mirror_config.go":      "bounded there, by what can be edited",
-	"internal/cli/flags_eval.go":         "bounded there, by what a flag set may have",
-	"internal/flags/file.go":             "bounded there, by what a flag set may have",
-	"internal/flags/remote.go":           "bounded there, by what an answer may have",
-	"internal/kube/ailing.go":            "bounded there, by what of a log is shown",
-	"internal/dns/dnstest/dnstest.go":    "runs in tests",
-	"internal/cloud/aws/awstest/fake.go": "runs in tests",
-	"internal/cni/cnitest/suite.go":      "runs in tests",
+	"internal/safeio/infile/read.go":            "the reader itself",
+	"internal/safeio/bounded/yaml.go":           "the reader itself",
+	"internal/mirror/dns/config.go":             "files of the machine's own: its zones and secrets",
+	"internal/run/journal/file.go":              "the machine's own journal",
+	"internal/run/journal/process.go":           "files of /proc",
+	"internal/run/journal/migration.go":         "bounded there, by what a plan may have",
+	"internal/cli/mirror_dns_run.go":            "the machine's own journal",
+	"internal/cli/mirror_config.go":             "bounded there, by what can be edited",
+	"internal/cli/flags_eval.go":                "bounded there, by what a flag set may have",
+	"internal/flags/provider/file.go":           "bounded there, by what a flag set may have",
+	"internal/flags/provider/remote.go":         "bounded there, by what an answer may have",
+	"internal/cluster/kube/ailing.go":           "bounded there, by what of a log is shown",
+	"internal/mirror/dns/dnstest/dnstest.go":    "runs in tests",
+	"internal/mirror/cloud/aws/awstest/fake.go": "runs in tests",
+	"internal/network/cnitest/suite.go":         "runs in tests",
 }
 
 // TestWholeFiles: files and streams from outside are read within a bound. What runs on nodes reads the kernel's files and
@@ -86,7 +86,7 @@ var whole = map[string]string{
 func TestWholeFiles(t *testing.T) {
 	for _, file := range goFiles(t) {
 		file = filepath.ToSlash(file)
-		if whole[file] != "" || !strings.HasPrefix(file, "internal/") || strings.HasPrefix(file, "internal/node/") || strings.HasPrefix(file, "internal/probe/") {
+		if whole[file] != "" || !strings.HasPrefix(file, "internal/") || strings.HasPrefix(file, "internal/node/") || strings.HasPrefix(file, "internal/proof/probe/") {
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -99,18 +99,18 @@ func TestWholeFiles(t *testing.T) {
 				return true
 			}
 			if from, ok := call.X.(*ast.Ident); ok && (from.Name == "os" && call.Sel.Name == "ReadFile" || from.Name == "io" && call.Sel.Name == "ReadAll") {
-				t.Errorf("%s calls %s.%s: read it with internal/infile", file, from.Name, call.Sel.Name)
+				t.Errorf("%s calls %s.%s: read it with internal/safeio/infile", file, from.Name, call.Sel.Name)
 			}
 			return true
 		})
 	}
 }
 
-// written are the files that create files without internal/outfile, each with its reason.
+// written are the files that create files without internal/safeio/outfile, each with its reason.
 var written = map[string]string{
-	"internal/cli/run.go":             "a trial whether there is room, which is removed",
-	"internal/dns/dnstest/dnstest.go": "runs in tests",
-	"internal/cni/cnitest/suite.go":   "runs in tests",
+	"internal/cli/run.go":                    "a trial whether there is room, which is removed",
+	"internal/mirror/dns/dnstest/dnstest.go": "runs in tests",
+	"internal/network/cnitest/suite.go":      "runs in tests",
 }
 
 // TestWrittenFiles: files with anything of a cluster are written whole or not at all, and for their owner alone.
@@ -130,7 +130,7 @@ func TestWrittenFiles(t *testing.T) {
 				return true
 			}
 			if from, ok := call.X.(*ast.Ident); ok && from.Name == "os" && (call.Sel.Name == "WriteFile" || call.Sel.Name == "Create") {
-				t.Errorf("%s calls os.%s: write it with internal/outfile", file, call.Sel.Name)
+				t.Errorf("%s calls os.%s: write it with internal/safeio/outfile", file, call.Sel.Name)
 			}
 			return true
 		})

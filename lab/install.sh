@@ -3,7 +3,7 @@
 # user land of netfilter, and what Weave Net is built with (libpcap) and runs (curl, ulogd); and PostgreSQL
 # and a registry of images, which tests start for themselves. BIRD, which Calico runs, is only unpacked, into a folder of the lab's: its
 # package would start daemons on this machine, and take the place of another BIRD. So are the name servers that
-# the tests of internal/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53. Does nothing
+# the tests of internal/mirror/dns start for themselves: BIND, Knot, PowerDNS and unbound all want port 53. Does nothing
 # when all are there.
 set -euo pipefail
 packages=(containerd runc containernetworking-plugins iptables nftables ipset conntrack iproute2

@@ -19,11 +19,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/theseus-cni/theseus/internal/agent"
-	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
-	"github.com/theseus-cni/theseus/internal/printable"
-	"github.com/theseus-cni/theseus/internal/probe"
+	"github.com/theseus-cni/theseus/internal/node/agent"
+	"github.com/theseus-cni/theseus/internal/proof/probe"
+	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
 func main() {

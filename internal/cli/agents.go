@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/joint"
 )
 
 // withAgents lets look install agents outside of any migration; the name is for their tasks. It holds the lock meanwhile, and refuses

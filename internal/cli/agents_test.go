@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 // TestWithAgentsInTheMiddle: while a migration is under way nothing looks at nodes by agents of its own, and nothing is written.

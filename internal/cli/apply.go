@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"os"
 	"strings"
 	"time"
@@ -12,16 +13,16 @@ import (
 	"golang.org/x/term"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/theseus-cni/theseus/internal/check"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/document"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/manifest"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -143,7 +144,7 @@ func (a *app) admit(ctx context.Context, client *kube.Client, p *plan.Plan) erro
 		return err
 	}
 	// What blocks may have come since the plan was made, and this user may not be the one who made it.
-	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers().Detect(snapshot), Source: &p.Source}
+	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source}
 	if !p.InPlace() {
 		pass.Target = &p.Target
 	}

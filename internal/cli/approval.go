@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // approvals are the ways in which a machine that takes a run over learns which plan was approved. The plan itself comes from

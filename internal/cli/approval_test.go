@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,12 +24,12 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/cni/cnitest"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/manifest"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // servedPlan is a plan whose values come from a server of flags: a run asks it at once, with this machine's token.
@@ -39,7 +40,7 @@ func servedPlan(t *testing.T, server string) *plan.Plan {
 	for i := range snapshot.Nodes {
 		values[snapshot.Nodes[i].Name] = "Enabled"
 	}
-	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Flag: "nftablesMode", AgentImage: "theseus.dev/agent:dev"}, drivers(), nil,
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Flag: "nftablesMode", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held",
 			Decided: &plan.Decided{Origin: plan.Origin{Source: server, Flag: "net"}, Knob: "nftablesMode", Values: values}})
 	if err != nil {
@@ -53,7 +54,7 @@ func hookedPlan(t *testing.T, hook string) *plan.Plan {
 	t.Helper()
 	p, err := plan.Make(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
 		v1alpha1.ChangeSpec{To: "calico", Manifest: "calico.yaml", PodCIDR: "10.96.0.0/16", AgentImage: "theseus.dev/agent:dev",
-			Strategy: "surge", AddHook: hook, RemoveHook: `pool "remove it"`}, drivers(), nil,
+			Strategy: "surge", AddHook: hook, RemoveHook: `pool "remove it"`}, drivers.All(), nil,
 		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held",
 			Manifest: cnitest.Fixture(t, "calico-manifest.yaml")})
 	if err != nil {

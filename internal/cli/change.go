@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/bounded"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/path"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/preflight"
-	"github.com/theseus-cni/theseus/internal/strategy/joint"
-	"github.com/theseus-cni/theseus/internal/strategy/rollout"
-	"github.com/theseus-cni/theseus/internal/strategy/surge"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
 // changeFlags are the flags that say what is wanted; --change gives the same as a document.

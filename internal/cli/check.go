@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"io"
 	"os"
 	"strings"
@@ -12,14 +13,14 @@ import (
 	"golang.org/x/term"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/bgp"
-	"github.com/theseus-cni/theseus/internal/bgp/draw"
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/finding"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
+	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/preflight"
-	"github.com/theseus-cni/theseus/internal/report"
-	"github.com/theseus-cni/theseus/internal/whatif"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -71,7 +72,7 @@ func (a *app) check(ctx context.Context, from []string, change v1alpha1.ChangeSp
 	if err := plan.UnderWay(pass.Snapshot); err != nil && len(options.Only) == 0 {
 		return fail(exitFailed, hintOf(err)+"; to run checks all the same, name them: --only", "%w", err)
 	}
-	for _, found := range drivers().Detect(pass.Snapshot) {
+	for _, found := range drivers.All().Detect(pass.Snapshot) {
 		network := finding.Network{Name: found.CNI, Version: found.Version, Problems: found.Problems}
 		if found.HasAgent() {
 			network.Agent = found.Agent.String()
@@ -115,10 +116,10 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 	if err != nil {
 		return nil, result, nil, err
 	}
-	if err := plan.Possible(snapshot, change, drivers(), objects); err != nil {
+	if err := plan.Possible(snapshot, change, drivers.All(), objects); err != nil {
 		return nil, result, nil, err
 	}
-	chosen, why := plan.Chosen(snapshot, change, drivers(), objects)
+	chosen, why := plan.Chosen(snapshot, change, drivers.All(), objects)
 	if pass, refused = passOf(snapshot, chosen, objects); refused != nil && why != nil {
 		refused = why // without a range for pods no network comes, and this is why they need one
 	}

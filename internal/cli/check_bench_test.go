@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
-	"github.com/theseus-cni/theseus/internal/cni/cnitest"
-	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
 )
 
 // BenchmarkCheckFile runs the built theseus on a snapshot file: every check, reading and writing included, in a

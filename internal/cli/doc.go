@@ -7,4 +7,11 @@
 //   - an error is one line "error: ..." and, where something can be done, one line "hint: ...";
 //   - exit codes mean the same in every command (see exit.go);
 //   - -o json gives the same facts to machines.
+//
+// Belongs here: commands, their flags, and what they print.
+//
+// Does not belong here: everything that a process without a terminal needs too.
+//
+// Door: cli.
+// Hands: cli.
 package cli

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/finding"
-	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/flags"
-	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
+	"github.com/theseus-cni/theseus/internal/flags/provider"
+	"github.com/theseus-cni/theseus/internal/flags/setting"
 	"github.com/theseus-cni/theseus/internal/preflight"
 )
 
@@ -66,7 +66,7 @@ func (a *app) flagsLintCommand() *cobra.Command {
 // linted is one thing that lint says of a flag set.
 type linted struct {
 	Source string `json:"source"`
-	flag.Problem
+	flagset.Problem
 }
 
 // lint collects what is said.
@@ -80,14 +80,14 @@ type lint struct {
 
 func (a *app) lintFlags(ctx context.Context, sources, from []string) error {
 	l := lint{Problems: []linted{}, Warnings: []linted{}, Findings: []finding.Finding{}, Notes: []string{}}
-	catalogue := knob.New(nil)
-	var fleet *knob.Fleet
+	catalogue := setting.New(nil)
+	var fleet *setting.Fleet
 	if len(from) > 0 {
 		snapshot, err := a.see(ctx, from)
 		if err != nil {
 			return err
 		}
-		fleet = knob.Read(snapshot, nil)
+		fleet = setting.Read(snapshot, nil)
 		catalogue = fleet.Catalogue()
 		l.Notes = append(l.Notes, catalogue.Notes()...)
 		if len(sources) == 0 {
@@ -117,13 +117,13 @@ func (a *app) lintFlags(ctx context.Context, sources, from []string) error {
 }
 
 // lintSet reads a flag set.
-func (a *app) lintSet(ctx context.Context, text string, catalogue *knob.Catalogue, fleet *knob.Fleet, l *lint) error {
+func (a *app) lintSet(ctx context.Context, text string, catalogue *setting.Catalogue, fleet *setting.Fleet, l *lint) error {
 	source, done, err := a.openSource(ctx, text)
 	if err != nil {
 		return err
 	}
 	set, err := source.Load(ctx)
-	var refused *flag.Error
+	var refused *flagset.Error
 	switch {
 	case errors.As(err, &refused):
 		for _, p := range refused.Problems {
@@ -146,12 +146,12 @@ func (a *app) lintSet(ctx context.Context, text string, catalogue *knob.Catalogu
 }
 
 // rendered says what comes of flags on the nodes of a cluster.
-func rendered(fleet *knob.Fleet, set *flag.Set, bound []knob.Bound) []finding.Finding {
+func rendered(fleet *setting.Fleet, set *flagset.Set, bound []setting.Bound) []finding.Finding {
 	after, found := fleet.With(bound, fleet.Evaluate(set, flagsOf(bound), time.Now().Unix(), nil))
-	return append(found, knob.LintEdit(knob.Diff(fleet, after))...)
+	return append(found, setting.LintEdit(setting.Diff(fleet, after))...)
 }
 
-func flagsOf(bound []knob.Bound) []string {
+func flagsOf(bound []setting.Bound) []string {
 	var keys []string
 	for _, b := range bound {
 		keys = append(keys, b.Flag)
@@ -160,9 +160,9 @@ func flagsOf(bound []knob.Bound) []string {
 }
 
 // edit lints objects that somebody is about to apply.
-func (l *lint) edit(fleet *knob.Fleet, manifest []unstructured.Unstructured) {
+func (l *lint) edit(fleet *setting.Fleet, manifest []unstructured.Unstructured) {
 	if fleet == nil {
-		l.Findings = append(l.Findings, knob.Read(&cluster.Snapshot{}, manifest).Lint()...)
+		l.Findings = append(l.Findings, setting.Read(&cluster.Snapshot{}, manifest).Lint()...)
 		return
 	}
 	after := fleet.After(manifest)
@@ -175,7 +175,7 @@ func (l *lint) edit(fleet *knob.Fleet, manifest []unstructured.Unstructured) {
 			l.Findings = append(l.Findings, f)
 		}
 	}
-	l.Findings = append(l.Findings, knob.LintEdit(knob.Diff(fleet, after))...)
+	l.Findings = append(l.Findings, setting.LintEdit(setting.Diff(fleet, after))...)
 }
 
 func (a *app) printLinted(l lint) error {
@@ -218,11 +218,11 @@ func printJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-func (a *app) openSource(ctx context.Context, text string) (flags.Source, func() error, error) {
+func (a *app) openSource(ctx context.Context, text string) (provider.Source, func() error, error) {
 	if isServer(text) {
 		return nil, nil, fail(exitUsage, "name what that server has its flags from", "%s is a server, which tells values and no rules", text)
 	}
-	source, done, err := flags.OpenSource(ctx, text, a.dynamicClient)
+	source, done, err := provider.OpenSource(ctx, text, a.dynamicClient)
 	return source, done, sourceError(err)
 }
 

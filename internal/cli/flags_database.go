@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/flags"
-	"github.com/theseus-cni/theseus/internal/infile"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
+	"github.com/theseus-cni/theseus/internal/flags/provider"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
 func (a *app) flagsPutCommand() *cobra.Command {
@@ -31,7 +31,7 @@ func (a *app) flagsPutCommand() *cobra.Command {
 			"--kind metadata a property of the whole set.",
 		Args: exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
-			if !slices.Contains(flags.Kinds(), kind) {
+			if !slices.Contains(provider.Kinds(), kind) {
 				return noKind(kind)
 			}
 			if (file != "") == remove {
@@ -46,7 +46,7 @@ func (a *app) flagsPutCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				plain, err := flag.Value(file, data, flags.FormatOf(file))
+				plain, err := flagset.Value(file, data, provider.FormatOf(file))
 				if err != nil {
 					return fail(exitFailed, "write the flag as JSON or YAML: state, variants, defaultVariant, targeting", "%w", err)
 				}
@@ -56,14 +56,14 @@ func (a *app) flagsPutCommand() *cobra.Command {
 				}
 				value = string(asJSON)
 			}
-			return a.withDatabase(command.Context(), source, flags.Presence(!remove), func(d *flags.Database) error {
-				return d.Apply(command.Context(), flags.Change{Kind: kind, Name: args[0], Value: value, Version: version, Who: who, Note: note})
+			return a.withDatabase(command.Context(), source, provider.Presence(!remove), func(d *provider.Database) error {
+				return d.Apply(command.Context(), provider.Change{Kind: kind, Name: args[0], Value: value, Version: version, Who: who, Note: note})
 			})
 		},
 	}
 	f := command.Flags()
 	f.StringVar(&source, "source", "", "the database")
-	f.StringVar(&kind, "kind", flags.FlagItem, kindHelp)
+	f.StringVar(&kind, "kind", provider.FlagItem, kindHelp)
 	f.StringVar(&file, "file", "", "its value as JSON or YAML")
 	f.BoolVar(&remove, "remove", false, "remove it")
 	f.Int64Var(&version, "version", 0, "the version that was edited, 0 for a new flag")
@@ -75,7 +75,7 @@ func (a *app) flagsPutCommand() *cobra.Command {
 const kindHelp = "flag, evaluator (a shared rule) or metadata"
 
 func noKind(kind string) error {
-	return fail(exitUsage, "one of "+strings.Join(flags.Kinds(), ", "), "there is no kind %q", kind)
+	return fail(exitUsage, "one of "+strings.Join(provider.Kinds(), ", "), "there is no kind %q", kind)
 }
 
 // whoami is the user of this machine.
@@ -87,11 +87,11 @@ func whoami() string {
 	return ""
 }
 
-func (a *app) withDatabase(ctx context.Context, source string, presence flags.Presence, do func(*flags.Database) error) error {
+func (a *app) withDatabase(ctx context.Context, source string, presence provider.Presence, do func(*provider.Database) error) error {
 	if scheme, rest, _ := strings.Cut(source, ":"); rest == "" || scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
 		return fail(exitUsage, "name it with --source sqlite:FILE or --source postgres://...", "%q is no database", source)
 	}
-	d, err := flags.OpenDatabase(ctx, source, presence)
+	d, err := provider.OpenDatabase(ctx, source, presence)
 	if err != nil {
 		return sourceError(err)
 	}
@@ -105,14 +105,14 @@ func (a *app) flagsHistoryCommand() *cobra.Command {
 		Short: "Who changed which flag of a database, when and why",
 		Args:  atMostOne("the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
-			if !slices.Contains(flags.Kinds(), kind) {
+			if !slices.Contains(provider.Kinds(), kind) {
 				return noKind(kind)
 			}
 			name := ""
 			if len(args) == 1 {
 				name = args[0]
 			}
-			return a.withDatabase(command.Context(), source, flags.Existing, func(d *flags.Database) error {
+			return a.withDatabase(command.Context(), source, provider.Existing, func(d *provider.Database) error {
 				entries, err := d.History(command.Context(), kind, name)
 				if err != nil {
 					return err
@@ -129,7 +129,7 @@ func (a *app) flagsHistoryCommand() *cobra.Command {
 						value = "removed"
 					}
 					name := e.Name
-					if e.Kind != flags.FlagItem {
+					if e.Kind != provider.FlagItem {
 						name = e.Kind + " " + name
 					}
 					fmt.Fprintf(a.Out, "%s  %s  version %d  %s  %s  %s\n", e.At.Format(time.RFC3339), name, e.Version, e.Who, e.Note, value)
@@ -139,6 +139,6 @@ func (a *app) flagsHistoryCommand() *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&source, "source", "", "the database")
-	command.Flags().StringVar(&kind, "kind", flags.FlagItem, "of a NAME: "+kindHelp)
+	command.Flags().StringVar(&kind, "kind", provider.FlagItem, "of a NAME: "+kindHelp)
 	return command
 }

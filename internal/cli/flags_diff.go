@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/finding"
-	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/knob"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
+	"github.com/theseus-cni/theseus/internal/flags/setting"
 )
 
 const fromHelp = "the cluster: a snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input"
@@ -42,22 +42,22 @@ func (a *app) flagsDiffCommand() *cobra.Command {
 
 // state is one side of a comparison.
 type state struct {
-	fleet    *knob.Fleet
-	set      *flag.Set
-	values   *knob.Evaluated
-	bound    []knob.Bound
+	fleet    *setting.Fleet
+	set      *flagset.Set
+	values   *setting.Evaluated
+	bound    []setting.Bound
 	findings []finding.Finding
 }
 
 func (a *app) diffFlags(ctx context.Context, one, two string, from []string) error {
-	var base *knob.Fleet
-	cluster := func() (*knob.Fleet, error) {
+	var base *setting.Fleet
+	cluster := func() (*setting.Fleet, error) {
 		if base == nil {
 			snapshot, err := a.see(ctx, from)
 			if err != nil {
 				return nil, err
 			}
-			base = knob.Read(snapshot, nil)
+			base = setting.Read(snapshot, nil)
 		}
 		return base, nil
 	}
@@ -70,8 +70,8 @@ func (a *app) diffFlags(ctx context.Context, one, two string, from []string) err
 	if err != nil {
 		return err
 	}
-	told := difference{Difference: knob.Diff(before.fleet, after.fleet), Flags: changedFlags(before, after)}
-	told.Findings = append(append([]finding.Finding{}, after.findings...), knob.LintEdit(told.Difference)...)
+	told := difference{Difference: setting.Diff(before.fleet, after.fleet), Flags: changedFlags(before, after)}
+	told.Findings = append(append([]finding.Finding{}, after.findings...), setting.LintEdit(told.Difference)...)
 	told.Findings = append(told.Findings, plan.NotRolledOut(before.fleet, told.Changes)...)
 	if err := a.printDifference(told); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (a *app) diffFlags(ctx context.Context, one, two string, from []string) err
 // difference is what diff says.
 type difference struct {
 	Flags []flagChange `json:"flags"`
-	knob.Difference
+	setting.Difference
 	Findings []finding.Finding `json:"findings"`
 }
 
@@ -98,7 +98,7 @@ type flagChange struct {
 }
 
 // stateOf makes a state of what an argument names. What the other state has evaluated already is not evaluated again.
-func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fleet, error), now int64, other *state) (*state, error) {
+func (a *app) stateOf(ctx context.Context, text string, cluster func() (*setting.Fleet, error), now int64, other *state) (*state, error) {
 	if text == "cluster" {
 		fleet, err := cluster()
 		return &state{fleet: fleet}, err
@@ -113,7 +113,7 @@ func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fl
 			if err != nil {
 				return nil, err
 			}
-			return &state{fleet: knob.Read(snapshot, nil)}, nil
+			return &state{fleet: setting.Read(snapshot, nil)}, nil
 		}
 	}
 	base, err := cluster()
@@ -129,9 +129,9 @@ func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fl
 	}
 	s := &state{set: set}
 	s.bound, s.findings = base.Catalogue().Bind(set)
-	var known *knob.Evaluated
+	var known *setting.Evaluated
 	if other != nil && other.set != nil {
-		known = other.values.Without(flag.Changed(other.set, set))
+		known = other.values.Without(flagset.Changed(other.set, set))
 	}
 	s.values = base.Evaluate(set, set.Keys(), now, known)
 	var more []finding.Finding
@@ -141,7 +141,7 @@ func (a *app) stateOf(ctx context.Context, text string, cluster func() (*knob.Fl
 }
 
 // loadSet reads a flag set once.
-func (a *app) loadSet(ctx context.Context, text string) (*flag.Set, error) {
+func (a *app) loadSet(ctx context.Context, text string) (*flagset.Set, error) {
 	source, done, err := a.openSource(ctx, text)
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func changedFlags(before, after *state) []flagChange {
 		return changes
 	}
 	nodes := after.fleet.Nodes()
-	for _, key := range flag.Changed(before.set, after.set) {
+	for _, key := range flagset.Changed(before.set, after.set) {
 		one, two := before.values.Of(key), after.values.Of(key)
 		at := map[[2]string]int{}
 		for n, node := range nodes {
@@ -205,7 +205,7 @@ func changedFlags(before, after *state) []flagChange {
 	return changes
 }
 
-func shownResult(results []*flag.Result, n int) string {
+func shownResult(results []*flagset.Result, n int) string {
 	switch {
 	case results == nil:
 		return "no flag"
@@ -214,7 +214,7 @@ func shownResult(results []*flag.Result, n int) string {
 	case results[n].Default():
 		return "the caller's default"
 	}
-	return knob.ValueText(results[n].Value)
+	return setting.ValueText(results[n].Value)
 }
 
 func (a *app) printDifference(d difference) error {
@@ -248,8 +248,8 @@ func (a *app) printDifference(d difference) error {
 	return a.printFindingsText(d.Findings)
 }
 
-func atOnce(trigger knob.Trigger, n int) string {
-	if trigger == knob.Nobody || n == 0 {
+func atOnce(trigger setting.Trigger, n int) string {
+	if trigger == setting.Nobody || n == 0 {
 		return "when somebody restarts it"
 	}
 	if n == 1 {

@@ -13,8 +13,8 @@ import (
 	of "github.com/open-feature/go-sdk/openfeature"
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/flags"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
+	"github.com/theseus-cni/theseus/internal/flags/provider"
 )
 
 // evaluator is what every provider of ours offers.
@@ -22,7 +22,7 @@ type evaluator interface {
 	of.FeatureProvider
 	of.ContextAwareStateHandler
 	of.EventHandler
-	Evaluate(ctx context.Context, key string, values map[string]any, trace func(flag.Step)) flag.Result
+	Evaluate(ctx context.Context, key string, values map[string]any, trace func(flagset.Step)) flagset.Result
 }
 
 // tokenVariable holds the token for servers of flags.
@@ -31,14 +31,14 @@ const tokenVariable = "THESEUS_FLAGS_TOKEN"
 // openEvaluator makes and starts the provider of a source; it goes on when the source is broken, and says so.
 func (a *app) openEvaluator(ctx context.Context, text string) (evaluator, func(), error) {
 	if isServer(text) {
-		remote, err := flags.OpenRemote(text, os.Getenv(tokenVariable))
+		remote, err := provider.OpenRemote(text, os.Getenv(tokenVariable))
 		return remote, func() {}, sourceError(err) // nothing to start: it is only asked
 	}
 	source, done, err := a.openSource(ctx, text)
 	if err != nil {
 		return nil, nil, err
 	}
-	provider := flags.NewProvider(source)
+	provider := provider.NewProvider(source)
 	stop := func() {
 		provider.Shutdown()
 		_ = done() // it was only read
@@ -72,7 +72,7 @@ func (a *app) flagsEvalCommand() *cobra.Command {
 					return err
 				}
 				given := values
-				values = flag.NodeValues(on.node)
+				values = flagset.NodeValues(on.node)
 				maps.Copy(values, given)
 			}
 			if len(sources) == 0 && on != nil {
@@ -100,7 +100,7 @@ func contextValues(in io.Reader, file string, set []string, key string) (map[str
 		if err != nil {
 			return nil, err
 		}
-		plain, err := flag.Value(file, data, flags.FormatOf(file))
+		plain, err := flagset.Value(file, data, provider.FormatOf(file))
 		if err != nil {
 			return nil, fail(exitFailed, `write it as an object: {"zone": "eu-1"}`, "%w", err)
 		}
@@ -114,7 +114,7 @@ func contextValues(in io.Reader, file string, set []string, key string) (map[str
 		if !ok || name == "" {
 			return nil, fail(exitUsage, "write --set zone=eu-1", "--set %s is no KEY=VALUE", one)
 		}
-		value, err := flag.Value("--set "+name, []byte(text), flag.YAML)
+		value, err := flagset.Value("--set "+name, []byte(text), flagset.YAML)
 		if err != nil {
 			return nil, fail(exitUsage, "put the value in quotes", "%w", err)
 		}
@@ -136,7 +136,7 @@ func readContext(in io.Reader, file string) ([]byte, error) {
 		defer opened.Close()
 		in = opened
 	}
-	return io.ReadAll(io.LimitReader(in, flag.MaxBytes+1))
+	return io.ReadAll(io.LimitReader(in, flagset.MaxBytes+1))
 }
 
 // evaluated is what eval says.
@@ -144,10 +144,10 @@ type evaluated struct {
 	Flag     string         `json:"flag"`
 	Value    any            `json:"value"`
 	Variant  string         `json:"variant,omitempty"`
-	Reason   flag.Reason    `json:"reason"`
+	Reason   flagset.Reason `json:"reason"`
 	Source   string         `json:"source"`
 	Metadata map[string]any `json:"metadata,omitempty"`
-	Steps    []flag.Step    `json:"steps,omitempty"`
+	Steps    []flagset.Step `json:"steps,omitempty"`
 	// Algorithm is how subjects are dealt into buckets.
 	Algorithm string `json:"algorithm"`
 	// Knob is the setting that the flag means, on the node that was asked about.
@@ -158,11 +158,11 @@ func (a *app) evalFlag(ctx context.Context, key string, sources []string, values
 	if len(sources) == 0 {
 		return fail(exitUsage, "theseus flags eval "+key+" --source flags.yaml, or --node NODE for what is in force there", "no --source")
 	}
-	var result flag.Result
-	told := evaluated{Flag: key, Algorithm: flag.Algorithm}
-	var trace func(flag.Step)
+	var result flagset.Result
+	told := evaluated{Flag: key, Algorithm: flagset.Algorithm}
+	var trace func(flagset.Step)
 	if explain {
-		trace = func(s flag.Step) { told.Steps = append(told.Steps, s) }
+		trace = func(s flagset.Step) { told.Steps = append(told.Steps, s) }
 	}
 	for _, text := range sources {
 		provider, stop, err := a.openEvaluator(ctx, text)
@@ -176,13 +176,13 @@ func (a *app) evalFlag(ctx context.Context, key string, sources []string, values
 		if err != nil {
 			return err
 		}
-		if result.Code != flag.FlagNotFound {
+		if result.Code != flagset.FlagNotFound {
 			break
 		}
 	}
 	switch result.Code {
 	case "":
-	case flag.FlagNotFound:
+	case flagset.FlagNotFound:
 		return fail(exitFailed, "theseus flags lint counts the flags of a source", "there is no flag %q in %s", key, strings.Join(sources, ", "))
 	default:
 		hint := "theseus flags lint " + told.Source + " says what is wrong with its rules"
@@ -231,7 +231,7 @@ func (a *app) printEvaluated(told evaluated, byCaller bool) error {
 }
 
 // stepLine is one operator's work in one line.
-func stepLine(s flag.Step) string {
+func stepLine(s flagset.Step) string {
 	words := func(v any) string {
 		raw, err := json.Marshal(v)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/semver"
 
-	"github.com/theseus-cni/theseus/internal/knob"
+	"github.com/theseus-cni/theseus/internal/flags/setting"
 )
 
 func (a *app) flagsExplainCommand() *cobra.Command {
@@ -22,20 +22,20 @@ func (a *app) flagsExplainCommand() *cobra.Command {
 		Args: atMostOne("the name of a flag, such as nftablesMode or cilium/datapath-mode"),
 		RunE: func(command *cobra.Command, args []string) error {
 			for component, version := range releases {
-				if !slices.Contains(knob.Components(), component) {
-					return fail(exitUsage, "one of "+strings.Join(knob.Components(), ", "), "there is no catalogue of %q", component)
+				if !slices.Contains(setting.Components(), component) {
+					return fail(exitUsage, "one of "+strings.Join(setting.Components(), ", "), "there is no catalogue of %q", component)
 				}
 				if !semver.IsValid(version) {
 					return fail(exitUsage, "such as --release calico=v3.31.0", "%q is no version of %s", version, component)
 				}
 			}
-			catalogue := knob.New(releases)
+			catalogue := setting.New(releases)
 			if len(from) > 0 {
 				snapshot, err := a.see(command.Context(), from)
 				if err != nil {
 					return err
 				}
-				catalogue = knob.Read(snapshot, nil).Catalogue()
+				catalogue = setting.Read(snapshot, nil).Catalogue()
 			}
 			for _, note := range catalogue.Notes() {
 				fmt.Fprintf(a.Err, "note: %s\n", note)
@@ -55,7 +55,7 @@ func (a *app) flagsExplainCommand() *cobra.Command {
 	return command
 }
 
-func (a *app) listKnobs(catalogue *knob.Catalogue) error {
+func (a *app) listKnobs(catalogue *setting.Catalogue) error {
 	if a.output == "json" {
 		return printJSON(a.Out, catalogue.All())
 	}
@@ -67,7 +67,7 @@ func (a *app) listKnobs(catalogue *knob.Catalogue) error {
 	return nil
 }
 
-func (a *app) printKnob(k *knob.Knob) error {
+func (a *app) printKnob(k *setting.Knob) error {
 	if a.output == "json" {
 		return printJSON(a.Out, k)
 	}
@@ -130,15 +130,15 @@ func (a *app) printKnob(k *knob.Knob) error {
 	return err
 }
 
-func byWhom(t knob.Trigger) string {
-	return map[knob.Trigger]string{
-		knob.Itself:  "by itself, everywhere it is for at the same moment",
-		knob.Rollout: "by the DaemonSet's rollout",
-		knob.Nobody:  "when somebody restarts it",
+func byWhom(t setting.Trigger) string {
+	return map[setting.Trigger]string{
+		setting.Itself:  "by itself, everywhere it is for at the same moment",
+		setting.Rollout: "by the DaemonSet's rollout",
+		setting.Nobody:  "when somebody restarts it",
 	}[t]
 }
 
-func demand(c knob.Coupling) string {
+func demand(c setting.Coupling) string {
 	text := ""
 	if c.When != "" {
 		text = " when " + c.When

@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/knob"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
+	"github.com/theseus-cni/theseus/internal/flags/setting"
 )
 
 // resolveFlags evaluates all flags of sources for every node; of several sources the first that has a flag counts.
@@ -21,7 +21,7 @@ func (a *app) resolveFlags(ctx context.Context, snapshot *cluster.Snapshot, sour
 	if len(sources) == 0 {
 		return resolved, nil
 	}
-	fleet, now := knob.Read(snapshot, nil), time.Now().Unix()
+	fleet, now := setting.Read(snapshot, nil), time.Now().Unix()
 	resolved.Values = map[string]map[string][]string{}
 	digests := sha256.New()
 	for _, text := range sources {
@@ -52,7 +52,7 @@ func (a *app) resolveFlags(ctx context.Context, snapshot *cluster.Snapshot, sour
 // place is a node of a cluster.
 type place struct {
 	node  *corev1.Node
-	fleet *knob.Fleet
+	fleet *setting.Fleet
 }
 
 func (a *app) placeOf(ctx context.Context, name string, from []string) (*place, error) {
@@ -65,7 +65,7 @@ func (a *app) placeOf(ctx context.Context, name string, from []string) (*place, 
 	}
 	for i := range snapshot.Nodes {
 		if snapshot.Nodes[i].Name == name {
-			return &place{&snapshot.Nodes[i], knob.Read(snapshot, nil)}, nil
+			return &place{&snapshot.Nodes[i], setting.Read(snapshot, nil)}, nil
 		}
 	}
 	return nil, fail(exitFailed, "kubectl get nodes", "there is no node %q among %d", name, len(snapshot.Nodes))
@@ -73,18 +73,18 @@ func (a *app) placeOf(ctx context.Context, name string, from []string) (*place, 
 
 // onNode is a knob on a node: what is in force, and what a flag would make of it.
 type onNode struct {
-	knob.InForce
-	Effect knob.Effect `json:"effect,omitempty"`
+	setting.InForce
+	Effect setting.Effect `json:"effect,omitempty"`
 	// Write is the edit that the flag asks for; nil where nothing is asked or nothing is to be done.
-	Write *knob.Write `json:"write,omitempty"`
+	Write *setting.Write `json:"write,omitempty"`
 	// Beaten is what would hide the edit.
-	Beaten *knob.Set `json:"beaten,omitempty"`
+	Beaten *setting.Set `json:"beaten,omitempty"`
 	// Why says why the edit cannot be made.
 	Why string `json:"why,omitempty"`
 }
 
 // wanted is what a flag's result asks of the knob that it means; nil when it means none.
-func (p *place) wanted(key string, result flag.Result) (*onNode, error) {
+func (p *place) wanted(key string, result flagset.Result) (*onNode, error) {
 	catalogue := p.fleet.Catalogue()
 	k, known := catalogue.Get(key)
 	if name, given := result.Metadata["knob"].(string); given {
@@ -96,10 +96,10 @@ func (p *place) wanted(key string, result flag.Result) (*onNode, error) {
 		return nil, nil
 	}
 	on := &onNode{InForce: p.fleet.Value(k, p.node.Name)}
-	if result.Default() || k.Same(knob.ValueText(result.Value), on.Value) {
+	if result.Default() || k.Same(setting.ValueText(result.Value), on.Value) {
 		return on, nil
 	}
-	w, err := p.fleet.Write(k, knob.Aim{Scope: knob.Node, Node: p.node.Name}, knob.ValueText(result.Value))
+	w, err := p.fleet.Write(k, setting.Aim{Scope: setting.Node, Node: p.node.Name}, setting.ValueText(result.Value))
 	if err != nil {
 		on.Why = err.Error()
 		return on, nil

@@ -12,26 +12,26 @@ import (
 
 	of "github.com/open-feature/go-sdk/openfeature"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/finding"
-	"github.com/theseus-cni/theseus/internal/flag"
-	"github.com/theseus-cni/theseus/internal/flags"
-	"github.com/theseus-cni/theseus/internal/knob"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
+	"github.com/theseus-cni/theseus/internal/flags/provider"
+	"github.com/theseus-cni/theseus/internal/flags/setting"
 )
 
 // decide evaluates one flag for every node, all of it by one state of its source: the origin of a rollout.
 func (a *app) decide(ctx context.Context, snapshot *cluster.Snapshot, source, key string) (plan.Flags, *plan.Decided, error) {
-	fleet := knob.Read(snapshot, nil)
+	fleet := setting.Read(snapshot, nil)
 	frozen := plan.Flags{}
 	decided := &plan.Decided{Origin: plan.Origin{Source: lasting(source)}, Values: map[string]string{}}
-	var results []*flag.Result
+	var results []*flagset.Result
 	var err error
 	if isServer(source) {
 		frozen.Algorithm = "that of the server"
 		results, err = a.askServer(ctx, snapshot, source, key)
 	} else {
-		var set *flag.Set
+		var set *flagset.Set
 		if set, err = a.loadSet(ctx, source); err != nil {
 			return frozen, nil, err
 		}
@@ -55,7 +55,7 @@ func (a *app) decide(ctx context.Context, snapshot *cluster.Snapshot, source, ke
 			decided.Knob = name
 		}
 		if !r.Default() {
-			decided.Values[node] = knob.ValueText(r.Value)
+			decided.Values[node] = setting.ValueText(r.Value)
 		}
 		shown := shownResult(results, n)
 		values[shown] = append(values[shown], node)
@@ -68,7 +68,7 @@ func (a *app) decide(ctx context.Context, snapshot *cluster.Snapshot, source, ke
 }
 
 // meant is the key of the flag that is rolled out: the one that is named, or the only one that means a setting of the network.
-func meant(catalogue *knob.Catalogue, set *flag.Set, source, key string) (string, error) {
+func meant(catalogue *setting.Catalogue, set *flagset.Set, source, key string) (string, error) {
 	bound, found := catalogue.Bind(set)
 	keys := flagsOf(bound)
 	switch {
@@ -125,23 +125,23 @@ func absolute(path string) string {
 }
 
 // askServer asks a server for a flag on every node, and again: two rounds that say the same were of one state of its flags.
-func (a *app) askServer(ctx context.Context, snapshot *cluster.Snapshot, source, key string) ([]*flag.Result, error) {
+func (a *app) askServer(ctx context.Context, snapshot *cluster.Snapshot, source, key string) ([]*flagset.Result, error) {
 	if key == "" {
 		return nil, fail(exitUsage, "name it with --flag", "a server does not tell which of its flags mean a setting of the network")
 	}
-	provider, stop, err := a.openEvaluator(ctx, source)
+	server, stop, err := a.openEvaluator(ctx, source)
 	if err != nil {
 		return nil, err
 	}
 	defer stop()
-	round := func() []*flag.Result {
-		results := make([]*flag.Result, len(snapshot.Nodes))
+	round := func() []*flagset.Result {
+		results := make([]*flagset.Result, len(snapshot.Nodes))
 		var calls []func()
 		for i := range snapshot.Nodes {
 			calls = append(calls, func() {
-				r := provider.Evaluate(ctx, key, flag.NodeValues(&snapshot.Nodes[i]), nil)
-				if r.Reason == flag.Reason(flags.StaleReason) {
-					r.Code, r.Message = flag.General, "the server is away, or its own source is STALE: this is an old answer"
+				r := server.Evaluate(ctx, key, flagset.NodeValues(&snapshot.Nodes[i]), nil)
+				if r.Reason == flagset.Reason(provider.StaleReason) {
+					r.Code, r.Message = flagset.General, "the server is away, or its own source is STALE: this is an old answer"
 				}
 				results[i] = &r
 			})
@@ -153,8 +153,8 @@ func (a *app) askServer(ctx context.Context, snapshot *cluster.Snapshot, source,
 	last := round()
 	for range rounds {
 		now := round()
-		if slices.EqualFunc(last, now, func(a, b *flag.Result) bool {
-			return a.Code == b.Code && a.Message == b.Message && a.Default() == b.Default() && knob.ValueText(a.Value) == knob.ValueText(b.Value)
+		if slices.EqualFunc(last, now, func(a, b *flagset.Result) bool {
+			return a.Code == b.Code && a.Message == b.Message && a.Default() == b.Default() && setting.ValueText(a.Value) == setting.ValueText(b.Value)
 		}) {
 			return now, nil
 		}
@@ -237,8 +237,8 @@ func (f *follower) follow(ctx context.Context) {
 }
 
 // compare says once that the flags of a source that was just read are others than those of the plan.
-func (f *follower) compare(provider evaluator) {
-	p, ok := provider.(*flags.Provider)
+func (f *follower) compare(source evaluator) {
+	p, ok := source.(*provider.Provider)
 	if !ok || p.Set() == nil {
 		return
 	}

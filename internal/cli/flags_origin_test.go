@@ -15,11 +15,11 @@ import (
 
 	of "github.com/open-feature/go-sdk/openfeature"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cni/cnitest"
-	"github.com/theseus-cni/theseus/internal/flags"
-	"github.com/theseus-cni/theseus/internal/flags/pgtest"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/flags/provider"
+	"github.com/theseus-cni/theseus/internal/flags/provider/pgtest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
 )
 
 // half gives half of all nodes a new value, and everybody to all of them.
@@ -74,7 +74,7 @@ func folderOrigin(t *testing.T) *origin {
 }
 
 func sqlOrigin(t *testing.T, source, driver, address string) *origin {
-	database, err := flags.OpenDatabase(t.Context(), source, flags.New)
+	database, err := provider.OpenDatabase(t.Context(), source, provider.New)
 	must(t, err)
 	t.Cleanup(func() { must(t, database.Close()) })
 	raw, err := sql.Open(driver, address)
@@ -88,7 +88,7 @@ func sqlOrigin(t *testing.T, source, driver, address string) *origin {
 		}
 	}
 	return &origin{source: source, write: func(flag string) {
-		must(t, database.Apply(t.Context(), flags.Change{Kind: flags.FlagItem, Name: "net", Value: flag, Version: version, Who: "test"}))
+		must(t, database.Apply(t.Context(), provider.Change{Kind: provider.FlagItem, Name: "net", Value: flag, Version: version, Who: "test"}))
 		version++
 	}, shatter: run("ALTER TABLE theseus_flag_revision RENAME TO gone"), mend: run("ALTER TABLE gone RENAME TO theseus_flag_revision")}
 }
@@ -114,10 +114,10 @@ func serverOrigin(t *testing.T) *origin {
 	o.mend = func() {
 		on, err := net.Listen("tcp", strings.TrimPrefix(o.source, "http://"))
 		must(t, err)
-		provider := flags.NewProvider(flags.File{Path: file})
-		must(t, provider.Init(of.EvaluationContext{}))
-		t.Cleanup(provider.Shutdown)
-		server = &http.Server{Handler: flags.Handler(provider)}
+		served := provider.NewProvider(provider.File{Path: file})
+		must(t, served.Init(of.EvaluationContext{}))
+		t.Cleanup(served.Shutdown)
+		server = &http.Server{Handler: provider.Handler(served)}
 		go server.Serve(on) //nolint:errcheck // it ends by Close
 		o.source = "http://" + on.Addr().String()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"maps"
 	"os"
 	"strings"
@@ -12,13 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/knob"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/flags/setting"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/joint"
-	"github.com/theseus-cni/theseus/internal/strategy/rollout"
 )
 
 func (a *app) flagsRolloutCommand() *cobra.Command {
@@ -92,7 +93,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	all, err := plan.Wanted(snapshot, drivers(), names)
+	all, err := plan.Wanted(snapshot, drivers.All(), names)
 	if err != nil {
 		return err
 	}
@@ -108,7 +109,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	drift, catalogue := 0, knob.Read(snapshot, nil).Catalogue()
+	drift, catalogue := 0, setting.Read(snapshot, nil).Catalogue()
 	for i := range all {
 		one := &all[i]
 		word := words[one.Node][one.Expected.Parameter]

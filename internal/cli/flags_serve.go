@@ -11,7 +11,7 @@ import (
 	of "github.com/open-feature/go-sdk/openfeature"
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/flags"
+	"github.com/theseus-cni/theseus/internal/flags/provider"
 )
 
 func (a *app) flagsServeCommand() *cobra.Command {
@@ -38,7 +38,7 @@ func (a *app) serveFlags(ctx context.Context, sources []string, listen string) e
 	if len(sources) == 0 {
 		return fail(exitUsage, "theseus flags serve --source flags.yaml", "no --source")
 	}
-	var providers []*flags.Provider
+	var providers []*provider.Provider
 	for _, text := range sources {
 		opened, stop, err := a.openEvaluator(ctx, text)
 		if stop != nil {
@@ -47,7 +47,7 @@ func (a *app) serveFlags(ctx context.Context, sources []string, listen string) e
 		if err != nil {
 			return err
 		}
-		provider, ok := opened.(*flags.Provider)
+		provider, ok := opened.(*provider.Provider)
 		if !ok {
 			return fail(exitUsage, "point the clients at "+text+" itself", "%s is a server of flags already", text)
 		}
@@ -58,7 +58,7 @@ func (a *app) serveFlags(ctx context.Context, sources []string, listen string) e
 	if err != nil {
 		return fail(exitFailed, "name a free address with --listen", "%v", err)
 	}
-	server := &http.Server{Handler: flags.Handler(providers...), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
+	server := &http.Server{Handler: provider.Handler(providers...), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second,
 		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(a.Out, "serving %s at http://%s/ofrep/v1/evaluate/flags\n", strings.Join(sources, ", "), on.Addr())
 	served := make(chan error, 1)
@@ -74,7 +74,7 @@ func (a *app) serveFlags(ctx context.Context, sources []string, listen string) e
 }
 
 // tellStates tells on standard error what becomes of a source.
-func (a *app) tellStates(ctx context.Context, provider *flags.Provider) {
+func (a *app) tellStates(ctx context.Context, provider *provider.Provider) {
 	for {
 		select {
 		case <-ctx.Done():

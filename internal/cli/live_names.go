@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/zone"
-	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 // nameBoard follows, by the journal's records, where the names of a plan of the strategy mirror are, and what its gates

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -110,7 +110,7 @@ func (s *terminal) screen() string {
 // small is the plan of three nodes that the planner's own tests hold.
 func small(t *testing.T) *plan.Plan {
 	t.Helper()
-	data, err := os.ReadFile("../plan/testdata/plan.yaml")
+	data, err := os.ReadFile("../change/plan/testdata/plan.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
 // twins is what the commands of the mirror strategy share: beside the cluster of the kubeconfig, the original, the

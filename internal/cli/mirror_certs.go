@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/theseus-cni/theseus/internal/certificate"
-	"github.com/theseus-cni/theseus/internal/certs"
-	"github.com/theseus-cni/theseus/internal/dns"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/zone/names"
+	"github.com/theseus-cni/theseus/internal/mirror/certs"
+	"github.com/theseus-cni/theseus/internal/mirror/certs/prover"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/names"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
 func (m *twins) certsCommand() *cobra.Command {
@@ -52,8 +52,8 @@ func (f *certsFlags) register(command *cobra.Command) {
 }
 
 // survey reads the original's certificates and says what becomes of each.
-func (m *twins) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []certificate.Entry, error) {
-	rules, err := certificate.ParseRules(f.domains)
+func (m *twins) survey(ctx context.Context, f *certsFlags) (*prover.Cluster, []certs.Entry, error) {
+	rules, err := certs.ParseRules(f.domains)
 	if err != nil {
 		return nil, nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
 	}
@@ -64,7 +64,7 @@ func (m *twins) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []ce
 	if err != nil {
 		return nil, nil, err
 	}
-	cluster := &certs.Cluster{Client: client}
+	cluster := &prover.Cluster{Client: client}
 	world, err := cluster.Read(ctx, f.namespaces)
 	if err != nil {
 		return nil, nil, err
@@ -74,7 +74,7 @@ func (m *twins) survey(ctx context.Context, f *certsFlags) (*certs.Cluster, []ce
 			return nil, nil, fail(exitUsage, "such as --skip shop/web", "--skip %s names no namespace", skip)
 		}
 	}
-	entries := certificate.Survey(world, certificate.Options{Rules: rules, Skip: f.skip, HTTP01: f.http01, Now: time.Now(), For: f.serves})
+	entries := certs.Survey(world, certs.Options{Rules: rules, Skip: f.skip, HTTP01: f.http01, Now: time.Now(), For: f.serves})
 	return cluster, entries, nil
 }
 
@@ -104,20 +104,20 @@ func (m *twins) certsListCommand() *cobra.Command {
 	return command
 }
 
-func refused(entries []certificate.Entry) []certificate.Entry {
-	return slices.DeleteFunc(slices.Clone(entries), func(e certificate.Entry) bool { return e.Verdict != certificate.Blocked })
+func refused(entries []certs.Entry) []certs.Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e certs.Entry) bool { return e.Verdict != certs.Blocked })
 }
 
-func (m *twins) showCerts(entries []certificate.Entry) error {
+func (m *twins) showCerts(entries []certs.Entry) error {
 	if m.output == "json" {
 		return printJSON(m.Out, entries)
 	}
 	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
-	counts := map[certificate.Verdict]int{}
+	counts := map[certs.Verdict]int{}
 	for _, e := range entries {
 		counts[e.Verdict]++
 		detail := e.Why
-		if e.Verdict == certificate.Adds {
+		if e.Verdict == certs.Adds {
 			var added []string
 			for _, name := range e.Add {
 				added = append(added, fmt.Sprintf("%s (%s)", name, e.Ways[name]))
@@ -136,7 +136,7 @@ func (m *twins) showCerts(entries []certificate.Entry) error {
 		}
 	}
 	fmt.Fprintf(w, "%d certificates: %d get names, %d have them, %d stay, %d made by hand, %d blocked\n", len(entries),
-		counts[certificate.Adds], counts[certificate.Has], counts[certificate.Stays], counts[certificate.ByHand], counts[certificate.Blocked])
+		counts[certs.Adds], counts[certs.Has], counts[certs.Stays], counts[certs.ByHand], counts[certs.Blocked])
 	return w.Flush()
 }
 
@@ -148,7 +148,7 @@ func (m *twins) certsAddCommand() *cobra.Command {
 		Use:   "add --domain OLD=NEW --yes",
 		Short: "Add the mirror's names to certificates, and wait until they are issued",
 		Long: "Does what list says, in the original: one certificate of every issuer first, and the others once that is issued.\n" +
-			"Each object remembers what it had in the annotation " + certificate.RecordAnnotation + ", written with the names, and\n" +
+			"Each object remembers what it had in the annotation " + certs.RecordAnnotation + ", written with the names, and\n" +
 			"only if nobody else has changed it meanwhile. The certificate from before is served until the new one is there.\n" +
 			"It can be interrupted and run again. Stop GitOps first (theseus mirror freeze): it would take the names off again.",
 		Args: none,
@@ -186,7 +186,7 @@ func (m *twins) certsAddCommand() *cobra.Command {
 const certPatience = 10 * time.Minute
 
 // mayAdd refuses what stands against adding names.
-func mayAdd(entries []certificate.Entry) error {
+func mayAdd(entries []certs.Entry) error {
 	if bad := refused(entries); len(bad) > 0 {
 		return fail(exitBlocked, bad[0].Hint, "%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1)
 	}
@@ -195,10 +195,10 @@ func mayAdd(entries []certificate.Entry) error {
 
 // addCerts adds names in two waves: one object of every issuer, then the others. All certificates that cert-manager makes
 // for one Ingress or Gateway are of one wave: it gives each of them all names that are written there.
-func addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate.Entry, patience time.Duration, note func(string)) (added int, err error) {
+func addCerts(ctx context.Context, cluster *prover.Cluster, entries []certs.Entry, patience time.Duration, note func(string)) (added int, err error) {
 	seen, early := map[string]bool{}, map[*unstructured.Unstructured]bool{}
 	for _, e := range entries {
-		if e.Verdict != certificate.Adds || patience == 0 {
+		if e.Verdict != certs.Adds || patience == 0 {
 			continue
 		}
 		issuer := e.Issuer
@@ -209,31 +209,31 @@ func addCerts(ctx context.Context, cluster *certs.Cluster, entries []certificate
 			seen[issuer], early[e.Target] = true, true
 		}
 	}
-	var first, rest []certificate.Entry
+	var first, rest []certs.Entry
 	for _, e := range entries {
 		switch {
-		case e.Verdict == certificate.Adds && early[e.Target]:
+		case e.Verdict == certs.Adds && early[e.Target]:
 			first = append(first, e)
-		case e.Verdict == certificate.Adds, e.Verdict == certificate.Has:
+		case e.Verdict == certs.Adds, e.Verdict == certs.Has:
 			rest = append(rest, e)
 		}
 	}
-	for _, wave := range [][]certificate.Entry{first, rest} {
+	for _, wave := range [][]certs.Entry{first, rest} {
 		targets := map[*unstructured.Unstructured][]string{}
 		var order []*unstructured.Unstructured
-		var wanted []certs.Issued
+		var wanted []prover.Issued
 		for _, e := range wave {
 			if len(e.Add) > 0 && targets[e.Target] == nil {
 				order = append(order, e.Target)
 			}
 			targets[e.Target] = append(targets[e.Target], e.Add...)
 			added += len(e.Add)
-			wanted = append(wanted, certs.Issued{Object: e.Certificate, Names: slices.Concat(e.Names, e.Add)})
+			wanted = append(wanted, prover.Issued{Object: e.Certificate, Names: slices.Concat(e.Names, e.Add)})
 		}
-		var writes []certs.Write
+		var writes []prover.Write
 		for _, target := range order {
-			writes = append(writes, certs.Write{Object: target, Edit: func(now *unstructured.Unstructured) (*certificate.Edit, error) {
-				return certificate.Add(now, targets[target])
+			writes = append(writes, prover.Write{Object: target, Edit: func(now *unstructured.Unstructured) (*certs.Edit, error) {
+				return certs.Add(now, targets[target])
 			}})
 		}
 		if err := cluster.Apply(ctx, writes); err != nil {
@@ -264,7 +264,7 @@ func (m *twins) certsBackCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cluster := &certs.Cluster{Client: client}
+			cluster := &prover.Cluster{Client: client}
 			world, err := cluster.Read(command.Context(), namespaces)
 			if err != nil {
 				return err
@@ -285,24 +285,24 @@ type loss struct {
 }
 
 // backOf says what gives every certificate its names back, and what that is.
-func backOf(world certificate.World) ([]loss, []certs.Write, error) {
+func backOf(world certs.World) ([]loss, []prover.Write, error) {
 	rows := []loss{}
-	var writes []certs.Write
+	var writes []prover.Write
 	for _, object := range slices.Concat(world.Certificates, world.Routes) {
-		edit, err := certificate.Back(object)
+		edit, err := certs.Back(object)
 		if err != nil {
 			return nil, nil, fail(exitNeedsPerson, "put the names right by hand, and take the annotation away", "%w", err)
 		}
 		if edit == nil {
 			continue
 		}
-		rows = append(rows, loss{certificate.Name(object), edit.Names, edit.Changed})
-		writes = append(writes, certs.Write{Object: object, Edit: certificate.Back})
+		rows = append(rows, loss{certs.Name(object), edit.Names, edit.Changed})
+		writes = append(writes, prover.Write{Object: object, Edit: certs.Back})
 	}
 	return rows, writes, nil
 }
 
-func (m *twins) takeBack(ctx context.Context, cluster *certs.Cluster, world certificate.World, yes bool) error {
+func (m *twins) takeBack(ctx context.Context, cluster *prover.Cluster, world certs.World, yes bool) error {
 	rows, writes, err := backOf(world)
 	if err != nil {
 		return err
@@ -365,11 +365,11 @@ func (m *twins) certsProveCommand() *cobra.Command {
 	return command
 }
 
-func (m *twins) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, error) {
+func (m *twins) proveCerts(ctx context.Context, f *proveFlags) ([]prover.Proof, error) {
 	if f.left < 0 {
 		return nil, fail(exitUsage, "such as --valid-for 72h", "--valid-for %s is in the past", f.left)
 	}
-	rules, err := certificate.ParseRules(f.domains)
+	rules, err := certs.ParseRules(f.domains)
 	if err != nil {
 		return nil, fail(exitUsage, "such as --domain blue.example.org=green.example.org", "--domain: %v", err)
 	}
@@ -395,21 +395,21 @@ func (m *twins) proveCerts(ctx context.Context, f *proveFlags) ([]certs.Proof, e
 	if err != nil {
 		return nil, err
 	}
-	prover := &certs.Prover{Trust: certificate.Trust{Roots: roots, Now: time.Now(), Left: f.left}, Ports: prober.Ports, Resolve: prober.Addresses}
+	proving := &prover.Prover{Trust: certs.Trust{Roots: roots, Now: time.Now(), Left: f.left}, Ports: prober.Ports, Resolve: prober.Addresses}
 	if !f.without {
-		if prover.Secrets, err = m.mirrorSecrets(ctx, f); err != nil {
+		if proving.Secrets, err = m.mirrorSecrets(ctx, f); err != nil {
 			return nil, err
 		}
 	}
-	asks := certs.Asks(names.Claims(original), names.Claims(other), rules)
+	asks := prover.Asks(names.Claims(original), names.Claims(other), rules)
 	if len(asks) == 0 {
 		return nil, fail(exitFailed, "theseus mirror dns inventory says which objects have names", "no object of either cluster has a host name: nothing is proven")
 	}
-	return prover.Prove(ctx, asks)
+	return proving.Prove(ctx, asks)
 }
 
 // mirrorSecrets finds the Secrets that the mirror serves for a name.
-func (m *twins) mirrorSecrets(ctx context.Context, f *proveFlags) (func(string) ([]*certificate.Leaf, error), error) {
+func (m *twins) mirrorSecrets(ctx context.Context, f *proveFlags) (func(string) ([]*certs.Leaf, error), error) {
 	if len(f.mirror) > 0 {
 		return nil, fail(exitUsage, "add --without-secrets, or name the mirror with --mirror-context", "files do not hold the Secrets to compare with")
 	}
@@ -417,7 +417,7 @@ func (m *twins) mirrorSecrets(ctx context.Context, f *proveFlags) (func(string) 
 	if err != nil {
 		return nil, err
 	}
-	world, err := (&certs.Cluster{Client: client}).Read(ctx, nil)
+	world, err := (&prover.Cluster{Client: client}).Read(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -444,7 +444,7 @@ func withCA(roots *x509.CertPool, file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-func (m *twins) showCertProofs(proofs []certs.Proof) error {
+func (m *twins) showCertProofs(proofs []prover.Proof) error {
 	wrong, proven, plain := 0, 0, 0
 	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
 	for _, p := range proofs {

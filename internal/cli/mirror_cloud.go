@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"github.com/theseus-cni/theseus/internal/cloud"
-	"github.com/theseus-cni/theseus/internal/cloud/aws"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/outfile"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud/aws"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
 func (m *twins) cloudCommand() *cobra.Command {

@@ -9,15 +9,15 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/cli"
-	"github.com/theseus-cni/theseus/internal/cloud"
-	"github.com/theseus-cni/theseus/internal/cloud/aws/awstest"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud/aws/awstest"
 )
 
 // TestCloudApply: the whole road over HTTP, interrupted in between; what was there before is not taken away by the way back.
 func TestCloudApply(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("THESEUS_STATE_DIR", filepath.Join(dir, "state"))
-	inventory := awstest.Inventory(t, filepath.Join("..", "cloud", "testdata", "inventory.yaml"))
+	inventory := awstest.Inventory(t, filepath.Join("..", "mirror", "cloud", "testdata", "inventory.yaml"))
 	fake := awstest.Start(t, inventory)
 	theseus := func(code int, args ...string) string {
 		t.Helper()

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/mirrorconfig"
-	"github.com/theseus-cni/theseus/internal/outfile"
-	"github.com/theseus-cni/theseus/internal/splice"
+	"github.com/theseus-cni/theseus/internal/mirror/config"
+	"github.com/theseus-cni/theseus/internal/mirror/splice"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
 const configLong = `Edits the configuration of a cluster, as kops, Cluster API or kubeadm keep it. With --name it becomes that of the
@@ -31,7 +31,7 @@ can know is asked, with exit code 6, and nothing is made before all is answered 
 type configFlags struct {
 	from    []string
 	answers []string
-	options mirrorconfig.Options
+	options config.Options
 }
 
 func (m *twins) configCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func (m *twins) configCommand() *cobra.Command {
 	f.StringSliceVar(&flags.from, "from", nil, "the original's configuration: files, or - for standard input")
 	f.StringVar(&flags.options.Name, "name", "", "the mirror's name; without it the original's own configuration is changed")
 	f.StringVar(&flags.options.State, "state", "", "the mirror's state store of kops, such as s3://state (else the original's)")
-	f.StringVar(&flags.options.Network, "to", "", "network to change to, by kops' name for it: "+strings.Join(mirrorconfig.Networks(), ", "))
+	f.StringVar(&flags.options.Network, "to", "", "network to change to, by kops' name for it: "+strings.Join(config.Networks(), ", "))
 	f.BoolVar(&flags.options.Surge, "surge", false, "rolling updates double the nodes, then take the old ones away")
 	f.StringArrayVar(&flags.answers, "answer", nil, "what was decided: --answer network=10.1.0.0/16")
 	return command
@@ -73,7 +73,7 @@ func (m *twins) config(flags *configFlags) error {
 }
 
 // convert makes the configuration that is asked for; before is the text that it was made of.
-func (m *twins) convert(flags *configFlags) (result *mirrorconfig.Result, before []byte, err error) {
+func (m *twins) convert(flags *configFlags) (result *config.Result, before []byte, err error) {
 	options := flags.options
 	options.Answers = map[string]string{}
 	for _, answer := range flags.answers {
@@ -95,8 +95,8 @@ func (m *twins) convert(flags *configFlags) (result *mirrorconfig.Result, before
 		}
 		files, before = append(files, file), append(before, text...)
 	}
-	result, err = mirrorconfig.Convert(files, options)
-	var usage *mirrorconfig.Usage
+	result, err = config.Convert(files, options)
+	var usage *config.Usage
 	if errors.As(err, &usage) {
 		return nil, nil, fail(exitUsage, usage.Advice, "%w", err)
 	}
@@ -117,7 +117,7 @@ func (m *twins) readText(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, splice.MaxInput+1))
 }
 
-func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from string) error {
+func (m *twins) showConfig(result *config.Result, before []byte, from string) error {
 	if m.output == "json" {
 		encode(m.Out, result)
 	}
@@ -147,7 +147,7 @@ func (m *twins) showConfig(result *mirrorconfig.Result, before []byte, from stri
 }
 
 // askConfig puts what only a person can know, to be answered by a flag.
-func (m *twins) askConfig(result *mirrorconfig.Result, flag string) error {
+func (m *twins) askConfig(result *config.Result, flag string) error {
 	if len(result.Questions) == 0 {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (m *twins) askConfig(result *mirrorconfig.Result, flag string) error {
 }
 
 // explainConfig says of every changed field why, object by object.
-func (m *twins) explainConfig(result *mirrorconfig.Result) {
+func (m *twins) explainConfig(result *config.Result) {
 	var objects []string
 	for _, change := range result.Changes {
 		if !slices.Contains(objects, change.Object) {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/registry"
-	"github.com/theseus-cni/theseus/internal/replica"
-	"github.com/theseus-cni/theseus/internal/strategy/mirror"
-	"github.com/theseus-cni/theseus/internal/twin"
+	"github.com/theseus-cni/theseus/internal/mirror/objects"
+	"github.com/theseus-cni/theseus/internal/mirror/registry"
+	"github.com/theseus-cni/theseus/internal/mirror/replica"
 )
 
 // copyFlags are what copy and diff are told.
@@ -170,7 +170,7 @@ func (m *twins) showPass(pass *replica.Pass) {
 		document := passDocument{InStep: pass.Delta.InStep, Created: pass.Created, Updated: pass.Updated, Deleted: pass.Deleted, Seconds: pass.Took.Seconds()}
 		for _, wave := range pass.Plan.Waves {
 			for _, item := range wave {
-				document.Objects = append(document.Objects, objectOutput{twin.KeyOf(item.Object).String(), string(item.Action), item.Why, item.Did})
+				document.Objects = append(document.Objects, objectOutput{objects.KeyOf(item.Object).String(), string(item.Action), item.Why, item.Did})
 			}
 		}
 		for _, left := range pass.Plan.Left {
@@ -193,8 +193,8 @@ func (m *twins) showLeft(pass *replica.Pass) {
 	}
 	for _, wave := range pass.Plan.Waves {
 		for _, item := range wave {
-			if item.Action != twin.Copy {
-				fmt.Fprintf(m.Out, "%s %s: %s\n", item.Action, twin.KeyOf(item.Object), item.Why)
+			if item.Action != objects.Copy {
+				fmt.Fprintf(m.Out, "%s %s: %s\n", item.Action, objects.KeyOf(item.Object), item.Why)
 			}
 		}
 	}
@@ -254,9 +254,9 @@ func (m *twins) diffCommand() *cobra.Command {
 
 // diffDocument is one object that differs.
 type diffDocument struct {
-	Object string            `json:"object"`
-	Verb   twin.Verb         `json:"verb"`
-	Fields []twin.Difference `json:"fields,omitempty"`
+	Object string               `json:"object"`
+	Verb   objects.Verb         `json:"verb"`
+	Fields []objects.Difference `json:"fields,omitempty"`
 }
 
 func (m *twins) showDiff(pass *replica.Pass) {
@@ -281,11 +281,11 @@ func (m *twins) showDiff(pass *replica.Pass) {
 // shown are the fields of a step that differ, without passwords and tokens. Those of a Secret are without any value, and
 // without digests, which would let a short value be guessed; that goes for its metadata too, where kubectl keeps what was
 // applied.
-func shown(step twin.Step) []twin.Difference {
+func shown(step objects.Step) []objects.Difference {
 	secret := step.Key.Group == "" && step.Key.Kind == "Secret"
-	bare := make([]twin.Difference, len(step.Why))
+	bare := make([]objects.Difference, len(step.Why))
 	for i, field := range step.Why {
-		bare[i] = twin.Difference{Path: field.Path, By: field.By}
+		bare[i] = objects.Difference{Path: field.Path, By: field.By}
 		if !secret {
 			bare[i].Want, bare[i].Have = redacted(field.Path, field.Want), redacted(field.Path, field.Have)
 		}
@@ -302,7 +302,7 @@ func redacted(path string, value any) any {
 }
 
 // values shows the two values of a field.
-func values(field twin.Difference) string {
+func values(field objects.Difference) string {
 	if field.Want == nil && field.Have == nil {
 		return ""
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/dns"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/outfile"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/names"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/zone"
-	"github.com/theseus-cni/theseus/internal/zone/names"
-	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 func (m *twins) dnsCommand() *cobra.Command {

@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/dns"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/zone/shift"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 const dnsJournalHelp = "The journal is a file of this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run it again here, or with\n" +

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/dns/dnstest"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/dnstest"
 )
 
 const dnsOrigin = "shop.example.org."

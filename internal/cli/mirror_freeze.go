@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/freeze"
-	"github.com/theseus-cni/theseus/internal/replica"
-	"github.com/theseus-cni/theseus/internal/twin"
+	"github.com/theseus-cni/theseus/internal/mirror/freeze"
+	"github.com/theseus-cni/theseus/internal/mirror/objects"
+	"github.com/theseus-cni/theseus/internal/mirror/replica"
 )
 
 func (m *twins) freezer() (*replica.Freezer, error) {
@@ -110,7 +110,7 @@ func (m *twins) thawCommand() *cobra.Command {
 	}
 }
 
-func texts(keys []twin.Key) []string {
+func texts(keys []objects.Key) []string {
 	names := []string{}
 	for _, key := range keys {
 		names = append(names, key.String())

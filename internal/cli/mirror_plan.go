@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,28 +20,28 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/adopt"
+	"github.com/theseus-cni/theseus/internal/change/encapsulation"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/pool"
+	"github.com/theseus-cni/theseus/internal/change/recreate"
+	"github.com/theseus-cni/theseus/internal/change/reflectors"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/change/upgrade"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/dns"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/freeze"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/mirrorconfig"
-	"github.com/theseus-cni/theseus/internal/outage"
-	"github.com/theseus-cni/theseus/internal/outfile"
-	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/mirror/config"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/mirror/freeze"
+	"github.com/theseus-cni/theseus/internal/mirror/replica"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/adopt"
-	"github.com/theseus-cni/theseus/internal/strategy/encapsulation"
-	"github.com/theseus-cni/theseus/internal/strategy/mirror"
-	"github.com/theseus-cni/theseus/internal/strategy/pool"
-	"github.com/theseus-cni/theseus/internal/strategy/recreate"
-	"github.com/theseus-cni/theseus/internal/strategy/reflectors"
-	"github.com/theseus-cni/theseus/internal/strategy/rollout"
-	"github.com/theseus-cni/theseus/internal/strategy/surge"
-	"github.com/theseus-cni/theseus/internal/strategy/upgrade"
-	"github.com/theseus-cni/theseus/internal/zone"
 )
 
 // registerAccess adds the flags by which the mirror and the zones are reached.
@@ -163,7 +164,7 @@ func (a *app) planMirror(ctx context.Context, f *mirrorPlanFlags, change v1alpha
 	if within != nil { // pods that cannot be adopted are created again
 		setup.Switch.Strategy = within.Strategy
 	}
-	p, err := plan.MakeMirror(snapshot, change, drivers(), setup, within, plan.Options{Version: a.version, Now: time.Now()})
+	p, err := plan.MakeMirror(snapshot, change, drivers.All(), setup, within, plan.Options{Version: a.version, Now: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*clus
 	if err := a.mustNotBlock(result, acceptHint); err != nil {
 		return nil, nil, err
 	}
-	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, plan.Options{Version: a.version, Now: time.Now(), Manifest: pass.Manifest})
+	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, plan.Options{Version: a.version, Now: time.Now(), Manifest: pass.Manifest})
 	return pass.Snapshot, p, err
 }
 
@@ -234,7 +235,7 @@ func (m *twins) extras(ctx context.Context, f *mirrorPlanFlags, change v1alpha1.
 			return fail(exitUsage, "give --to, and --switch-command, such as 'kops replace -f $"+mirror.ConfigVariable+" && kops update cluster --yes && kops rolling-update cluster --yes'",
 				"--switch-config makes a configuration with another network for a command")
 		}
-		result, _, err := m.convert(&configFlags{from: f.config, answers: f.answers, options: mirrorconfig.Options{Network: change.To, Surge: true}})
+		result, _, err := m.convert(&configFlags{from: f.config, answers: f.answers, options: config.Options{Network: change.To, Surge: true}})
 		if err != nil {
 			return err
 		}
@@ -601,7 +602,7 @@ func (p *pairOf) whole(ctx context.Context, network string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found := drivers().Detect(snapshot)
+	found := drivers.All().Detect(snapshot)
 	switch {
 	case len(found) == 0:
 		return "the original has no network", nil

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/image"
-	"github.com/theseus-cni/theseus/internal/registry"
+	"github.com/theseus-cni/theseus/internal/mirror/image"
+	"github.com/theseus-cni/theseus/internal/mirror/registry"
 )
 
 func (m *twins) registryCommand() *cobra.Command {

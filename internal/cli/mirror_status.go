@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/dns"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/mirror/objects"
+	"github.com/theseus-cni/theseus/internal/mirror/replica"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/twin"
-	"github.com/theseus-cni/theseus/internal/zone"
-	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 // mirrorMigration is a command about one migration by the strategy mirror: the one named, or the latest such.
@@ -243,7 +243,7 @@ func (m *twins) teardown(ctx context.Context, client *kube.Client, p *plan.Plan,
 	}
 	going, staying := []string{}, []string{}
 	for _, object := range removal.Delete {
-		going = append(going, twin.KeyOf(object).String())
+		going = append(going, objects.KeyOf(object).String())
 	}
 	for _, left := range removal.Stays {
 		staying = append(staying, left.Key.String()+": "+left.Why)

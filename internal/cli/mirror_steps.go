@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/theseus-cni/theseus/internal/certificate"
-	"github.com/theseus-cni/theseus/internal/certs"
-	"github.com/theseus-cni/theseus/internal/cloud/aws"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/kube"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/certs"
+	"github.com/theseus-cni/theseus/internal/mirror/certs/prover"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud/aws"
+	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/mirror"
 )
 
 // certificates says whether every certificate has its names, and what takes them off again.
@@ -23,12 +23,12 @@ func (h *hands) certificates(ctx context.Context, action step.Action) (engine.Ob
 	}
 	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames, Title: "give every certificate the names that it had", Args: action.Args}}
 	for _, e := range entries {
-		seen.Done = seen.Done && e.Verdict != certificate.Adds && e.Verdict != certificate.Has // what has them may not be issued yet
+		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has // what has them may not be issued yet
 	}
 	return seen, nil
 }
 
-func (h *hands) surveyed(ctx context.Context, action step.Action) (*certs.Cluster, []certificate.Entry, error) {
+func (h *hands) surveyed(ctx context.Context, action step.Action) (*prover.Cluster, []certs.Entry, error) {
 	args, err := step.Arguments[mirror.CertificateArgs](action)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +57,7 @@ func (h *hands) takeNames(ctx context.Context, action step.Action) error {
 	if err != nil {
 		return err
 	}
-	cluster := &certs.Cluster{Client: h.pair.original.Client}
+	cluster := &prover.Cluster{Client: h.pair.original.Client}
 	world, err := cluster.Read(ctx, args.Namespaces)
 	if err != nil {
 		return kube.Passing(err)

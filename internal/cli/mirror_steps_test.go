@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,25 +19,25 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/cloud"
-	"github.com/theseus-cni/theseus/internal/cloud/aws/awstest"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/dns"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/replica"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud/aws/awstest"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/mirror/replica"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/mirror"
-	"github.com/theseus-cni/theseus/internal/zone"
-	"github.com/theseus-cni/theseus/internal/zone/shift"
 )
 
 // TestCloudSteps carries out the steps about the cloud of a plan, over HTTP: a failure takes back what was done, and at the end
 // all goes but what somebody else had given before, whoever goes on with it.
 func TestCloudSteps(t *testing.T) {
-	inventory := awstest.Inventory(t, filepath.Join("..", "cloud", "testdata", "inventory.yaml"))
+	inventory := awstest.Inventory(t, filepath.Join("..", "mirror", "cloud", "testdata", "inventory.yaml"))
 	fake := awstest.Start(t, inventory)
 	given := slices.DeleteFunc(cloud.Compare(inventory, "blue.example.org", "green.example.org", nil).Actions, func(a cloud.Action) bool {
 		return a.Verb == cloud.NewVersion // of which IAM keeps five, and this story would make more
@@ -100,7 +101,7 @@ func TestCloudSteps(t *testing.T) {
 // TestSwitchConfig: the original's own configuration, with the network to come and doubled nodes, goes into the plan's file, into
 // the runbook, and from there to the command, as often as it is run.
 func TestSwitchConfig(t *testing.T) {
-	testdata := filepath.Join("..", "mirrorconfig", "testdata")
+	testdata := filepath.Join("..", "mirror", "config", "testdata")
 	golden, err := txtar.ParseFile(filepath.Join(testdata, "kops-blue-to-calico.txtar"))
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func TestSwitchConfig(t *testing.T) {
 	if err := m.extras(t.Context(), flags, change, &setup); err != nil {
 		t.Fatal(err)
 	}
-	made, err := plan.MakeMirror(&cluster.Snapshot{UID: "blue"}, change, drivers(), setup, nil, plan.Options{Name: "mirror-of-blue", Version: "test", Now: time.Unix(2, 0)})
+	made, err := plan.MakeMirror(&cluster.Snapshot{UID: "blue"}, change, drivers.All(), setup, nil, plan.Options{Name: "mirror-of-blue", Version: "test", Now: time.Unix(2, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/outage"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // glance bounds the retries of a command that only looks, or asks another process for something: a person waits for the answer, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"maps"
 	"os"
 	"runtime/debug"
@@ -16,33 +17,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/check/api"
-	"github.com/theseus-cni/theseus/internal/check/felix"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/cni/bridge"
-	"github.com/theseus-cni/theseus/internal/cni/calico"
-	"github.com/theseus-cni/theseus/internal/cni/cilium"
-	"github.com/theseus-cni/theseus/internal/cni/flannel"
-	"github.com/theseus-cni/theseus/internal/cni/weave"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/outfile"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/mirror/registry"
+	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/preflight"
-	"github.com/theseus-cni/theseus/internal/registry"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 	"github.com/theseus-cni/theseus/internal/step"
-	"github.com/theseus-cni/theseus/internal/strategy/joint"
-	"github.com/theseus-cni/theseus/internal/strategy/mirror"
-	"github.com/theseus-cni/theseus/internal/strategy/surge"
-	"github.com/theseus-cni/theseus/internal/whatif"
 )
-
-// drivers are the networks that this build knows.
-func drivers() cni.Registry {
-	return cni.Registry{flannel.Driver{}, calico.Driver{}, weave.Driver{}, cilium.Driver{}, bridge.Driver{}}
-}
 
 func (a *app) planCommand() *cobra.Command {
 	var from, sources []string
@@ -129,7 +117,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 		return err
 	}
 	change.AgentImage = a.pinned(ctx, change.AgentImage)
-	p, err := plan.Make(pass.Snapshot, change, drivers(), result.Findings, options)
+	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, options)
 	if err != nil {
 		return err
 	}
@@ -171,7 +159,7 @@ func (a *app) checkDecided(pass *check.Pass, decided *plan.Decided) error {
 	for _, value := range slices.Compact(slices.Sorted(maps.Values(decided.Values))) {
 		with := *pass
 		with.Change.Flag = decided.Knob + "=" + value
-		if err := a.mustNotBlock(preflight.Run([]check.Check{felix.KubeProxyMode()}, &with, checkOptions(with.Change)), acceptHint); err != nil {
+		if err := a.mustNotBlock(preflight.Run(preflight.Named("felix/kube-proxy-mode"), &with, checkOptions(with.Change)), acceptHint); err != nil {
 			return err
 		}
 	}
@@ -189,7 +177,7 @@ func (a *app) mayCarryOut(ctx context.Context, pass *check.Pass, p *plan.Plan) e
 	if err := askRights(ctx, client, pass.Snapshot, p); err != nil {
 		return err
 	}
-	return a.mustNotBlock(preflight.Run([]check.Check{api.Rights()}, pass, checkOptions(p.Change)),
+	return a.mustNotBlock(preflight.Run(preflight.Named("api/rights"), pass, checkOptions(p.Change)),
 		"ask for the rights, or accept what you have read: --accept api/rights=REASON")
 }
 
@@ -247,17 +235,17 @@ func (a *app) see(ctx context.Context, from []string) (*cluster.Snapshot, error)
 // passOf is the evidence for checks: the snapshot, and the two networks as far as they can be told. The error says why
 // the one to come cannot: checks do without it then.
 func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) (*check.Pass, error) {
-	pass := &check.Pass{Snapshot: snapshot, Change: change, Found: drivers().Detect(snapshot), Manifest: manifest}
+	pass := &check.Pass{Snapshot: snapshot, Change: change, Found: drivers.All().Detect(snapshot), Manifest: manifest}
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
 	}
-	driver, _ := drivers().Get(change.To)
+	driver, _ := drivers.All().Get(change.To)
 	switch {
 	case pass.Source == nil:
 		return pass, nil
 	case change.Encapsulation != "":
 		if pass.Source.CNI == "calico" {
-			pass.Target = plan.Encapsulated(snapshot, change, drivers())
+			pass.Target = plan.Encapsulated(snapshot, change, drivers.All())
 		}
 		return pass, nil
 	case change.Pool != "": // the same network, with another range
@@ -265,8 +253,8 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 		target.PodCIDRs = []string{change.Pool}
 		pass.Target = &target
 		return pass, nil
-	case len(manifest) > 0 && change.Strategy != mirror.Name && plan.Upgrades(snapshot, change, drivers()):
-		next, err := plan.Another(snapshot, pass.Source, change, drivers(), manifest)
+	case len(manifest) > 0 && change.Strategy != mirror.Name && plan.Upgrades(snapshot, change, drivers.All()):
+		next, err := plan.Another(snapshot, pass.Source, change, drivers.All(), manifest)
 		if err == nil {
 			pass.Target = &next.Installation
 		}

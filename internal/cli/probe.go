@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/probe"
+	"github.com/theseus-cni/theseus/internal/proof/probe"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
 func (a *app) probeCommand() *cobra.Command {

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/theseus-cni/theseus/internal/bgp"
-	"github.com/theseus-cni/theseus/internal/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
+	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 

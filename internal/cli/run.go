@@ -16,17 +16,17 @@ import (
 	"golang.org/x/term"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/document"
-	"github.com/theseus-cni/theseus/internal/engine"
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/journal"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/nodepool"
-	"github.com/theseus-cni/theseus/internal/outfile"
-	"github.com/theseus-cni/theseus/internal/path"
-	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/report"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/nodepool"
+	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
 // headers are what a probe's payload leaves of the MTU to IPv4 and UDP, in bytes.

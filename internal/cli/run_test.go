@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/plan"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
 // TestEvidenceThatCannotBeKept is said once, and once more when it has come back.

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/cli"
-	"github.com/theseus-cni/theseus/internal/cni/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
 )
 
 // TestMain lets scripts run this binary as theseus: in a folder, an environment and a process of its own,

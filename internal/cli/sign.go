@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/theseus-cni/theseus/internal/infile"
-	"github.com/theseus-cni/theseus/internal/outfile"
-	"github.com/theseus-cni/theseus/internal/plan"
-	"github.com/theseus-cni/theseus/internal/shell"
-	"github.com/theseus-cni/theseus/internal/signed"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
+	"github.com/theseus-cni/theseus/internal/safeio/signed"
 )
 
 func (a *app) signCommand() *cobra.Command {

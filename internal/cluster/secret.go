@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Redacted stands in a snapshot for a value that is a secret. No plan may write it: Verify in internal/plan refuses that.
+// Redacted stands in a snapshot for a value that is a secret. No plan may write it: Verify in internal/change/plan refuses that.
 const Redacted = "(redacted by theseus)"
 
 // secretEndings are the ends of names whose values are secrets, in lower case and without separators. A name that ends

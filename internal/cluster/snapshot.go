@@ -1,5 +1,3 @@
-// Package cluster holds the snapshot: one immutable, serialisable picture of a cluster, which every
-// check and plan is made from. Nobody changes a snapshot once it is made.
 package cluster
 
 import (

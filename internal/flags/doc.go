@@ -1,7 +1,12 @@
-// Package flags brings flag sets to where they are evaluated: sources (files, a directory, SQL, a Kubernetes
-// object) behind one OpenFeature provider, and a provider and a server that speak OFREP.
+// Package flags is the room of feature flags and of the settings that they decide.
 //
-// What every provider holds to: a set is taken whole or not at all, and an evaluation sees one set; a source
-// that is broken or gone leaves the last good set in force and makes the provider STALE; once it is mended the
-// provider is READY again, with no restart.
+// Belongs here: flagset (flag sets, evaluated as flagd does), provider (OpenFeature providers, OFREP, and
+// the sources of flag sets), setting (what a setting of a network does to a node, where it is set, what is
+// in force), felix (the parameters of Calico's agent).
+//
+// Does not belong here: the rollout of a setting, which is a kind of change (change/rollout).
+//
+// Door: felix, flagset, provider, setting.
+// Hands: provider.
+// Tests: provider/pgtest.
 package flags

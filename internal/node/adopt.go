@@ -20,8 +20,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/theseus-cni/theseus/internal/adoption"
 	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 // adoptDir holds the records of pods that are moved or have moved, below Root, and bridgeFile what was changed

@@ -24,7 +24,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
-	"github.com/theseus-cni/theseus/internal/adoption"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 // Limits of a network's plugins.

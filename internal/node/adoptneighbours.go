@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/theseus-cni/theseus/internal/adoption"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 // ethernetIP is the type of Ethernet frames with IPv4, in the order of bytes that sockets want.

@@ -9,7 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/theseus-cni/theseus/internal/adoption"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 // What holds a pod's traffic while both networks work on it: a rule ahead of the main table, and a table of

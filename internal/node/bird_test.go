@@ -39,7 +39,7 @@ func serveBIRD(t *testing.T, root, name, text string) {
 }
 
 func TestBIRD(t *testing.T) {
-	recorded, err := os.ReadFile("../bgp/testdata/bird-1.6.8.txt")
+	recorded, err := os.ReadFile("../network/bgp/testdata/bird-1.6.8.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/outage"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // The pauses between two tries of a plugin, or of a call to the API, while the API server is away or has just started.

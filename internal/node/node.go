@@ -1,12 +1,3 @@
-// Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
-// deactivate, join, part, guard, release, dataplane, adoptable, adopt and settle. Every verb looks first and changes
-// only what is not yet as asked, so each can
-// be run again after any crash. What is to be done is decided by pure functions over what was read
-// (tables.go, scrub.go, joint.go, match.go); the rest reads and writes.
-//
-// The process must be in the node's own network namespace, as a hostNetwork pod is. Links and routes go
-// through netlink; iptables, nft and ipset are programs of the agent's own image, because only they write
-// what other users of the same tables understand.
 package node
 
 import (
@@ -17,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/outage"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/theseus-cni/theseus/internal/adoption"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
 // originTable keeps new connections from being tied to an interface: in a chain that comes before those of kube-proxy and

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/bounded"
-	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 )
 
 // AcceptedKind is the kind of a file of accepted findings.

@@ -6,10 +6,10 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/check"
 	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
-	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/whatif"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
 // BenchmarkReflectors asks what an upgrade to Kubernetes 1.24 does to a cluster whose three route reflectors

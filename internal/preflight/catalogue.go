@@ -1,26 +1,26 @@
 package preflight
 
 import (
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/check/agent"
-	"github.com/theseus-cni/theseus/internal/check/api"
-	"github.com/theseus-cni/theseus/internal/check/bgp"
-	"github.com/theseus-cni/theseus/internal/check/calico"
-	"github.com/theseus-cni/theseus/internal/check/cidr"
-	"github.com/theseus-cni/theseus/internal/check/cni"
-	"github.com/theseus-cni/theseus/internal/check/felix"
-	"github.com/theseus-cni/theseus/internal/check/ipam"
-	"github.com/theseus-cni/theseus/internal/check/kubeproxy"
-	"github.com/theseus-cni/theseus/internal/check/labels"
-	"github.com/theseus-cni/theseus/internal/check/mtu"
-	"github.com/theseus-cni/theseus/internal/check/node"
-	"github.com/theseus-cni/theseus/internal/check/pdb"
-	"github.com/theseus-cni/theseus/internal/check/policy"
-	"github.com/theseus-cni/theseus/internal/check/taints"
-	"github.com/theseus-cni/theseus/internal/check/typha"
-	"github.com/theseus-cni/theseus/internal/check/vxlan"
-	"github.com/theseus-cni/theseus/internal/check/webhook"
-	"github.com/theseus-cni/theseus/internal/check/workload"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/preflight/check/agent"
+	"github.com/theseus-cni/theseus/internal/preflight/check/api"
+	"github.com/theseus-cni/theseus/internal/preflight/check/bgp"
+	"github.com/theseus-cni/theseus/internal/preflight/check/calico"
+	"github.com/theseus-cni/theseus/internal/preflight/check/cidr"
+	"github.com/theseus-cni/theseus/internal/preflight/check/cni"
+	"github.com/theseus-cni/theseus/internal/preflight/check/felix"
+	"github.com/theseus-cni/theseus/internal/preflight/check/ipam"
+	"github.com/theseus-cni/theseus/internal/preflight/check/kubeproxy"
+	"github.com/theseus-cni/theseus/internal/preflight/check/labels"
+	"github.com/theseus-cni/theseus/internal/preflight/check/mtu"
+	"github.com/theseus-cni/theseus/internal/preflight/check/node"
+	"github.com/theseus-cni/theseus/internal/preflight/check/pdb"
+	"github.com/theseus-cni/theseus/internal/preflight/check/policy"
+	"github.com/theseus-cni/theseus/internal/preflight/check/taints"
+	"github.com/theseus-cni/theseus/internal/preflight/check/typha"
+	"github.com/theseus-cni/theseus/internal/preflight/check/vxlan"
+	"github.com/theseus-cni/theseus/internal/preflight/check/webhook"
+	"github.com/theseus-cni/theseus/internal/preflight/check/workload"
 )
 
 // All is the catalogue, by id.
@@ -92,4 +92,13 @@ func All() []check.Check {
 		workload.SingleReplica(),
 		workload.Unready(),
 	}
+}
+
+// Named returns the check of this id, for a command that asks one question. A wrong id is a mistake in the program.
+func Named(id string) []check.Check {
+	chosen := Options{Only: []string{id}}.Choose(All())
+	if len(chosen) != 1 {
+		panic("there is no check " + id)
+	}
+	return chosen
 }

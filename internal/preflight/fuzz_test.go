@@ -8,21 +8,17 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/cni/bridge"
-	calicodriver "github.com/theseus-cni/theseus/internal/cni/calico"
-	"github.com/theseus-cni/theseus/internal/cni/cilium"
-	flanneldriver "github.com/theseus-cni/theseus/internal/cni/flannel"
-	"github.com/theseus-cni/theseus/internal/cni/weave"
-	"github.com/theseus-cni/theseus/internal/document"
-	"github.com/theseus-cni/theseus/internal/whatif"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
 // FuzzChecks holds that no check fails on any cluster that can be read, be it as odd as it likes. The seeds are the
 // fixtures of all checks, so that a plain run puts every check on every fixture.
 func FuzzChecks(f *testing.F) {
-	files, err := filepath.Glob("../check/*/testdata/*/*.yaml")
+	files, err := filepath.Glob("check/*/testdata/*/*.yaml")
 	if err != nil || len(files) == 0 {
 		f.Fatalf("no fixtures: %v", err)
 	}
@@ -46,8 +42,7 @@ func FuzzChecks(f *testing.F) {
 		calico := &cni.Installation{CNI: "calico", Version: "v3.31.0", PodCIDRs: []string{"100.64.0.0/16"}, Capabilities: cni.Capabilities{
 			CIDRSource: "pool", Encapsulation: "vxlan", VNI: 4096, Port: 4789, Overhead: 50, Policy: cni.PolicyCalico}}
 		flannel := &cni.Installation{CNI: "flannel", PodCIDRs: []string{"10.244.0.0/16"}, Capabilities: cni.Capabilities{CIDRSource: "node"}}
-		drivers := cni.Registry{flanneldriver.Driver{}, calicodriver.Driver{}, weave.Driver{}, cilium.Driver{}, bridge.Driver{}}
-		found := drivers.Detect(snapshot)
+		found := drivers.All().Detect(snapshot)
 		change := v1alpha1.ChangeSpec{To: "calico", AgentImage: "a:v1", KubernetesTo: "v1.36.0", Peered: []string{"mirror=10.0.0.0/8"}}
 		after, err := whatif.Apply(snapshot, change)
 		if err != nil {

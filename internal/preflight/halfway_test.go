@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/check/checktest"
-	"github.com/theseus-cni/theseus/internal/check/cni"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	drivers "github.com/theseus-cni/theseus/internal/cni"
-	"github.com/theseus-cni/theseus/internal/cni/calico"
-	"github.com/theseus-cni/theseus/internal/cni/cnitest"
-	"github.com/theseus-cni/theseus/internal/cni/flannel"
+	"github.com/theseus-cni/theseus/internal/network/calico"
+	drivers "github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/flannel"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/preflight/check/checktest"
+	"github.com/theseus-cni/theseus/internal/preflight/check/cni"
 )
 
 // TestHalfWay: what is said of a real cluster that somebody's Calico left half-way, as TestBadInput in the lab makes it, and of the same

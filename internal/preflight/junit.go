@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
 type (

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/check/checktest"
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/preflight/check/checktest"
 )
 
 // evil is what a name of a cluster ends with in these tests: pasted into a shell, it runs a command.
@@ -24,7 +24,7 @@ var inQuotes = regexp.MustCompile(`'[^']*'(?:\\''[^']*')*`)
 func TestPaste(t *testing.T) {
 	commands := 0
 	for _, c := range All() {
-		files, err := filepath.Glob(filepath.Join("../check", filepath.Dir(c.ID), "testdata", filepath.Base(c.ID), "*.yaml"))
+		files, err := filepath.Glob(filepath.Join("check", filepath.Dir(c.ID), "testdata", filepath.Base(c.ID), "*.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,3 @@
-// Package preflight runs checks on a pass and says what they found, as text, JSON, SARIF or JUnit.
 package preflight
 
 import (
@@ -10,8 +9,8 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
 // Options choose checks. An entry is an id ("workload/bare-pod") or a topic ("workload").

@@ -3,8 +3,8 @@ package preflight
 import (
 	"io"
 
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
 // The part of SARIF 2.1.0 that is used.

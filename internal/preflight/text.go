@@ -6,9 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/theseus-cni/theseus/internal/check"
-	"github.com/theseus-cni/theseus/internal/finding"
-	"github.com/theseus-cni/theseus/internal/printable"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
 // Style is how text is made up.

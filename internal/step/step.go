@@ -1,5 +1,3 @@
-// Package step holds the unit of change: actions as data, the steps that order them, the conditions
-// and gates between them, and the residue that a network leaves behind. Nothing here acts.
 package step
 
 import (

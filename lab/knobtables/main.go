@@ -1,7 +1,7 @@
 // Command knobtables writes the tables of settings that are generated from what projects publish, release by release:
 //
-//	felix   internal/felix/params.json, of Calico's felix/docs/config-params.json, which it has since v3.30
-//	cilium  internal/knob/cilium.json, of Cilium's Documentation/cmdref of its agent and its operator
+//	felix   internal/flags/felix/params.json, of Calico's felix/docs/config-params.json, which it has since v3.30
+//	cilium  internal/flags/setting/cilium.json, of Cilium's Documentation/cmdref of its agent and its operator
 //
 // They come from the module proxy.
 package main

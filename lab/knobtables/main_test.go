@@ -11,8 +11,8 @@ import (
 // TestFresh holds the product's tables to that of the Calico that the lab builds, and to the newest Cilium.
 func TestFresh(t *testing.T) {
 	for name, test := range map[string]struct{ release, path string }{
-		"felix":  {"v3.31.0", "../../internal/felix/params.json"},
-		"cilium": {"v1.20.2", "../../internal/knob/cilium.json"},
+		"felix":  {"v3.31.0", "../../internal/flags/felix/params.json"},
+		"cilium": {"v1.20.2", "../../internal/flags/setting/cilium.json"},
 	} {
 		p := projects[name]
 		at := slices.IndexFunc(p.releases, func(r release) bool { return r.Release == test.release })

@@ -38,8 +38,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
-	"github.com/theseus-cni/theseus/internal/certificate"
-	"github.com/theseus-cni/theseus/internal/certs"
+	"github.com/theseus-cni/theseus/internal/mirror/certs"
+	"github.com/theseus-cni/theseus/internal/mirror/certs/prover"
 )
 
 // world is pebble with the name server that it asks and a server of HTTP-01 challenges.
@@ -228,14 +228,14 @@ func typed(t *testing.T, o *unstructured.Unstructured) *cmapi.Certificate {
 }
 
 // widen is what `certs add` does with the objects: the survey, and the write of what it adds.
-func widen(t *testing.T, crt, issuer *unstructured.Unstructured, accept bool) (certificate.Entry, *unstructured.Unstructured) {
+func widen(t *testing.T, crt, issuer *unstructured.Unstructured, accept bool) (certs.Entry, *unstructured.Unstructured) {
 	t.Helper()
-	e := certificate.Survey(certificate.World{Certificates: []*unstructured.Unstructured{crt}, Issuers: []*unstructured.Unstructured{issuer}},
-		certificate.Options{Rules: certificate.Rules{{Old: "blue.example.org", New: "green.example.org"}}, HTTP01: accept, Now: time.Now()})[0]
-	if e.Verdict != certificate.Adds {
+	e := certs.Survey(certs.World{Certificates: []*unstructured.Unstructured{crt}, Issuers: []*unstructured.Unstructured{issuer}},
+		certs.Options{Rules: certs.Rules{{Old: "blue.example.org", New: "green.example.org"}}, HTTP01: accept, Now: time.Now()})[0]
+	if e.Verdict != certs.Adds {
 		return e, nil
 	}
-	edit, err := certificate.Add(crt, e.Add)
+	edit, err := certs.Add(crt, e.Add)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func widen(t *testing.T, crt, issuer *unstructured.Unstructured, accept bool) (c
 func TestDNS01(t *testing.T) {
 	w := start(t)
 	e, wide := widen(t, object(t, certOf), object(t, fmt.Sprintf(issuerOf, "dns01")), false)
-	if wide == nil || e.Ways[green] != certificate.DNS01 || e.Ways["*.green.example.org"] != certificate.DNS01 {
+	if wide == nil || e.Ways[green] != certs.DNS01 || e.Ways["*.green.example.org"] != certs.DNS01 {
 		t.Fatalf("%+v", e)
 	}
 	crt := typed(t, wide)
@@ -263,22 +263,22 @@ func TestDNS01(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaf, err := certificate.LeafOf("shop/web", data)
+	leaf, err := certs.LeafOf("shop/web", data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if wrong := pki.FuzzyX509AltNamesMatchSpec(leaf.Certificate, crt.Spec); len(wrong) > 0 {
 		t.Errorf("cert-manager would issue it again: %v", wrong)
 	}
-	if missing := certificate.Covers(leaf.Certificate, []string{blue, green, "*.blue.example.org", "*.green.example.org"}); len(missing) > 0 {
+	if missing := certs.Covers(leaf.Certificate, []string{blue, green, "*.blue.example.org", "*.green.example.org"}); len(missing) > 0 {
 		t.Errorf("pebble issued no %v", missing)
 	}
 	served, err := tls.X509KeyPair(data["tls.crt"], data["tls.key"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	asks := []certs.Ask{{Name: blue, Must: true}, {Name: green, Must: true}, {Name: "*.green.example.org", Must: true}}
-	prove := func() []certs.Proof {
+	asks := []prover.Ask{{Name: blue, Must: true}, {Name: green, Must: true}, {Name: "*.green.example.org", Must: true}}
+	prove := func() []prover.Proof {
 		listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{served}})
 		if err != nil {
 			t.Fatal(err)
@@ -289,9 +289,9 @@ func TestDNS01(t *testing.T) {
 		for i := range asks {
 			asks[i].At, asks[i].Port = []string{"127.0.0.1"}, listener.Addr().(*net.TCPAddr).Port
 		}
-		p := &certs.Prover{Trust: certificate.Trust{Roots: w.roots, Now: time.Now(), Left: 72 * time.Hour},
+		p := &prover.Prover{Trust: certs.Trust{Roots: w.roots, Now: time.Now(), Left: 72 * time.Hour},
 			Resolve: func(_ context.Context, at []string) ([]string, error) { return at, nil },
-			Secrets: func(string) ([]*certificate.Leaf, error) { return []*certificate.Leaf{leaf}, nil }}
+			Secrets: func(string) ([]*certs.Leaf, error) { return []*certs.Leaf{leaf}, nil }}
 		proofs, err := p.Prove(context.Background(), asks)
 		if err != nil {
 			t.Fatal(err)
@@ -323,7 +323,7 @@ func TestDNS01(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	edit, err := certificate.Back(wide)
+	edit, err := certs.Back(wide)
 	if err != nil || edit.Changed {
 		t.Fatalf("%+v, %v", edit, err)
 	}
@@ -335,7 +335,7 @@ func TestHTTP01(t *testing.T) {
 	w := start(t)
 	crt := object(t, strings.Replace(certOf, `,"*.blue.example.org"`, "", 1))
 	issuer := object(t, fmt.Sprintf(issuerOf, "http01"))
-	if e, wide := widen(t, crt, issuer, false); wide != nil || e.Verdict != certificate.Blocked || !strings.Contains(e.Why, "HTTP-01") {
+	if e, wide := widen(t, crt, issuer, false); wide != nil || e.Verdict != certs.Blocked || !strings.Contains(e.Why, "HTTP-01") {
 		t.Fatalf("not refused: %+v", e)
 	}
 	w.chall.AddDNSARecord(blue+".", []string{"127.0.0.1"})
@@ -354,7 +354,7 @@ func TestHTTP01(t *testing.T) {
 func TestSolvers(t *testing.T) {
 	names := []string{"web.blue.example.org", "blue.example.org", "*.blue.example.org", "example.org", "a.web.blue.example.org", "other.io"}
 	zones := []string{"example.org", "blue.example.org", "web.blue.example.org", "org", "io"}
-	counts := map[certificate.Way]int{}
+	counts := map[certs.Way]int{}
 	rapid.Check(t, func(r *rapid.T) {
 		labels := rapid.MapOf(rapid.SampledFrom([]string{"a", "b"}), rapid.SampledFrom([]string{"1", "2"})).Draw(r, "labels")
 		var solvers []cmacme.ACMEChallengeSolver
@@ -384,16 +384,16 @@ func TestSolvers(t *testing.T) {
 		if !strings.HasPrefix(name, "*.") {
 			offered = append(offered, cmacme.ACMEChallenge{Type: "http-01"})
 		}
-		want := certificate.NoWay
+		want := certs.NoWay
 		if _, c := solverpicker.Pick(context.Background(), name, offered, solvers, &cmacme.Order{ObjectMeta: metav1.ObjectMeta{Labels: labels}}); c != nil {
-			want = map[string]certificate.Way{"dns-01": certificate.DNS01, "http-01": certificate.HTTP01}[c.Type]
+			want = map[string]certs.Way{"dns-01": certs.DNS01, "http-01": certs.HTTP01}[c.Type]
 		}
-		if got := certificate.WayOf(&unstructured.Unstructured{Object: fields}, labels, name); got != want {
+		if got := certs.WayOf(&unstructured.Unstructured{Object: fields}, labels, name); got != want {
 			r.Fatalf("%s: %s, cert-manager says %s", name, got, want)
 		}
 		counts[want]++
 	})
-	for _, way := range []certificate.Way{certificate.NoWay, certificate.DNS01, certificate.HTTP01} {
+	for _, way := range []certs.Way{certs.NoWay, certs.DNS01, certs.HTTP01} {
 		if counts[way] == 0 {
 			t.Errorf("no case had %s", way)
 		}

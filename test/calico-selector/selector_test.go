@@ -1,4 +1,4 @@
-// Package calicoselector holds internal/selector to Calico's own parser. It is a module of its own, so that
+// Package calicoselector holds internal/cluster/selector to Calico's own parser. It is a module of its own, so that
 // the product never needs Calico's.
 package calicoselector
 
@@ -11,7 +11,7 @@ import (
 
 	calico "github.com/projectcalico/calico/libcalico-go/lib/selector"
 
-	"github.com/theseus-cni/theseus/internal/selector"
+	"github.com/theseus-cni/theseus/internal/cluster/selector"
 )
 
 const (

@@ -1,7 +1,7 @@
 // Package capi lets Cluster API itself judge what Theseus makes of its configurations: by the schemas of its
 // CustomResourceDefinitions, with their rules, and by its admission webhooks, called over HTTP as an API server calls them.
 //
-// What is judged are the golden files of internal/mirrorconfig, which its own tests hold to be what Theseus makes. Objects of the
+// What is judged are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes. Objects of the
 // infrastructure belong to other projects and are not judged.
 package capi
 
@@ -53,7 +53,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-const goldens = "../../internal/mirrorconfig/testdata"
+const goldens = "../../internal/mirror/config/testdata"
 
 // outputs are the objects that Theseus makes, by golden file.
 func outputs(t *testing.T) map[string][]map[string]any {

@@ -25,7 +25,7 @@ import (
 const kubernetes = "v1.36.3"
 
 // fixtures is where they go.
-const fixtures = "../../internal/cni/cnitest/testdata/charts"
+const fixtures = "../../internal/network/cnitest/testdata/charts"
 
 // rendering is a chart of a release, and how it is rendered.
 type rendering struct {

@@ -17,8 +17,8 @@ import (
 	"k8s.io/kops/pkg/model"
 	kopsiam "k8s.io/kops/pkg/model/iam"
 
-	"github.com/theseus-cni/theseus/internal/cloud"
-	own "github.com/theseus-cni/theseus/internal/cloud/aws"
+	"github.com/theseus-cni/theseus/internal/mirror/cloud"
+	own "github.com/theseus-cni/theseus/internal/mirror/cloud/aws"
 )
 
 const trust = `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Service":"ec2.amazonaws.com"},"Action":"sts:AssumeRole"}]}`

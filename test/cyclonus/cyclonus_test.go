@@ -1,4 +1,4 @@
-// Package cyclonus holds internal/policy to an independent implementation: cyclonus generates cases (policies,
+// Package cyclonus holds internal/network/policy to an independent implementation: cyclonus generates cases (policies,
 // and changes of namespaces and pods, step by step) and simulates their verdicts.
 package cyclonus
 
@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/policy"
+	"github.com/theseus-cni/theseus/internal/network/policy"
 )
 
 // cases is how many cyclonus v0.5.6 generates.

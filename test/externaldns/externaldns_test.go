@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/external-dns/registry/txt"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
-	"github.com/theseus-cni/theseus/internal/dns/dnstest"
-	"github.com/theseus-cni/theseus/internal/document"
-	"github.com/theseus-cni/theseus/internal/zone"
-	"github.com/theseus-cni/theseus/internal/zone/names"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/dnstest"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/names"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
 const (

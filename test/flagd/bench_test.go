@@ -5,7 +5,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
 const targetedSet = `{"flags": {"bpf": {"state": "ENABLED", "variants": {"on": true, "off": false}, "defaultVariant": "off",
@@ -15,18 +15,18 @@ const targetedSet = `{"flags": {"bpf": {"state": "ENABLED", "variants": {"on": t
 func BenchmarkTargetedBoolean(b *testing.B) {
 	values := map[string]any{"targetingKey": "node-17", "pool": "edge", "kernel": "6.1.0", "zone": "eu-1"}
 	b.Run("theseus", func(b *testing.B) {
-		set, err := flag.Parse("bench", []byte(targetedSet), flag.JSON, flag.Strict)
+		set, err := flagset.Parse("bench", []byte(targetedSet), flagset.JSON, flagset.Strict)
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.ReportAllocs()
 		defer reportCPU(b)()
 		for b.Loop() {
-			prepared, err := flag.NewContext(values)
+			prepared, err := flagset.NewContext(values)
 			if err != nil {
 				b.Fatal(err)
 			}
-			if r := set.Evaluate("bpf", prepared, 1_700_000_000).As(flag.Boolean); r.Value != true {
+			if r := set.Evaluate("bpf", prepared, 1_700_000_000).As(flagset.Boolean); r.Value != true {
 				b.Fatalf("%+v", r)
 			}
 		}

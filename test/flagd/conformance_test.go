@@ -16,7 +16,7 @@ import (
 
 	"github.com/cucumber/godog"
 
-	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
 // testbedVariable names the folder of flagd-testbed where it is not beside the repository.
@@ -47,7 +47,7 @@ func TestProviderScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := flag.Parse("allFlags.json", data, flag.JSON, flag.Lenient)
+	set, err := flagset.Parse("allFlags.json", data, flagset.JSON, flagset.Lenient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,13 +92,13 @@ func testbed(t *testing.T) string {
 	return folder
 }
 
-func parse(t *testing.T, file string) *flag.Set {
+func parse(t *testing.T, file string) *flagset.Set {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := flag.Parse(file, data, flag.JSON, flag.Lenient)
+	set, err := flagset.Parse(file, data, flagset.JSON, flagset.Lenient)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func parse(t *testing.T, file string) *flag.Set {
 }
 
 // run runs features. Versions 1 and 3 of fractional are the bucketing of flagd before core 0.15, and one to come.
-func run(t *testing.T, set *flag.Set, tags string, features ...string) {
+func run(t *testing.T, set *flagset.Set, tags string, features ...string) {
 	t.Helper()
 	scenarios := 0
 	result := godog.TestSuite{
@@ -125,12 +125,12 @@ func run(t *testing.T, set *flag.Set, tags string, features ...string) {
 // world is one scenario.
 type world struct {
 	t        *testing.T
-	set      *flag.Set
-	kind     flag.Kind
+	set      *flagset.Set
+	kind     flagset.Kind
 	key      string
 	fallback any
 	context  map[string]any
-	result   flag.Result
+	result   flagset.Result
 	value    any
 }
 
@@ -149,8 +149,8 @@ func (w *world) steps(scenario *godog.ScenarioContext) {
 		func(outer, inner, value string) { w.context[outer] = map[string]any{inner: value} })
 	scenario.Step(`^the flag was evaluated with details$`, w.evaluate)
 	scenario.Step(`^the resolved details value should be "(.*)"$`, w.hasValue)
-	scenario.Step(`^the reason should be "([^"]*)"$`, func(reason string) error { return equal(flag.Reason(reason), w.result.Reason) })
-	scenario.Step(`^the error-code should be "([^"]*)"$`, func(code string) error { return equal(flag.Code(code), w.result.Code) })
+	scenario.Step(`^the reason should be "([^"]*)"$`, func(reason string) error { return equal(flagset.Reason(reason), w.result.Reason) })
+	scenario.Step(`^the error-code should be "([^"]*)"$`, func(code string) error { return equal(flagset.Code(code), w.result.Code) })
 	scenario.Step(`^the variant should be "([^"]*)"$`, func(variant string) error { return equal(variant, w.result.Variant) })
 	scenario.Step(`^the resolved metadata should contain$`, w.hasMetadata)
 	scenario.Step(`^the resolved metadata is empty$`, func() error { return equal(0, len(w.result.Metadata)) })
@@ -183,7 +183,7 @@ func typed(kind, text string) (any, error) {
 }
 
 func (w *world) flag(kind, key, fallback string) (err error) {
-	w.kind, w.key = flag.Kind(strings.ToLower(kind)), key
+	w.kind, w.key = flagset.Kind(strings.ToLower(kind)), key
 	w.fallback, err = typed(kind, fallback)
 	return err
 }
@@ -195,7 +195,7 @@ func (w *world) attribute(key, kind, text string) (err error) {
 
 // evaluate fixes the time: no scenario asks for it.
 func (w *world) evaluate(context.Context) error {
-	values, err := flag.NewContext(w.context)
+	values, err := flagset.NewContext(w.context)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/theseus-cni/theseus/internal/flag"
+	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
 var evaluations = stdflag.Int("evaluations", 60_000, "how many are compared")
@@ -55,12 +55,12 @@ func compare(t *testing.T, evaluations int, outcomes []string, next func(generat
 	}
 }
 
-func prepare(q question) (*flag.Set, error) {
-	format := flag.JSON
+func prepare(q question) (*flagset.Set, error) {
+	format := flagset.JSON
 	if q.YAML {
-		format = flag.YAML
+		format = flagset.YAML
 	}
-	return flag.Parse("random", q.Set, format, flag.Lenient)
+	return flagset.Parse("random", q.Set, format, flagset.Lenient)
 }
 
 // evaluate asks the engine. It goes through JSON, as the oracle's answers do.
@@ -72,13 +72,13 @@ func evaluate(t *testing.T, q question) []answer {
 	now := time.Now().Unix()
 	var answers []answer
 	for _, values := range q.Contexts {
-		context, err := flag.NewContext(values)
+		context, err := flagset.NewContext(values)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range q.Keys {
 			for _, kind := range q.Kinds {
-				r := set.Evaluate(key, context, now).As(flag.Kind(kind))
+				r := set.Evaluate(key, context, now).As(flagset.Kind(kind))
 				answers = append(answers, answer{Value: r.Value, Variant: r.Variant, Reason: string(r.Reason), Code: string(r.Code), Metadata: r.Metadata})
 			}
 		}
@@ -106,7 +106,7 @@ func agree(t *testing.T, seed uint64, q question, want, got answer) {
 	if want.Code == "FLAG_NOT_FOUND" { // flagd's providers return the set's metadata, its evaluator nothing
 		want.Metadata, got.Metadata = nil, nil
 	}
-	if q.Kinds[0] == "integer" && got.Code == string(flag.TypeMismatch) && want.Code == "" && lossy(want, q) {
+	if q.Kinds[0] == "integer" && got.Code == string(flagset.TypeMismatch) && want.Code == "" && lossy(want, q) {
 		return // flagd truncates, we do not
 	}
 	if difference := cmp.Diff(want, got); difference != "" {

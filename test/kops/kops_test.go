@@ -1,7 +1,7 @@
 // Package kops holds what Theseus makes of kops' configurations against kops itself: its types, decoded strictly, its validation, and
 // its names. There are two versions of it, which cannot be linked at once: go.mod has the newer, kops-1.31.mod the older.
 //
-// What is checked are the golden files of internal/mirrorconfig, which its own tests hold to be what Theseus makes.
+// What is checked are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes.
 package kops
 
 import (
@@ -27,7 +27,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-const goldens = "../../internal/mirrorconfig/testdata"
+const goldens = "../../internal/mirror/config/testdata"
 
 // archives are the golden conversions of kops' configurations. There are some, or the test is not worth its name.
 func archives(t *testing.T) map[string]*txtar.Archive {

@@ -1,7 +1,7 @@
 // Package kubeadm lets kubeadm itself judge what Theseus makes of its configurations, as `kubeadm config validate` does: types, decoded
 // strictly, and validation.
 //
-// What is judged are the golden files of internal/mirrorconfig, which its own tests hold to be what Theseus makes.
+// What is judged are the golden files of internal/mirror/config, which its own tests hold to be what Theseus makes.
 package kubeadm
 
 import (
@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/config"
 )
 
-const goldens = "../../internal/mirrorconfig/testdata"
+const goldens = "../../internal/mirror/config/testdata"
 
 // outputs are the configurations that Theseus makes, by golden file.
 func outputs(t *testing.T) map[string]string {

@@ -1,4 +1,4 @@
-// Command verdicts answers for the tests in a lab what internal/policy makes of connections.
+// Command verdicts answers for the tests in a lab what internal/network/policy makes of connections.
 //
 //	verdicts FILE... < questions
 //
@@ -16,10 +16,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	checkpolicy "github.com/theseus-cni/theseus/internal/check/policy"
-	"github.com/theseus-cni/theseus/internal/cni/calico"
-	"github.com/theseus-cni/theseus/internal/kube"
-	"github.com/theseus-cni/theseus/internal/policy"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/calico"
+	"github.com/theseus-cni/theseus/internal/network/policy"
+	checkpolicy "github.com/theseus-cni/theseus/internal/preflight/check/policy"
 )
 
 func main() {

@@ -1,0 +1,96 @@
+// Package adopt is the strategy that moves running pods to the target network: no pod is created again, none
+// gets another address, no connection ends. The target comes up beside the source, and learns the source's
+// range without giving any of it to new pods. On each node, on some of a wave together, the probe pod is moved first and proves the way by
+// its own traffic, then the node's other pods, then the runtime is switched. When no pod of any node is left on
+// the source, the target takes over the range between nodes, and the source is taken away.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package adopt
+
+import (
+	"slices"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Name is how users name the strategy.
+const Name = "adopt"
+
+// Steps makes the whole procedure. Both networks must say how pods hang on them, and the target must come with
+// an Adoption.
+func Steps(in joint.Input) []step.Step {
+	// Every route within the range may be one of the target's, to a pod that it took over. What is the source's
+	// goes with its interfaces.
+	in.SourceResidue.Routes, in.TargetResidue.Routes = nil, nil
+	b := &builder{Builder: joint.New(in), source: *in.Source.Capabilities.Attachment, target: *in.Target.Installation.Capabilities.Attachment,
+		adopted: adoptedValues(in.Snapshot, *in.Source)}
+	if !b.source.Asks {
+		b.BeforeClean = b.settleNode
+	}
+	b.Join.Keep = in.Source.Capabilities.RoutesBy()
+	b.Prepare()
+	b.Bring()
+	b.rehearse()
+	for _, wave := range b.Waves {
+		chunks := slices.Collect(slices.Chunk(wave.Nodes, joint.MovedAtOnce))
+		for i, nodes := range chunks {
+			b.adoptNodes(wave, nodes, i == len(chunks)-1)
+		}
+	}
+	if b.flat() {
+		b.switchAll()
+	}
+	b.verify()
+	b.carry()
+	b.deleteSource()
+	b.CleanSource()
+	b.openRange()
+	b.Finish("old", "new")
+	return b.Steps
+}
+
+type builder struct {
+	*joint.Builder
+	source, target step.Attachment
+	// adopted are the values of LabelAdopted by node.
+	adopted map[string]string
+}
+
+// podsAtOnce is how many pods are in the middle of their move at a time, on all nodes together, or one of each node where
+// those are more: each asks the API server many things while it is.
+const podsAtOnce = 4
+
+// to moves pods of a node, one of several, to the target, all of them when none is named.
+func (b *builder) to(node, title string, together int, pods, skip []string) step.Action {
+	return joint.OnNode(node, step.VerbAdopt, title,
+		step.AdoptArgs{From: b.source, To: b.target, Pods: pods, Skip: skip, Parallel: max(1, podsAtOnce/together)})
+}
+
+// back moves them back.
+func (b *builder) back(node, title string, together int, pods, skip []string) step.Action {
+	return joint.OnNode(node, step.VerbAdopt, title,
+		step.AdoptArgs{From: b.target, To: b.source, Pods: pods, Skip: skip, Release: true, Parallel: max(1, podsAtOnce/together)})
+}
+
+// canary is the probe pod of a node that was made on the source.
+func canary(node string) string {
+	return v1alpha1.Namespace + "/" + joint.ProbePod(node, "old").Name
+}
+
+// hold names the ranges, and the interfaces by which either network reaches them.
+func (b *builder) hold() step.HoldArgs {
+	hold := step.HoldArgs{Within: b.Source.PodCIDRs, Source: b.Source.Capabilities.RoutesBy(), Target: b.Target.Installation.Capabilities.HostLinks}
+	if b.Source.Capabilities.Encapsulation == "none" && b.exact() {
+		hold.Bits, _ = NodeBits(b.Snapshot, *b.Source) // an error is a clash
+	}
+	if b.flat() {
+		hold.Others = len(b.Nodes()) - 1
+	}
+	return hold
+}
+
+// exact says whether the source's ranges are those of the nodes that are there, and nothing besides.
+func (b *builder) exact() bool { return slices.Equal(b.Source.PodCIDRs, cni.NodeRanges(b.Snapshot)) }

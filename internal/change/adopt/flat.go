@@ -1,0 +1,33 @@
+package adopt
+
+import (
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// flat says that no node has addresses of its own.
+func (b *builder) flat() bool { return b.Source.Capabilities.Flat }
+
+// switchAll lets the target serve new pods on all nodes of a flat network. Any node may give any address of the range, so the
+// target must know every pod of every node before it gives one anywhere: until then the source serves, and what it
+// made is adopted by this step.
+func (b *builder) switchAll() {
+	var actions []step.Action
+	for _, wave := range b.Waves {
+		actions = append(actions, b.activate(wave.Nodes)...)
+	}
+	b.Add(step.Step{
+		ID:    "switch/all",
+		Title: "Let " + b.TargetName() + " serve new pods on all nodes",
+		Why: "Pods of all nodes share one range: " + b.TargetName() + " may give none of its addresses before it knows every one that is taken, on any node. " +
+			"A pod that starts in between waits for a moment.",
+		Before: []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
+		Actions: slices.Concat(actions, b.open(b.Nodes()), []step.Action{
+			joint.Probe("measure the pods that "+b.TargetName()+" made, too", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
+		Undo: slices.Concat([]step.Action{joint.Probe("stop measuring the new probe pods", step.PathSet{Old: joint.Every()})},
+			b.shut(b.Nodes()), b.home(b.Nodes()), b.deactivate(b.Nodes())),
+		Gate: b.Gate("pods made by either network reach each other everywhere", true),
+	})
+}

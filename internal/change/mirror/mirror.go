@@ -1,0 +1,352 @@
+// Package mirror plans the change of a cluster that carries no traffic meanwhile: deploys are frozen, the mirror is
+// brought in step, the names go there in waves, the original is changed, the names come home, and what was copied is
+// taken down. It is data: the hands are those of the single commands.
+package mirror
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/mirror/cloud"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Name is the strategy's.
+const Name = "mirror"
+
+// The verbs of the operation step.Mirror, and what their Args are.
+const (
+	// Freeze takes a FreezeArgs, and Thaw none: no deploy slips between copy and cutover.
+	Freeze = "freeze"
+	Thaw   = "thaw"
+	// Copy takes a Selection: it looks and writes until nothing differs.
+	Copy = "copy"
+	// Ready takes a ReadyArgs: waits until all workloads have the pods that they ask for.
+	Ready = "ready"
+	// Handshakes takes a HandshakeArgs: proves what the mirror serves over TLS for every name.
+	Handshakes = "handshakes"
+	// Change takes a Switch: hands the original over to be changed, or runs the command that does it.
+	Change = "change"
+	// Roll takes a Switch: nodes of the original that stay sick after its change are replaced once more.
+	Roll = "roll"
+	// AddNames takes a CertificateArgs: certificates get the mirror's names, and are issued. TakeNames takes it too: the names
+	// go again.
+	AddNames  = "add-names"
+	TakeNames = "take-names"
+	// Cloud takes a CloudArgs: one change of what the mirror may do in the cloud.
+	Cloud = "cloud"
+	// Teardown takes a TeardownArgs: what was copied goes from the mirror.
+	Teardown = "teardown"
+)
+
+// Setup is what a plan is made of: complete, so that it makes the same steps wherever it is read.
+type Setup struct {
+	// Original and Mirror identify the clusters, by the uid of their namespace kube-system.
+	Original string `json:"original"`
+	Mirror   string `json:"mirror"`
+	// Access is how the mirror and the zones were reached when the plan was made; other ways can be named later.
+	Access Access     `json:"access"`
+	Freeze FreezeArgs `json:"freeze"`
+	Copy   Selection  `json:"copy"`
+	// Names are the moves there; those home follow from them.
+	Names *shift.Plan `json:"names"`
+	// Handshakes is nil where certificates are not proven.
+	Handshakes *HandshakeArgs `json:"handshakes,omitempty"`
+	// Certificates is nil where none gets the mirror's names, and Cloud where nothing is changed there.
+	Certificates *CertificateArgs `json:"certificates,omitempty"`
+	Cloud        *CloudSetup      `json:"cloud,omitempty"`
+	Switch       Switch           `json:"switch"`
+	// Keep leaves what was copied on the mirror.
+	Keep bool `json:"keep,omitempty"`
+}
+
+// Access names files of the machine.
+type Access struct {
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	Context    string `json:"context,omitempty"`
+	Zones      string `json:"zones,omitempty"`
+}
+
+// FreezeArgs are those of Freeze.
+type FreezeArgs struct {
+	Namespaces []string `json:"namespaces"`
+	Reason     string   `json:"reason"`
+	Allowed    []string `json:"allowed,omitempty"`
+}
+
+// Selection says what is copied, and what a person decided about it, in the words of the flags of mirror copy.
+type Selection struct {
+	Namespaces   []string `json:"namespaces"`
+	Decide       []string `json:"decide,omitempty"`
+	EmptyVolumes []string `json:"emptyVolumes,omitempty"`
+	Registries   []string `json:"registries,omitempty"`
+	ImageFields  []string `json:"imageFields,omitempty"`
+	Unproven     []string `json:"unproven,omitempty"`
+	Adopt        bool     `json:"adopt,omitempty"`
+	Workers      int      `json:"workers,omitempty"`
+}
+
+// ReadyArgs are those of Ready.
+type ReadyArgs struct {
+	// Home asks the original, else the mirror.
+	Home       bool     `json:"home,omitempty"`
+	Namespaces []string `json:"namespaces"`
+}
+
+// HandshakeArgs are those of Handshakes.
+type HandshakeArgs struct {
+	// ValidFor is how long certificates must be valid from then on.
+	ValidFor step.Duration `json:"validFor"`
+}
+
+// CertificateArgs are those of AddNames and TakeNames, in the words of the flags of mirror certs.
+type CertificateArgs struct {
+	Namespaces []string `json:"namespaces"`
+	Domains    []string `json:"domains"`
+	Skip       []string `json:"skip,omitempty"`
+	HTTP01     bool     `json:"http01,omitempty"`
+}
+
+// CloudSetup is what the mirror is given in the cloud, and by which API.
+type CloudSetup struct {
+	Endpoint string         `json:"endpoint"`
+	Actions  []cloud.Action `json:"actions"`
+}
+
+// CloudArgs are those of Cloud.
+type CloudArgs struct {
+	Endpoint string       `json:"endpoint"`
+	Action   cloud.Action `json:"action"`
+	Back     bool         `json:"back,omitempty"`
+	// Of is the id of the action that this one takes back: only if it was the migration's own doing.
+	Of string `json:"of,omitempty"`
+}
+
+// Switch says how the original is changed, and by what it is told that it was. Strategy or one of the other two is given.
+type Switch struct {
+	// Command is run by a shell; run twice it must do the same. Without one, and without Strategy, a person changes the
+	// original.
+	Command string `json:"command,omitempty"`
+	// Roll is run by a shell for each node that is not Ready RollAfter after Command has ended, once, with its name in
+	// NodeVariable; empty for none.
+	Roll      string        `json:"roll,omitempty"`
+	RollAfter step.Duration `json:"rollAfter,omitempty"`
+	// To is the network that must be found on the original, alone and in order.
+	To string `json:"to,omitempty"`
+	// Strategy is the one by which the original is changed, by steps of this plan.
+	Strategy string `json:"strategy,omitempty"`
+	// Config is the original's configuration with the network to come, which the command finds in the file ConfigVariable
+	// names; nil for none.
+	Config *Config `json:"config,omitempty"`
+}
+
+// ConfigVariable is the variable of the command's environment that names the file of a Config, and NodeVariable that which names
+// the node to roll.
+const (
+	ConfigVariable = "THESEUS_CONFIG"
+	NodeVariable   = "THESEUS_NODE"
+)
+
+// Config is a configuration as it was made of another.
+type Config struct {
+	Text string `json:"text"`
+	// Changes say what differs from the one that it was made of.
+	Changes []string `json:"changes"`
+}
+
+// TeardownArgs are those of Teardown.
+type TeardownArgs struct {
+	// Of is the identity of the original, whose copies go.
+	Of         string   `json:"of"`
+	Namespaces []string `json:"namespaces"`
+}
+
+// HoldArgs are the Args of the gate that watches the services while the original is changed.
+type HoldArgs struct {
+	shift.GateArgs
+	Hold *Switch `json:"hold,omitempty"`
+}
+
+// Times for work whose length nobody knows.
+const (
+	copyWithin    = 2 * time.Hour
+	readyWithin   = 15 * time.Minute
+	commandWithin = 24 * time.Hour
+)
+
+// Steps are the whole way, in order. Until the original is changed everything can be taken back; a step of the way
+// home that fails is taken back alone, so that its names stay at the mirror, which serves. Where the original is changed by a
+// strategy, within are its steps, and the one of them from which there is no way back is that of the whole.
+func Steps(s Setup, within []step.Step) []step.Step {
+	steps := append(s.give(), step.Step{ID: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
+		Why: "no deploy may slip between the copy and the cutover", Actions: []step.Action{
+			action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that are denied", s.Freeze, 0)}},
+		s.copyStep())
+	if s.Handshakes != nil {
+		steps = append(steps, step.Step{ID: "certificates", Title: "prove what the mirror serves over TLS", Estimate: step.Duration(5 * time.Second),
+			Why: "a name must not come to an address that shows another certificate", Actions: []step.Action{
+				action("certificates/prove", Handshakes, "ask every address of the mirror for every name, by a handshake", s.Handshakes, readyWithin)}})
+	}
+	steps = append(steps, names("over", s.Names, "restore")...)
+	steps = append(append(steps, within...), s.changeStep())
+	steps = append(steps, step.Step{ID: "whole", Title: "see that the original is whole", Estimate: step.Duration(time.Minute),
+		Why: "a name comes home only to a service that has all of its pods", Actions: []step.Action{
+			action("whole/ready", Ready, "wait until every workload of the original has its pods", ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
+	home := names("home", s.Names.Back(), "lower")
+	for i := range home {
+		home[i].Alone = true
+	}
+	steps = append(steps, home...)
+	steps = append(steps, step.Step{ID: "thaw", Title: "let deploys go on", Why: "the original serves every name again", Estimate: step.Duration(5 * time.Second),
+		Actions: []step.Action{action("thaw/off", Thaw, "thaw "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that pass", struct{}{}, 0)}})
+	if s.Keep {
+		return steps
+	}
+	steps = append(steps, step.Step{ID: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
+		Why: "nothing asks there any more, and load balancers cost money", Actions: []step.Action{
+			action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{s.Original, s.Copy.Namespaces}, readyWithin)}})
+	return append(steps, s.take()...)
+}
+
+// Within says where in a plan the steps of the strategy are that changes the original: from first to before last, after all
+// that move names there and before the one that sees what became of it.
+func Within(steps []step.Step) (first, last int) {
+	for i := range steps {
+		if strings.HasPrefix(steps[i].ID, "over/") {
+			first = i + 1
+		}
+	}
+	if last = slices.IndexFunc(steps, func(s step.Step) bool { return s.ID == changeID }); first == 0 || last < first {
+		return 0, 0
+	}
+	return first, last
+}
+
+// give is what the mirror must have before it is copied to: rights in the cloud, and certificates for its names. It comes
+// before the freeze, which would stop it.
+func (s Setup) give() []step.Step {
+	var steps []step.Step
+	if s.Cloud != nil {
+		one := step.Step{ID: "cloud", Title: "give the mirror what the original may do in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+			Why: "its nodes and pods have roles and security groups of their own, which nothing outside knows"}
+		for i, a := range s.Cloud.Actions {
+			one.Actions = append(one.Actions, action(cloudID(i), Cloud, a.String(), CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a}, 0))
+		}
+		steps = append(steps, one)
+	}
+	if s.Certificates != nil {
+		steps = append(steps, step.Step{ID: "names", Title: "give certificates the mirror's names", Estimate: step.Duration(2 * time.Minute),
+			Why: "they are issued where the names point to, and copied with their keys", Actions: []step.Action{
+				action("names/add", AddNames, "add the names under "+s.domains()+" to certificates, and wait until they are issued", s.Certificates, readyWithin)}})
+	}
+	return steps
+}
+
+// take is give backwards, when the mirror is no more.
+func (s Setup) take() []step.Step {
+	var steps []step.Step
+	if s.Certificates != nil {
+		steps = append(steps, step.Step{ID: "unname", Title: "take the mirror's names off certificates", Estimate: step.Duration(5 * time.Second),
+			Why: "nothing is served under them any more", Actions: []step.Action{
+				action("unname/take", TakeNames, "give every certificate the names that it had", s.Certificates, readyWithin)}})
+	}
+	if s.Cloud != nil {
+		one := step.Step{ID: "uncloud", Title: "take away what the mirror was given in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+			Why: "what nobody uses is nobody's door"}
+		for i, a := range slices.Backward(s.Cloud.Actions) {
+			one.Actions = append(one.Actions, action(fmt.Sprintf("uncloud/%d", i+1), Cloud, "take back: "+a.String(),
+				CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a, Back: true, Of: cloudID(i)}, 0))
+		}
+		steps = append(steps, one)
+	}
+	return steps
+}
+
+func cloudID(i int) string { return fmt.Sprintf("cloud/%d", i+1) }
+
+// domains are those of the mirror.
+func (s Setup) domains() string {
+	var all []string
+	for _, rule := range s.Certificates.Domains {
+		_, domain, _ := strings.Cut(rule, "=")
+		all = append(all, domain)
+	}
+	return strings.Join(all, ", ")
+}
+
+func (s Setup) copyStep() step.Step {
+	return step.Step{ID: "copy", Title: "bring the mirror in step", Estimate: step.Duration(30 * time.Second),
+		Why: "every service has its twin, with the same configuration and all of its pods, before a name moves", Actions: []step.Action{
+			action("copy/write", Copy, "copy "+strings.Join(s.Copy.Namespaces, ", ")+" until nothing differs", s.Copy, copyWithin),
+			action("copy/ready", Ready, "wait until every workload of the mirror has its pods", ReadyArgs{Namespaces: s.Copy.Namespaces}, readyWithin),
+			action("copy/again", Copy, "see that still nothing differs", s.Copy, copyWithin),
+		}}
+}
+
+// changeID is the step that changes the original, or sees that it was changed.
+const changeID = "change"
+
+func (s Setup) changeStep() step.Step {
+	title := "hand the original over: a person changes it, or what runs on it, now"
+	if s.Switch.Command != "" {
+		title = "change the original: " + s.Switch.Command
+	}
+	gate := HoldArgs{Hold: &s.Switch}
+	for _, m := range s.Names.Moves {
+		gate.Probes = append(gate.Probes, m.Probes...)
+	}
+	what := "the original is as it was meant to be"
+	if s.Switch.To != "" {
+		what = "the original is on " + s.Switch.To + ", in order, and its nodes are Ready"
+	}
+	one := step.Step{ID: changeID, Title: "change the idle original", NoReturn: true, Estimate: step.Duration(30 * time.Minute),
+		Why: "every name is at the mirror, and no cache remembers the original: nobody notices", Actions: []step.Action{
+			action("change/run", Change, title, s.Switch, commandWithin),
+		},
+		Gate: &step.Gate{Title: what + "; until then the services are asked at the mirror", Bake: s.Names.Options.Bake, MaxLost: s.Names.Options.MaxFailed, Args: encode(gate)}}
+	if s.Switch.Roll != "" {
+		one.Actions = append(one.Actions, action("change/roll", Roll, fmt.Sprintf("replace nodes that are not Ready after %s, once more: %s",
+			time.Duration(s.Switch.RollAfter), s.Switch.Roll), s.Switch, commandWithin))
+	}
+	if s.Switch.Strategy != "" {
+		one.Title, one.Why = "see what the change has made of the original", "a name comes home only to a cluster that is as it was meant to be"
+		one.Actions, one.NoReturn, one.Estimate = nil, false, s.Names.Options.Bake
+	}
+	return one
+}
+
+// names are the steps of a plan of moves, below a prefix; without is left out, so that TTLs stay low from the move
+// there until the names are home.
+func names(prefix string, p *shift.Plan, without string) []step.Step {
+	var steps []step.Step
+	for _, s := range p.Steps() {
+		if s.ID == without {
+			continue
+		}
+		s.ID = prefix + "/" + s.ID
+		if s.Wave != "" {
+			s.Wave = prefix + "/" + s.Wave
+		}
+		for i := range s.Actions {
+			s.Actions[i].ID = prefix + "/" + s.Actions[i].ID
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+func action(id, verb, title string, args any, timeout time.Duration) step.Action {
+	return step.Action{ID: id, Op: step.Mirror, Verb: verb, Title: title, Args: encode(args), Timeout: step.Duration(timeout)}
+}
+
+func encode(args any) json.RawMessage {
+	data, err := json.Marshal(args)
+	if err != nil {
+		panic(fmt.Sprintf("plain data: %v", err))
+	}
+	return data
+}

@@ -1,0 +1,150 @@
+package plan
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
+	"github.com/theseus-cni/theseus/internal/safeio/canonical"
+)
+
+// Write turns a plan into YAML: complete, so that it is all that apply needs.
+func Write(p *Plan) ([]byte, error) {
+	bare := *p
+	bare.Steps = p.Steps[:0]
+	data, err := yaml.Marshal(bare)
+	if err != nil {
+		return nil, fmt.Errorf("write plan: %w", err)
+	}
+	if len(p.Steps) == 0 {
+		return data, nil
+	}
+	// What else has lines of its own is indented, so these are the plan's steps.
+	before, after, _ := bytes.Cut(data, []byte("\nsteps: []\n"))
+	parts := [][]byte{before, []byte("\nsteps:\n")}
+	for i := range p.Steps { // one at a time: YAML's writer holds what it writes as a tree
+		part, err := yaml.Marshal(p.Steps[i : i+1])
+		if err != nil {
+			return nil, fmt.Errorf("write plan: %w", err)
+		}
+		parts = append(parts, part)
+	}
+	return bytes.Join(append(parts, after), nil), nil
+}
+
+// WriteJSON turns a plan into JSON: the same, which for thousands of nodes is written in a fraction of the time.
+func WriteJSON(p *Plan) ([]byte, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("write plan: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// Read takes a plan from YAML or JSON. A plan that was edited, that has fields that nobody knows or that
+// breaks a rule is refused with a *Refusal: what is printed must be what is done.
+func Read(data []byte) (*Plan, error) {
+	const hint = "give a file that theseus plan -o wrote"
+	p, unread := Decode(data)
+	var head metav1.TypeMeta
+	err := unread
+	if unread == nil {
+		head.APIVersion, head.Kind = p.APIVersion, p.Kind
+	} else {
+		head, err = headOf(data)
+	}
+	switch {
+	case len(bytes.TrimSpace(data)) == 0:
+		return nil, refuse(hint, "this is no plan, but an empty file")
+	case err != nil:
+		return nil, refuse(hint, "this is no plan, but something that cannot be read as one")
+	case head.APIVersion == "" || head.Kind == "":
+		return nil, refuse(hint, "this is no plan: apiVersion and kind are missing")
+	case head.APIVersion != v1alpha1.APIVersion || head.Kind != Kind:
+		return nil, refuse(hint, "this is no plan, but a %s of %s", head.Kind, head.APIVersion)
+	}
+	if unread != nil {
+		what := unread.Error()
+		if _, field, ok := strings.Cut(what, "json: "); ok {
+			what = field
+		}
+		return nil, refuse("apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
+			"the plan was edited, or written by another version of theseus: %s", what)
+	}
+	if err := Sound(p); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Sound is a *Refusal where a plan is not what its hash says, or breaks a rule. The hash is computed: what is stored is only compared.
+func Sound(p *Plan) error {
+	if p.APIVersion != v1alpha1.APIVersion || p.Kind != Kind {
+		return refuse("make a new plan with theseus plan", "this is no plan, but a %s of %s", p.Kind, p.APIVersion)
+	}
+	hash, err := identity(p)
+	if err != nil {
+		return refuse("make a new plan with theseus plan", "the plan %s has no hash: %v", p.Name, err)
+	}
+	if p.Hash != hash {
+		return refuse("make a new plan with theseus plan; change what goes into it, not what comes out",
+			"the plan %s was edited, or cut short, since it was made", p.Name)
+	}
+	if err := Verify(p); err != nil {
+		return refuse("make a new plan with this version of theseus", "the plan %s breaks a rule: %v", p.Name, err)
+	}
+	return nil
+}
+
+// headOf is what a document says that it is.
+func headOf(data []byte) (head metav1.TypeMeta, err error) {
+	text, known := document.JSON(data)
+	if !known {
+		text = data // it may be JSON
+	}
+	if json.Unmarshal(text, &head) != nil {
+		err = bounded.Unmarshal(data, &head)
+	}
+	return head, err
+}
+
+// Decode takes a plan from YAML or JSON as it is. Fields that nobody knows are an error. YAML's own reader takes many times
+// the time and memory, so it gets only what a person wrote in another form than Write's.
+func Decode(data []byte) (*Plan, error) {
+	if json.Valid(data) {
+		return decode(data)
+	}
+	if written, ok := document.JSON(data); ok {
+		p, err := decode(written)
+		var other *json.UnmarshalTypeError // YAML's reader makes text of a number where there must be text
+		if !errors.As(err, &other) {
+			return p, err
+		}
+	}
+	var p Plan
+	if err := bounded.UnmarshalStrict(data, &p); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}
+
+func decode(data []byte) (*Plan, error) {
+	var p Plan
+	reader := json.NewDecoder(bytes.NewReader(data))
+	reader.DisallowUnknownFields()
+	if err := reader.Decode(&p); err != nil {
+		return nil, err
+	}
+	if err := canonical.Once(data); err != nil {
+		return nil, err
+	}
+	return &p, nil
+}

@@ -1,0 +1,133 @@
+// Package pool is the strategy that gives pods of the network in place addresses of another range: a new IPPool is made
+// that nobody is picked for, probe pods that ask for it prove it on every node, then it is opened and the old one is closed,
+// and pods are created again within their budgets.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package pool
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Name is how plans name the strategy.
+const Name = "pool"
+
+// Pools are the two.
+type Pools struct {
+	// Old is left. New comes, as it is made first: with a selector that picks no node.
+	Old step.Ref
+	New unstructured.Unstructured
+	// Open lets New give addresses, and Close ends that of Old for pods; Shut and Reopen take them back. All are merge patches.
+	Open, Shut, Close, Reopen json.RawMessage
+	// Ask are annotations of pods that get an address of New before it is open.
+	Ask map[string]string
+	// Stays is true where nodes still have addresses of Old for their tunnels, so that it cannot go.
+	Stays bool
+}
+
+// Steps makes the whole procedure. The ranges are those of the source and the target of in.
+func Steps(in joint.Input, pools Pools) []step.Step {
+	b := &builder{joint.New(in), pools}
+	b.Prepare()
+	b.SparePort()
+	b.create()
+	b.open()
+	for i, wave := range b.Waves {
+		chunks := slices.Collect(slices.Chunk(wave.Nodes, joint.MovedAtOnce))
+		for j, nodes := range chunks {
+			b.Move(wave, nodes, b.old(), b.new(), j == len(chunks)-1, i == len(b.Waves)-1)
+		}
+	}
+	last, services := len(b.Steps), []string{"old", "new"}
+	if !pools.Stays {
+		b.remove()
+		services = []string{"new"}
+	}
+	b.End(services, services)
+	b.Steps[last].NoReturn = true
+	return b.Steps
+}
+
+type builder struct {
+	*joint.Builder
+	Pools
+}
+
+func (b *builder) old() string { return "the IPPool " + b.Old.Name }
+func (b *builder) new() string { return "the IPPool " + b.New.GetName() }
+
+// both measures the probe pods of both ranges.
+func both(title string) step.Action {
+	return joint.Probe(title, step.PathSet{Old: joint.Every(), New: joint.Every()})
+}
+
+// create proves the new range everywhere before any pod of users is in it.
+func (b *builder) create() {
+	undo := []step.Action{joint.Probe("measure "+b.old()+" alone", step.PathSet{Old: joint.Every()})}
+	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) })...)
+	b.Add(step.Step{
+		ID: "pool/create", Title: "Make " + b.new() + ", of which no pod gets an address yet",
+		Why: "A probe pod on every node asks for it. That both ranges reach each other, and are not masqueraded, is seen before any other pod is in the new one.",
+		Actions: slices.Concat(
+			[]step.Action{joint.Apply(b.New)},
+			joint.OnEach(b.Nodes(), func(node string) step.Action {
+				pod := manifest.ProbePod(b.Change.AgentImage, node, "new")
+				pod.SetAnnotations(b.Ask)
+				return joint.Apply(*pod)
+			}),
+			joint.OnEach(b.Nodes(), func(node string) step.Action {
+				return joint.Wait("wait until the new probe pod of "+node+" is ready", joint.ProbePodReady(node, "new"), b.Fleet(3*time.Minute))
+			}),
+			[]step.Action{both("measure the paths between both ranges")}),
+		Undo: append(undo, joint.Remove(step.RefOf(&b.New))),
+		Gate: b.Gate("pods of both ranges reach each other on every node", true),
+	})
+}
+
+func (b *builder) patch(ref step.Ref, patch json.RawMessage, title string) step.Action {
+	return step.Action{Op: step.Patch, Ref: &ref, Patch: patch, Title: title}
+}
+
+// open is where new pods begin to get addresses of the new range.
+func (b *builder) open() {
+	undo := []step.Action{
+		b.patch(b.Old, b.Reopen, "let "+b.old()+" give addresses to pods again"),
+		b.patch(step.RefOf(&b.New), b.Shut, "let "+b.new()+" give none any more"),
+	}
+	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
+		return joint.Evict(node, b.new(), b.Join.New, len(b.Outlook.PerNode[node]))
+	})...)
+	b.Add(step.Step{
+		ID: "pool/open", Title: "Let " + b.new() + " give addresses to pods, and " + b.old() + " none",
+		Why: "Every pod that starts from here on is in the new range; pods that run keep their address and connections.",
+		Actions: []step.Action{
+			b.patch(step.RefOf(&b.New), b.Open, "open "+b.new()),
+			b.patch(b.Old, b.Close, "close "+b.old()+" for pods"),
+		},
+		Undo: undo,
+		Gate: b.Gate("nothing noticed", true),
+	})
+}
+
+// remove is the point of no return.
+func (b *builder) remove() {
+	actions := []step.Action{joint.Probe("measure the new range alone", step.PathSet{New: joint.Every()})}
+	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
+	actions = append(actions, joint.Beside(append(removals, joint.RemoveProbeServices("old")...))...)
+	b.Add(step.Step{
+		ID: "pool/remove", Title: "Remove " + b.old(),
+		Why:     "No pod has an address of it any more.",
+		Before:  []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
+		Actions: append(actions, joint.Remove(b.Old)),
+		After:   []step.Condition{joint.Gone(b.Old)},
+		Gate:    b.Gate("nothing misses "+b.old(), true),
+	})
+}

@@ -1,0 +1,180 @@
+package surge
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// toStart bounds what starts on a node that has come: its images may have to come first.
+const toStart = 5 * time.Minute
+
+// add brings the new nodes of a wave, shut for pods, and proves them.
+func (b *builder) add(wave Wave) {
+	nodes := joint.List(wave.New)
+	on := func(what string, condition func(node string) step.Condition) []step.Action {
+		return joint.OnEach(wave.New, func(node string) step.Action {
+			return joint.Wait("wait until "+what+" "+node+" is ready", condition(node), toStart)
+		})
+	}
+	var source []step.Action
+	if b.Source.HasAgent() {
+		source = on(b.Source.CNI+" on", b.SourceAgentOn)
+	}
+	actions := slices.Concat(
+		b.hooked(step.VerbAdd, wave, wave.New),
+		on("node", joint.NodeReady),
+		on("Theseus' agent on", func(node string) step.Condition {
+			return step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace, Selector: manifest.AgentSelector}
+		}),
+		joint.OnEach(wave.New, func(node string) step.Action {
+			return joint.OnNode(node, step.VerbJoin, "join the networks on "+node, b.Join)
+		}),
+		joint.OnEach(wave.New, func(node string) step.Action {
+			return joint.Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node)
+		}),
+		source,
+		on(b.TargetName()+" on", b.TargetOn),
+		joint.OnEach(wave.New, func(node string) step.Action {
+			return joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+		}),
+		evictAll(wave.New, b.Source.CNI, b.Join.Old),
+		joint.OnEach(wave.New, func(node string) step.Action {
+			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+		}),
+		on("the probe pod of", func(node string) step.Condition { return joint.ProbePodIn(node, "new", b.Join.New) }),
+		[]step.Action{joint.Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", everything())})
+	var before []step.Condition
+	for _, node := range wave.Old {
+		before = append(before, b.Running(node)...)
+	}
+	stop := everything()
+	stop.Leaving = wave.New
+	undo := slices.Concat(
+		[]step.Action{joint.Probe("stop measuring from and to "+nodes, stop)},
+		joint.OnEach(wave.New, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
+		b.hooked(step.VerbRemove, wave, wave.New))
+	b.Add(step.Step{
+		ID:    wave.Name + "/add",
+		Title: "Add " + nodes + " on " + b.TargetName(),
+		Why: "They are shut for pods by the taint " + v1alpha1.TaintPending + ":NoSchedule until probes have proven them; " + b.Source.CNI +
+			" runs there only to reach the pods of nodes that have yet to go.",
+		Wave:    wave.Name,
+		Before:  before,
+		Actions: actions,
+		Undo:    undo,
+		Gate:    b.Gate("pods of both networks reach each other from and to "+nodes, true),
+	})
+}
+
+// everything is all that can be measured.
+func everything() step.PathSet { return step.PathSet{Old: joint.Every(), New: joint.Every()} }
+
+func evictAll(nodes []string, network string, cidrs []string) []step.Action {
+	return joint.OnEach(nodes, func(node string) step.Action { return joint.Evict(node, network, cidrs, 0) })
+}
+
+// open lets pods come to the new nodes. Taking it back moves those that came.
+func (b *builder) open(wave Wave) {
+	evictions := evictAll(wave.New, b.TargetName(), b.Join.New)
+	for i := range evictions {
+		evictions[i].Pods.LeaveDaemons = true
+	}
+	var before []step.Condition
+	for _, node := range wave.New {
+		before = append(before, joint.ProbePodReady(node, "new"))
+	}
+	b.Add(step.Step{
+		ID:      wave.Name + "/open",
+		Title:   "Let pods come to " + joint.List(wave.New),
+		Why:     "Every path from and to them was measured.",
+		Wave:    wave.Name,
+		Before:  before,
+		Actions: joint.OnEach(wave.New, joint.Open),
+		Undo:    append(joint.OnEach(wave.New, joint.Shut), evictions...),
+	})
+}
+
+// drain moves the pods of some old nodes. With the first of them all of the wave are shut, so that no pod moves twice.
+func (b *builder) drain(wave Wave, nodes []string, first bool) {
+	pods := 0
+	for _, node := range nodes {
+		pods += len(b.Outlook.PerNode[node])
+	}
+	names := joint.List(nodes)
+	s := step.Step{
+		ID:    wave.Name + "/" + nodes[0] + "/drain",
+		Title: "Move the pods of " + names + " to other nodes",
+		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again; those of DaemonSets end with the node.",
+		Wave:  wave.Name,
+		Actions: joint.OnEach(nodes, func(node string) step.Action {
+			evict := b.evict(node, pods)
+			evict.Pods.LeaveEnding = true
+			return evict
+		}),
+		Gate: b.Gate("the pods of "+names+" are elsewhere and nothing was lost", false),
+	}
+	if len(nodes) == 1 {
+		s.Node = nodes[0]
+	}
+	for _, node := range nodes {
+		s.Before = append(s.Before, joint.NodeReady(node))
+		s.After = append(s.After, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveEnding: true, LeaveDaemons: true})
+	}
+	if first {
+		s.Actions = append(joint.OnEach(wave.Old, joint.Shut), s.Actions...)
+		s.Undo = joint.OnEach(wave.Old, joint.Open)
+	}
+	b.Add(s)
+}
+
+func (b *builder) evict(node string, pods int) step.Action {
+	evict := joint.Evict(node, b.Source.CNI, b.Join.Old, pods)
+	evict.Pods.LeaveDaemons = true
+	return evict
+}
+
+// empty waits for the last pods of the old nodes to end. It is the last moment to go back.
+func (b *builder) empty(wave Wave) {
+	b.Add(step.Step{
+		ID:      wave.Name + "/empty",
+		Title:   "Check that no pod is left on " + joint.List(wave.Old),
+		Why:     "The next step takes these nodes away, and with them whatever is still there.",
+		Wave:    wave.Name,
+		Actions: append(joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }), b.AgentsReady()),
+		Gate:    b.Gate(wave.Name+" is drained and nothing was lost", true),
+	})
+}
+
+// remove takes the old nodes of a wave away, which nothing takes back.
+func (b *builder) remove(wave Wave, noReturn bool) {
+	nodes := joint.List(wave.Old)
+	stop := everything()
+	stop.Leaving = wave.Old
+	var before []step.Condition
+	var gone []step.Action
+	for _, node := range wave.Old {
+		ref := step.Ref{APIVersion: "v1", Kind: "Node", Name: node}
+		before = append(before, step.Condition{Kind: step.NoPods, Node: node, CIDRs: b.Join.Old, LeaveDaemons: true})
+		gone = append(gone, joint.Wait("wait until node "+node+" is gone", joint.Gone(ref), time.Minute))
+	}
+	actions := slices.Concat(
+		[]step.Action{joint.Probe("stop measuring from and to "+nodes, stop)},
+		joint.OnEach(wave.Old, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) }),
+		b.hooked(step.VerbRemove, wave, wave.Old),
+		joint.Beside(gone))
+	b.Add(step.Step{
+		ID:       wave.Name + "/remove",
+		Title:    "Remove " + nodes,
+		Why:      "No pod is there any more but those of DaemonSets. A node that is removed does not come back.",
+		Wave:     wave.Name,
+		Before:   before,
+		Actions:  actions,
+		Gate:     b.Gate("nothing misses "+nodes, true),
+		NoReturn: noReturn,
+	})
+}

@@ -1,0 +1,312 @@
+// Package upgrade is the strategy that takes a network's agents to another version node by node. Definitions and
+// rights that both versions can work with come first; then the DaemonSet replaces no pod by itself any more, and one
+// node after another gets an agent of the new version, measured before the next. What the agents depend on comes
+// when the last of them is new, or, where that is what older agents need, before the first. Pods are not touched: routes and rules stay while an agent starts again.
+//
+// The package is pure: it turns what was seen and what is wanted into steps.
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Name is how users name the strategy.
+const Name = "upgrade"
+
+// gates is about how many steps with nodes, each with a gate, a change has at most, and together how many agents of
+// one step restart at a time.
+const (
+	gates    = 256
+	together = 4
+)
+
+// Steps makes the whole procedure. The target of in is the same network. Of the nodes that reflect BGP's routes no two are in
+// one step, so that a gate has seen one's sessions and routes whole before the next restarts. Within are the ranges whose
+// routes BIRD carries, if it does: nodes retain them while agents restart.
+func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.Step {
+	b := &builder{Builder: joint.New(in), Upgrade: u}
+	b.Prepare()
+	b.SparePort()
+	b.define()
+	b.allow()
+	b.hold()
+	b.own()
+	for i := range b.Leaders {
+		b.follow("before/", &b.Leaders[i])
+	}
+	if len(within) > 0 {
+		b.Retain(within, joint.BIRDRestarts)
+	}
+	for _, wave := range b.Waves {
+		for i, nodes := range parts(wave.Nodes, len(b.Nodes())/gates+1, reflecting) {
+			b.renew(wave, i, nodes)
+		}
+	}
+	if len(within) > 0 {
+		b.LetGo(within)
+	}
+	for i := range b.Followers {
+		b.follow("after/", &b.Followers[i])
+	}
+	b.fold()
+	last := len(b.Steps)
+	b.End([]string{"old"}, []string{"old", "new"})
+	b.Steps[last].NoReturn = true
+	return b.Steps
+}
+
+type builder struct {
+	*joint.Builder
+	*cni.Upgrade
+}
+
+func (b *builder) agent() step.Ref { return b.Source.Agent }
+
+// between names the two versions.
+func (b *builder) between() string { return b.Source.Version + " and " + b.Installation.Version }
+
+// frozen demands that the nodes are those of the plan.
+func (b *builder) frozen() step.Condition {
+	return step.Condition{Kind: step.NodesAmong, Nodes: b.Nodes()}
+}
+
+// define brings the new definitions. They stay when the change is taken back.
+func (b *builder) define() {
+	if len(b.Definitions) == 0 {
+		return
+	}
+	agent := b.agent()
+	stay := step.Action{Op: step.Patch, Ref: &agent, Patch: joint.Canonical(map[string]any{}), // nothing
+		Title: "leave the definitions as they are, with which both versions work"}
+	b.Add(step.Step{
+		ID: "upgrade/definitions", Title: "Define the custom resources of " + b.Source.CNI + " " + b.Installation.Version,
+		Why: "Agents of the new version write what the old definitions do not know. Older agents pass over what is new, " +
+			"so the definitions stay when the change is taken back: with one would go what is stored by it.",
+		Actions: joint.Define(b.Definitions),
+		Undo:    []step.Action{stay},
+		Gate:    b.Gate("the definitions disturb no agent of "+b.Source.Version, false),
+	})
+}
+
+// allow brings what new agents need and older ones do not mind.
+func (b *builder) allow() {
+	var actions []step.Action
+	for _, object := range slices.Concat(b.Objects, b.Rights) {
+		actions = append(actions, joint.Apply(object))
+	}
+	if len(actions) == 0 {
+		return
+	}
+	b.Add(step.Step{
+		ID: "upgrade/rights", Title: "Let agents of both versions work",
+		Why:     "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go with its last agent.",
+		Actions: actions,
+		Gate:    b.Gate("nothing noticed the new rights", false),
+	})
+}
+
+// holding are the actions that let the DaemonSet's controller replace no pod by itself, that take this back, and that let it
+// again at the end. Where somebody else writes the DaemonSet, the API server denies the deletion of its pods.
+func (b *builder) holding() (hold, unhold, resume []step.Action) {
+	if b.Owner == nil {
+		return []step.Action{b.Hold}, []step.Action{b.Unhold}, []step.Action{b.Resume}
+	}
+	objects := b.holders()
+	for i := range objects {
+		hold = append(hold, joint.Apply(objects[i]))
+	}
+	hold = append(hold, joint.Wait("wait until a pod of "+joint.Name(b.agent())+" cannot be deleted, as a trial shows", b.held(), 2*time.Minute))
+	return hold, joint.Backwards(objects), joint.Backwards(objects)
+}
+
+// holders are the policy by which the API server denies the deletion of agents' pods, and its binding.
+func (b *builder) holders() []unstructured.Unstructured {
+	agent := b.agent()
+	pods, _ := labels.ConvertSelectorToLabelsMap(b.Source.Selector) // it is made of such a map
+	return manifest.Hold("theseus-hold-"+agent.Namespace+"-"+agent.Name, agent.Namespace, pods)
+}
+
+// held is the hold being in force.
+func (b *builder) held() step.Condition {
+	policy := step.RefOf(&b.holders()[0])
+	return step.Condition{Kind: step.Held, Ref: &policy, Namespace: b.agent().Namespace, Selector: b.Source.Selector}
+}
+
+// renders is a workload whose new pods are of a version.
+func renders(ref step.Ref, version string) step.Condition {
+	return step.Condition{Kind: step.Renders, Ref: &ref, Version: version}
+}
+
+// own brings the owner to its new version, which then makes everything but the agents' pods anew.
+func (b *builder) own() {
+	o := b.Owner
+	if o == nil {
+		return
+	}
+	before, actions := []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()}, b.owned(o.New, b.Installation.Version)
+	if o.Whole != nil {
+		before = append(before, *o.Whole)
+		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" says that nothing fails", *o.Sound, b.Fleet(2*time.Minute)))
+	}
+	b.Add(step.Step{
+		ID: "owner/" + o.Ref.Name, Title: "Bring " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
+		Why:     o.Why,
+		Before:  before,
+		Actions: actions,
+		Undo:    b.owned(o.Old, b.Source.Version),
+		Gate:    b.Gate("nothing noticed what "+joint.Name(o.Ref)+" rolled out by itself", true),
+	})
+}
+
+// owned changes the owner, and waits until all that it makes is of a version, but for the agents' pods.
+func (b *builder) owned(change []step.Action, version string) []step.Action {
+	o := b.Owner
+	limit := b.Fleet(10 * time.Minute)
+	actions := append(slices.Clone(change), joint.Wait("wait until "+joint.Name(o.Ref)+" is ready", joint.Rolled(o.Ref), limit))
+	for _, ref := range append(slices.Clone(o.Rolls), b.agent()) {
+		actions = append(actions, joint.Wait("wait until it makes "+joint.Name(ref)+" of "+version, renders(ref, version), limit))
+	}
+	for _, ref := range o.Rolls {
+		actions = append(actions, joint.Wait("wait until "+joint.Name(ref)+" is ready", joint.Rolled(ref), limit))
+	}
+	return actions
+}
+
+// hold keeps the DaemonSet's controller from rolling.
+func (b *builder) hold() {
+	why := "Its controller knows neither waves nor gates, and does not count pods that are unready already."
+	if b.Owner != nil {
+		why += " " + joint.Name(b.Owner.Ref) + " writes back any other strategy, so the API server denies the deletion of these pods instead, " +
+			"but for one whose turn it is, one that is ending, and one that failed."
+	}
+	hold, unhold, _ := b.holding()
+	b.Add(step.Step{
+		ID: "upgrade/hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
+		Why:     why,
+		Before:  []step.Condition{joint.Rolled(b.agent())},
+		Actions: hold,
+		Undo:    unhold,
+		Gate:    b.Gate("no agent was replaced", false),
+	})
+}
+
+// renew gives some nodes of a wave agents of the new version.
+func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
+	var before []step.Condition
+	if part == 0 {
+		before = append(before, b.frozen())
+	}
+	old := b.Agent.Old
+	if b.Owner != nil {
+		before = append(before, b.held(), renders(b.agent(), b.Installation.Version))
+		old = b.owned(b.Owner.Old, b.Source.Version)
+	}
+	for _, node := range nodes {
+		before = append(before, b.SourceOn(node)...)
+	}
+	id, one := fmt.Sprintf("%s/part-%d", wave.Name, part+1), ""
+	if len(nodes) == 1 {
+		id, one = wave.Name+"/"+nodes[0], nodes[0]
+	}
+	b.Add(step.Step{
+		ID: id, Title: "Bring " + joint.List(nodes) + " to " + b.Installation.Version,
+		Why: "The agent starts again, and the routes and rules of the node's pods stay meanwhile. The way back is the same with what " +
+			b.Source.Version + " was made from.",
+		Wave: wave.Name, Node: one, Before: before,
+		Actions: slices.Concat(b.Agent.New, b.restart(nodes)),
+		Undo:    slices.Concat(old, b.restart(backwards(nodes))),
+		Gate:    b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
+	})
+}
+
+// parts divides nodes, in their order, into lists of at most size, each with at most one that reflects.
+func parts(nodes []string, size int, reflecting []string) [][]string {
+	var all [][]string
+	start, reflects := 0, false
+	for i, node := range nodes {
+		one := slices.Contains(reflecting, node)
+		if i-start == size || one && reflects {
+			all, start, reflects = append(all, nodes[start:i]), i, false
+		}
+		reflects = reflects || one
+	}
+	return append(all, nodes[start:])
+}
+
+func backwards(nodes []string) []string {
+	nodes = slices.Clone(nodes)
+	slices.Reverse(nodes)
+	return nodes
+}
+
+// restart replaces the agents of nodes, a few at a time.
+func (b *builder) restart(nodes []string) []step.Action {
+	var actions []step.Action
+	for some := range slices.Chunk(nodes, together) {
+		actions = append(actions, joint.OnEach(some, func(node string) step.Action {
+			action := joint.Restart(b.agent(), node)
+			if b.Owner != nil {
+				action.Mark = v1alpha1.AnnotationReplace
+			}
+			return action
+		})...)
+	}
+	return actions
+}
+
+// follow brings a Deployment to the new version, before or after the agents.
+func (b *builder) follow(when string, f *cni.Follower) {
+	whole := func() step.Action {
+		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
+	}
+	b.Add(step.Step{
+		ID: when + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
+		Why:     f.Why,
+		Before:  []step.Condition{joint.Rolled(b.agent())},
+		Actions: append(slices.Clone(f.New), whole()),
+		Undo:    append(slices.Clone(f.Old), whole()),
+		Gate:    b.Gate("nothing noticed the new "+joint.Name(f.Ref), true),
+	})
+}
+
+// fold gives everything the form that the manifest says.
+func (b *builder) fold() {
+	ref := b.agent()
+	hold, _, resume := b.holding()
+	if b.Owner != nil && b.Owner.Whole != nil {
+		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+" says that all is there", *b.Owner.Whole, b.Fleet(2*time.Minute)))
+	}
+	b.Add(step.Step{
+		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
+		Why:     "All its pods are of " + b.Installation.Version + " already, so it replaces none.",
+		Before:  []step.Condition{joint.Rolled(ref), b.frozen()},
+		Actions: resume,
+		Undo:    hold,
+		Gate:    b.Gate("no agent was replaced", false),
+	})
+	if len(b.Roles) == 0 {
+		return
+	}
+	var actions []step.Action
+	for _, role := range b.Roles {
+		actions = append(actions, joint.Apply(role))
+	}
+	b.Add(step.Step{
+		ID: "fold/rights", Title: "Leave agents the rights of " + b.Installation.Version + " alone",
+		Why:     "No agent of " + b.Source.Version + " is left, so what only the time between " + b.between() + " needed goes.",
+		Before:  []step.Condition{joint.Rolled(ref)},
+		Actions: append(actions, joint.Backwards(b.Rights)...),
+		Gate:    b.Gate("agents do with the rights of "+b.Installation.Version, true),
+	})
+}

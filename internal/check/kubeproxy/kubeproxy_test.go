@@ -1,9 +1,0 @@
-package kubeproxy
-
-import (
-	"testing"
-
-	"github.com/theseus-cni/theseus/internal/check/checktest"
-)
-
-func TestClusterCIDR(t *testing.T) { checktest.Run(t, ClusterCIDR()) }

@@ -1,9 +1,0 @@
-package pdb
-
-import (
-	"testing"
-
-	"github.com/theseus-cni/theseus/internal/check/checktest"
-)
-
-func TestBlocks(t *testing.T) { checktest.Run(t, Blocks()) }

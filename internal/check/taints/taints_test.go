@@ -1,9 +1,0 @@
-package taints
-
-import (
-	"testing"
-
-	"github.com/theseus-cni/theseus/internal/check/checktest"
-)
-
-func TestRemovedInUse(t *testing.T) { checktest.Run(t, RemovedInUse()) }

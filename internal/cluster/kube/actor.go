@@ -1,0 +1,320 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// FieldManager is the name under which Theseus owns fields.
+const FieldManager = "theseus"
+
+// poll is how often a condition is looked at again.
+const poll = 250 * time.Millisecond
+
+// quiet is how long a wait goes on without a word: most are over by then.
+const quiet = time.Second
+
+// Actor carries out actions through the Kubernetes API. Everything that it does on a node, it asks the
+// agent there to do.
+type Actor struct {
+	Typed   kubernetes.Interface
+	Dynamic dynamic.Interface
+	Mapper  meta.ResettableRESTMapper
+	Clock   engine.Clock
+	// Migration is the name of the running migration; node tasks are named after it.
+	Migration string
+	// Epoch is the lock's when this process took it; agents refuse tasks of an older one.
+	Epoch int64
+	// Measured is what the choice of paths depends on.
+	Measured Measured
+	// Note is told, in one line, what a long action is waiting for. It may be nil.
+	Note func(string)
+
+	turns turns
+	looks looks
+	// foreign are the nodes whose reports held results of paths that start elsewhere, once that was said.
+	foreign sync.Map
+}
+
+// Observe implements engine.Actor.
+func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
+	if gone, err := a.nodeGone(ctx, action); gone || err != nil {
+		return engine.Observation{Done: gone, Before: jsonOf(map[string]string{"node": "not in the cluster any more"})}, classify(err)
+	}
+	var seen engine.Observation
+	var err error
+	switch action.Op {
+	case step.Apply:
+		seen, err = a.observeApply(ctx, action)
+	case step.Delete:
+		seen, err = a.observeDelete(ctx, action)
+	case step.Patch:
+		seen, err = a.observePatch(ctx, action)
+	case step.Evict:
+		seen, err = a.observeEvict(ctx, *action.Pods, before)
+	case step.Node:
+		seen, err = a.observeTask(ctx, action)
+	case step.Wait:
+		seen.Done, _, err = a.holds(ctx, *action.Condition)
+	case step.Taint, step.Untaint:
+		seen, err = a.observeTaint(ctx, action)
+	case step.Restart:
+		seen, err = a.observeRestart(ctx, action, before)
+	case step.Probe:
+		seen.Done = false // paths follow from pods; making the plan again is cheap and idempotent
+	default:
+		err = fmt.Errorf("action %s: unknown operation %q", action.ID, action.Op)
+	}
+	return seen, classify(err)
+}
+
+// Do implements engine.Actor.
+func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
+	var answer json.RawMessage
+	var err error
+	switch action.Op {
+	case step.Apply:
+		_, err = a.apply(ctx, action.Object, false)
+	case step.Delete:
+		err = a.remove(ctx, *action.Ref, action.LeaveEnding)
+	case step.Patch:
+		err = a.patch(ctx, action)
+	case step.Evict:
+		answer, err = a.evict(ctx, *action.Pods, before)
+	case step.Node:
+		answer, err = a.nodeVerb(ctx, action)
+	case step.Wait:
+		err = a.await(ctx, *action.Condition)
+	case step.Taint, step.Untaint:
+		err = a.taint(ctx, action)
+	case step.Restart:
+		err = a.restart(ctx, action, before)
+	case step.Probe:
+		answer, err = a.setPaths(ctx, *action.Paths)
+	default:
+		err = fmt.Errorf("unknown operation %q", action.Op)
+	}
+	return answer, classify(err)
+}
+
+// nodeGone says whether an action is about a node that was removed from the cluster: then there is nothing to
+// do any more, and a migration can be taken back although a node died for good.
+func (a *Actor) nodeGone(ctx context.Context, action step.Action) (bool, error) {
+	name := action.NodeName
+	if action.Op == step.Patch && action.Ref.Kind == "Node" && action.Ref.APIVersion == "v1" {
+		name = action.Ref.Name
+	}
+	if name == "" {
+		return false, nil
+	}
+	_, err := a.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// resource finds the client for an object's kind. Kinds that were defined a moment ago are looked up anew.
+func (a *Actor) resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := a.Mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version)
+	if meta.IsNoMatchError(err) {
+		a.Mapper.Reset()
+		mapping, err = a.Mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+		return a.Dynamic.Resource(mapping.Resource).Namespace(namespace), nil
+	}
+	return a.Dynamic.Resource(mapping.Resource), nil
+}
+
+// get reads an object; nil when it, or its kind, does not exist.
+func (a *Actor) get(ctx context.Context, ref step.Ref) (*unstructured.Unstructured, error) {
+	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	object, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return object, err
+}
+
+func (a *Actor) observeApply(ctx context.Context, action step.Action) (engine.Observation, error) {
+	ref := step.RefOf(action.Object)
+	present, err := a.get(ctx, ref)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	if present == nil {
+		return engine.Observation{Inverse: inverse(action, step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + ref.String()})}, nil
+	}
+	wanted, err := a.apply(ctx, action.Object, true)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	before := stripped(present)
+	if err := keepsSecret(ref, before.Object); err != nil {
+		return engine.Observation{}, err
+	}
+	return engine.Observation{
+		Done:    jsonpatch.Equal(jsonOf(before), jsonOf(stripped(wanted))),
+		Before:  jsonOf(before),
+		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + ref.String()}),
+	}, nil
+}
+
+func (a *Actor) apply(ctx context.Context, object *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+	client, err := a.resource(object.GetAPIVersion(), object.GetKind(), object.GetNamespace())
+	if err != nil {
+		return nil, err
+	}
+	options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+	if dry {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return client.Apply(ctx, object.GetName(), object, options)
+}
+
+func (a *Actor) observeDelete(ctx context.Context, action step.Action) (engine.Observation, error) {
+	present, err := a.get(ctx, *action.Ref)
+	if err != nil || present == nil {
+		return engine.Observation{Done: err == nil}, err
+	}
+	before := stripped(present)
+	if err := keepsSecret(*action.Ref, before.Object); err != nil {
+		return engine.Observation{}, err
+	}
+	return engine.Observation{
+		Done:    action.LeaveEnding && present.GetDeletionTimestamp() != nil,
+		Before:  jsonOf(before),
+		Inverse: inverse(action, step.Action{Op: step.Apply, Object: before, Title: "restore " + action.Ref.String()}),
+	}, nil
+}
+
+// remove deletes and waits until the object, and what it owns, is gone, unless it may be left while it ends.
+func (a *Actor) remove(ctx context.Context, ref step.Ref, leaveEnding bool) error {
+	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	policy := metav1.DeletePropagationForeground
+	err = client.Delete(ctx, ref.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if leaveEnding {
+		return nil
+	}
+	return a.await(ctx, step.Condition{Kind: step.Gone, Ref: &ref})
+}
+
+func (a *Actor) observePatch(ctx context.Context, action step.Action) (engine.Observation, error) {
+	present, err := a.get(ctx, *action.Ref)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	if present == nil {
+		return engine.Observation{}, fmt.Errorf("%s does not exist", action.Ref)
+	}
+	now := jsonOf(present)
+	after, err := jsonpatch.MergePatch(now, action.Patch)
+	if err != nil {
+		return engine.Observation{}, fmt.Errorf("patch of %s: %w", action.Ref, err)
+	}
+	back, err := jsonpatch.CreateMergePatch(after, now)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	var replaced map[string]any
+	if err := json.Unmarshal(back, &replaced); err != nil {
+		return engine.Observation{}, err
+	}
+	if err := keepsSecret(*action.Ref, replaced); err != nil {
+		return engine.Observation{}, err
+	}
+	return engine.Observation{
+		Done:    jsonpatch.Equal(now, after),
+		Before:  back,
+		Inverse: inverse(action, step.Action{Op: step.Patch, Ref: action.Ref, Patch: back, Title: "restore " + action.Ref.String()}),
+	}, nil
+}
+
+func (a *Actor) patch(ctx context.Context, action step.Action) error {
+	client, err := a.resource(action.Ref.APIVersion, action.Ref.Kind, action.Ref.Namespace)
+	if err != nil {
+		return err
+	}
+	return a.persist(ctx, func() error {
+		_, err := client.Patch(ctx, action.Ref.Name, types.MergePatchType, action.Patch, metav1.PatchOptions{FieldManager: FieldManager})
+		return err
+	})
+}
+
+// persist tries a write again for as long as others write the same object in between, as kubelets and
+// controllers do.
+func (a *Actor) persist(ctx context.Context, write func() error) error {
+	for {
+		err := write()
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if wait := a.Clock.Sleep(ctx, poll/5); wait != nil {
+			return fmt.Errorf("others write it without end: %w", err)
+		}
+	}
+}
+
+// inverse names an action that takes another one back.
+func inverse(of, back step.Action) *step.Action {
+	back.ID = of.ID + "/back"
+	return &back
+}
+
+// stripped is an object without what the server adds, so that it can be compared and applied again.
+func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
+	bare := object.DeepCopy()
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {
+		unstructured.RemoveNestedField(bare.Object, "metadata", field)
+	}
+	unstructured.RemoveNestedField(bare.Object, "status")
+	return bare
+}
+
+// jsonOf encodes plain data, which cannot fail.
+func jsonOf(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("encoding plain data: %v", err))
+	}
+	return data
+}

@@ -1,0 +1,383 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Holds implements engine.Actor. While a condition is asked again and again, what is missing says what ails its pods as well,
+// and it is an error when that does not mend itself.
+func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
+	holds, missing, err := a.holds(ctx, c)
+	bearing := a.looks.of(c, a.Clock.Now(), holds)
+	if err != nil || holds {
+		return holds, missing, classify(err)
+	}
+	err = a.bear(ctx, bearing, func(ctx context.Context) (trouble, error) { return a.ailingOf(ctx, bearing, c) })
+	if err != nil {
+		return false, missing, classify(fmt.Errorf("%s: %w", missing, err))
+	}
+	if bearing.why != "" {
+		missing += ": " + bearing.why
+	}
+	return false, missing, nil
+}
+
+func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, error) {
+	switch c.Kind {
+	case step.Gone:
+		object, err := a.get(ctx, *c.Ref)
+		return object == nil && err == nil, c.Ref.String() + " still exists", err
+	case step.Established:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		return conditionTrue(object, "Established"), c.Ref.String() + " is not established", nil
+	case step.Rolled:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		missing := unrolled(object)
+		return missing == "", c.Ref.String() + ": " + missing, nil
+	case step.Renders:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		tags := imageTags(object)
+		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s", c.Ref, strings.Join(tags, ", "), c.Version), nil
+	case step.Reports:
+		object, err := a.get(ctx, *c.Ref)
+		if err != nil || object == nil {
+			return false, c.Ref.String() + " does not exist", err
+		}
+		missing := unreported(object, c.Reports)
+		return missing == "", c.Ref.String() + " " + missing, nil
+	case step.Has:
+		return a.has(ctx, c)
+	case step.Held:
+		return a.held(ctx, c)
+	case step.PodReady:
+		return a.podsReady(ctx, c)
+	case step.NodeReady:
+		node, err := a.Typed.CoreV1().Nodes().Get(ctx, c.Node, metav1.GetOptions{})
+		if err != nil {
+			return false, "", err
+		}
+		return cluster.NodeReady(node), "node " + c.Node + " is not Ready" + unreadyFor(node), nil
+	case step.PodGone:
+		pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+		return len(pods) == 0 && err == nil, fmt.Sprintf("still there: %s of %s", cluster.Count(len(pods), "pod"), c.Selector), err
+	case step.NoPods:
+		return a.noPods(ctx, c)
+	case step.AgentSays:
+		said, _, err := Said(ctx, a.Typed, c.Namespace, c.Selector, c.Node, *c.Says)
+		return err == nil && strings.EqualFold(said, c.Says.Value),
+			fmt.Sprintf("the agent of %s says %s=%s, not %s", c.Node, c.Says.Parameter, cmp.Or(said, "?"), c.Says.Value), err
+	case step.NodesAmong:
+		return a.nodesAmong(ctx, c.Nodes)
+	}
+	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
+}
+
+// unreadyFor is why a node says that it is not Ready, after a colon; empty where it says nothing.
+func unreadyFor(node *corev1.Node) string {
+	for _, c := range node.Status.Conditions {
+		if words := strings.TrimSpace(c.Reason + " " + c.Message); c.Type == corev1.NodeReady && words != "" {
+			return ": " + printable(words)
+		}
+	}
+	return ""
+}
+
+func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error) {
+	var fields any
+	if err := json.Unmarshal(c.Fields, &fields); err != nil {
+		return false, "", err
+	}
+	object, err := a.get(ctx, *c.Ref)
+	if err != nil || object == nil {
+		return false, c.Ref.String() + " does not exist", err
+	}
+	return part(fields, object.Object), fmt.Sprintf("%s has not %s", c.Ref, c.Fields), nil
+}
+
+// part says whether one tree is part of another: each item of a list is part of some item of the other's, and null stands for nothing.
+func part(one, whole any) bool {
+	switch one := one.(type) {
+	case map[string]any:
+		in, ok := whole.(map[string]any)
+		ok = ok || whole == nil // where all that is asked for is that something is not there
+		for key, value := range one {
+			ok = ok && part(value, in[key])
+		}
+		return ok
+	case []any:
+		in, ok := whole.([]any)
+		for _, item := range one {
+			ok = ok && slices.ContainsFunc(in, func(other any) bool { return part(item, other) })
+		}
+		return ok
+	}
+	return fmt.Sprint(one) == fmt.Sprint(whole)
+}
+
+// await polls a condition until it holds or the context ends; then the error says what was missing.
+func (a *Actor) await(ctx context.Context, c step.Condition) error {
+	said, begun := "", a.Clock.Now()
+	var bearing patience
+	for {
+		holds, missing, err := a.holds(ctx, c)
+		if err == nil && holds {
+			return nil
+		}
+		if err != nil {
+			return classify(err)
+		}
+		if missing != said && a.Note != nil && a.Clock.Now().Sub(begun) >= quiet {
+			a.Note("waiting: " + missing)
+			said = missing
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return a.stuck(ctx, &bearing, c) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", missing, err)
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return bearing.late(missing, err)
+		}
+	}
+}
+
+func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, error) {
+	pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+	if err != nil {
+		return false, "", err
+	}
+	where := c.Selector + " on " + c.Node
+	if len(pods) == 0 {
+		return false, "no pod of " + where, nil
+	}
+	for i := range pods {
+		if pods[i].DeletionTimestamp != nil || !podReady(&pods[i]) {
+			return false, fmt.Sprintf("pod %s/%s on %s is not Ready", pods[i].Namespace, pods[i].Name, c.Node), nil
+		}
+	}
+	stray, err := strayPod(pods, c.CIDRs)
+	return stray == "" && err == nil, stray, err
+}
+
+// held tries to delete a pod, without effect.
+func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error) {
+	pods, err := a.podsOn(ctx, "", c.Namespace, c.Selector)
+	if err != nil {
+		return false, "", err
+	}
+	for i := range pods {
+		pod := &pods[i]
+		_, marked := pod.Annotations[v1alpha1.AnnotationReplace]
+		if marked || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+			continue
+		}
+		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		switch {
+		case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "'"+c.Ref.Name+"'"):
+			return true, "", nil
+		case err == nil:
+			return false, c.Ref.String() + " is not in force yet: pod " + pod.Name + " could be deleted", nil
+		case !apierrors.IsNotFound(err):
+			return false, "", err
+		}
+	}
+	return false, "no pod of " + c.Selector + " runs on which " + c.Ref.String() + " could be tried", nil
+}
+
+// imageTags are the tags of the images that a workload's containers have, each once.
+func imageTags(workload *unstructured.Unstructured) []string {
+	var tags []string
+	for _, container := range cni.ContainersOf(workload, "containers") {
+		image, _ := container["image"].(string)
+		if _, tag := cni.SplitImage(image); !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+// strayPod names a pod that has an address in none of the ranges, where there are any.
+func strayPod(pods []corev1.Pod, cidrs []string) (string, error) {
+	prefixes, err := prefixesOf(cidrs)
+	if err != nil || len(cidrs) == 0 {
+		return "", err
+	}
+	for i := range pods {
+		if pod := &pods[i]; pod.Status.PodIP != "" && !within(prefixes, pod.Status.PodIP) {
+			return fmt.Sprintf("pod %s/%s on %s has the address %s, which is not of %s", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.PodIP,
+				strings.Join(cidrs, ", ")), nil
+		}
+	}
+	return "", nil
+}
+
+func (a *Actor) noPods(ctx context.Context, c step.Condition) (bool, string, error) {
+	pods, err := a.podsOn(ctx, c.Node, c.Namespace, c.Selector)
+	if err != nil {
+		return false, "", err
+	}
+	left, err := inNetworks(pods, c.CIDRs)
+	left = slices.DeleteFunc(left, func(pod corev1.Pod) bool {
+		return c.LeaveEnding && pod.DeletionTimestamp != nil || c.LeaveDaemons && ofDaemonSet(&pod)
+	})
+	if err != nil || len(left) == 0 {
+		return err == nil, "", err
+	}
+	return false, fmt.Sprintf("still with an address in %s: %s, such as %s/%s", strings.Join(c.CIDRs, ", "), cluster.Count(len(left), "pod"), left[0].Namespace, left[0].Name), nil
+}
+
+// nodesAmong finds nodes that joined since a list was made.
+func (a *Actor) nodesAmong(ctx context.Context, known []string) (bool, string, error) {
+	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, "", err
+	}
+	for i := range nodes.Items {
+		if name := nodes.Items[i].Name; !slices.Contains(known, name) {
+			return false, "node " + name + " joined since the plan was made, which has no step for it", nil
+		}
+	}
+	return true, "", nil
+}
+
+func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([]corev1.Pod, error) {
+	options := metav1.ListOptions{LabelSelector: selector}
+	if node != "" {
+		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", node).String()
+	}
+	list, err := a.Typed.CoreV1().Pods(namespace).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// inNetworks keeps the pods that have an address of their own in one of the ranges. Finished pods have
+// given theirs back; pods of the host network, Theseus' own and mirror pods, which no API can move, are not
+// counted.
+func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
+	prefixes, err := prefixesOf(cidrs)
+	if err != nil {
+		return nil, err
+	}
+	var found []corev1.Pod
+	for _, pod := range pods {
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		if mirror || pod.Spec.HostNetwork || pod.Namespace == v1alpha1.Namespace ||
+			pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if within(prefixes, pod.Status.PodIP) {
+			found = append(found, pod)
+		}
+	}
+	return found, nil
+}
+
+func prefixesOf(cidrs []string) ([]netip.Prefix, error) {
+	prefixes := make([]netip.Prefix, 0, len(cidrs))
+	for _, cidr := range cidrs {
+		prefix, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, prefix)
+	}
+	return prefixes, nil
+}
+
+func within(prefixes []netip.Prefix, ip string) bool {
+	address, err := netip.ParseAddr(ip)
+	return err == nil && slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+func podReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func conditionTrue(object *unstructured.Unstructured, kind string) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == kind && condition["status"] == "True"
+	})
+}
+
+// unreported says in which of its conditions an object is not as wanted, in the object's own words; empty when it is in each.
+func unreported(object *unstructured.Unstructured, want map[string]string) string {
+	var all struct {
+		Status struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		} `json:"status"`
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &all); err != nil {
+		return "has a status that cannot be read: " + err.Error()
+	}
+	for _, kind := range slices.Sorted(maps.Keys(want)) {
+		c := meta.FindStatusCondition(all.Status.Conditions, kind)
+		switch {
+		case c == nil:
+			return "does not say whether it is " + kind
+		case string(c.Status) != want[kind]:
+			return strings.TrimSuffix(fmt.Sprintf("says %s=%s (%s): %s", kind, c.Status, c.Reason, printable(c.Message)), ": ")
+		}
+	}
+	return ""
+}
+
+// unrolled says what a DaemonSet, Deployment or StatefulSet still lacks; empty when it is whole.
+func unrolled(object *unstructured.Unstructured) string {
+	number := func(fields ...string) int64 {
+		n, _, _ := unstructured.NestedInt64(object.Object, fields...)
+		return n
+	}
+	if number("status", "observedGeneration") < object.GetGeneration() {
+		return "its controller has not seen the last change"
+	}
+	wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "readyReplicas")
+	if object.GetKind() == "DaemonSet" {
+		wanted = number("status", "desiredNumberScheduled")
+		updated, ready = number("status", "updatedNumberScheduled"), number("status", "numberReady")
+	}
+	if updated < wanted {
+		return fmt.Sprintf("%d of %d pods are updated", updated, wanted)
+	}
+	// A Deployment counts its old pods among the ready ones.
+	if old := number("status", "replicas") - updated; object.GetKind() == "Deployment" && old > 0 {
+		return "still there: " + cluster.Count(int(old), "old pod")
+	}
+	if ready < wanted {
+		return fmt.Sprintf("%d of %d pods are ready", ready, wanted)
+	}
+	return ""
+}

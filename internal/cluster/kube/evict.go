@@ -1,0 +1,458 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Evicted is what an eviction did, for the journal.
+type Evicted struct {
+	Pods []EvictedPod `json:"pods"`
+}
+
+// EvictedPod names a pod that was moved, its workload, and how long the budget held it back.
+type EvictedPod struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Workload  string `json:"workload"`
+	// HeldMillis is how long the eviction API refused, in ms.
+	HeldMillis int64 `json:"heldMillis,omitempty"`
+	// WholeMillis is how long it took from eviction until the workload was whole again, in ms.
+	WholeMillis int64 `json:"wholeMillis"`
+}
+
+// beforeEviction is what was seen before an eviction, for the journal: a process that goes on with it must know
+// how many pods of each workload were ready before the first was moved.
+type beforeEviction struct {
+	Pods      int           `json:"pods"`
+	Workloads []readyBefore `json:"workloads,omitempty"`
+}
+
+type readyBefore struct {
+	step.Ref
+	Ready int `json:"ready"`
+}
+
+func readBefore(seen json.RawMessage) (beforeEviction, error) {
+	var before beforeEviction
+	if len(seen) == 0 {
+		return before, nil
+	}
+	if err := json.Unmarshal(seen, &before); err != nil {
+		return before, fmt.Errorf("what the journal says of the pods before: %w", err)
+	}
+	return before, nil
+}
+
+// ready is how many pods of a workload were ready; 0 where nothing is known.
+func (b beforeEviction) ready(owner workload) int {
+	for _, w := range b.Workloads {
+		if w.Ref == owner.ref() {
+			return w.Ready
+		}
+	}
+	return 0
+}
+
+// observeEvict says that an eviction is done when no pod is left to be moved and, of those that were moved by a
+// process that ended, when their workloads are whole again.
+func (a *Actor) observeEvict(ctx context.Context, set step.PodSet, seen json.RawMessage) (engine.Observation, error) {
+	before, err := readBefore(seen)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	pods, err := a.podsOf(ctx, set)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	groups, err := a.byWorkload(ctx, pods)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	now := beforeEviction{Pods: len(pods)}
+	for owner := range groups {
+		count, err := a.count(ctx, owner)
+		if err != nil {
+			return engine.Observation{}, err
+		}
+		now.Workloads = append(now.Workloads, readyBefore{owner.ref(), count.ready})
+	}
+	slices.SortFunc(now.Workloads, func(x, y readyBefore) int { return cmp.Compare(x.String(), y.String()) })
+	done := len(pods) == 0
+	for _, w := range before.Workloads {
+		count, err := a.count(ctx, workloadAt(w.Ref))
+		if err != nil {
+			return engine.Observation{}, err
+		}
+		done = done && count.whole(w.Ready)
+	}
+	return engine.Observation{Done: done, Before: jsonOf(now)}, nil
+}
+
+func (a *Actor) podsOf(ctx context.Context, set step.PodSet) ([]corev1.Pod, error) {
+	pods, err := a.podsOn(ctx, set.Node, set.Namespace, "")
+	if err != nil {
+		return nil, err
+	}
+	pods, err = inNetworks(pods, set.CIDRs)
+	return slices.DeleteFunc(pods, func(pod corev1.Pod) bool {
+		return len(set.Names) > 0 && !slices.Contains(set.Names, pod.Namespace+"/"+pod.Name) || set.LeaveEnding && pod.DeletionTimestamp != nil ||
+			set.LeaveDaemons && ofDaemonSet(&pod)
+	}), err
+}
+
+func ofDaemonSet(pod *corev1.Pod) bool {
+	owner := controllerOf(pod.OwnerReferences)
+	return owner != nil && owner.Kind == "DaemonSet"
+}
+
+// evict moves pods through the eviction API: those of different workloads side by side, those of one workload one
+// after another, each only when the workload is whole again. How long a pod takes to end holds up no other one whose
+// workload is whole without it. Replacements that land on the old network of this node, which cannot be once
+// its configuration is switched, would be moved again.
+func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
+	before, err := readBefore(seen)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := a.podsOf(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := a.byWorkload(ctx, pods)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseBare(groups); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var lock sync.Mutex
+	var done Evicted
+	var failed error
+	var all sync.WaitGroup
+	for _, owner := range inOrder(groups) {
+		members, turn := groups[owner], a.turns.queue(owner)
+		all.Go(func() {
+			moved, err := a.moveAll(ctx, owner, before.ready(owner), members, turn, set.LeaveEnding)
+			lock.Lock()
+			defer lock.Unlock()
+			done.Pods = append(done.Pods, moved...)
+			if err != nil && failed == nil { // what follows comes of the others being called off
+				failed = err
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	for _, w := range before.Workloads { // also of pods that a process moved that has ended
+		if failed == nil {
+			failed = a.awaitWhole(ctx, workloadAt(w.Ref), w.Ready)
+		}
+	}
+	slices.SortFunc(done.Pods, func(x, y EvictedPod) int { return cmp.Compare(x.Namespace+"/"+x.Name, y.Namespace+"/"+y.Name) })
+	return jsonOf(done), failed
+}
+
+// byWorkload groups pods by what will create them again.
+func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload][]corev1.Pod, error) {
+	groups := map[workload][]corev1.Pod{}
+	for i := range pods {
+		owner, err := a.workloadOf(ctx, &pods[i])
+		if err != nil {
+			return nil, err
+		}
+		groups[owner] = append(groups[owner], pods[i])
+	}
+	return groups, nil
+}
+
+// refuseBare refuses pods that nothing would create again, before any other is moved. Those that are ending
+// already are none of them.
+func refuseBare(groups map[workload][]corev1.Pod) error {
+	for owner, pods := range groups {
+		if owner.kind == "Pod" && pods[0].DeletionTimestamp == nil {
+			return fmt.Errorf("pod %s/%s: nothing would create it again: it is not part of a workload", owner.namespace, owner.name)
+		}
+	}
+	return nil
+}
+
+// moveAll moves the pods of one workload one by one, each when it is its turn, waits until all have
+// ended unless those may be left, and reports those that it moved even when it fails. After each, as many pods must be ready as before the
+// first one (least), also when an outage or the end of a process cut the moving short in between and it is tried
+// again.
+func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, turn *turn, leaveEnding bool) ([]EvictedPod, error) {
+	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
+	var moved []EvictedPod
+	for i := range pods {
+		if i > 0 {
+			turn = a.turns.queue(owner)
+		}
+		if err := turn.wait(ctx); err != nil {
+			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
+		}
+		if i == 0 {
+			var err error
+			if least, err = a.wholeAt(ctx, owner, least); err != nil {
+				turn.give()
+				return nil, err
+			}
+		}
+		one, err := a.move(ctx, owner, least, &pods[i])
+		turn.give()
+		if one != nil {
+			moved = append(moved, *one)
+		}
+		if err != nil {
+			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
+		}
+	}
+	if leaveEnding {
+		return moved, nil
+	}
+	for i := range pods {
+		if err := a.awaitGone(ctx, &pods[i]); err != nil {
+			return moved, fmt.Errorf("pod %s/%s: %w", pods[i].Namespace, pods[i].Name, err)
+		}
+	}
+	return moved, nil
+}
+
+// wholeAt is how many pods of a workload must be ready after each move: those that are now, or were before the first
+// one. It waits for them, as an earlier try may have been cut short.
+func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, error) {
+	now, err := a.count(ctx, owner)
+	if err != nil {
+		return 0, err
+	}
+	least = max(least, now.ready)
+	return least, a.awaitWhole(ctx, owner, least)
+}
+
+// move evicts a pod and waits until its workload is whole without it; of one that does not say when it is whole,
+// until the pod is gone.
+func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
+	began := a.Clock.Now()
+	if err := a.askToGo(ctx, pod); err != nil {
+		return nil, err
+	}
+	evicted := a.Clock.Now()
+	moved := &EvictedPod{Namespace: pod.Namespace, Name: pod.Name, Workload: owner.String(), HeldMillis: evicted.Sub(began).Milliseconds()}
+	now, err := a.count(ctx, owner)
+	switch {
+	case err != nil:
+	case now.known:
+		err = a.awaitWhole(ctx, owner, before)
+	default:
+		err = a.awaitGone(ctx, pod)
+	}
+	moved.WholeMillis = a.Clock.Now().Sub(evicted).Milliseconds()
+	return moved, err
+}
+
+// askToGo posts the eviction until the budget allows it.
+func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
+	eviction := &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}},
+	}
+	for said := false; ; said = true {
+		err := a.Typed.CoreV1().Pods(pod.Namespace).EvictV1(ctx, eviction)
+		if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			return nil // gone, or another pod of the same name is there already
+		}
+		if !apierrors.IsTooManyRequests(err) {
+			return err
+		}
+		if !said && a.Note != nil {
+			a.Note(fmt.Sprintf("waiting: a disruption budget holds pod %s/%s%s", pod.Namespace, pod.Name, budgetIn(err)))
+		}
+		if wait := a.Clock.Sleep(ctx, poll); wait != nil {
+			return fmt.Errorf("held by its disruption budget%s: %w", budgetIn(err), err)
+		}
+	}
+}
+
+// budgetIn is what the API server says of the budget that holds a pod, after a colon: its name and what it lacks; empty where it says nothing.
+func budgetIn(err error) string {
+	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
+		return ": " + printable(cause.Message)
+	}
+	return ""
+}
+
+func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
+	var bearing patience
+	for {
+		now, err := a.Typed.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, pod.Spec.NodeName)) })
+		if err != nil {
+			return fmt.Errorf("it does not end: %w", err)
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("it does not end: %w", err)
+		}
+	}
+}
+
+// workload is the controller that will create a pod again.
+type workload struct {
+	apiVersion, kind, namespace, name string
+	uid                               types.UID
+}
+
+func (w workload) String() string { return w.kind + "/" + w.namespace + "/" + w.name }
+
+func workloadAt(ref step.Ref) workload {
+	return workload{apiVersion: ref.APIVersion, kind: ref.Kind, namespace: ref.Namespace, name: ref.Name}
+}
+
+func (w workload) ref() step.Ref {
+	return step.Ref{APIVersion: w.apiVersion, Kind: w.kind, Namespace: w.namespace, Name: w.name}
+}
+
+// workloadOf is a pod's controller, or that of its ReplicaSet. What is above, such as an operator's own kind,
+// says nothing of when the pods are whole; the plan names workloads in the same way (cluster.Owners).
+func (a *Actor) workloadOf(ctx context.Context, pod *corev1.Pod) (workload, error) {
+	owner := controllerOf(pod.OwnerReferences)
+	if owner == nil {
+		return workload{"v1", "Pod", pod.Namespace, pod.Name, pod.UID}, nil
+	}
+	found := workload{owner.APIVersion, owner.Kind, pod.Namespace, owner.Name, owner.UID}
+	if found.kind != "ReplicaSet" {
+		return found, nil
+	}
+	set, err := a.get(ctx, found.ref())
+	if err != nil || set == nil {
+		return found, err
+	}
+	if above := controllerOf(set.GetOwnerReferences()); above != nil {
+		found = workload{above.APIVersion, above.Kind, pod.Namespace, above.Name, above.UID}
+	}
+	return found, nil
+}
+
+func controllerOf(refs []metav1.OwnerReference) *metav1.OwnerReference {
+	for i := range refs {
+		if refs[i].Controller != nil && *refs[i].Controller {
+			return &refs[i]
+		}
+	}
+	return nil
+}
+
+// tally is how whole a workload is.
+type tally struct {
+	// known is false for workloads that have no such notion, such as Jobs.
+	known bool
+	// ready counts the pods that are Ready and not on their way out.
+	ready int
+	// wanted is how many pods the workload is to have now; -1 when it does not say.
+	wanted int
+}
+
+// whole says whether as many pods are ready as before, or as are wanted by now: somebody may scale it down.
+func (t tally) whole(before int) bool {
+	return !t.known || t.ready >= before || t.wanted >= 0 && t.ready >= t.wanted
+}
+
+// count looks at a workload's pods themselves and not at its status, which lags behind.
+func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
+	if owner.kind == "Pod" || owner.kind == "Job" {
+		return tally{}, nil
+	}
+	object, err := a.get(ctx, owner.ref())
+	if err != nil || object == nil {
+		return tally{}, err
+	}
+	selector, err := selectorOf(object)
+	if err != nil || selector == nil {
+		return tally{}, err
+	}
+	pods, err := a.podsOn(ctx, "", owner.namespace, selector.String())
+	if err != nil {
+		return tally{}, err
+	}
+	now := tally{known: true, wanted: wantedPods(object)}
+	for i := range pods {
+		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) {
+			now.ready++
+		}
+	}
+	return now, nil
+}
+
+// selectorOf is the selector of Deployments and of everything made like them; nil for other kinds.
+func selectorOf(object *unstructured.Unstructured) (labels.Selector, error) {
+	fields, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	if fields["matchLabels"] == nil && fields["matchExpressions"] == nil {
+		return nil, nil
+	}
+	var wanted metav1.LabelSelector
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &wanted); err != nil {
+		return nil, fmt.Errorf("selector of %s: %w", step.RefOf(object), err)
+	}
+	return metav1.LabelSelectorAsSelector(&wanted)
+}
+
+func wantedPods(object *unstructured.Unstructured) int {
+	for _, field := range [][]string{{"spec", "replicas"}, {"status", "desiredNumberScheduled"}} {
+		if n, found, err := unstructured.NestedInt64(object.Object, field...); found && err == nil {
+			return int(n)
+		}
+	}
+	return -1
+}
+
+// awaitWhole waits until a workload is whole again.
+func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
+	bearing := patience{others: true}
+	for said := -1; ; {
+		now, err := a.count(ctx, owner)
+		if err != nil || now.whole(before) {
+			return err
+		}
+		missing := fmt.Sprintf("%s has %d of %d pods ready", owner, now.ready, before)
+		if now.ready != said && a.Note != nil {
+			a.Note("waiting: " + missing)
+			said = now.ready
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return a.stuckWorkload(ctx, &bearing, owner.ref()) })
+		if err != nil {
+			return fmt.Errorf("%s: %w", missing, err)
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return bearing.late(missing, err)
+		}
+	}
+}
+
+// Workload names the workload that a pod belongs to in the end, as Kind/namespace/name.
+func (a *Actor) Workload(ctx context.Context, pod *corev1.Pod) (string, error) {
+	owner, err := a.workloadOf(ctx, pod)
+	return owner.String(), err
+}

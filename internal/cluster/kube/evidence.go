@@ -1,0 +1,190 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+)
+
+// Evidence gathers what the probes saw over a whole run. Reports in the cluster count from the moment a path
+// was first sent, and end with the agent that kept them; evidence outlives both.
+type Evidence struct {
+	lock    sync.Mutex
+	paths   map[string]v1alpha1.Path
+	results map[counter]v1alpha1.PathResult
+	parts   map[process]PartRun
+}
+
+// process is one run of one of Theseus' own parts.
+type process struct {
+	node, name string
+	since      int64 // Unix time in ns
+}
+
+// PartRun is one run of one of Theseus' own parts on a node.
+type PartRun struct {
+	Node string `json:"node"`
+	v1alpha1.Part
+}
+
+// counter is one run of counting on one path: an agent that restarts begins another.
+type counter struct {
+	path  string
+	since int64 // Unix time in ns
+}
+
+// Collected is evidence as a document: every path that was ever measured, the last state of every counter, and every run of
+// Theseus' own parts.
+type Collected struct {
+	Paths   []v1alpha1.Path       `json:"paths"`
+	Results []v1alpha1.PathResult `json:"results"`
+	Parts   []PartRun             `json:"parts,omitempty"`
+}
+
+// NewEvidence goes on from what was collected before, which may be nothing.
+func NewEvidence(before Collected) *Evidence {
+	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}}
+	for _, one := range before.Paths {
+		e.paths[one.ID] = one
+	}
+	for _, result := range before.Results {
+		e.add(result)
+	}
+	for _, run := range before.Parts {
+		e.ran(run)
+	}
+	return e
+}
+
+// Collect reads the plan of paths and every report, and adds what is new of the paths that were asked for. It is cheap enough for
+// once a second.
+func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
+	plans, err := a.probePlans(ctx)
+	if err != nil {
+		return err
+	}
+	reports, err := a.probeReports(ctx)
+	if err != nil {
+		return err
+	}
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	for _, one := range pathsOf(plans) {
+		e.paths[one.ID] = one
+	}
+	for _, report := range reports {
+		for _, result := range report.Status.Paths {
+			if _, asked := e.paths[result.ID]; asked {
+				e.add(result)
+			}
+		}
+		for _, part := range report.Status.Parts {
+			e.ran(PartRun{Node: report.Name, Part: part})
+		}
+	}
+	return nil
+}
+
+// ran notes that a part runs.
+func (e *Evidence) ran(run PartRun) {
+	e.parts[process{run.Node, run.Name, run.Since.UnixNano()}] = run
+}
+
+// add takes over a result, unless what is known of the same counter is newer.
+func (e *Evidence) add(result v1alpha1.PathResult) {
+	key := counter{result.ID, result.Since.UnixNano()}
+	if before, ok := e.results[key]; !ok || result.Sent >= before.Sent {
+		e.results[key] = result
+	}
+}
+
+// Document is everything collected so far, in the order of the paths' ids and of time.
+func (e *Evidence) Document() Collected {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	document := Collected{
+		Paths:   slices.Collect(maps.Values(e.paths)),
+		Results: slices.Collect(maps.Values(e.results)),
+		Parts:   slices.Collect(maps.Values(e.parts)),
+	}
+	slices.SortFunc(document.Parts, func(a, b PartRun) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since))
+	})
+	slices.SortFunc(document.Paths, func(a, b v1alpha1.Path) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(document.Results, func(a, b v1alpha1.PathResult) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), a.Since.Compare(b.Since))
+	})
+	return document
+}
+
+// probePlans reads the plans of all nodes, in the order of their names.
+func (a *Actor) probePlans(ctx context.Context) ([]v1alpha1.ProbePlan, error) {
+	plans, err := allOf[v1alpha1.ProbePlan](ctx, a, "ProbePlan")
+	slices.SortFunc(plans, func(a, b v1alpha1.ProbePlan) int { return cmp.Compare(a.Name, b.Name) })
+	return plans, err
+}
+
+// pathsOf are the paths of all nodes.
+func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
+	var paths []v1alpha1.Path
+	for i := range plans {
+		paths = append(paths, plans[i].Spec.Paths...)
+	}
+	return paths
+}
+
+// probeReports reads the reports of all nodes. A node is a witness of its own paths alone: a result for a path that starts
+// elsewhere is no evidence, and whoever watches the run is told of it once.
+func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
+	reports, err := allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
+	for i := range reports {
+		foreign := dropForeign(&reports[i])
+		if foreign == "" || a.Note == nil {
+			continue
+		}
+		if _, told := a.foreign.LoadOrStore(reports[i].Name, true); !told {
+			a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; "+
+				"no agent writes that, so find out who does", reports[i].Name, foreign))
+		}
+	}
+	return reports, err
+}
+
+// dropForeign removes the results of paths that do not start on the report's node, and returns one of them.
+func dropForeign(report *v1alpha1.ProbeReport) (example string) {
+	report.Status.Paths = slices.DeleteFunc(report.Status.Paths, func(result v1alpha1.PathResult) bool {
+		node, _ := path.Origin(result.ID)
+		if node != report.Name {
+			example = result.ID
+		}
+		return node != report.Name
+	})
+	return example
+}
+
+// allOf reads all objects of one of Theseus' own kinds; none where the kind is not defined.
+func allOf[T any](ctx context.Context, a *Actor, kind string) ([]T, error) {
+	client, err := a.resource(v1alpha1.APIVersion, kind, v1alpha1.Namespace)
+	if err != nil {
+		return nil, ignoreNoKind(err)
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, ignoreNoKind(err)
+	}
+	all := make([]T, len(list.Items))
+	for i := range list.Items {
+		if err := decode(list.Items[i].Object, &all[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// gatePatience is how long, beyond its bake, a gate waits for evidence. Silence longer than that is a failure.
+const gatePatience = 90 * time.Second
+
+// Gate judges what the probes report. It implements engine.Gate.
+type Gate struct {
+	Actor *Actor
+	// Since are the reports from which losses count: those of the gate before. Empty counts from the first
+	// answer of each path on; nil from the moment of the question, for a run that goes on after losses that
+	// a person has seen.
+	Since []v1alpha1.ProbeReport
+	// canary compares changed nodes with the others, from the first gate on.
+	canary loss.Canary
+}
+
+// Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails at once
+// on a loss or a leak.
+func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
+	if gate.Compare && len(gate.Changed) == 0 {
+		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"}, nil
+	}
+	plans, asked, err := g.read(ctx)
+	if err != nil {
+		return engine.Verdict{}, classify(err)
+	}
+	paths := pathsOf(plans)
+	if len(paths) == 0 {
+		return engine.Verdict{Reason: "nothing is measured: there is no plan of paths"}, nil
+	}
+	limits := loss.Limits{MaxLost: gate.MaxLost, MaxGap: time.Duration(gate.MaxGap), Bake: time.Duration(gate.Bake),
+		Changed: gate.Changed}
+	if len(gate.Changed) > 0 && limits.MaxLost == 0 {
+		limits.MaxLost = math.MaxInt64 // gaps are bounded, and the comparison decides
+	}
+	deadline := g.Actor.Clock.Now().Add(limits.Bake + gatePatience)
+	if g.Actor.Note != nil {
+		g.Actor.Note("measuring: " + gate.Title)
+	}
+	generations := map[string]int64{}
+	for i := range plans {
+		generations[plans[i].Name] = plans[i].Spec.Generation
+	}
+	for {
+		now, err := g.Actor.probeReports(ctx)
+		if err != nil {
+			return engine.Verdict{}, classify(err)
+		}
+		verdict := loss.Judge(limits, loss.Evidence{
+			Generations: generations, Paths: paths, Since: g.since(asked), Asked: asked, Now: now,
+		})
+		g.canary.Look(paths, now, gate.Changed, g.Actor.Clock.Now())
+		over := g.Actor.Clock.Now().After(deadline)
+		if len(gate.Changed) > 0 {
+			g.compare(&verdict, over)
+		}
+		if gate.Sessions != nil && !verdict.Waiting {
+			if err := g.whole(ctx, *gate.Sessions, now, &verdict); err != nil {
+				return engine.Verdict{}, classify(err)
+			}
+		}
+		if !verdict.Waiting || over {
+			g.Since = now
+			return convert(verdict), nil
+		}
+		if err := heed(ctx); err != nil {
+			return engine.Verdict{}, err
+		}
+		if err := g.Actor.Clock.Sleep(ctx, poll); err != nil {
+			return engine.Verdict{}, fmt.Errorf("%s (%w)", verdict.Reason, err)
+		}
+	}
+}
+
+// compare lets a verdict pass only when changed nodes are no worse than the others. While that is in doubt it watches on,
+// until the time is over.
+func (g *Gate) compare(verdict *loss.Verdict, over bool) {
+	stop, why := g.canary.Stop()
+	switch {
+	case stop:
+		verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
+	case verdict.Pass && !over && g.canary.Doubt():
+		verdict.Pass, verdict.Waiting = false, true
+		fallthrough
+	default:
+		verdict.Reason += "; " + why
+	}
+}
+
+func (g *Gate) since(asked []v1alpha1.ProbeReport) []v1alpha1.ProbeReport {
+	if g.Since == nil {
+		return asked
+	}
+	return g.Since
+}
+
+func (g *Gate) read(ctx context.Context) ([]v1alpha1.ProbePlan, []v1alpha1.ProbeReport, error) {
+	plans, err := g.Actor.probePlans(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	reports, err := g.Actor.probeReports(ctx)
+	return plans, reports, err
+}
+
+func convert(v loss.Verdict) engine.Verdict {
+	return engine.Verdict{
+		Pass: v.Pass, Reason: v.Reason, Paths: v.Paths, Sent: v.Sent, Lost: v.Lost, Leaked: v.Leaked,
+		LongestGapMillis: float64(v.LongestGap) / float64(time.Millisecond), Bad: v.Bad,
+	}
+}

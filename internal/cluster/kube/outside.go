@@ -1,0 +1,82 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+)
+
+// apiServerName is the responder that stands in where the user names none.
+const apiServerName = "api-server"
+
+// responders are the servers outside of the cluster with their addresses.
+func (a *Actor) responders(ctx context.Context) ([]path.Responder, error) {
+	if len(a.Measured.Outside) == 0 {
+		return a.apiServerOutside(ctx)
+	}
+	known := slices.Clone(a.Measured.Outside)
+	for i := range known {
+		if known[i].Host == "" {
+			continue
+		}
+		address, err := addressOf(ctx, known[i].Host)
+		if err != nil {
+			return nil, fmt.Errorf("--outside %s: %w", known[i].Name, err)
+		}
+		known[i].Address = net.JoinHostPort(address, known[i].Port)
+	}
+	return known, nil
+}
+
+// addressOf is the first address of a host, in the order of addresses, IPv4 before IPv6: the same on every machine that
+// has the same answer, whoever takes a run over.
+func addressOf(ctx context.Context, host string) (string, error) {
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return "", err
+	}
+	for i := range found {
+		found[i] = found[i].Unmap()
+	}
+	return slices.MinFunc(found, netip.Addr.Compare).String(), nil
+}
+
+// apiServerOutside is the API server at its own address, which is no pod's. Where this user may not read that address, or no
+// EndpointSlice has it, nothing is measured there.
+func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) {
+	found, err := a.Typed.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
+		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	first := ""
+	for _, slice := range found.Items {
+		if len(slice.Ports) == 0 || slice.Ports[0].Port == nil {
+			continue
+		}
+		for _, endpoint := range slice.Endpoints {
+			for _, address := range endpoint.Addresses {
+				if at := net.JoinHostPort(address, strconv.Itoa(int(*slice.Ports[0].Port))); first == "" || at < first {
+					first = at
+				}
+			}
+		}
+	}
+	if first == "" {
+		return nil, nil
+	}
+	return []path.Responder{{Name: apiServerName, Protocol: v1alpha1.TCPReach, Host: apiServerName, Address: first}}, nil
+}

@@ -1,0 +1,348 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Measured is what a plan knows about its networks that the choice of paths depends on.
+type Measured struct {
+	// FullSize is the payload in bytes that fills the pods' MTU; 0 measures none.
+	FullSize int
+	// Denied names the networks ("old", "new") on which NetworkPolicy is enforced.
+	Denied map[string]bool
+	// Interval is the time between two probes on the fastest paths; 0 means the default.
+	Interval time.Duration
+	// Outside are the user's responders beyond the cluster; without any, the API server's address is one.
+	Outside []path.Responder
+	// OutsideEvery is the time between two probes that leave the cluster; 0 means the default.
+	OutsideEvery time.Duration
+	// NodesOutside names the networks that treat what pods send to other nodes' addresses as what leaves the cluster.
+	NodesOutside map[string]bool
+}
+
+// setPaths waits until the Services lead to the probe pods that there are, makes the plans of paths match those, and waits
+// until every path is established: its source reports on its plan, and has had answers where they are expected.
+func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage, error) {
+	topology, err := a.topology(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.waitOut(ctx, func() (string, error) { return a.unserved(ctx, &topology) }); err != nil {
+		return nil, err
+	}
+	plans, err := a.writePaths(ctx, path.Build(topology))
+	if err != nil {
+		return nil, err
+	}
+	stopped := a.Clock.Now().Add(stopWait + path.ReportEvery(len(plans)))
+	err = a.waitOut(ctx, func() (string, error) {
+		reports, err := a.probeReports(ctx)
+		return unestablished(plans, reports, a.Clock.Now().Before(stopped)), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))}), nil
+}
+
+// waitOut asks until nothing is missing, and notes what is.
+func (a *Actor) waitOut(ctx context.Context, asks func() (missing string, err error)) error {
+	for said := ""; ; {
+		missing, err := asks()
+		if err != nil || missing == "" {
+			return err
+		}
+		if missing != said && a.Note != nil {
+			a.Note("waiting: " + missing)
+			said = missing
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return fmt.Errorf("%s (%w)", missing, err)
+		}
+	}
+}
+
+// unserved says which probe pod no Service leads to yet; empty when all is well. What nodes' kube-proxies do with it comes
+// later: the paths through Services warm up for that. Where the API server has no EndpointSlices, nothing is known of it.
+func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) {
+	for _, network := range []string{path.Old, path.New} {
+		if t.Services[network] == "" {
+			continue
+		}
+		names := []string{manifest.ProbeServiceName(network)}
+		if t.NodePorts[network] > 0 {
+			names = append(names, manifest.ProbeNodePortName(network))
+		}
+		for _, name := range names {
+			missing, err := a.unservedBy(ctx, name, map[string]map[string]string{path.Old: t.Old, path.New: t.New}[network])
+			if missing != "" || apierrors.IsNotFound(err) {
+				return missing, nil
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+	}
+	return "", nil
+}
+
+// unservedBy says which of a network's probe pods, by node, a Service does not lead to.
+func (a *Actor) unservedBy(ctx context.Context, service string, pods map[string]string) (string, error) {
+	found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	if err != nil {
+		return "", err
+	}
+	served := map[string]bool{}
+	for i := range found.Items {
+		for _, endpoint := range found.Items[i].Endpoints {
+			for _, address := range endpoint.Addresses {
+				served[address] = endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready
+			}
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(pods)) {
+		if !served[pods[node]] {
+			return fmt.Sprintf("the Service %s does not lead to the probe pod of %s yet", service, node), nil
+		}
+	}
+	return "", nil
+}
+
+// stopWait bounds how long is waited for sources that are to measure no more: what they aim at may go then. A node
+// that is down does not say that it has stopped.
+const stopWait = 10 * time.Second
+
+// unestablished says which path that should answer has no count yet, or whose report is missing; and, where stopping counts, who
+// still measures what is to be measured no more. Empty when all is well.
+func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, stopping bool) string {
+	status := map[string]v1alpha1.ProbeReportStatus{}
+	for _, report := range reports {
+		status[report.Name] = report.Status
+	}
+	missing, example, silent, busy := 0, "", "", ""
+	for _, plan := range plans {
+		report, reported := status[plan.Name]
+		switch {
+		case len(plan.Spec.Paths) == 0:
+			if stopping && reported && report.Generation != plan.Spec.Generation {
+				busy = plan.Name + " has not stopped measuring"
+			}
+		case !reported:
+			silent = "; " + plan.Name + " has reported nothing"
+		case report.Generation != plan.Spec.Generation:
+			silent = fmt.Sprintf("; %s reports on plan %d instead of %d", plan.Name, report.Generation, plan.Spec.Generation)
+			report.Paths = nil
+		}
+		counted := map[string]bool{}
+		for _, result := range report.Paths {
+			counted[result.ID] = result.Sent > 0
+		}
+		for _, one := range plan.Spec.Paths {
+			// Whether a denied probe got through is known only after its timeout, for which every gate waits.
+			if !counted[one.ID] && !(one.Denied && report.Paths != nil) {
+				missing++
+				example = one.ID
+			}
+		}
+	}
+	if missing == 0 {
+		return busy
+	}
+	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s%s", missing, len(pathsOf(plans)), example, silent)
+}
+
+// writePaths stores each node's paths under a new generation, unless they are the ones already stored, and
+// returns the plans of all nodes. A node that has no paths any more keeps an empty plan, so that its generations
+// go on to grow.
+func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alpha1.ProbePlan, error) {
+	plans, err := a.probePlans(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := map[string][]v1alpha1.Path{}
+	paths = keepPace(paths, pathsOf(plans))
+	for _, one := range paths {
+		wanted[one.Source.Node] = append(wanted[one.Source.Node], one)
+	}
+	every := path.ReportEvery(len(wanted))
+	for i := range plans {
+		name := plans[i].Name
+		if !slices.Equal(plans[i].Spec.Paths, wanted[name]) {
+			plans[i] = planOf(name, plans[i].Spec.Generation+1, wanted[name], every)
+			err = errors.Join(err, a.writePlan(ctx, plans[i]))
+		}
+		delete(wanted, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		plans = append(plans, planOf(name, 1, wanted[name], every))
+		err = errors.Join(err, a.writePlan(ctx, plans[len(plans)-1]))
+	}
+	return plans, err
+}
+
+// keepPace leaves paths that differ from those of before in their interval alone as they were: where nodes come or go, a
+// path may change its ring, and another interval would begin its count anew, of which no gate could tell what was before.
+func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
+	measured := make(map[string]v1alpha1.Path, len(before))
+	for _, one := range before {
+		measured[one.ID] = one
+	}
+	kept := slices.Clone(paths)
+	for i := range kept {
+		same := kept[i]
+		same.IntervalMillis = measured[same.ID].IntervalMillis
+		if same == measured[same.ID] {
+			kept[i] = same
+		}
+	}
+	return kept
+}
+
+func planOf(node string, generation int64, paths []v1alpha1.Path, every time.Duration) v1alpha1.ProbePlan {
+	return v1alpha1.ProbePlan{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "ProbePlan"},
+		ObjectMeta: metav1.ObjectMeta{Name: node, Namespace: v1alpha1.Namespace, Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		Spec:       v1alpha1.ProbePlanSpec{Generation: generation, Paths: append([]v1alpha1.Path{}, paths...), ReportMillis: every.Milliseconds()},
+	}
+}
+
+func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
+	content, err := encode(&plan)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: content}
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	_, err = a.apply(ctx, object, false)
+	return err
+}
+
+// topology reads what there is to measure between.
+func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
+	t := path.Topology{
+		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{}, SecondNodePorts: map[string]int{},
+		Leaving: map[string]bool{path.New: len(set.WithoutNew) > 0}, FullSize: a.Measured.FullSize, Denied: a.Measured.Denied, NodesOutside: a.Measured.NodesOutside,
+		Intervals: path.Intervals{Fast: a.Measured.Interval, Outside: a.Measured.OutsideEvery},
+		Ports: path.Ports{UDP: manifest.PortUDP, TCP: manifest.PortTCP, Denied: manifest.PortDenied, HostOffset: manifest.HostOffset,
+			SecondOffset: manifest.SecondOffset},
+	}
+	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return t, err
+	}
+	for i := range nodes.Items {
+		if slices.Contains(set.Leaving, nodes.Items[i].Name) {
+			continue
+		}
+		t.Nodes = append(t.Nodes, path.Node{Name: nodes.Items[i].Name, Address: internalIP(&nodes.Items[i])})
+	}
+	if err := a.probePods(ctx, set, &t); err != nil {
+		return t, err
+	}
+	for network, pods := range map[string]map[string]string{path.Old: t.Old, path.New: t.New} {
+		if len(pods) == 0 || t.Leaving[network] {
+			continue
+		}
+		if err := a.probeService(ctx, network, &t); err != nil {
+			return t, err
+		}
+	}
+	dns, err := a.Typed.CoreV1().Services("kube-system").Get(ctx, "kube-dns", metav1.GetOptions{})
+	if err == nil && dns.Spec.ClusterIP != "" {
+		t.DNS, t.Query = net.JoinHostPort(dns.Spec.ClusterIP, "53"), "kubernetes.default.svc.cluster.local."
+	}
+	if apierrors.IsNotFound(err) {
+		err = nil // a cluster without it has no such path
+	}
+	if err == nil {
+		t.Outside, err = a.responders(ctx)
+	}
+	return t, err
+}
+
+// probePods fills in the addresses of the probe pods that a set names.
+func (a *Actor) probePods(ctx context.Context, set step.PathSet, t *path.Topology) error {
+	pods, err := a.podsOn(ctx, "", v1alpha1.Namespace, v1alpha1.LabelProbe)
+	if err != nil {
+		return err
+	}
+	addresses := map[string]map[string]string{path.Old: {}, path.New: {}}
+	ready := map[string][]string{}
+	for i := range pods {
+		network := pods[i].Labels[v1alpha1.LabelProbe]
+		if pods[i].DeletionTimestamp == nil && podReady(&pods[i]) && addresses[network] != nil {
+			addresses[network][pods[i].Spec.NodeName] = pods[i].Status.PodIP
+			ready[network] = append(ready[network], pods[i].Spec.NodeName)
+			t.Leaving[network] = t.Leaving[network] || slices.Contains(set.Leaving, pods[i].Spec.NodeName)
+		}
+	}
+	oldNodes, newNodes := set.Resolve(ready[path.Old], ready[path.New])
+	for _, side := range []struct {
+		network string
+		nodes   []string
+		into    map[string]string
+	}{{path.Old, oldNodes, t.Old}, {path.New, newNodes, t.New}} {
+		slices.Sort(side.nodes)
+		for _, node := range side.nodes {
+			address, ok := addresses[side.network][node]
+			if !ok {
+				return fmt.Errorf("node %s has no ready probe pod on the %s network", node, side.network)
+			}
+			side.into[node] = address
+		}
+	}
+	return nil
+}
+
+// probeService fills in the cluster address of a network's Service, and the TCP node ports of the other.
+func (a *Actor) probeService(ctx context.Context, network string, t *path.Topology) error {
+	services := a.Typed.CoreV1().Services(v1alpha1.Namespace)
+	service, err := services.Get(ctx, manifest.ProbeServiceName(network), metav1.GetOptions{})
+	if err == nil {
+		t.Services[network] = service.Spec.ClusterIP
+		service, err = services.Get(ctx, manifest.ProbeNodePortName(network), metav1.GetOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, port := range service.Spec.Ports {
+		switch {
+		case port.Protocol != corev1.ProtocolTCP || port.NodePort == 0:
+		case port.Port == manifest.PortTCP:
+			t.NodePorts[network] = int(port.NodePort)
+		case port.Port == manifest.PortTCP+manifest.SecondOffset:
+			t.SecondNodePorts[network] = int(port.NodePort)
+		}
+	}
+	return nil
+}
+
+func internalIP(node *corev1.Node) string {
+	for _, address := range node.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			return address.Address
+		}
+	}
+	return ""
+}

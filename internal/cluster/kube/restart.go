@@ -1,0 +1,203 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// podsBefore are the pods of a DaemonSet on a node, by UID, when a restart was first looked at.
+type podsBefore struct {
+	Pods []types.UID `json:"pods"`
+}
+
+// observeRestart says that a restart is done when the node runs the DaemonSet's current template, Ready; where it is to be made
+// anew, by a pod that was not there at the first look.
+func (a *Actor) observeRestart(ctx context.Context, action step.Action, seen json.RawMessage) (engine.Observation, error) {
+	before, first, err := readPods(action, seen)
+	if err != nil {
+		return engine.Observation{}, err
+	}
+	now, err := a.outdated(ctx, action, before)
+	if err != nil || !action.Anew {
+		return engine.Observation{Done: now.missing == "" && err == nil}, err
+	}
+	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
+}
+
+// readPods are the pods that a restart is to replace whatever their template; first is true where nobody has looked yet.
+func readPods(action step.Action, seen json.RawMessage) (before []types.UID, first bool, err error) {
+	if !action.Anew || len(seen) == 0 {
+		return nil, action.Anew, nil
+	}
+	var known podsBefore
+	if err := json.Unmarshal(seen, &known); err != nil {
+		return nil, false, fmt.Errorf("what the journal says of the pods before: %w", err)
+	}
+	return known.Pods, false, nil
+}
+
+// restart deletes the pods of an earlier template, and those that were there before where they are to be made anew, and waits
+// for their successor.
+func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMessage) error {
+	before, first, err := readPods(action, seen)
+	if err != nil {
+		return err
+	}
+	if first {
+		return fmt.Errorf("it is not known which pod of %s was on %s before", action.Ref, action.NodeName)
+	}
+	said := ""
+	var nudged *corev1.Pod
+	var bearing patience
+	for waited := 0; ; waited++ {
+		now, err := a.outdated(ctx, action, before)
+		if err != nil {
+			return err
+		}
+		if now.missing == "" {
+			if nudged == nil {
+				return nil
+			}
+			return a.nudge(ctx, nudged, nil)
+		}
+		for _, pod := range now.pods {
+			if action.Mark != "" {
+				if err := a.annotate(ctx, &pod, action.Mark, "true"); err != nil {
+					return err
+				}
+			}
+			err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+				metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return err
+			}
+		}
+		if now.starting != nil && now.starting.Status.Phase == corev1.PodRunning && waited%nudgeEvery == 0 {
+			nudged = now.starting
+			if err := a.nudge(ctx, nudged, a.Clock.Now().UTC()); err != nil {
+				return err
+			}
+		}
+		if now.missing != said && a.Note != nil {
+			a.Note("waiting: " + now.missing)
+			said = now.missing
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) {
+			if now.starting != nil {
+				if found := a.ailing(ctx, &bearing, []corev1.Pod{*now.starting}); found.why != "" {
+					return found, nil
+				}
+			}
+			return lasting(a.down(ctx, action.NodeName))
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", now.missing, err)
+		}
+		if err := a.Clock.Sleep(ctx, poll); err != nil {
+			return bearing.late(now.missing, err)
+		}
+	}
+}
+
+// nudgeEvery is the number of looks between two nudges.
+const nudgeEvery = 5
+
+// nudge lets the kubelet ask a pod's readiness probe now and not only when its period is over: it does so whenever a
+// pod has changed that is not ready (UpdatePodStatus in pkg/kubelet/prober). What it sees is the kubelet's to say. nil
+// takes the mark away.
+func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
+	err := a.annotate(ctx, pod, v1alpha1.AnnotationAwaited, mark)
+	if apierrors.IsForbidden(err) { // then it is ready when it is ready
+		return nil
+	}
+	return err
+}
+
+// annotate gives a pod an annotation, or takes it away where value is nil. One that has gone has none.
+func (a *Actor) annotate(ctx context.Context, pod *corev1.Pod, key string, value any) error {
+	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}})
+	_, err := a.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// rollout is how far a node is from running a DaemonSet's newest revision.
+type rollout struct {
+	// all are the pods there are, and pods those of another revision, or to be made anew, that are not ending yet.
+	all  []types.UID
+	pods []corev1.Pod
+	// starting is the pod of the newest revision while it is not Ready.
+	starting *corev1.Pod
+	// missing is what is missing; empty when the node runs that revision.
+	missing string
+}
+
+func (a *Actor) outdated(ctx context.Context, action step.Action, before []types.UID) (rollout, error) {
+	set, err := a.Typed.AppsV1().DaemonSets(action.Ref.Namespace).Get(ctx, action.Ref.Name, metav1.GetOptions{})
+	if err != nil {
+		return rollout{}, err
+	}
+	pods, err := a.podsOn(ctx, action.NodeName, set.Namespace, metav1.FormatLabelSelector(set.Spec.Selector))
+	if err != nil {
+		return rollout{}, err
+	}
+	now := rollout{missing: "no pod of " + action.Ref.String() + " on " + action.NodeName}
+	pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return !metav1.IsControlledBy(&pod, set) })
+	for _, pod := range pods {
+		now.all = append(now.all, pod.UID)
+	}
+	revision, err := a.newestRevision(ctx, set)
+	if err != nil || revision == "" {
+		return rollout{all: now.all, missing: action.Ref.String() + " has not been looked at by its controller yet"}, err
+	}
+	for _, pod := range pods {
+		switch {
+		case pod.DeletionTimestamp != nil:
+			return rollout{all: now.all, pods: now.pods, missing: "pod " + pod.Name + " is ending"}, nil
+		case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
+			now.pods = append(now.pods, pod)
+			now.missing = "pod " + pod.Name + " is of an earlier template"
+		case slices.Contains(before, pod.UID):
+			now.pods = append(now.pods, pod)
+			now.missing = "pod " + pod.Name + " is from before"
+		case !podReady(&pod):
+			now.missing, now.starting = "pod "+pod.Name+" is not Ready", &pod
+		case len(now.pods) == 0:
+			now.missing = ""
+		}
+	}
+	return now, nil
+}
+
+// newestRevision is the hash of a DaemonSet's current template; empty while its controller has not seen it.
+func (a *Actor) newestRevision(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
+	if set.Status.ObservedGeneration < set.Generation {
+		return "", nil
+	}
+	list, err := a.Typed.AppsV1().ControllerRevisions(set.Namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(set.Spec.Selector)})
+	if err != nil {
+		return "", err
+	}
+	newest, hash := int64(-1), ""
+	for i := range list.Items {
+		if revision := &list.Items[i]; metav1.IsControlledBy(revision, set) && revision.Revision > newest {
+			newest, hash = revision.Revision, revision.Labels[appsv1.ControllerRevisionHashLabelKey]
+		}
+	}
+	return hash, nil
+}

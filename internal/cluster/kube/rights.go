@@ -1,0 +1,181 @@
+package kube
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Rights asks the API server whether this user may do what steps do, there and back, and returns the answers that are
+// not among those known. Commands, names and mirrors are not asked about.
+func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []step.Step) ([]cluster.Right, error) {
+	resources := resources{client.Mapper, defined(steps)}
+	var asked []need
+	add := func(n need) {
+		if !slices.Contains(asked, n) && !slices.ContainsFunc(known, n.answered) {
+			asked = append(asked, n)
+		}
+	}
+	for _, w := range wantsOf(steps) {
+		resource := resources.of(w.APIVersion, w.Kind)
+		if w.sub != "" {
+			resource.Resource += "/" + w.sub
+		}
+		for _, verb := range strings.Fields(w.verbs) {
+			add(need{resource.Group, resource.Resource, w.Namespace, verb})
+		}
+	}
+	reader := reader{client: client}
+	grants, err := reader.grants(ctx, steps)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range grants {
+		add(n)
+	}
+	return reader.ask(ctx, asked)
+}
+
+// answered says that a right is what is needed, or more.
+func (n need) answered(r cluster.Right) bool {
+	return n.group == r.Group && n.resource == r.Resource && n.verbs == r.Verb && (n.namespace == r.Namespace || r.Namespace == "" && r.Allowed)
+}
+
+// want is what is done with a kind of objects. Its name does not count.
+type want struct {
+	step.Ref
+	sub, verbs string
+}
+
+// wantsOf is what steps do through the API, each once; Theseus' own objects, which every change has, are not among it.
+func wantsOf(steps []step.Step) []want {
+	seen := map[want]bool{}
+	var all []want
+	add := func(some ...want) {
+		for _, w := range some {
+			if w.Name = ""; !seen[w] {
+				seen[w] = true
+				all = append(all, w)
+			}
+		}
+	}
+	for i := range steps {
+		s := &steps[i]
+		for _, action := range slices.Concat(s.Actions, s.Undo) {
+			add(ofAction(&action)...)
+		}
+		for _, c := range slices.Concat(s.Before, s.After) {
+			add(ofCondition(&c)...)
+		}
+		if s.Gate != nil && s.Gate.Sessions != nil {
+			for _, kind := range bgp.Kinds {
+				add(want{Ref: step.Ref{Kind: kind}, verbs: "list"})
+			}
+		}
+	}
+	return all
+}
+
+// core is a kind of the core API, and apps one of the workloads'.
+func core(kind, namespace, sub, verbs string) want {
+	return want{step.Ref{APIVersion: "v1", Kind: kind, Namespace: namespace}, sub, verbs}
+}
+
+func apps(kind, namespace, verbs string) want {
+	return want{step.Ref{APIVersion: "apps/v1", Kind: kind, Namespace: namespace}, "", verbs}
+}
+
+// ofAction is what the actor does for an action, and for its inverse.
+func ofAction(a *step.Action) []want {
+	switch a.Op {
+	case step.Apply:
+		return []want{{step.RefOf(a.Object), "", "get create patch delete"}}
+	case step.Delete:
+		return []want{{*a.Ref, "", "get create patch delete"}}
+	case step.Patch:
+		return []want{{*a.Ref, "", "get patch"}}
+	case step.Evict:
+		return []want{core("Pod", "", "", "get list"), core("Pod", "", "eviction", "create"),
+			apps("ReplicaSet", "", "get"), apps("Deployment", "", "get"), apps("StatefulSet", "", "get"), apps("DaemonSet", "", "get")}
+	case step.Restart:
+		verbs := "list delete"
+		if a.Mark != "" {
+			verbs += " patch"
+		}
+		return []want{apps("DaemonSet", a.Ref.Namespace, "get"), apps("ControllerRevision", a.Ref.Namespace, "list"), core("Pod", a.Ref.Namespace, "", verbs)}
+	case step.Wait:
+		return ofCondition(a.Condition)
+	case step.Taint, step.Untaint:
+		return []want{core("Node", "", "", "get update")}
+	case step.Hook:
+		return []want{core("Node", "", "", "get list update delete"), core("Pod", "", "", "list delete")}
+	}
+	return nil
+}
+
+func ofCondition(c *step.Condition) []want {
+	switch c.Kind {
+	case step.Established, step.Rolled, step.Renders, step.Reports, step.Has, step.Gone:
+		return []want{{*c.Ref, "", "get"}}
+	case step.PodReady, step.PodGone, step.NoPods:
+		return []want{core("Pod", c.Namespace, "", "list")}
+	case step.Held:
+		return []want{core("Pod", c.Namespace, "", "list delete")}
+	case step.AgentSays:
+		return []want{core("Pod", c.Namespace, "", "list"), core("Pod", c.Namespace, "log", "get")}
+	case step.NodeReady:
+		return []want{core("Node", "", "", "get")}
+	case step.NodesAmong:
+		return []want{core("Node", "", "", "list")}
+	}
+	return nil
+}
+
+// resources finds the resource of a kind, also of one that the steps themselves define.
+type resources struct {
+	mapper  meta.RESTMapper
+	defined map[schema.GroupKind]string
+}
+
+// defined are the plurals of what steps define.
+func defined(steps []step.Step) map[schema.GroupKind]string {
+	plurals := map[schema.GroupKind]string{}
+	for i := range steps {
+		for _, action := range steps[i].Actions {
+			if o := action.Object; o != nil && o.GetKind() == "CustomResourceDefinition" {
+				text := func(fields ...string) string {
+					s, _, _ := unstructured.NestedString(o.Object, append([]string{"spec"}, fields...)...)
+					return s
+				}
+				plurals[schema.GroupKind{Group: text("group"), Kind: text("names", "kind")}] = text("names", "plural")
+			}
+		}
+	}
+	return plurals
+}
+
+func (r resources) of(apiVersion, kind string) schema.GroupVersionResource {
+	gv, _ := schema.ParseGroupVersion(apiVersion) // what cannot be read has no resource, and is found when it is done
+	versions := []schema.GroupVersion{gv}
+	if apiVersion == "" { // one of those that the gate of sessions reads
+		versions = bgp.Versions
+	}
+	for _, gv := range versions {
+		if plural := r.defined[schema.GroupKind{Group: gv.Group, Kind: kind}]; plural != "" {
+			return gv.WithResource(plural)
+		}
+		if mapping, err := r.mapper.RESTMapping(schema.GroupKind{Group: gv.Group, Kind: kind}, gv.Version); err == nil {
+			return mapping.Resource
+		}
+	}
+	guess, _ := meta.UnsafeGuessKindToResource(versions[0].WithKind(kind))
+	return guess
+}

@@ -1,0 +1,231 @@
+package kube
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Duty is what somebody does with Theseus, and so which rights they need.
+type Duty string
+
+// The duties; each has the rights of those before it.
+const (
+	// Look: status and report.
+	Look Duty = "look"
+	// Plan: snapshot, check and plan, which write nothing.
+	Plan Duty = "plan"
+	// Operate: apply, resume, pause, rollback, and snapshot --nodes. Whoever may install a privileged DaemonSet and give it rights
+	// may do anything in the end, so these rights are those of an administrator of the cluster, written out.
+	Operate Duty = "operate"
+)
+
+// Duties are all of them.
+var Duties = []Duty{Look, Plan, Operate}
+
+// Subject is who gets the rights.
+type Subject struct{ Kind, Namespace, Name string }
+
+// Roles are the objects that give the rights of a duty, and bind them to subjects where there are some. steps are those of the plan
+// that is to be carried out; without them Operate has the rights of all changes that Theseus plans.
+func Roles(duty Duty, steps []step.Step, subjects []Subject) ([]unstructured.Unstructured, error) {
+	everywhere, within := map[string][]need{}, []string{}
+	for _, n := range rightsOf(duty, steps) {
+		if everywhere[n.namespace] == nil && n.namespace != "" {
+			within = append(within, n.namespace)
+		}
+		everywhere[n.namespace] = append(everywhere[n.namespace], n)
+	}
+	var all []unstructured.Unstructured
+	if slices.Contains(within, v1alpha1.Namespace) {
+		namespace := *manifest.Namespace()
+		namespace.SetLabels(nil) // privileged pods are let in by the run, for its time
+		all = append(all, namespace)
+	}
+	slices.Sort(within)
+	for _, namespace := range append([]string{""}, within...) {
+		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "theseus-" + string(duty), Namespace: namespace}, Rules: rules(everywhere[namespace])}
+		kind := "ClusterRole"
+		if namespace != "" {
+			kind = "Role"
+		}
+		if duty == Look {
+			role.Labels = map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+		}
+		role.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+		object, err := toObject(&role)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+		if len(subjects) == 0 {
+			continue
+		}
+		binding := rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind + "Binding"}, ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: namespace},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role.Name}}
+		for _, s := range subjects {
+			subject := rbacv1.Subject{Kind: s.Kind, Name: s.Name, Namespace: s.Namespace}
+			if s.Kind != rbacv1.ServiceAccountKind {
+				subject.APIGroup = rbacv1.GroupName
+			}
+			binding.Subjects = append(binding.Subjects, subject)
+		}
+		if object, err = toObject(&binding); err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+	}
+	return all, nil
+}
+
+func toObject(from any) (unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from)
+	if err != nil {
+		return unstructured.Unstructured{}, err
+	}
+	unstructured.RemoveNestedField(fields, "metadata", "creationTimestamp")
+	return unstructured.Unstructured{Object: fields}, nil
+}
+
+// rightsOf are the rights of a duty and of those before it.
+func rightsOf(duty Duty, steps []step.Step) []need {
+	const own = v1alpha1.Group
+	all := []need{
+		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"}, {own, "probereports", "", "get list"},
+		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
+	}
+	if duty == Look {
+		return all
+	}
+	all = append(all, reads()...)
+	if duty == Plan {
+		return all
+	}
+	all = append(all, needs()...)
+	// A role may give no right that its writer does not have, but for these two verbs.
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{rbacv1.GroupName, "roles", "", "get create patch delete escalate bind"},
+		need{rbacv1.GroupName, "rolebindings", "", "get create patch delete"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"},
+		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, to which paths are measured
+	if steps == nil {
+		return append(all, ofAnyChange()...)
+	}
+	// A Role goes with its namespace, and cannot be before it: rights within one that the plan makes or deletes are for all.
+	fleeting := map[string]bool{}
+	for i := range steps {
+		for _, action := range steps[i].Actions {
+			if ref := action.Ref; ref != nil && ref.Kind == "Namespace" && action.Op == step.Delete {
+				fleeting[ref.Name] = true
+			} else if o := action.Object; o != nil && o.GetKind() == "Namespace" && o.GetName() != v1alpha1.Namespace {
+				fleeting[o.GetName()] = true
+			}
+		}
+	}
+	resources := resources{meta.NewDefaultRESTMapper(nil), defined(steps)}
+	for _, w := range wantsOf(steps) {
+		if fleeting[w.Namespace] {
+			w.Namespace = ""
+		}
+		resource := resources.of(w.APIVersion, w.Kind)
+		if w.sub != "" {
+			resource.Resource += "/" + w.sub
+		}
+		all = append(all, need{resource.Group, resource.Resource, w.Namespace, w.verbs})
+	}
+	return all
+}
+
+// reads are what a snapshot lists.
+func reads() []need {
+	all := []need{
+		{"", "nodes", "", "list"}, {"", "namespaces", "", "list"}, {"", "services", "", "list"}, {"", "configmaps", "", "list"}, {"", "persistentvolumes", "", "list"},
+		{"apps", "daemonsets", "", "list"}, {"apps", "deployments", "", "list"}, {"apps", "replicasets", "", "list"}, {"apps", "statefulsets", "", "list"},
+		{"batch", "jobs", "", "list"}, {"policy", "poddisruptionbudgets", "", "list"}, {"networking.k8s.io", "networkpolicies", "", "list"},
+		{"networking.k8s.io", "servicecidrs", "", "list"}, {"apiextensions.k8s.io", "customresourcedefinitions", "", "list"},
+		{"admissionregistration.k8s.io", "validatingwebhookconfigurations", "", "list"}, {"admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", "list"},
+		{"apiregistration.k8s.io", "apiservices", "", "list"},
+	}
+	for _, group := range networkGroups() {
+		all = append(all, need{group, "*", "", "list"})
+	}
+	return all
+}
+
+// ofAnyChange are what the changes that Theseus plans do, beside what each of them does.
+func ofAnyChange() []need {
+	const write = "get create patch delete"
+	all := []need{
+		{"", "nodes", "", "update delete"}, {"", "pods/log", "", "get"}, {"", "configmaps", "", write}, {"", "serviceaccounts", "", write},
+		{"apps", "daemonsets", "", write + " watch"}, {"apps", "deployments", "", write + " watch"}, {"apps", "statefulsets", "", "get"}, {"apps", "replicasets", "", "get"},
+		{"apps", "controllerrevisions", "", "list"}, {"policy", "poddisruptionbudgets", "", write}, {"scheduling.k8s.io", "priorityclasses", "", write},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", write}, {"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", write},
+	}
+	for _, group := range changedGroups() {
+		all = append(all, need{group, "*", "", write + " list watch"})
+	}
+	return all
+}
+
+// rules are needs as rules: one for each group and set of verbs.
+func rules(needs []need) []rbacv1.PolicyRule {
+	verbs := map[[2]string]map[string]bool{} // of group and resource
+	for _, n := range needs {
+		key := [2]string{n.group, n.resource}
+		if verbs[key] == nil {
+			verbs[key] = map[string]bool{}
+		}
+		for _, verb := range strings.Fields(n.verbs) {
+			verbs[key][verb] = true
+		}
+	}
+	resources := map[[2]string][]string{} // of group and verbs
+	for key, of := range verbs {
+		together := [2]string{key[0], strings.Join(sortedKeys(of), " ")}
+		resources[together] = append(resources[together], key[1])
+	}
+	var all []rbacv1.PolicyRule
+	for key, names := range resources {
+		slices.Sort(names)
+		all = append(all, rbacv1.PolicyRule{APIGroups: []string{key[0]}, Resources: names, Verbs: strings.Fields(key[1])})
+	}
+	slices.SortFunc(all, func(a, b rbacv1.PolicyRule) int {
+		return cmp.Or(strings.Compare(a.APIGroups[0], b.APIGroups[0]), slices.Compare(a.Resources, b.Resources))
+	})
+	return all
+}
+
+func sortedKeys(m map[string]bool) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// ReadSubject reads who gets rights: user:NAME, group:NAME, or serviceaccount:NAMESPACE/NAME.
+func ReadSubject(text string) (Subject, error) {
+	kind, name, _ := strings.Cut(text, ":")
+	switch {
+	case name == "":
+	case kind == "user":
+		return Subject{Kind: rbacv1.UserKind, Name: name}, nil
+	case kind == "group":
+		return Subject{Kind: rbacv1.GroupKind, Name: name}, nil
+	case kind == "serviceaccount":
+		if namespace, account, ok := strings.Cut(name, "/"); ok && namespace != "" && account != "" {
+			return Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}, nil
+		}
+	}
+	return Subject{}, fmt.Errorf("%q is nobody: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME", text)
+}

@@ -1,0 +1,26 @@
+package kube
+
+import (
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// keepsSecret refuses to note what an action replaces where that holds a secret: the note goes into the journal, which is
+// not protected as Secrets are. A plan is refused for the same reason, so here the object was changed since.
+func keepsSecret(ref step.Ref, replaced map[string]any) error {
+	where := ""
+	if found := cluster.Secrets(replaced); len(found) > 0 {
+		where = found[0]
+	}
+	if ref.Kind == "Secret" && ref.APIVersion == "v1" {
+		where = "data"
+	}
+	if where == "" {
+		return nil
+	}
+	return engine.WithHint(fmt.Errorf("%s holds a secret in %s, and the journal would hold it too", ref, where),
+		"let the value come from a Secret (valueFrom.secretKeyRef, or the kind's own reference to a Secret), and go on")
+}

@@ -1,0 +1,141 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// taskName is unique for an action of a migration, so that a resumed run finds the task it began.
+func (a *Actor) taskName(action step.Action) string {
+	sum := sha256.Sum256([]byte(a.Migration + "\x00" + action.ID))
+	return action.Verb + "-" + hex.EncodeToString(sum[:8])
+}
+
+func (a *Actor) tasks() (dynamic.ResourceInterface, error) {
+	return a.resource(v1alpha1.APIVersion, "NodeTask", v1alpha1.Namespace)
+}
+
+// observeTask never calls a verb done: the agent itself observes first, and doing it again is free.
+func (a *Actor) observeTask(_ context.Context, action step.Action) (engine.Observation, error) {
+	return engine.Observation{Inverse: inverseOf(action)}, nil
+}
+
+// inverseOf is the action that takes a verb back, or nil.
+func inverseOf(action step.Action) *step.Action {
+	verb, ok := step.InverseVerb(action.Verb)
+	if !ok {
+		return nil
+	}
+	return inverse(action, step.Action{Op: step.Node, NodeName: action.NodeName, Verb: verb, Args: action.Args,
+		Title: fmt.Sprintf("%s on %s", verb, action.NodeName)})
+}
+
+// runTask creates a task for a node's agent and waits for the answer. It replaces a task that has ended, and one of an older epoch
+// that no agent has begun: the agent would refuse it. It waits for one that an agent has begun, whoever created it.
+func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessage, error) {
+	client, err := a.tasks()
+	if err != nil {
+		return nil, err
+	}
+	name := a.taskName(action)
+	task, err := a.readTask(ctx, client, name)
+	if err != nil {
+		return nil, err
+	}
+	begun := task != nil && task.Status.Phase == v1alpha1.TaskRunning
+	if task == nil || !begun && (task.Status.Phase != "" || task.Spec.Epoch < a.Epoch) {
+		return a.askAnew(ctx, client, name, action)
+	}
+	answer, err := a.awaitTask(ctx, client, name, action.NodeName)
+	if _, failed := errors.AsType[taskFailed](err); failed && task.Spec.Epoch < a.Epoch {
+		return a.askAnew(ctx, client, name, action) // an agent that restarted refuses to do it again
+	}
+	return answer, err
+}
+
+// askAnew replaces the task of this name, if there is one, and waits for the answer.
+func (a *Actor) askAnew(ctx context.Context, client dynamic.ResourceInterface, name string, action step.Action) (json.RawMessage, error) {
+	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	object, err := manifest.Task(name, action.NodeName, action.Verb, action.Args, a.Epoch)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := client.Create(ctx, object, metav1.CreateOptions{FieldManager: FieldManager}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return nil, err
+	}
+	return a.awaitTask(ctx, client, name, action.NodeName)
+}
+
+// taskFailed is an agent's answer that it could not do a task.
+type taskFailed struct{ node, message string }
+
+func (t taskFailed) Error() string { return fmt.Sprintf("the agent of %s says: %s", t.node, t.message) }
+
+func (a *Actor) awaitTask(ctx context.Context, client dynamic.ResourceInterface, name, node string) (json.RawMessage, error) {
+	var bearing patience
+	for {
+		task, err := a.readTask(ctx, client, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case task == nil:
+			return nil, fmt.Errorf("task %s was deleted while the agent of %s worked on it", name, node)
+		case task.Status.Phase == v1alpha1.TaskDone:
+			return task.Status.Result, nil
+		case task.Status.Phase == v1alpha1.TaskFailed:
+			return nil, taskFailed{node, task.Status.Message}
+		}
+		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, node)) })
+		if err != nil {
+			return nil, fmt.Errorf("no answer from the agent of %s: %w", node, err)
+		}
+		if err := a.Clock.Sleep(ctx, poll/2); err != nil {
+			return nil, fmt.Errorf("no answer from the agent of %s, task %s is %q: %w", node, name, task.Status.Phase, err)
+		}
+	}
+}
+
+func (a *Actor) readTask(ctx context.Context, client dynamic.ResourceInterface, name string) (*v1alpha1.NodeTask, error) {
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var task v1alpha1.NodeTask
+	if err := decode(object.Object, &task); err != nil {
+		return nil, fmt.Errorf("task %s: %w", name, err)
+	}
+	return &task, nil
+}
+
+// decode goes through JSON, which keeps raw messages as they are.
+func decode(object map[string]any, into any) error {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// encode is the way back.
+func encode(from any) (map[string]any, error) {
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(from)
+}

@@ -1,0 +1,99 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	of "github.com/open-feature/go-sdk/openfeature"
+	"github.com/open-feature/go-sdk/openfeature/multi"
+	"k8s.io/client-go/dynamic"
+)
+
+// OpenSource makes the source that a text names: sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME, else a file or
+// a folder. The cluster is only asked for when it is needed. A database's schema is made or brought up to date, but
+// no file is made: a name that is misspelt is an error. The source is to be closed.
+func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interface, error)) (Source, func() error, error) {
+	done := func() error { return nil }
+	scheme, rest, _ := strings.Cut(text, ":")
+	switch scheme {
+	case "sqlite", "postgres", "postgresql":
+		d, err := OpenDatabase(ctx, text, Existing)
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, d.Close, nil
+	case "k8s":
+		namespace, name, err := parseObject(rest)
+		if err != nil {
+			return nil, nil, err
+		}
+		client, err := cluster()
+		return Object{client, namespace, name}, done, err
+	}
+	if text == "" || strings.HasPrefix(rest, "//") {
+		return nil, nil, fmt.Errorf("%q is no source of flag sets", text)
+	}
+	info, err := os.Stat(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	if info.IsDir() {
+		return Directory{text}, done, nil
+	}
+	return File{text}, done, nil
+}
+
+// Presence is what is expected of the file of a database.
+type Presence bool
+
+// Existing databases are there already; New ones are made when they are not.
+const (
+	Existing Presence = false
+	New      Presence = true
+)
+
+// OpenDatabase opens sqlite:FILE or postgres://..., and makes its schema or brings it up to date.
+func OpenDatabase(ctx context.Context, text string, presence Presence) (*Database, error) {
+	var d *Database
+	var err error
+	if file, ok := strings.CutPrefix(text, "sqlite:"); !ok {
+		d, err = OpenPostgres(text)
+	} else if file == "" {
+		err = errors.New("sqlite: names no file")
+	} else if _, err = os.Stat(file); err == nil || presence == New {
+		d, err = OpenSQLite(file)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Migrate(ctx); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// OpenRemote makes a provider for a server, by http://... or https://....
+func OpenRemote(text, token string) (*Remote, error) {
+	header := http.Header{}
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
+	return NewRemote(text, header, time.Second)
+}
+
+// Multi is several providers as one, by the SDK's multi-provider: the first that has a flag counts.
+func Multi(providers ...of.FeatureProvider) (of.FeatureProvider, error) {
+	if len(providers) == 1 {
+		return providers[0], nil
+	}
+	var options []multi.Option
+	for i, p := range providers {
+		options = append(options, multi.WithProvider(fmt.Sprintf("%d %s", i+1, p.Metadata().Name), p))
+	}
+	return multi.NewProvider(multi.StrategyFirstMatch, options...)
+}

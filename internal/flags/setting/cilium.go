@@ -1,0 +1,108 @@
+package setting
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/mod/semver"
+)
+
+//go:generate go -C ../../lab run ./knobtables -o ../internal/flags/setting/cilium.json cilium
+
+//go:embed cilium.json
+var ciliumTable []byte
+
+// ciliumFlag is a flag of Cilium's agent or, where Local is true, of its operator.
+type ciliumFlag struct {
+	First, Last    int
+	Name, Kind     string
+	Values         []string
+	Default, About string
+	Local          bool
+}
+
+type ciliumTables struct {
+	Releases   []struct{ Release string }
+	Parameters []ciliumFlag
+}
+
+var loadCilium = sync.OnceValue(func() ciliumTables {
+	var tables ciliumTables
+	if err := json.Unmarshal(ciliumTable, &tables); err != nil {
+		panic(fmt.Sprintf("the table of Cilium's flags: %v", err)) // it is built in, and a test reads it
+	}
+	return tables
+})
+
+// CiliumAgent is the process, and the container, that reads nearly all of them.
+const CiliumAgent = "cilium-agent"
+
+// ofCilium are the flags of a version, which are the keys of cilium-config too: of the release before it, where there
+// is no table of it.
+func ofCilium(version string) (knobs []*Knob, release string) {
+	tables := loadCilium()
+	at := 0
+	for i, r := range tables.Releases {
+		if !semver.IsValid(version) || semver.Compare(semver.MajorMinor(r.Release), semver.MajorMinor(version)) <= 0 {
+			at = i
+		}
+	}
+	release = tables.Releases[at].Release
+	for i := range tables.Parameters {
+		if f := &tables.Parameters[i]; f.First <= at && at <= f.Last {
+			knobs = append(knobs, ofFlag(f, release))
+		}
+	}
+	return knobs, release
+}
+
+func ofFlag(f *ciliumFlag, release string) *Knob {
+	k := &Knob{
+		Component: "cilium", Name: f.Name, Title: f.About, Type: typeOfFlag(f.Kind), Default: f.Default, Process: CiliumAgent,
+		BadValue: "the agent ends when it cannot read it",
+		Proofs:   []Proof{{How: "the agent's log, where it names every flag when it starts: --" + f.Name + "='VALUE'"}, {How: "cilium_drift_checker_config_delta is 0 (v1.17 on), or cilium-dbg config -a on the node", Metric: "cilium_drift_checker_config_delta"}},
+		Rollback: []string{"take it out of the CiliumNodeConfig, or set it back in cilium-config, then the agents anew, node by node"},
+		Sources:  []string{"github.com/cilium/cilium " + release + " Documentation/cmdref", "github.com/cilium/cilium Documentation/configuration/per-node-config.rst"},
+	}
+	if len(f.Values) > 0 {
+		k.Takes = "by its help: " + strings.Join(f.Values, ", ") // the help does not always name all of them
+	}
+	k.Places = []Place{{Name: "ConfigMap cilium-config", APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Object: "cilium-config",
+		Path: "data." + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Nobody,
+		Note: "nothing happens until the agents are restarted; helm upgrade does that only with rollOutCiliumPods"}}
+	if f.Local {
+		k.Process = "cilium-operator"
+		return k
+	}
+	k.Places = append(k.Places,
+		Place{Name: "CiliumNodeConfig", APIVersion: "cilium.io/v2", Kind: "CiliumNodeConfig", Namespace: "kube-system", Path: "spec.defaults." + f.Name,
+			SelectorPath: "spec.nodeSelector", Scope: Selector, Effect: Recreate, Trigger: Nobody,
+			Note: "of several that match a node the last by name counts; a key that the agent's source does not allow is passed over"},
+		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
+			Env: "CILIUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
+			Note: "beats cilium-config and every CiliumNodeConfig in silence"},
+		Place{Name: "argument of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
+			Argument: "--" + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Rollout, Note: "beats everything else in silence"})
+	return k
+}
+
+func typeOfFlag(kind string) Type {
+	switch {
+	case kind == "bool":
+		return Bool
+	case kind == "duration":
+		return Duration
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return Integer
+	case strings.HasPrefix(kind, "float"):
+		return Number
+	case kind == "strings":
+		return List
+	case kind == "map", kind == "stringToString":
+		return Map
+	}
+	return Text
+}

@@ -1,0 +1,167 @@
+package prover
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/theseus-cni/theseus/internal/mirror/certs"
+)
+
+const (
+	provers = 32 // handshakes under way at once
+	tries   = 3  // a connection may fail so often in a row before it counts
+)
+
+// Ask is a name that has to be served at the mirror's addresses.
+type Ask struct {
+	Name string
+	Port int
+	// At are the mirror's addresses, IPs or names of load balancers; Was the original's.
+	At, Was []string
+	// Must says that the mirror's objects serve TLS there; else it must if the original does.
+	Must bool
+	// Object is what wants the name.
+	Object string
+}
+
+// Proof is what one address served for one name.
+type Proof struct {
+	Name    string `json:"name"`
+	Object  string `json:"object,omitempty"`
+	Address string `json:"address,omitempty"` // host:port
+	// Issuer and Until are those of the certificate; empty where none was served.
+	Issuer string    `json:"issuer,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
+	// Secret is the one whose certificate it is; empty where the cluster has none for the name.
+	Secret string `json:"secret,omitempty"`
+	// Wrong says what is not as it should be; nothing for a proof.
+	Wrong []string `json:"wrong,omitempty"`
+	// Plain says that no object asks for TLS there and that the original does not serve it, so nothing was asked.
+	Plain bool `json:"plain,omitempty"`
+}
+
+// Prover makes handshakes.
+type Prover struct {
+	Trust certs.Trust
+	// Timeout bounds one handshake.
+	Timeout time.Duration
+	// Ports replaces a port, where a load balancer listens on another one.
+	Ports map[int]int
+	// Resolve finds the addresses of load balancers, of which some may be given by name (dns.Prober.Addresses).
+	Resolve func(ctx context.Context, targets []string) ([]string, error)
+	// Secrets are those that the mirror has for a name; nil to compare with none.
+	Secrets func(name string) ([]*certs.Leaf, error)
+}
+
+// Prove asks for every name at every address of the mirror, from where it runs, in the order of the asks.
+func (p *Prover) Prove(ctx context.Context, asks []Ask) ([]Proof, error) {
+	results := make([][]Proof, len(asks))
+	var group errgroup.Group
+	group.SetLimit(provers)
+	for i, ask := range asks {
+		group.Go(func() error {
+			results[i] = p.prove(ctx, ask)
+			return nil
+		})
+	}
+	group.Wait() //nolint:errcheck // each proof has its own
+	var all []Proof
+	for _, some := range results {
+		all = append(all, some...)
+	}
+	return all, ctx.Err()
+}
+
+func (p *Prover) prove(ctx context.Context, ask Ask) []Proof {
+	addresses, err := p.Resolve(ctx, ask.At)
+	if err == nil && len(addresses) == 0 {
+		err = errors.New("the mirror has no address for it")
+	}
+	if err != nil {
+		return []Proof{{Name: ask.Name, Object: ask.Object, Wrong: []string{err.Error()}}}
+	}
+	plain := !ask.Must && !p.originalServes(ctx, ask)
+	var proofs []Proof
+	for _, address := range addresses {
+		proof := Proof{Name: ask.Name, Object: ask.Object, Address: p.at(address, ask.Port), Plain: plain}
+		if !plain {
+			if chain, err := p.handshake(ctx, ask.Name, proof.Address); err != nil {
+				proof.Wrong = []string{err.Error()}
+			} else {
+				p.judge(&proof, chain)
+			}
+		}
+		proofs = append(proofs, proof)
+	}
+	return proofs
+}
+
+func (p *Prover) judge(proof *Proof, chain []*x509.Certificate) {
+	proof.Wrong = p.Trust.Judge(Probe(proof.Name), chain)
+	proof.Issuer, proof.Until = cmp.Or(chain[0].Issuer.CommonName, chain[0].Issuer.String()), chain[0].NotAfter
+	if p.Secrets == nil {
+		return
+	}
+	secrets, err := p.Secrets(proof.Name)
+	if err == nil && len(secrets) > 0 {
+		proof.Secret, err = certs.Same(chain[0], secrets)
+	}
+	if err != nil {
+		proof.Wrong = append(proof.Wrong, err.Error())
+	}
+}
+
+// Probe is the name that stands for a wildcard.
+func Probe(name string) string {
+	if rest, ok := strings.CutPrefix(name, "*."); ok {
+		return "theseus-probe." + rest
+	}
+	return name
+}
+
+func (p *Prover) at(address string, port int) string {
+	return net.JoinHostPort(address, strconv.Itoa(cmp.Or(p.Ports[port], port)))
+}
+
+// originalServes says whether TLS is spoken at the address that the name leaves.
+func (p *Prover) originalServes(ctx context.Context, ask Ask) bool {
+	addresses, err := p.Resolve(ctx, ask.Was)
+	if err != nil || len(addresses) == 0 {
+		return false
+	}
+	_, err = p.handshake(ctx, ask.Name, p.at(addresses[0], ask.Port))
+	return err == nil
+}
+
+// handshake returns what is served for a name, without a judgement.
+func (p *Prover) handshake(ctx context.Context, name, at string) (chain []*x509.Certificate, err error) {
+	for range tries {
+		if chain, err = p.once(ctx, Probe(name), at); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return chain, err
+}
+
+func (p *Prover) once(ctx context.Context, name, at string) ([]*x509.Certificate, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, 5*time.Second))
+	defer cancel()
+	// What is served is wanted whatever it is; Trust judges it, with a reason for each thing that is wrong.
+	config := &tls.Config{ServerName: name, InsecureSkipVerify: true}
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", at)
+	if err != nil {
+		return nil, fmt.Errorf("no TLS with the name %s: %w", name, err)
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates, nil
+}

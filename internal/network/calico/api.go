@@ -1,0 +1,84 @@
+package calico
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// apiVar tells Calico's programs in which API version they keep their objects.
+const apiVar = "CALICO_API_GROUP"
+
+// api is the API version in which the agents of a manifest keep their objects, in a cluster that has definitions already
+// (their names). The rule is Calico's own (libcalico-go/lib/backend/k8s/discovery.go): what the agents are told, else
+// projectcalico.org/v3 where the API server has that group alone. What is written elsewhere they would never read.
+func (m *manifest) api(defined []string) (string, error) {
+	stored, served := groupsOf(defined)
+	storedHere, servedHere := groupsOf(definitionsOf(m))
+	said := m.env(cni.FindContainer(m.agent, "containers", agentName), apiVar)
+	switch {
+	case said == "" && servedHere && !storedHere && stored:
+		return "", refuse("the manifest keeps Calico's objects in "+cluster.CalicoServed+", and the cluster has definitions of "+cluster.CalicoStored+", which agents prefer where nothing tells them",
+			"delete the definitions that are left, if nobody needs them (kubectl get crd -o name | grep crd.projectcalico.org); or give the manifest of the release that keeps them there, such as manifests/calico-vxlan.yaml")
+	case strings.EqualFold(said, cluster.CalicoServed), said == "" && (served || servedHere) && !stored && !storedHere:
+		if (stored || storedHere) && !served && !servedHere {
+			return "", refuse("agents are told to keep their objects in "+cluster.CalicoServed+" ("+apiVar+"), of which neither the manifest nor the cluster has definitions",
+				"give the manifest with its definitions, such as manifests/calico-v3-crds.yaml of the release")
+		}
+		return cluster.CalicoServed, nil
+	}
+	return cluster.CalicoStored, nil
+}
+
+// groupsOf says of which of Calico's two groups there are definitions.
+func groupsOf(definitions []string) (stored, served bool) {
+	of := func(version string) bool {
+		group, _, _ := strings.Cut(version, "/")
+		return slices.ContainsFunc(definitions, func(name string) bool { _, own, _ := strings.Cut(name, "."); return own == group })
+	}
+	return of(cluster.CalicoStored), of(cluster.CalicoServed)
+}
+
+func definitionsOf(m *manifest) []string {
+	var names []string
+	for i := range m.definitions {
+		names = append(names, m.definitions[i].GetName())
+	}
+	return names
+}
+
+// sameAPI refuses another version that would keep its objects elsewhere than those that run: it would begin without any.
+func sameAPI(snapshot *cluster.Snapshot, live, wanted *manifest) error {
+	defined := snapshot.Definitions()
+	if len(defined) == 0 {
+		return nil // not known
+	}
+	from, err := live.api(defined)
+	if err != nil {
+		return err
+	}
+	to, err := wanted.api(defined)
+	if err != nil {
+		return err
+	}
+	if from != to {
+		return refuse("the agents keep their objects in "+from+", and those of the manifest would look for them in "+to,
+			"set "+apiVar+" in the manifest as it is in the cluster, and move the objects afterwards: Calico has a controller for that (DatastoreMigration)")
+	}
+	return nil
+}
+
+// webhookParts are what calico-webhooks has beside what a snapshot shows, in the order of deletion; the names are those of
+// manifests/calico-v3-crds.yaml. Its admission policies stay, and mean nothing without the definitions.
+func webhookParts(namespace string) []step.Ref {
+	const rbac = "rbac.authorization.k8s.io/v1"
+	return []step.Ref{
+		{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingWebhookConfiguration", Name: webhooksName},
+		{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: webhooksName},
+		{APIVersion: rbac, Kind: "ClusterRole", Name: webhooksName},
+		{APIVersion: "v1", Kind: "ServiceAccount", Namespace: namespace, Name: webhooksName},
+	}
+}

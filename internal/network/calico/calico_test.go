@@ -1,0 +1,329 @@
+package calico_test
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/network/calico"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/flannel"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func request(t *testing.T) cni.Request {
+	return cni.Request{
+		Manifest:  cnitest.Fixture(t, "calico-manifest.yaml"),
+		PodCIDR:   "10.96.0.0/16",
+		Source:    flannel.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))),
+		NodeLabel: v1alpha1.LabelTarget,
+	}
+}
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestAcceptance is of the manifests of three releases, of which the oldest has no nftables mode.
+func TestAcceptance(t *testing.T) {
+	for _, version := range []string{"v3.28.5", "v3.30.1", "v3.31.0"} {
+		t.Run(version, func(t *testing.T) {
+			r := request(t)
+			manifest, err := os.ReadFile("testdata/calico-vxlan-" + version + ".yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Manifest = cnitest.Documents(t, manifest)
+			cnitest.Run(t, cnitest.Case{
+				Driver:  calico.Driver{},
+				Present: cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml")),
+				Other:   cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml")),
+				Request: r, Golden: "testdata/install-" + version + ".txt", Update: *update,
+			})
+		})
+	}
+}
+
+// text is an object as JSON, to look for words in.
+func text(t *testing.T, object any) string {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func find(t *testing.T, objects []unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	t.Helper()
+	for i := range objects {
+		if objects[i].GetKind() == kind {
+			return &objects[i]
+		}
+	}
+	t.Fatalf("no %s", kind)
+	return nil
+}
+
+func TestInstallJoint(t *testing.T) {
+	target, err := calico.Driver{}.Install(request(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(target.Definitions) != 2 || len(target.Objects) != 7 {
+		t.Errorf("%d definitions and %d objects", len(target.Definitions), len(target.Objects))
+	}
+	agent := text(t, find(t, target.Objects, "DaemonSet"))
+	for _, want := range []string{
+		`{"name":"CALICO_IPV4POOL_CIDR","value":"10.96.0.0/16"}`, `{"name":"CALICO_IPV4POOL_VXLAN","value":"Always"}`,
+		`{"name":"CALICO_IPV4POOL_IPIP","value":"Never"}`, `{"name":"IP_AUTODETECTION_METHOD","value":"kubernetes-internal-ip"}`,
+		`{"name":"CNI_CONF_NAME","value":"10-calico.conflist.theseus"}`, `"theseus.dev/target":"true"`, `"maxUnavailable":1`,
+		`["/bin/calico-node","-felix-ready"]`, `"terminationGracePeriodSeconds":10`,
+		`"startupProbe":{"exec":{"command":["/bin/calico-node","-felix-ready"]},"failureThreshold":150,"periodSeconds":2`,
+	} {
+		if !strings.Contains(agent, want) {
+			t.Errorf("the agent lacks %s:\n%s", want, agent)
+		}
+	}
+	for _, gone := range []string{"bird", "preStop"} {
+		if strings.Contains(agent, gone) {
+			t.Errorf("the agent still has %q:\n%s", gone, agent)
+		}
+	}
+	if config := text(t, find(t, target.Objects, "ConfigMap")); !strings.Contains(config, `"calico_backend":"vxlan"`) {
+		t.Errorf("the ConfigMap is %s", config)
+	}
+	pool := text(t, target.Extras)
+	if len(target.Extras) != 1 || !strings.Contains(pool, `"cidr":"10.244.0.0/16"`) || !strings.Contains(pool, `"disabled":true`) ||
+		!strings.Contains(pool, `"natOutgoing":false`) || !strings.Contains(pool, `"vxlanMode":"Never"`) {
+		t.Errorf("the pool of the old range is %s", pool)
+	}
+	if want := (step.ConfArgs{Staged: "10-calico.conflist.theseus", Active: "10-calico.conflist"}); target.Conf != want {
+		t.Errorf("the configuration is %+v", target.Conf)
+	}
+	if target.Installation.Version != "v3.31.0" || target.Installation.Selector != "k8s-app=calico-node" {
+		t.Errorf("installation: %+v", target.Installation)
+	}
+}
+
+// TestInstallFinal: the last actions give the user's own form back for pods made from then on, then the user's
+// own strategy, and take the mark off every object.
+func TestInstallFinal(t *testing.T) {
+	target, err := calico.Driver{}.Install(request(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := target.Final[0]
+	if len(target.Final) != 1 || first.Op != step.Apply || first.Object.GetKind() != "DaemonSet" {
+		t.Fatalf("%d actions, the first is %s %q", len(target.Final), first.Op, first.Title)
+	}
+	agent := text(t, first.Object)
+	for _, want := range []string{`{"name":"CNI_CONF_NAME","value":"10-calico.conflist"}`, `"preStop"`, `"type":"OnDelete"`,
+		`"terminationGracePeriodSeconds":0`, `{"name":"CALICO_IPV4POOL_CIDR","value":"10.96.0.0/16"}`} {
+		if !strings.Contains(agent, want) {
+			t.Errorf("the final form lacks %s:\n%s", want, agent)
+		}
+	}
+	if strings.Contains(agent, "startupProbe") {
+		t.Errorf("the final form has a startup probe that is not the user's:\n%s", agent)
+	}
+	if strings.Contains(agent, v1alpha1.LabelTarget) {
+		t.Errorf("the final form still waits for a label:\n%s", agent)
+	}
+	marks := 0
+	for _, action := range target.HandOver {
+		if action.Op == step.Patch && strings.Contains(string(action.Patch), `"theseus.dev/managed":null`) {
+			marks++
+		}
+		if action.Ref.Kind == "DaemonSet" && !strings.Contains(string(action.Patch), `"maxUnavailable":2`) {
+			t.Errorf("the user's own strategy does not come back: %s", action.Patch)
+		}
+	}
+	if all := len(target.Definitions) + len(target.Objects); marks != all {
+		t.Errorf("%d of %d objects lose the mark", marks, all)
+	}
+}
+
+// TestSharedTables: beside an agent that enforces policy in iptables, Felix keeps its rules in nftables, and a
+// guard holds them while it goes back to the user's own form.
+func TestSharedTables(t *testing.T) {
+	for _, test := range []struct {
+		name                   string
+		policy                 cni.PolicyDialect
+		image, mode            string
+		inNFTables, withGuards bool
+	}{
+		{"kube-router, weave-npc", cni.PolicyKubernetes, "quay.io/calico/node:v3.31.0", "", true, true},
+		{"nothing that enforces policy", cni.PolicyNone, "quay.io/calico/node:v3.31.0", "", false, false},
+		{"a Calico without the mode", cni.PolicyKubernetes, "quay.io/calico/node:v3.28.2", "", false, false},
+		{"a version that is not known", cni.PolicyKubernetes, "registry.example/node@sha256:0", "", true, true},
+		{"nftables are the user's own choice", cni.PolicyKubernetes, "quay.io/calico/node:v3.31.0", "Enabled", true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(t)
+			r.Source.Capabilities.Policy = test.policy
+			containers, _, _ := unstructured.NestedSlice(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "containers")
+			containers[0].(map[string]any)["image"] = test.image
+			if err := unstructured.SetNestedSlice(find(t, r.Manifest, "DaemonSet").Object, containers, "spec", "template", "spec", "containers"); err != nil {
+				t.Fatal(err)
+			}
+			if test.mode != "" {
+				r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\n"+
+					"metadata: {name: default}\nspec: {nftablesMode: "+test.mode+"}\n"))...)
+			}
+			target, err := calico.Driver{}.Install(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			joint, final := text(t, find(t, target.Objects, "DaemonSet")), text(t, target.Final[0].Object)
+			if got := strings.Contains(joint, `{"name":"FELIX_NFTABLESMODE","value":"Enabled"}`); got != test.inNFTables {
+				t.Errorf("the joint form is in nftables: %t", got)
+			}
+			if strings.Contains(final, "FELIX_NFTABLES") {
+				t.Errorf("the final form is not the user's own: %s", final)
+			}
+			if (target.Guard != nil) != test.withGuards {
+				t.Errorf("guard: %+v", target.Guard)
+			}
+		})
+	}
+}
+
+func TestInstallMTU(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		mtu, overhead int
+		own, want     string
+	}{
+		{"flannel over VXLAN on 1500", 1450, 50, "0", "1450"},
+		{"flannel host-gw on 1500", 1500, 0, "0", "1450"},
+		{"source with a small MTU", 1376, 50, "0", "1376"},
+		{"user's own is smaller", 1450, 50, "1300", "1300"},
+		{"not known", 0, 50, "0", "0"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(t)
+			r.Source.Capabilities.MTU, r.Source.Capabilities.Overhead = test.mtu, test.overhead
+			config := find(t, r.Manifest, "ConfigMap")
+			if err := unstructured.SetNestedField(config.Object, test.own, "data", "veth_mtu"); err != nil {
+				t.Fatal(err)
+			}
+			target, err := calico.Driver{}.Install(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, _ := unstructured.NestedString(find(t, target.Objects, "ConfigMap").Object, "data", "veth_mtu")
+			if got != test.want {
+				t.Errorf("veth_mtu is %s, not %s", got, test.want)
+			}
+			if test.own != test.want {
+				if back := text(t, target.Final[0].Object); !strings.Contains(back, `"veth_mtu":"`+test.own+`"`) {
+					t.Errorf("the user's own does not come back: %s", back)
+				}
+			}
+		})
+	}
+}
+
+// TestConfSortsFirst: the runtime reads the first file by name, so a source that sorts early pushes Calico's forward.
+func TestConfSortsFirst(t *testing.T) {
+	r := request(t)
+	r.Source.Capabilities.ConfName = "05-flannel.conflist"
+	target, err := calico.Driver{}.Install(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if target.Conf.Active != "00-calico.conflist" || target.Installation.Capabilities.ConfName != "10-calico.conflist" {
+		t.Errorf("active %s, final %s", target.Conf.Active, target.Installation.Capabilities.ConfName)
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	env := func(t *testing.T, r *cni.Request, name, value string) {
+		t.Helper()
+		agent := find(t, r.Manifest, "DaemonSet")
+		containers, _, _ := unstructured.NestedSlice(agent.Object, "spec", "template", "spec", "containers")
+		container := containers[0].(map[string]any)
+		list := container["env"].([]any)
+		list = slices.DeleteFunc(list, func(v any) bool { return v.(map[string]any)["name"] == name })
+		container["env"] = append(list, map[string]any{"name": name, "value": value})
+		_ = unstructured.SetNestedSlice(agent.Object, containers, "spec", "template", "spec", "containers")
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*testing.T, *cni.Request)
+		words  string
+	}{
+		{"no agent", func(t *testing.T, r *cni.Request) { find(t, r.Manifest, "DaemonSet").SetName("canal") }, "no DaemonSet calico-node"},
+		{"operator", func(t *testing.T, r *cni.Request) {
+			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: operator.tigera.io/v1\nkind: Installation\nmetadata: {name: default}\n"))...)
+		}, "operator"},
+		{"BPF by variable", func(t *testing.T, r *cni.Request) { env(t, r, "FELIX_BPFENABLED", "true") }, "BPF"},
+		{"BPF by configuration", func(t *testing.T, r *cni.Request) {
+			r.Manifest = append(r.Manifest, cnitest.Documents(t, []byte("apiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: default}\nspec: {bpfEnabled: true}\n"))...)
+		}, "BPF"},
+		{"etcd", func(t *testing.T, r *cni.Request) { env(t, r, "DATASTORE_TYPE", "etcdv3") }, "etcd"},
+		{"policy only", func(t *testing.T, r *cni.Request) { env(t, r, "CALICO_NETWORKING_BACKEND", "none") }, "policy only"},
+		{"no installer", func(t *testing.T, r *cni.Request) {
+			unstructured.RemoveNestedField(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "initContainers")
+		}, "init container"},
+		{"no CIDR", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "10.96.0.0" }, "no IPv4 CIDR"},
+		{"IPv6", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "fd00::/64" }, "no IPv4 CIDR"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(t)
+			test.change(t, &r)
+			_, err := calico.Driver{}.Install(r)
+			var refused *cni.Refusal
+			if !errors.As(err, &refused) {
+				t.Fatalf("not refused: %v", err)
+			}
+			if !strings.Contains(refused.Message, test.words) || refused.Hint == "" {
+				t.Errorf("the refusal does not say %q: %q, hint %q", test.words, refused.Message, refused.Hint)
+			}
+		})
+	}
+}
+
+func TestDetectOddities(t *testing.T) {
+	for _, test := range []struct {
+		name, from, to, problem string
+	}{
+		{"staged", "10-calico.conflist}", "10-calico.conflist.theseus}", "not finished"},
+		{"no agent", "kind: DaemonSet\nmetadata: {name: calico-node", "kind: DaemonSet\nmetadata: {name: other", "no DaemonSet calico-node"},
+		{"not ready", "numberReady: 1", "numberReady: 0", "ready on 0 of 1"},
+		{"no pool", "kind: IPPool", "kind: Other", "no enabled IPPool"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			fixture := strings.Replace(string(cnitest.Text(t, "calico.yaml")), test.from, test.to, 1)
+			found := calico.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Documents(t, []byte(fixture))))
+			if found == nil || !strings.Contains(strings.Join(found.Problems, "\n"), test.problem) {
+				t.Errorf("problems do not say %q: %+v", test.problem, found)
+			}
+		})
+	}
+}
+
+// TestMasqueraded: it is known which pods Calico masquerades and whither, unless it does so in a way of its own.
+func TestMasqueraded(t *testing.T) {
+	const pool, excluded = "---\napiVersion: crd.projectcalico.org/v1\nkind: IPPool\nmetadata: {name: other}\nspec: {cidr: 10.97.0.0/16, disabled: true}\n",
+		"---\napiVersion: crd.projectcalico.org/v1\nkind: FelixConfiguration\nmetadata: {name: node.a}\nspec: {natOutgoingExclusions: IPPoolsAndHostIPs}\n"
+	found := func(more string) *cni.Masquerade {
+		t.Helper()
+		fixture := strings.Replace(string(cnitest.Text(t, "calico.yaml")), "natOutgoing: true", "natOutgoing: true, nodeSelector: all()", 1)
+		return calico.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Documents(t, []byte(fixture+more)))).Capabilities.Masquerade
+	}
+	plain := found(pool)
+	if plain == nil || !slices.Equal(plain.From, []string{"10.96.0.0/16"}) || !slices.Equal(plain.Except, []string{"10.96.0.0/16", "10.97.0.0/16"}) {
+		t.Errorf("%+v", plain)
+	}
+	if other := found(pool + excluded); other != nil {
+		t.Errorf("with exclusions of its own: %+v", other)
+	}
+}

@@ -1,0 +1,221 @@
+package calico
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
+	for _, namespace := range []string{"kube-system", "calico-system"} {
+		if set := snapshot.DaemonSet(namespace, agentName); set != nil {
+			return set
+		}
+	}
+	for i := range snapshot.DaemonSets {
+		if snapshot.DaemonSets[i].Name == agentName {
+			return &snapshot.DaemonSets[i]
+		}
+	}
+	return nil
+}
+
+// usersKinds are of objects that neither Calico nor its manifest makes.
+var usersKinds = []string{"BGPFilter", "BGPPeer", "GlobalNetworkPolicy", "GlobalNetworkSet", "HostEndpoint", "NetworkPolicy", "NetworkSet",
+	"StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "StagedNetworkPolicy"}
+
+// unattached: both were seen with v3.31.0. Where pods are adopted from another network, and back, the joint form keeps
+// Felix from either.
+const unattached = "in its own form its agent puts a blackhole in the place of another network's route to a node's range, and forgets the connections of a pod that leaves it"
+
+func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
+	template := agent.Spec.Template.Spec
+	conf := valueOf(template.InitContainers, confNameVar)
+	found := &cni.Installation{
+		CNI:          "calico",
+		Version:      versionOf(template.Containers),
+		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name},
+		Selector:     cni.SelectorOf(agent),
+		Capabilities: capabilities(orDefault(strings.TrimSuffix(conf, cni.StagedSuffix), defaultConf)),
+		Problems:     notReady(agent),
+	}
+	found.Capabilities.Unattached = unattached
+	found.Problems = append(found.Problems, cni.Unfinished(agent, conf)...)
+	if valueOf(template.Containers, "CALICO_NETWORKING_BACKEND") == "none" {
+		found.Untried = "DaemonSet " + agent.Namespace + "/" + agent.Name + " only enforces policy, beside another network that gives pods their addresses: Theseus changes neither of the two"
+		return found
+	}
+	applyPools(found, readPools(snapshot))
+	applyFelix(&found.Capabilities, snapshot.Calico("FelixConfiguration"))
+	found.Capabilities.Untracked = untracked(found.Version, found.Capabilities)
+	found.Capabilities.Masquerade = masqueraded(snapshot.Calico("IPPool"), snapshot.Calico("FelixConfiguration"),
+		func(name string) string { return valueOf(template.Containers, name) })
+	found.Parts = partsIn(snapshot, agent)
+	for _, kind := range usersKinds {
+		for _, object := range snapshot.Calico(kind) {
+			found.Written = append(found.Written, step.RefOf(&object))
+		}
+	}
+	slices.SortFunc(found.Written, func(a, b step.Ref) int { return strings.Compare(a.String(), b.String()) })
+	return found
+}
+
+// pool is an IPPool as far as it matters here.
+type pool struct {
+	name, cidr, vxlan, ipip string
+	disabled                bool
+}
+
+func readPools(snapshot *cluster.Snapshot) []pool {
+	var pools []pool
+	for _, object := range snapshot.Calico("IPPool") {
+		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+		text := func(field string) string { value, _ := spec[field].(string); return value }
+		disabled, _ := spec["disabled"].(bool)
+		pools = append(pools, pool{object.GetName(), text("cidr"), text("vxlanMode"), text("ipipMode"), disabled})
+	}
+	slices.SortFunc(pools, func(a, b pool) int { return strings.Compare(a.name, b.name) })
+	return pools
+}
+
+// applyPools takes ranges and encapsulation from the pools that hand out addresses.
+func applyPools(found *cni.Installation, pools []pool) {
+	caps := &found.Capabilities
+	for _, p := range pools {
+		if p.disabled {
+			continue
+		}
+		found.PodCIDRs = append(found.PodCIDRs, p.cidr)
+		switch {
+		case p.vxlan != "" && p.vxlan != "Never":
+		case p.ipip != "" && p.ipip != "Never":
+			caps.Encapsulation, caps.VNI, caps.Port, caps.Overhead = "ipip", 0, 0, 20
+			caps.HostLinks = []string{"tunl0", "cali*"}
+		default:
+			caps.Encapsulation, caps.VNI, caps.Port, caps.Overhead = "none", 0, 0, 0
+			caps.HostLinks = []string{"cali*"}
+		}
+	}
+	if len(found.PodCIDRs) == 0 {
+		found.Problems = append(found.Problems, "no enabled IPPool is known, so Calico's pod addresses are not known either")
+	}
+}
+
+// applyFelix takes VNI and port from FelixConfigurations, where one sets them.
+func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructured) {
+	if caps.Encapsulation != "vxlan" {
+		return
+	}
+	for _, configuration := range configurations {
+		if vni, ok, _ := unstructured.NestedInt64(configuration.Object, "spec", "vxlanVNI"); ok && vni != 0 {
+			caps.VNI = int(vni)
+		}
+		if port, ok, _ := unstructured.NestedInt64(configuration.Object, "spec", "vxlanPort"); ok && port != 0 {
+			caps.Port = int(port)
+		}
+	}
+}
+
+// untracked: since v3.29 Felix exempts VXLAN from connection tracking (https://github.com/projectcalico/calico/pull/8977).
+// A version that is not known is taken for one of those.
+func untracked(of string, caps cni.Capabilities) *step.Untracked {
+	if now, err := version.ParseSemantic(of); caps.Encapsulation != "vxlan" || err == nil && now.LessThan(version.MajorMinor(3, 29)) {
+		return nil
+	}
+	return &step.Untracked{Port: caps.Port, Link: vxlanLink}
+}
+
+func valueOf(containers []corev1.Container, name string) string {
+	for _, container := range containers {
+		for _, variable := range container.Env {
+			if variable.Name == name {
+				return variable.Value
+			}
+		}
+	}
+	return ""
+}
+
+func versionOf(containers []corev1.Container) string {
+	for _, container := range containers {
+		if container.Name == agentName {
+			return tagOf(container.Image)
+		}
+	}
+	return ""
+}
+
+func tagOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		return image[colon+1:]
+	}
+	return ""
+}
+
+func orDefault(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
+
+func notReady(set *appsv1.DaemonSet) []string {
+	if set.Status.NumberReady >= set.Status.DesiredNumberScheduled {
+		return nil
+	}
+	return []string{fmt.Sprintf("DaemonSet %s/%s is ready on %d of %d nodes", set.Namespace, set.Name,
+		set.Status.NumberReady, set.Status.DesiredNumberScheduled)}
+}
+
+// partsIn lists everything that Calico consists of in the order in which it can be deleted. Rights are not in a snapshot;
+// their names are upstream's, and deleting what is not there does nothing. The definitions go last and take every custom
+// resource with them.
+func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
+	var all []step.Ref
+	webhooks := false
+	for _, d := range snapshot.Deployments {
+		if d.Namespace == agent.Namespace && slices.Contains([]string{controllersName, typhaName, webhooksName}, d.Name) {
+			webhooks = webhooks || d.Name == webhooksName
+			all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
+		}
+	}
+	all = append(all, step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: agent.Namespace, Name: agent.Name})
+	if config := snapshot.ConfigMap(agent.Namespace, configName); config != nil {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ConfigMap", Namespace: config.Namespace, Name: config.Name})
+	}
+	for _, name := range []string{controllersName, typhaName, webhooksName} {
+		if slices.ContainsFunc(snapshot.Services, func(s corev1.Service) bool { return s.Namespace == agent.Namespace && s.Name == name }) {
+			all = append(all, step.Ref{APIVersion: "v1", Kind: "Service", Namespace: agent.Namespace, Name: name})
+		}
+		if slices.ContainsFunc(snapshot.Budgets, func(b policyv1.PodDisruptionBudget) bool { return b.Namespace == agent.Namespace && b.Name == name }) {
+			all = append(all, step.Ref{APIVersion: "policy/v1", Kind: "PodDisruptionBudget", Namespace: agent.Namespace, Name: name})
+		}
+	}
+	const rbac = "rbac.authorization.k8s.io/v1"
+	for _, name := range []string{agentName, "calico-cni-plugin", controllersName, "calico-tier-getter"} {
+		all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: name}, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: name})
+	}
+	for _, name := range []string{agentName, "calico-cni-plugin", controllersName} {
+		all = append(all, step.Ref{APIVersion: "v1", Kind: "ServiceAccount", Namespace: agent.Namespace, Name: name})
+	}
+	if webhooks {
+		all = append(all, webhookParts(agent.Namespace)...)
+	}
+	for _, crd := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
+		if _, group, _ := strings.Cut(crd.GetName(), "."); cluster.IsCalico(group) {
+			all = append(all, step.RefOf(&crd))
+		}
+	}
+	return all
+}

@@ -1,0 +1,265 @@
+package calico
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Install implements cni.Driver. Two forms of the user's manifest are made. The joint form runs calico-node
+// only on labelled nodes and writes its CNI configuration under a name that no runtime reads. The final
+// form is the user's own, with what makes the two networks fit (range of addresses, VXLAN) kept.
+func (d Driver) Install(request cni.Request) (*cni.Target, error) {
+	if _, err := cni.PodRange("Calico", request.PodCIDR); err != nil {
+		return nil, err
+	}
+	if byOperator(request.Manifest) {
+		return operate(request)
+	}
+	final, err := understand(request.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if request.Takeover != nil {
+		if err := final.takeOver(request); err != nil {
+			return nil, err
+		}
+		final.fitTakeover(request.Takeover)
+	}
+	final.fit(request)
+	joint, err := understand(append(final.definitions, final.objects...))
+	if err != nil {
+		return nil, err
+	}
+	conf := cni.Staged(final.confName(), "00-calico.conflist", request.Source)
+	joint.stage(request, conf)
+	api, err := final.api(request.Defined)
+	if err != nil {
+		return nil, err
+	}
+	cni.Label(joint.definitions)
+	cni.Label(joint.objects)
+	cni.Label(final.objects)
+
+	target := &cni.Target{
+		Installation: final.installation(request),
+		Definitions:  joint.definitions,
+		Objects:      joint.objects,
+		Extras:       oldPools(request.Source, api),
+		Final:        cni.Finish(joint.objects, final.objects),
+		HandOver:     cni.HandOver(joint.definitions, final.objects),
+		Conf:         conf,
+	}
+	for i := len(final.objects); i < len(joint.objects); i++ { // what only the joint form has comes last
+		target.Discard = append(target.Discard, step.RefOf(&joint.objects[i]))
+	}
+	if request.Takeover != nil {
+		target.Adoption = adoption(request, api)
+		target.Extras = reservation(request.Takeover, api)
+		for _, pool := range target.Adoption.Pools {
+			target.Installation.Parts = slices.Insert(target.Installation.Parts, 0, step.RefOf(&pool))
+		}
+		target.Installation.Capabilities.Attachment = attachment(conf.Active)
+	}
+	if joint.nftables() && !final.nftables() {
+		target.Guard = &step.Guard{Tables: []string{"ip calico", "ip6 calico"}, Without: []string{"Unknown interface"},
+			For: step.Duration(2 * time.Minute)}
+	}
+	return target, nil
+}
+
+// fit keeps two networks out of each other's way, for good.
+func (m *manifest) fit(request cni.Request) {
+	agent := cni.FindContainer(m.agent, "containers", agentName)
+	setEnv(agent, poolCIDR, request.PodCIDR)
+	setEnv(agent, "CALICO_IPV4POOL_VXLAN", "Always")
+	setEnv(agent, "CALICO_IPV4POOL_IPIP", "Never")
+	if m.hasSetting("calico_backend") {
+		m.set("calico_backend", "vxlan")
+	} else {
+		setEnv(agent, "CALICO_NETWORKING_BACKEND", "vxlan")
+	}
+	// The first interface found may be the other network's; the node's own address in the API cannot be.
+	if method := m.env(agent, "IP_AUTODETECTION_METHOD"); method == "" || method == "first-found" {
+		setEnv(agent, "IP_AUTODETECTION_METHOD", "kubernetes-internal-ip")
+	}
+	// Without BGP there is no BIRD to be alive or ready.
+	for _, probe := range []string{"livenessProbe", "readinessProbe"} {
+		command, ok, _ := unstructured.NestedStringSlice(agent, probe, "exec", "command")
+		if !ok {
+			continue
+		}
+		command = slices.DeleteFunc(command, func(word string) bool {
+			return slices.Contains([]string{"bird-live", "bird-ready"}, strings.TrimLeft(word, "-"))
+		})
+		_ = unstructured.SetNestedStringSlice(agent, command, probe, "exec", "command")
+	}
+}
+
+// stage turns the manifest into its joint form.
+func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
+	spec := []string{"spec", "template", "spec"}
+	set := func(value any, fields ...string) {
+		// The path is through maps, as understand has seen.
+		_ = unstructured.SetNestedField(m.agent.Object, value, fields...)
+	}
+	set("true", append(slices.Clone(spec), "nodeSelector", request.NodeLabel)...)
+	set(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}, "spec", "updateStrategy")
+	// A rollback takes the agent off a node and then cleans that node, so its process must have ended by
+	// the time its pod is gone; and its farewell would mark the node's network as unavailable.
+	set(int64(10), append(slices.Clone(spec), "terminationGracePeriodSeconds")...)
+	agent := cni.FindContainer(m.agent, "containers", agentName)
+	unstructured.RemoveNestedField(agent, "lifecycle", "preStop")
+	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
+		delete(agent, "lifecycle")
+	}
+	askOften(agent)
+	if sharesTables(request.Source) && hasNFTables(agent) {
+		setEnv(agent, "FELIX_NFTABLESMODE", "Enabled")
+		setEnv(agent, "FELIX_NFTABLESMARKMASK", "0xfff00000")
+	}
+	if request.Takeover != nil {
+		// The tunnel must be there before the range needs it: Felix would restart at that very moment.
+		setEnv(agent, "FELIX_VXLANENABLED", "true")
+		m.keepConnections()
+	}
+	setEnv(m.installer(), confNameVar, conf.Staged)
+	if mtu := jointMTU(request.Source, m.setting("veth_mtu")); mtu > 0 {
+		m.setMTU(agent, strconv.Itoa(mtu))
+	}
+}
+
+// askOften makes a container that is ready after a second or two known as ready then, and not at the next of the
+// long periods of its readiness probe: a startup probe asks the same every two seconds until the first yes.
+func askOften(container map[string]any) {
+	ready, ok, _ := unstructured.NestedMap(container, "readinessProbe")
+	if _, own := container["startupProbe"]; own || !ok {
+		return
+	}
+	delete(ready, "initialDelaySeconds")
+	delete(ready, "successThreshold")
+	ready["periodSeconds"], ready["failureThreshold"] = int64(2), int64(150)
+	container["startupProbe"] = ready
+}
+
+// sharesTables says that an agent of the source enforces policy in iptables: kube-router, weave-npc. Either accepts there what
+// its own rules let pass, before Felix is asked where its rules come first (weaver puts them there when it starts), and marks packets
+// with bits of Felix' default mask: 0x10000 and 0x20000 (kube-router v1.5.1, pkg/controllers/netpol), and 0x40000 for what egress policy
+// allows (Weave Net 2.6.5, npc/constants.go), which Felix leaves set on what a rule of many CIDRs or ports lets pass
+// (felix/rules/policy.go). In nftables tables of its own, and with other bits, Felix denies whatever the other accepts, and the other way round.
+func sharesTables(source *cni.Installation) bool {
+	return source != nil && source.Capabilities.Policy == cni.PolicyKubernetes
+}
+
+// hasNFTables says whether an agent's version knows the mode: from v3.29 on, and where the version is not known.
+func hasNFTables(agent map[string]any) bool {
+	image, _ := agent["image"].(string)
+	found, err := version.ParseGeneric(tagOf(image))
+	return err != nil || found.AtLeast(version.MajorMinor(3, 29))
+}
+
+// nftables says whether Felix keeps its rules in nftables: an environment variable beats the configuration.
+func (m *manifest) nftables() bool {
+	mode := m.env(cni.FindContainer(m.agent, "containers", agentName), "FELIX_NFTABLESMODE")
+	for i := range m.objects {
+		if mode == "" && m.objects[i].GetKind() == "FelixConfiguration" && m.objects[i].GetName() == "default" {
+			mode, _, _ = unstructured.NestedString(m.objects[i].Object, "spec", "nftablesMode")
+		}
+	}
+	return strings.EqualFold(mode, "enabled")
+}
+
+func (m *manifest) setMTU(agent map[string]any, mtu string) {
+	if m.hasSetting("veth_mtu") {
+		m.set("veth_mtu", mtu)
+		return
+	}
+	setEnv(agent, "FELIX_VXLANMTU", mtu)
+	setEnv(m.installer(), "CNI_MTU", mtu)
+}
+
+// jointMTU is the smaller of the two networks' MTUs, so that no packet of one is too long for the other; 0
+// leaves it to Calico, which takes 50 from the node's own.
+func jointMTU(source *cni.Installation, own string) int {
+	wanted, _ := strconv.Atoi(own)
+	if source == nil || source.Capabilities.MTU == 0 {
+		return wanted
+	}
+	path := source.Capabilities.MTU + source.Capabilities.Overhead
+	smallest := min(source.Capabilities.MTU, path-50)
+	if wanted > 0 {
+		smallest = min(smallest, wanted)
+	}
+	return smallest
+}
+
+// confName is the user's own name of the configuration, also where it is staged already.
+func (m *manifest) confName() string {
+	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), cni.StagedSuffix)
+}
+
+// oldPools tell Calico that the old addresses are pods too, so that it does not masquerade traffic to
+// them. Disabled pools hand out no address.
+func oldPools(source *cni.Installation, api string) []unstructured.Unstructured {
+	if source == nil {
+		return nil
+	}
+	var pools []unstructured.Unstructured
+	for i, cidr := range source.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(cidr); err != nil || !prefix.Addr().Is4() {
+			continue
+		}
+		pools = append(pools, unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": api,
+			"kind":       "IPPool",
+			"metadata":   map[string]any{"name": fmt.Sprintf("theseus-old-%d", i)},
+			"spec": map[string]any{
+				"cidr": cidr, "blockSize": int64(26), "disabled": true, "natOutgoing": false,
+				"vxlanMode": "Never", "ipipMode": "Never", "nodeSelector": "!all()",
+			},
+		}})
+	}
+	cni.Label(pools)
+	return pools
+}
+
+func (m *manifest) installation(request cni.Request) cni.Installation {
+	agent := cni.FindContainer(m.agent, "containers", agentName)
+	image, _ := agent["image"].(string)
+	caps := capabilities(m.confName())
+	var felix []unstructured.Unstructured
+	for _, object := range m.objects {
+		if object.GetKind() == "FelixConfiguration" {
+			felix = append(felix, object)
+		}
+	}
+	applyFelix(&caps, felix)
+	if vni, err := strconv.Atoi(m.env(agent, "FELIX_VXLANVNI")); err == nil {
+		caps.VNI = vni
+	}
+	if port, err := strconv.Atoi(m.env(agent, "FELIX_VXLANPORT")); err == nil {
+		caps.Port = port
+	}
+	caps.Untracked = untracked(tagOf(image), caps)
+	env := func(name string) string { return m.env(agent, name) }
+	caps.Masquerade = willMasquerade(request, env("CALICO_IPV4POOL_NAT_OUTGOING") != "false", felix, env)
+	caps.MTU = jointMTU(request.Source, m.setting("veth_mtu"))
+	return cni.Installation{
+		CNI:          "calico",
+		Version:      tagOf(image),
+		Agent:        step.RefOf(m.agent),
+		Selector:     cni.SelectorText(m.agent),
+		PodCIDRs:     rangesOf(request),
+		Capabilities: caps,
+		Parts:        cni.Parts(m.objects, m.definitions),
+	}
+}

@@ -1,0 +1,260 @@
+package calico
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Names of Calico's operator, and the namespace of what it makes.
+const (
+	operatorGroup     = "operator.tigera.io"
+	operatorName      = "tigera-operator"
+	operatorNamespace = "calico-system"
+)
+
+// rendered are the patch releases of Calico that releases of the operator make, by the operator's minor and patch release:
+// v1.34 makes v3.28, v1.36 v3.29 and so on (config/calico_versions.yml of tigera/operator, at its tags).
+var rendered = map[uint][]uint{
+	34: {0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5},
+	36: {0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 7},
+	38: {0, 1, 1, 2, 2, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 7, 7},
+	40: {0, 1, 2, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 6, 6, 7},
+}
+
+// Rendered is the version of Calico that the operator of a manifest makes; empty where the manifest has no operator, or one
+// whose release is not known.
+func Rendered(documents []unstructured.Unstructured) string {
+	deployment := operatorIn(documents)
+	if deployment == nil {
+		return ""
+	}
+	v, err := version.ParseSemantic(workloadVersion(deployment))
+	if err != nil || v.Major() != 1 || v.PreRelease() != "" || int(v.Patch()) >= len(rendered[v.Minor()]) {
+		return ""
+	}
+	return "v3." + strconv.Itoa(int(v.Minor()-34)/2+28) + "." + strconv.Itoa(int(rendered[v.Minor()][v.Patch()]))
+}
+
+// operatorIn is the operator's Deployment in a manifest; nil where there is none.
+func operatorIn(documents []unstructured.Unstructured) *unstructured.Unstructured {
+	i := slices.IndexFunc(documents, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" && o.GetName() == operatorName
+	})
+	if i < 0 {
+		return nil
+	}
+	return &documents[i]
+}
+
+// reported is what the operator says of all that it makes of Calico, in its TigeraStatus of that name. It is not Available while
+// pods of the DaemonSet are of an older template (pkg/controller/status of tigera/operator), and Degraded when one fails or
+// the operator itself cannot go on.
+func reported(conditions map[string]string) *step.Condition {
+	return &step.Condition{Kind: step.Reports, Reports: conditions,
+		Ref: &step.Ref{APIVersion: operatorGroup + "/v1", Kind: "TigeraStatus", Name: "calico"}}
+}
+
+// status is that object; nil where there is none.
+func status(snapshot *cluster.Snapshot) *unstructured.Unstructured {
+	all := snapshot.OtherOf(operatorGroup, "TigeraStatus")
+	at := slices.IndexFunc(all, func(s unstructured.Unstructured) bool { return s.GetName() == "calico" })
+	if at < 0 {
+		return nil
+	}
+	return &all[at]
+}
+
+// whole is the operator saying that all of Calico is there, and sound that nothing of it fails.
+func whole() *step.Condition {
+	return reported(map[string]string{"Available": "True", "Degraded": "False"})
+}
+
+func sound() *step.Condition { return reported(map[string]string{"Degraded": "False"}) }
+
+// operated is another version of a Calico that its operator makes: the operator's own Deployment changes, and the operator
+// makes the rest. says is the version of Calico that the user says it makes; it may be empty where that is known.
+func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured, documents []unstructured.Unstructured,
+	says string) (*cni.Upgrade, error) {
+	if err := stageable(snapshot, found, installation); err != nil {
+		return nil, err
+	}
+	wanted, live, err := operators(snapshot, documents)
+	if err != nil {
+		return nil, err
+	}
+	to := says
+	if known := Rendered(documents); known != "" {
+		to = known // where another one is wanted, the plan says so
+	}
+	if to == "" {
+		return nil, refuse(fmt.Sprintf("which version of Calico the operator %s makes is not known", workloadVersion(wanted)),
+			"say it: --cni-version, as config/calico_versions.yml of that release of tigera/operator has it")
+	}
+	if err := versions(found.Version, to, "--cni-version"); err != nil {
+		return nil, cni.OfManifest(err)
+	}
+	next := *found
+	next.Version = to
+	o := &cni.Owner{Ref: step.RefOf(wanted), From: workloadVersion(live), To: workloadVersion(wanted),
+		Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
+		Why: "It makes what is cluster-wide of " + to + " at once, which no setting of its holds back: rights and settings of the agents, " + typhaName + " and the controllers, " +
+			"whose pods it lets be replaced now. It also makes the agents' DaemonSet of " + to + ", whose pods are held."}
+	if o.From == o.To {
+		return nil, cni.OfManifest(refuse("the operator "+o.To+" runs already", "give the manifest of another version"))
+	}
+	for i := range snapshot.Deployments {
+		if d := &snapshot.Deployments[i]; d.Namespace == operatorNamespace && (d.Name == typhaName || d.Name == controllersName) {
+			o.Rolls = append(o.Rolls, step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: d.Namespace, Name: d.Name})
+		}
+	}
+	if status(snapshot) != nil {
+		o.Sound, o.Whole = sound(), whole()
+	}
+	slices.SortStableFunc(o.Rolls, func(a, b step.Ref) int { return place(a) - place(b) })
+	return operatorParts(snapshot, documents, &cni.Upgrade{Installation: next, Owner: o}, found.Version)
+}
+
+// stageable refuses what the operator makes in a way that cannot be held node by node, or was not thought through.
+func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured) error {
+	for _, setting := range []struct {
+		fields []string
+		known  []string
+	}{
+		{[]string{"spec", "variant"}, []string{"", "Calico"}},
+		{[]string{"spec", "cni", "type"}, []string{"", "Calico"}},
+		{[]string{"spec", "calicoNetwork", "linuxDataplane"}, []string{"", "Iptables", "Nftables"}},
+	} {
+		value, _, _ := unstructured.NestedString(installation.Object, setting.fields...)
+		if !slices.Contains(setting.known, value) {
+			return refuse(fmt.Sprintf("the Installation %s has %s: %s, whose upgrade node by node was not thought through", installation.GetName(), strings.Join(setting.fields, "."), value),
+				"upgrade the operator itself, and watch it: theseus probe run")
+		}
+	}
+	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
+	if set == nil || set.Namespace != operatorNamespace {
+		return refuse(fmt.Sprintf("there is an Installation, and the agents are %s: the operator has not taken them over, or not yet all", found.Agent),
+			"let it end first: kubectl get tigerastatus calico")
+	}
+	if roll := set.Spec.UpdateStrategy.RollingUpdate; roll != nil && roll.MaxSurge != nil && roll.MaxSurge.String() != "0" && roll.MaxSurge.String() != "0%" {
+		return refuse(fmt.Sprintf("%s makes new pods beside old ones (maxSurge %s), which nothing holds back", found.Agent, roll.MaxSurge),
+			"take spec.nodeUpdateStrategy.rollingUpdate.maxSurge out of the Installation first")
+	}
+	if now := status(snapshot); now != nil {
+		conditions, _, _ := unstructured.NestedSlice(now.Object, "status", "conditions")
+		if !slices.ContainsFunc(conditions, func(c any) bool { return partOf(map[string]any{"type": "Available", "status": "True"}, c) }) {
+			return refuse("the operator does not say now that Calico is Available", "let it end, or mend what it names: kubectl get tigerastatus calico -o yaml")
+		}
+	}
+	if !cluster.AdmissionPolicies(snapshot.Kubernetes) {
+		return refuse(fmt.Sprintf("the operator lets its DaemonSet replace pods by itself, and only an API server of Kubernetes v1.30 or later can be asked to deny that "+
+			"(ValidatingAdmissionPolicy); this one is %q", snapshot.Kubernetes),
+			"upgrade Kubernetes first, or upgrade the operator itself and watch it: theseus explain calico/operator, theseus probe run")
+	}
+	return nil
+}
+
+// operators are the operator's Deployment in the manifest, and the one that runs.
+func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured) (wanted, live *unstructured.Unstructured, err error) {
+	if wanted = operatorIn(documents); wanted == nil {
+		return nil, nil, refuse("Calico belongs to its operator, and the manifest has no Deployment "+operatorName,
+			"give the operator's manifest of the other version, such as manifests/tigera-operator.yaml of Calico's release")
+	}
+	at := slices.IndexFunc(snapshot.Deployments, func(d appsv1.Deployment) bool {
+		return d.Name == wanted.GetName() && d.Namespace == wanted.GetNamespace() && cluster.IsSystemNamespace(d.Namespace)
+	})
+	if at < 0 {
+		return nil, nil, refuse(fmt.Sprintf("the manifest's operator is Deployment %s/%s, which does not run here", wanted.GetNamespace(), wanted.GetName()),
+			"give the manifest that this cluster's operator was installed with, of the other version")
+	}
+	if replicas := snapshot.Deployments[at].Spec.Replicas; replicas != nil && *replicas == 0 {
+		return nil, nil, refuse("the operator is scaled to 0, and makes nothing", "kubectl -n "+operatorName+" scale deployment "+operatorName+" --replicas=1")
+	}
+	live, err = plain(&snapshot.Deployments[at])
+	return wanted, live, err
+}
+
+// operatorParts sorts the rest of the operator's manifest; from is the version of Calico that runs.
+func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstructured, u *cni.Upgrade, from string) (*cni.Upgrade, error) {
+	var roles []unstructured.Unstructured
+	for i := range documents {
+		object := documents[i].DeepCopy()
+		switch object.GetKind() {
+		case "CustomResourceDefinition":
+			u.Definitions = append(u.Definitions, *object)
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			roles = append(roles, *object)
+		case "Deployment", "DaemonSet", "StatefulSet":
+			if step.RefOf(object) != u.Owner.Ref {
+				return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator", object.GetKind(), object.GetName()), "give the operator's own manifest, unchanged where it can be")
+			}
+		default:
+			if err := inForce(snapshot, object); err != nil {
+				return nil, err
+			}
+			if !strings.HasSuffix(object.GroupVersionKind().Group, "projectcalico.org") && object.GroupVersionKind().Group != operatorGroup {
+				u.Objects = append(u.Objects, *object)
+			}
+		}
+	}
+	if cni.Older(u.Installation.Version, from) {
+		u.Definitions = lacking(snapshot, u.Definitions)
+	}
+	if err := lossless(u.Definitions, snapshot.Other); err != nil {
+		return nil, err
+	}
+	cni.SortForApply(u.Objects)
+	cni.SortForApply(roles)
+	for i := range roles {
+		u.Rights = append(u.Rights, beside(&roles[i], roles))
+	}
+	u.Roles = roles
+	cni.Label(u.Rights)
+	return u, nil
+}
+
+// inForce refuses an object of the operator's kinds that says something which the cluster's does not: the operator would act on
+// it everywhere at once. The cluster's says more, since the operator writes its defaults into it.
+func inForce(snapshot *cluster.Snapshot, object *unstructured.Unstructured) error {
+	if object.GroupVersionKind().Group != operatorGroup {
+		return settled(snapshot, object)
+	}
+	for _, now := range snapshot.OtherOf(operatorGroup, object.GetKind()) {
+		if now.GetName() == object.GetName() && partOf(object.Object["spec"], now.Object["spec"]) {
+			return nil
+		}
+	}
+	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and on which the operator would act everywhere at once", object.GetKind(), object.GetName()),
+		"take it out of the manifest, and change it afterwards")
+}
+
+// partOf says whether all that one tree says is in another.
+func partOf(one, whole any) bool {
+	switch one := one.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		in, ok := whole.(map[string]any)
+		for key, value := range one {
+			ok = ok && partOf(value, in[key])
+		}
+		return ok
+	case []any:
+		in, ok := whole.([]any)
+		ok = ok && len(in) == len(one)
+		for i := range one {
+			ok = ok && partOf(one[i], in[i])
+		}
+		return ok
+	}
+	return fmt.Sprint(one) == fmt.Sprint(whole)
+}

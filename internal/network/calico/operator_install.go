@@ -1,0 +1,364 @@
+package calico
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// What is said of the operator in this file is of its v1.40 (tigera/operator: api/v1/installation_types.go, pkg/render/node.go,
+// pkg/controller/ippool, pkg/controller/installation).
+const (
+	operatorCRDs = "installations." + operatorGroup
+	poolCRDs     = "ippools.crd.projectcalico.org"
+	confFolder   = "/etc/cni/net.d"
+	// stagedFolder is one in it, which no runtime reads.
+	stagedFolder = "theseus"
+	// managedBy is the label by which the operator knows pools for its own.
+	managedBy = "app.kubernetes.io/managed-by"
+	allFiles  = "give operator-crds.yaml, tigera-operator.yaml and custom-resources.yaml of one release, in one file"
+	withoutIt = "give the release's manifest without the operator, such as manifests/calico-vxlan.yaml; the operator can take that over afterwards"
+)
+
+// operation is the user's own manifest with the operator, taken apart. Everything in it is a copy.
+type operation struct {
+	version              string
+	definitions, objects []unstructured.Unstructured
+	// installation is what the operator makes Calico of, later what it makes else.
+	installation *unstructured.Unstructured
+	later        []unstructured.Unstructured
+}
+
+// byOperator says whether a manifest leaves Calico to its operator.
+func byOperator(documents []unstructured.Unstructured) bool {
+	return operatorIn(documents) != nil || slices.ContainsFunc(documents, func(o unstructured.Unstructured) bool { return o.GroupVersionKind().Group == operatorGroup })
+}
+
+// operate makes a target that the operator installs. It writes back what others change in what it makes, so all that the joint
+// phase needs is said in its Installation: labels of nodes, and another folder for the CNI configuration.
+func operate(request cni.Request) (*cni.Target, error) {
+	own, err := understandOperator(request)
+	if err != nil {
+		return nil, err
+	}
+	if request.Takeover != nil {
+		return nil, cni.Unadoptable("it was never tried to give running pods to a Calico that its operator installs")
+	}
+	if err := own.fit(request); err != nil {
+		return nil, err
+	}
+	joint := own.installation.DeepCopy()
+	mtu := jointMTU(request.Source, number(own.installation, "spec", "calicoNetwork", "mtu"))
+	stageOperator(joint, request.NodeLabel, mtu)
+	cni.Label(own.definitions)
+	cni.Label(own.objects)
+	ref, at := step.RefOf(joint), len(own.objects)
+	objects := append(own.objects, *joint)
+	cni.Label(objects[at:])
+	conf := cni.Staged(defaultConf, "00-calico.conflist", request.Source)
+	conf.Staged = stagedFolder + "/" + defaultConf
+
+	installation := own.described(request, ref)
+	installation.Parts = cni.Parts(own.later, objects, own.definitions)
+	installation.Capabilities.MTU = mtu
+	return &cni.Target{
+		Installation: installation,
+		Definitions:  own.definitions,
+		Objects:      objects,
+		Extras:       oldPools(request.Source, cluster.CalicoStored),
+		Final:        own.final(objects[at].GetLabels()),
+		HandOver:     append(cni.HandOver(own.definitions, own.objects), own.handOver(ref)),
+		Conf:         conf,
+		Made:         &cni.Made{Joint: made(request.NodeLabel, "true", confFolder+"/"+stagedFolder), Own: made(request.NodeLabel, nil, confFolder)},
+	}, nil
+}
+
+// made are the fields by which the agents' DaemonSet shows what it was made of.
+func made(label string, value any, folder string) json.RawMessage {
+	return cni.Raw(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+		"nodeSelector": map[string]any{label: value},
+		"volumes":      []any{map[string]any{"hostPath": map[string]any{"path": folder}}},
+	}}}})
+}
+
+// understandOperator takes a manifest apart, or refuses it with a reason.
+func understandOperator(request cni.Request) (*operation, error) {
+	o := &operation{version: Rendered(request.Manifest)}
+	for i := range request.Manifest {
+		object := request.Manifest[i].DeepCopy()
+		gvk := object.GroupVersionKind()
+		switch {
+		case gvk.Kind == "CustomResourceDefinition":
+			o.definitions = append(o.definitions, *object)
+		case gvk.Group == operatorGroup && gvk.Kind == "Installation" && object.GetName() == "default" && o.installation == nil:
+			o.installation = object
+		case gvk.Group == operatorGroup && gvk.Kind == "Installation":
+			return nil, refuse("the manifest has an Installation "+object.GetName()+" besides, which changes what the other says", "say all in the Installation default")
+		case gvk.Group == operatorGroup && gvk.Kind != "ImageSet":
+			o.later = append(o.later, *object)
+		case gvk.Kind == "IPPool" && object.GetLabels()[managedBy] == operatorName: // made anew
+		case gvk.Kind == "IPPool":
+			return nil, refuse("the manifest has an IPPool "+object.GetName()+" beside the operator", "say it in spec.calicoNetwork.ipPools of the Installation")
+		case slices.Contains([]string{"Deployment", "DaemonSet", "StatefulSet"}, gvk.Kind) && object.GetName() != operatorName:
+			return nil, refuse(fmt.Sprintf("the manifest holds %s %s beside the operator", gvk.Kind, object.GetName()), allFiles+", unchanged where it can be")
+		default:
+			o.objects = append(o.objects, *object)
+		}
+	}
+	release := ""
+	if deployment := operatorIn(o.objects); deployment != nil {
+		release = workloadVersion(deployment)
+	}
+	defined := append(definitionsOf(&manifest{definitions: o.definitions}), request.Defined...)
+	switch {
+	case release == "":
+		return nil, refuse("the manifest has objects of Calico's operator, and no Deployment "+operatorName, allFiles)
+	case o.installation == nil:
+		return nil, refuse("the manifest has Calico's operator, and no Installation default of which that would make Calico", allFiles)
+	case o.version == "":
+		return nil, refuse("which version of Calico the operator "+release+" makes is not known", "give the manifests of a release that is: Calico v3.31")
+	case !o.stages(release):
+		return nil, refuse("the operator "+release+" lets its agents write "+defaultConf+" into "+confFolder+", from when on new pods of a node are on Calico, and has no setting "+
+			"that would hold that back (Installation: spec.cni.confDir)", "give the manifests of the operator v1.40 (Calico v3.31) or later; or "+withoutIt)
+	case !slices.Contains(defined, operatorCRDs) || !slices.Contains(defined, poolCRDs):
+		return nil, refuse("neither the manifest nor the cluster defines Installations and IPPools, which must be there before the operator is", allFiles)
+	}
+	o.unstage(request.NodeLabel)
+	return o, o.understood(request.Source)
+}
+
+// unstage takes back what stageOperator wrote, where it is in the manifest already.
+func (o *operation) unstage(label string) {
+	if o.setting("cni.confDir") != confFolder+"/"+stagedFolder {
+		return
+	}
+	o.set(confFolder, "cni", "confDir")
+	for _, override := range []string{agentOverride, driverOverride} {
+		unstructured.RemoveNestedField(o.installation.Object, append(nodeSelectorOf(override), label)...)
+	}
+}
+
+// stages says whether the operator can be told where agents write their CNI configuration: by the definition of its Installation
+// where the manifest has that, and by its release.
+func (o *operation) stages(release string) bool {
+	for i := range o.definitions {
+		versions, _, _ := unstructured.NestedSlice(o.definitions[i].Object, "spec", "versions")
+		if o.definitions[i].GetName() != operatorCRDs || len(versions) == 0 {
+			continue
+		}
+		one, _ := versions[0].(map[string]any)
+		fields, described, _ := unstructured.NestedMap(one, "schema", "openAPIV3Schema", "properties", "spec", "properties", "cni", "properties")
+		if _, known := fields["confDir"]; described && !known {
+			return false
+		}
+	}
+	v, err := version.ParseSemantic(release)
+	return err == nil && v.AtLeast(version.MajorMinor(1, 40))
+}
+
+// understood refuses the settings that a joint phase was not thought through for.
+func (o *operation) understood(source *cni.Installation) error {
+	for _, setting := range []struct {
+		field string
+		known []string
+	}{
+		{"variant", []string{"", "Calico"}},
+		{"kubernetesProvider", []string{""}},
+		{"cni.type", []string{"", "Calico"}},
+		{"cni.ipam.type", []string{"", "Calico"}},
+		{"cni.confDir", []string{"", confFolder}},
+		{"cni.binDir", []string{"", "/opt/cni/bin"}},
+		{"calicoNetwork.linuxDataplane", []string{"", "Iptables", "Nftables"}},
+		{"calicoNetwork.windowsDataplane", []string{"", "Disabled"}},
+	} {
+		value := o.setting(setting.field)
+		if !slices.Contains(setting.known, value) {
+			return refuse(fmt.Sprintf("the Installation has spec.%s: %s, with which a joint phase was not thought through", setting.field, value), "leave it out, or change it afterwards")
+		}
+	}
+	for i := range o.objects {
+		if on, _, _ := unstructured.NestedBool(o.objects[i].Object, "spec", "bpfEnabled"); on && o.objects[i].GetKind() == "FelixConfiguration" {
+			return refuse("the manifest turns on Calico's BPF data plane, which takes over kube-proxy's work on every node at once",
+				"migrate with the standard data plane, and switch the data plane afterwards")
+		}
+	}
+	if sharesTables(source) && o.setting("calicoNetwork.linuxDataplane") != "Nftables" {
+		return refuse("something enforces policy in iptables beside "+source.CNI+", so Felix must keep its rules in nftables while both networks are there, and the operator would take that back on all nodes at once",
+			"say spec.calicoNetwork.linuxDataplane: Nftables in the Installation, if that may stay; or "+withoutIt)
+	}
+	return nil
+}
+
+func (o *operation) setting(field string) string {
+	value, _, _ := unstructured.NestedString(o.installation.Object, append([]string{"spec"}, strings.Split(field, ".")...)...)
+	return value
+}
+
+// number is a number of an object as text; empty where there is none.
+func number(object *unstructured.Unstructured, fields ...string) string {
+	if n, ok, _ := unstructured.NestedInt64(object.Object, fields...); ok {
+		return strconv.FormatInt(n, 10)
+	}
+	return ""
+}
+
+// fit keeps two networks out of each other's way, for good. The pool is made here, as the operator would make it: it takes pools
+// for its own by their label, and makes none by itself where a cluster has some, or where kubeadm was told of another range.
+func (o *operation) fit(request cni.Request) error {
+	pool := map[string]any{"name": "default-ipv4-ippool", "blockSize": int64(26), "natOutgoing": "Enabled", "nodeSelector": "all()", "disableBGPExport": false,
+		"allowedUses": []any{"Workload", "Tunnel"}, "assignmentMode": "Automatic"}
+	pools, _, _ := unstructured.NestedSlice(o.installation.Object, "spec", "calicoNetwork", "ipPools")
+	if len(pools) > 1 {
+		return refuse(fmt.Sprintf("the Installation has %d pools, and the change is for one range", len(pools)), "leave one in spec.calicoNetwork.ipPools, and add the others afterwards")
+	}
+	if len(pools) == 1 {
+		said, _ := pools[0].(map[string]any)
+		for field, value := range said {
+			pool[field] = value
+		}
+	}
+	pool["cidr"], pool["encapsulation"], pool["disableNewAllocations"] = request.PodCIDR, "VXLAN", false
+	o.set([]any{pool}, "calicoNetwork", "ipPools")
+	o.set("Disabled", "calicoNetwork", "bgp")
+	// Both are the operator's defaults but on some clouds, of which it finds out by itself.
+	o.set("Calico", "cni", "type")
+	o.set(confFolder, "cni", "confDir")
+	// The first interface found may be the other network's; the node's own address in the API cannot be.
+	detection, _, _ := unstructured.NestedMap(o.installation.Object, "spec", "calicoNetwork", "nodeAddressAutodetectionV4")
+	if first, _ := detection["firstFound"].(bool); first || len(detection) == 0 {
+		o.set(map[string]any{"kubernetes": "NodeInternalIP"}, "calicoNetwork", "nodeAddressAutodetectionV4")
+	}
+	if !slices.ContainsFunc(o.objects, func(u unstructured.Unstructured) bool {
+		return u.GetKind() == "Namespace" && u.GetName() == operatorNamespace
+	}) {
+		o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": operatorNamespace,
+			"labels": map[string]any{"name": operatorNamespace, "pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/enforce-version": "latest"}}}})
+	}
+	if sharesTables(request.Source) {
+		o.otherMarks()
+	}
+	o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{"apiVersion": cluster.CalicoStored, "kind": "IPPool",
+		"metadata": map[string]any{"name": pool["name"], "labels": map[string]any{managedBy: operatorName}},
+		"spec": map[string]any{"cidr": request.PodCIDR, "vxlanMode": "Always", "ipipMode": "Never", "natOutgoing": pool["natOutgoing"] == "Enabled", "blockSize": pool["blockSize"],
+			"nodeSelector": pool["nodeSelector"], "disabled": false, "disableBGPExport": pool["disableBGPExport"], "allowedUses": pool["allowedUses"], "assignmentMode": pool["assignmentMode"]}}})
+	cni.SortForApply(o.objects)
+	return nil
+}
+
+// otherMarks gives Felix bits that whoever enforces policy beside it does not use (sharesTables). The definition of the field takes
+// no more than 31 of them.
+func (o *operation) otherMarks() {
+	const mask = 0x7ff80000
+	at := slices.IndexFunc(o.objects, func(u unstructured.Unstructured) bool {
+		return u.GetKind() == "FelixConfiguration" && u.GetName() == "default"
+	})
+	if at < 0 {
+		o.objects = append(o.objects, unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": cluster.CalicoStored, "kind": "FelixConfiguration", "metadata": map[string]any{"name": "default"}}})
+		at = len(o.objects) - 1
+	}
+	_ = unstructured.SetNestedField(o.objects[at].Object, int64(mask), "spec", "nftablesMarkMask")
+}
+
+func (o *operation) set(value any, fields ...string) {
+	// The path is through maps, or the API server would not take the object either.
+	_ = unstructured.SetNestedField(o.installation.Object, value, append([]string{"spec"}, fields...)...)
+}
+
+// nodeSelectorOf are the fields of an Installation that lead to the node selector of what the operator makes.
+func nodeSelectorOf(override string) []string {
+	return []string{"spec", override, "spec", "template", "spec", "nodeSelector"}
+}
+
+const (
+	agentOverride  = "calicoNodeDaemonSet"
+	driverOverride = "csiNodeDriverDaemonSet"
+)
+
+// stageOperator turns the Installation into its joint form. The storage driver, which comes on every node at once, comes at the end.
+func stageOperator(installation *unstructured.Unstructured, label string, mtu int) {
+	set := func(value any, fields ...string) {
+		_ = unstructured.SetNestedField(installation.Object, value, fields...)
+	}
+	set("true", append(nodeSelectorOf(agentOverride), label)...)
+	set("later", append(nodeSelectorOf(driverOverride), label)...)
+	set(confFolder+"/"+stagedFolder, "spec", "cni", "confDir")
+	set(oneByOne(), "spec", "nodeUpdateStrategy")
+	if mtu > 0 {
+		set(int64(mtu), "spec", "calicoNetwork", "mtu")
+	}
+}
+
+func oneByOne() map[string]any {
+	return map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}
+}
+
+// final are the actions that give the Installation its own form, of which the operator makes the agents anew, one by one, and
+// then what else it is to make.
+func (o *operation) final(labels map[string]string) []step.Action {
+	own := o.installation.DeepCopy()
+	own.SetLabels(labels)
+	_ = unstructured.SetNestedField(own.Object, oneByOne(), "spec", "nodeUpdateStrategy")
+	actions := []step.Action{{Op: step.Apply, Object: own, Title: "give Installation default its own form"}}
+	for i := range o.later {
+		object := &o.later[i]
+		actions = append(actions, step.Action{Op: step.Apply, Object: object, Title: "create " + object.GetKind() + " " + object.GetName()})
+	}
+	return actions
+}
+
+// handOver takes the mark off the Installation, and gives it the user's own strategy of updates, or none.
+func (o *operation) handOver(ref step.Ref) step.Action {
+	actions := cni.HandOver([]unstructured.Unstructured{*o.installation})
+	strategy, _, _ := unstructured.NestedFieldNoCopy(o.installation.Object, "spec", "nodeUpdateStrategy")
+	action := actions[0]
+	action.Patch = cni.Raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}, "spec": map[string]any{"nodeUpdateStrategy": strategy}})
+	action.Ref = &ref
+	return action
+}
+
+// outgoing says whether the pool that is made masquerades.
+func (o *operation) outgoing() bool {
+	for i := range o.objects {
+		if o.objects[i].GetKind() == "IPPool" {
+			outgoing, _, _ := unstructured.NestedBool(o.objects[i].Object, "spec", "natOutgoing")
+			return outgoing
+		}
+	}
+	return false
+}
+
+// described is the network as the operator will have made it.
+func (o *operation) described(request cni.Request, ref step.Ref) cni.Installation {
+	caps := capabilities(defaultConf)
+	var felix []unstructured.Unstructured
+	for _, object := range o.objects {
+		if object.GetKind() == "FelixConfiguration" {
+			felix = append(felix, object)
+		}
+	}
+	applyFelix(&caps, felix)
+	caps.Untracked = untracked(o.version, caps)
+	caps.Masquerade = willMasquerade(request, o.outgoing(), felix, func(string) string { return "" })
+	agent := step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: operatorNamespace, Name: agentName}
+	deployment := func(name string) step.Ref {
+		return step.Ref{APIVersion: "apps/v1", Kind: "Deployment", Namespace: operatorNamespace, Name: name}
+	}
+	ready := *whole()
+	return cni.Installation{
+		CNI: "calico", Version: o.version, Agent: agent, Selector: "k8s-app=" + agentName, PodCIDRs: rangesOf(request), Capabilities: caps,
+		Maker: &cni.Maker{
+			Ref: ref, Makes: []step.Ref{agent, deployment(typhaName), deployment(controllersName), *ready.Ref}, NodeSelector: nodeSelectorOf(agentOverride), Ready: ready,
+		},
+	}
+}

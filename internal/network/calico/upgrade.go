@@ -1,0 +1,468 @@
+package calico
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+var _ cni.Upgrader = Driver{}
+
+// furthest is how many minor releases apart agents that run side by side may be: v3.28 and v3.31 were measured.
+const furthest = 3
+
+// rightsPrefix names the rights that only the time of two versions needs.
+const rightsPrefix = "theseus-upgrade-"
+
+// Upgrade implements cni.Upgrader.
+func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, documents []unstructured.Unstructured, says string) (*cni.Upgrade, error) {
+	if installations := snapshot.OtherOf(operatorGroup, "Installation"); len(installations) > 0 {
+		return operated(snapshot, found, &installations[0], documents, says)
+	}
+	if err := owned(snapshot, found); err != nil {
+		return nil, err
+	}
+	agent := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
+	if agent == nil {
+		return nil, refuse("the DaemonSet "+agentName+" is not there", "install Calico anew; there is nothing to upgrade")
+	}
+	if !cluster.IsSystemNamespace(agent.Namespace) {
+		return nil, refuse(fmt.Sprintf("Calico runs in namespace %s, of which a snapshot does not keep everything that the way back needs", agent.Namespace),
+			"upgrade it as it was installed")
+	}
+	wanted, err := understand(documents)
+	if err != nil {
+		return nil, cni.OfManifest(err)
+	}
+	live, err := running(snapshot, agent)
+	if err != nil {
+		return nil, err
+	}
+	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
+	if err := versions(found.Version, tagOf(image), "the image of "+agentName+" in the manifest"); err != nil {
+		return nil, cni.OfManifest(err)
+	}
+	if err := sameNetwork(live, wanted, found); err != nil {
+		return nil, err
+	}
+	if err := sameAPI(snapshot, live, wanted); err != nil {
+		return nil, err
+	}
+	if cni.Older(tagOf(image), found.Version) {
+		wanted.definitions = lacking(snapshot, wanted.definitions)
+	}
+	if err := lossless(wanted.definitions, snapshot.Other); err != nil {
+		return nil, err
+	}
+	return upgrade(snapshot, found, live, wanted)
+}
+
+// owned refuses a Calico that somebody would put back of whom nothing is known.
+func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
+	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
+	if set == nil {
+		return nil
+	}
+	if owner := metav1.GetControllerOf(set); owner != nil {
+		return refuse(fmt.Sprintf("%s belongs to %s %s, which writes back what others change", found.Agent, owner.Kind, owner.Name),
+			"upgrade it by its owner, and watch that: theseus probe run")
+	}
+	return nil
+}
+
+// running takes apart what runs, as understand does with a manifest.
+func running(snapshot *cluster.Snapshot, agent any) (*manifest, error) {
+	object, err := plain(agent)
+	if err != nil {
+		return nil, err
+	}
+	m := &manifest{agent: object}
+	if config := snapshot.ConfigMap(object.GetNamespace(), configName); config != nil {
+		m.config, err = plain(config)
+	}
+	return m, err
+}
+
+// plain is a typed object as a tree, without what is empty in the type and not in the API.
+func plain(typed any) (*unstructured.Unstructured, error) {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: prune(tree)}, nil
+}
+
+func prune(tree map[string]any) map[string]any {
+	for key, value := range tree {
+		if value == nil {
+			delete(tree, key)
+		}
+		if below, ok := value.(map[string]any); ok {
+			prune(below)
+		}
+	}
+	return tree
+}
+
+// versions refuses what was never seen to run side by side; source is what says the one that comes.
+func versions(from, to, source string) error {
+	then, err := version.ParseSemantic(from)
+	if err != nil {
+		return refuse(fmt.Sprintf("the image of %s does not say which version runs: %q", agentName, from), "give images tags that are versions, such as v3.28.5")
+	}
+	now, err := version.ParseSemantic(to)
+	if err != nil {
+		return refuse(fmt.Sprintf("%s does not say which version it is: %q", source, to), "give images tags that are versions, such as v3.31.0")
+	}
+	apart := int(now.Minor()) - int(then.Minor())
+	switch {
+	case from == to:
+		return refuse("Calico "+to+" runs already", "give the manifest of another version")
+	case then.Major() != now.Major() || max(apart, -apart) > furthest:
+		return refuse(fmt.Sprintf("from %s to %s is more than %d minor releases, and both would run side by side for a while", from, to, furthest),
+			fmt.Sprintf("go in several plans, at most %d minor releases each", furthest))
+	}
+	return nil
+}
+
+// lacking are the definitions that a cluster is known not to have. An older Calico works with newer ones, and what newer agents write
+// would be lost with older ones.
+func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured) []unstructured.Unstructured {
+	if known, _ := snapshot.Has("customresourcedefinitions"); !known {
+		return nil
+	}
+	there := snapshot.Definitions()
+	return slices.DeleteFunc(definitions, func(d unstructured.Unstructured) bool { return slices.Contains(there, d.GetName()) })
+}
+
+// sameNetwork refuses manifests that change more than the version.
+func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
+	if ref := step.RefOf(wanted.agent); ref != found.Agent {
+		return refuse(fmt.Sprintf("the manifest's agent is %s, and %s runs", ref, found.Agent), "give the manifest that this cluster was installed with, of the other version")
+	}
+	if labels := cni.SelectorText(wanted.agent); labels != found.Selector {
+		return refuse(fmt.Sprintf("the manifest's agents have the labels %s, and those that run have %s", labels, found.Selector), "the labels of a DaemonSet cannot be changed")
+	}
+	for _, setting := range []struct {
+		name    string
+		install bool
+		words   string
+	}{
+		{"CALICO_NETWORKING_BACKEND", false, "how routes get to other nodes"},
+		{"FELIX_TYPHAK8SSERVICENAME", false, "whether agents go through Typha"},
+		{"IP_AUTODETECTION_METHOD", false, "which address a node has"},
+		{confNameVar, true, "under which name the runtime finds Calico"},
+	} {
+		one, other := live.agentEnv(setting.name, setting.install), wanted.agentEnv(setting.name, setting.install)
+		if one != other {
+			return refuse(fmt.Sprintf("the manifest changes more than the version: %s is %q and would be %q, which says %s", setting.name, one, other, setting.words),
+				"set it in the manifest as it is in the cluster; no plan of Theseus changes it")
+		}
+	}
+	return nil
+}
+
+// agentEnv is a variable of the agent, or of what installs its CNI configuration.
+func (m *manifest) agentEnv(name string, installs bool) string {
+	if installs {
+		return m.env(m.installer(), name)
+	}
+	return m.env(cni.FindContainer(m.agent, "containers", agentName), name)
+}
+
+// upgrade turns two manifests into what is done between them.
+func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *manifest) (*cni.Upgrade, error) {
+	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
+	next := *found
+	next.Version = tagOf(image)
+	next.Capabilities.Untracked = untracked(next.Version, next.Capabilities)
+	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
+	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)
+	u.Hold, u.Unhold, u.Resume = strategies(live.agent, wanted.agent)
+	down := cni.Older(next.Version, found.Version)
+	for i := range wanted.objects {
+		object := &wanted.objects[i]
+		switch object.GetKind() {
+		case "DaemonSet":
+			if object != wanted.agent {
+				return nil, refuse("the manifest holds a second DaemonSet, "+object.GetName(), "upgrade that one apart")
+			}
+		case "Deployment":
+			follower, err := follow(snapshot, object, down)
+			if err != nil {
+				return nil, err
+			}
+			u.Followers = append(u.Followers, *follower)
+		case "ConfigMap":
+			config(u, snapshot, object)
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+			u.Rights = append(u.Rights, beside(object, wanted.objects))
+			u.Roles = append(u.Roles, *object)
+		default:
+			if err := settled(snapshot, object); err != nil {
+				return nil, err
+			}
+			u.Objects = append(u.Objects, *object)
+		}
+	}
+	cni.Label(u.Rights)
+	slices.SortStableFunc(u.Followers, func(a, b cni.Follower) int { return place(a.Ref) - place(b.Ref) })
+	if err := complete(snapshot, u); err != nil {
+		return nil, err
+	}
+	if down { // as an upgrade is taken back: so the same versions meet
+		slices.Reverse(u.Followers)
+		u.Leaders, u.Followers = u.Followers, nil
+	}
+	return u, nil
+}
+
+// place puts Typha before whatever else follows the agents.
+func place(ref step.Ref) int {
+	if ref.Name == typhaName {
+		return 0
+	}
+	return 1
+}
+
+// complete refuses manifests that lack a part of what runs: its version would be left behind.
+func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
+	for i := range snapshot.Deployments {
+		d := &snapshot.Deployments[i]
+		ours := d.Name == typhaName || d.Name == controllersName
+		if ours && d.Namespace == u.Installation.Agent.Namespace && !slices.ContainsFunc(u.Followers, func(f cni.Follower) bool { return f.Ref.Name == d.Name }) {
+			return refuse(fmt.Sprintf("Deployment %s/%s runs, and the manifest lacks it", d.Namespace, d.Name), "give the whole manifest of the version")
+		}
+	}
+	return nil
+}
+
+// form changes what pods are made from: the whole template, since lists cannot be merged.
+func form(live, wanted *unstructured.Unstructured, from, to string) cni.Form {
+	ref := step.RefOf(wanted)
+	template := func(of, other *unstructured.Unstructured) any {
+		one, _, _ := unstructured.NestedMap(of.Object, "spec", "template")
+		two, _, _ := unstructured.NestedMap(other.Object, "spec", "template")
+		return map[string]any{"spec": map[string]any{"template": instead(one, two)}}
+	}
+	return cni.Form{
+		New: []step.Action{patch(ref, "make new pods of "+ref.String()+" from "+to, template(wanted, live))},
+		Old: []step.Action{patch(ref, "make new pods of "+ref.String()+" from "+from+" again", template(live, wanted))},
+	}
+}
+
+// instead is a merge patch that leaves nothing of other but what is in wanted too.
+func instead(wanted, other map[string]any) map[string]any {
+	patch := map[string]any{}
+	for key := range other {
+		patch[key] = nil
+	}
+	for key, value := range wanted {
+		one, isMap := value.(map[string]any)
+		if two, both := other[key].(map[string]any); isMap && both {
+			patch[key] = instead(one, two)
+			continue
+		}
+		patch[key] = value
+	}
+	return patch
+}
+
+func patch(ref step.Ref, title string, value any) step.Action {
+	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: cni.Raw(value)}
+}
+
+// strategies are the DaemonSet's: none, that of now, and that of the manifest.
+func strategies(live, wanted *unstructured.Unstructured) (hold, unhold, resume step.Action) {
+	ref := step.RefOf(wanted)
+	now, _, _ := unstructured.NestedMap(live.Object, "spec", "updateStrategy")
+	then, ok, _ := unstructured.NestedMap(wanted.Object, "spec", "updateStrategy")
+	if !ok {
+		then = now
+	}
+	held := map[string]any{"type": "OnDelete"}
+	set := func(title string, strategy, other map[string]any) step.Action {
+		return patch(ref, title, map[string]any{"spec": map[string]any{"updateStrategy": instead(strategy, other)}})
+	}
+	return set("let "+ref.String()+" replace no pod by itself", held, now),
+		set("give "+ref.String()+" its own update strategy back", now, held),
+		set("let "+ref.String()+" replace pods by itself again", then, held)
+}
+
+// follow is a Deployment that takes its turn when the agents have, or before they do where the version goes down.
+func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down bool) (*cni.Follower, error) {
+	for i := range snapshot.Deployments {
+		d := &snapshot.Deployments[i]
+		if d.Namespace != wanted.GetNamespace() || d.Name != wanted.GetName() {
+			continue
+		}
+		live, err := plain(d)
+		if err != nil {
+			return nil, err
+		}
+		f := &cni.Follower{Ref: step.RefOf(wanted), Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
+			Why: "It watches the cluster for Calico; pods do not need it to reach each other."}
+		if d.Name == typhaName {
+			f.Why = "Some Typhas refuse agents of an older version, and none refuses a newer one: what an older Typha does not know it leaves out, " +
+				"and a newer agent then works as the older did."
+		}
+		if d.Name == typhaName && down {
+			f.Why += " So on the way down Typha comes before the first agent."
+		}
+		return f, nil
+	}
+	return nil, refuse(fmt.Sprintf("the manifest brings Deployment %s/%s, which does not run here", wanted.GetNamespace(), wanted.GetName()),
+		"take it out of the manifest, or add it first with the version that runs")
+}
+
+func workloadVersion(workload *unstructured.Unstructured) string {
+	for _, container := range cni.ContainersOf(workload, "containers") {
+		image, _ := container["image"].(string)
+		return tagOf(image)
+	}
+	return ""
+}
+
+// config changes a ConfigMap together with the agents' form, since they read it when they start.
+func config(u *cni.Upgrade, snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) {
+	now := snapshot.ConfigMap(wanted.GetNamespace(), wanted.GetName())
+	if now == nil {
+		u.Objects = append(u.Objects, *wanted)
+		return
+	}
+	live, next := map[string]any{}, map[string]any{}
+	for key, value := range now.Data {
+		live[key] = value
+	}
+	if data, ok, _ := unstructured.NestedMap(wanted.Object, "data"); ok {
+		next = data
+	}
+	if maps.EqualFunc(live, next, func(a, b any) bool { return a == b }) {
+		return
+	}
+	ref := step.RefOf(wanted)
+	set := func(title string, one, two map[string]any) step.Action {
+		return patch(ref, title, map[string]any{"data": instead(one, two)})
+	}
+	u.Agent.New = slices.Insert(u.Agent.New, 0, set("give new pods "+ref.String()+" of "+u.Installation.Version, next, live))
+	u.Agent.Old = slices.Insert(u.Agent.Old, 0, set("give new pods "+ref.String()+" as it was", live, next))
+}
+
+// beside is a role, or its binding, under a name of Theseus' own: while both versions run, both have their rights.
+func beside(object *unstructured.Unstructured, all []unstructured.Unstructured) unstructured.Unstructured {
+	copied := *object.DeepCopy()
+	copied.SetName(rightsPrefix + object.GetName())
+	kind, _, _ := unstructured.NestedString(object.Object, "roleRef", "kind")
+	name, bound, _ := unstructured.NestedString(object.Object, "roleRef", "name")
+	if bound && slices.ContainsFunc(all, func(o unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name }) {
+		_ = unstructured.SetNestedField(copied.Object, rightsPrefix+name, "roleRef", "name")
+	}
+	return copied
+}
+
+// settled refuses configuration of Calico's own kinds that is not in force: it would act on every node at once.
+func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) error {
+	group := object.GroupVersionKind().Group
+	if !strings.HasSuffix(group, "projectcalico.org") {
+		return nil
+	}
+	for _, now := range snapshot.Calico(object.GetKind()) {
+		if now.GetName() == object.GetName() && equality.Semantic.DeepEqual(now.Object["spec"], object.Object["spec"]) {
+			return nil
+		}
+	}
+	return refuse(fmt.Sprintf("the manifest holds %s %s, which is not so in the cluster, and would act on every node at once", object.GetKind(), object.GetName()),
+		"take it out of the manifest, and change it with a plan of its own")
+}
+
+// lossless refuses definitions that do not know a field which is in use: the next write of the object would lose it.
+func lossless(definitions, objects []unstructured.Unstructured) error {
+	for i := range definitions {
+		spec, _, _ := unstructured.NestedMap(definitions[i].Object, "spec")
+		group, _ := spec["group"].(string)
+		kind, _, _ := unstructured.NestedString(spec, "names", "kind")
+		versions, _ := spec["versions"].([]any)
+		for j := range objects {
+			gvk := objects[j].GroupVersionKind()
+			if gvk.Group != group || gvk.Kind != kind {
+				continue
+			}
+			lost := kept(versions, gvk.Version, objects[j].Object)
+			if lost == "" {
+				continue
+			}
+			return refuse(fmt.Sprintf("the manifest's definition of %s does not know %s, which %s %s has: it would be lost", kind, lost, kind, objects[j].GetName()),
+				"take the CustomResourceDefinitions out of the manifest: older agents work with newer definitions")
+		}
+	}
+	return nil
+}
+
+// kept names the first field of an object that a definition does not know; empty when it knows all.
+func kept(versions []any, wanted string, object map[string]any) string {
+	for _, one := range versions {
+		v, _ := one.(map[string]any)
+		if served, _ := v["served"].(bool); v["name"] != wanted || !served {
+			continue
+		}
+		schema, ok, _ := unstructured.NestedMap(v, "schema", "openAPIV3Schema")
+		if !ok {
+			return ""
+		}
+		bare := maps.Clone(object)
+		for _, every := range []string{"apiVersion", "kind", "metadata"} {
+			delete(bare, every)
+		}
+		return unknown(schema, bare, "")
+	}
+	return "version " + wanted
+}
+
+// unknown names the first field that a schema would prune.
+func unknown(schema map[string]any, value any, path string) string {
+	if open, _ := schema["x-kubernetes-preserve-unknown-fields"].(bool); open {
+		return ""
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		more, others := schema["additionalProperties"]
+		if embedded, _ := schema["x-kubernetes-embedded-resource"].(bool); embedded {
+			return ""
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			below, known := properties[key].(map[string]any)
+			if !known && others {
+				below, _ = more.(map[string]any) // true allows everything
+			}
+			if !known && !others {
+				return strings.TrimPrefix(path+"."+key, ".")
+			}
+			if below == nil {
+				continue
+			}
+			if lost := unknown(below, value[key], path+"."+key); lost != "" {
+				return lost
+			}
+		}
+	case []any:
+		items, _ := schema["items"].(map[string]any)
+		for _, item := range value {
+			if lost := unknown(items, item, path); items != nil && lost != "" {
+				return lost
+			}
+		}
+	}
+	return ""
+}

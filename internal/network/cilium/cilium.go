@@ -1,0 +1,96 @@
+// Package cilium knows Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings in
+// the ConfigMap cilium-config, and those of single nodes in CiliumNodeConfigs. It is read from what the project publishes
+// and was never run by Theseus' tests: what is known serves checks and rollouts of single flags, and no
+// plan is made from it or to it.
+package cilium
+
+import (
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Names of Cilium's parts.
+const (
+	group      = "cilium.io"
+	agentName  = "cilium"
+	container  = "cilium-agent"
+	configName = "cilium-config"
+	// secretsName is the namespace of copies of Secrets that its proxy serves, which the charts of newer releases bring.
+	secretsName = "cilium-secrets"
+	rbac        = "rbac.authorization.k8s.io/v1"
+	// confDir is the folder of CNI configurations, as the agent's container sees it.
+	confDir     = "/host/etc/cni/net.d/"
+	defaultConf = "05-cilium.conflist"
+	// installScript writes the CNI configuration in releases before 1.14, as the agent starts.
+	installScript = "/cni-install.sh"
+)
+
+// untried says why there is no plan.
+const untried = "Cilium is known from its manifests alone: no change from it or to it was ever run with Theseus, " +
+	"neither its agent beside another network nor the removal of its BPF programs from a node"
+
+// tables are Cilium's for packets to its proxy and from it (pkg/datapath/linux/linux_defaults); 200 is IPsec's.
+var tables = []int{2004, 2005}
+
+const tableIPsec = 200
+
+// Driver implements cni.Driver.
+type Driver struct{}
+
+var _ cni.Driver = Driver{}
+
+// Name implements cni.Driver.
+func (Driver) Name() string { return "cilium" }
+
+// NeverComes implements cni.Outgoing. What Install makes is for the checks alone.
+func (Driver) NeverComes() *cni.Refusal {
+	return &cni.Refusal{Message: untried, Hint: "docs/networks.md says what was run and what was not; " + cni.Elsewhere}
+}
+
+// Detect implements cni.Driver.
+func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
+	if agent := agentIn(snapshot); agent != nil {
+		return describe(snapshot, agent)
+	}
+	config := snapshot.ConfigMap("kube-system", configName)
+	nodes := snapshot.OtherOf(group, "CiliumNode")
+	problem := ""
+	switch {
+	case config != nil:
+		problem = "ConfigMap kube-system/" + configName + " is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
+	case len(nodes) > 0:
+		problem = "CiliumNode " + nodes[0].GetName() + " is there, but no DaemonSet runs Cilium: it was removed, or only half installed"
+	default:
+		return nil
+	}
+	s := read(config)
+	return &cni.Installation{
+		CNI:          "cilium",
+		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Name: agentName},
+		Selector:     "k8s-app=" + agentName,
+		PodCIDRs:     s.pools(),
+		Capabilities: s.capabilities(),
+		Problems:     []string{problem},
+		Untried:      untried,
+	}
+}
+
+// Residue implements cni.Driver. It is what can be named; programs that Cilium attached to the node's own interfaces and
+// to control groups cannot, which is one reason why there is no plan.
+func (Driver) Residue(found *cni.Installation) step.Residue {
+	conf := found.Capabilities.ConfName
+	return step.Residue{
+		Links:       found.Capabilities.HostLinks,
+		Chains:      []string{"CILIUM_*", "OLD_CILIUM_*"},
+		IPSets:      []string{"cilium_*"},
+		Routes:      found.PodCIDRs,
+		ConfFiles:   slices.Compact([]string{conf, conf + cni.StagedSuffix, "05-cilium.conf"}),
+		Binaries:    []string{"cilium-cni"},
+		Paths:       []string{"/run/cilium", "/var/lib/cilium", "/sys/fs/bpf/cilium", "/sys/fs/bpf/tc/globals/cilium_*"},
+		Annotations: []string{"network.cilium.io/*", "io.cilium.network.*"},
+		Taints:      []string{"node.cilium.io/agent-not-ready"},
+	}
+}

@@ -1,0 +1,208 @@
+package cilium_test
+
+import (
+	"errors"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cilium"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/flannel"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// chart is what the chart of a release makes, as text.
+func chart(t *testing.T, version string) string {
+	return string(cnitest.Text(t, "charts/cilium-"+version+".yaml"))
+}
+
+func present(t *testing.T) *cluster.Snapshot {
+	return cnitest.Snapshot(t, cnitest.Cilium(t, "v1.16.5"))
+}
+
+func request(t *testing.T) cni.Request {
+	return cni.Request{
+		Manifest:  cnitest.Documents(t, []byte(chart(t, "v1.16.5"))),
+		PodCIDR:   "10.96.0.0/16",
+		Source:    flannel.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))),
+		NodeLabel: v1alpha1.LabelTarget,
+	}
+}
+
+// TestAcceptance is of what the charts of three releases make, of which the oldest cannot be brought beside another network.
+func TestAcceptance(t *testing.T) {
+	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
+		t.Run(version, func(t *testing.T) {
+			c := cnitest.Case{Driver: cilium.Driver{}, Present: cnitest.Snapshot(t, cnitest.Cilium(t, version)),
+				Other: cnitest.Snapshot(t, cnitest.Fixture(t, "flannel.yaml"))}
+			if version == "v1.12.19" {
+				cnitest.Detects(t, c)
+				return
+			}
+			c.Request, c.Golden, c.Update = request(t), "testdata/install-"+version+".txt", *update
+			c.Request.Manifest = cnitest.Documents(t, []byte(chart(t, version)))
+			cnitest.Run(t, c)
+		})
+	}
+}
+
+// TestWholeChart: everything that a chart makes is a part of the network that is found there, or is in a namespace that is one.
+func TestWholeChart(t *testing.T) {
+	for _, version := range []string{"v1.12.19", "v1.16.5", "v1.19.0"} {
+		parts := map[step.Ref]bool{}
+		for _, ref := range (cilium.Driver{}).Detect(cnitest.Snapshot(t, cnitest.Cilium(t, version))).Parts {
+			parts[ref] = true
+		}
+		for _, object := range cnitest.Documents(t, []byte(chart(t, version))) {
+			ref := step.RefOf(&object)
+			if !parts[ref] && !parts[step.Ref{APIVersion: "v1", Kind: "Namespace", Name: ref.Namespace}] {
+				t.Errorf("%s: %s is no part", version, ref)
+			}
+		}
+	}
+}
+
+func config(s *cluster.Snapshot) map[string]string {
+	return s.ConfigMap("kube-system", "cilium-config").Data
+}
+
+func TestDetect(t *testing.T) {
+	for version, conf := range map[string]string{"v1.12.19": "05-cilium.conf", "v1.16.5": "05-cilium.conflist", "v1.19.0": "05-cilium.conflist"} {
+		found := cilium.Driver{}.Detect(cnitest.Snapshot(t, cnitest.Cilium(t, version)))
+		caps := found.Capabilities
+		if found.Version != version || !slices.Equal(found.PodCIDRs, []string{"10.0.0.0/16"}) || found.Untried == "" {
+			t.Errorf("found %+v", found)
+		}
+		if caps.Encapsulation != "vxlan" || caps.Port != 8472 || !caps.WholePort || caps.ReplacesKubeProxy || caps.SwitchedPerNode ||
+			!slices.Equal(caps.RouteTables, []int{2004, 2005}) || !slices.Contains(caps.HostLinks, "cilium_vxlan") || caps.ConfName != conf {
+			t.Errorf("%s: capabilities: %+v", version, caps)
+		}
+	}
+}
+
+// TestScript: a release before 1.14 says to its script alone whether it renames the configurations of others.
+func TestScript(t *testing.T) {
+	objects := cnitest.Documents(t, []byte(strings.ReplaceAll(chart(t, "v1.12.19"), "--cni-exclusive=true", "--cni-exclusive=false")))
+	objects = slices.DeleteFunc(objects, func(o unstructured.Unstructured) bool {
+		return o.GetKind() != "DaemonSet" && o.GetKind() != "ConfigMap"
+	})
+	if found := (cilium.Driver{}).Detect(cnitest.Snapshot(t, objects)); !found.Capabilities.SwitchedPerNode {
+		t.Errorf("%+v", found.Capabilities)
+	}
+}
+
+func nodeConfig(labels, defaults string) string {
+	return "apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: cilium-default, namespace: kube-system}\n" +
+		"spec: {nodeSelector: {matchLabels: {" + labels + "}}, defaults: {" + defaults + "}}\n"
+}
+
+func TestDetectOddities(t *testing.T) {
+	set := func(pairs ...string) func(*cluster.Snapshot) {
+		return func(s *cluster.Snapshot) {
+			for i := 0; i < len(pairs); i += 2 {
+				config(s)[pairs[i]] = pairs[i+1]
+			}
+		}
+	}
+	with := func(text string) func(*cluster.Snapshot) {
+		return func(s *cluster.Snapshot) { s.Other = append(s.Other, cnitest.Documents(t, []byte(text))...) }
+	}
+	for _, test := range []struct {
+		name    string
+		change  func(*cluster.Snapshot)
+		problem string // part of one; empty when there must be none
+		check   func(*cni.Installation) bool
+	}{
+		{"no tunnels", set("routing-mode", "native"), "", func(i *cni.Installation) bool {
+			return i.Capabilities.Encapsulation == "none" && i.Capabilities.Port == 0
+		}},
+		{"no tunnels, of old", set("tunnel", "disabled"), "", func(i *cni.Installation) bool { return i.Capabilities.Encapsulation == "none" }},
+		{"Geneve", set("tunnel-protocol", "geneve"), "", func(i *cni.Installation) bool {
+			return i.Capabilities.Encapsulation == "geneve" && i.Capabilities.Port == 6081 && !i.Capabilities.WholePort
+		}},
+		{"another port", set("tunnel-port", "8473"), "", func(i *cni.Installation) bool { return i.Capabilities.Port == 8473 }},
+		{"a port that is none", set("tunnel-port", "x"), "", func(i *cni.Installation) bool { return i.Capabilities.Port == 8472 }},
+		{"replaces kube-proxy", set("kube-proxy-replacement", "true"), "", func(i *cni.Installation) bool { return i.Capabilities.ReplacesKubeProxy }},
+		{"replaces it in part", set("kube-proxy-replacement", "partial"), "", func(i *cni.Installation) bool { return i.Capabilities.ReplacesKubeProxy }},
+		{"leaves others alone", set("cni-exclusive", "false"), "", func(i *cni.Installation) bool { return i.Capabilities.SwitchedPerNode }},
+		{"no policy", set("enable-policy", "never"), "", func(i *cni.Installation) bool { return i.Capabilities.Policy == cni.PolicyNone }},
+		{"IPsec", set("enable-ipsec", "true"), "", func(i *cni.Installation) bool { return slices.Contains(i.Capabilities.RouteTables, 200) }},
+		{"ranges of nodes", set("ipam", "kubernetes"), "", func(i *cni.Installation) bool {
+			return slices.Equal(i.PodCIDRs, []string{"10.244.0.0/23"}) && i.Capabilities.CIDRSource == "node"
+		}},
+		{"several ranges", set("cluster-pool-ipv4-cidr", "10.0.0.0/16 10.1.0.0/16,10.2.0.0/16"), "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 3 }},
+		{"dual stack", set("enable-ipv6", "true", "cluster-pool-ipv6-cidr", "fd00::/104"), "", func(i *cni.Installation) bool { return len(i.PodCIDRs) == 2 }},
+		{"MTU", set("mtu", "9000"), "", func(i *cni.Installation) bool { return i.Capabilities.MTU == 8950 }},
+		{"a cloud's addresses", set("ipam", "eni"), "ipam eni", nil},
+		{"no range", set("cluster-pool-ipv4-cidr", "10.0.0.0"), "names no range", nil},
+		{"chained", set("cni-chaining-mode", "aws-cni"), "chained behind another network", nil},
+		{"secondary", set("custom-cni-conf", "true"), "serves no new pod", nil},
+		{"no settings", func(s *cluster.Snapshot) { s.ConfigMaps = nil }, "is not there, so Cilium's settings are not known", nil},
+		{"no agent", func(s *cluster.Snapshot) { s.DaemonSets, s.ConfigMaps = nil, nil }, "CiliumNode node-1 is there, but no DaemonSet", nil},
+		{"half-way by nodes", func(s *cluster.Snapshot) {
+			s.Nodes[1].Labels["io.cilium.migration/cilium-default"] = "true"
+			with(nodeConfig(`io.cilium.migration/cilium-default: "true"`, `custom-cni-conf: "true", debug: "true"`))(s)
+		}, "gives 1 of 2 nodes custom-cni-conf=true: a migration was begun", nil},
+		{"for no node", with(nodeConfig("a: b", `custom-cni-conf: "true"`)), "", nil},
+		{"of no weight", with(nodeConfig("kubernetes.io/os: linux", `debug: "true"`)), "", nil},
+		{"a selector that is none", with("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: x, namespace: kube-system}\n" +
+			"spec: {nodeSelector: {matchExpressions: [{key: a, operator: Odd}]}}\n"), "nodeSelector that cannot be read", nil},
+		{"staged", func(s *cluster.Snapshot) {
+			config(s)["write-cni-conf-when-ready"] += ".theseus"
+		}, "begun here and is not finished", func(i *cni.Installation) bool { return i.Capabilities.ConfName == "05-cilium.conflist" }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			snapshot := present(t)
+			test.change(snapshot)
+			cnitest.Understood(t, cilium.Driver{}, snapshot, test.problem, test.check)
+		})
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	edit := func(old, text string) func(*cni.Request) {
+		return func(r *cni.Request) {
+			before := chart(t, "v1.16.5")
+			if !strings.Contains(before, old) {
+				t.Fatalf("the chart makes no %q", old)
+			}
+			r.Manifest = cnitest.Documents(t, []byte(strings.Replace(before, old, text, 1)))
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*cni.Request)
+		want   string
+	}{
+		{"no range", func(r *cni.Request) { r.PodCIDR = "10.0.0.0" }, "no IPv4 CIDR"},
+		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "no IPv4 CIDR"},
+		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} }, "cannot take over running pods"},
+		{"no settings", func(r *cni.Request) {
+			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "cilium-config" })
+		}, "no ConfigMap cilium-config"},
+		{"nothing", func(r *cni.Request) { r.Manifest = nil }, "no DaemonSet with a container cilium-agent"},
+		{"addresses from elsewhere", edit(`ipam: "cluster-pool"`, "ipam: kubernetes"), "ipam kubernetes"},
+		{"kube-proxy", edit(`kube-proxy-replacement: "false"`, `kube-proxy-replacement: "true"`), "take over kube-proxy's work"},
+		{"chained", edit(`ipam: "cluster-pool"`, "ipam: cluster-pool\n  cni-chaining-mode: generic-veth"), "chained behind another network"},
+		{"a script that takes the node", func(r *cni.Request) { r.Manifest = cnitest.Documents(t, []byte(chart(t, "v1.12.19"))) }, "before 1.14 takes a node as soon as"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := request(t)
+			test.change(&r)
+			_, err := cilium.Driver{}.Install(r)
+			var refused *cni.Refusal
+			if !errors.As(err, &refused) || !strings.Contains(refused.Message, test.want) || refused.Hint == "" {
+				t.Errorf("the answer is %v, not a refusal with %q and a hint", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package cilium
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// agentIn is the DaemonSet that runs the agent, whatever its namespace and whoever built its image.
+func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
+	for i := range snapshot.DaemonSets {
+		if agentOf(&snapshot.DaemonSets[i].Spec.Template.Spec) != nil {
+			return &snapshot.DaemonSets[i]
+		}
+	}
+	return nil
+}
+
+func agentOf(pod *corev1.PodSpec) *corev1.Container {
+	for i := range pod.Containers {
+		if pod.Containers[i].Name == container {
+			return &pod.Containers[i]
+		}
+	}
+	return nil
+}
+
+// startHook is the command that a container runs as it starts, beside its own.
+func startHook(c *corev1.Container) []string {
+	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
+		return nil
+	}
+	return c.Lifecycle.PostStart.Exec.Command
+}
+
+func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
+	config := snapshot.ConfigMap(agent.Namespace, configName)
+	s := read(config).scripted(startHook(agentOf(&agent.Spec.Template.Spec)))
+	_, version := cni.SplitImage(agentOf(&agent.Spec.Template.Spec).Image)
+	found := &cni.Installation{
+		CNI:          "cilium",
+		Version:      version,
+		Agent:        cni.DaemonSetRef(agent),
+		Selector:     cni.SelectorOf(agent),
+		PodCIDRs:     s.pools(),
+		Capabilities: s.capabilities(),
+		Parts:        parts(snapshot, agent),
+		Untried:      untried,
+	}
+	if s["ipam"] == "kubernetes" {
+		found.PodCIDRs = cni.NodeRanges(snapshot)
+	}
+	if config == nil {
+		found.Problems = append(found.Problems, "ConfigMap "+agent.Namespace+"/"+configName+" is not there, so Cilium's settings are not known")
+	} else {
+		found.Problems = append(found.Problems, s.odd()...)
+	}
+	found.Problems = append(found.Problems, cni.Unfinished(agent, s["write-cni-conf-when-ready"])...)
+	found.Problems = append(found.Problems, perNode(snapshot, s)...)
+	found.Problems = append(found.Problems, cni.NotReady(snapshot, agent)...)
+	return found
+}
+
+// telling are the keys of which two nodes with different values are on different networks in effect.
+func telling() []string {
+	return []string{"cni-chaining-mode", "cni-exclusive", "custom-cni-conf", "kube-proxy-replacement", "routing-mode", "tunnel-port", "tunnel-protocol",
+		"write-cni-conf-when-ready"}
+}
+
+// perNode says which CiliumNodeConfigs make agents of some nodes unlike the others.
+func perNode(snapshot *cluster.Snapshot, s settings) []string {
+	var problems []string
+	for _, object := range snapshot.OtherOf(group, "CiliumNodeConfig") {
+		who := "CiliumNodeConfig " + object.GetNamespace() + "/" + object.GetName()
+		var wanted metav1.LabelSelector
+		field, _, _ := unstructured.NestedMap(object.Object, "spec", "nodeSelector")
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, &wanted)
+		var chosen labels.Selector
+		if err == nil {
+			chosen, err = metav1.LabelSelectorAsSelector(&wanted)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s has a nodeSelector that cannot be read (%v), so it is not known which nodes it is for", who, err))
+			continue
+		}
+		nodes := 0
+		for i := range snapshot.Nodes {
+			if chosen.Matches(labels.Set(snapshot.Nodes[i].Labels)) {
+				nodes++
+			}
+		}
+		defaults, _, _ := unstructured.NestedStringMap(object.Object, "spec", "defaults")
+		var differ []string
+		for _, key := range slices.Sorted(maps.Keys(defaults)) {
+			if slices.Contains(telling(), key) && defaults[key] != s[key] {
+				differ = append(differ, key+"="+defaults[key])
+			}
+		}
+		if nodes > 0 && len(differ) > 0 {
+			problems = append(problems, fmt.Sprintf("%s gives %d of %d nodes %s: a migration was begun here and is not finished, or is to be made permanent in %s",
+				who, nodes, len(snapshot.Nodes), strings.Join(differ, ", "), configName))
+		}
+	}
+	return problems
+}
+
+// parts lists everything that Cilium consists of in the order in which it can be deleted. Roles and accounts are not in a
+// snapshot; their names are the chart's, and deleting what is not there does nothing.
+func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
+	var all []step.Ref
+	add := func(apiVersion, kind string, names ...string) {
+		for _, name := range names {
+			all = append(all, step.Ref{APIVersion: apiVersion, Kind: kind, Namespace: agent.Namespace, Name: name})
+		}
+	}
+	for _, d := range snapshot.Deployments {
+		if d.Namespace == agent.Namespace && slices.Contains([]string{"cilium-operator", "hubble-relay", "hubble-ui"}, d.Name) {
+			add("apps/v1", "Deployment", d.Name)
+		}
+	}
+	all = append(all, cni.DaemonSetRef(agent))
+	for _, d := range snapshot.DaemonSets {
+		if d.Namespace == agent.Namespace && d.Name == "cilium-envoy" {
+			all = append(all, cni.DaemonSetRef(&d))
+		}
+	}
+	for _, s := range snapshot.Services {
+		if s.Namespace == agent.Namespace && slices.Contains([]string{"cilium-agent", "cilium-envoy", "hubble-metrics", "hubble-peer", "hubble-relay", "hubble-ui"}, s.Name) {
+			add("v1", "Service", s.Name)
+		}
+	}
+	for _, name := range []string{configName, "cilium-envoy-config"} {
+		if snapshot.ConfigMap(agent.Namespace, name) != nil {
+			add("v1", "ConfigMap", name)
+		}
+	}
+	for _, name := range []string{"cilium-config-agent", "cilium-operator-ztunnel"} {
+		add(rbac, "RoleBinding", name)
+		add(rbac, "Role", name)
+	}
+	all = append(all, cni.Rights(agent, agentName)...)
+	all = append(all, step.Ref{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: "cilium-operator"}, step.Ref{APIVersion: rbac, Kind: "ClusterRole", Name: "cilium-operator"})
+	add("v1", "ServiceAccount", "cilium-operator", "cilium-envoy")
+	for _, n := range snapshot.Namespaces {
+		if n.Name == secretsName && n.Labels["app.kubernetes.io/part-of"] == agentName {
+			all = append(all, step.Ref{APIVersion: "v1", Kind: "Namespace", Name: n.Name}) // with the roles in it
+		}
+	}
+	for _, crd := range snapshot.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
+		if strings.HasSuffix(crd.GetName(), "."+group) {
+			all = append(all, step.RefOf(&crd))
+		}
+	}
+	return all
+}

@@ -1,0 +1,130 @@
+package cilium
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Install implements cni.Driver: it says what Cilium would be beside the source, for checks. The user's manifest is what
+// `helm template` prints. The joint form runs the agent on labelled nodes alone, on a port of its own, and lets it write
+// its CNI configuration under a name that no runtime reads, and leave those of others.
+func (Driver) Install(request cni.Request) (*cni.Target, error) {
+	if _, err := cni.PodRange("Cilium", request.PodCIDR); err != nil {
+		return nil, err
+	}
+	if request.Takeover != nil {
+		return nil, cni.Unadoptable("Cilium gives no pod an address of the pod's choice, so it cannot take over running pods")
+	}
+	m, err := understand(request.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	conf := m.fit(request)
+	cni.Label(m.definitions)
+	cni.Label(m.objects)
+	s := m.settings()
+	image, _ := cni.FindContainer(m.agent, "containers", container)["image"].(string)
+	_, version := cni.SplitImage(image)
+	target := &cni.Target{
+		Definitions: m.definitions,
+		Objects:     m.objects,
+		Conf:        conf,
+		Installation: cni.Installation{
+			CNI: "cilium", Version: version, Agent: step.RefOf(m.agent), Selector: cni.SelectorText(m.agent),
+			PodCIDRs: []string{request.PodCIDR}, Capabilities: s.capabilities(), Untried: untried,
+		},
+	}
+	target.Installation.Capabilities.ConfName = conf.Active
+	for _, list := range [][]unstructured.Unstructured{m.objects, m.definitions} {
+		for i := range slices.Backward(list) {
+			target.Installation.Parts = append(target.Installation.Parts, step.RefOf(&list[i]))
+		}
+	}
+	return target, nil
+}
+
+// manifest is the user's own, taken apart. Everything in it is a copy.
+type manifest struct {
+	definitions, objects []unstructured.Unstructured
+	agent, config        *unstructured.Unstructured // in objects
+}
+
+func understand(documents []unstructured.Unstructured) (*manifest, error) {
+	m := &manifest{}
+	for i := range documents {
+		if object := documents[i].DeepCopy(); object.GetKind() == "CustomResourceDefinition" {
+			m.definitions = append(m.definitions, *object)
+		} else {
+			m.objects = append(m.objects, *object)
+		}
+	}
+	cni.SortForApply(m.objects)
+	for i := range m.objects {
+		switch object := &m.objects[i]; {
+		case object.GetKind() == "DaemonSet" && cni.FindContainer(object, "containers", container) != nil:
+			m.agent = object
+		case object.GetKind() == "ConfigMap" && object.GetName() == configName:
+			m.config = object
+		}
+	}
+	if m.agent == nil || m.config == nil {
+		return nil, refuse("the manifest holds no DaemonSet with a container "+container+", or no ConfigMap "+configName,
+			"give what the chart makes: helm template cilium cilium/cilium -n kube-system --values VALUES")
+	}
+	s := m.settings()
+	hook, _, _ := unstructured.NestedStringSlice(cni.FindContainer(m.agent, "containers", container), "lifecycle", "postStart", "exec", "command")
+	switch ipam := s["ipam"]; {
+	case strings.Contains(strings.Join(hook, " "), installScript):
+		return nil, refuse("Cilium before 1.14 takes a node as soon as its agent starts there: a script ("+installScript+") writes the CNI configuration, and deletes or renames others, staged or not",
+			"give the manifest of a newer release")
+	case ipam != "" && ipam != "cluster-pool":
+		return nil, refuse("Cilium would take its addresses from elsewhere (ipam "+ipam+"), where the source's pods may have theirs",
+			"set ipam.mode=cluster-pool and a range that is free: --set ipam.mode=cluster-pool")
+	case s.replaces():
+		return nil, refuse("Cilium would take over kube-proxy's work on a node as soon as its agent starts there (kube-proxy-replacement "+s["kube-proxy-replacement"]+")",
+			"set kubeProxyReplacement=false for the change of networks, and replace kube-proxy afterwards")
+	case s["cni-chaining-mode"] != "" && s["cni-chaining-mode"] != "none":
+		return nil, refuse("Cilium would be chained behind another network (cni-chaining-mode "+s["cni-chaining-mode"]+"), and replace none", "set cni.chainingMode=none")
+	}
+	return m, nil
+}
+
+func (m *manifest) settings() settings {
+	data, _, _ := unstructured.NestedStringMap(m.config.Object, "data")
+	return data
+}
+
+// fit makes the joint form, and names its CNI configuration.
+func (m *manifest) fit(request cni.Request) step.ConfArgs {
+	s := m.settings()
+	if s == nil {
+		s = settings{}
+	}
+	if source := request.Source; source != nil {
+		if c := source.Capabilities; c.Encapsulation == s.mode() && c.Port == s.port() {
+			s["tunnel-port"] = strconv.Itoa(c.Port + 1)
+		}
+	}
+	conf := cni.Staged(s.confName(), "00-cilium.conflist", request.Source)
+	s["cluster-pool-ipv4-cidr"] = request.PodCIDR
+	s["custom-cni-conf"], s["cni-exclusive"] = "false", "false"
+	s["write-cni-conf-when-ready"] = confDir + conf.Staged
+	s["unmanaged-pod-watcher-interval"] = "0" // or the operator ends pods of the source
+	// Paths are through maps, as understand has seen.
+	_ = unstructured.SetNestedStringMap(m.config.Object, s, "data")
+	_ = unstructured.SetNestedField(m.agent.Object, "true", "spec", "template", "spec", "nodeSelector", request.NodeLabel)
+	agent := cni.FindContainer(m.agent, "containers", container)
+	unstructured.RemoveNestedField(agent, "lifecycle", "preStop") // it takes the configuration away
+	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
+		delete(agent, "lifecycle")
+	}
+	return conf
+}
+
+func refuse(message, hint string) error { return &cni.Refusal{Message: message, Hint: hint} }

@@ -1,0 +1,13 @@
+// Package network is the room of what is known of pod networks. Everything here is knowledge: it takes a
+// snapshot or a manifest and returns data.
+//
+// Belongs here: cni (the contract of a driver), one package for each network (flannel, calico, weave,
+// cilium, bridge), drivers (the list of all), cnitest (the acceptance suite that each driver runs), bgp
+// (Calico's BGP sessions and routes) and bgp/draw, policy (verdicts on connections), joint (two networks at
+// once). A new network is a new package here and one line in drivers.
+//
+// Does not belong here: settings of networks (flags/setting), checks (preflight), strategies (change).
+//
+// Door: bgp, bgp/draw, calico, cni, drivers, joint, policy.
+// Tests: cnitest.
+package network

@@ -1,0 +1,137 @@
+package flannel
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+)
+
+// agentsOf are the DaemonSets that run flanneld: one, or one per architecture in old manifests.
+func agentsOf(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
+	var found []*appsv1.DaemonSet
+	for i := range snapshot.DaemonSets {
+		set := &snapshot.DaemonSets[i]
+		if cni.ImageOf(set.Spec.Template.Spec.Containers, "flannel") != "" {
+			found = append(found, set)
+		}
+	}
+	return found
+}
+
+func configOf(snapshot *cluster.Snapshot, namespaces ...string) *corev1.ConfigMap {
+	for _, namespace := range namespaces {
+		if found := snapshot.ConfigMap(namespace, configMap); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+// embeddedOn names a node on which k3s runs flannel within its own process. Annotations alone prove
+// nothing: they outlive flannel.
+func embeddedOn(snapshot *cluster.Snapshot) string {
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		if node.Annotations[annotations+"backend-type"] != "" && strings.Contains(node.Status.NodeInfo.KubeletVersion, "+k3s") {
+			return node.Name
+		}
+	}
+	return ""
+}
+
+func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Installation {
+	agent := agents[0]
+	_, version := cni.SplitImage(cni.ImageOf(agent.Spec.Template.Spec.Containers, "flannel"))
+	found := &cni.Installation{
+		CNI:      "flannel",
+		Version:  version,
+		Agent:    cni.DaemonSetRef(agent),
+		Selector: cni.SelectorOf(agent),
+	}
+	if found.Untried = joined(agent); found.Untried != "" {
+		for _, set := range agents {
+			found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
+		}
+		found.Capabilities.ConfName = strings.TrimSuffix(confFile(agent), cni.StagedSuffix)
+		return found // its settings are another network's too
+	}
+	config := configOf(snapshot, agent.Namespace, ownSpace, "kube-system")
+	conf, problems := readNetConf(config)
+	pods, more := readPodConf(config)
+	found.Problems = append(problems, more...)
+	found.PodCIDRs = conf.networks()
+	found.Data = pods.data()
+	file := confFile(agent)
+	found.Capabilities = capabilities(conf, pods.bridge(), strings.TrimSuffix(file, cni.StagedSuffix))
+	found.Capabilities.Masquerade = masqueraded(agents, conf)
+	found.Capabilities.MTU = podMTU(snapshot, conf, pods.bridge())
+	if found.Capabilities.Attachment = pods.attachment(found.Capabilities.ConfName); found.Capabilities.Attachment == nil {
+		found.Capabilities.Unattached = "its CNI configuration chains plugins other than portmap, or cannot be read, and what such a plugin did for a pod no other network takes over"
+	}
+	found.Problems = append(found.Problems, cni.Unfinished(agent, file)...)
+	for _, set := range agents {
+		found.Problems = append(found.Problems, cni.NotReady(snapshot, set)...)
+	}
+	router := cni.Firewall(snapshot)
+	cni.BesideFirewall(snapshot, router, found)
+	found.Parts = parts(snapshot, agents, router)
+	return found
+}
+
+// masqueraded is what flannel masquerades where each of its agents is told to.
+func masqueraded(agents []*appsv1.DaemonSet, conf netConf) *cni.Masquerade {
+	for _, agent := range agents {
+		if !slices.ContainsFunc(agent.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+			return slices.ContainsFunc(slices.Concat(c.Command, c.Args), func(word string) bool {
+				return slices.Contains([]string{"--ip-masq", "-ip-masq", "--ip-masq=true", "-ip-masq=true"}, word)
+			})
+		}) {
+			return nil
+		}
+	}
+	if conf.Network == "" {
+		return nil
+	}
+	return &cni.Masquerade{From: []string{conf.Network}, Except: []string{conf.Network, cni.Multicast}}
+}
+
+// joined says what runs beside flannel in one pod, and makes it a network of another kind; empty where nothing does.
+func joined(agent *appsv1.DaemonSet) string {
+	containers := agent.Spec.Template.Spec.Containers
+	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
+	switch {
+	case slices.ContainsFunc(containers, func(c corev1.Container) bool { return strings.Contains(c.Image, "calico") }):
+		return name + " runs Calico beside flannel in one pod: this is Canal, which Theseus was never run with and does not change"
+	case cni.ImageOf(containers, policies) != "":
+		return name + " runs " + policies + " beside flannel in one pod (netpol of flannel's chart), which enforces NetworkPolicy: " +
+			"Theseus was never run with it, and does not know how it does that beside another network, nor what it leaves on nodes"
+	}
+	return ""
+}
+
+// confFile is the name under which an init container writes the CNI configuration.
+func confFile(set *appsv1.DaemonSet) string {
+	for _, container := range set.Spec.Template.Spec.InitContainers {
+		words := append(slices.Clone(container.Command), container.Args...)
+		for _, variable := range container.Env { // as in Canal: CNI_CONF_NAME
+			words = append(words, variable.Value)
+		}
+		for _, word := range words {
+			if name := word[strings.LastIndex(word, "/")+1:]; isConf(name) {
+				return name
+			}
+		}
+	}
+	return confName
+}
+
+// isConf says of a name whether a runtime reads such a file, or would but for the suffix that a migration gives it.
+func isConf(name string) bool {
+	name = strings.TrimSuffix(name, cni.StagedSuffix)
+	return strings.HasSuffix(name, ".conflist") || strings.HasSuffix(name, ".conf")
+}

@@ -1,0 +1,177 @@
+package flannel
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// netConf is flannel's net-conf.json as far as it matters here.
+type netConf struct {
+	Network     string
+	IPv6Network string
+	EnableIPv6  bool
+	Backend     backend
+}
+
+type backend struct {
+	Type string
+	VNI  int
+	Port int
+	MTU  int
+}
+
+func (c netConf) networks() []string {
+	var all []string
+	if c.Network != "" {
+		all = append(all, c.Network)
+	}
+	if c.EnableIPv6 && c.IPv6Network != "" {
+		all = append(all, c.IPv6Network)
+	}
+	return all
+}
+
+func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
+	conf := netConf{Backend: backend{Type: "vxlan"}}
+	if config == nil {
+		return conf, []string{"ConfigMap " + configMap + " is not there, so flannel's network is not known"}
+	}
+	where := "net-conf.json of ConfigMap " + config.Namespace + "/" + config.Name
+	if err := json.Unmarshal([]byte(config.Data["net-conf.json"]), &conf); err != nil {
+		return conf, []string{fmt.Sprintf("%s cannot be read: %v", where, err)}
+	}
+	var problems []string
+	for _, network := range conf.networks() {
+		if _, err := netip.ParsePrefix(network); err != nil {
+			problems = append(problems, fmt.Sprintf("%s has %q as a network, which is no CIDR", where, network))
+		}
+	}
+	if len(conf.networks()) == 0 {
+		problems = append(problems, where+" names no network")
+	}
+	if kind := conf.Backend.Type; kind != "vxlan" && kind != "host-gw" {
+		problems = append(problems, fmt.Sprintf("%s has the backend %q; only vxlan and host-gw are understood", where, kind))
+	}
+	return conf, problems
+}
+
+// podConf is the CNI configuration that flannel's init container copies to nodes, as far as it matters here.
+type podConf struct {
+	Name    string
+	Plugins []struct {
+		Type     string
+		Delegate struct{ Bridge string }
+	}
+}
+
+// plainName is what both a link and a folder can be called, and means nothing else.
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
+
+// readPodConf reads it from the ConfigMap; what it does not say is upstream's.
+func readPodConf(config *corev1.ConfigMap) (podConf, []string) {
+	usual := podConf{Name: network}
+	if config == nil {
+		return usual, nil // as readNetConf says
+	}
+	conf := usual
+	where := "cni-conf.json of ConfigMap " + config.Namespace + "/" + config.Name
+	if text := config.Data["cni-conf.json"]; text == "" {
+		return usual, nil
+	} else if err := json.Unmarshal([]byte(text), &conf); err != nil {
+		return usual, []string{fmt.Sprintf("%s cannot be read: %v", where, err)}
+	}
+	if !plainName.MatchString(conf.Name) || !plainName.MatchString(conf.bridge()) {
+		return usual, []string{fmt.Sprintf("%s has the name %q and the bridge %q, which no node can have", where, conf.Name, conf.bridge())}
+	}
+	return conf, nil
+}
+
+// bridge is the link that pods hang on; flannel's own default is cni0.
+func (c podConf) bridge() string {
+	for _, plugin := range c.Plugins {
+		if plugin.Delegate.Bridge != "" {
+			return plugin.Delegate.Bridge
+		}
+	}
+	return "cni0"
+}
+
+// reservations is the folder of the addresses that pods of a network have.
+func reservations(network string) string { return "/var/lib/cni/networks/" + network }
+
+// data is that folder where it is not the usual one.
+func (c podConf) data() []string {
+	if c.Name == network {
+		return nil
+	}
+	return []string{reservations(c.Name)}
+}
+
+// attachment is how pods hang on flannel; nil where plugins are chained that nobody tried to move a pod from.
+func (c podConf) attachment(confName string) *step.Attachment {
+	for i, plugin := range c.Plugins {
+		if i == 0 && plugin.Type != "flannel" || i > 0 && plugin.Type != "portmap" {
+			return nil
+		}
+	}
+	if len(c.Plugins) == 0 {
+		return nil
+	}
+	return &step.Attachment{
+		Conf: []string{confName}, Bridge: c.bridge(), Reservations: reservations(c.Name), Restore: []string{"/var/lib/cni/flannel/{id}"},
+	}
+}
+
+// capabilities follow from the backend; flannel's own defaults are VNI 1 on UDP port 8472.
+func capabilities(conf netConf, bridge, confName string) cni.Capabilities {
+	caps := cni.Capabilities{
+		CIDRSource:        "node",
+		KeptFirst:         2,
+		KeptLast:          1,
+		Encapsulation:     conf.Backend.Type,
+		HostLinks:         []string{bridge},
+		ConfName:          confName,
+		Policy:            cni.PolicyNone,
+		CanRequestAddress: true, // host-local gives what the runtime asks for
+		SwitchedPerNode:   true,
+	}
+	switch conf.Backend.Type {
+	case "vxlan":
+		caps.VNI, caps.Port, caps.Overhead = orDefault(conf.Backend.VNI, 1), orDefault(conf.Backend.Port, 8472), 50
+		caps.HostLinks = []string{fmt.Sprintf("flannel.%d", caps.VNI), bridge}
+	case "host-gw":
+		caps.Encapsulation = "none"
+	}
+	return caps
+}
+
+func orDefault(value, otherwise int) int {
+	if value == 0 {
+		return otherwise
+	}
+	return value
+}
+
+// podMTU is the smallest MTU that pods have on any node, or 0 when neither nodes nor configuration tell.
+func podMTU(snapshot *cluster.Snapshot, conf netConf, bridge string) int {
+	smallest := 0
+	for _, facts := range snapshot.Facts {
+		for _, link := range facts.Links {
+			if link.Name == bridge && link.MTU > 0 && (smallest == 0 || link.MTU < smallest) {
+				smallest = link.MTU
+			}
+		}
+	}
+	if smallest == 0 && conf.Backend.MTU > 0 {
+		return conf.Backend.MTU - 50
+	}
+	return smallest
+}

@@ -1,0 +1,197 @@
+package joint
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Beside lets actions be done together: none of them needs another.
+func Beside(actions []step.Action) []step.Action {
+	for i := range actions {
+		actions[i].Beside = i > 0
+	}
+	return actions
+}
+
+// OnEach makes an action for each of several nodes, to be done together.
+func OnEach(nodes []string, action func(node string) step.Action) []step.Action {
+	var actions []step.Action
+	for _, node := range nodes {
+		actions = append(actions, action(node))
+	}
+	return Beside(actions)
+}
+
+// number gives actions IDs that are unique in the plan.
+func number(stepID, prefix string, actions []step.Action) {
+	for i := range actions {
+		actions[i].ID = fmt.Sprintf("%s/%s%d", stepID, prefix, i+1)
+	}
+}
+
+// Name is how people name an object: its kind, and namespace/name.
+func Name(ref step.Ref) string {
+	if ref.Namespace == "" {
+		return ref.Kind + " " + ref.Name
+	}
+	return ref.Kind + " " + ref.Namespace + "/" + ref.Name
+}
+
+// Apply makes an object so.
+func Apply(object unstructured.Unstructured) step.Action {
+	return step.Action{Op: step.Apply, Object: &object, Title: "create " + Name(step.RefOf(&object))}
+}
+
+// Remove deletes an object.
+func Remove(ref step.Ref) step.Action {
+	return step.Action{Op: step.Delete, Ref: &ref, Title: "delete " + Name(ref)}
+}
+
+// Wait waits for a condition.
+func Wait(title string, condition step.Condition, timeout time.Duration) step.Action {
+	return step.Action{Op: step.Wait, Title: title, Condition: &condition, Timeout: step.Duration(timeout)}
+}
+
+func established(ref step.Ref) step.Condition {
+	return step.Condition{Kind: step.Established, Ref: &ref}
+}
+
+// Rolled is a workload that is ready everywhere.
+func Rolled(ref step.Ref) step.Condition { return step.Condition{Kind: step.Rolled, Ref: &ref} }
+
+// Gone is an object that is not there.
+func Gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, Ref: &ref} }
+
+// OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
+func OnNode(node, verb, title string, args any) step.Action {
+	return step.Action{Op: step.Node, NodeName: node, Verb: verb, Args: Canonical(args), Title: title}
+}
+
+// Canonical encodes plain data with sorted keys, so that reading and writing a plan changes nothing.
+func Canonical(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err == nil {
+		var tree any
+		if err = json.Unmarshal(data, &tree); err == nil {
+			data, err = json.Marshal(tree)
+		}
+	}
+	if err != nil {
+		panic(fmt.Sprintf("encoding plain data: %v", err))
+	}
+	return data
+}
+
+// Label sets a label of a node, or removes it where value is nil.
+func Label(node, key string, value any, title string) step.Action {
+	return step.Action{
+		Op: step.Patch, Title: title,
+		Ref:   &step.Ref{APIVersion: "v1", Kind: "Node", Name: node},
+		Patch: Canonical(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}}),
+	}
+}
+
+// pending is the soft taint: where there is a choice, pods go to nodes that are switched.
+func pending() *corev1.Taint {
+	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule}
+}
+
+// Taint makes a node the second choice for new pods.
+func Taint(node string) step.Action {
+	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(), Title: "prefer other nodes to " + node + " for new pods"}
+}
+
+// Untaint takes Taint back.
+func Untaint(node string) step.Action {
+	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "let new pods come to " + node + " again"}
+}
+
+// shut is the hard taint: no pod comes that does not bear every taint.
+func shut() *corev1.Taint {
+	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
+}
+
+// Shut keeps new pods off a node.
+func Shut(node string) step.Action {
+	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(), Title: "let no new pod come to " + node}
+}
+
+// Open takes Shut back.
+func Open(node string) step.Action {
+	return step.Action{Op: step.Untaint, NodeName: node, Taint: shut(), Title: "let pods come to " + node}
+}
+
+// Evict moves the pods of a node that have an address in a range of a network.
+func Evict(node, network string, cidrs []string, pods int) step.Action {
+	return step.Action{
+		Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: cidrs},
+		Title:   fmt.Sprintf("evict the pods of %s that are on %s (%s)", node, network, strings.Join(cidrs, ", ")),
+		Timeout: step.Duration(10*time.Minute + time.Duration(pods)*2*time.Minute),
+	}
+}
+
+// Probe makes the measured paths match the probe pods that a set names.
+func Probe(title string, set step.PathSet) step.Action {
+	return step.Action{Op: step.Probe, Paths: &set, Title: title, Timeout: step.Duration(2 * time.Minute)}
+}
+
+// Restart replaces the pod of a DaemonSet on a node by one of its current template.
+func Restart(agent step.Ref, node string) step.Action {
+	return step.Action{Op: step.Restart, Ref: &agent, NodeName: node, Title: "restart the agent of " + Name(agent) + " on " + node,
+		Timeout: step.Duration(5 * time.Minute)}
+}
+
+// Every stands for every node in a set of paths.
+func Every() []string { return []string{step.EveryNode} }
+
+// ProbePod names the probe pod of a node on a network.
+func ProbePod(node, network string) step.Ref {
+	return step.Ref{APIVersion: "v1", Kind: "Pod", Namespace: v1alpha1.Namespace, Name: manifest.ProbePodName(node, network)}
+}
+
+// RemoveProbeServices deletes the Services in front of the probe pods of a network.
+func RemoveProbeServices(network string) []step.Action {
+	var actions []step.Action
+	for _, name := range []string{manifest.ProbeServiceName(network), manifest.ProbeNodePortName(network)} {
+		actions = append(actions, Remove(step.Ref{APIVersion: "v1", Kind: "Service", Namespace: v1alpha1.Namespace, Name: name}))
+	}
+	return actions
+}
+
+// HostProber names the DaemonSet that probes from and to the addresses of nodes.
+func HostProber() step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
+}
+
+// ProbePodReady is that pod being ready.
+func ProbePodReady(node, network string) step.Condition {
+	return step.Condition{
+		Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
+		Selector: v1alpha1.LabelProbe + "=" + network + "," + manifest.LabelNode + "=" + manifest.NodeValue(node),
+	}
+}
+
+// ProbePodIn is that pod being ready with an address of its network, since the files of a node may let another one serve.
+func ProbePodIn(node, network string, cidrs []string) step.Condition {
+	ready := ProbePodReady(node, network)
+	ready.CIDRs = cidrs
+	return ready
+}
+
+// Backwards turns applied objects into their deletion, last first.
+func Backwards(objects []unstructured.Unstructured) []step.Action {
+	var actions []step.Action
+	for i := len(objects) - 1; i >= 0; i-- {
+		actions = append(actions, Remove(step.RefOf(&objects[i])))
+	}
+	return actions
+}

@@ -1,0 +1,246 @@
+package joint
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// JoinArgs are the two networks as the agent's verb "join" takes them: traffic between them keeps its
+// addresses, and its way back may differ from its way there, since each network routes only to its own.
+func JoinArgs(source, target cni.Installation) step.JoinArgs {
+	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: Unused(source, target)}
+}
+
+// Unused is the port that nothing may be masqueraded with while some networks are on the nodes, and whose pods' traffic to
+// the outside that is said of; nil where none of the networks exempts a port. What goes from one of the networks to another
+// is no outside.
+func Unused(networks ...cni.Installation) *step.Untracked {
+	var port *step.Untracked
+	var from, except []string
+	for i := range networks {
+		caps := &networks[i].Capabilities
+		port = cmp.Or(caps.Untracked, port)
+		except = append(except, networks[i].PodCIDRs...)
+		if caps.Masquerade != nil {
+			from, except = append(from, caps.Masquerade.From...), append(except, caps.Masquerade.Except...)
+		}
+	}
+	if port == nil {
+		return nil
+	}
+	unused := step.Untracked{Port: port.Port, Link: port.Link}
+	if len(from) > 0 {
+		unused.From, unused.Except = distinct(from), distinct(except)
+	}
+	return &unused
+}
+
+// distinct are the IPv4 ranges among some, sorted, each once, and none that is within another: an nft set takes no two that
+// overlap.
+func distinct(ranges []string) []string {
+	all := prefixes(ranges)
+	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
+	var kept []string
+	var last netip.Prefix
+	for _, p := range all {
+		if !p.Addr().Is4() || last.IsValid() && last.Overlaps(p) {
+			continue
+		}
+		last = p
+		kept = append(kept, p.String())
+	}
+	return kept
+}
+
+// Clash is a reason why two networks cannot live on the same nodes.
+type Clash struct {
+	// ID is stable: "overlap", "ranges", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
+	ID string
+	// Check is the ID of the check that tells of it; empty where only a plan does.
+	Check   string
+	Message string
+	Hint    string
+}
+
+// Clashes compares two networks by what they say of themselves. It knows no pair by name.
+func Clashes(source, target cni.Installation) []Clash {
+	var found []Clash
+	for _, check := range []func(source, target cni.Installation) []Clash{
+		overlaps, families, sameTunnel, sameLinks, sameTables, unnamedConf, notSwitched, kubeProxy, untried,
+	} {
+		found = append(found, check(source, target)...)
+	}
+	return found
+}
+
+func overlaps(source, target cni.Installation) []Clash {
+	for _, old := range source.PodCIDRs {
+		for _, wanted := range target.PodCIDRs {
+			a, errA := netip.ParsePrefix(old)
+			b, errB := netip.ParsePrefix(wanted)
+			if errA == nil && errB == nil && a.Overlaps(b) {
+				hint := "choose a free range with --pod-cidr"
+				if target.Capabilities.CIDRSource == "node" {
+					hint = sameRanges(target)
+				}
+				return []Clash{{"overlap", "cidr/overlap", fmt.Sprintf("the target's range %s overlaps the source's range %s", wanted, old), hint}}
+			}
+		}
+	}
+	return nil
+}
+
+// families: rules between the networks are made for IPv4 only.
+func families(source, _ cni.Installation) []Clash {
+	for _, old := range source.PodCIDRs {
+		if prefix, err := netip.ParsePrefix(old); err == nil && !prefix.Addr().Is4() {
+			return []Clash{{"family", "cidr/family", fmt.Sprintf("%s gives pods IPv6 addresses (%s), and two networks are joined for IPv4 only", source.CNI, old),
+				"this cluster cannot be changed by this version"}}
+		}
+	}
+	return nil
+}
+
+func sameTunnel(source, target cni.Installation) []Clash {
+	a, b := source.Capabilities, target.Capabilities
+	if a.Encapsulation != "vxlan" || b.Encapsulation != "vxlan" || a.Port != b.Port {
+		return nil
+	}
+	for _, whole := range []cni.Installation{source, target} {
+		if whole.Capabilities.WholePort {
+			return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN on UDP port %d, and %s takes every packet of it, whatever its VNI", a.Port, whole.CNI),
+				"give the target another port in its manifest"}}
+		}
+	}
+	if a.VNI != b.VNI {
+		return nil
+	}
+	return []Clash{{"vxlan", "vxlan/clash", fmt.Sprintf("both networks would use VXLAN %d on UDP port %d", a.VNI, a.Port),
+		"give the target another VNI in its manifest"}}
+}
+
+func sameLinks(source, target cni.Installation) []Clash {
+	for _, a := range source.Capabilities.HostLinks {
+		for _, b := range target.Capabilities.HostLinks {
+			if matches(a, b) || matches(b, a) {
+				return []Clash{{"links", "cni/clash", fmt.Sprintf("both networks would own the interface %s", b),
+					"give the target's another name in its manifest, where that has a setting for it; or let a cluster beside this one take its work over (theseus mirror)"}}
+			}
+		}
+	}
+	return nil
+}
+
+func sameTables(source, target cni.Installation) []Clash {
+	for _, table := range source.Capabilities.RouteTables {
+		if slices.Contains(target.Capabilities.RouteTables, table) {
+			return []Clash{{"tables", "cni/clash", fmt.Sprintf("both networks would own the routing table %d", table), "give the target other tables in its manifest"}}
+		}
+	}
+	return nil
+}
+
+// matches reports whether a pattern (a trailing * is a prefix) covers a name or another pattern.
+func matches(pattern, other string) bool {
+	prefix, open := strings.CutSuffix(pattern, "*")
+	if !open {
+		return pattern == other
+	}
+	return strings.HasPrefix(strings.TrimSuffix(other, "*"), prefix)
+}
+
+// unnamedConf: the runtime takes the first file by name, so both names must be known.
+func unnamedConf(source, target cni.Installation) []Clash {
+	if source.Capabilities.ConfName == "" || target.Capabilities.ConfName == "" {
+		return []Clash{{"conf", "cni/clash", "the name of a network's CNI configuration is not known", "give the network's own manifest"}}
+	}
+	return nil
+}
+
+func notSwitched(source, target cni.Installation) []Clash {
+	for _, network := range []cni.Installation{source, target} {
+		if !network.Capabilities.SwitchedPerNode {
+			return []Clash{{"not-switched", "cni/clash", network.CNI + " is not chosen per node by its CNI configuration", "let its agent leave the configurations of other networks in /etc/cni/net.d alone, as a change of its own"}}
+		}
+	}
+	return nil
+}
+
+// kubeProxy: Services would end with the source, or be taken over on every node at once by the target.
+func kubeProxy(source, target cni.Installation) []Clash {
+	switch {
+	case source.Capabilities.ReplacesKubeProxy:
+		return []Clash{{"kube-proxy", "cni/clash", source.CNI + " does kube-proxy's work, so every Service would end with it",
+			"run kube-proxy again and turn the replacement off first, as a change of its own"}}
+	case target.Capabilities.ReplacesKubeProxy:
+		return []Clash{{"kube-proxy", "cni/clash", target.CNI + " would take over kube-proxy's work on a node as soon as its agent starts there",
+			"install it without the replacement, and turn that on afterwards, as a change of its own"}}
+	}
+	return nil
+}
+
+// untried comes last: what clashes is worth knowing first.
+func untried(source, target cni.Installation) []Clash {
+	for _, network := range []cni.Installation{source, target} {
+		if network.Untried != "" {
+			return []Clash{{"untried", "cni/clash", network.Untried, "docs/networks.md says what was run and what was not"}}
+		}
+	}
+	return nil
+}
+
+// Unranged are reasons why a network that gives the pods of each node addresses of that node's own range cannot give them
+// addresses of its own range, which it routes.
+func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
+	if target.Capabilities.CIDRSource != "node" {
+		return nil
+	}
+	ranges := prefixes(target.PodCIDRs)
+	for i := range snapshot.Nodes {
+		node := &snapshot.Nodes[i]
+		own, err := netip.ParsePrefix(node.Spec.PodCIDR)
+		if err == nil && slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(own.Addr()) && p.Bits() <= own.Bits() }) {
+			continue
+		}
+		message := fmt.Sprintf("%s gives the pods of each node addresses of that node's own range (spec.podCIDR), and ", target.CNI)
+		if err != nil {
+			return []Clash{{"ranges", "", message + "node " + node.Name + " has none", "let kube-controller-manager give each node a range: --allocate-node-cidrs, --cluster-cidr"}}
+		}
+		return []Clash{{"ranges", "", message + fmt.Sprintf("that of node %s, %s, is not within %s", node.Name, own, strings.Join(target.PodCIDRs, ", ")),
+			whichRange(snapshot, target)}}
+	}
+	return nil
+}
+
+// Anew says how pods can be created again, where they cannot be adopted.
+func Anew(snapshot *cluster.Snapshot, source, target cni.Installation) string {
+	nodes := target
+	nodes.PodCIDRs = cni.NodeRanges(snapshot)
+	if target.Capabilities.CIDRSource == "node" && len(overlaps(source, nodes)) > 0 {
+		return "nor can they be created again beside it: " + sameRanges(target)
+	}
+	return cni.CreateAgain + whichRange(snapshot, target)
+}
+
+func sameRanges(target cni.Installation) string {
+	return "the nodes' own ranges are " + target.CNI + "'s, and the network in place has them; a cluster beside this one can take its work over (theseus mirror)"
+}
+
+// whichRange says which range for its pods a network can be given.
+func whichRange(snapshot *cluster.Snapshot, target cni.Installation) string {
+	if target.Capabilities.CIDRSource != "node" {
+		return cni.FreeRange
+	}
+	hint := "say --pod-cidr with the range that the nodes' own are of (kube-controller-manager's --cluster-cidr)"
+	if own := cni.NodeRanges(snapshot); len(own) > 0 {
+		hint += ", which holds " + strings.Join(own[:min(len(own), 3)], ", ")
+	}
+	return hint
+}

@@ -1,0 +1,258 @@
+package joint
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// RemoveParts deletes the source: what runs goes first, with the rights that it has and together with what else goes,
+// then all the rest. A namespace takes seconds to end; CleanSource sees that it has.
+func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
+	var actions []step.Action
+	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
+	for _, runs := range []bool{true, false} {
+		var parts []step.Action
+		for _, part := range b.Source.Parts {
+			if running(part) == runs {
+				removal := Remove(part)
+				removal.LeaveEnding = part.Kind == "Namespace"
+				parts = append(parts, removal)
+			}
+		}
+		if runs {
+			parts = append(parts, others...)
+		}
+		actions = append(actions, Beside(parts)...)
+	}
+	return actions
+}
+
+// SourceGone is the end of the source's agents; nothing where it has none.
+func (b *Builder) SourceGone() []step.Condition {
+	if !b.Source.HasAgent() {
+		return nil
+	}
+	return []step.Condition{Gone(b.Source.Agent)}
+}
+
+// WaitSourceGone waits until the source's agents have ended on every node.
+func (b *Builder) WaitSourceGone() []step.Action {
+	if !b.Source.HasAgent() {
+		return nil
+	}
+	return []step.Action{Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
+		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute))}
+}
+
+// DeleteSource deletes the source, and its probe pods on those nodes that have one. It is the point of no return unless
+// there was one before.
+func (b *Builder) DeleteSource(probed []string, noReturn bool) {
+	actions := OnEach(b.Nodes(), func(node string) step.Action {
+		return OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
+	})
+	actions = append(actions, Probe("measure over "+b.TargetName()+" alone", step.PathSet{New: Every()}))
+	removals := OnEach(probed, func(node string) step.Action { return Remove(ProbePod(node, "old")) })
+	removals = append(removals, RemoveProbeServices("old")...)
+	actions = append(actions, b.RemoveParts(removals...)...)
+	actions = append(actions, b.WaitSourceGone()...)
+	b.Add(step.Step{
+		ID:       "remove/source",
+		Title:    "Remove " + b.Source.CNI,
+		Why:      "No pod uses it any more.",
+		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, Rolled(b.Target.Installation.Agent)},
+		Actions:  actions,
+		After:    b.SourceGone(),
+		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
+		NoReturn: noReturn,
+	})
+}
+
+// CleanSource cleans node by node what the source left.
+func (b *Builder) CleanSource() {
+	for i, wave := range b.Waves {
+		var after []step.Condition
+		for _, part := range b.Source.Parts {
+			if part.Kind == "Namespace" && i == len(b.Waves)-1 {
+				after = append(after, Gone(part))
+			}
+		}
+		b.cleanNodes(wave, after)
+	}
+}
+
+func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
+	var actions []step.Action
+	if b.BeforeClean != nil {
+		actions = OnEach(wave.Nodes, b.BeforeClean)
+	}
+	actions = slices.Concat(actions,
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbClean, "clean "+node+" of "+b.Source.CNI, b.SourceResidue)
+		}),
+		OnEach(wave.Nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
+		}))
+	b.Add(step.Step{
+		ID:      "remove/clean/" + wave.Name,
+		Title:   "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
+		Why:     "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
+		Wave:    wave.Name,
+		Before:  b.SourceGone(),
+		Actions: actions,
+		After:   after,
+		Gate:    b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
+	})
+}
+
+// Finish hands the target over in the user's own form and takes Theseus' own parts away, with the probe pods
+// of the networks that still have some.
+func (b *Builder) Finish(probed ...string) {
+	b.finalForm()
+	b.tidy()
+	b.End(probed, probed)
+}
+
+// End takes Theseus' own parts away: the agents, and the probe pods and the Services that networks still have.
+func (b *Builder) End(pods, services []string) {
+	b.stopProbes(pods, services)
+	b.leave()
+}
+
+func (b *Builder) finalForm() {
+	actions := slices.Clone(b.Target.Final)
+	if len(actions) == 0 {
+		return
+	}
+	agent := b.Target.Installation.Agent
+	why := "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay."
+	if b.Target.Made != nil {
+		why += " The operator replaces them by itself."
+		actions = append(actions, b.made("waits for no label", b.Target.Made.Own))
+	} else {
+		for _, wave := range b.Waves {
+			for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
+				actions = append(actions, b.restartOn(agent, nodes)...)
+			}
+		}
+	}
+	actions = append(actions, Wait("wait until "+Name(agent)+" runs its own form on every node", Rolled(agent), b.Fleet(5*time.Minute)))
+	actions = append(actions, Beside(slices.Clone(b.Target.HandOver))...)
+	for _, ref := range b.Target.Discard {
+		actions = append(actions, Remove(ref))
+	}
+	b.Add(step.Step{
+		ID:      "finish/form",
+		Title:   "Give " + b.TargetName() + " its own form",
+		Why:     why,
+		Before:  b.SourceGone(),
+		Actions: actions,
+		After:   []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Gate:    b.Gate(b.TargetName()+" in its own form loses nothing", false), // it counts since the first restart
+	})
+}
+
+// restartsAtOnce is how many agents of a wave restart together: while one does, pods that start on its node wait.
+// Their guards must outlast it, whatever the size of the wave.
+const restartsAtOnce = 4
+
+// restartOn restarts the agents of some nodes, each guarded where its rules move.
+func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
+	restarts := OnEach(nodes, func(node string) step.Action { return Restart(agent, node) })
+	guard := b.Target.Guard
+	if guard == nil {
+		return restarts
+	}
+	return slices.Concat(
+		OnEach(nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbGuard, "keep denied on "+node+" what "+b.TargetName()+" denies while it restarts", guard)
+		}),
+		restarts,
+		OnEach(nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbRelease, "leave policy on "+node+" to "+b.TargetName()+" again", guard)
+		}))
+}
+
+// tidy takes back what only the joint phase needed.
+func (b *Builder) tidy() {
+	var actions []step.Action
+	if b.Target.Adoption == nil { // else they keep addresses from new pods that connections may still have
+		actions = Backwards(b.Target.Extras)
+	}
+	staged := step.Residue{ConfFiles: []string{b.Target.Conf.Staged}}
+	if b.Target.Conf.Active != b.Target.Installation.Capabilities.ConfName {
+		staged.ConfFiles = append(staged.ConfFiles, b.Target.Conf.Active)
+	}
+	if folder := b.stagedIn(); folder != "" {
+		staged.Paths = []string{folder}
+	}
+	for _, action := range []func(node string) step.Action{
+		func(node string) step.Action {
+			return OnNode(node, step.VerbPart, "take the rules that joined the networks off "+node, b.Join)
+		},
+		func(node string) step.Action {
+			return OnNode(node, step.VerbClean, "remove staged configurations from "+node, staged)
+		},
+		func(node string) step.Action {
+			return Label(node, v1alpha1.LabelTarget, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
+		},
+		func(node string) step.Action {
+			return OnNode(node, step.VerbInventory, "take stock one last time on "+node, b.SourceResidue)
+		},
+	} {
+		actions = append(actions, OnEach(b.Nodes(), action)...)
+	}
+	actions = append(actions, OnEach(b.Slots, func(node string) step.Action {
+		return Label(node, v1alpha1.LabelSlot, nil, "remove the label "+v1alpha1.LabelSlot+" from "+node)
+	})...)
+	b.Add(step.Step{
+		ID:      "finish/tidy",
+		Title:   "Part the networks",
+		Why:     "There is one network again, and nothing of the joint phase is needed any more.",
+		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions: actions,
+		Gate:    b.Gate(b.TargetName()+" alone loses nothing", true),
+	})
+}
+
+func (b *Builder) stopProbes(pods, services []string) {
+	actions := []step.Action{Probe("stop measuring", step.PathSet{})}
+	var removals []step.Action
+	for _, network := range services {
+		for _, node := range b.Nodes() {
+			if slices.Contains(pods, network) {
+				removals = append(removals, Remove(ProbePod(node, network)))
+			}
+		}
+		removals = append(removals, RemoveProbeServices(network)...)
+	}
+	removals = append(removals, Remove(HostProber()))
+	if b.Source.Capabilities.Policy != cni.PolicyNone {
+		removals = append(removals, Remove(step.RefOf(manifest.ProbePolicy())))
+	}
+	actions = append(actions, Beside(removals)...)
+	b.Add(step.Step{
+		ID:      "finish/probes",
+		Title:   "Stop measuring",
+		Why:     "What was measured is in the report.",
+		Actions: actions,
+	})
+}
+
+func (b *Builder) leave() {
+	actions := Leave(InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, 0))
+	Beside(actions[1 : len(actions)-1]) // the first are the agents, which use all the others; the last changes the namespace
+	if b.spared {
+		actions = append(UseAnyPort(b.Nodes()), actions...)
+	}
+	b.Add(step.Step{
+		ID:      "finish/theseus",
+		Title:   "Remove Theseus' agent",
+		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Actions: actions,
+	})
+}

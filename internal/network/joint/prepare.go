@@ -1,0 +1,145 @@
+package joint
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Prepare installs Theseus' own parts and proves that measuring works before anything else changes.
+func (b *Builder) Prepare() {
+	b.installTheseus()
+	b.startProbes()
+}
+
+func (b *Builder) installTheseus() {
+	install := InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Fleet(5*time.Minute))
+	b.Add(step.Step{
+		ID:      "prepare/theseus",
+		Title:   "Install Theseus' agent on every node",
+		Why:     "Everything that is done on a node is done by its agent, which uses neither pod network.",
+		Actions: install,
+		Undo:    Leave(install),
+	})
+}
+
+// InstallAgent installs Theseus' agent in a cluster of a version of Kubernetes, and waits until it is ready on every node.
+func InstallAgent(image, kubernetes string, timeout time.Duration) []step.Action {
+	crds, agent := manifest.CRDs(), manifest.Agent(image, kubernetes)
+	actions := append([]step.Action{Apply(*manifest.Namespace())}, Define(crds)...)
+	for _, object := range agent {
+		actions = append(actions, Apply(object))
+	}
+	daemonSet := step.RefOf(&agent[len(agent)-1])
+	return append(actions, Wait("wait until "+Name(daemonSet)+" is ready on every node", Rolled(daemonSet), timeout))
+}
+
+// Define makes definitions, and waits until they serve.
+func Define(definitions []unstructured.Unstructured) []step.Action {
+	var applies, waits []step.Action
+	for i := range definitions {
+		ref := step.RefOf(&definitions[i])
+		applies = append(applies, Apply(definitions[i]))
+		waits = append(waits, Wait("wait until "+Name(ref)+" serves", established(ref), time.Minute))
+	}
+	return slices.Concat(Beside(applies), Beside(waits))
+}
+
+// Leave takes back what InstallAgent applied, last first, but the journal, its definitions and the namespace that it
+// lives in, which admits no privileged pods any more.
+func Leave(install []step.Action) []step.Action {
+	kept := append(manifest.Kept(), v1alpha1.Namespace)
+	var actions []step.Action
+	for _, action := range slices.Backward(install) {
+		if action.Op == step.Apply && !slices.Contains(kept, action.Object.GetName()) {
+			actions = append(actions, Remove(step.RefOf(action.Object)))
+		}
+	}
+	rest := Apply(*manifest.NamespaceAtRest())
+	rest.Title = "admit no privileged pods to Namespace " + v1alpha1.Namespace + " any more"
+	return append(actions, rest)
+}
+
+// Shared are the objects that measuring needs besides the probe pods. Policy says whether the network enforces any.
+func Shared(image string, policy bool) []unstructured.Unstructured {
+	shared := append(manifest.ProbeServices(), *manifest.HostProber(image))
+	if policy {
+		shared = append(shared, *manifest.ProbePolicy())
+	}
+	return shared
+}
+
+// ApplyShared makes the objects of Shared, and waits until the host of every node is probed.
+func ApplyShared(shared []unstructured.Unstructured, timeout time.Duration) []step.Action {
+	var actions []step.Action
+	for _, object := range shared {
+		actions = append(actions, Apply(object))
+	}
+	return append(actions, Wait("wait until "+Name(HostProber())+" is ready on every node", Rolled(HostProber()), timeout))
+}
+
+func (b *Builder) startProbes() {
+	shared := Shared(b.Change.AgentImage, b.Source.Capabilities.Policy != cni.PolicyNone)
+	actions := slices.Concat(ApplyShared(shared, b.Fleet(2*time.Minute)),
+		OnEach(b.Nodes(), func(node string) step.Action { return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "old")) }),
+		OnEach(b.Nodes(), func(node string) step.Action {
+			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs), b.Fleet(2*time.Minute))
+		}))
+	actions = append(actions, Probe("measure the paths between all nodes over "+b.Source.CNI, step.PathSet{Old: Every()}))
+	gate := b.Gate("measuring works, and "+b.Source.CNI+" loses nothing before anything is changed", true)
+	gate.Baseline = true
+	b.Add(step.Step{
+		ID:      "prepare/probes",
+		Title:   "Measure the network as it is",
+		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
+		Actions: actions,
+		Undo: slices.Concat([]step.Action{Probe("stop measuring", step.PathSet{})},
+			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }), Backwards(shared)),
+		Gate: gate,
+	})
+}
+
+// SparePort keeps what a network that stays masquerades off the port of its tunnels, where its agent exempts that, until
+// End. Where two networks are joined, that is part of it.
+func (b *Builder) SparePort() {
+	if spare := SparePort(b.Nodes(), b.Join.Untracked); spare != nil {
+		spare.Gate = b.Gate("nothing noticed", false)
+		b.Add(*spare)
+		b.spared = true
+	}
+}
+
+// SparePort is the step that does so, without its gate; nil where no port is to be spared.
+func SparePort(nodes []string, port *step.Untracked) *step.Step {
+	if port == nil {
+		return nil
+	}
+	return &step.Step{
+		ID:    "prepare/port",
+		Title: fmt.Sprintf("Masquerade nothing with UDP port %d", port.Port),
+		Why:   "The network's agent exempts it from connection tracking: the one connection in 64,512 that gets it as its own has no answer, which a gate would take for a loss.",
+		Actions: OnEach(nodes, func(node string) step.Action {
+			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep connections off UDP port %d on %s", port.Port, node), step.JoinArgs{Untracked: port})
+		}),
+		Undo: UseAnyPort(nodes),
+	}
+}
+
+// UseAnyPort takes SparePort back.
+func UseAnyPort(nodes []string) []step.Action {
+	return OnEach(nodes, func(node string) step.Action {
+		return OnNode(node, step.VerbPart, "let connections have any port on "+node+" again", step.JoinArgs{})
+	})
+}
+
+// Fleet is a timeout for something that all nodes do.
+func (b *Builder) Fleet(least time.Duration) time.Duration {
+	return least + time.Duration(len(b.Nodes()))*time.Second
+}

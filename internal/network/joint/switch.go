@@ -1,0 +1,75 @@
+package joint
+
+import (
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// KeepOff steers new pods to nodes that are switched, so that few pods move twice.
+func (b *Builder) KeepOff() {
+	b.Add(step.Step{
+		ID:      "switch/prefer",
+		Title:   "Prefer switched nodes for new pods",
+		Why:     "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
+		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
+		Actions: OnEach(b.Nodes(), Taint),
+		Undo:    OnEach(b.Nodes(), Untaint),
+	})
+}
+
+// SwitchNodes switches the nodes of one wave after another, where more conditions hold, and moves their pods. A wave ends when the target's
+// agents are ready everywhere: an agent that fails after its node was switched leaves routes and rules as they are, which no probe notices,
+// and would be found only when it restarts, with no way back.
+func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
+	for i, wave := range waves {
+		b.switchWave(wave, slices.Clone(before))
+		chunks := slices.Collect(slices.Chunk(wave.Nodes, MovedAtOnce))
+		for j, nodes := range chunks {
+			var then []step.Action
+			last := j == len(chunks)-1
+			if last {
+				then = []step.Action{b.AgentsReady()}
+			}
+			b.Move(wave, nodes, b.Source.CNI, b.TargetName(), last, i == len(waves)-1, then...)
+		}
+	}
+}
+
+func (b *Builder) switchWave(wave Wave, before []step.Condition) {
+	for _, node := range wave.Nodes {
+		before = append(before, b.Running(node)...)
+	}
+	nodes := List(wave.Nodes)
+	b.Add(step.Step{
+		ID:     wave.Name + "/switch",
+		Title:  "Let " + b.TargetName() + " serve new pods on " + nodes,
+		Why:    "From here on every pod that starts there is on " + b.TargetName() + "; pods that run keep their network, address and connections.",
+		Wave:   wave.Name,
+		Before: before,
+		Actions: slices.Concat(
+			OnEach(wave.Nodes, Untaint),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+			}),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
+			}),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return Wait("wait until the new probe pod of "+node+" is ready", ProbePodIn(node, "new", b.Join.New), 3*time.Minute)
+			}),
+			[]step.Action{Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", step.PathSet{Old: Every(), New: Every()})}),
+		Undo: slices.Concat(
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
+			}),
+			[]step.Action{Probe("stop measuring the new probe pods of "+nodes, step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes})},
+			OnEach(wave.Nodes, func(node string) step.Action { return Remove(ProbePod(node, "new")) }),
+			OnEach(wave.Nodes, func(node string) step.Action {
+				return Evict(node, b.TargetName(), b.Join.New, len(b.Outlook.PerNode[node]))
+			})),
+		Gate: b.Gate("pods of both networks reach each other from and to "+nodes, false),
+	})
+}

@@ -1,0 +1,360 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+)
+
+const ciliumGroup = "cilium.io"
+
+// ciliumSpec is the part of Cilium(Clusterwide)NetworkPolicy that decides: pkg/policy/api of Cilium v1.18.
+type ciliumSpec struct {
+	EndpointSelector  *metav1.LabelSelector `json:"endpointSelector"`
+	NodeSelector      *metav1.LabelSelector `json:"nodeSelector"`
+	Ingress           []ciliumRule          `json:"ingress"`
+	IngressDeny       []ciliumRule          `json:"ingressDeny"`
+	Egress            []ciliumRule          `json:"egress"`
+	EgressDeny        []ciliumRule          `json:"egressDeny"`
+	EnableDefaultDeny struct {
+		Ingress *bool `json:"ingress"`
+		Egress  *bool `json:"egress"`
+	} `json:"enableDefaultDeny"`
+}
+
+// ciliumRule is a rule of either direction: from and to are read alike. A list that is there and empty selects
+// nobody, one that is not there says nothing.
+type ciliumRule struct {
+	FromEndpoints []metav1.LabelSelector `json:"fromEndpoints"`
+	ToEndpoints   []metav1.LabelSelector `json:"toEndpoints"`
+	FromRequires  []metav1.LabelSelector `json:"fromRequires"`
+	ToRequires    []metav1.LabelSelector `json:"toRequires"`
+	FromCIDR      []string               `json:"fromCIDR"`
+	ToCIDR        []string               `json:"toCIDR"`
+	FromCIDRSet   []json.RawMessage      `json:"fromCIDRSet"`
+	ToCIDRSet     []json.RawMessage      `json:"toCIDRSet"`
+	FromEntities  []string               `json:"fromEntities"`
+	ToEntities    []string               `json:"toEntities"`
+	FromGroups    []json.RawMessage      `json:"fromGroups"`
+	ToGroups      []json.RawMessage      `json:"toGroups"`
+	FromNodes     []json.RawMessage      `json:"fromNodes"`
+	ToNodes       []json.RawMessage      `json:"toNodes"`
+	ToServices    []json.RawMessage      `json:"toServices"`
+	ToFQDNs       []json.RawMessage      `json:"toFQDNs"`
+	ToPorts       []ciliumPorts          `json:"toPorts"`
+	ICMPs         []json.RawMessage      `json:"icmps"`
+}
+
+type ciliumPorts struct {
+	Ports []struct {
+		Port     intstr.IntOrString `json:"port"`
+		EndPort  int                `json:"endPort"`
+		Protocol string             `json:"protocol"`
+	} `json:"ports"`
+	Rules       map[string]json.RawMessage `json:"rules"`
+	ServerNames []string                   `json:"serverNames"`
+}
+
+// readCilium reads Cilium's own policies. What any of them denies is denied before anything is allowed.
+func (m *Model) readCilium(r *reading, snapshot *cluster.Snapshot) {
+	for _, kind := range []string{"CiliumClusterwideNetworkPolicy", "CiliumNetworkPolicy"} {
+		for _, object := range snapshot.OtherOf(ciliumGroup, kind) {
+			c := cilium{m, finding.Subject{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}}
+			r.policies = append(r.policies, c.policies(object)...)
+		}
+	}
+}
+
+// cilium reads one policy.
+type cilium struct {
+	*Model
+	ref finding.Subject
+}
+
+// policies is one for each spec.
+func (c cilium) policies(object unstructured.Unstructured) []*policy {
+	var specs []ciliumSpec
+	for _, field := range []string{"spec", "specs"} {
+		if object.Object[field] == nil {
+			continue
+		}
+		var err error
+		if field == "spec" {
+			specs = append(specs, ciliumSpec{})
+			err = decode(object, field, &specs[0])
+		} else {
+			var more []ciliumSpec
+			err = decode(object, field, &more)
+			specs = append(specs, more...)
+		}
+		if err != nil {
+			c.gap(c.ref, "it cannot be read, so it is left out: "+err.Error())
+			return nil
+		}
+	}
+	var found []*policy
+	for i := range specs {
+		p, err := c.policy(&specs[i])
+		switch {
+		case err != nil:
+			c.gap(c.ref, "it cannot be read, so it is left out: "+err.Error())
+		case p != nil:
+			p.key = fmt.Sprintf("%s/%s/%03d", c.ref.Namespace, c.ref.Name, i)
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (c cilium) policy(spec *ciliumSpec) (*policy, error) {
+	if spec.NodeSelector != nil || spec.EndpointSelector == nil {
+		c.gap(c.ref, "policies of nodes are not modelled")
+		return nil, nil
+	}
+	pods, err := c.endpoints(spec.EndpointSelector, true)
+	if err != nil {
+		return nil, err
+	}
+	p := &policy{ref: c.ref, pods: pods, order: calicoOrder}
+	for direction, lists := range [][2][]ciliumRule{{spec.IngressDeny, spec.Ingress}, {spec.EgressDeny, spec.Egress}} {
+		p.governs[direction] = len(lists[0])+len(lists[1]) > 0
+		p.isolates[direction] = p.governs[direction]
+		for i, list := range lists {
+			for j := range list {
+				rules, err := c.rules(&list[j], []action{deny, allow}[i])
+				if err != nil {
+					return nil, err
+				}
+				p.rules[direction] = append(p.rules[direction], rules...)
+			}
+		}
+	}
+	for direction, set := range []*bool{spec.EnableDefaultDeny.Ingress, spec.EnableDefaultDeny.Egress} {
+		if set != nil {
+			p.isolates[direction] = *set
+			p.governs[direction] = p.governs[direction] || *set
+		}
+	}
+	return p, nil
+}
+
+// rules makes a rule for each kind of peer. One that names neither peers nor ports takes nothing (it only
+// isolates); one that names only ports takes everybody.
+func (c cilium) rules(from *ciliumRule, a action) ([]rule, error) {
+	bases, err := c.ports(from, a)
+	if err != nil {
+		return nil, err
+	}
+	peers, named, err := c.peers(from)
+	if err != nil {
+		return nil, err
+	}
+	if !named {
+		if from.ToPorts == nil {
+			return nil, nil
+		}
+		peers = []ciliumPeer{{}}
+	}
+	var rules []rule
+	for _, base := range bases {
+		for _, p := range peers {
+			r := base
+			r.peer, r.deviation, r.byAddress = p.peer, p.deviation, p.deviation != ""
+			r.unsure = r.unsure || p.unsure
+			rules = append(rules, r)
+		}
+	}
+	return rules, nil
+}
+
+type ciliumPeer struct {
+	peer      peer
+	deviation string
+	unsure    bool
+}
+
+// peers are those that a rule names, one for each way of naming; named is false when it names none at all.
+func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err error) {
+	requires := len(from.FromRequires)+len(from.ToRequires) > 0
+	if requires {
+		c.gap(c.ref, "fromRequires and toRequires are not modelled: where the rest matches, the verdict depends")
+	}
+	for _, list := range [][]metav1.LabelSelector{from.FromEndpoints, from.ToEndpoints} {
+		named = named || list != nil
+		for i := range list {
+			pods, err := c.endpoints(&list[i], false)
+			if err != nil {
+				return nil, false, err
+			}
+			peers = append(peers, ciliumPeer{peer: peer{in: []*set{pods}}, unsure: requires})
+		}
+	}
+	if from.FromCIDR != nil || from.ToCIDR != nil || from.FromCIDRSet != nil || from.ToCIDRSet != nil {
+		named = true
+		peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.nobody()}}, deviation: deviatesCIDR})
+	}
+	for _, list := range [][]string{from.FromEntities, from.ToEntities} {
+		named = named || list != nil
+		for _, entity := range list {
+			peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.entity(entity)}}})
+		}
+	}
+	for what, lists := range map[string][2][]json.RawMessage{"groups": {from.FromGroups, from.ToGroups}, "toFQDNs": {from.ToFQDNs}} {
+		if lists[0] != nil || lists[1] != nil {
+			named = true
+			c.gap(c.ref, what+" are not modelled: they are taken for addresses outside of the cluster")
+			peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.nobody()}}})
+		}
+	}
+	if from.FromNodes != nil || from.ToNodes != nil {
+		named = true
+		c.gap(c.ref, "fromNodes and toNodes are not modelled: they may be any node")
+		peers = append(peers, ciliumPeer{peer: peer{in: []*set{c.hostsOnly(yes)}}, unsure: true})
+	}
+	if from.ToServices != nil {
+		named = true
+		c.gap(c.ref, "toServices is not modelled: it may be any pod")
+		peers = append(peers, ciliumPeer{unsure: true})
+	}
+	return peers, named, nil
+}
+
+func (c cilium) hostsOnly(answer match) *set {
+	s := c.set(fmt.Sprintf("hosts %d", answer), scope{nobody: true})
+	s.hosts = answer
+	return s
+}
+
+// entity is what a named entity means for pods and nodes of this cluster.
+func (c cilium) entity(name string) *set {
+	switch name {
+	case "all", "cluster":
+		s := c.set("entity "+name, scope{})
+		s.hosts = yes
+		return s
+	case "host", "remote-node":
+		return c.hostsOnly(yes)
+	case "kube-apiserver":
+		c.gap(c.ref, "the entity kube-apiserver is not modelled: it may be any node")
+		return c.hostsOnly(maybe)
+	}
+	return c.nobody() // outside of the cluster, or no pods: world, health, init, unmanaged, ingress, none
+}
+
+// ports makes a rule without peers for each list of ports.
+func (c cilium) ports(from *ciliumRule, a action) ([]rule, error) {
+	if len(from.ToPorts) == 0 {
+		if len(from.ICMPs) > 0 {
+			return nil, nil
+		}
+		return []rule{{action: a, ports: allPorts}}, nil
+	}
+	var rules []rule
+	for _, list := range from.ToPorts {
+		r := rule{action: a}
+		if len(list.Ports) == 0 {
+			r.ports = allPorts
+		}
+		for _, port := range list.Ports {
+			first, last, name, err := calicoPort(port.Port)
+			if err != nil {
+				return nil, err
+			}
+			for _, protocol := range ciliumProtocols(port.Protocol) {
+				switch {
+				case name != "":
+					r.named = append(r.named, c.portName(protocol, name))
+				case first == 0:
+					r.ports = r.ports.union(protocolPorts(protocol, firstPort, lastPort))
+				default:
+					r.ports = r.ports.union(protocolPorts(protocol, first, max(last, port.EndPort)))
+				}
+			}
+		}
+		if len(list.Rules) > 0 || len(list.ServerNames) > 0 {
+			c.gap(c.ref, "layer 7 rules are not modelled: on their ports the verdict depends")
+			r.unsure = true
+		}
+		rules = append(rules, r)
+	}
+	return rules, nil
+}
+
+func ciliumProtocols(name string) []int {
+	if name == "" || name == "ANY" {
+		return []int{0, 1, 2}
+	}
+	if at := protocolAt(corev1.Protocol(strings.ToUpper(name))); at >= 0 {
+		return []int{at}
+	}
+	return nil
+}
+
+// endpoints is the set of a selector of pods. In a namespaced policy it is about that namespace, unless a peer
+// names another by label.
+func (c cilium) endpoints(from *metav1.LabelSelector, subject bool) (*set, error) {
+	plain, err := ciliumSelector(from)
+	if err != nil {
+		return nil, err
+	}
+	if plain == nil {
+		return c.nobody(), nil
+	}
+	s := scope{}
+	keys, label, values := labelsOf(plain)
+	if subject || !slices.ContainsFunc(keys, ofNamespace) {
+		s.namespace = c.ref.Namespace
+	}
+	s.labels, s.accounts = keys, slices.ContainsFunc(keys, ofAccount)
+	if !derived(label) {
+		s.label, s.values = label, values
+	}
+	if !plain.Empty() {
+		s.pod = func(k *class) bool { return plain.Matches(labels.Set(c.seen(k))) }
+	}
+	return c.set("cilium\x00"+s.namespace+"\x00"+plain.String(), s), nil
+}
+
+func ofNamespace(label string) bool {
+	return label == ciliumNamespace || strings.HasPrefix(label, ciliumOfNamespace)
+}
+
+// ciliumSelector takes the sources off a selector's labels (k8s:app is app). It is nil for one that selects
+// no pod, such as reserved:host.
+func ciliumSelector(from *metav1.LabelSelector) (labels.Selector, error) {
+	plain := from.DeepCopy()
+	plain.MatchLabels = map[string]string{}
+	for key, value := range from.MatchLabels {
+		own, ok := ciliumLabel(key)
+		if !ok {
+			return nil, nil
+		}
+		plain.MatchLabels[own] = value
+	}
+	for i := range plain.MatchExpressions {
+		own, ok := ciliumLabel(plain.MatchExpressions[i].Key)
+		if !ok {
+			return nil, nil
+		}
+		plain.MatchExpressions[i].Key = own
+	}
+	return metav1.LabelSelectorAsSelector(plain)
+}
+
+func ciliumLabel(key string) (string, bool) {
+	source, own, found := strings.Cut(key, ":")
+	if !found {
+		return key, true
+	}
+	return own, source == "k8s" || source == "any"
+}

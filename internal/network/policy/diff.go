@@ -1,0 +1,345 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+)
+
+// Verdict is what policies say of a connection.
+type Verdict string
+
+// Depends is a verdict that rests on what is not known: an address that is not given out, a gap.
+const (
+	Allow   Verdict = "allow"
+	Deny    Verdict = "deny"
+	Depends Verdict = "depends"
+)
+
+func (v verdict) at(port uint32) Verdict {
+	switch {
+	case v.must.contains(port):
+		return Allow
+	case v.may.contains(port):
+		return Depends
+	}
+	return Deny
+}
+
+// Change is what becomes of a verdict.
+type Change string
+
+// The changes. May is for verdicts that depend under one of the profiles.
+const (
+	Closes   Change = "closes"
+	Opens    Change = "opens"
+	MayClose Change = "may close"
+	MayOpen  Change = "may open"
+)
+
+func changes() []Change { return []Change{Closes, Opens, MayClose, MayOpen} }
+
+// ports are those of a change from one verdict to another.
+func (c Change) ports(before, after verdict) spans {
+	depends := func(v verdict) spans { return v.may.subtract(v.must) }
+	denied := func(v verdict) spans { return allPorts.subtract(v.may) }
+	switch c {
+	case Closes:
+		return before.must.intersect(denied(after))
+	case Opens:
+		return denied(before).intersect(after.must)
+	case MayClose:
+		return before.must.intersect(depends(after)).union(depends(before).intersect(denied(after)))
+	default:
+		return denied(before).intersect(depends(after)).union(depends(before).intersect(after.must))
+	}
+}
+
+// Flow is a connection from a pod to a port of another.
+type Flow struct {
+	From, To *corev1.Pod
+	Port     Port
+}
+
+// Witness is a flow whose verdict differs.
+type Witness struct {
+	Flow
+	Before, After Verdict
+}
+
+// Difference is what one policy does to pods, under one profile and not under the other.
+type Difference struct {
+	Policy    finding.Subject
+	Direction Direction
+	Change    Change
+	// Only is the side on which the policy is in force for these pods, else Both.
+	Only Side
+	// Deviations are the IDs of those that the policy is read by; Addresses is true when the policy names
+	// address ranges and the pods' addresses are others.
+	Deviations []string
+	Addresses  bool
+	// Pods is how many pods of the policy's the change is about, and Peers how many others at most; Ports are
+	// the ports at the widest.
+	Pods, Peers int
+	Ports       Ports
+	Witness     Witness
+}
+
+type differenceKey struct {
+	policy    finding.Subject
+	direction Direction
+	change    Change
+	only      Side
+}
+
+// Differences compares the profiles over all pairs of pods and all ports. Pairs are never enumerated: pods
+// are grouped by what policies can see of them.
+func (m *Model) Differences() []Difference {
+	m.compare()
+	return m.differences
+}
+
+// comparison is the work of one call of compare.
+type comparison struct {
+	*Model
+	subjects [2][]*subject
+	of       [2][]*subject
+	// others are all endpoints, grouped by the subjects of a direction.
+	others  [2][][]*endpoint
+	at      map[differenceKey]int
+	found   []Difference
+	counted map[differenceKey]*count
+	tries   []try
+}
+
+// try is a pair that sees differences: a candidate for a probe.
+type try struct {
+	witness Witness
+	shows   []differenceKey
+}
+
+// count is what a difference counted last: a subject, and of its regions, which do not overlap.
+type count struct {
+	subject *subject
+	region  *region
+	peers   int
+}
+
+// witnesses is how many pairs are kept as candidates for probes, for each region that differs.
+const witnesses = 4
+
+func (m *Model) compare() {
+	if m.compared {
+		return
+	}
+	m.compared = true
+	c := comparison{Model: m, at: map[differenceKey]int{}, counted: map[differenceKey]*count{}}
+	for d := range c.subjects {
+		c.subjects[d], c.of[d] = m.subjects(Direction(d))
+		c.others[d] = c.bySubject(m.endpoints, Direction(d))
+		for _, s := range c.subjects[d] {
+			s.most = c.most(s)
+		}
+	}
+	for _, subjects := range c.subjects {
+		for _, s := range subjects {
+			if len(s.policies[Before])+len(s.policies[After]) > 0 {
+				c.subject(s)
+			}
+		}
+	}
+	c.finish()
+}
+
+// most are the ports that the policies of a subject open to anybody, under either profile.
+func (c *comparison) most(s *subject) spans {
+	var most spans
+	for side, policies := range s.policies {
+		most = most.union(c.flow(Side(side), s.direction, s.classes[0], nil).evaluate(policies, nil).may)
+	}
+	return most
+}
+
+// subject compares one subject, region by region.
+func (c *comparison) subject(s *subject) {
+	for _, r := range c.regions(s) {
+		var v [2]verdict
+		for side := range v {
+			v[side] = c.flow(Side(side), s.direction, s.classes[0], r.first).evaluate(s.policies[side], nil)
+		}
+		for _, change := range changes() {
+			if len(change.ports(v[Before], v[After])) > 0 {
+				c.region(s, r, v)
+				break
+			}
+		}
+	}
+}
+
+// region looks for pairs of pods that see the difference: the policies of the other end may hide it.
+func (c *comparison) region(s *subject, r *region, v [2]verdict) {
+	others := c.others[s.direction.other()]
+	if !r.rest {
+		others = c.bySubject(r.members, s.direction.other())
+	}
+	// hidden are the ports whose difference no pair has shown yet. When there are none left, some pairs more
+	// are worth a look: one that shows other differences too makes a good probe.
+	here := differing(v)
+	hidden, found := here, 0
+	for _, class := range s.classes {
+		for _, mine := range class.endpoints {
+			for _, alike := range others {
+				wanted := hidden
+				if found < witnesses {
+					wanted = here
+				}
+				if len(wanted) == 0 {
+					return
+				}
+				if other := c.subjectOf(alike[0], s.direction.other()); other != nil && len(other.most.intersect(wanted)) == 0 {
+					continue
+				}
+				if shown := c.sample(s, mine, alike, r, v); len(shown) > 0 {
+					found++
+					hidden = hidden.subtract(shown)
+				}
+			}
+		}
+	}
+}
+
+// sample tries one pair with the endpoints that the other end's policies cannot tell apart.
+func (c *comparison) sample(s *subject, mine *endpoint, alike []*endpoint, r *region, v [2]verdict) spans {
+	for _, e := range alike {
+		if r.rest && r.holdsNamed(e) {
+			continue
+		}
+		if shown, ok := c.pair(s, mine, e, v, r); ok {
+			return shown
+		}
+	}
+	return nil
+}
+
+// bySubject groups endpoints by the policies that select them in a direction, in their order.
+func (c *comparison) bySubject(endpoints []*endpoint, direction Direction) [][]*endpoint {
+	at := map[*subject]int{}
+	var groups [][]*endpoint
+	for _, e := range endpoints {
+		s := c.subjectOf(e, direction)
+		i, known := at[s]
+		if !known {
+			i = len(groups)
+			at[s] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], e)
+	}
+	return groups
+}
+
+// subjectOf is nil for pods on the host network.
+func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
+	if e.class == nil {
+		return nil
+	}
+	return c.of[direction][e.class.index]
+}
+
+// record adds a difference, or more evidence to one that is known, and a candidate for a probe. What the other
+// end's policies do is recorded in its own turn.
+func (c *comparison) record(s *subject, change Change, ports spans, r *region, causes []cause, port uint32, witness Witness) {
+	t := try{witness: witness}
+	for _, cause := range causes {
+		if !cause.differs.contains(port) {
+			continue
+		}
+		for _, b := range cause.blame(port) {
+			key := differenceKey{b.ref, cause.subject.direction, change, b.only}
+			t.shows = append(t.shows, key)
+			if cause.subject != s {
+				continue
+			}
+			i, known := c.at[key]
+			if !known {
+				i = len(c.found)
+				c.at[key] = i
+				c.found = append(c.found, Difference{Policy: b.ref, Direction: key.direction, Change: change, Only: b.only, Witness: witness})
+			}
+			c.widen(&c.found[i], s, ports, r, b)
+		}
+	}
+	c.tries = append(c.tries, t)
+}
+
+func (c *comparison) widen(d *Difference, s *subject, ports spans, r *region, b blamed) {
+	d.Ports.set = d.Ports.set.union(ports)
+	key := differenceKey{d.Policy, d.Direction, d.Change, d.Only}
+	counted := c.counted[key]
+	if counted == nil {
+		counted = &count{}
+		c.counted[key] = counted
+	}
+	known := counted.subject == s
+	if !known {
+		*counted = count{subject: s}
+	}
+	if counted.region != r {
+		counted.region, counted.peers = r, counted.peers+r.pods
+		d.Peers = max(d.Peers, counted.peers)
+	}
+	if known {
+		return
+	}
+	for _, class := range s.classes {
+		for _, e := range class.endpoints {
+			d.Pods += len(e.pods)
+		}
+	}
+	for side := range s.policies {
+		for _, p := range s.policies[side] {
+			if p.ref != b.ref {
+				continue
+			}
+			for i := range p.rules[s.direction] {
+				r := &p.rules[s.direction][i]
+				d.Addresses = d.Addresses || r.byAddress
+				if r.deviation != "" && !slices.Contains(d.Deviations, r.deviation) {
+					d.Deviations = append(d.Deviations, r.deviation)
+				}
+			}
+		}
+	}
+}
+
+// finish sorts what was found.
+func (c *comparison) finish() {
+	order := make([]int, len(c.found))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int { return compareDifferences(&c.found[i], &c.found[j]) })
+	to := make([]int, len(order))
+	for i, from := range order {
+		to[from] = i
+		c.differences = append(c.differences, c.found[from])
+	}
+	for _, t := range c.tries {
+		p := Probe{Witness: t.witness}
+		for _, key := range t.shows {
+			if i, ok := c.at[key]; ok && !slices.Contains(p.Shows, to[i]) {
+				p.Shows = append(p.Shows, to[i])
+			}
+		}
+		slices.Sort(p.Shows)
+		c.candidates = append(c.candidates, p)
+	}
+}
+
+func compareDifferences(a, b *Difference) int {
+	return cmp.Or(compareSubjects(a.Policy, b.Policy), cmp.Compare(a.Direction, b.Direction),
+		cmp.Compare(a.Change, b.Change), cmp.Compare(a.Only, b.Only))
+}

@@ -1,0 +1,452 @@
+package policy
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/selector"
+)
+
+// oracle decides one connection at a time, by reading the policies from their texts: no classes, no sets, no
+// ranges of ports.
+type oracle struct {
+	snapshot *cluster.Snapshot
+	profile  Profile
+	// addressOf are the pods' addresses under the profile.
+	addressOf map[string]netip.Addr
+}
+
+// hit is what one list of rules says: an action, or nothing.
+type hit string
+
+func (o oracle) allows(from, to *corev1.Pod, port Port) bool {
+	if from == to || (from.Spec.HostNetwork || to.Spec.HostNetwork) && from.Spec.NodeName == to.Spec.NodeName {
+		return true
+	}
+	return o.direction(Egress, from, to, to, port) && o.direction(Ingress, to, from, to, port)
+}
+
+func (o oracle) direction(d Direction, subject, other, listener *corev1.Pod, port Port) bool {
+	if subject.Spec.HostNetwork {
+		return true
+	}
+	switch o.profile.Dialect {
+	case Kubernetes:
+		selected, allowed := o.networkPolicies(d, subject, other, listener, port)
+		return allowed || !selected
+	case Calico:
+		return o.calico(d, subject, other, listener, port)
+	case Cilium:
+		return o.cilium(d, subject, other, listener, port)
+	}
+	return true
+}
+
+func (o oracle) networkPolicies(d Direction, subject, other, listener *corev1.Pod, port Port) (selected, allowed bool) {
+	for i := range o.snapshot.NetworkPolicies {
+		s, a := o.networkPolicy(&o.snapshot.NetworkPolicies[i], d, subject, other, listener, port)
+		selected, allowed = selected || s, allowed || a
+	}
+	return selected, allowed
+}
+
+func (o oracle) networkPolicy(np *networkingv1.NetworkPolicy, d Direction, subject, other, listener *corev1.Pod, port Port) (selected, allowed bool) {
+	kind := networkingv1.PolicyTypeIngress
+	if d == Egress {
+		kind = networkingv1.PolicyTypeEgress
+	}
+	if np.Namespace != subject.Namespace || !selects(&np.Spec.PodSelector, subject.Labels) || !slices.Contains(np.Spec.PolicyTypes, kind) {
+		return false, false
+	}
+	if d == Ingress {
+		for _, r := range np.Spec.Ingress {
+			allowed = allowed || o.peers(np.Namespace, r.From, other) && ports(r.Ports, listener, port)
+		}
+	} else {
+		for _, r := range np.Spec.Egress {
+			allowed = allowed || o.peers(np.Namespace, r.To, other) && ports(r.Ports, listener, port)
+		}
+	}
+	return true, allowed
+}
+
+func selects(s *metav1.LabelSelector, set map[string]string) bool {
+	parsed, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && parsed.Matches(labels.Set(set))
+}
+
+func (o oracle) namespace(name string) map[string]string {
+	for i := range o.snapshot.Namespaces {
+		if o.snapshot.Namespaces[i].Name == name {
+			return o.snapshot.Namespaces[i].Labels
+		}
+	}
+	return nil
+}
+
+func (o oracle) address(pod *corev1.Pod) netip.Addr {
+	if a, ok := o.addressOf[pod.Namespace+"/"+pod.Name]; ok {
+		return a
+	}
+	return netip.MustParseAddr(pod.Status.PodIP)
+}
+
+func (o oracle) peers(namespace string, peers []networkingv1.NetworkPolicyPeer, other *corev1.Pod) bool {
+	for _, p := range peers {
+		switch {
+		case p.IPBlock != nil:
+			if o.profile.Dialect == Cilium {
+				continue
+			}
+			in := netip.MustParsePrefix(p.IPBlock.CIDR).Contains(o.address(other))
+			for _, e := range p.IPBlock.Except {
+				in = in && !netip.MustParsePrefix(e).Contains(o.address(other))
+			}
+			if in {
+				return true
+			}
+		case other.Spec.HostNetwork:
+		case p.NamespaceSelector == nil && namespace != other.Namespace:
+		case p.NamespaceSelector != nil && !selects(p.NamespaceSelector, o.namespace(other.Namespace)):
+		case p.PodSelector == nil || selects(p.PodSelector, other.Labels):
+			return true
+		}
+	}
+	return len(peers) == 0
+}
+
+func ports(ports []networkingv1.NetworkPolicyPort, listener *corev1.Pod, port Port) bool {
+	for _, p := range ports {
+		protocol := corev1.ProtocolTCP
+		if p.Protocol != nil {
+			protocol = *p.Protocol
+		}
+		if protocol != port.Protocol {
+			continue
+		}
+		switch {
+		case p.Port == nil:
+			return true
+		case p.Port.Type == intstr.String:
+			if isNamed(listener, p.Port.StrVal, port) {
+				return true
+			}
+		case p.EndPort != nil:
+			if p.Port.IntValue() <= port.Number && port.Number <= int(*p.EndPort) {
+				return true
+			}
+		case p.Port.IntValue() == port.Number:
+			return true
+		}
+	}
+	return len(ports) == 0
+}
+
+func isNamed(pod *corev1.Pod, name string, port Port) bool {
+	if pod.Spec.HostNetwork {
+		return false
+	}
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == name && p.Protocol == port.Protocol && int(p.ContainerPort) == port.Number {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ordered is one of Calico's policies, or a NetworkPolicy where Calico puts it.
+type ordered struct {
+	tier, key string
+	order     float64
+	decide    func() (selected bool, h hit)
+}
+
+func (o oracle) calico(d Direction, subject, other, listener *corev1.Pod, port Port) bool {
+	var all []ordered
+	for i := range o.snapshot.NetworkPolicies {
+		np := &o.snapshot.NetworkPolicies[i]
+		all = append(all, ordered{"default", np.Namespace + "/knp.default." + np.Name, 1000, func() (bool, hit) {
+			s, a := o.networkPolicy(np, d, subject, other, listener, port)
+			if a {
+				return s, "Allow"
+			}
+			return s, ""
+		}})
+	}
+	for _, kind := range []string{"NetworkPolicy", "GlobalNetworkPolicy"} {
+		for _, object := range o.snapshot.OtherOf("projectcalico.org", kind) {
+			var spec calicoSpec
+			if err := decode(object, "spec", &spec); err != nil {
+				panic(err)
+			}
+			ns := object.GetNamespace()
+			one := ordered{"default", object.GetName(), math.Inf(1), func() (bool, hit) { return o.calicoPolicy(spec, ns, d, subject, other, listener, port) }}
+			if spec.Order != nil {
+				one.order = *spec.Order
+			}
+			if spec.Tier != "" {
+				one.tier = spec.Tier
+			}
+			one.key = one.tier + "." + one.key
+			if ns != "" {
+				one.key = ns + "/" + one.key
+			}
+			all = append(all, one)
+		}
+	}
+	tiers := map[string]float64{"default": 1e6}
+	passes := map[string]bool{}
+	for _, object := range o.snapshot.OtherOf("projectcalico.org", "Tier") {
+		var spec calicoTier
+		if err := decode(object, "spec", &spec); err != nil {
+			panic(err)
+		}
+		tiers[object.GetName()], passes[object.GetName()] = *spec.Order, spec.DefaultAction == "Pass"
+	}
+	sort.Slice(all, func(i, j int) bool {
+		a, b := all[i], all[j]
+		if tiers[a.tier] != tiers[b.tier] {
+			return tiers[a.tier] < tiers[b.tier]
+		}
+		if a.order != b.order {
+			return a.order < b.order
+		}
+		return a.key < b.key
+	})
+	for i := 0; i < len(all); {
+		tier, any, passed := all[i].tier, false, false
+		for ; i < len(all) && all[i].tier == tier; i++ {
+			if passed {
+				continue
+			}
+			selected, h := all[i].decide()
+			any = any || selected
+			switch h {
+			case "Allow":
+				return true
+			case "Deny":
+				return false
+			case "Pass":
+				passed = true
+			}
+		}
+		if any && !passed && !passes[tier] {
+			return false
+		}
+	}
+	return true
+}
+
+// seenByCalico are the labels of a workload endpoint, as libcalico-go makes them.
+func (o oracle) seenByCalico(pod *corev1.Pod) map[string]string {
+	seen := map[string]string{"projectcalico.org/namespace": pod.Namespace, "projectcalico.org/orchestrator": "k8s",
+		"projectcalico.org/serviceaccount": pod.Spec.ServiceAccountName, "pcns.projectcalico.org/name": pod.Namespace}
+	for k, v := range pod.Labels {
+		seen[k] = v
+	}
+	for k, v := range o.namespace(pod.Namespace) {
+		seen["pcns."+k] = v
+	}
+	return seen
+}
+
+// combined is the one selector that Calico makes of several (libcalico-go's getEndpointSelector).
+func combined(namespaces, pods, account, ns string) string {
+	var parts []string
+	switch {
+	case namespaces != "":
+		text := strings.ReplaceAll(namespaces, "all()", "has(NAMESPACE)")
+		parsed := must(selector.Parse(text))
+		for _, key := range parsed.Keys() {
+			if key != "NAMESPACE" {
+				text = must(selector.Parse(text)).Rename(map[string]string{key: "pcns." + key}).Text()
+			}
+		}
+		parts = append(parts, strings.ReplaceAll(text, "NAMESPACE", "projectcalico.org/namespace"))
+	case ns != "":
+		parts = append(parts, "projectcalico.org/namespace == '"+ns+"'")
+	}
+	if account != "" {
+		parts = append(parts, account)
+	}
+	if pods != "" {
+		parts = append(parts, pods)
+	}
+	return "(" + strings.Join(parts, ") && (") + ")"
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func (o oracle) calicoMatches(text string, pod *corev1.Pod) bool {
+	if text == "()" {
+		text = ""
+	}
+	return !pod.Spec.HostNetwork && must(selector.Parse(text)).Matches(o.seenByCalico(pod))
+}
+
+func (o oracle) calicoPolicy(spec calicoSpec, ns string, d Direction, subject, other, listener *corev1.Pod, port Port) (bool, hit) {
+	if !slices.Contains(spec.Types, []string{"Ingress", "Egress"}[d]) || !o.calicoMatches(combined(spec.NamespaceSelector, spec.Selector, "", ns), subject) {
+		return false, ""
+	}
+	rules, source, target := spec.Ingress, other, subject
+	if d == Egress {
+		rules, source, target = spec.Egress, subject, other
+	}
+	for _, r := range rules {
+		if r.Action != "Log" && o.calicoEntity(r.Source, ns, source) && o.calicoEntity(r.Destination, ns, target) && calicoPorts(r, listener, port) {
+			return true, hit(r.Action)
+		}
+	}
+	return true, ""
+}
+
+func (o oracle) calicoEntity(e calicoEntity, ns string, pod *corev1.Pod) bool {
+	account := ""
+	if e.ServiceAccounts != nil {
+		account = "projectcalico.org/serviceaccount in {'" + strings.Join(e.ServiceAccounts.Names, "','") + "'}"
+	}
+	if (e.Selector != "" || e.NamespaceSelector != "" || account != "" || e.NotSelector != "" && ns != "") &&
+		!o.calicoMatches(combined(e.NamespaceSelector, e.Selector, account, ns), pod) {
+		return false
+	}
+	if e.NotSelector != "" && o.calicoMatches(e.NotSelector, pod) {
+		return false
+	}
+	in := func(nets []string) bool {
+		return slices.ContainsFunc(nets, func(n string) bool { return netip.MustParsePrefix(n).Contains(o.address(pod)) })
+	}
+	return (len(e.Nets) == 0 || in(e.Nets)) && (len(e.NotNets) == 0 || !in(e.NotNets))
+}
+
+func calicoPorts(r calicoRule, listener *corev1.Pod, port Port) bool {
+	if r.Protocol != nil && r.Protocol.StrVal != string(port.Protocol) {
+		return false
+	}
+	in := func(list []intstr.IntOrString) bool {
+		for _, p := range list {
+			from, to, ranged := strings.Cut(p.String(), ":")
+			first, err := strconv.Atoi(from)
+			if err != nil {
+				if isNamed(listener, p.String(), port) {
+					return true
+				}
+				continue
+			}
+			last := first
+			if ranged {
+				last = must(strconv.Atoi(to))
+			}
+			if first <= port.Number && port.Number <= last {
+				return true
+			}
+		}
+		return false
+	}
+	return (len(r.Destination.Ports) == 0 || in(r.Destination.Ports)) && !in(r.Destination.NotPorts)
+}
+
+func (o oracle) cilium(d Direction, subject, other, listener *corev1.Pod, port Port) bool {
+	isolated, allowed := o.networkPolicies(d, subject, other, listener, port)
+	for _, kind := range []string{"CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"} {
+		for _, object := range o.snapshot.OtherOf("cilium.io", kind) {
+			var spec ciliumSpec
+			if err := decode(object, "spec", &spec); err != nil {
+				panic(err)
+			}
+			ns := object.GetNamespace()
+			if ns != "" && ns != subject.Namespace || !selects(spec.EndpointSelector, o.seenByCilium(subject)) {
+				continue
+			}
+			allows, denies, isolate := spec.Ingress, spec.IngressDeny, spec.EnableDefaultDeny.Ingress
+			if d == Egress {
+				allows, denies, isolate = spec.Egress, spec.EgressDeny, spec.EnableDefaultDeny.Egress
+			}
+			for _, r := range denies {
+				if o.ciliumRule(r, ns, other) && ciliumRulePorts(r, listener, port) {
+					return false
+				}
+			}
+			for _, r := range allows {
+				allowed = allowed || o.ciliumRule(r, ns, other) && ciliumRulePorts(r, listener, port)
+			}
+			if isolate != nil {
+				isolated = isolated || *isolate
+			} else {
+				isolated = isolated || len(allows)+len(denies) > 0
+			}
+		}
+	}
+	return allowed || !isolated
+}
+
+func (o oracle) seenByCilium(pod *corev1.Pod) map[string]string {
+	seen := map[string]string{"io.kubernetes.pod.namespace": pod.Namespace}
+	for k, v := range pod.Labels {
+		seen[k] = v
+	}
+	for k, v := range o.namespace(pod.Namespace) {
+		seen["io.cilium.k8s.namespace.labels."+k] = v
+	}
+	return seen
+}
+
+func (o oracle) ciliumRule(r ciliumRule, ns string, other *corev1.Pod) bool {
+	said := false
+	for _, list := range [][]metav1.LabelSelector{r.FromEndpoints, r.ToEndpoints} {
+		said = said || list != nil
+		for _, s := range list {
+			named := false
+			for key := range s.MatchLabels {
+				named = named || strings.HasPrefix(key, "io.")
+			}
+			if !other.Spec.HostNetwork && (ns == "" || named || other.Namespace == ns) && selects(&s, o.seenByCilium(other)) {
+				return true
+			}
+		}
+	}
+	for _, list := range [][]string{r.FromEntities, r.ToEntities} {
+		said = said || list != nil
+		for _, e := range list {
+			if e == "all" || e == "cluster" || e == "remote-node" && other.Spec.HostNetwork {
+				return true
+			}
+		}
+	}
+	if r.FromCIDR != nil || r.ToCIDR != nil {
+		said = true
+	}
+	return !said && len(r.ToPorts) > 0
+}
+
+func ciliumRulePorts(r ciliumRule, listener *corev1.Pod, port Port) bool {
+	for _, list := range r.ToPorts {
+		for _, p := range list.Ports {
+			if p.Protocol != string(port.Protocol) {
+				continue
+			}
+			first, err := strconv.Atoi(p.Port.String())
+			if err != nil && isNamed(listener, p.Port.String(), port) || err == nil && first <= port.Number && port.Number <= max(first, p.EndPort) {
+				return true
+			}
+		}
+	}
+	return len(r.ToPorts) == 0
+}

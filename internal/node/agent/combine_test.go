@@ -1,0 +1,129 @@
+package agent
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/probe"
+)
+
+func from(id, node, network string) v1alpha1.Path {
+	return v1alpha1.Path{ID: id, Source: v1alpha1.Endpoint{Node: node, Network: network}}
+}
+
+func TestSplit(t *testing.T) {
+	paths := []v1alpha1.Path{from("a", "n1", "old"), from("b", "n2", "old"), from("c", "n1", "host"), from("d", "n1", "new"), from("e", "n1", "old")}
+	got := map[string][]string{}
+	for network, list := range split(paths, "n1") {
+		for _, p := range list {
+			got[network] = append(got[network], p.ID)
+		}
+	}
+	want := map[string][]string{"old": {"a", "e"}, "host": {"c"}, "new": {"d"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestCombine(t *testing.T) {
+	result := func(id string) v1alpha1.PathResult { return v1alpha1.PathResult{ID: id, Sent: 1} }
+	now := time.Now()
+	old := []v1alpha1.Path{from("b", "n1", "old")}
+	both := map[string][]v1alpha1.Path{"old": old, "new": {from("c", "n1", "new")}}
+	for _, c := range []struct {
+		name       string
+		wanted     map[string][]v1alpha1.Path
+		pods       map[string]probe.ResultsFile
+		generation int64
+		ids        []string
+	}{
+		{"the host's prober is silent", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}}, nil, 0, nil},
+		{"the host's prober is up to date", map[string][]v1alpha1.Path{"host": {from("n1/host>a", "n1", "host")}},
+			map[string]probe.ResultsFile{"host": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/host>a")}}}, 7, []string{"n1/host>a"}},
+		{"a pod that is up to date", map[string][]v1alpha1.Path{"old": old},
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n1/old>b")}}}, 7, []string{"n1/old>b"}},
+		{"a pod that is behind", both,
+			map[string]probe.ResultsFile{"old": {Generation: 7}, "new": {Generation: 6, Paths: []v1alpha1.PathResult{result("n1/new>c")}}}, 6, []string{"n1/new>c"}},
+		{"a pod that is silent", both, map[string]probe.ResultsFile{"old": {Generation: 7}}, 0, nil},
+		{"a pod that has gone leaves its last results", nil,
+			map[string]probe.ResultsFile{"old": {Generation: 5, Paths: []v1alpha1.PathResult{result("n1/old>b")}}}, 7, []string{"n1/old>b"}},
+		{"a pod that speaks of others", nil,
+			map[string]probe.ResultsFile{"old": {Generation: 7, Paths: []v1alpha1.PathResult{result("n2/old>b"), result("n1/new>c"), result("n1/host>d"), result("e")}}}, 7, nil},
+		{"a pod that still measures what it is to leave", nil,
+			map[string]probe.ResultsFile{"old": {Generation: 5, At: now.Add(-time.Second)}}, 5, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := combine("n1", 7, c.wanted, c.pods, now)
+			var ids []string
+			for _, r := range got.Paths {
+				ids = append(ids, r.ID)
+			}
+			if got.Generation != c.generation {
+				t.Errorf("generation %d, want %d", got.Generation, c.generation)
+			}
+			if diff := cmp.Diff(c.ids, ids); diff != "" {
+				t.Errorf("paths (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestForget removes what probers of an earlier migration left, once, and minds nothing that is not there.
+func TestForget(t *testing.T) {
+	a := &Agent{ProbeDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(testLog{t}, nil))}
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		t.Fatal(err)
+	}
+	file := probe.ResultsPath(a.ProbeDir, "new")
+	if err := probe.WriteResults(file, probe.ResultsFile{Generation: 7}); err != nil {
+		t.Fatal(err)
+	}
+	a.forget()
+	if results := a.results(); len(results) != 0 {
+		t.Errorf("still there: %v", results)
+	}
+	a.forget()
+}
+
+// TestGoneSince: from when a prober was last heard of to when it began again it was gone; a pod that was made again was not, nor was
+// one of which nobody asked anything.
+func TestGoneSince(t *testing.T) {
+	at := func(second int) time.Time { return time.Date(2026, 11, 24, 3, 0, second, 0, time.UTC) }
+	part := func(name, pod string, since, heard int, gone ...v1alpha1.Absence) v1alpha1.Part {
+		one := v1alpha1.Part{Name: name, Pod: pod, Since: at(since), Gone: gone}
+		if heard > 0 {
+			one.At = at(heard)
+		}
+		return one
+	}
+	was := v1alpha1.Absence{From: at(1), To: at(2)}
+	for _, test := range []struct {
+		name        string
+		before, now v1alpha1.Part
+		want        []v1alpha1.Absence
+	}{
+		{"it runs on", part("host", "a", 2, 10, was), part("host", "a", 2, 11), []v1alpha1.Absence{was}},
+		{"it restarted", part("host", "a", 2, 10, was), part("host", "a", 14, 15), []v1alpha1.Absence{was, {From: at(10), To: at(14)}}},
+		{"its DaemonSet made another pod", part("host", "a", 2, 10), part("host", "b", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
+		{"a probe pod restarted", part("old", "a", 2, 10), part("old", "a", 14, 15), []v1alpha1.Absence{{From: at(10), To: at(14)}}},
+		{"a probe pod was made again", part("old", "a", 2, 10), part("old", "b", 14, 15), nil},
+		{"nothing was asked of it", part("host", "a", 2, 0), part("host", "a", 14, 15), nil},
+		{"it is another part", part("old", "a", 2, 10), part("new", "a", 14, 15), nil},
+	} {
+		got := goneSince([]v1alpha1.Part{test.before}, []v1alpha1.Part{test.now})[0].Gone
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+	var many []v1alpha1.Part
+	for i := range maxGone + 5 {
+		many = goneSince(many, []v1alpha1.Part{part("host", "a", 2*i, 2*i+1)})
+	}
+	if got := many[0].Gone; len(got) != maxGone || !got[maxGone-1].To.Equal(at(2*(maxGone+4))) {
+		t.Errorf("%d absences are kept", len(got))
+	}
+}

@@ -1,0 +1,132 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"reflect"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/proof/probe"
+)
+
+// measure follows the plan of paths and publishes what this node's sources see.
+func (a *Agent) measure(ctx context.Context) {
+	a.forget()
+	plans := make(chan v1alpha1.ProbePlanSpec, 1)
+	options := metav1.ListOptions{FieldSelector: "metadata.name=" + a.Node.Name}
+	go func() { // ends with the context
+		defer close(plans)
+		a.follow(ctx, "the probe plan", a.resource("ProbePlan"), options, func(objects map[string]*unstructured.Unstructured) {
+			plan, err := a.current(objects)
+			if err != nil {
+				a.Log.Error("the probe plan cannot be read", "error", err)
+				return
+			}
+			select { // only the latest plan counts
+			case <-plans:
+			default:
+			}
+			plans <- plan
+		})
+	}()
+	out := publisher{agent: a, trouble: trouble{log: a.Log, what: "cannot publish the report"}}
+	wanted := map[string][]v1alpha1.Path{}
+	var plan v1alpha1.ProbePlanSpec
+	ordered, begun, every := false, time.Time{}, publishInterval
+	ticker := time.NewTicker(publishInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case next, more := <-plans:
+			if !more {
+				return
+			}
+			if ordered && reflect.DeepEqual(plan, next) {
+				continue // a watch has begun anew
+			}
+			plan, wanted, ordered = next, split(next.Paths, a.Node.Name), true
+			a.order(plan.Generation, wanted)
+			every = cmp.Or(time.Duration(plan.ReportMillis)*time.Millisecond, publishInterval)
+			begun = time.Now()
+			ticker.Reset(every / 4)
+		case <-ticker.C:
+			if !ordered {
+				continue // what is measured is not known yet, nor whether it is what the plan says
+			}
+			if !begun.IsZero() && time.Since(begun) >= beginning {
+				begun = time.Time{}
+				ticker.Reset(every)
+			}
+			status := combine(a.Node.Name, plan.Generation, wanted, a.results(), time.Now())
+			status.Parts = append(status.Parts, v1alpha1.Part{Name: v1alpha1.PartAgent, Pod: a.Pod, Since: a.since})
+			if len(plan.Paths) > 0 {
+				status.BGP = a.Node.BGP(ctx)
+			}
+			out.publish(ctx, status)
+		}
+	}
+}
+
+// forget makes the folders of the probers, and removes the results that those of an earlier migration left behind: counts of
+// that time are no evidence for this one. A prober that runs writes its own again within a publication.
+func (a *Agent) forget() {
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		a.Log.Error("cannot make the folders of the probers", "error", err)
+	}
+	for _, network := range networks() {
+		err := os.Remove(probe.ResultsPath(a.ProbeDir, network))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			a.Log.Error("cannot remove old results", "network", network, "error", err)
+		}
+	}
+}
+
+// current is this node's plan among the objects; without one there are no paths.
+func (a *Agent) current(objects map[string]*unstructured.Unstructured) (v1alpha1.ProbePlanSpec, error) {
+	object, has := objects[a.Node.Name]
+	if !has {
+		return v1alpha1.ProbePlanSpec{}, nil
+	}
+	var plan v1alpha1.ProbePlan
+	err := decode(object, &plan)
+	return plan.Spec, err
+}
+
+// order hands the paths to those who measure them.
+func (a *Agent) order(generation int64, wanted map[string][]v1alpha1.Path) {
+	a.Log.Info("paths to measure", "generation", generation,
+		"old", len(wanted["old"]), "new", len(wanted["new"]), "host", len(wanted["host"]))
+	if err := probe.MakeFolders(a.ProbeDir, networks()); err != nil {
+		a.Log.Error("cannot make the folders of the probers", "error", err)
+	}
+	for _, network := range networks() {
+		file := probe.PathsFile{Generation: generation, Paths: wanted[network]}
+		if err := probe.WritePaths(probe.PathsPath(a.ProbeDir, network), file); err != nil {
+			a.Log.Error("cannot hand paths to a prober", "network", network, "error", err)
+		}
+	}
+}
+
+// results reads what the probers have seen. A prober that has gone leaves its last results.
+func (a *Agent) results() map[string]probe.ResultsFile {
+	results := map[string]probe.ResultsFile{}
+	for _, network := range networks() {
+		file, err := probe.ReadResults(probe.ResultsPath(a.ProbeDir, network))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			a.Log.Error("cannot read the results of a prober", "network", network, "error", err)
+			continue
+		}
+		results[network] = file
+	}
+	return results
+}

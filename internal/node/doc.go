@@ -1,0 +1,19 @@
+// Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
+// deactivate, join, part, guard, release, dataplane, adoptable, adopt and settle. Every verb looks first
+// and changes only what is not yet as asked, so each can be run again after any crash. What is to be done
+// is decided by pure functions over what was read (tables.go, scrub.go, joint.go, match.go); the rest reads
+// and writes.
+//
+// The process must be in the node's own network namespace, as a hostNetwork pod is. Links and routes go
+// through netlink; iptables, nft and ipset are programs of the agent's own image, because only they write
+// what other users of the same tables understand.
+//
+// Belongs here: the work of every verb on the node itself, and agent (the process that takes tasks and
+// publishes what probers measured).
+//
+// Does not belong here: which verbs there are and what they may name (step), and when they run (change,
+// run).
+//
+// Door: node, agent.
+// Hands: node, agent.
+package node

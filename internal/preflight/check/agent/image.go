@@ -1,0 +1,51 @@
+// Package agent checks what Theseus itself needs on nodes.
+package agent
+
+import (
+	"cmp"
+	_ "embed"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed image.md
+var imageDoc string
+
+// Image finds out whether the image of the agent is named.
+func Image() check.Check {
+	return check.Check{
+		ID:    "agent/image",
+		Title: "No image for Theseus' agent",
+		Doc:   imageDoc,
+		Lacks: func(pass *check.Pass) string {
+			switch {
+			case pass.Change.To != "" || pass.OneNetwork() && pass.Change.AgentImage != "":
+				return ""
+			case pass.OneNetwork():
+				return "no image of theseus-agent is named, without which no plan is made (--agent-image)"
+			}
+			return "no target network is named (--to)"
+		},
+		Run: image,
+	}
+}
+
+func image(pass *check.Pass) []finding.Finding {
+	f := finding.Finding{
+		ID: "agent/image", Severity: finding.Block,
+		Subject: finding.Subject{Kind: "Change", Name: cmp.Or(pass.Change.To, "in-place")},
+		Fix:     "name an image that every node can get: --agent-image IMAGE, or THESEUS_AGENT_IMAGE=IMAGE",
+	}
+	name := pass.Change.AgentImage
+	switch {
+	case name == "":
+		f.Message = "no image of theseus-agent is named: nothing could be changed or measured on any node"
+	case strings.ContainsAny(name, " \t\n") || strings.HasSuffix(name, ":") || strings.HasSuffix(name, "/"):
+		f.Message = "\"" + name + "\" is no name of an image: the agent could not start on any node"
+	default:
+		return nil
+	}
+	return []finding.Finding{f}
+}

@@ -1,0 +1,150 @@
+package api
+
+import (
+	"crypto/x509"
+	_ "embed"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed certificates.md
+var certificatesDoc string
+
+// soon is how long before its end a certificate is named: a change, and the way back, are to fit in.
+const soon = 30 * 24 * time.Hour
+
+// Certificates finds authorities whose certificates end while the cluster is being changed.
+func Certificates() check.Check {
+	return check.Check{
+		ID:    "api/certificates",
+		Title: "A certificate that the API depends on has ended, or ends soon",
+		Doc:   certificatesDoc,
+		Needs: []string{"configmaps", "apiservices", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions"},
+		Lacks: func(pass *check.Pass) string {
+			if pass.Snapshot.TakenAt.IsZero() {
+				return "the input does not say when it was taken (theseus snapshot does)"
+			}
+			return ""
+		},
+		Run: certificates,
+	}
+}
+
+// authority is a certificate, and the objects that hold it: kube-root-ca.crt is in every namespace.
+type authority struct {
+	certificate *x509.Certificate
+	what        string // is it, in the first of them
+	holders     []finding.Subject
+}
+
+func certificates(pass *check.Pass) []finding.Finding {
+	var all []*authority
+	look := func(subject finding.Subject, what, text string) {
+		last := longest(text)
+		if last == nil {
+			return
+		}
+		i := slices.IndexFunc(all, func(a *authority) bool { return a.certificate.Equal(last) })
+		if i < 0 {
+			all = append(all, &authority{certificate: last, what: what})
+			i = len(all) - 1
+		}
+		if !slices.Contains(all[i].holders, subject) {
+			all[i].holders = append(all[i].holders, subject)
+		}
+	}
+	for i := range pass.Snapshot.ConfigMaps {
+		m := &pass.Snapshot.ConfigMaps[i]
+		for _, key := range []string{"ca.crt", "client-ca-file", "requestheader-client-ca-file"} {
+			look(finding.Subject{Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name}, "the authority in "+key, m.Data[key])
+		}
+	}
+	for i := range pass.Snapshot.Other {
+		object := &pass.Snapshot.Other[i]
+		for _, bundle := range bundles(object) {
+			text, err := base64.StdEncoding.DecodeString(bundle)
+			if err == nil {
+				look(finding.Subject{Kind: object.GetKind(), Name: object.GetName()}, "the authority in its caBundle", string(text))
+			}
+		}
+	}
+	var found []finding.Finding
+	for _, a := range all {
+		if f, ok := a.ends(pass.Snapshot.TakenAt.Time); ok {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// bundles are the authorities by which the API server knows those that it calls.
+func bundles(object *unstructured.Unstructured) []string {
+	var all []string
+	add := func(fields map[string]any, path ...string) {
+		if text, ok, _ := unstructured.NestedString(fields, append(path, "caBundle")...); ok {
+			all = append(all, text)
+		}
+	}
+	switch object.GetKind() {
+	case "APIService":
+		add(object.Object, "spec")
+	case "CustomResourceDefinition":
+		add(object.Object, "spec", "conversion", "webhook", "clientConfig")
+	case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+		hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+		for _, hook := range hooks {
+			if fields, ok := hook.(map[string]any); ok {
+				add(fields, "clientConfig")
+			}
+		}
+	}
+	return all
+}
+
+// longest is the one of a bundle's certificates that lasts longest, by which it is judged: an authority that is being
+// replaced has two.
+func longest(text string) (last *x509.Certificate) {
+	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil && (last == nil || certificate.NotAfter.After(last.NotAfter)) {
+			last = certificate
+		}
+	}
+	return last
+}
+
+func (a *authority) ends(now time.Time) (finding.Finding, bool) {
+	end := a.certificate.NotAfter.UTC()
+	if end.After(now.Add(soon)) {
+		return finding.Finding{}, false
+	}
+	who := fmt.Sprintf("%s (%s", a.what, a.certificate.Subject)
+	if others := len(a.holders) - 1; others > 0 {
+		who += fmt.Sprintf("; also in %s", cluster.Count(others, "other object"))
+	}
+	who += ")"
+	f := finding.Finding{
+		ID: "api/certificates", Severity: finding.Warn, Subject: a.holders[0],
+		Message:  fmt.Sprintf("%s ends on %s: what goes wrong from then on will be taken for a fault of the network", who, end.Format(time.DateOnly)),
+		Evidence: map[string]any{"notAfter": end.Format(time.RFC3339), "certificate": a.certificate.Subject.String(), "objects": len(a.holders)},
+		Fix:      "renew it before the change",
+	}
+	if !end.After(now) {
+		f.Severity = finding.Block
+		f.Message = fmt.Sprintf("%s ended on %s: the API server, or who asks it, refuses every connection that rests on it", who, end.Format(time.DateOnly))
+	}
+	return f, true
+}

@@ -1,0 +1,60 @@
+package bgp
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed not_started.md
+var notStartedDoc string
+
+// NotStarted finds a BIRD that does not run where routes or sessions hang on it.
+func NotStarted() check.Check {
+	return check.Check{
+		ID:    "bgp/not-started",
+		Title: "BIRD does not run, and something needs it",
+		Doc:   notStartedDoc,
+		Needs: []string{"daemonsets"},
+		Lacks: func(pass *check.Pass) string {
+			if why := lacking("ippools")(pass); why != "" || !pass.Snapshot.UsesCalico() {
+				return why
+			}
+			return graphsOf(pass).before.Unknown
+		},
+		Run: notStarted,
+	}
+}
+
+func notStarted(pass *check.Pass) []finding.Finding {
+	in := graphsOf(pass).before
+	if !pass.Snapshot.UsesCalico() || in.Started() {
+		return nil
+	}
+	base := finding.Finding{
+		ID:       "bgp/not-started",
+		Evidence: map[string]any{"CALICO_NETWORKING_BACKEND": in.Backend},
+		Fix: "set CALICO_NETWORKING_BACKEND of calico-node to bird (with the operator: kubectl patch installation default --type merge " +
+			`-p '{"spec":{"calicoNetwork":{"bgp":"Enabled"}}}'), which restarts calico-node on every node`,
+	}
+	var found []finding.Finding
+	for _, p := range in.Pools {
+		if p.Felix || p.Disabled {
+			continue
+		}
+		f := base
+		f.Severity, f.Subject = finding.Block, finding.Subject{Kind: "IPPool", Name: p.Name}
+		f.Message = fmt.Sprintf("the routes of this pool (encapsulation: %s) are BIRD's to program, and CALICO_NETWORKING_BACKEND is %s, so that BIRD does not run on any node: "+
+			"its pods cannot talk across nodes. CLUSTER_TYPE does not start BIRD, whatever it says", p.Encapsulation, in.Backend)
+		found = append(found, f)
+	}
+	for _, p := range in.Peers {
+		f := base
+		f.Severity, f.Subject = finding.Warn, finding.Subject{Kind: "BGPPeer", Name: p.Name}
+		f.Message = fmt.Sprintf("it makes no session: CALICO_NETWORKING_BACKEND is %s, and BIRD does not run on any node", in.Backend)
+		found = append(found, f)
+	}
+	return found
+}

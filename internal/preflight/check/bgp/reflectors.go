@@ -1,0 +1,95 @@
+package bgp
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed single_reflector.md
+var singleReflectorDoc string
+
+const singleReflectorID = "bgp/single-reflector"
+
+// SingleReflector finds nodes whose routes hang on one reflector, or on two that go together.
+func SingleReflector() check.Check {
+	return check.Check{
+		ID:    singleReflectorID,
+		Title: "The loss of one route reflector takes routes from other nodes",
+		Doc:   singleReflectorDoc,
+		Needs: []string{"nodes"},
+		Lacks: modelled,
+		Run:   singleReflector,
+	}
+}
+
+func singleReflector(pass *check.Pass) []finding.Finding {
+	g := graphsOf(pass)
+	if !pass.Snapshot.UsesCalico() || onFelix(g.after) {
+		return nil
+	}
+	var found []finding.Finding
+	for _, f := range g.families {
+		one, all := f.after.Losses(1)
+		alone := map[int]bool{}
+		for _, loss := range one {
+			alone[loss.Down[0]] = true
+			found = append(found, hangs(pass, f, loss, finding.Warn))
+		}
+		two, both := f.after.Losses(2)
+		for _, loss := range two {
+			if !alone[loss.Down[0]] && !alone[loss.Down[1]] {
+				found = append(found, hangs(pass, f, loss, finding.Info))
+				break // the worst of them says it
+			}
+		}
+		if carriers := f.after.Carriers(mostCarriers); len(carriers) > 1 {
+			found = append(found, carried(f, carriers))
+		}
+		if !all || !both {
+			found = append(found, finding.Finding{
+				ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
+				Message: fmt.Sprintf("there are %d reflectors (%s): not every set of two was tried", len(f.after.Reflectors()), f.name),
+			})
+		}
+	}
+	return found
+}
+
+// mostCarriers is the size of the largest set that is worth a finding: more nodes do not go at once.
+const mostCarriers = 5
+
+// carried says which nodes everything hangs on.
+func carried(f family, carriers []int) finding.Finding {
+	names := nodeNames(f.after, carriers)
+	return finding.Finding{
+		ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
+		Message: fmt.Sprintf("these %d nodes carry the mesh (%s): without them no other node has an %s route to another one's pods. "+
+			"Whatever touches all of them at once, such as a change of the label that they are picked by, ends all traffic between nodes",
+			len(names), check.Names(names), f.name),
+		Evidence: map[string]any{"carriers": names},
+		Fix:      "nothing, if that is meant: never change them together",
+	}
+}
+
+func hangs(pass *check.Pass, f family, loss bgp.Loss, level finding.Severity) finding.Finding {
+	down, cut := nodeNames(f.after, loss.Down), nodeNames(f.after, loss.Cut)
+	subject := finding.Subject{Kind: "Node", Name: down[0]}
+	text := fmt.Sprintf("if the reflector %s is down, ", down[0])
+	if len(down) > 1 {
+		subject = finding.Subject{Kind: "Network", Name: "calico"}
+		text = fmt.Sprintf("if the reflectors %s are down together, ", check.Names(down))
+	}
+	return finding.Finding{
+		ID: singleReflectorID, Severity: level, Subject: subject,
+		Message: fmt.Sprintf("%s%d other nodes lose %s routes to one another's pods (%s), %s of nodes in all: %s",
+			text, len(cut), f.name, check.Names(cut), cluster.Count(loss.Pairs, "pair"), afterwards(pass)),
+		Evidence: map[string]any{"down": down, "nodes": cut, "pairs": loss.Pairs, "reflectors": nodeNames(f.after, f.after.Reflectors())},
+		Fix: "give these nodes a session with one more reflector: kubectl annotate node NODE " + bgp.AnnotationClusterID +
+			"=244.0.0.1, then label it as the BGPPeers' peerSelector wants it (a node that becomes a reflector leaves the full mesh at once, which takes about 2 seconds of traffic)",
+	}
+}

@@ -1,0 +1,61 @@
+package bgp
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/network/bgp"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed sessions_reset.md
+var sessionsResetDoc string
+
+const sessionsResetID = "bgp/sessions-reset"
+
+// SessionsReset finds routes that are there before the change and after it, and not in between.
+func SessionsReset() check.Check {
+	return check.Check{
+		ID:    sessionsResetID,
+		Title: "Sessions that the change ends and makes anew, and routes that are gone meanwhile",
+		Doc:   sessionsResetDoc,
+		Needs: []string{"nodes"},
+		Lacks: modelled,
+		Run:   sessionsReset,
+	}
+}
+
+func sessionsReset(pass *check.Pass) []finding.Finding {
+	g := graphsOf(pass)
+	if !pass.Snapshot.UsesCalico() || !g.after.Started() || pass.WhatIf == nil {
+		return nil
+	}
+	var found []finding.Finding
+	for _, f := range g.families {
+		kept := f.before.Kept(f.after)
+		if kept.Sessions() == f.after.Sessions() {
+			continue // nothing is made anew
+		}
+		pairs, nodes := bgp.Interrupted(f.now, kept.Routes(), f.then)
+		if pairs == 0 {
+			continue
+		}
+		names := nodeNames(f.after, nodes)
+		level := finding.Warn
+		if onFelix(g.after) {
+			level = finding.Info
+		}
+		found = append(found, finding.Finding{
+			ID: sessionsResetID, Severity: level, Subject: finding.Subject{Kind: "Network", Name: "calico"},
+			Message: fmt.Sprintf("%d of %d %s sessions are ended by the change, and those that take their place begin about 2 seconds later: until then %d of %d pairs "+
+				"of nodes have no route from the first to the second's pods, on %s (%s), although they have one before and after",
+				f.before.Sessions()-kept.Sessions(), f.before.Sessions(), f.name, pairs, f.then.Pairs(), cluster.Count(len(names), "node"), check.Names(names)),
+			Evidence: map[string]any{"sessions": f.before.Sessions(), "kept": kept.Sessions(), "after": f.after.Sessions(), "pairs": pairs, "nodes": names},
+			Fix: "let every node have a second way meanwhile: change one reflector at a time, begin with a node whose pods were moved away (kubectl drain), and " +
+				"make the BGPPeers with the new reflectors before anything leaves the mesh",
+		})
+	}
+	return found
+}

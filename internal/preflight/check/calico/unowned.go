@@ -1,0 +1,116 @@
+// Package calico checks Calico's own objects.
+package calico
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed unowned.md
+var unownedDoc string
+
+// Unowned finds objects of Calico that somebody wrote by hand.
+func Unowned() check.Check {
+	return check.Check{
+		ID:    "calico/unowned",
+		Title: "Objects of Calico that no tool would bring back",
+		Doc:   unownedDoc,
+		Needs: []string{"source"},
+		Lacks: func(pass *check.Pass) string {
+			if pass.Source.CNI != "calico" {
+				return ""
+			}
+			return pass.MissingCalico("ippools")
+		},
+		Run: unowned,
+	}
+}
+
+// kinds are those that people write, with what is lost without them.
+func kinds() [][2]string {
+	return [][2]string{
+		{"BGPConfiguration", "who peers with whom"}, {"BGPPeer", "who peers with whom"}, {"BGPFilter", "which routes are taken"},
+		{"FelixConfiguration", "how every node treats packets"}, {"GlobalNetworkPolicy", "what is allowed"}, {"NetworkPolicy", "what is allowed"},
+		{"GlobalNetworkSet", "what is allowed"}, {"NetworkSet", "what is allowed"}, {"HostEndpoint", "what may reach the nodes"},
+		{"IPPool", "which addresses pods get"}, {"IPReservation", "which addresses pods do not get"}, {"Tier", "in which order policies count"},
+	}
+}
+
+func unowned(pass *check.Pass) []finding.Finding {
+	if pass.Source.CNI != "calico" {
+		return nil // what is left of an earlier Calico is cni/leftover's affair
+	}
+	var found []finding.Finding
+	for _, kind := range kinds() {
+		var names []string
+		for _, object := range pass.Snapshot.Calico(kind[0]) {
+			if !madeByCalico(&object) && !owned(&object) {
+				name := object.GetName()
+				if namespace := object.GetNamespace(); namespace != "" {
+					name = namespace + "/" + name
+				}
+				names = append(names, name)
+			}
+		}
+		if len(names) == 0 {
+			continue
+		}
+		slices.Sort(names)
+		plural := strings.ToLower(kind[0]) + "s"
+		if strings.HasSuffix(plural, "ys") {
+			plural = strings.TrimSuffix(plural, "ys") + "ies"
+		}
+		found = append(found, finding.Finding{
+			ID: "calico/unowned", Severity: finding.Warn, Subject: finding.Subject{Kind: kind[0], Name: names[0]},
+			Message: fmt.Sprintf("%d %s carry no mark of a tool that would bring them back (%s): whoever put them there did so by hand, and they say %s",
+				len(names), plural, strings.Join(names[:min(5, len(names))], ", "), kind[1]),
+			Evidence: map[string]any{"names": names[:min(50, len(names))], "count": len(names)},
+			Fix:      fmt.Sprintf("kubectl get %s -A -o yaml > %s.yaml, and put that under version control before the change", pass.Snapshot.CalicoResource(plural), plural),
+		})
+	}
+	return found
+}
+
+// madeByCalico are objects that Calico makes itself and that nobody has to bring back.
+func madeByCalico(object *unstructured.Unstructured) bool {
+	name := object.GetName()
+	switch object.GetKind() {
+	case "IPPool":
+		return strings.HasPrefix(name, "default-ipv")
+	case "Tier":
+		return name == "default" || name == "adminnetworkpolicy" || name == "baselineadminnetworkpolicy"
+	case "FelixConfiguration":
+		// Calico makes "default" with these alone; more is somebody's.
+		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
+		for _, own := range []string{"bpfLogLevel", "floatingIPs", "logSeverityScreen", "reportingInterval", "bpfConnectTimeLoadBalancing",
+			"bpfHostNetworkedNATWithoutCTLB", "nftablesMode", "vxlanVNI", "healthPort"} {
+			delete(spec, own)
+		}
+		return name == "default" && len(spec) == 0
+	}
+	return false
+}
+
+// owned reports whether an object carries the mark of Argo CD, Flux, Helm, an operator, or of another tool that says so.
+func owned(object *unstructured.Unstructured) bool {
+	if len(object.GetOwnerReferences()) > 0 {
+		return true
+	}
+	marks := []string{"argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "meta.helm.sh/", "app.kubernetes.io/managed-by",
+		"fleet.cattle.io/", "configsync.gke.io/", "operator.tigera.io/", "applyset.kubernetes.io/"}
+	for _, set := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
+		for key := range set {
+			if slices.ContainsFunc(marks, func(mark string) bool { return strings.HasPrefix(key, mark) }) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,177 @@
+package cni
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed half_way.md
+var halfWayDoc string
+
+const halfWayID = "cni/half-way"
+
+// HalfWay finds a cluster whose pods, or whose nodes, are on different networks.
+func HalfWay() check.Check {
+	return check.Check{
+		ID:    halfWayID,
+		Title: "The cluster is half-way between two networks",
+		Doc:   halfWayDoc,
+		Needs: []string{"nodes", "pods", "source"},
+		Run:   halfWay,
+	}
+}
+
+func halfWay(pass *check.Pass) []finding.Finding {
+	return slices.Concat(podsApart(pass), nodesApart(pass), twoFiles(pass))
+}
+
+// share is the pods of one network.
+type share struct {
+	pods  []string
+	nodes map[string]bool
+}
+
+func (s share) String() string {
+	return cluster.Count(len(s.pods), "pod") + " on " + cluster.Count(len(s.nodes), "node")
+}
+
+// podsApart tells by pods' addresses which network they are on.
+func podsApart(pass *check.Pass) []finding.Finding {
+	all := networks(pass)
+	ranges := map[string][]netip.Prefix{}
+	for _, network := range all {
+		ranges[network.CNI] = check.Prefixes(network.PodCIDRs...)
+		if len(ranges[network.CNI]) == 0 {
+			return nil // of whom a pod is cannot be told then
+		}
+	}
+	const nobody = "" // sorts first
+	shares := map[string]*share{}
+	for i := range pass.Snapshot.Pods {
+		pod := &pass.Snapshot.Pods[i]
+		address, err := netip.ParseAddr(pod.Status.PodIP)
+		if err != nil || !check.Moves(pod) {
+			continue
+		}
+		whose := nobody
+		for _, network := range all { // the plain bridge, whose ranges are the nodes' own, is the last
+			if whose == nobody && slices.ContainsFunc(ranges[network.CNI], func(p netip.Prefix) bool { return p.Contains(address) }) {
+				whose = network.CNI
+			}
+		}
+		if shares[whose] == nil {
+			shares[whose] = &share{nodes: map[string]bool{}}
+		}
+		shares[whose].pods = append(shares[whose].pods, pod.Namespace+"/"+pod.Name)
+		shares[whose].nodes[pod.Spec.NodeName] = true
+	}
+	var found []finding.Finding
+	if lost := shares[nobody]; lost != nil {
+		delete(shares, nobody)
+		found = append(found, finding.Finding{
+			ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
+			Message: fmt.Sprintf("of no network that was found are the addresses of %s (%s): they are on one that is gone, or that is not known",
+				lost, check.Names(lost.pods)),
+			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
+			Fix: "see that " + pass.Source.CNI + " serves their nodes: one that joined with another network's file in /etc/cni/net.d has it moved out first " +
+				"(theseus snapshot --nodes shows it); then restart their workloads one by one. A pod without a controller does not come back",
+		})
+	}
+	if len(shares) < 2 {
+		return found
+	}
+	sorted := slices.Sorted(maps.Keys(shares))
+	most := slices.MaxFunc(sorted, func(a, b string) int { return len(shares[a].pods) - len(shares[b].pods) })
+	var parts []string
+	fewer := map[string][]string{}
+	for _, name := range sorted {
+		part := fmt.Sprintf("%s has %s", name, shares[name])
+		if name != most {
+			pods := shares[name].pods
+			part += " (" + check.Names(pods) + ")"
+			fewer[name] = pods[:min(len(pods), 20)]
+		}
+		parts = append(parts, part)
+	}
+	return append(found, finding.Finding{
+		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
+		Message:  "pods are on more than one network: " + strings.Join(parts, ", ") + "; whether they reach each other is nobody's promise, and removing either cuts its pods off",
+		Evidence: map[string]any{"shares": parts, "pods": fewer},
+		Fix:      wayOut,
+	})
+}
+
+const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, go back to the network that is to stay: on nodes where " +
+	"the other's configuration sorts first, move it out of /etc/cni/net.d; restart the workloads whose pods are on the other one by one; when it has no pod left, remove it, and look at the nodes (theseus snapshot --nodes), as what it left there is in the way too"
+
+func blocking(pass *check.Pass) finding.Severity {
+	if pass.Change.To != "" {
+		return finding.Block
+	}
+	return finding.Warn
+}
+
+// nodesApart tells by nodes' files which network serves new pods there.
+func nodesApart(pass *check.Pass) []finding.Finding {
+	serving := map[string][]string{}
+	for i := range pass.Snapshot.Facts {
+		if conf, ok := pass.Snapshot.Facts[i].Serving(); ok {
+			serving[conf.File] = append(serving[conf.File], pass.Snapshot.Facts[i].Node)
+		}
+	}
+	if len(serving) < 2 {
+		return nil
+	}
+	var parts []string
+	for _, file := range slices.Sorted(maps.Keys(serving)) {
+		parts = append(parts, fmt.Sprintf("%s on %s (%s)", file, cluster.Count(len(serving[file]), "node"), check.Names(serving[file])))
+	}
+	return []finding.Finding{{
+		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
+		Message:  "new pods are on different networks by the node on which they start: " + strings.Join(parts, ", "),
+		Evidence: map[string]any{"serving": parts},
+		Fix:      wayOut,
+	}}
+}
+
+// twoFiles finds nodes on which the order of names alone decides which network serves.
+func twoFiles(pass *check.Pass) []finding.Finding {
+	several := map[string][]string{}
+	for i := range pass.Snapshot.Facts {
+		var files []string
+		for _, conf := range pass.Snapshot.Facts[i].Confs {
+			if conf.Problem == "" && len(conf.Plugins) > 0 && conf.Plugins[0] != "loopback" {
+				files = append(files, conf.File)
+			}
+		}
+		if len(files) > 1 {
+			list := strings.Join(files, ", ")
+			several[list] = append(several[list], pass.Snapshot.Facts[i].Node)
+		}
+	}
+	var found []finding.Finding
+	for _, list := range slices.Sorted(maps.Keys(several)) {
+		nodes := several[list]
+		first, rest, _ := strings.Cut(list, ", ")
+		fix := "on each of them, if no network in use needs it, move out of /etc/cni/net.d: " + rest
+		if first != pass.Source.Capabilities.ConfName { // another network has taken over
+			fix = wayOut
+		}
+		found = append(found, finding.Finding{
+			ID: halfWayID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
+			Message: fmt.Sprintf("on %s (%s) a runtime reads more than one configuration: %s serves because it sorts first, and %s would the moment that it is gone",
+				cluster.Count(len(nodes), "node"), check.Names(nodes), first, rest),
+			Evidence: map[string]any{"files": list, "nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
+			Fix:      fix,
+		})
+	}
+	return found
+}

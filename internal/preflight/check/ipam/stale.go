@@ -1,0 +1,92 @@
+package ipam
+
+import (
+	_ "embed"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
+)
+
+//go:embed stale_handles.md
+var staleHandlesDoc string
+
+const staleID = "ipam/stale-handles"
+
+// StaleHandles finds what is left in Calico's IPAM of pods and nodes that are gone.
+func StaleHandles() check.Check {
+	return check.Check{
+		ID:    staleID,
+		Title: "Calico's IPAM has handles and affinities that nothing belongs to",
+		Doc:   staleHandlesDoc,
+		Needs: []string{"source", "nodes"},
+		Lacks: func(pass *check.Pass) string {
+			if pass.Source.CNI != "calico" {
+				return ""
+			}
+			for _, resource := range []string{"ipamblocks", "ipamhandles", "blockaffinities"} {
+				if why := pass.MissingCalico(resource); why != "" {
+					return why
+				}
+			}
+			return ""
+		},
+		Run: staleHandles,
+	}
+}
+
+func staleHandles(pass *check.Pass) []finding.Finding {
+	if pass.Source.CNI != "calico" {
+		return nil
+	}
+	blocks := map[string]bool{}
+	held := map[string]bool{}
+	for _, object := range pass.Snapshot.Calico("IPAMBlock") {
+		if b, ok := readBlock(&object); ok {
+			blocks[b.prefix.String()] = true
+			for _, handle := range b.handles {
+				held[handle] = true
+			}
+		}
+	}
+	var handles, affinities []string
+	var group string // the handles', which Calico's API server does not serve
+	for _, object := range pass.Snapshot.Calico("IPAMHandle") {
+		group = object.GroupVersionKind().Group
+		id, _, _ := unstructured.NestedString(object.Object, "spec", "handleID")
+		if gone, _, _ := unstructured.NestedBool(object.Object, "spec", "deleted"); id != "" && !gone && !held[id] {
+			handles = append(handles, id)
+		}
+	}
+	nodes := map[string]bool{}
+	for i := range pass.Snapshot.Nodes {
+		nodes[pass.Snapshot.Nodes[i].Name] = true
+	}
+	for _, object := range pass.Snapshot.Calico("BlockAffinity") {
+		node, _, _ := unstructured.NestedString(object.Object, "spec", "node")
+		text, _, _ := unstructured.NestedString(object.Object, "spec", "cidr")
+		kind, _, _ := unstructured.NestedString(object.Object, "spec", "type")
+		switch {
+		case kind == "virtual":
+		case node != "" && !nodes[node]:
+			affinities = append(affinities, text+" of "+node+", which is gone")
+		case !blocks[text]:
+			affinities = append(affinities, text+" of "+node+", a block that is not there")
+		}
+	}
+	found := leftOver(handles, "handles hold no address in any block: IPAM's records are not what its blocks say",
+		"check again, as one that is just being made looks like that too; then delete those that are found both times: "+
+			"kubectl delete "+shell.Word("ipamhandles."+group)+" NAME")
+	return append(found, leftOver(affinities, "affinities of blocks lead nowhere: their ranges are routed to nodes that do not have them, or are lost to the pool",
+		released(pass.Snapshot))...)
+}
+
+func leftOver(what []string, follows, fix string) []finding.Finding {
+	found := stale(what, follows, fix)
+	for i := range found {
+		found[i].ID = staleID
+	}
+	return found
+}

@@ -1,0 +1,173 @@
+package node
+
+import (
+	_ "embed"
+	"fmt"
+	"sort"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed capacity.md
+var capacityDoc string
+
+// Capacity finds nodes, and waves of nodes, whose pods would find no room elsewhere.
+func Capacity() check.Check {
+	return check.Check{
+		ID:    "node/capacity",
+		Title: "No room for the pods of a node, or of a wave of nodes, while they are created anew",
+		Doc:   capacityDoc,
+		Needs: []string{"nodes", "pods"},
+		Lacks: func(pass *check.Pass) string {
+			for i := range pass.Snapshot.Nodes {
+				if len(pass.Snapshot.Nodes[i].Status.Allocatable) == 0 {
+					return "the node " + pass.Snapshot.Nodes[i].Name + " does not say what it can carry"
+				}
+			}
+			return ""
+		},
+		Run: capacity,
+	}
+}
+
+// amount is CPU in thousandths, memory in bytes, and a count of pods.
+type amount [3]int64
+
+var units = [3]string{"CPU", "memory", "pods"}
+
+func (a *amount) add(b amount) {
+	for i := range a {
+		a[i] += b[i]
+	}
+}
+
+func of(list corev1.ResourceList) amount {
+	return amount{list.Cpu().MilliValue(), list.Memory().Value(), list.Pods().Value()}
+}
+
+// requested is what the scheduler sets aside for a pod: the sum of its containers, or the largest of those that come first.
+func requested(pod *corev1.Pod) amount {
+	var sum amount
+	for i := range pod.Spec.Containers {
+		sum.add(of(pod.Spec.Containers[i].Resources.Requests))
+	}
+	for i := range pod.Spec.InitContainers {
+		for unit, n := range of(pod.Spec.InitContainers[i].Resources.Requests) {
+			sum[unit] = max(sum[unit], n)
+		}
+	}
+	sum[2] = 1
+	return sum
+}
+
+func capacity(pass *check.Pass) []finding.Finding {
+	used := map[string]amount{}
+	var moved []*corev1.Pod
+	for i := range pass.Snapshot.Pods {
+		pod := &pass.Snapshot.Pods[i]
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		sum := used[pod.Spec.NodeName]
+		sum.add(requested(pod))
+		used[pod.Spec.NodeName] = sum
+		if pass.Recreates(pod) && !check.OfDaemonSet(pod) {
+			moved = append(moved, pod)
+		}
+	}
+	rooms, moving := newRooms(pass.Snapshot.Nodes, used), map[string]demand{}
+	for _, pod := range moved {
+		if moving[pod.Spec.NodeName] == nil {
+			moving[pod.Spec.NodeName] = demand{}
+		}
+		moving[pod.Spec.NodeName].add(rooms.of(&pod.Spec), requested(pod))
+	}
+	var found []finding.Finding
+	for i := range pass.Snapshot.Nodes {
+		name := pass.Snapshot.Nodes[i].Name
+		if short := rooms.short(moving[name]); short != nil {
+			found = append(found, crowded(name, short))
+		}
+	}
+	if len(found) > 0 {
+		return found // a wave of several nodes says nothing new then
+	}
+	return crowdedWave(pass, moving, rooms)
+}
+
+// over finds the first unit of which there is more than room.
+func (a amount) over(room amount) (unit int, is bool) {
+	for unit := range a {
+		if a[unit] > room[unit] {
+			return unit, true
+		}
+	}
+	return 0, false
+}
+
+// crowdedWave finds the first wave whose pods have no room beside one another while none of the old ones has ended.
+func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []finding.Finding {
+	if pass.Change.To == "" || pass.Change.Strategy != "" && pass.Change.Strategy != "recreate" {
+		return nil // no waves of pods that are created anew
+	}
+	waves, err := joint.Waves(pass.Snapshot, pass.Change.Waves)
+	if err != nil {
+		return nil // no plan is made of such waves
+	}
+	for _, wave := range waves {
+		of := func(first int) *shortage { // the first nodes of the wave
+			sum := demand{}
+			for _, node := range wave.Nodes[:first] {
+				for room, n := range moving[node] {
+					sum.add(room, n)
+				}
+			}
+			return rooms.short(sum)
+		}
+		short := of(len(wave.Nodes))
+		if short == nil {
+			continue
+		}
+		fits := sort.Search(len(wave.Nodes), func(n int) bool { return of(n+1) != nil })
+		return []finding.Finding{{
+			ID: "node/capacity", Severity: finding.Info, Subject: finding.Subject{Kind: "Wave", Name: wave.Name},
+			Message: fmt.Sprintf("%s of its %s request %s, and %s free, enough for %d of them: where pods take long to end, new ones wait",
+				short.who("the pods"), cluster.Count(len(wave.Nodes), "node"), show(short.unit, short.wanted), short.have(), fits),
+			Evidence: short.evidence(map[string]any{"nodes": len(wave.Nodes), "fit": fits}),
+			Fix:      fmt.Sprintf("smaller waves: --waves, with no more than %s in each", cluster.Count(fits, "node")),
+		}}
+	}
+	return nil
+}
+
+func crowded(node string, short *shortage) finding.Finding {
+	f := finding.Finding{
+		ID: "node/capacity", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: node},
+		Message: fmt.Sprintf("%s request %s, and %s free: a new pod waits until an old one has ended",
+			short.who("its pods"), show(short.unit, short.wanted), short.have()),
+		Evidence: short.evidence(map[string]any{}),
+		Fix:      "add a node for the time of the change, or scale something down",
+	}
+	if short.room.count == 0 {
+		f.Message = fmt.Sprintf("no node takes %s, by their tolerations, node selectors and affinities: new ones stay Pending", short.who("its pods"))
+		f.Fix = "change what those pods tolerate or select, or open a node to them"
+	} else if !short.room.all {
+		f.Fix = "add such a node for the time of the change, open others to these pods, or scale something down"
+	}
+	return f
+}
+
+func show(unit int, n int64) string {
+	switch unit {
+	case 0:
+		return fmt.Sprintf("%.1f CPUs", float64(n)/1000)
+	case 1:
+		return fmt.Sprintf("%.1f GiB of memory", float64(n)/(1<<30))
+	}
+	return "room for " + cluster.Count(int(n), "pod")
+}

@@ -1,0 +1,78 @@
+package node
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed versions.md
+var versionsDoc string
+
+// Versions finds an upgrade of Kubernetes that is under way, or was left in its middle.
+func Versions() check.Check {
+	return check.Check{
+		ID:    "node/versions",
+		Title: "Kubernetes has several versions, as in the middle of an upgrade",
+		Doc:   versionsDoc,
+		Needs: []string{"nodes"},
+		Run:   versions,
+	}
+}
+
+func versions(pass *check.Pass) []finding.Finding {
+	nodes := map[string][]string{} // by the kubelet's version
+	for i := range pass.Snapshot.Nodes {
+		node := &pass.Snapshot.Nodes[i]
+		if version := release(node.Status.NodeInfo.KubeletVersion); version != "" {
+			nodes[version] = append(nodes[version], node.Name)
+		}
+	}
+	kubelets := slices.Sorted(maps.Keys(nodes))
+	server := release(pass.Snapshot.Kubernetes)
+	apart := func(of func(string) string) bool {
+		return slices.ContainsFunc(kubelets, func(v string) bool {
+			return of(v) != of(kubelets[0]) || server != "" && of(v) != of(server)
+		})
+	}
+	if !apart(release) {
+		return nil
+	}
+	severity := finding.Info
+	if apart(minor) {
+		severity = finding.Warn
+	}
+	var parts []string
+	if server != "" {
+		parts = append(parts, "the API server is "+server)
+	}
+	for _, version := range kubelets {
+		parts = append(parts, fmt.Sprintf("the kubelets of %s are %s (%s)", cluster.Count(len(nodes[version]), "node"), version, check.Names(nodes[version])))
+	}
+	fewest := slices.MinFunc(kubelets, func(a, b string) int { return len(nodes[a]) - len(nodes[b]) })
+	return []finding.Finding{{
+		ID: "node/versions", Severity: severity, Subject: finding.Subject{Kind: "Node", Name: nodes[fewest][0]},
+		Message:  strings.Join(parts, ", ") + ": if Kubernetes is being upgraded, that moves pods and restarts nodes by itself, and a run pauses each time that a version changes",
+		Evidence: map[string]any{"server": server, "kubelets": kubelets},
+		Fix:      "finish the upgrade first; where versions differ for good, nothing is to be done",
+	}}
+}
+
+// release is a version without what a distribution adds to it, as in v1.31.4+k3s1.
+func release(version string) string {
+	if cut := strings.IndexAny(version, "-+"); cut >= 0 {
+		return version[:cut]
+	}
+	return version
+}
+
+// minor is v1.31 of v1.31.4.
+func minor(version string) string {
+	return version[:max(0, strings.LastIndex(version, "."))]
+}

@@ -1,0 +1,9 @@
+package taints
+
+import (
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/preflight/check/checktest"
+)
+
+func TestRemovedInUse(t *testing.T) { checktest.Run(t, RemovedInUse()) }

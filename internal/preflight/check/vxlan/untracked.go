@@ -1,0 +1,37 @@
+package vxlan
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed untracked.md
+var untrackedDoc string
+
+// Untracked finds a target whose tunnels' port costs a masqueraded connection now and then its answers.
+func Untracked() check.Check {
+	return check.Check{
+		ID:    "vxlan/untracked",
+		Title: "The target exempts the port of its tunnels from connection tracking",
+		Doc:   untrackedDoc,
+		Needs: []string{"source", "target"},
+		Run:   untracked,
+	}
+}
+
+func untracked(pass *check.Pass) []finding.Finding {
+	port := pass.Target.Capabilities.Untracked
+	if port == nil || pass.Source.Capabilities.Untracked != nil {
+		return nil
+	}
+	return []finding.Finding{{
+		ID: "vxlan/untracked", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
+		Message: fmt.Sprintf("%s exempts UDP port %d from connection tracking: of what a node masquerades over UDP, such as a host's questions to a DNS Service, "+
+			"about one connection in 64,512 gets that port as its own, and no answer", pass.Target.CNI, port.Port),
+		Evidence: map[string]any{"port": port.Port, "link": port.Link},
+		Fix:      "a version of the target that masquerades to other ports, where there is one; nothing else has to be done, as resolvers ask again",
+	}}
+}

@@ -1,0 +1,127 @@
+package workload
+
+import (
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+//go:embed network_annotations.md
+var networkAnnotationsDoc string
+
+// NetworkAnnotations finds pods that ask something of their network that the target may not know.
+func NetworkAnnotations() check.Check {
+	return check.Check{
+		ID:    "workload/network-annotations",
+		Title: "A pod asks its network for something that the target may not give",
+		Doc:   networkAnnotationsDoc,
+		Needs: []string{"pods", "replicasets", "namespaces", "source"},
+		Run:   networkAnnotations,
+	}
+}
+
+// wish is what an annotation asks for.
+type wish struct {
+	of   string // the only network that knows it; empty when any may
+	what string
+	left string // what becomes of it where pods get another pool of the network in place; empty where it is met as before
+}
+
+func wishes() map[string]wish {
+	return map[string]wish{
+		"cni.projectcalico.org/ipAddrs": {"calico", "a fixed address",
+			"the pool that it is of gives pods none any more: they do not start again, or keep it, and the change does not end"},
+		"cni.projectcalico.org/ipAddrsNoIpam": {"calico", "a fixed address", "they come back with it, and its pool never gets empty"},
+		"cni.projectcalico.org/floatingIPs":   {"calico", "a floating address", ""},
+		"cni.projectcalico.org/ipv4pools":     {"calico", "an address of a certain pool", "the pool in place gives pods none any more, and a pod that asks for one of it does not start again"},
+		"cni.projectcalico.org/ipv6pools":     {"calico", "an address of a certain pool", ""},
+		"kubernetes.io/ingress-bandwidth":     {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
+		"kubernetes.io/egress-bandwidth":      {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
+		"k8s.v1.cni.cncf.io/networks":         {"", "further networks, which Multus attaches over the present configuration", ""},
+		"v1.multus-cni.io/default-network":    {"", "another default network, by Multus", ""},
+	}
+}
+
+// forAll are the annotations by which a namespace asks for all of its pods (cni-plugin/pkg/k8s/k8s.go of Calico).
+var forAll = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools"}
+
+// asker is who asks: the pods of a workload, of which one is named, or of a namespace.
+type asker struct {
+	owner       cluster.Owner
+	annotations map[string]string
+	pod         string
+}
+
+func askers(pass *check.Pass) []asker {
+	var all []asker
+	for i := range pass.Snapshot.Namespaces {
+		namespace := &pass.Snapshot.Namespaces[i]
+		asks := maps.Clone(namespace.Annotations)
+		maps.DeleteFunc(asks, func(key, _ string) bool { return !slices.Contains(forAll, key) })
+		all = append(all, asker{owner: cluster.Owner{Kind: "Namespace", Name: namespace.Name}, annotations: asks})
+	}
+	owners := pass.Snapshot.Owners()
+	for i := range pass.Snapshot.Pods {
+		if pod := &pass.Snapshot.Pods[i]; len(pod.Annotations) > 0 && check.Moves(pod) {
+			all = append(all, asker{owners(pod), pod.Annotations, pod.Name})
+		}
+	}
+	return all
+}
+
+func networkAnnotations(pass *check.Pass) []finding.Finding {
+	if pass.Change.Pool == "" && (pass.Change.To == "" || pass.Change.To == pass.Source.CNI) {
+		return nil // the same network goes on, with the same addresses
+	}
+	known := wishes()
+	keys := slices.Sorted(maps.Keys(known))
+	seen := map[cluster.Owner]bool{}
+	var found []finding.Finding
+	for _, a := range askers(pass) {
+		for _, key := range keys {
+			value, asks := a.annotations[key]
+			if !asks || seen[a.owner] {
+				continue
+			}
+			if f := unmet(pass, known[key], key+"="+value); f != nil {
+				seen[a.owner] = true
+				f.Subject = finding.Subject{Kind: a.owner.Kind, Namespace: a.owner.Namespace, Name: a.owner.Name}
+				f.Evidence = map[string]any{"annotation": key, "value": value}
+				if a.pod != "" {
+					f.Evidence["pod"] = a.pod
+				}
+				found = append(found, *f)
+			}
+		}
+	}
+	return found
+}
+
+// unmet is what the change does to a wish; nil where that is met as before, or was never.
+func unmet(pass *check.Pass, w wish, asked string) *finding.Finding {
+	source, target := pass.Source.CNI, pass.Change.To
+	f := &finding.Finding{ID: "workload/network-annotations", Severity: finding.Block}
+	switch {
+	case pass.Change.Pool != "" && w.left == "", w.of != "" && w.of != source && w.of != target:
+		return nil
+	case pass.Change.Pool != "":
+		f.Message = fmt.Sprintf("its pods ask for %s (%s): %s", w.what, asked, w.left)
+		f.Fix = "take the annotation out before the plan is made, and help who relies on it first (a firewall, a license, a DNS entry); when the change is done, the new pool or an address of it can be asked for"
+	case w.of == source:
+		f.Message = fmt.Sprintf("its pods ask for %s (%s), which only %s knows: on %s they get any address, and who relies on it fails", w.what, asked, w.of, target)
+		f.Fix = "find out who relies on it (a firewall, a license, a DNS entry), and give it a Service or a new address there first"
+	default:
+		f.Severity = finding.Warn
+		f.Message = fmt.Sprintf("its pods ask for %s (%s): make sure that %s is set up for it", w.what, asked, target)
+		if w.of == target {
+			f.Message = fmt.Sprintf("its pods ask for %s (%s), which %s does not know and %s does: it comes into force, and a pod whose wish cannot be met does not start", w.what, asked, source, target)
+		}
+		f.Fix = "try it with a pod on the first node that is changed, or take the annotation out"
+	}
+	return f
+}

@@ -1,0 +1,148 @@
+package workload
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
+)
+
+//go:embed local_storage.md
+var localStorageDoc string
+
+// LocalStorage finds pods whose data is on one node.
+func LocalStorage() check.Check {
+	return check.Check{
+		ID:    "workload/local-storage",
+		Title: "A pod whose data is on one node, or goes with it",
+		Doc:   localStorageDoc,
+		Needs: []string{"pods", "replicasets", "nodes", "persistentvolumes"},
+		Run:   localStorage,
+	}
+}
+
+func localStorage(pass *check.Pass) []finding.Finding {
+	pinned := pinnedClaims(pass)
+	shut := map[string]bool{}
+	for i := range pass.Snapshot.Nodes {
+		shut[pass.Snapshot.Nodes[i].Name] = pass.Snapshot.Nodes[i].Spec.Unschedulable
+	}
+	owners := pass.Snapshot.Owners()
+	var found []finding.Finding
+	seen := map[cluster.Owner]bool{}
+	for i := range pass.Snapshot.Pods {
+		pod := &pass.Snapshot.Pods[i]
+		if len(pod.Spec.Volumes) == 0 || !pass.Recreates(pod) || cluster.IsSystemNamespace(pod.Namespace) {
+			continue
+		}
+		f, some := storageOf(pass, pod, pinned, shut[pod.Spec.NodeName])
+		if !some {
+			continue
+		}
+		owner := owners(pod)
+		if seen[owner] && f.Severity == finding.Info {
+			continue
+		}
+		seen[owner] = true
+		f.ID, f.Subject = "workload/local-storage", finding.Subject{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name}
+		found = append(found, f)
+	}
+	return found
+}
+
+// storageOf is the most that there is to say of one pod's volumes.
+func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut bool) (finding.Finding, bool) {
+	var empty, host string
+	for _, volume := range pod.Spec.Volumes {
+		if volume.PersistentVolumeClaim != nil {
+			if pv, ok := pinned[pod.Namespace+"/"+volume.PersistentVolumeClaim.ClaimName]; ok {
+				return onPinned(pass, pod, pv, shut), true
+			}
+		}
+		if volume.HostPath != nil {
+			host = volume.HostPath.Path
+		}
+		if volume.EmptyDir != nil && volume.EmptyDir.Medium != corev1.StorageMediumMemory {
+			empty = volume.Name
+		}
+	}
+	switch {
+	case host != "" && !check.OfDaemonSet(pod):
+		return finding.Finding{Severity: finding.Warn,
+			Message:  fmt.Sprintf("its pod %s uses the folder %s of its node: re-created on another node it finds what is there, not what it wrote", pod.Name, host),
+			Evidence: map[string]any{"pod": pod.Name, "path": host, "node": pod.Spec.NodeName},
+			Fix:      "keep it on its node by a nodeSelector for the time of the change, or give it a volume that moves with it"}, true
+	case empty != "":
+		return finding.Finding{Severity: finding.Info,
+			Message:  fmt.Sprintf("its pods keep data in the volume %s (emptyDir), which is gone when they are re-created", empty),
+			Evidence: map[string]any{"pod": pod.Name, "volume": empty},
+			Fix:      "nothing, where it is a cache; else give it a volume of its own"}, true
+	}
+	return finding.Finding{}, false
+}
+
+func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.Finding {
+	f := finding.Finding{Severity: finding.Warn,
+		Message:  fmt.Sprintf("its pod %s has its data on the node %s (volume %s): it can be re-created there alone, and waits while that node takes no pods", pod.Name, pod.Spec.NodeName, pv),
+		Evidence: map[string]any{"pod": pod.Name, "volume": pv, "node": pod.Spec.NodeName},
+		Fix:      "keep the node open for pods during the change"}
+	switch {
+	case pass.Change.Strategy == "mirror" || leaves(pass, pod.Spec.NodeName):
+		f.Severity = finding.Block
+		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not go to another cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
+		f.Fix = "move the data by the application's own means first, or choose the strategy recreate"
+	case shut:
+		f.Severity = finding.Block
+		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which is cordoned: once evicted, it cannot come back", pod.Name, pod.Spec.NodeName, pv)
+		f.Fix = "kubectl uncordon " + shell.Word(pod.Spec.NodeName)
+	}
+	return f
+}
+
+// leaves reports whether a node itself goes: one that is replaced, and by surge every worker unless it is said which.
+func leaves(pass *check.Pass, name string) bool {
+	if pass.Change.Strategy != "surge" || pass.Change.ReplaceNodes != "" {
+		return pass.Replaced()[name]
+	}
+	at := slices.IndexFunc(pass.Snapshot.Nodes, func(node corev1.Node) bool { return node.Name == name })
+	return at < 0 || !joint.IsControlPlane(&pass.Snapshot.Nodes[at])
+}
+
+// pinnedClaims maps namespace/claim to its volume, for volumes that only some node has.
+func pinnedClaims(pass *check.Pass) map[string]string {
+	pinned := map[string]string{}
+	for _, object := range pass.Snapshot.OtherOf("", "PersistentVolume") {
+		var pv corev1.PersistentVolume
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pv) != nil || pv.Spec.ClaimRef == nil {
+			continue
+		}
+		if pv.Spec.Local != nil || pv.Spec.HostPath != nil || byHostname(&object) {
+			pinned[pv.Spec.ClaimRef.Namespace+"/"+pv.Spec.ClaimRef.Name] = pv.Name
+		}
+	}
+	return pinned
+}
+
+// byHostname reports whether a volume names the nodes that have it, rather than a zone.
+func byHostname(pv *unstructured.Unstructured) bool {
+	terms, _, _ := unstructured.NestedSlice(pv.Object, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
+	for _, term := range terms {
+		fields, _ := term.(map[string]any)
+		expressions, _, _ := unstructured.NestedSlice(fields, "matchExpressions")
+		for _, expression := range expressions {
+			if pair, _ := expression.(map[string]any); pair["key"] == corev1.LabelHostname {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/safeio/canonical"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Entitled demands that the plan allows every inverse of a journal: a rollback executes inverses as they are, and whoever
+// may write to the journal in the cluster may have put one there. The error names the record.
+func Entitled(p *plan.Plan, s State) error {
+	const hint = "do not go on with this journal: the plan that was approved never does this; find out who wrote to the JournalPages"
+	for _, known := range s.Steps {
+		i := slices.IndexFunc(p.Steps, func(st step.Step) bool { return st.ID == known.ID })
+		if i < 0 {
+			return NeedsPerson(hint, "the journal tells of step %q, which the plan does not have", known.ID)
+		}
+		for _, done := range known.Actions {
+			if err := entitled(p, p.Steps[i].Actions, done); err != nil {
+				return NeedsPerson(hint, "record %d: step %s, action %s: %w", done.Seq, known.ID, done.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+func entitled(p *plan.Plan, actions []step.Action, done ActionState) error {
+	i := slices.IndexFunc(actions, func(a step.Action) bool { return a.ID == done.ID })
+	switch {
+	case i < 0:
+		return fmt.Errorf("the plan does not have this action")
+	case done.Inverse == nil || takesBack(p, actions[i], *done.Inverse):
+		return nil
+	}
+	return fmt.Errorf("the inverse is to %s, and the plan's step does not allow that", describe(*done.Inverse))
+}
+
+// describe names an action by what it does and to what; its title is only text.
+func describe(a step.Action) string {
+	what := string(a.Op)
+	if a.Verb != "" {
+		what += " " + a.Verb
+	}
+	switch {
+	case a.Object != nil:
+		what += " " + step.RefOf(a.Object).String()
+	case a.Ref != nil:
+		what += " " + a.Ref.String()
+	case a.NodeName != "":
+		what += " on " + a.NodeName
+	}
+	return what
+}
+
+// takesBack says whether an action may be taken back by another: by the same operation or its opposite, on the same object.
+func takesBack(p *plan.Plan, a, inverse step.Action) bool {
+	if inverse.ID != a.ID+"/undo" {
+		return false
+	}
+	switch a.Op {
+	case step.Apply:
+		return (inverse.Op == step.Delete || inverse.Op == step.Apply) && sameObject(p, a, inverse)
+	case step.Delete:
+		return inverse.Op == step.Apply && sameObject(p, a, inverse)
+	case step.Patch:
+		return inverse.Op == step.Patch && sameObject(p, a, inverse)
+	case step.Taint, step.Untaint:
+		return (inverse.Op == step.Taint || inverse.Op == step.Untaint) && sameNode(p, a.NodeName, inverse.NodeName) &&
+			a.Taint != nil && inverse.Taint != nil && a.Taint.Key == inverse.Taint.Key && a.Taint.Effect == inverse.Taint.Effect
+	case step.Node:
+		verb, ok := step.InverseVerb(a.Verb)
+		return ok && inverse.Op == step.Node && inverse.Verb == verb && sameNode(p, a.NodeName, inverse.NodeName) &&
+			sameJSON(a.Args, inverse.Args)
+	case step.Probe:
+		return inverse.Op == step.Probe // it only says what is measured
+	case step.DNS:
+		return inverse.Op == step.DNS && namesBack(a, inverse)
+	case step.Mirror:
+		return inverse.Op == step.Mirror && mirrorBack(a, inverse)
+	}
+	return false
+}
+
+// sameObject says whether two actions are about one object.
+func sameObject(p *plan.Plan, a, b step.Action) bool {
+	left, right := target(a), target(b)
+	if left.Kind == "Node" && left.APIVersion == "v1" && right.Kind == left.Kind && right.APIVersion == left.APIVersion {
+		return sameNode(p, left.Name, right.Name)
+	}
+	return left == right && left.Name != ""
+}
+
+// target is the object that an action changes: that of its operation, whatever else it carries.
+func target(a step.Action) step.Ref {
+	switch {
+	case a.Op == step.Apply && a.Object != nil:
+		return step.RefOf(a.Object)
+	case a.Op != step.Apply && a.Ref != nil:
+		return *a.Ref
+	}
+	return step.Ref{}
+}
+
+// sameNode says whether an inverse is for the node of its action. A plan of the strategy surge knows nodes that come by their slots
+// only; these stand for nodes that were not there when it was made.
+func sameNode(p *plan.Plan, planned, node string) bool {
+	if planned == node {
+		return node != ""
+	}
+	return p.Surge != nil && slices.Contains(p.Surge.Slots(), planned) && !slices.Contains(p.Cluster.Nodes, node)
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	left, errLeft := canonical.JSON(a)
+	right, errRight := canonical.JSON(b)
+	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
+}
+
+// namesBack is takesBack for names.
+func namesBack(a, inverse step.Action) bool {
+	switch a.Verb {
+	case shift.Prove:
+		there, errThere := step.Arguments[shift.ProveArgs](a)
+		back, errBack := step.Arguments[[]shift.SeeArgs](inverse)
+		return inverse.Verb == shift.See && errThere == nil && errBack == nil && reflect.DeepEqual(there.Back, back)
+	case shift.Swap:
+		there, errThere := step.Arguments[shift.SwapArgs](a)
+		back, errBack := step.Arguments[shift.SwapArgs](inverse)
+		return inverse.Verb == shift.Swap && errThere == nil && errBack == nil && there.Zone == back.Zone &&
+			!slices.ContainsFunc(back.Inverse().Units, func(u zone.Unit) bool {
+				return !slices.ContainsFunc(there.Units, func(planned zone.Unit) bool { return reflect.DeepEqual(planned, u) })
+			})
+	}
+	return false
+}
+
+// mirrorBack is takesBack for what is done to a cluster and its mirror.
+func mirrorBack(a, inverse step.Action) bool {
+	switch a.Verb {
+	case mirror.Freeze:
+		return inverse.Verb == mirror.Thaw
+	case mirror.AddNames:
+		return inverse.Verb == mirror.TakeNames && sameJSON(a.Args, inverse.Args)
+	case mirror.Cloud:
+		there, errThere := step.Arguments[mirror.CloudArgs](a)
+		back, errBack := step.Arguments[mirror.CloudArgs](inverse)
+		there.Back = !there.Back
+		return inverse.Verb == mirror.Cloud && errThere == nil && errBack == nil && reflect.DeepEqual(there, back)
+	}
+	return false
+}

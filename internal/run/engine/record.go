@@ -1,0 +1,94 @@
+// Package engine is the deterministic run machine: it replays a journal, takes the next action, writes
+// the intent, observes, acts, writes the outcome, evaluates the gates, and goes on, pauses, or walks the
+// undo. It owns the interfaces of everything it needs from the world.
+package engine
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Event is what a record tells.
+type Event string
+
+// The events of a journal, in the order in which they can come.
+const (
+	Started     Event = "started" // first record: Data holds Start
+	StepBegan   Event = "step-began"
+	Intended    Event = "intended" // before an action: Before and Inverse as observed
+	Acted       Event = "acted"    // after it: Result
+	GateAsked   Event = "gate-asked"
+	GateAnswer  Event = "gate-answer" // Verdict
+	StepDone    Event = "step-done"
+	Paused      Event = "paused"
+	Resumed     Event = "resumed"
+	RollingBack Event = "rolling-back" // Error says why; Result is "asked" or "failed"
+	StepUndone  Event = "step-undone"
+	// TakingBack takes back one step that is marked Alone, after a failure: Error says which. Then a person is asked.
+	TakingBack Event = "taking-back"
+	Finished   Event = "finished" // Result "done", "rolled-back" or "needs-person"
+)
+
+// What the Result of a record says.
+const (
+	ResultDone    = "done"
+	ResultAlready = "already" // nothing to do
+	ResultFailed  = "failed"
+	// ResultAsked marks a rollback that the operator asked for.
+	ResultAsked = "asked"
+	// ResultRolledBack and ResultNeedsPerson are ends of a run, beside ResultDone.
+	ResultRolledBack  = "rolled-back"
+	ResultNeedsPerson = "needs-person"
+)
+
+// Record is one line of the journal. It is never changed once written.
+type Record struct {
+	// Seq counts from 1 without a hole.
+	Seq    int       `json:"seq"`
+	At     time.Time `json:"at"`
+	Event  Event     `json:"event"`
+	Step   string    `json:"step,omitempty"`
+	Action string    `json:"action,omitempty"`
+	// Undo is true for the actions of a rollback.
+	Undo bool `json:"undo,omitempty"`
+	// Result is "done", "already" (nothing to do) or "failed".
+	Result  string          `json:"result,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Before  json.RawMessage `json:"before,omitempty"`
+	Inverse *step.Action    `json:"inverse,omitempty"`
+	Verdict *Verdict        `json:"verdict,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"`
+	// By says who ran the engine: user@host.
+	By string `json:"by,omitempty"`
+	// Epoch is that of the lock on the cluster which the writer held. It never falls from one record to the next.
+	Epoch int64 `json:"epoch,omitempty"`
+	// Chain binds the record to all before it, and the first one to the plan (Link).
+	Chain string `json:"chain,omitempty"`
+}
+
+// Start is the data of the first record: what was decided once, so that a resumed run decides the same.
+type Start struct {
+	Plan    string     `json:"plan"` // hash
+	Theseus string     `json:"theseus"`
+	Flags   plan.Flags `json:"flags,omitzero"`
+	// Steps is how many steps the plan has, so that a journal alone tells how far it is.
+	Steps int `json:"steps,omitempty"`
+}
+
+// Verdict is a gate's answer. No evidence is a failure, never a pass.
+type Verdict struct {
+	Pass bool `json:"pass"`
+	// Reason is one sentence in plain words, with the figures.
+	Reason string `json:"reason"`
+	// Paths, Sent, Lost, Leaked and LongestGapMillis sum up the evidence.
+	Paths            int     `json:"paths"`
+	Sent             int64   `json:"sent"`
+	Lost             int64   `json:"lost"`
+	Leaked           int64   `json:"leaked"`
+	LongestGapMillis float64 `json:"longestGapMillis"`
+	// Bad names the worst paths, at most ten.
+	Bad []string `json:"bad,omitempty"`
+}

@@ -1,0 +1,51 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// callTimeout bounds every single call to the API server.
+const callTimeout = 10 * time.Second
+
+// call makes one bounded call, and marks the errors that pass by themselves as engine.ErrUnavailable.
+func call[T any](ctx context.Context, what string, f func(context.Context) (T, error)) (T, error) {
+	bounded, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	result, err := f(bounded)
+	if err == nil {
+		return result, nil
+	}
+	var zero T
+	switch {
+	case ctx.Err() == nil && passing(err):
+		return zero, fmt.Errorf("%s: %w: %w", what, engine.ErrUnavailable, err)
+	case ctx.Err() == nil && outage.Refused(err):
+		return zero, engine.Refused(fmt.Errorf("%s: %w", what, err))
+	}
+	return zero, fmt.Errorf("%s: %w", what, err)
+}
+
+// passing says whether an error only means that the API server could not be asked. An attempt that ran into
+// its bound counts: its outcome is not known.
+func passing(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)
+}
+
+// Patience bounds the retries of calls that a process makes before its run begins: nothing has begun, and the server's address may
+// be wrong, so it is less than the patience of a run.
+var Patience = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
+
+// patiently makes a call before a run begins.
+func patiently[T any](ctx context.Context, f func(context.Context) (T, error)) (result T, err error) {
+	err = outage.Retry(ctx, Patience, nil, func(ctx context.Context) error {
+		result, err = f(ctx)
+		return err
+	})
+	return result, err
+}

@@ -1,0 +1,302 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// The bounds of a page: whichever is reached first. The API server takes objects of up to 1.5 MiB; a page is
+// rewritten with every append, which takes the longer the more it holds.
+const (
+	pageRecords = 200
+	pageBytes   = 32 << 10
+	recordBytes = 1 << 20
+)
+
+// Cluster is the journal of a Migration, in JournalPages. A page is only written over the version that was
+// read, so of two engines one fails before it acts. It is for one goroutine at a time.
+type Cluster struct {
+	client dynamic.Interface
+	name   string
+	bound  int  // records per page
+	fresh  bool // what follows is what the cluster has
+	uid    types.UID
+	pages  int
+	page   *v1alpha1.JournalPage // the last one
+	last   engine.Record
+	state  engine.State
+	status v1alpha1.MigrationStatus
+}
+
+// NewCluster is the journal of the Migration with this name, which must exist when it is first used.
+func NewCluster(client dynamic.Interface, name string) *Cluster {
+	return &Cluster{client: client, name: name, bound: pageRecords}
+}
+
+// Records implements engine.Journal: all records, as the cluster has them now.
+func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
+	c.fresh = false
+	migration, err := get(ctx, c.client, c.name)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := c.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, err := join(c.name, pages, migration.Status.Pages)
+	if err == nil {
+		err = whole(records, pages)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// A journal that makes no sense is the engine's to refuse; here it only has no summary.
+	c.state, err = engine.Replay(records)
+	if err != nil {
+		return records, nil
+	}
+	c.uid, c.status, c.pages = migration.UID, migration.Status, len(pages)
+	c.page, c.last = nil, engine.Record{}
+	if len(pages) > 0 {
+		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
+	}
+	c.fresh = true
+	return records, nil
+}
+
+// list reads the pages, in order.
+func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
+	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name, "reading the journal of "+c.name)
+	slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
+	return pages, err
+}
+
+// listAll reads all objects of a kind that a selector picks.
+func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, selector, what string) ([]T, error) {
+	var all []T
+	options := metav1.ListOptions{LabelSelector: selector, Limit: 20}
+	for {
+		list, err := call(ctx, what, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+			return client.Resource(kind).Namespace(v1alpha1.Namespace).List(ctx, options)
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range list.Items {
+			var one T
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &one); err != nil {
+				return nil, fmt.Errorf("%s %s: %w", item.GetKind(), item.GetName(), err)
+			}
+			all = append(all, one)
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return all, nil
+		}
+	}
+}
+
+// join puts the pages' records into one list. A page that is missing is an error, and never a shorter journal.
+func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
+	const hint = "do not go on with this journal: put the page back, or take the records from the local file"
+	if len(pages) < atLeast {
+		return nil, engine.NeedsPerson(hint, "the journal of %s had %d pages, and %d are left", name, atLeast, len(pages))
+	}
+	var records []engine.Record
+	for i, page := range pages {
+		if page.Page != i+1 {
+			return nil, engine.NeedsPerson(hint, "page %d of the journal of %s is missing", i+1, name)
+		}
+		for _, raw := range page.Records {
+			r, err := decode(raw)
+			if err != nil {
+				return nil, engine.NeedsPerson(hint, "JournalPage %s: record %d cannot be read: %w", page.Name, len(records)+1, err)
+			}
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+// decode reads a record as it was written: what this version does not know was not written by it, and would not be bound by the chain.
+func decode(raw []byte) (r engine.Record, err error) {
+	reader := json.NewDecoder(bytes.NewReader(raw))
+	reader.DisallowUnknownFields()
+	return r, reader.Decode(&r)
+}
+
+// whole verifies the hash chain of a journal. Its error names the record, and the page that holds it.
+func whole(records []engine.Record, pages []v1alpha1.JournalPage) error {
+	_, err := engine.Chained(records)
+	if errors.Is(err, engine.ErrUnchained) {
+		return nil // the engine refuses to go on with it; it can still be read
+	}
+	var broken *engine.Broken
+	if !errors.As(err, &broken) {
+		return err
+	}
+	at := 0
+	for _, page := range pages {
+		if at += len(page.Records); broken.Index < at {
+			broken.Place = "JournalPage " + page.Name
+			break
+		}
+	}
+	return broken
+}
+
+// Append implements engine.Journal. It returns nil when the records are in the cluster and the Migration's
+// status tells of them. Those that fit on one page are written at once.
+func (c *Cluster) Append(ctx context.Context, records ...engine.Record) error {
+	raws := make([]json.RawMessage, len(records))
+	for i, r := range records {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		if len(raw) > recordBytes {
+			return fmt.Errorf("record %d of action %s has %d bytes; at most %d fit", r.Seq, r.Action, len(raw), recordBytes)
+		}
+		raws[i] = raw
+	}
+	var err error
+	for range 3 { // a conflict may come from somebody who only touched a label
+		err = c.append(ctx, records, raws)
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.summarise(ctx)
+}
+
+func (c *Cluster) append(ctx context.Context, records []engine.Record, raws []json.RawMessage) error {
+	if !c.fresh {
+		if _, err := c.Records(ctx); err != nil {
+			return err
+		}
+		if !c.fresh {
+			return fmt.Errorf("the journal of %s cannot be read as a whole", c.name)
+		}
+	}
+	wanted, err := admit(records, c.state.Seq, c.last)
+	if err != nil {
+		return err
+	}
+	for raws = raws[len(records)-len(wanted):]; len(wanted) > 0; {
+		c.fresh = false // until the answer is known
+		n, page, err := c.write(ctx, raws)
+		if err != nil {
+			return err
+		}
+		for _, r := range wanted[:n] {
+			if err := c.state.Add(r); err != nil {
+				return err
+			}
+		}
+		c.page, c.pages, c.last, c.fresh = page, page.Page, wanted[n-1], true
+		wanted, raws = wanted[n:], raws[n:]
+	}
+	return nil
+}
+
+// write puts records on the last page as far as there is room, or on a new one, and says how many.
+func (c *Cluster) write(ctx context.Context, raws []json.RawMessage) (int, *v1alpha1.JournalPage, error) {
+	pages := c.client.Resource(pageResource).Namespace(v1alpha1.Namespace)
+	what := "writing the journal of " + c.name
+	if c.page != nil {
+		if n := c.room(c.page.Records, raws); n > 0 {
+			page := *c.page
+			page.Records = append(slices.Clone(page.Records), raws[:n]...)
+			object, err := toUnstructured(&page)
+			if err != nil {
+				return 0, nil, err
+			}
+			written, err := asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+				return pages.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+			}))
+			return n, written, err
+		}
+	}
+	n := max(c.room(nil, raws), 1) // a record may be larger than a page is to be
+	object, err := toUnstructured(c.newPage(raws[:n]))
+	if err != nil {
+		return 0, nil, err
+	}
+	written, err := asPage(call(ctx, what, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return pages.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	}))
+	return n, written, err
+}
+
+// room is how many of the records go on a page that has some.
+func (c *Cluster) room(has, raws []json.RawMessage) int {
+	bytes := 0
+	for _, raw := range has {
+		bytes += len(raw)
+	}
+	n := 0
+	for n < len(raws) && len(has)+n < c.bound && bytes+len(raws[n]) <= pageBytes {
+		bytes += len(raws[n])
+		n++
+	}
+	return n
+}
+
+func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
+	number := c.pages + 1
+	return &v1alpha1.JournalPage{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "JournalPage"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-%04d", c.name, number), Namespace: v1alpha1.Namespace,
+			Labels:          map[string]string{v1alpha1.LabelManaged: "true", labelMigration: c.name},
+			OwnerReferences: []metav1.OwnerReference{ownedBy(c.name, c.uid)},
+		},
+		Migration: c.name, Page: number, Records: slices.Clone(raws),
+	}
+}
+
+// summarise makes the Migration's status say what the journal says, when it does not yet.
+func (c *Cluster) summarise(ctx context.Context) error {
+	status := v1alpha1.MigrationStatus{Phase: string(c.state.Phase), Step: c.state.Step,
+		Done: c.state.DoneSteps(), Total: c.state.Start.Steps, Pages: c.pages}
+	if status == c.status {
+		return nil
+	}
+	if err := patch(ctx, c.client, migrationResource, c.name, map[string]any{"status": map[string]any{"phase": status.Phase,
+		"step": status.Step, "done": status.Done, "total": status.Total, "pages": status.Pages}}); err != nil {
+		return err
+	}
+	c.status = status
+	return nil
+}
+
+func asPage(object *unstructured.Unstructured, err error) (*v1alpha1.JournalPage, error) {
+	if err != nil {
+		return nil, err
+	}
+	var page v1alpha1.JournalPage
+	return &page, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &page)
+}
+
+func toUnstructured(object any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	return &unstructured.Unstructured{Object: fields}, err
+}

@@ -1,0 +1,343 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+const (
+	// annotationProcess holds the holder's process, so that the same machine knows when it is gone.
+	annotationProcess = "theseus.dev/process"
+	// A holder renews every renewEvery. One that was watched for leaseDuration without renewing is gone.
+	leaseDuration = 15 * time.Second
+	renewEvery    = 4 * time.Second
+	watchEvery    = time.Second
+)
+
+// HeldError says that another operator is at work.
+type HeldError struct {
+	Holder string
+	Since  time.Time
+}
+
+func (e *HeldError) Error() string {
+	does := "is running a migration on"
+	if e.looks() {
+		does = "looks at the nodes of"
+	}
+	return fmt.Sprintf("%s %s this cluster, since %s", strings.TrimSuffix(e.Holder, looks), does, e.Since.UTC().Format(time.RFC3339))
+}
+
+// Hint is the line that tells what to do about it.
+func (e *HeldError) Hint() string {
+	if e.looks() {
+		return "wait until it has ended, and run this again"
+	}
+	return "`theseus status` shows how far it is; wait for it, or end that process and run this again"
+}
+
+func (e *HeldError) looks() bool { return strings.HasSuffix(e.Holder, looks) }
+
+// Lease is the lock on a cluster: while it is held, nobody else runs a migration there. An API server that
+// is away does not cost the lock, since meanwhile nobody can take it; Check keeps a process that was cut off
+// from acting on a lock that it may have lost.
+type Lease struct {
+	leases coordination.LeaseInterface
+	holder string
+	lose   context.CancelCauseFunc
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when the renewal has ended
+
+	mu      sync.Mutex
+	current *coordinationv1.Lease
+	renewed moment
+	lost    error
+	boot    func() time.Duration
+}
+
+// Acquire takes the lock. Where somebody else holds it, it watches until that holder renews, which makes a
+// *HeldError, or has not renewed for as long as the lease runs, or is a process of this machine that is
+// gone; clocks of different machines are never compared. The context that it returns ends, with its
+// cause, when the lock is lost. The lock is renewed until Release, also past the end of ctx.
+func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
+	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{}), boot: sinceBoot}
+	var watched *coordinationv1.Lease
+	var since time.Time
+	for {
+		seen, err := patiently(ctx, l.look)
+		now := time.Now()
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case seen == nil, holderOf(seen) == "", gone(seen.Annotations[annotationProcess]),
+			watched != nil && alike(watched, seen) && now.Sub(since) >= durationOf(seen):
+			_, err = patiently(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.take(ctx, seen) })
+			if err == nil {
+				return l, l.hold(ctx), nil
+			}
+			if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+				return nil, nil, err
+			}
+		case watched != nil && !alike(watched, seen):
+			return nil, nil, held(seen)
+		case watched == nil:
+			watched, since = seen, now
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
+// Check returns nil when the lock was certainly held a moment ago, renewing it first when that is not known.
+func (l *Lease) Check(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil {
+		return l.lost
+	}
+	if l.ago(l.renewed) < leaseDuration/2 {
+		return nil
+	}
+	return l.renew(ctx)
+}
+
+// Epoch says how often the lock had changed hands when this process took it. It grows with every holder.
+func (l *Lease) Epoch() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return epochOf(l.current)
+}
+
+// Exceed makes the epoch higher than one that an earlier holder had: where the lock was deleted, it counts from 1 again.
+func (l *Lease) Exceed(ctx context.Context, epoch int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil || epochOf(l.current) > epoch {
+		return l.lost
+	}
+	next := l.current.DeepCopy()
+	next.Spec.LeaseTransitions = new(int32(epoch + 1))
+	return l.write(ctx, next)
+}
+
+// Release gives the lock back, when it is still held.
+func (l *Lease) Release(ctx context.Context) error {
+	l.stop()
+	<-l.ended
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost != nil {
+		return nil
+	}
+	l.lost = errors.New("the lock was given back")
+	free := l.current.DeepCopy()
+	free.Spec.HolderIdentity, free.Spec.RenewTime = nil, &metav1.MicroTime{Time: time.Now()}
+	delete(free.Annotations, annotationProcess)
+	_, err := call(ctx, "giving the lock back", func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.leases.Update(ctx, free, metav1.UpdateOptions{FieldManager: fieldManager})
+	})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// hold starts the renewal.
+func (l *Lease) hold(ctx context.Context) context.Context {
+	held, lose := context.WithCancelCause(ctx)
+	renewal, stop := context.WithCancel(context.WithoutCancel(ctx))
+	l.lose, l.stop = lose, stop
+	go func() {
+		defer close(l.ended)
+		tick := time.NewTicker(renewEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-renewal.Done():
+				return
+			case <-tick.C:
+			}
+			l.mu.Lock()
+			if l.lost == nil {
+				_ = l.renew(renewal) // a lost lock ends the context; everything else is tried again
+			}
+			l.mu.Unlock()
+		}
+	}()
+	return held
+}
+
+// renew writes a new renewal time over the version that this process wrote last. l.mu is held.
+func (l *Lease) renew(ctx context.Context) error { return l.write(ctx, l.current.DeepCopy()) }
+
+// write does so with a lock that has other fields, too. l.mu is held.
+func (l *Lease) write(ctx context.Context, next *coordinationv1.Lease) error {
+	begun := l.now()
+	next.Spec.RenewTime = &metav1.MicroTime{Time: begun.at}
+	written, err := call(ctx, "renewing the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	})
+	switch {
+	case err == nil:
+		l.current, l.renewed = written, begun
+		return nil
+	case apierrors.IsNotFound(err):
+		return l.give(engine.WithHint(errors.New("the lock on the cluster was deleted"), "`theseus resume` goes on"))
+	case !apierrors.IsConflict(err):
+		return err
+	}
+	seen, err := l.look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case seen == nil:
+		return l.give(engine.WithHint(errors.New("the lock on the cluster was deleted"), "`theseus resume` goes on"))
+	case holderOf(seen) != l.holder || seen.Annotations[annotationProcess] != l.current.Annotations[annotationProcess]:
+		return l.give(fmt.Errorf("the lock was lost: %w", held(seen)))
+	}
+	l.current = seen // it is ours; a write whose answer was lost, or somebody touched a label
+	return fmt.Errorf("renewing the lock: %w: it was written meanwhile", engine.ErrUnavailable)
+}
+
+// give ends the context: the lock is lost.
+func (l *Lease) give(err error) error {
+	l.lost = err
+	l.lose(err)
+	return err
+}
+
+// look reads the lock; nil where there is none.
+func (l *Lease) look(ctx context.Context) (*coordinationv1.Lease, error) {
+	seen, err := call(ctx, "reading the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.leases.Get(ctx, manifest.Lease, metav1.GetOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return seen, err
+}
+
+// take writes this holder into the lock, over the version that was seen.
+func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
+	begun := l.now()
+	now := metav1.MicroTime{Time: begun.at}
+	next := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: manifest.Lease, Namespace: v1alpha1.Namespace}}
+	if seen != nil {
+		next = seen.DeepCopy()
+	}
+	if next.Annotations == nil {
+		next.Annotations = map[string]string{}
+	}
+	if next.Labels == nil {
+		next.Labels = map[string]string{}
+	}
+	next.Labels[v1alpha1.LabelManaged] = "true"
+	next.Annotations[annotationProcess] = process(os.Getpid())
+	seconds, transitions := int32(leaseDuration/time.Second), int32(epochOf(next))+1
+	next.Spec = coordinationv1.LeaseSpec{HolderIdentity: &l.holder, LeaseDurationSeconds: &seconds,
+		AcquireTime: &now, RenewTime: &now, LeaseTransitions: &transitions}
+	written, err := call(ctx, "taking the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
+		if seen == nil {
+			return l.leases.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+		}
+		return l.leases.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+	})
+	if err == nil {
+		l.current, l.renewed = written, begun
+	}
+	return err
+}
+
+// Guard is an Actor that acts only while the lock is held.
+func (l *Lease) Guard(actor engine.Actor) engine.Actor { return guarded{actor, l} }
+
+type guarded struct {
+	engine.Actor
+	lease *Lease
+}
+
+func (g guarded) Do(ctx context.Context, a step.Action, before json.RawMessage) (json.RawMessage, error) {
+	if err := g.lease.Check(ctx); err != nil {
+		return nil, err
+	}
+	return g.Actor.Do(ctx, a, before)
+}
+
+// GuardJournal is a Journal in which another engine's record is told as what it is where the lock was lost: that ends the context too.
+func (l *Lease) GuardJournal(records engine.Journal) engine.Journal {
+	return guardedJournal{records, l}
+}
+
+type guardedJournal struct {
+	engine.Journal
+	lease *Lease
+}
+
+func (g guardedJournal) Append(ctx context.Context, records ...engine.Record) error {
+	err := g.Journal.Append(ctx, records...)
+	if !errors.Is(err, ErrTaken) {
+		return err
+	}
+	g.lease.mu.Lock()
+	defer g.lease.mu.Unlock()
+	if g.lease.lost != nil {
+		return g.lease.lost
+	}
+	if lost := g.lease.renew(ctx); lost != nil {
+		return lost
+	}
+	return err
+}
+
+func held(l *coordinationv1.Lease) *HeldError {
+	e := &HeldError{Holder: holderOf(l)}
+	if l.Spec.AcquireTime != nil {
+		e.Since = l.Spec.AcquireTime.Time
+	}
+	return e
+}
+
+func holderOf(l *coordinationv1.Lease) string {
+	if l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+func epochOf(l *coordinationv1.Lease) int64 {
+	if l.Spec.LeaseTransitions == nil {
+		return 0
+	}
+	return int64(*l.Spec.LeaseTransitions)
+}
+
+func durationOf(l *coordinationv1.Lease) time.Duration {
+	if l.Spec.LeaseDurationSeconds == nil {
+		return leaseDuration
+	}
+	return time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
+}
+
+// alike is true when a holder has not renewed between two looks.
+func alike(a, b *coordinationv1.Lease) bool {
+	return holderOf(a) == holderOf(b) && a.Spec.RenewTime.Equal(b.Spec.RenewTime)
+}

@@ -1,0 +1,286 @@
+package journal
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// leases is the one Lease of a cluster, with the conflicts of a real server.
+type leases struct {
+	coordination.LeaseInterface
+	mu      sync.Mutex
+	lease   *coordinationv1.Lease
+	version int
+	away    bool
+}
+
+var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+
+// Get implements coordination.LeaseInterface.
+func (l *leases) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.away:
+		return nil, apierrors.NewServiceUnavailable("away")
+	case l.lease == nil:
+		return nil, apierrors.NewNotFound(leaseResource, name)
+	}
+	return l.lease.DeepCopy(), nil
+}
+
+// Create implements coordination.LeaseInterface.
+func (l *leases) Create(_ context.Context, o *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lease != nil {
+		return nil, apierrors.NewAlreadyExists(leaseResource, o.Name)
+	}
+	return l.store(o)
+}
+
+// Update implements coordination.LeaseInterface.
+func (l *leases) Update(_ context.Context, o *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.away:
+		return nil, apierrors.NewServiceUnavailable("away")
+	case l.lease == nil:
+		return nil, apierrors.NewNotFound(leaseResource, o.Name)
+	case l.lease.ResourceVersion != o.ResourceVersion:
+		return nil, apierrors.NewConflict(leaseResource, o.Name, errors.New("modified"))
+	}
+	return l.store(o)
+}
+
+func (l *leases) store(o *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+	l.version++
+	l.lease = o.DeepCopy()
+	l.lease.ResourceVersion = strconv.Itoa(l.version)
+	return l.lease.DeepCopy(), nil
+}
+
+// edit changes the lease as somebody else would.
+func (l *leases) edit(f func(*coordinationv1.Lease)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l.lease)
+	l.version++
+	l.lease.ResourceVersion = strconv.Itoa(l.version)
+}
+
+func (l *leases) setAway(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+}
+
+// elsewhere makes the holder one of another machine, of which nothing is known.
+func elsewhere(l *coordinationv1.Lease) { delete(l.Annotations, annotationProcess) }
+
+func acquire(t *testing.T, l *leases, holder string) (*Lease, context.Context) {
+	t.Helper()
+	lease, ctx, err := Acquire(t.Context(), l, holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lease, ctx
+}
+
+func TestLeaseKeepsASecondOperatorOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, ctx := acquire(t, l, "ann@one/1")
+		since := time.Now()
+		time.Sleep(time.Hour)
+		begun := time.Now()
+		_, _, err := Acquire(t.Context(), l, "bob@two/2")
+		var held *HeldError
+		if !errors.As(err, &held) || held.Holder != "ann@one/1" || !held.Since.Equal(since) || engine.HintOf(err) == "" {
+			t.Fatalf("the second operator got %v", err)
+		}
+		if !strings.Contains(err.Error(), "ann@one/1") || time.Since(begun) > 2*renewEvery {
+			t.Errorf("%v, after %s", err, time.Since(begun))
+		}
+		if ctx.Err() != nil {
+			t.Errorf("the first lost it: %v", context.Cause(ctx))
+		}
+		if err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		begun = time.Now()
+		second, _ := acquire(t, l, "bob@two/2")
+		if time.Since(begun) != 0 {
+			t.Errorf("a lock that was given back is taken after %s", time.Since(begun))
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Check(t.Context()); err == nil {
+			t.Error("a lock that was given back is held")
+		}
+	})
+}
+
+// TestJournalOfALostLease: who stood still while another engine took the lock and wrote to the journal is told of the lock, whether
+// its renewal or its next record finds out first. A record of nobody's is told as it is.
+func TestJournalOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, ctx := acquire(t, l, "ann@one/1")
+		defer first.Release(context.WithoutCancel(t.Context())) //nolint:errcheck // it is lost
+		guarded := first.GuardJournal(taken{})
+		if err := guarded.Append(ctx, engine.Record{}); !errors.Is(err, ErrTaken) || ctx.Err() != nil {
+			t.Fatalf("the lock is held: %v, %v", err, context.Cause(ctx))
+		}
+		l.edit(func(lease *coordinationv1.Lease) { lease.Spec.HolderIdentity = new("bob@two/2") })
+		for range 2 {
+			err := guarded.Append(ctx, engine.Record{})
+			var held *HeldError
+			if !errors.As(err, &held) || held.Holder != "bob@two/2" || !errors.As(context.Cause(ctx), &held) {
+				t.Errorf("%v; the context: %v", err, context.Cause(ctx))
+			}
+		}
+	})
+}
+
+// taken is a journal to which somebody else wrote.
+type taken struct{ engine.Journal }
+
+func (taken) Append(context.Context, ...engine.Record) error { return ErrTaken }
+
+// TestLeaseOfTheDead takes over from a holder on another machine that renews no more, and demands that the old
+// one, should it live after all, is stopped.
+func TestLeaseOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		first, ctx := acquire(t, l, "ann@one/1")
+		first.stop() // it renews no more, as a process that is stopped
+		<-first.ended
+		l.edit(elsewhere)
+		begun := time.Now()
+		second, _ := acquire(t, l, "bob@two/2")
+		if took := time.Since(begun); took < leaseDuration || took > leaseDuration+2*watchEvery {
+			t.Errorf("taken over after %s", took)
+		}
+		if err := first.Check(t.Context()); !strings.Contains(err.Error(), "bob@two/2") {
+			t.Errorf("the first holder's lock: %v", err)
+		}
+		if cause := context.Cause(ctx); cause == nil || !strings.Contains(cause.Error(), "bob@two/2") {
+			t.Errorf("the first holder's context: %v", cause)
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestLeaseOutage takes the API server away for longer than the lease runs: the lock is not lost by that, but
+// nothing is done until it is known to be held.
+func TestLeaseOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &leases{}
+		lease, ctx := acquire(t, l, "ann@one/1")
+		var did counter
+		actor := lease.Guard(&did)
+		l.setAway(true)
+		time.Sleep(4 * leaseDuration)
+		if _, err := actor.Do(ctx, step.Action{}, nil); !errors.Is(err, engine.ErrUnavailable) || did != 0 {
+			t.Errorf("cut off, it did %d actions: %v", did, err)
+		}
+		l.setAway(false)
+		if _, err := actor.Do(ctx, step.Action{}, nil); err != nil || did != 1 {
+			t.Errorf("back again, it did %d actions: %v", did, err)
+		}
+		if ctx.Err() != nil {
+			t.Errorf("lost by an outage: %v", context.Cause(ctx))
+		}
+		l.edit(func(o *coordinationv1.Lease) { o.Labels["touched"] = "yes" })
+		time.Sleep(3 * renewEvery)
+		if err := lease.Check(ctx); err != nil {
+			t.Errorf("lost by a label: %v", err)
+		}
+		l.edit(func(o *coordinationv1.Lease) { other := "bob@two/2"; o.Spec.HolderIdentity = &other })
+		<-ctx.Done()
+		if !strings.Contains(context.Cause(ctx).Error(), "bob@two/2") {
+			t.Errorf("cause: %v", context.Cause(ctx))
+		}
+		if _, err := actor.Do(ctx, step.Action{}, nil); err == nil || did != 1 {
+			t.Errorf("without the lock, it did %d actions: %v", did, err)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if holderOf(l.lease) != "bob@two/2" {
+			t.Errorf("releasing a lost lock made it %q's", holderOf(l.lease))
+		}
+	})
+}
+
+// counter is an Actor that counts what it does.
+type counter int
+
+func (c *counter) Observe(context.Context, step.Action, json.RawMessage) (engine.Observation, error) {
+	return engine.Observation{}, nil
+}
+func (c *counter) Do(context.Context, step.Action, json.RawMessage) (json.RawMessage, error) {
+	*c++
+	return nil, nil
+}
+func (c *counter) Holds(context.Context, step.Condition) (bool, string, error) {
+	return true, "", nil
+}
+
+// TestLeaseOfAKilledProcess kills a process of this machine: its lock is taken at once, reaped or not. A
+// process that lives is never taken for gone, whoever's it is.
+func TestLeaseOfAKilledProcess(t *testing.T) {
+	child := exec.Command("sleep", "600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	name := process(child.Process.Pid)
+	if name == "" || gone(name) || gone(process(os.Getpid())) || gone(process(1)) || gone("") || gone("other boot 1 2") {
+		t.Fatalf("%q is taken for gone while it lives", name)
+	}
+	if !gone(name + "1") {
+		t.Error("another process with the same pid is taken for it")
+	}
+	l := &leases{}
+	first, _ := acquire(t, l, "ann@one/1")
+	first.stop()
+	l.edit(func(o *coordinationv1.Lease) { o.Annotations[annotationProcess] = name })
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dead := startOf(child.Process.Pid); !dead; _, dead = startOf(child.Process.Pid) {
+		runtime.Gosched()
+	}
+	second, _ := acquire(t, l, "ann@one/2") // a zombie
+	if err := second.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	if !gone(name) {
+		t.Error("a reaped process is not gone")
+	}
+}

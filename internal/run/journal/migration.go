@@ -1,0 +1,265 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+const (
+	fieldManager   = "theseus"
+	labelMigration = "theseus.dev/migration"
+	// maxPlan bounds the bytes that a plan has unpacked.
+	maxPlan = 512 << 20
+)
+
+var (
+	migrationResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+	planPageResource  = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "planpages"}
+	pageResource      = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "journalpages"}
+)
+
+// Create puts a plan into the cluster as a Migration of its name, in pages that are written before it, so that a Migration that
+// is there is whole. One that is there already with the same plan is left as it is. The caller holds the Lease.
+func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
+	return put(ctx, client, p, planPageBytes)
+}
+
+// put is Create with so many bytes on a page.
+func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
+	if err := plan.Sound(p); err != nil {
+		return err
+	}
+	_, err := get(ctx, client, p.Name)
+	if apierrors.IsNotFound(err) {
+		err = create(ctx, client, p, perPage)
+	}
+	if err != nil {
+		return err
+	}
+	if err := Settle(ctx, client); err != nil {
+		return err
+	}
+	there, _, err := Load(ctx, client, p.Name)
+	if err != nil {
+		return err
+	}
+	if there.Hash != p.Hash {
+		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
+			p.Name, there.Hash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
+	}
+	return nil
+}
+
+func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
+	packed, err := pack(p)
+	if err != nil {
+		return err
+	}
+	pages, err := writePages(ctx, client, p.Name, packed, perPage)
+	if err != nil {
+		return err
+	}
+	object, err := toUnstructured(&v1alpha1.Migration{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
+		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
+			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
+		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash},
+	})
+	if err != nil {
+		return fmt.Errorf("migration %s: %w", p.Name, err)
+	}
+	stored, err := call(ctx, "creating migration "+p.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Create(ctx, object,
+			metav1.CreateOptions{FieldManager: fieldManager})
+	})
+	if apierrors.IsAlreadyExists(err) {
+		return nil // somebody was faster, and Create looks with which plan
+	}
+	if err != nil {
+		return err
+	}
+	if kept, _, _ := unstructured.NestedString(stored.Object, "spec", "planDigest"); kept == "" {
+		return engine.WithHint(fmt.Errorf("migration %s: the API server dropped what it does not know, by the definition of an older version", p.Name),
+			"nothing was changed: delete this Migration, and apply the plan again")
+	}
+	return nil
+}
+
+// Load reads a Migration and its plan from the cluster. It proves that the plan is sound and is the Migration's own, not that anybody
+// approved it: whoever acts on it compares its hash with one from elsewhere.
+func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Plan, *v1alpha1.Migration, error) {
+	migration, err := get(ctx, client, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	packed := migration.Spec.PlanGzip
+	if len(packed) == 0 {
+		packed, err = readPages(ctx, client, migration)
+	}
+	var p *plan.Plan
+	if err == nil {
+		p, err = unpack(packed)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("the plan of migration %s: %w", name, err)
+	}
+	if err := belongs(p, migration); err != nil {
+		return nil, nil, err
+	}
+	return p, migration, nil
+}
+
+// belongs demands that a plan is the one that its Migration was made for. Its hash is computed: what the cluster holds as text may have been
+// edited together with the plan.
+func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
+	const hint = "do not go on with it: restore the Migration and its PlanPages from a backup, and find out who wrote to them"
+	if err := plan.Sound(p); err != nil {
+		return engine.NeedsPerson(hint, "the plan of migration %s is not what was applied: %w", migration.Name, err)
+	}
+	if p.Hash != migration.Spec.PlanHash {
+		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, and %s was recorded", migration.Name, p.Hash, migration.Spec.PlanHash)
+	}
+	if p.Name != migration.Name {
+		return engine.NeedsPerson(hint, "migration %s: its plan is that of %s", migration.Name, p.Name)
+	}
+	return nil
+}
+
+// List reads all Migrations, the newest first. A cluster in which Theseus was never set up has none.
+func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, error) {
+	list, err := call(ctx, "listing migrations", func(ctx context.Context) (*unstructured.UnstructuredList, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).List(ctx, metav1.ListOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []v1alpha1.Migration
+	for _, item := range list.Items {
+		var one v1alpha1.Migration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, &one); err != nil {
+			return nil, fmt.Errorf("migration %s: %w", item.GetName(), err)
+		}
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.Migration) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+// SetDesire asks something of a running migration. It changes nothing else of it.
+func SetDesire(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
+	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"desire": string(desire)}})
+}
+
+// Control reads what operators ask of a migration.
+type Control struct {
+	client dynamic.Interface
+	name   string
+}
+
+// NewControl is for the Migration with this name.
+func NewControl(client dynamic.Interface, name string) *Control { return &Control{client, name} }
+
+// Desire implements engine.Control.
+func (c *Control) Desire(ctx context.Context) (v1alpha1.Desire, error) {
+	migration, err := get(ctx, c.client, c.name)
+	if err != nil {
+		return "", err
+	}
+	return migration.Spec.Desire, nil
+}
+
+func get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.Migration, error) {
+	object, err := call(ctx, "reading migration "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).Get(ctx, name, metav1.GetOptions{})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, engine.WithHint(fmt.Errorf("there is no migration %s in this cluster: %w", name, err),
+			"`theseus status` shows the latest one; check the kubeconfig's context")
+	}
+	if err != nil {
+		return nil, err
+	}
+	var migration v1alpha1.Migration
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &migration); err != nil {
+		return nil, fmt.Errorf("migration %s: %w", name, err)
+	}
+	return &migration, nil
+}
+
+func patch(ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, name string, change map[string]any) error {
+	data, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	_, err = call(ctx, "updating "+strings.TrimSuffix(kind.Resource, "s")+" "+name, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(kind).Namespace(v1alpha1.Namespace).Patch(ctx, name, types.MergePatchType,
+			data, metav1.PatchOptions{FieldManager: fieldManager})
+	})
+	return err
+}
+
+// Fits is an error where a plan is too large for the cluster to hold, and so for Create.
+func Fits(p *plan.Plan) error {
+	_, err := pack(p)
+	return err
+}
+
+func pack(p *plan.Plan) ([]byte, error) {
+	text, err := plan.WriteJSON(p)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", p.Name, err)
+	}
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	if _, err := zip.Write(text); err != nil {
+		return nil, err
+	}
+	if err := zip.Close(); err != nil {
+		return nil, err
+	}
+	if packed.Len() > maxPlanPages*planPageBytes || len(text) > maxPlan {
+		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, and at most %d and %d fit into the cluster",
+			p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
+			"nothing was changed; this version cannot change a cluster with as many nodes (docs/known-issues.md)")
+	}
+	return packed.Bytes(), nil
+}
+
+func unpack(packed []byte) (*plan.Plan, error) {
+	zip, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(zip, maxPlan+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxPlan {
+		return nil, fmt.Errorf("it has more than %d bytes", maxPlan)
+	}
+	return plan.Decode(text)
+}

@@ -1,0 +1,152 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// Mirrored is a journal with a copy in a file. A record counts when the primary has it, and the file gets it only then.
+// So a file with records that the primary lacks shows that the primary forgot them, or was rewritten: that is an error
+// (Contradict). A fault of the file itself is a warning, and is made good as soon as the file can be written again.
+type Mirrored struct {
+	primary engine.Journal
+	path    string
+	plan    string // hash
+	warn    func(error)
+	file    *File
+	pending []engine.Record // those that the file lacks, once it is open
+	warned  bool
+}
+
+// NewMirrored mirrors the journal of a plan, by its hash, into the file at path, which the first Records opens and repairs.
+// warn hears of a fault of the file, once until the file works again; it may be nil.
+func NewMirrored(primary engine.Journal, path, plan string, warn func(error)) *Mirrored {
+	if warn == nil {
+		warn = func(error) {}
+	}
+	return &Mirrored{primary: primary, path: path, plan: plan, warn: warn}
+}
+
+// Append implements engine.Journal.
+func (m *Mirrored) Append(ctx context.Context, records ...engine.Record) error {
+	if err := m.primary.Append(ctx, records...); err != nil {
+		return err
+	}
+	if m.file == nil {
+		return m.tell(m.open(ctx))
+	}
+	m.pending = append(m.pending, records...)
+	return m.tell(m.flush(ctx))
+}
+
+// Records implements engine.Journal: the primary's records, to which the file is brought.
+func (m *Mirrored) Records(ctx context.Context) ([]engine.Record, error) {
+	records, err := m.primary.Records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return records, m.tell(m.repair(ctx, records))
+}
+
+// Close closes the file.
+func (m *Mirrored) Close() error {
+	if m.file == nil {
+		return nil
+	}
+	return m.file.Close()
+}
+
+// tell warns of a fault of the file, once. That the two copies contradict each other is no fault of the file, and is returned.
+func (m *Mirrored) tell(err error) error {
+	if errors.Is(err, engine.ErrNeedsPerson) {
+		return err
+	}
+	if err != nil && !m.warned {
+		m.warn(fmt.Errorf("the journal's copy is behind (the cluster has it all): %w", err))
+	}
+	m.warned = err != nil
+	return nil
+}
+
+// flush writes what the file lacks.
+func (m *Mirrored) flush(ctx context.Context) error {
+	for len(m.pending) > 0 && m.pending[0].Seq <= len(m.file.records) {
+		m.pending = m.pending[1:]
+	}
+	if len(m.pending) == 0 {
+		return nil
+	}
+	if err := m.file.Append(ctx, m.pending...); err != nil {
+		return err
+	}
+	m.pending = nil
+	return nil
+}
+
+// open tries a file that could not be opened before once more.
+func (m *Mirrored) open(ctx context.Context) error {
+	file, err := OpenFile(m.path)
+	if err != nil && !errors.Is(err, errDamaged) {
+		return err
+	}
+	if err == nil {
+		m.file = file
+	}
+	records, err := m.primary.Records(ctx)
+	if err != nil {
+		return err
+	}
+	return m.repair(ctx, records)
+}
+
+// repair gives the file what it lacks. A file that is damaged, or is the journal of another plan, is moved aside, never
+// overwritten.
+func (m *Mirrored) repair(ctx context.Context, records []engine.Record) error {
+	var err error
+	if m.file == nil {
+		m.file, err = OpenFile(m.path)
+	}
+	if err == nil && otherPlan(m.file.records, m.plan) {
+		err = fmt.Errorf("journal %s: %w: it is that of another plan", m.path, errDamaged)
+	}
+	if err == nil {
+		err = Contradict(m.path, m.file.records, records)
+	}
+	if errors.Is(err, errDamaged) {
+		err = m.anew(err)
+	}
+	if err != nil {
+		return err
+	}
+	m.pending = records[len(m.file.records):]
+	return m.flush(ctx)
+}
+
+// anew moves a file that cannot be used aside, and begins another one.
+func (m *Mirrored) anew(why error) error {
+	if m.file != nil {
+		m.file.Close()
+		m.file = nil
+	}
+	aside := ""
+	for i := 1; aside == ""; i++ {
+		name := fmt.Sprintf("%s.other-%d", m.path, i)
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			aside = name
+		} else if err != nil {
+			return fileError(m.path, err)
+		}
+	}
+	if err := os.Rename(m.path, aside); err != nil {
+		return fileError(m.path, err)
+	}
+	m.warn(fmt.Errorf("%w; it is kept as %s", why, aside))
+	var err error
+	m.file, err = OpenFile(m.path)
+	return err
+}

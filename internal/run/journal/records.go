@@ -1,0 +1,39 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/safeio/canonical"
+)
+
+// ErrTaken says that another record stands where one was to be written: another engine is at work.
+var ErrTaken = errors.New("another engine wrote to this journal")
+
+// admit returns the records that are new after the last one of n. Those up to one that is the last one again are not;
+// it is an error when their place is taken or far off.
+func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record, error) {
+	first := records[0].Seq
+	known := n - first + 1 // how many of them would be there already
+	switch {
+	case records[0].Epoch < last.Epoch && known < len(records):
+	case known == 0:
+		return records, nil
+	case known < 0:
+		return nil, engine.WithHint(fmt.Errorf("record %d cannot follow record %d", first, n),
+			"records are missing: take the other copy of the journal")
+	case known <= len(records) && same(records[known-1], last):
+		return records[known:], nil
+	}
+	return nil, engine.WithHint(fmt.Errorf("record %d: %w", first, ErrTaken),
+		"`theseus status` shows how far it is; let only one operator go on")
+}
+
+// same compares by meaning: a copy that went through the API server has its keys in another order.
+func same(a, b engine.Record) bool {
+	left, errLeft := canonical.JSON(a)
+	right, errRight := canonical.JSON(b)
+	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
+}

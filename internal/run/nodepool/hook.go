@@ -1,0 +1,154 @@
+package nodepool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/safeio/printable"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// A hook that is told to end has so long until it is killed, with all that it started in its process group.
+const grace = 5 * time.Second
+
+// kept is how much of a hook's output is kept: its end, in bytes.
+const kept = 4096
+
+// hook is a command under way.
+type hook struct {
+	verb   string // what it is for
+	cmd    *exec.Cmd
+	output tail
+	err    error // of the command, once it has ended
+	ended  chan struct{}
+}
+
+// start runs a command, which ends with the context at the latest. That it cannot be started is an error of the hook.
+func start(ctx context.Context, verb string, command, environment []string) *hook {
+	h := &hook{verb: verb, cmd: exec.CommandContext(ctx, command[0], command[1:]...), ended: make(chan struct{})}
+	h.cmd.Env = append(os.Environ(), environment...)
+	h.cmd.Stdout, h.cmd.Stderr = &h.output, &h.output
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is not for it
+	h.cmd.Cancel = func() error { return syscall.Kill(-h.cmd.Process.Pid, syscall.SIGTERM) }
+	h.cmd.WaitDelay = grace
+	if h.err = h.cmd.Start(); h.err != nil {
+		close(h.ended)
+		return h
+	}
+	go func() {
+		defer close(h.ended)
+		h.err = h.cmd.Wait()
+		if ctx.Err() != nil || errors.Is(h.err, exec.ErrWaitDelay) {
+			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+		}
+	}()
+	return h
+}
+
+// over says whether the command has ended.
+func (h *hook) over() bool {
+	select {
+	case <-h.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the command if it still runs, and waits until it has.
+func (h *hook) stop() {
+	if h.over() {
+		return
+	}
+	_ = h.cmd.Cancel()
+	select {
+	case <-h.ended:
+	case <-time.After(grace):
+		_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL)
+		<-h.ended
+	}
+}
+
+// failure says how a command ended that did not end well.
+func (h *hook) failure(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return h.hung()
+	case errors.Is(h.err, exec.ErrWaitDelay):
+		return engine.WithHint(fmt.Errorf("the command %q ended well, but what it left running had its output for %s more and was ended%s", h.cmd.Args, grace, h.said()),
+			"let the command of --"+h.verb+"-hook wait for what it starts")
+	}
+	return engine.WithHint(fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said()), "mend the command of --"+h.verb+"-hook, which runs on this machine")
+}
+
+func (h *hook) hung() error {
+	return engine.WithHint(errors.New("the command did not end in time and was ended"+h.said()), "let the command of --"+h.verb+"-hook end, or give it longer: --hook-timeout")
+}
+
+// late ends the command, so that all is there that it said, and says what was still waited for when the time was over.
+func (h *hook) late(what string) error {
+	if !h.over() {
+		h.stop()
+		return h.hung()
+	}
+	hint := "see why no node joined, or give it longer: --hook-timeout; a node that comes yet is yours to remove"
+	if h.verb == step.VerbRemove {
+		hint = "take the machine away, or, where that is gone, the object: kubectl delete node"
+	}
+	return engine.WithHint(fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said()), hint)
+}
+
+// said is the end of a failed command's output, for its error: the last lines, cut and printable. The error goes into the
+// journal, so it is the only part of the output that does.
+func (h *hook) said() string {
+	const lines, most = 3, 500
+	text := strings.TrimSpace(h.output.String())
+	if text == "" {
+		return ""
+	}
+	all := strings.Split(text, "\n")
+	text = strings.Join(all[max(0, len(all)-lines):], " / ")
+	if cut := len(text) - most; cut > 0 {
+		text = "..." + strings.ToValidUTF8(text[cut:], "")
+	}
+	return "; it said last: " + printable.Line(text)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	lock sync.Mutex
+	data []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.data = append(t.data, p[max(0, len(p)-kept):]...)
+	t.data = t.data[max(0, len(t.data)-kept):]
+	return len(p), nil
+}
+
+// String is what is kept, as valid text.
+func (t *tail) String() string {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	return strings.ToValidUTF8(string(t.data), "?")
+}
+
+// Runnable says whether the program of each command is there.
+func Runnable(commands ...[]string) error {
+	for _, command := range commands {
+		if _, err := exec.LookPath(command[0]); err != nil {
+			return fmt.Errorf("the command %q cannot be run here: %w", command, err)
+		}
+	}
+	return nil
+}

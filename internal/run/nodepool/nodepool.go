@@ -1,0 +1,294 @@
+// Package nodepool lets a plan's nodes come and go by commands of the user's. A plan names a node that is to come by a
+// slot; the first node that joins the cluster and that the plan does not know is bound to it by a label, in the same
+// write that shuts it for pods. The label is all that is kept, so whoever resumes knows the node again.
+package nodepool
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// poll is how often the cluster's nodes are looked at while one is to come or go: a node must be shut before it is Ready.
+const poll = 250 * time.Millisecond
+
+// Actor runs hooks, and leaves everything else to the actor that it holds, with the names of nodes in place of their slots.
+type Actor struct {
+	engine.Actor
+	Typed kubernetes.Interface
+	Clock engine.Clock
+	// Slots are the plan's names of nodes that come; Known are the nodes that were there when it was made.
+	Slots, Known []string
+	// Migration is the name of the migration, which hooks are told.
+	Migration string
+	// Note is told, in one line, what is waited for. It may be nil.
+	Note func(string)
+
+	lock  sync.Mutex
+	bound map[string]string // node by slot, as far as known
+}
+
+// Ran is what a hook did, for the journal. What it printed is not in it: such output may hold credentials.
+type Ran struct {
+	// Node is the node that came or went.
+	Node string `json:"node"`
+	// Found is true when the node was there without the hook being run.
+	Found bool `json:"found,omitempty"`
+}
+
+// Observe implements engine.Actor.
+func (a *Actor) Observe(ctx context.Context, action step.Action, before json.RawMessage) (engine.Observation, error) {
+	names, err := a.names(ctx, action.NodeName, mentions(action))
+	if err != nil {
+		return engine.Observation{}, kube.Passing(err)
+	}
+	if action.Op != step.Hook {
+		return a.Actor.Observe(ctx, names.action(action), before)
+	}
+	if action.Verb == step.VerbAdd {
+		node, bound := names[action.NodeName]
+		if !bound {
+			return engine.Observation{}, nil
+		}
+		found, err := json.Marshal(Ran{Node: node, Found: true})
+		return engine.Observation{Done: true, Before: found}, err
+	}
+	node, err := a.node(ctx, names.of(action.NodeName))
+	return engine.Observation{Done: err == nil && node == nil}, kube.Passing(err)
+}
+
+// Do implements engine.Actor.
+func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
+	names, err := a.names(ctx, action.NodeName, mentions(action))
+	if err != nil {
+		return nil, kube.Passing(err)
+	}
+	if action.Op != step.Hook {
+		return a.Actor.Do(ctx, names.action(action), before)
+	}
+	args, err := step.Arguments[step.HookArgs](action)
+	if err != nil {
+		return nil, err
+	}
+	var ran Ran
+	if action.Verb == step.VerbAdd {
+		ran, err = a.add(ctx, action.NodeName, args)
+	} else {
+		ran, err = a.remove(ctx, names.of(action.NodeName), args)
+	}
+	if err != nil {
+		return nil, kube.Passing(err)
+	}
+	return json.Marshal(ran)
+}
+
+// Holds implements engine.Actor.
+func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
+	names, err := a.names(ctx, c.Node, len(c.Nodes) > 0)
+	if err != nil {
+		return false, "", kube.Passing(err)
+	}
+	return a.Actor.Holds(ctx, names.condition(c))
+}
+
+// add gives a slot its node: one that has come already, by a hook of a process that ended or otherwise, or the first
+// that comes while the hook runs or after it.
+func (a *Actor) add(ctx context.Context, slot string, args step.HookArgs) (Ran, error) {
+	if name, err := a.bind(ctx, slot); name != "" || err != nil {
+		return Ran{Node: name, Found: true}, err
+	}
+	h := start(ctx, step.VerbAdd, args.Command, a.environment(step.VerbAdd, slot, args.Wave))
+	name := ""
+	err := a.during(ctx, h, "node for "+slot+" to come", func() (done bool, err error) {
+		if name == "" {
+			name, err = a.bind(ctx, slot)
+		}
+		return name != "", err
+	})
+	if err != nil && name == "" { // it may have come while the command was being ended
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+		name, _ = a.bind(last, slot)
+		cancel()
+	}
+	switch {
+	case err != nil && name != "":
+		return Ran{}, fmt.Errorf("%w; node %s has come", err, name)
+	case err != nil:
+		return Ran{}, fmt.Errorf("%w; no node has come", err)
+	}
+	return Ran{Node: name}, nil
+}
+
+// remove lets a node go. A Node object that outlives its machine is deleted when it is not Ready any more.
+func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ran, error) {
+	h := start(ctx, step.VerbRemove, args.Command, a.environment(step.VerbRemove, name, args.Wave))
+	gone := false
+	err := a.during(ctx, h, "node "+name+" to go", func() (bool, error) {
+		node, err := a.node(ctx, name)
+		if err != nil || node == nil {
+			gone = gone || err == nil
+			return gone, err
+		}
+		if !h.over() || cluster.NodeReady(node) {
+			return false, nil
+		}
+		err = a.Typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &node.UID}})
+		if apierrors.IsNotFound(err) {
+			err = nil
+		}
+		return false, err
+	})
+	switch {
+	case err != nil && gone:
+		return Ran{}, fmt.Errorf("%w; node %s is gone from the cluster", err, name)
+	case err != nil:
+		return Ran{}, fmt.Errorf("%w; node %s is still in the cluster", err, name)
+	}
+	return Ran{Node: name}, a.forget(ctx, name)
+}
+
+// forget deletes the pods of a node that is gone. The cluster's own collector does the same, a minute later, and until
+// then nobody knows whether they run.
+func (a *Actor) forget(ctx context.Context, name string) error {
+	pods, err := a.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
+	if err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Spec.NodeName != name {
+			continue
+		}
+		err := a.Typed.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name,
+			metav1.DeleteOptions{GracePeriodSeconds: new(int64), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// during looks at the cluster while a hook runs, and after it has ended well, until look says that it is done.
+func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (bool, error)) error {
+	defer h.stop()
+	var refused outage.Spell
+	for said := false; ; {
+		over := h.over()
+		if over && h.err != nil {
+			_, _ = look() // what has come has come
+			return h.failure(ctx)
+		}
+		done, err := look()
+		switch {
+		case ctx.Err() != nil:
+			return h.late(what)
+		case err != nil && !outage.Passes(err) && (!outage.Refused(err) || refused.Lasts(a.Clock.Now()) >= outage.Bound):
+			return err
+		case done && over:
+			return nil
+		}
+		if err == nil {
+			refused.Over()
+		}
+		if over && !said && a.Note != nil {
+			a.Note("waiting: its command has ended well; now for " + what)
+			said = true
+		}
+		if a.Clock.Sleep(ctx, poll) != nil {
+			return h.late(what)
+		}
+	}
+}
+
+// bind gives a slot a node; "" where there is none yet. Others write Nodes too.
+func (a *Actor) bind(ctx context.Context, slot string) (string, error) {
+	for {
+		name, err := a.tryBind(ctx, slot)
+		if !apierrors.IsConflict(err) || a.Clock.Sleep(ctx, poll/5) != nil {
+			return name, err
+		}
+	}
+}
+
+// tryBind takes the oldest node that is nobody's, the one of the slot's own name first.
+func (a *Actor) tryBind(ctx context.Context, slot string) (string, error) {
+	list, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	var free []*corev1.Node
+	for i := range list.Items {
+		node := &list.Items[i]
+		of, taken := node.Labels[v1alpha1.LabelSlot]
+		if of == slot {
+			return node.Name, nil
+		}
+		if !taken && !slices.Contains(a.Known, node.Name) && node.DeletionTimestamp == nil {
+			free = append(free, node)
+		}
+	}
+	if len(free) == 0 {
+		return "", nil
+	}
+	node := slices.MinFunc(free, func(x, y *corev1.Node) int {
+		switch slot {
+		case x.Name:
+			return -1
+		case y.Name:
+			return 1
+		}
+		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
+	})
+	if err := a.claim(ctx, node, slot); err != nil {
+		return "", err
+	}
+	return node.Name, nil
+}
+
+// claim labels and shuts a node in one write, which fails when anybody else wrote it since it was looked at.
+func (a *Actor) claim(ctx context.Context, node *corev1.Node, slot string) error {
+	claimed := node.DeepCopy()
+	if claimed.Labels == nil {
+		claimed.Labels = map[string]string{}
+	}
+	claimed.Labels[v1alpha1.LabelSlot] = slot
+	shut := *joint.Shut(node.Name).Taint
+	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&shut) })
+	claimed.Spec.Taints = append(claimed.Spec.Taints, shut)
+	_, err := a.Typed.CoreV1().Nodes().Update(ctx, claimed, metav1.UpdateOptions{FieldManager: kube.FieldManager})
+	return err
+}
+
+// node reads a node; nil when there is none of the name.
+func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
+	node, err := a.Typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return node, err
+}
+
+// environment is what a hook is told, beside the environment of the program itself.
+func (a *Actor) environment(verb, node, wave string) []string {
+	return []string{
+		"THESEUS_ACTION=" + verb, "THESEUS_NODE=" + node, "THESEUS_WAVE=" + wave, "THESEUS_MIGRATION=" + a.Migration,
+		"THESEUS_TAINT=" + joint.Shut(node).Taint.ToString(),
+	}
+}

@@ -1,0 +1,185 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	paths "github.com/theseus-cni/theseus/internal/proof/path"
+)
+
+// Build computes the report. It never fails: what is missing is said in the verdict.
+func Build(in Input) Model {
+	h := read(in.Plan, in.Records)
+	all := merge(in.Paths, in.Reports)
+	m := Model{
+		APIVersion: v1alpha1.APIVersion, Kind: Kind, MadeAt: in.At,
+		Change: change(in.Plan, h), Limit: limit(in.Plan),
+		Gaps:  h.gaps(all),
+		Cells: cells(all), Classes: classes(all), Nodes: nodes(in, h, all),
+		Workloads: workloads(in.Workloads), Moves: moves(in.Plan, in.Records), Traffic: slices.Clone(in.Traffic),
+		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
+		PartRestarts: partRestarts(in.Reports),
+	}
+	m.Residue.Rules = movesRules(in.Plan)
+	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)
+	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
+	m.Run.Measured = measuredSpans(all)
+	m.Totals = totals(in, &m, all)
+	m.Verdict = judge(in, &m, all, h.why)
+	return m
+}
+
+// JSON is the whole model, indented, with a newline at its end.
+func JSON(m Model) ([]byte, error) {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("report as JSON: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// movesRules says whether a plan is of a rollout from one data plane to another.
+func movesRules(p *plan.Plan) bool {
+	if p == nil || p.Rollout == nil {
+		return false
+	}
+	if origin := p.Rollout.Origin; origin != nil {
+		for _, turn := range origin.Turns {
+			if turn.Moves() {
+				return true
+			}
+		}
+	}
+	return p.Rollout.From != p.Rollout.To
+}
+
+func change(p *plan.Plan, h *history) Change {
+	c := Change{By: h.by, Theseus: h.theseus, PlanHash: h.planned}
+	if p == nil {
+		return c
+	}
+	c.Name, c.Strategy, c.Reason = p.Name, p.Strategy, p.Reason
+	c.Source, c.Target = network(p.Source), network(p.Target)
+	if p.Rollout != nil {
+		c.Flag = p.Rollout.Setting()
+		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
+	}
+	if p.Reflectors != nil {
+		c.Flag = "reflectors=" + p.Reflectors.Selector
+		c.Source, c.Target = c.Source+" with "+p.From(), c.Target+" with "+p.To()
+	}
+	if p.Pools != nil || p.Encapsulation != nil {
+		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
+	}
+	if p.Mirror != nil {
+		c.Source, c.Target = p.From(), p.To()
+	}
+	c.Cluster, c.Kubernetes = p.Cluster.UID, p.Cluster.Kubernetes
+	if c.PlanHash == "" {
+		c.PlanHash = p.Hash
+	}
+	if c.Theseus == "" {
+		c.Theseus = p.Theseus
+	}
+	for _, f := range p.Findings {
+		if f.Accepted != "" {
+			c.Accepted = append(c.Accepted, Accepted{f.ID, f.Message, f.Accepted})
+		}
+	}
+	return c
+}
+
+func network(i cni.Installation) string {
+	if i.Version == "" {
+		return i.CNI
+	}
+	return i.CNI + " " + i.Version
+}
+
+// limit is the longest gap that any gate after the baseline allows, in ms.
+func limit(p *plan.Plan) float64 {
+	if p == nil {
+		return 0
+	}
+	longest := float64(p.Change.MaxGapMillis)
+	for i := range p.Steps {
+		if gate := p.Steps[i].Gate; gate != nil && !gate.Baseline {
+			longest = max(longest, millis(time.Duration(gate.MaxGap)))
+		}
+	}
+	return longest
+}
+
+func workloads(given []WorkloadOutcome) []WorkloadOutcome {
+	list := slices.Clone(given)
+	slices.SortFunc(list, func(a, b WorkloadOutcome) int {
+		return slices.Compare([]string{a.Namespace, a.Kind, a.Name}, []string{b.Namespace, b.Kind, b.Name})
+	})
+	return list
+}
+
+func measuredSpans(all []*measured) []Span {
+	var spans []Span
+	for _, m := range all {
+		spans = append(spans, m.spans...)
+	}
+	return unite(spans)
+}
+
+func totals(in Input, m *Model, all []*measured) Totals {
+	t := Totals{Nodes: len(m.Nodes), Gaps: len(m.Gaps)}
+	for _, node := range m.Nodes {
+		if node.State == StepDone {
+			t.NodesSwitched++
+		}
+	}
+	for _, w := range m.Workloads {
+		t.Pods += w.Pods
+		t.Evicted += w.Evicted
+		t.Restarts += w.Restarts()
+	}
+	results := map[string]bool{}
+	for _, path := range all {
+		t.path(path)
+		results[path.ID] = true
+	}
+	for _, path := range in.Paths {
+		if !results[path.ID] {
+			t.Unmeasured++
+		}
+	}
+	for _, client := range m.Traffic {
+		t.Requests += client.Requests
+		t.Failed += client.Failed
+		t.Leaked += client.Leaked
+		t.LongestGapMillis = max(t.LongestGapMillis, client.LongestGapMillis)
+	}
+	t.LongestGapMillis = max(t.LongestGapMillis, t.ProbeGapMillis)
+	return t
+}
+
+func (t *Totals) path(m *measured) {
+	if m.Denied {
+		t.Denied++
+		t.DeniedSent += m.sent
+		t.Leaked += m.answered
+		return
+	}
+	t.Paths++
+	t.Sent += m.sent
+	t.Lost += m.lost()
+	t.Unheard += m.unheard
+	if m.Class == paths.ClassOutside && m.sent > 0 {
+		t.OutsidePaths++
+		t.OutsideSent += m.sent
+		t.OutsideLost += m.lost()
+	}
+	for _, gap := range m.gaps {
+		t.ProbeGapMillis = max(t.ProbeGapMillis, gap.Millis)
+	}
+}

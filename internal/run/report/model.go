@@ -1,0 +1,228 @@
+package report
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
+)
+
+// Kind is the kind of a serialised report.
+const Kind = "Report"
+
+// Level is how good or bad a verdict is.
+type Level string
+
+// The levels of a verdict, best first.
+const (
+	// Good: done, measured, and nothing lost, answered against policy or left behind.
+	Good Level = "good"
+	// Partial: as Good, but no path to the outside of the cluster was measured.
+	Partial Level = "partial"
+	// Fair: done, and something was lost, but every gap stayed within the limit of the gates.
+	Fair Level = "fair"
+	// Stopped: paused or still running or rolled back, with nothing lost beyond the limit.
+	Stopped Level = "stopped"
+	// Unknown: done, but something was not measured.
+	Unknown Level = "unknown"
+	// Bad: requests failed, a gap exceeded the limit, denied traffic got through, or a person is needed.
+	Bad Level = "bad"
+)
+
+// Outcome is how the run ended.
+type Outcome string
+
+// The outcomes.
+const (
+	NotStarted  Outcome = "not-started"
+	Running     Outcome = "running"
+	Paused      Outcome = "paused"
+	RollingBack Outcome = "rolling-back"
+	RolledBack  Outcome = "rolled-back"
+	NeedsPerson Outcome = "needs-person"
+	Done        Outcome = "done"
+)
+
+// Model is the report as data: everything computed, nothing left to the page.
+type Model struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	MadeAt     time.Time `json:"madeAt,omitzero"`
+	Change     Change    `json:"change"`
+	Verdict    Verdict   `json:"verdict"`
+	Run        Run       `json:"run"`
+	Totals     Totals    `json:"totals"`
+	// Limit is the longest gap in ms that the gates allowed; 0 when none is known, so every gap exceeds it.
+	Limit     float64           `json:"limitMillis"`
+	Groups    []Group           `json:"groups"`
+	Steps     []Step            `json:"steps"`
+	Gaps      []Gap             `json:"gaps"`
+	Incidents []Incident        `json:"incidents"`
+	Cells     []Cell            `json:"cells"`
+	Classes   []Class           `json:"classes"`
+	Nodes     []Node            `json:"nodes"`
+	Workloads []WorkloadOutcome `json:"workloads"`
+	// Moves are the pods that were moved while they ran, in order, and Adopted sums them up.
+	Moves   []Move    `json:"moves,omitempty"`
+	Adopted *Adopted  `json:"adopted,omitempty"`
+	Traffic []Traffic `json:"traffic"`
+	Gates   []Gate    `json:"gates"`
+	Residue Residue   `json:"residue"`
+	Journal []Entry   `json:"journal"`
+	// PartRestarts are the restarts of Theseus' own agents and probers.
+	PartRestarts []PartRestart `json:"partRestarts,omitempty"`
+	// BGP is what the page draws of Input.BGP.
+	BGP []draw.Row `json:"-"`
+}
+
+// Change says what was to be done, where, by which plan.
+type Change struct {
+	Name   string `json:"name,omitempty"`
+	Source string `json:"source,omitempty"`
+	Target string `json:"target,omitempty"`
+	// Flag is the flag that was rolled out, where that was the change.
+	Flag       string `json:"flag,omitempty"`
+	Strategy   string `json:"strategy,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	Cluster    string `json:"cluster,omitempty"`
+	Kubernetes string `json:"kubernetes,omitempty"`
+	PlanHash   string `json:"planHash,omitempty"`
+	Theseus    string `json:"theseus,omitempty"`
+	// By lists everybody who ran the engine.
+	By []string `json:"by,omitempty"`
+	// Accepted are the findings that were accepted although they warn or block.
+	Accepted []Accepted `json:"accepted,omitempty"`
+}
+
+// Accepted is a finding with the user's reason.
+type Accepted struct {
+	ID      string `json:"id"`
+	Message string `json:"message"`
+	Reason  string `json:"reason"`
+}
+
+// Verdict is the report in one line.
+type Verdict struct {
+	Level Level `json:"level"`
+	// Title is a few words, Line the whole sentence with the figures.
+	Title string `json:"title"`
+	Line  string `json:"line"`
+	// Outside says whether paths between the cluster and its outside were measured: "measured" or "not measured".
+	Outside string `json:"outside"`
+	// Uncovered are the kinds of paths that no run measures, of which the verdict says nothing (docs/paths.md).
+	Uncovered []string `json:"uncovered,omitempty"`
+	// Why says what stopped the run, where something did.
+	Why string `json:"why,omitempty"`
+	// Missing lists what was not measured, one sentence each.
+	Missing []string `json:"missing,omitempty"`
+	// Notes are what a reader should know besides.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Span is an interval of time.
+type Span struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Run is the journal summed up.
+type Run struct {
+	Outcome Outcome   `json:"outcome"`
+	Begin   time.Time `json:"begin,omitzero"`
+	End     time.Time `json:"end,omitzero"`
+	// Millis is how long it took, pauses included; EstimateMillis what the plan said.
+	Millis         int64 `json:"millis"`
+	EstimateMillis int64 `json:"estimateMillis,omitempty"`
+	StepsDone      int   `json:"stepsDone"`
+	StepsTotal     int   `json:"stepsTotal"`
+	// Pauses are the times in which the engine was asked to wait; Rollback is the way back, when taken.
+	Pauses   []Span `json:"pauses,omitempty"`
+	Rollback *Span  `json:"rollback,omitempty"`
+	// Resumed is how often the engine was started again, after a pause, a crash or by somebody else.
+	Resumed int `json:"resumed,omitempty"`
+	// NoReturn is when the first step without a way back began.
+	NoReturn time.Time `json:"noReturn,omitzero"`
+	// Measured are the times in which at least one path was probed.
+	Measured []Span `json:"measured,omitempty"`
+}
+
+// Totals are the figures of the verdict.
+type Totals struct {
+	Nodes         int   `json:"nodes"`
+	NodesSwitched int   `json:"nodesSwitched"`
+	Pods          int   `json:"pods"`
+	Evicted       int   `json:"evicted"`
+	Restarts      int   `json:"restarts"`
+	Requests      int64 `json:"requests"`
+	Failed        int64 `json:"failed"`
+	// Paths counts what was measured, Unmeasured what was planned and has no result.
+	Paths      int   `json:"paths"`
+	Unmeasured int   `json:"unmeasured"`
+	Sent       int64 `json:"sent"`
+	Lost       int64 `json:"lost"`
+	// OutsidePaths are those of Paths that leave the cluster, OutsideSent and OutsideLost their probes.
+	OutsidePaths int   `json:"outsidePaths"`
+	OutsideSent  int64 `json:"outsideSent"`
+	OutsideLost  int64 `json:"outsideLost"`
+	// Unheard counts the unanswered that are not in Lost, since nobody ran who could have answered.
+	Unheard int64 `json:"unheard,omitempty"`
+	// Denied counts paths that policy must keep shut, DeniedSent their probes; Leaked is the answers, to
+	// probes and to traffic.
+	Denied     int   `json:"denied"`
+	DeniedSent int64 `json:"deniedSent"`
+	Leaked     int64 `json:"leaked"`
+	Gaps       int   `json:"gaps"`
+	// LongestGapMillis is over paths and traffic; ProbeGapMillis over paths alone.
+	LongestGapMillis float64 `json:"longestGapMillis"`
+	ProbeGapMillis   float64 `json:"probeGapMillis"`
+}
+
+// Group is a row of the timeline: a phase or a wave.
+type Group struct {
+	Name  string    `json:"name"`
+	Nodes int       `json:"nodes"`
+	Begin time.Time `json:"begin,omitzero"`
+	End   time.Time `json:"end,omitzero"`
+	State State     `json:"state"`
+	// Steps are indexes into Model.Steps.
+	Steps []int `json:"steps"`
+}
+
+// State is how far a step got.
+type State string
+
+// The states of a step.
+const (
+	StepNotReached State = "not reached"
+	StepRunning    State = "running"
+	StepFailed     State = "failed"
+	StepDone       State = "done"
+	StepUndone     State = "undone"
+)
+
+// Step is one step of the plan and what became of it.
+type Step struct {
+	ID       string    `json:"id"`
+	Title    string    `json:"title"`
+	Why      string    `json:"why,omitempty"`
+	Group    string    `json:"group"`
+	Node     string    `json:"node,omitempty"`
+	Nodes    []string  `json:"nodes,omitempty"` // the one, or those whose pods are moved together
+	State    State     `json:"state"`
+	Begin    time.Time `json:"begin,omitzero"`
+	End      time.Time `json:"end,omitzero"`
+	Undone   time.Time `json:"undone,omitzero"`
+	Actions  []Action  `json:"actions,omitempty"`
+	Gate     string    `json:"gate,omitempty"`
+	Undo     []string  `json:"undo,omitempty"`
+	NoReturn bool      `json:"noReturn,omitempty"`
+	Gaps     int       `json:"gaps,omitempty"`
+	// Failure says what went wrong in it, also when it was taken back afterwards.
+	Failure string `json:"failure,omitempty"`
+}
+
+// Action is one action of a step and its result: "done", "already", "failed", or empty.
+type Action struct {
+	Title  string `json:"title"`
+	Result string `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+}

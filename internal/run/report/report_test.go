@@ -1,0 +1,425 @@
+package report
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// golden compares with a file of testdata, or rewrites it with -update.
+func golden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Errorf("%s (-want +got; rewrite with -update):\n%s", file, diff)
+	}
+}
+
+func TestText(t *testing.T) {
+	for name, s := range samples() {
+		t.Run(name, func(t *testing.T) {
+			text := Text(Build(s.input()))
+			golden(t, name+".txt", []byte(text))
+			if lines := strings.Count(text, "\n"); lines > 24 {
+				t.Errorf("%d lines are too many for a summary", lines)
+			}
+		})
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for _, name := range []string{"gaps", "rolled-back", "no-data"} {
+		t.Run(name, func(t *testing.T) {
+			data, err := JSON(Build(samples()[name].input()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, name+".json", data)
+			if bytes.Contains(data, []byte("not for readers")) {
+				t.Error("states of objects must not reach the report")
+			}
+		})
+	}
+}
+
+func TestBuildIsDeterministic(t *testing.T) {
+	in := samples()["gaps"].input()
+	first, _ := JSON(Build(in))
+	for range 5 {
+		if again, _ := JSON(Build(in)); !bytes.Equal(first, again) {
+			t.Fatal("two builds from one input differ")
+		}
+	}
+}
+
+func TestLevels(t *testing.T) {
+	want := map[string]Level{"good": Good, "gaps": Bad, "small-gaps": Fair, "rolled-back": Bad, "no-data": Unknown,
+		"large": Bad, "large-good": Good, "adopted": Fair, "half-back": Stopped}
+	for name, s := range samples() {
+		if got := Build(s.input()).Verdict.Level; got != want[name] {
+			t.Errorf("%s: level %s, want %s", name, got, want[name])
+		}
+	}
+}
+
+// TestMoves: every pod that was moved has a row, whichever way, and pods that were found moved have none.
+func TestMoves(t *testing.T) {
+	m := Build(samples()["adopted"].input())
+	if a := m.Adopted; len(m.Moves) != 6 || a.Pods != 6 || a.Back != 0 || a.Measured != 3 || a.Sent != 1920 || a.Lost != 6 ||
+		a.FlipMicros != [3]int64{41, 1260, 1260} || a.FlipGapMillis != [3]float64{2.5, 2.5, 2.5} || a.ControlMillis[2] != 3.25 {
+		t.Errorf("%d moves, %+v", len(m.Moves), m.Adopted)
+	}
+	page, err := HTML(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := bytes.Count(page, []byte("<td>calico</td>")); rows != 6 || !bytes.Contains(page, []byte(">41 µs</td>")) {
+		t.Errorf("%d rows on the page", rows)
+	}
+	if a := Build(samples()["half-back"].input()).Adopted; a.Pods != 4 || a.Back != 4 {
+		t.Errorf("of a rollback: %+v", a)
+	}
+	if m := Build(samples()["good"].input()); m.Adopted != nil || m.Moves != nil {
+		t.Errorf("of another strategy: %+v", m.Adopted)
+	}
+}
+
+// TestMovesApart: of the pods that were moved, Theseus' own and those that the plan does not have are told apart.
+func TestMovesApart(t *testing.T) {
+	p := &plan.Plan{Workloads: []plan.Workload{{Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1"}, "wave-2": {"web-2"}}}}}
+	all := []Move{{Namespace: "shop", Name: "web-1"}, {Namespace: "shop", Name: "web-2"}, {Namespace: "kube-system", Name: "controllers-1"},
+		{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a"}, {Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a", Back: true}}
+	a := adopted(p, all)
+	if a.Pods != 4 || a.Own != 1 || a.Later != 1 || a.Back != 1 {
+		t.Errorf("%+v", a)
+	}
+	if text := movesText(Model{Adopted: a}); !strings.HasPrefix(text, "4 pods while they ran (1 of Theseus' own, 1 that started after the plan was made), 1 back;") {
+		t.Error(text)
+	}
+}
+
+// An empty input is no pass: every output works and says that nothing is known.
+func TestEmpty(t *testing.T) {
+	m := Build(Input{})
+	if m.Verdict.Level != Unknown || len(m.Verdict.Missing) < 3 {
+		t.Errorf("verdict %+v", m.Verdict)
+	}
+	if _, err := JSON(m); err != nil {
+		t.Error(err)
+	}
+	if _, err := HTML(m); err != nil {
+		t.Error(err)
+	}
+	golden(t, "empty.txt", []byte(Text(m)))
+}
+
+// One thing that is not measured must keep a good run from being called good.
+func TestNoDataIsNoPass(t *testing.T) {
+	tests := map[string]func(*Input){
+		"no reports":            func(in *Input) { in.Reports = nil },
+		"one node silent":       func(in *Input) { in.Reports = in.Reports[1:] },
+		"a path without result": func(in *Input) { in.Paths = append(in.Paths, v1alpha1.Path{ID: "x>y/udp", Class: "pod-pod"}) },
+		"no workloads":          func(in *Input) { in.Workloads = nil },
+		"no inventory":          func(in *Input) { in.InventoriesBefore, in.InventoriesAfter = nil, nil },
+		"one inventory missing": func(in *Input) { delete(in.InventoriesAfter, "a-node-2") },
+		"no denied path": func(in *Input) {
+			for i := range in.Paths {
+				if in.Paths[i].Denied {
+					in.Paths[i].Denied = false
+					dropPath(in, in.Paths[i].ID)
+				}
+			}
+		},
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := samples()["good"].input()
+			spoil(&in)
+			v := Build(in).Verdict
+			if v.Level != Unknown || len(v.Missing) == 0 {
+				t.Errorf("level %s, missing %q", v.Level, v.Missing)
+			}
+		})
+	}
+}
+
+// A run whose paths all stay in the cluster is not good, however little it lost: that is what hid the loss of masqueraded connections.
+func TestOutsideNotMeasured(t *testing.T) {
+	in := samples()["good"].input()
+	if v := Build(in).Verdict; v.Level != Good || v.Outside != "measured" {
+		t.Errorf("measured: level %s, outside %q", v.Level, v.Outside)
+	}
+	for _, path := range slices.Clone(in.Paths) {
+		if path.Class == "outside" {
+			dropPath(&in, path.ID)
+		}
+	}
+	in.Paths = slices.DeleteFunc(in.Paths, func(path v1alpha1.Path) bool { return path.Class == "outside" })
+	m := Build(in)
+	if v := m.Verdict; v.Level != Partial || v.Outside != "not measured" || v.Title != "Nothing was lost inside the cluster; outside: not measured" ||
+		!strings.Contains(v.Line, ", outside: not measured, ") {
+		t.Errorf("level %s, outside %q: %s\n%s", v.Level, v.Outside, v.Title, v.Line)
+	}
+	if text := Text(m); !strings.Contains(text, "\noutside   not measured\n") {
+		t.Error(text)
+	}
+}
+
+// Where nothing was lost, no part of a report speaks of a gap: how long a client was without an answer is told as that.
+func TestNoGapIsNoGap(t *testing.T) {
+	in := samples()["good"].input()
+	in.Traffic[0].LongestGapMillis = 763
+	m := Build(in)
+	if want := ", no gap on any path, clients at most 763 ms without an answer"; !strings.HasSuffix(m.Verdict.Line, want) {
+		t.Errorf("%q does not end in %q", m.Verdict.Line, want)
+	}
+	text := Text(m)
+	page, err := HTML(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(text, "longest gap") || strings.Contains(string(page), "longest gap 763") || strings.Contains(string(page), ">763 ms</dd>") {
+		t.Error(text)
+	}
+	if !strings.Contains(text, "0 failed, at most 763 ms without an answer") {
+		t.Error(text)
+	}
+}
+
+// What is shown while a run goes on counts as its report does: probes that nobody who ran could answer are no loss and no gap.
+func TestSumIsTheReport(t *testing.T) {
+	for name, s := range samples() {
+		in := s.input()
+		got, want := Sum(in.Paths, in.Reports), Build(in).Totals
+		var leaked int64
+		for _, class := range Build(in).Classes {
+			leaked += class.Leaked
+		}
+		if got.Lost != want.Lost || got.LongestGapMillis != want.ProbeGapMillis || got.Leaked != leaked || got.Sent != want.Sent+want.DeniedSent {
+			t.Errorf("%s: %+v, and the report says %+v", name, got, want)
+		}
+	}
+}
+
+func dropPath(in *Input, id string) {
+	for i := range in.Reports {
+		kept := in.Reports[i].Status.Paths[:0]
+		for _, result := range in.Reports[i].Status.Paths {
+			if result.ID != id {
+				kept = append(kept, result)
+			}
+		}
+		in.Reports[i].Status.Paths = kept
+	}
+}
+
+// A series of reports of one growing count is that count once; a restarted prober's count is added to it.
+func TestMergeSeries(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	report := func(results ...v1alpha1.PathResult) v1alpha1.ProbeReport {
+		return v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{Paths: results}}
+	}
+	early := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 100, Answered: 98, Since: at(0), Last: at(1000),
+		Gaps: []v1alpha1.Gap{{From: at(300), Millis: 10, Probes: 1}}, Open: &v1alpha1.Gap{From: at(990), Millis: 10, Probes: 1}}
+	late := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 200, Answered: 196, Since: at(0), Last: at(2000), Dropped: 2,
+		Gaps: []v1alpha1.Gap{{From: at(990), Millis: 30, Probes: 3}}}
+	restarted := v1alpha1.PathResult{ID: "a/old>b/new/udp", Sent: 50, Answered: 49, Since: at(3000), Last: at(3500),
+		Open: &v1alpha1.Gap{From: at(3400), Probes: 1}}
+	for _, reports := range [][]v1alpha1.ProbeReport{
+		{report(early), report(late), report(restarted)},
+		{report(restarted), report(late), report(early), report(late)},
+	} {
+		all := merge(nil, reports)
+		if len(all) != 1 {
+			t.Fatalf("%d paths", len(all))
+		}
+		m := all[0]
+		if m.sent != 250 || m.lost() != 5 || len(m.gaps) != 3 || m.hidden != 1 || len(m.spans) != 2 {
+			t.Errorf("sent %d, lost %d, gaps %+v, hidden %d, spans %v", m.sent, m.lost(), m.gaps, m.hidden, m.spans)
+		}
+		if last := m.gaps[2]; !last.Open || last.Millis != 100 {
+			t.Errorf("the open gap lasts to the last probe: %+v", last)
+		}
+		if m.Source.Node != "a" || m.Target.Network != "new" {
+			t.Errorf("ends are read from the id: %+v", m.Path)
+		}
+	}
+}
+
+// A prober that restarts costs no verdict where the second responder beside it answered meanwhile, and hides no loss where that
+// was silent too.
+func TestRestartedProber(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "host"} }
+	for name, test := range map[string]struct {
+		second        v1alpha1.Second
+		lost, unheard int64
+	}{
+		"the second responder answered": {v1alpha1.Second{Answered: 8, SilentMillis: 300}, 0, 20},
+		"it did not":                    {v1alpha1.Second{}, 20, 0},
+		"not all the time":              {v1alpha1.Second{Answered: 3, SilentMillis: 1400}, 20, 0},
+	} {
+		in := Input{
+			Paths: []v1alpha1.Path{
+				{ID: "a/host>b/host/udp", Source: end("a"), Target: end("b"), IntervalMillis: 100, Second: "192.0.2.2:7103"},
+				{ID: "b/host>a/host/udp", Source: end("b"), Target: end("a"), IntervalMillis: 100, Second: "192.0.2.1:7103"},
+			},
+			Reports: []v1alpha1.ProbeReport{{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.ProbeReportStatus{
+				Paths: []v1alpha1.PathResult{{ID: "a/host>b/host/udp", Sent: 300, Answered: 280, Since: at(0), Last: at(30000),
+					Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 2000, Probes: 20, Cause: "connection refused", Second: test.second}}}},
+				Parts: []v1alpha1.Part{{Name: "host", Since: at(-1000)}},
+			}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}, Status: v1alpha1.ProbeReportStatus{
+				Paths: []v1alpha1.PathResult{
+					{ID: "b/host>a/host/udp", Sent: 100, Answered: 100, Since: at(0), Last: at(9950)},
+					{ID: "b/host>a/host/udp", Sent: 180, Answered: 180, Since: at(13200), Last: at(30000)}},
+				Parts: []v1alpha1.Part{{Name: "host", Since: at(12000), Gone: []v1alpha1.Absence{{From: at(9950), To: at(12000)}}}},
+			}}},
+		}
+		if m := Build(in); m.Totals.Lost != test.lost || m.Totals.Unheard != test.unheard {
+			t.Errorf("%s: %d lost, %d unheard", name, m.Totals.Lost, m.Totals.Unheard)
+		}
+		in.Reports[1].Status.Parts[0].Gone = nil
+		if m := Build(in); m.Totals.Lost != 20 {
+			t.Errorf("%s, and no prober restarted: %d lost", name, m.Totals.Lost)
+		}
+	}
+}
+
+// Probes to a process that stood still, as its own paths tell, are no lost ones; the report says how many they were.
+func TestUnheard(t *testing.T) {
+	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "old"} }
+	in := Input{
+		Paths: []v1alpha1.Path{
+			{ID: "a/old>b/old/udp", Source: end("a"), Target: end("b"), IntervalMillis: 100},
+			{ID: "b/old>a/old/udp", Source: end("b"), Target: end("a"), IntervalMillis: 100},
+		},
+		Reports: []v1alpha1.ProbeReport{{Status: v1alpha1.ProbeReportStatus{Paths: []v1alpha1.PathResult{
+			{ID: "a/old>b/old/udp", Sent: 300, Answered: 292, Since: at(0), Last: at(30000),
+				Gaps: []v1alpha1.Gap{{From: at(10000), Millis: 700, Probes: 7}, {From: at(20000), Millis: 100, Probes: 1}}},
+			{ID: "b/old>a/old/udp", Sent: 276, Answered: 276, Since: at(0), Last: at(30000),
+				Stalls: []v1alpha1.Gap{{From: at(10020), Millis: 2400, Probes: 24}}},
+		}}}},
+	}
+	m := Build(in)
+	if m.Totals.Lost != 1 || m.Totals.Unheard != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
+		t.Errorf("%+v", m.Totals)
+	}
+	if seen := Sum(in.Paths, in.Reports); seen != (Seen{Sent: 576, Lost: 1, LongestGapMillis: 100}) {
+		t.Errorf("while it goes on: %+v", seen)
+	}
+	if text := Text(m); !strings.Contains(text, "note      7 probes had no answer while nobody ran who could give it;") {
+		t.Error(text)
+	}
+}
+
+// What a missing description would have said is read from the id, so that a denied path is not taken for a lost one.
+func TestDescribeFromID(t *testing.T) {
+	tests := map[string]v1alpha1.Path{
+		"a/old>b/new/udp":         {Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Node: "b", Network: "new"}},
+		"a/old>b/old/udp/denied":  {Source: v1alpha1.Endpoint{Node: "a", Network: "old"}, Target: v1alpha1.Endpoint{Node: "b", Network: "old"}, Denied: true},
+		"a/host>service/new/tcp":  {Source: v1alpha1.Endpoint{Node: "a", Network: "host"}, Target: v1alpha1.Endpoint{Network: "new"}},
+		"a/new>dns":               {Source: v1alpha1.Endpoint{Node: "a", Network: "new"}},
+		"made by somebody else\n": {},
+	}
+	for id, want := range tests {
+		want.ID, want.Class = id, "undescribed"
+		if diff := cmp.Diff(want, describe(nil, id)); diff != "" {
+			t.Errorf("%q:\n%s", id, diff)
+		}
+	}
+}
+
+// Every gap is placed in exactly one step, or said to be outside.
+func TestGapsArePlaced(t *testing.T) {
+	in := samples()["good"].input()
+	last := in.Records[len(in.Records)-1].At
+	gap := func(at time.Time) v1alpha1.Gap { return v1alpha1.Gap{From: at, Millis: 20, Probes: 2} }
+	begins := map[string]time.Time{}
+	for _, r := range in.Records {
+		if r.Event == "step-began" {
+			begins[r.Step] = r.At
+		}
+	}
+	in.Reports[0].Status.Paths[0].Gaps = []v1alpha1.Gap{gap(epoch.Add(-time.Second)), gap(begins["wave-1/a-node-1/move"].Add(time.Second)), gap(last.Add(time.Second))}
+	var steps []string
+	for _, g := range Build(in).Gaps {
+		steps = append(steps, g.Step)
+	}
+	if diff := cmp.Diff([]string{beforeRun, "wave-1/a-node-1/move", afterRun}, steps); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWords(t *testing.T) {
+	for ms, want := range map[float64]string{0: "0 ms", 0.44: "0.4 ms", 6: "6 ms", 380: "380 ms", 999.7: "1 s", 1254: "1.25 s", 200_000: "3 min 20 s", 7_500_000: "2 h 5 min"} {
+		if got := duration(ms); got != want {
+			t.Errorf("duration(%v) = %q, want %q", ms, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 481203: "481,203", -1234567: "-1,234,567"} {
+		if got := number(n); got != want {
+			t.Errorf("number(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestStalls: time in which a prober did not run is told, and so are the answers that it found late for that.
+func TestStalls(t *testing.T) {
+	s := sample{nodes: 3}
+	input := s.input()
+	for i := range input.Reports {
+		for j := range input.Reports[i].Status.Paths {
+			input.Reports[i].Status.Paths[j].Stalls = nil
+		}
+	}
+	path := &input.Reports[len(input.Reports)-1].Status.Paths[0]
+	path.Stalls = []v1alpha1.Gap{{From: path.Last.Add(-5 * time.Second), Millis: 3300}}
+	path.Excused = 154
+	const want = "Probers did not run once; the longest stall was 3.3 s on %s. Nothing was sent in it, and nothing is known of it. " +
+		"154 answers came in it and were seen past their timeout; they are not counted as lost."
+	text := Text(Build(input))
+	node, _, _ := strings.Cut(path.ID, "/")
+	if !strings.Contains(text, strings.Replace(want, "%s", node, 1)) {
+		t.Errorf("the note is not in\n%s", text)
+	}
+}
+
+// TestRolloutResidue: a report says that no rules were left only where rules were moved.
+func TestRolloutResidue(t *testing.T) {
+	moved := map[string]rollout.Turn{"a": {From: "iptables", To: "iptables"}, "b": {From: "iptables", To: "nftables"}}
+	for want, flag := range map[string]*plan.Rollout{
+		"every node proved":      {Flag: "nftablesMode", From: "iptables", To: "nftables"},
+		"every node proved that": {Flag: "nftablesMode", Origin: &plan.Origin{Turns: moved}},
+		"not looked for":         {Flag: "bpf-lb-acceleration", Says: "'native'"},
+		"not looked for:":        {Flag: "iptablesRefreshInterval", From: "iptables", To: "iptables", Says: "1m0s"},
+	} {
+		m := Build(Input{Plan: &plan.Plan{Strategy: rollout.Name, Rollout: flag}})
+		if got := residueText(m); !strings.HasPrefix(got, want) {
+			t.Errorf("%+v: %q", flag, got)
+		}
+	}
+}

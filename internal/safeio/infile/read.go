@@ -1,0 +1,41 @@
+// Package infile reads files that a person names, with a bound: a device, a pipe without an end or a wrong file costs no
+// more memory than the largest input that makes sense. What the text means belongs to the callers.
+package infile
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
+)
+
+// Read reads a file of at most bounded.MaxBytes.
+func Read(name string) ([]byte, error) { return ReadUpTo(name, bounded.MaxBytes) }
+
+// ReadUpTo reads a file of at most so many bytes.
+func ReadUpTo(name string, most int64) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := bounded.ReadAll(file, most)
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+	}
+	return text, nil
+}
+
+// ReadOr reads a file, or what a stream has for the name "-".
+func ReadOr(stream io.Reader, name string) ([]byte, error) {
+	if name != "-" {
+		return Read(name)
+	}
+	text, err := bounded.ReadAll(stream, bounded.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("standard input: %w", err)
+	}
+	return text, nil
+}

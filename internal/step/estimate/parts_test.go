@@ -1,0 +1,123 @@
+package estimate_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
+	"github.com/theseus-cni/theseus/internal/step/estimate"
+)
+
+// adopt moves the pods of a node, or the named ones.
+func adopt(t *testing.T, node string, args step.AdoptArgs) step.Action {
+	t.Helper()
+	text, err := json.Marshal(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return step.Action{Op: step.Node, Verb: step.VerbAdopt, NodeName: node, Args: text}
+}
+
+func beside(a step.Action) step.Action {
+	a.Beside = true
+	return a
+}
+
+// running are as many pods of a workload.
+func running(n int, kind, name string) []estimate.Pod {
+	pods := make([]estimate.Pod, n)
+	for i := range pods {
+		pods[i] = estimate.Pod{Name: fmt.Sprint(name, "-", i), Owner: cluster.Owner{Kind: kind, Namespace: "shop", Name: name}}
+	}
+	return pods
+}
+
+// TestParts: what is done together is one part, and every pod of a node is moved once.
+func TestParts(t *testing.T) {
+	every := step.PathSet{Old: []string{step.EveryNode}, New: []string{step.EveryNode}}
+	steps := []step.Step{
+		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Pods: []string{"own/probe"}}), {Op: step.Probe, Paths: &every}}},
+		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}}), beside(adopt(t, "b", step.AdoptArgs{}))},
+			Gate: &step.Gate{Bake: step.Duration(5 * time.Second)}},
+		{Actions: []step.Action{adopt(t, "a", step.AdoptArgs{Skip: []string{"shop/apart-0"}})}},
+		{Actions: []step.Action{{Op: step.Evict, Pods: &step.PodSet{Node: "a", Names: []string{"shop/apart-0"}}},
+			{Op: step.Evict, Pods: &step.PodSet{Node: "a"}}, {Op: step.Probe, Paths: &step.PathSet{New: every.New}}}},
+	}
+	want := [][]estimate.Part{
+		{{Kind: "node/adopt", N: 1, Pods: 1, Most: 1}, {Kind: "probe", N: 3}},
+		{{Kind: "node/adopt", N: 2, Pods: 9, Most: 5}, {Kind: "gate", N: 3, Bake: step.Duration(5 * time.Second)}},
+		{{Kind: "node/adopt", N: 1}},
+		{{Kind: "evict", N: 1, Pods: 1, Most: 1, Chain: 1, Ending: 1, Ended: 1}, {Kind: "evict/rest", N: 1}, {Kind: "probe/fewer", N: 3}},
+	}
+	pods := map[string][]estimate.Pod{"a": append(running(4, "Deployment", "web"), running(1, "StatefulSet", "apart")...), "b": running(5, "Deployment", "web")}
+	for i, got := range estimate.Parts(steps, 3, pods) {
+		if !slices.Equal(got, want[i]) {
+			t.Errorf("step %d:\n%+v, want\n%+v", i+1, got, want[i])
+		}
+	}
+	estimate.Steps(steps, 3, pods)
+	for i, s := range steps {
+		var sum time.Duration
+		for _, part := range want[i] {
+			sum += part.Takes()
+		}
+		if time.Duration(s.Estimate) != sum.Round(time.Second/10) || sum <= 0 {
+			t.Errorf("step %d is said to take %s, and its parts take %s", i+1, time.Duration(s.Estimate), sum)
+		}
+	}
+}
+
+// TestChains: the pods of one workload are a chain over all nodes of a part; those of a DaemonSet that are left are in none.
+func TestChains(t *testing.T) {
+	pods := map[string][]estimate.Pod{
+		"a": slices.Concat(running(2, "Deployment", "web"), running(1, "StatefulSet", "db"), running(1, "DaemonSet", "log")),
+		"b": slices.Concat(running(1, "Deployment", "web"), running(1, "StatefulSet", "db"), running(1, "StatefulSet", "queue")),
+	}
+	evict := func(node string) step.Action {
+		return step.Action{Op: step.Evict, Pods: &step.PodSet{Node: node, LeaveEnding: true, LeaveDaemons: true}}
+	}
+	parts := estimate.Parts([]step.Step{{Actions: []step.Action{evict("a"), beside(evict("b"))}}}, 2, pods)
+	want := estimate.Part{Kind: "evict", N: 2, Pods: 6, Most: 3, Chain: 3, Ending: 2, Ended: 3}
+	if len(parts[0]) != 1 || parts[0][0] != want {
+		t.Errorf("%+v, want %+v", parts[0], want)
+	}
+}
+
+// TestEvictions: they take what the longest chain does, or what all do that are moved five at a time.
+func TestEvictions(t *testing.T) {
+	takes := func(pods, chain, ending, ended int) time.Duration {
+		return estimate.Part{Kind: "evict", N: 1, Pods: pods, Most: pods, Chain: chain, Ending: ending, Ended: ended}.Takes()
+	}
+	for _, c := range []struct {
+		name             string
+		quicker, as, one time.Duration
+	}{
+		{"one pod of each of 20 workloads, and four of one", takes(19, 1, 0, 0), takes(20, 1, 0, 0), takes(4, 4, 0, 0)},
+		{"pods of others beside a chain", takes(3, 3, 0, 0), takes(20, 4, 0, 0), takes(4, 4, 0, 0)},
+		{"a chain of a StatefulSet, and the same beside a shorter one", takes(3, 3, 0, 0), takes(3, 3, 3, 3), takes(5, 3, 3, 5)},
+		{"one pod of each of 10 StatefulSets, and two of one", takes(10, 1, 0, 0), takes(10, 1, 1, 10), takes(2, 2, 2, 2)},
+	} {
+		if c.as != c.one || c.quicker >= c.as {
+			t.Errorf("%s: %s and %s, and fewer %s", c.name, c.as, c.one, c.quicker)
+		}
+	}
+}
+
+// TestGate: it waits for its bake, or for two reports of many nodes, which come seldom.
+func TestGate(t *testing.T) {
+	takes := func(nodes int, bake time.Duration) time.Duration {
+		return estimate.Part{Kind: "gate", N: nodes, Bake: step.Duration(bake)}.Takes().Truncate(time.Second)
+	}
+	for _, c := range []struct {
+		nodes      int
+		bake, want time.Duration
+	}{{3, 0, 2 * time.Second}, {3, 30 * time.Second, 30 * time.Second}, {5000, 5 * time.Second, 20 * time.Second}} {
+		if got := takes(c.nodes, c.bake); got != c.want {
+			t.Errorf("%d nodes, watched for %s: %s, want %s", c.nodes, c.bake, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package estimate
+
+import (
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// cost is what a part takes: Once, and More for each action or pod beyond the first.
+type cost struct{ once, more time.Duration }
+
+// usual is the cost of what the table does not name. Every action asks the API server for some things, and a run asks for 100 a
+// second at most.
+var usual = cost{400 * time.Millisecond, 40 * time.Millisecond}
+
+// table has what parts took in the lab (testdata/runs.json, and TestRuns compares): all nodes on one machine of two
+// processors, that clients kept busy. What a hook waits for is somebody's cloud, which was not measured.
+var table = map[string]cost{
+	"apply":   {100 * time.Millisecond, 40 * time.Millisecond},
+	"patch":   {150 * time.Millisecond, 40 * time.Millisecond},
+	"delete":  {150 * time.Millisecond, 40 * time.Millisecond},
+	"taint":   {150 * time.Millisecond, 40 * time.Millisecond},
+	"untaint": {150 * time.Millisecond, 40 * time.Millisecond},
+
+	"delete/runs": {1500 * time.Millisecond, 300 * time.Millisecond}, // until the pods have ended
+	"restart":     {8 * time.Second, time.Second},
+
+	"wait/established":          {200 * time.Millisecond, 10 * time.Millisecond},
+	"wait/pod-ready":            {6 * time.Second, 500 * time.Millisecond}, // an agent of a network, with its init containers
+	"wait/pod-ready/own":        {1500 * time.Millisecond, 500 * time.Millisecond},
+	"wait/pod-gone":             {100 * time.Millisecond, 0}, // its DaemonSet was deleted with them
+	"wait/rolled/DaemonSet":     {200 * time.Millisecond, 0}, // its pods were waited for before
+	"wait/rolled/DaemonSet/own": {1500 * time.Millisecond, 0},
+	"wait/rolled/Deployment":    {4 * time.Second, 0},
+
+	"probe":       {3200 * time.Millisecond, 20 * time.Millisecond},
+	"probe/more":  {3200 * time.Millisecond, 140 * time.Millisecond}, // of a node and its neighbours
+	"probe/fewer": {700 * time.Millisecond, 20 * time.Millisecond},
+
+	"evict":      {500 * time.Millisecond, 5500 * time.Millisecond}, // until a pod of a workload is made anew elsewhere
+	"evict/rest": {4 * time.Second, 0},                              // until the last have ended
+	"node/adopt": {1500 * time.Millisecond, 700 * time.Millisecond}, // per pod of the node that has the most
+
+	"node/carried": {5500 * time.Millisecond, 40 * time.Millisecond}, // until agents have told each other of a range, and made routes
+	"node/hold":    {3 * time.Second, 40 * time.Millisecond},
+	"node/yield":   {1500 * time.Millisecond, 100 * time.Millisecond},
+	"node/settle":  {1500 * time.Millisecond, 100 * time.Millisecond},
+
+	"hook/add":    {3 * time.Minute, 0},
+	"hook/remove": {time.Minute, 0},
+}
+
+// Takes is how long the part takes.
+func (p Part) Takes() time.Duration {
+	if p.Kind == "gate" { // it waits for two reports of every node
+		return max(2*path.ReportEvery(p.N), time.Duration(p.Bake)) + 800*time.Millisecond
+	}
+	c, known := table[p.Kind]
+	if !known {
+		c = usual
+	}
+	switch p.Kind {
+	case "evict":
+		chain, ending := time.Duration(p.Chain)*c.more, time.Duration(p.Ending)*(c.more+ends)
+		all := time.Duration(p.Pods)*c.more + time.Duration(p.Ended)*ends
+		return c.once + max(chain, ending, all/step.SideBySide)
+	case "node/adopt":
+		return c.once + time.Duration(p.Most)*c.more + time.Duration(p.N-1)*usual.more
+	}
+	more := max(p.N-1, 0)
+	crowded := min(more, crowd)
+	return c.once + time.Duration(crowded)*c.more + time.Duration(more-crowded)*min(c.more, usual.more)
+}
+
+// ends is how long pods of workloads that wait for it take to end: those of the lab serve on for as long. How long they may take says nothing
+// of how long they do.
+const ends = 10 * time.Second
+
+// crowd is how many nodes are in each other's way: those of the lab share two processors, those of others have their own.
+const crowd = 8
