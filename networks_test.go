@@ -32,6 +32,9 @@ var knowing = map[string]string{
 	"internal/change/plan/refuse.go flannel":         "the same: the tool is Calico's own controller",
 	"internal/cluster/kube/snapshot_other.go calico": "API groups that a snapshot holds; drivers read what is in them",
 	"internal/cluster/kube/snapshot_other.go cilium": "the same",
+	"internal/run/measured.go calico":                "whether a network treats other nodes as the outside",
+	"internal/run/measured.go flannel":               "the same",
+	"internal/run/measured.go weave":                 "the same",
 	"internal/node/bird.go calico":                   "the folder in which Calico's image has BIRD's sockets",
 	"internal/step/allowed.go calico":                "what agents may be asked to remove stands on one page; each driver's residue is held within it",
 	"internal/step/allowed.go flannel":               "the same",
@@ -41,7 +44,7 @@ var knowing = map[string]string{
 }
 
 // shared are the packages that serve every network: what they do may depend on what a network says of itself, and not on which it is.
-var shared = []string{"internal/change/plan", "internal/run/engine", "internal/node", "internal/network/joint", "internal/step/adoption", "internal/cluster/kube", "internal/cluster/outage", "internal/run/report",
+var shared = []string{"internal/change/plan", "internal/run", "internal/run/engine", "internal/node", "internal/network/joint", "internal/step/adoption", "internal/cluster/kube", "internal/cluster/outage", "internal/run/report",
 	"internal/proof/path", "internal/proof/probe", "internal/proof/loss", "internal/step", "internal/run/journal", "internal/node/agent"}
 
 // TestNoPairs: what is known of a network is in its driver. The planner, the engine, its hands and the strategies, and the

@@ -7,6 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -22,7 +23,7 @@ func (a *app) withAgents(ctx context.Context, client *kube.Client, name string, 
 	if err != nil {
 		return errors.Join(err, back(ctx))
 	}
-	lease, held, err := journal.Acquire(ctx, a.leases(client), journal.Looker())
+	lease, held, err := journal.Acquire(ctx, run.Leases(client), journal.Looker())
 	if err != nil {
 		return err // the namespace stays: it may be in use
 	}

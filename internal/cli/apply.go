@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -66,7 +68,7 @@ func (a *app) apply(ctx context.Context, file string, signers *signers, yes, dry
 	if _, ok := a.terminal(); !yes && !dry && !ok {
 		return fail(exitUsage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is no terminal")
 	}
-	if err := hooksRun(p); err != nil {
+	if err := run.HooksRun(p); err != nil {
 		return err
 	}
 	if p.Cluster.UID == "" && p.OnNodes() {
@@ -98,7 +100,7 @@ func (a *app) apply(ctx context.Context, file string, signers *signers, yes, dry
 	if err := keepApproval(p); err != nil {
 		return err
 	}
-	return a.carryOut(ctx, &run{app: a, client: client, plan: p, begins: true})
+	return a.carryOut(ctx, a.newRun(client, p, true))
 }
 
 func readPlan(file string) (*plan.Plan, error) {
@@ -185,7 +187,7 @@ func (a *app) alone(ctx context.Context, client *kube.Client, name string) error
 		if over {
 			continue
 		}
-		holder, err := journal.HeldBy(ctx, a.leases(client))
+		holder, err := journal.HeldBy(ctx, run.Leases(client))
 		if err != nil {
 			return err
 		}
@@ -252,7 +254,7 @@ func (a *app) typed(ctx context.Context, word string) error {
 
 // prepareJournal makes the place where the journal lives: it must be there before anything is done.
 func (a *app) prepareJournal(ctx context.Context, client *kube.Client) error {
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{}}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	objects := append(manifest.CRDs(), *manifest.Namespace())
@@ -273,21 +275,26 @@ func (a *app) prepareJournal(ctx context.Context, client *kube.Client) error {
 }
 
 // carryOut runs the engine, says how it ended, and turns that into the exit code.
-func (a *app) carryOut(ctx context.Context, r *run) error {
-	r.view = a.newView(r.plan)
-	outcome, err := r.execute(ctx)
-	r.view.Close()
+func (a *app) carryOut(ctx context.Context, r *run.Run) error {
+	dir, err := makeStateDir(r.Plan.Name)
 	if err != nil {
 		return err
 	}
-	if a.output != "json" && r.plan.OnNodes() {
+	view := a.newView(r.Plan)
+	r.Dir, r.View = dir, view
+	outcome, err := r.Execute(ctx)
+	view.Close()
+	if err != nil {
+		return err
+	}
+	if a.output != "json" && r.Plan.OnNodes() {
 		if err := a.patiently(context.WithoutCancel(ctx), glance, func(ctx context.Context) error {
-			return a.printSummary(ctx, r.client, r.plan)
+			return a.printSummary(ctx, r.Client, r.Plan)
 		}); err != nil {
 			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
 		}
 	}
-	if r.plan.Mirror != nil {
+	if r.Plan.Mirror != nil {
 		if err := a.mirrorSummary(context.WithoutCancel(ctx), r, outcome); err != nil {
 			return err
 		}

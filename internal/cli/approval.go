@@ -14,9 +14,13 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
 // approvals are the ways in which a machine that takes a run over learns which plan was approved. The plan itself comes from
@@ -37,10 +41,7 @@ func (f *approvals) register(command *cobra.Command) {
 	flags.StringVar(&f.head, "expect-head", "", "head of the journal, as theseus status says it on the machine that ran the migration")
 }
 
-const (
-	journalFile  = "journal.jsonl"
-	approvalFile = "approved.json"
-)
+const approvalFile = "approved.json"
 
 // approved is what this machine keeps of a plan that it was told to run.
 type approved struct {
@@ -54,7 +55,7 @@ func keepApproval(p *plan.Plan) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(dir, approvalFile), approved{p.Hash, p.Cluster.UID})
+	return outfile.WriteJSON(filepath.Join(dir, approvalFile), approved{p.Hash, p.Cluster.UID})
 }
 
 // approvalOf is the hash of the plan that this machine was told to run under that name; "" where it knows none.
@@ -64,7 +65,7 @@ func approvalOf(migration string) (string, error) {
 		return "", err
 	}
 	var known approved
-	err = readJSON(filepath.Join(dir, approvalFile), &known)
+	err = infile.ReadJSON(filepath.Join(dir, approvalFile), document.MaxInput, &known)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -118,7 +119,7 @@ func (a *app) approve(ctx context.Context, client *kube.Client, p *plan.Plan, re
 	if f.head != "" {
 		head = strings.ToLower(strings.TrimSpace(f.head))
 	}
-	if err := mustBeHead(p.Name, records, head); err != nil {
+	if err := run.MustBeHead(p.Name, records, head); err != nil {
 		return "", err
 	}
 	known, err := f.known(p)
@@ -136,7 +137,7 @@ func (a *app) approve(ctx context.Context, client *kube.Client, p *plan.Plan, re
 		if err := a.askApproval(ctx, client, p, records); err != nil {
 			return "", err
 		}
-		head = headOf(records)
+		head = run.HeadOf(records)
 	}
 	return head, keepApproval(p)
 }
@@ -164,30 +165,13 @@ func (a *app) sameCluster(ctx context.Context, client *kube.Client, p *plan.Plan
 	return nil
 }
 
-// mustBeHead demands the head of the journal that was named; "" demands none.
-func mustBeHead(name string, records []engine.Record, head string) error {
-	if now := headOf(records); head != "" && head != now {
-		return engine.NeedsPerson("compare `theseus status` here and on the machine that ran the migration: records were added, or taken away",
-			"the journal of %s has the head %s, not %s", name, now, head)
-	}
-	return nil
-}
-
-// headOf stands for a whole journal; "" where it is empty.
-func headOf(records []engine.Record) string {
-	if len(records) == 0 {
-		return ""
-	}
-	return records[len(records)-1].Chain
-}
-
 // contradiction says what this machine recorded and the cluster forgot, or has otherwise.
 func contradiction(p *plan.Plan, local, records []engine.Record) error {
 	dir, err := stateDir(p.Name)
 	if err != nil {
 		return err
 	}
-	if err = journal.Contradict(filepath.Join(dir, journalFile), local, records); err == nil {
+	if err = journal.Contradict(filepath.Join(dir, run.JournalFile), local, records); err == nil {
 		return nil
 	}
 	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(p.Steps) {
@@ -202,7 +186,7 @@ func kept(p *plan.Plan) (string, []engine.Record, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	file := filepath.Join(dir, journalFile)
+	file := filepath.Join(dir, run.JournalFile)
 	local, err := journal.ReadFile(file)
 	if state, failed := engine.Replay(local); failed != nil || state.Start.Plan != p.Hash {
 		return file, nil, err
@@ -213,7 +197,7 @@ func kept(p *plan.Plan) (string, []engine.Record, error) {
 // sayIdentity prints by what a plan and its journal are known, and how this machine's copy stands.
 func (a *app) sayIdentity(p *plan.Plan, records, local []engine.Record) {
 	fmt.Fprintf(a.Out, "plan: %s\n", p.Hash)
-	head := headOf(records)
+	head := run.HeadOf(records)
 	switch {
 	case len(records) == 0:
 		head = "no record yet"
@@ -245,7 +229,7 @@ func (a *app) askApproval(ctx context.Context, client *kube.Client, p *plan.Plan
 
 // free is an error while another machine has the lock: no person is asked in vain.
 func (a *app) free(ctx context.Context, client *kube.Client) error {
-	lease, ctx, err := journal.Acquire(ctx, a.leases(client), journal.Holder())
+	lease, ctx, err := journal.Acquire(ctx, run.Leases(client), journal.Holder())
 	if err != nil {
 		return err
 	}
@@ -258,7 +242,7 @@ func describeTakeOver(to io.Writer, p *plan.Plan, records []engine.Record) error
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "This machine does not know the plan of %s. It comes from the cluster, where others may have written it.\n", p.Name)
 	fmt.Fprintf(b, "plan:    %s\n         %s -> %s by %s, %s, made %s\n", p.Hash, p.From(), p.To(), p.Strategy, cluster.Count(len(p.Steps), "step"), p.MadeAt.UTC().Format("2006-01-02 15:04"))
-	fmt.Fprintf(b, "journal: %s, head %s\n", cluster.Count(len(records), "record"), headOf(records))
+	fmt.Fprintf(b, "journal: %s, head %s\n", cluster.Count(len(records), "record"), run.HeadOf(records))
 	several(b, "It runs these commands on this machine:", reach.Commands)
 	several(b, "It uses from this machine:", reach.Uses)
 	several(b, "It deletes:", reach.Deletes)

@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +12,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -286,7 +288,7 @@ func TestForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := journal.OpenFile(filepath.Join(dir, journalFile))
+	file, err := journal.OpenFile(filepath.Join(dir, run.JournalFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,11 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"io"
 	"os"
 	"strings"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"

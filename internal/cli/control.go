@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -91,7 +92,7 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		if records, state, err = standing(ctx, client, name); err != nil {
 			return err
 		}
-		holder, err = journal.HeldBy(ctx, a.leases(client))
+		holder, err = journal.HeldBy(ctx, run.Leases(client))
 		return err
 	})
 	if err != nil {
@@ -109,9 +110,9 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		return errors.Join(json.NewEncoder(a.Out).Encode(stands), contradiction(p, local, records))
 	}
 	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), stand.Word)
-	script := newScript(p)
-	if current := script.steps[state.Step]; current != nil && !state.Over() {
-		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.index[state.Step], script.total, current.Title)
+	script := run.NewScript(p)
+	if current := script.Step(state.Step); current != nil && !state.Over() {
+		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.Index(state.Step), script.Total(), current.Title)
 	}
 	if stand.Gate != "" {
 		fmt.Fprintf(a.Out, "gate: %s: %s\n", stand.Gate, stand.Waits)
@@ -162,7 +163,7 @@ func (a *app) askPause(ctx context.Context, client *kube.Client, name string) er
 	if state.Over() {
 		return overError(name, state)
 	}
-	holder, err := journal.HeldBy(ctx, a.leases(client))
+	holder, err := journal.HeldBy(ctx, run.Leases(client))
 	if err != nil {
 		return err
 	}
@@ -253,8 +254,9 @@ func (a *app) takeOver(ctx context.Context, client *kube.Client, name string, de
 	if err != nil {
 		return err
 	}
-	next := &run{app: a, client: client, plan: p, desire: desire, fresh: failedBefore(records)}
-	if next.head, err = a.approve(ctx, client, p, records, f); err == nil {
+	next := a.newRun(client, p, false)
+	next.Desire, next.Fresh = desire, failedBefore(records)
+	if next.Head, err = a.approve(ctx, client, p, records, f); err == nil {
 		err = a.carryOut(ctx, next)
 	}
 	var held *journal.HeldError

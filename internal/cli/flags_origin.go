@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 	"github.com/theseus-cni/theseus/internal/flags/provider"
 	"github.com/theseus-cni/theseus/internal/flags/setting"
+	"github.com/theseus-cni/theseus/internal/run"
 )
 
 // decide evaluates one flag for every node, all of it by one state of its source: the origin of a rollout.
@@ -146,7 +147,7 @@ func (a *app) askServer(ctx context.Context, snapshot *cluster.Snapshot, source,
 				results[i] = &r
 			})
 		}
-		together(calls)
+		run.Together(calls)
 		return results
 	}
 	const rounds = 5
@@ -172,7 +173,7 @@ func (a *app) followOrigin(ctx context.Context, origin *plan.Origin, say func(st
 		defer close(done)
 		f := &follower{app: a, origin: origin, say: say}
 		for f.follow(ctx); ctx.Err() == nil; f.follow(ctx) {
-			if clock.Sleep(clock{}, ctx, againAfter) != nil {
+			if run.Clock.Sleep(run.Clock{}, ctx, againAfter) != nil {
 				return
 			}
 		}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"maps"
 	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 
 	"github.com/spf13/cobra"
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -38,9 +39,9 @@ func TestSignalsToACommand(t *testing.T) {
 func TestSignalsToARun(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "Look"}, {ID: "b", Title: "Move the pods",
 		Actions: []step.Action{{ID: "b/1", Title: "evict the pods of n1"}}}}}
-	at := &flight{script: newScript(p)}
+	at := run.NewFlight(p)
 	for _, r := range []engine.Record{{Event: engine.StepBegan, Step: "b"}, {Event: engine.Intended, Step: "b", Action: "b/1"}} {
-		at.record(r)
+		at.Record(r)
 	}
 	var said []string
 	var errors bytes.Buffer
@@ -63,7 +64,7 @@ func TestSignalsToARun(t *testing.T) {
 		t.Errorf("said %q, want %q...", errors.String(), want)
 	}
 	done()
-	at.record(engine.Record{Event: engine.Acted, Step: "b", Action: "b/1"})
+	at.Record(engine.Record{Event: engine.Acted, Step: "b", Action: "b/1"})
 	if got := at.String(); got != "between two actions" {
 		t.Errorf("after the action: %q", got)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -26,7 +27,7 @@ type live struct {
 	lock     sync.Mutex
 	out      io.Writer
 	plan     *plan.Plan
-	script   *script
+	script   *run.Script
 	size     func() (width, height int) // of the screen as it is now
 	plain    bool                       // NO_COLOR
 	begun    time.Time                  // of this run
@@ -38,14 +39,14 @@ type live struct {
 	action   string
 	note     string
 	undoing  bool
-	evidence evidenceSummary
+	evidence run.Seen
 	names    *nameBoard      // of a plan of the strategy mirror
 	finished map[string]bool // steps
 	drawn    []int           // how long each line of the block is that is on the screen
 }
 
 func newLive(out io.Writer, p *plan.Plan, size func() (width, height int), plain bool) *live {
-	return &live{out: out, plan: p, script: newScript(p), names: newNameBoard(p), size: size, finished: map[string]bool{}, plain: plain}
+	return &live{out: out, plan: p, script: run.NewScript(p), names: newNameBoard(p), size: size, finished: map[string]bool{}, plain: plain}
 }
 
 func (v *live) Past(records []engine.Record) {
@@ -54,7 +55,7 @@ func (v *live) Past(records []engine.Record) {
 	for _, r := range records {
 		v.take(r)
 	}
-	v.script.learn(records)
+	v.script.Learn(records)
 }
 
 func (v *live) Record(r engine.Record) {
@@ -64,7 +65,7 @@ func (v *live) Record(r engine.Record) {
 		v.begun = r.At
 	}
 	v.take(r)
-	text := v.script.describe(r)
+	text := v.script.Describe(r)
 	v.redraw(func(out io.Writer, width int) {
 		if text == "" {
 			return
@@ -82,18 +83,18 @@ func (v *live) take(r engine.Record) {
 		v.step, v.since, v.held = r.Step, r.At, false
 	}
 	v.action, v.note = "", ""
-	v.script.learn([]engine.Record{r})
-	v.names.take(r, v.script.actions[r.Action])
+	v.script.Learn([]engine.Record{r})
+	v.names.take(r, v.script.Find(r.Action))
 	switch r.Event {
 	case engine.Intended:
-		v.action = v.script.action(r)
+		v.action = v.script.Action(r)
 	case engine.GateAsked:
 		v.action = "the gate measures"
 	case engine.Paused, engine.Resumed:
 		v.held = true
 	case engine.StepDone:
 		v.finished[r.Step] = true
-		if done := v.script.steps[r.Step]; done != nil && !v.held {
+		if done := v.script.Step(r.Step); done != nil && !v.held {
 			v.pace.Learn(done, r.At.Sub(v.since))
 		}
 	case engine.StepUndone:
@@ -120,7 +121,7 @@ func (v *live) Say(text string) {
 	})
 }
 
-func (v *live) Evidence(now evidenceSummary) {
+func (v *live) Evidence(now run.Seen) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	v.evidence, v.now = now, time.Now()
@@ -169,12 +170,12 @@ func (v *live) rows(width int) int {
 func (v *live) block(width, most int) []string {
 	var below []string
 	add := func(line string) { below = append(below, cut(line, width)) }
-	if current := v.script.steps[v.step]; current != nil {
+	if current := v.script.Step(v.step); current != nil {
 		verb := "step"
 		if v.undoing {
 			verb = "undo"
 		}
-		add(fmt.Sprintf("%s %d/%d %s", verb, v.script.index[v.step], v.script.total, current.Title))
+		add(fmt.Sprintf("%s %d/%d %s", verb, v.script.Index(v.step), v.script.Total(), current.Title))
 	}
 	for _, line := range []string{v.action, v.note} {
 		if line != "" {
@@ -245,7 +246,7 @@ func (v *live) waves(width int) []string {
 // window keeps the lines around the wave at hand, and says how many are left out.
 func (v *live) window(lines []string, room int) []string {
 	at := 0
-	if current := v.script.steps[v.step]; current != nil && current.Wave != "" {
+	if current := v.script.Step(v.step); current != nil && current.Wave != "" {
 		at = max(slices.IndexFunc(v.plan.Waves, func(w plan.Wave) bool { return w.Name == current.Wave }), 0)
 	}
 	room = max(room-1, 1)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -76,5 +77,5 @@ func (b *nameBoard) lines(width int) []string {
 
 // String is what the gates have seen.
 func (b *nameBoard) String() string {
-	return fmt.Sprintf("%s requests, %d failed", grouped(b.asked), b.lost)
+	return fmt.Sprintf("%s requests, %d failed", cluster.Thousands(b.asked), b.lost)
 }

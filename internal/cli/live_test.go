@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -183,7 +184,7 @@ func TestLiveStandsStill(t *testing.T) {
 				v := newLive(s, p, s.size, false)
 				v.Say("warning: the disk under the evidence of this migration is full, and the report will lack it from here on")
 				play(v, p, "")
-				v.Evidence(evidenceSummary{Paths: 84, Sent: 123_456_789, Lost: 3, LongestGapMillis: 12})
+				v.Evidence(run.Seen{Paths: 84, Sent: 123_456_789, Lost: 3, LongestGapMillis: 12})
 				v.Close()
 				if n := strings.Count(s.all(), "elapsed  "); n != 1 {
 					t.Errorf("%d blocks are left in what scrolled by", n)

@@ -17,6 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/mirror/dns"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -111,7 +112,7 @@ func (m *twins) runDNS(ctx context.Context, p *shift.Plan, file, zones string, y
 	}
 	defer records.Close()
 	whole := dns.Plan(p)
-	view, flight := m.dnsView(whole), flight{script: newScript(whole)}
+	view, flight := m.dnsView(whole), run.NewFlight(whole)
 	past, err := records.Records(ctx)
 	if err != nil {
 		return err
@@ -120,10 +121,10 @@ func (m *twins) runDNS(ctx context.Context, p *shift.Plan, file, zones string, y
 	stopping := &stoppable{stop: make(chan struct{}), say: view.Say, flight: flight.String}
 	defer m.signals.during(stopping)()
 	outcome, err := engine.Run(ctx, whole, engine.Deps{
-		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober, Clock: clock{}, Note: view.Note},
-		Gate:  &dns.Gate{Prober: prober, Clock: clock{}}, Journal: records, Control: dns.Wish(desire), Clock: clock{},
+		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober, Clock: run.Clock{}, Note: view.Note},
+		Gate:  &dns.Gate{Prober: prober, Clock: run.Clock{}}, Journal: records, Control: dns.Wish(desire), Clock: run.Clock{},
 		Stop: stopping.stop, By: journal.Holder(), Theseus: m.version, Note: view.Note,
-		Notify: func(r engine.Record) { flight.record(r); view.Record(r) },
+		Notify: func(r engine.Record) { flight.Record(r); view.Record(r) },
 	})
 	view.Close()
 	if err != nil {
@@ -139,7 +140,7 @@ func (m *twins) dnsView(p *plan.Plan) view {
 	if m.output == "json" {
 		return &events{out: m.Out}
 	}
-	return &lines{out: m.Out, script: newScript(p), begun: time.Now()}
+	return &lines{out: m.Out, script: run.NewScript(p), begun: time.Now()}
 }
 
 // lockDir lets one process at a time use a journal. The kernel gives the lock back when the process ends.

@@ -7,13 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -406,9 +408,9 @@ func (p *pairOf) hands(own engine.Deps, records engine.Journal, dir string, note
 		return nil, nil, err
 	}
 	h := &hands{pair: p, own: own.Actor, records: records, dir: dir, note: note,
-		names: &dns.Actor{Zones: p.zones, Resolvers: p.config.Resolvers, Prober: prober, Clock: clock{}, Note: note},
+		names: &dns.Actor{Zones: p.zones, Resolvers: p.config.Resolvers, Prober: prober, Clock: run.Clock{}, Note: note},
 		twins: &replica.Actor{Original: p.original, Mirror: p.mirror, Note: note}}
-	return h, &holdGate{Gate: dns.Gate{Prober: prober, Clock: clock{}}, own: own.Gate, whole: p.whole, note: note}, nil
+	return h, &holdGate{Gate: dns.Gate{Prober: prober, Clock: run.Clock{}}, own: own.Gate, whole: p.whole, note: note}, nil
 }
 
 func (h *hands) of(action step.Action) engine.Actor {
@@ -498,7 +500,7 @@ func (h *hands) roll(ctx context.Context) error {
 		}
 		if left := time.Until(end); left > 0 {
 			h.note(fmt.Sprintf("%s not Ready: %s", cluster.Count(len(sick), "node"), strings.Join(sick[:min(len(sick), 3)], ", ")))
-			if err := (clock{}).Sleep(ctx, min(left, rollLook)); err != nil {
+			if err := (run.Clock{}).Sleep(ctx, min(left, rollLook)); err != nil {
 				return err
 			}
 			continue
@@ -667,8 +669,8 @@ func unreachable(err error) bool {
 }
 
 // mirrorSummary says where the names are at the end of a run, and which of them somebody else has.
-func (a *app) mirrorSummary(ctx context.Context, r *run, outcome engine.Outcome) error {
-	records, err := journal.NewCluster(r.client.Dynamic, r.plan.Name).Records(ctx)
+func (a *app) mirrorSummary(ctx context.Context, r *run.Run, outcome engine.Outcome) error {
+	records, err := journal.NewCluster(r.Client.Dynamic, r.Plan.Name).Records(ctx)
 	if err != nil {
 		fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
 		return nil
@@ -677,12 +679,12 @@ func (a *app) mirrorSummary(ctx context.Context, r *run, outcome engine.Outcome)
 	for _, text := range left {
 		fmt.Fprintf(a.Err, "note: left alone, as somebody else changed it: %s\n", text)
 	}
-	board := newNameBoard(r.plan)
+	board := newNameBoard(r.Plan)
 	for _, record := range records {
 		board.take(record, nil)
 	}
 	if a.output != "json" {
-		fmt.Fprintf(a.Out, "%s: %s requests of its own gates, %d failed; theseus mirror status shows where the names are\n", r.plan.Name, grouped(board.asked), board.lost)
+		fmt.Fprintf(a.Out, "%s: %s requests of its own gates, %d failed; theseus mirror status shows where the names are\n", r.Plan.Name, cluster.Thousands(board.asked), board.lost)
 	}
 	if len(left) > 0 && outcome.End != engine.EndDone {
 		return fail(exitNeedsPerson, "look at the names that were left alone", "%s: %s", outcome.End, orAsked(outcome.Cause))

@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 	"github.com/theseus-cni/theseus/internal/mirror/objects"
 	"github.com/theseus-cni/theseus/internal/mirror/replica"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -307,7 +308,7 @@ func (p *pairOf) mustBeHome(ctx context.Context, client *kube.Client) error {
 	if until := lastMove(records).Add(wait); time.Now().Before(until) {
 		return fail(exitBlocked, "try again then", "caches may have the mirror's addresses until %s", until.Local().Format(time.TimeOnly))
 	}
-	see := &dns.Actor{Zones: p.zones, Resolvers: p.config.Resolvers, Clock: clock{}}
+	see := &dns.Actor{Zones: p.zones, Resolvers: p.config.Resolvers, Clock: run.Clock{}}
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	return see.Shown(bounded, p.seen())

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run"
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"k8s.io/client-go/rest"
@@ -60,9 +62,9 @@ func TestCloudSteps(t *testing.T) {
 		return text
 	}
 	before := state()
-	run := func(records engine.Journal) engine.Outcome {
+	carry := func(records engine.Journal) engine.Outcome {
 		t.Helper()
-		outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: &hands{records: records, note: func(string) {}}, Journal: records, Clock: clock{},
+		outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: &hands{records: records, note: func(string) {}}, Journal: records, Clock: run.Clock{},
 			Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test"})
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +74,7 @@ func TestCloudSteps(t *testing.T) {
 	fake.Fail = func(action string) string {
 		return map[string]string{"AuthorizeSecurityGroupIngress": "AuthFailure"}[action]
 	}
-	if outcome := run(&journal.Memory{}); outcome.End != engine.EndRolledBack || state() != before {
+	if outcome := carry(&journal.Memory{}); outcome.End != engine.EndRolledBack || state() != before {
 		t.Errorf("%s: %s\nis  %s\nwas %s", outcome.End, outcome.Cause, state(), before)
 	}
 	fake.Fail = nil
@@ -82,12 +84,12 @@ func TestCloudSteps(t *testing.T) {
 	p.Steps = whole[:1]
 	stop := make(chan struct{})
 	close(stop) // after the first action
-	if outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: &hands{records: records, note: func(string) {}}, Journal: records, Clock: clock{},
+	if outcome, err := engine.Run(t.Context(), p, engine.Deps{Actor: &hands{records: records, note: func(string) {}}, Journal: records, Clock: run.Clock{},
 		Control: dns.Wish(v1alpha1.DesireRun), Theseus: "test", Stop: stop}); err != nil || outcome.End != engine.EndInterrupted {
 		t.Fatalf("%+v, %v", outcome, err)
 	}
 	p.Steps = whole
-	if outcome := run(records); outcome.End != engine.EndDone {
+	if outcome := carry(records); outcome.End != engine.EndDone {
 		t.Fatalf("%s: %s", outcome.End, outcome.Cause)
 	}
 	if state() != before {

@@ -19,6 +19,7 @@ var begin = journal.Patience
 // patiently calls the API server, and calls it again within the limits while it is away or refuses calls as one that has just
 // started does. It says on standard error what it waits for.
 func (a *app) patiently(ctx context.Context, limits outage.Limits, call func(context.Context) error) error {
-	say := func(err error) { fmt.Fprintf(a.Err, "waiting for the API server: %v\n", err) }
-	return outage.Retry(ctx, limits, say, call)
+	return outage.Retry(ctx, limits, a.waiting, call)
 }
+
+func (a *app) waiting(err error) { fmt.Fprintf(a.Err, "waiting for the API server: %v\n", err) }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/network/drivers"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"

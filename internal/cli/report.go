@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,12 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -53,7 +53,7 @@ func (a *app) report(ctx context.Context, client *kube.Client, p *plan.Plan, tra
 	}
 	for _, file := range traffic {
 		var seen []report.Traffic
-		if err := readJSON(file, &seen); err != nil {
+		if err := infile.ReadJSON(file, document.MaxInput, &seen); err != nil {
 			return fail(exitUsage, "see docs/report.md for the form", "%s is no list of what clients saw: %w", file, err)
 		}
 		input.Traffic = append(input.Traffic, seen...)
@@ -107,54 +107,31 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 		return report.Input{}, err
 	}
 	var kept kube.Collected
-	if err := readJSON(filepath.Join(dir, evidenceFile), &kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := infile.ReadJSON(filepath.Join(dir, run.EvidenceFile), document.MaxInput, &kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return report.Input{}, err
 	}
 	evidence := kube.NewEvidence(kept)
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{}}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
 	if err := evidence.Collect(ctx, actor); err != nil {
 		return report.Input{}, err
 	}
 	document := evidence.Document()
-	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: reportsOf(document), At: time.Now()}
+	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: run.Reports(document), At: time.Now()}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
-	if input.BGP, err = graphsKept(ctx, actor, p, dir); err != nil {
+	if input.BGP, err = run.Graphs(ctx, actor, p, dir); err != nil {
 		return input, err
 	}
 	input.Workloads, err = outcomes(ctx, client, p, records)
 	return input, err
 }
 
-// reportsOf gives evidence the form of one report per sending node, which a path's id begins with.
-func reportsOf(document kube.Collected) []v1alpha1.ProbeReport {
-	byNode := map[string]*v1alpha1.ProbeReport{}
-	of := func(name string) *v1alpha1.ProbeReport {
-		if byNode[name] == nil {
-			byNode[name] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		}
-		return byNode[name]
-	}
-	for _, result := range document.Results {
-		name, _, _ := strings.Cut(result.ID, "/")
-		of(name).Status.Paths = append(of(name).Status.Paths, result)
-	}
-	for _, run := range document.Parts {
-		of(run.Node).Status.Parts = append(of(run.Node).Status.Parts, run.Part)
-	}
-	var reports []v1alpha1.ProbeReport
-	for _, name := range slices.Sorted(maps.Keys(byNode)) {
-		reports = append(reports, *byNode[name])
-	}
-	return reports
-}
-
 // inventories finds the first and the last stock-taking of every node in the journal, by the name that it really has: the plan
 // has names of its own for nodes that come.
 func inventories(p *plan.Plan, records []engine.Record) (before, after map[string]step.Inventory) {
-	script := newScript(p)
+	script := run.NewScript(p)
 	before, after = map[string]step.Inventory{}, map[string]step.Inventory{}
 	for _, record := range records {
-		action := script.actions[record.Action]
+		action := script.Find(record.Action)
 		if record.Event != engine.Acted || record.Undo || action == nil || action.Verb != step.VerbInventory {
 			continue
 		}
@@ -183,7 +160,7 @@ func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []
 		begun = records[0].At
 	}
 	restarts, count := map[string]int{}, map[string]int{}
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{}}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
 	for i := range pods.Items {
 		owner, err := actor.Workload(ctx, &pods.Items[i])
 		if err != nil {

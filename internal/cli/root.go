@@ -10,10 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
@@ -147,11 +145,6 @@ func (a *app) client() (*kube.Client, error) {
 // elsewhere says whether the cluster is known without a kubeconfig: inside a pod, or from the environment.
 func elsewhere() bool {
 	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" || os.Getenv("KUBERNETES_MASTER") != ""
-}
-
-// leases is where the lock on a cluster lives.
-func (a *app) leases(client *kube.Client) coordination.LeaseInterface {
-	return client.Typed.CoordinationV1().Leases(v1alpha1.Namespace)
 }
 
 // version is the linked one, or what the build knows.

@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
@@ -99,6 +100,6 @@ func sights(nodes []corev1.Node) []kube.Sight {
 
 // looker asks agents outside of any migration; the name is for its tasks.
 func (a *app) looker(client *kube.Client, name string, epoch int64) *kube.Actor {
-	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: clock{},
+	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{},
 		Migration: name, Epoch: epoch, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
 }

@@ -3,6 +3,7 @@
 package infile
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -38,4 +39,13 @@ func ReadOr(stream io.Reader, name string) ([]byte, error) {
 		return nil, fmt.Errorf("standard input: %w", err)
 	}
 	return text, nil
+}
+
+// ReadJSON reads a JSON document of at most so many bytes.
+func ReadJSON(name string, most int64, into any) error {
+	text, err := ReadUpTo(name, most)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }

@@ -3,6 +3,7 @@
 package outfile
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -16,6 +17,15 @@ func Write(name string, data []byte) error {
 		_, err := to.Write(data)
 		return err
 	})
+}
+
+// WriteJSON replaces a file by a value.
+func WriteJSON(name string, value any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return Write(name, data)
 }
 
 // WriteBy replaces a file by what a function writes. Until that is on disk, the former file stays as it is; where a name

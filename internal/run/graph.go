@@ -1,4 +1,4 @@
-package cli
+package run
 
 import (
 	"context"
@@ -9,9 +9,12 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/network/bgp/draw"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -24,23 +27,23 @@ func speaksBGP(p *plan.Plan) bool {
 }
 
 // keepGraph writes down what the graph is made of, once for a change.
-func (r *run) keepGraph(ctx context.Context, actor *kube.Actor) {
-	file := filepath.Join(r.dir, graphFile)
+func (r *Run) keepGraph(ctx context.Context, actor *kube.Actor) {
+	file := filepath.Join(r.Dir, graphFile)
 	var before cluster.Snapshot
-	if !speaksBGP(r.plan) || !errors.Is(readJSON(file, &before), fs.ErrNotExist) {
+	if !speaksBGP(r.Plan) || !errors.Is(infile.ReadJSON(file, document.MaxInput, &before), fs.ErrNotExist) {
 		return
 	}
 	objects, err := actor.BGPObjects(ctx)
 	if err == nil {
-		err = writeJSON(file, objects)
+		err = outfile.WriteJSON(file, objects)
 	}
 	if err != nil {
-		r.view.Say("warning: the BGP graph cannot be kept for the report: " + err.Error())
+		r.View.Say("warning: the BGP graph cannot be kept for the report: " + err.Error())
 	}
 }
 
-// graphsKept are the graphs before a change, as kept on this machine, and now; none where its gates hold no sessions.
-func graphsKept(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string) ([]draw.Row, error) {
+// Graphs are the graphs before a change, as kept on this machine, and now; none where its gates hold no sessions.
+func Graphs(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string) ([]draw.Row, error) {
 	if !speaksBGP(p) {
 		return nil, nil
 	}
@@ -50,7 +53,7 @@ func graphsKept(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string
 	}
 	before, title := now, "now (how it was before is on the machine that ran the change)"
 	var kept cluster.Snapshot
-	switch err := readJSON(filepath.Join(dir, graphFile), &kept); {
+	switch err := infile.ReadJSON(filepath.Join(dir, graphFile), document.MaxInput, &kept); {
 	case err == nil:
 		before, title = &kept, "before"
 	case !errors.Is(err, fs.ErrNotExist):

@@ -1,0 +1,40 @@
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// sideBySide is how many actions that do not need each other are done at once.
+const sideBySide = 8
+
+// Together makes calls side by side, and returns when all have returned.
+func Together(calls []func()) {
+	slots := make(chan struct{}, sideBySide)
+	var running sync.WaitGroup
+	for _, call := range calls {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			call()
+		})
+	}
+	running.Wait()
+}
+
+// Clock is the real time.
+type Clock struct{}
+
+func (Clock) Now() time.Time { return time.Now() }
+
+func (Clock) Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

@@ -1,0 +1,92 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+)
+
+// collect gathers evidence once a second until stopped, and keeps it on disk.
+func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evidence) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for Clock.Sleep(Clock{}, ctx, time.Second) == nil {
+			if evidence.Collect(ctx, actor) == nil {
+				r.View.Evidence(summarise(evidence.Document()))
+			}
+			r.save(evidence)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		r.save(evidence)
+	}
+}
+
+// EvidenceFile keeps what the probes saw, in the folder of a run.
+const EvidenceFile = "evidence.json"
+
+func (r *Run) save(evidence *kube.Evidence) {
+	why := ""
+	if err := outfile.WriteJSON(filepath.Join(r.Dir, EvidenceFile), evidence.Document()); err != nil {
+		why = err.Error()
+	}
+	if why != r.unkept && why != "" {
+		r.View.Say("warning: the evidence for the report cannot be kept on this machine: " + why)
+	}
+	r.unkept = why
+}
+
+// evidence goes on from what an earlier process kept.
+func (r *Run) evidence() *kube.Evidence {
+	var before kube.Collected
+	if err := infile.ReadJSON(filepath.Join(r.Dir, EvidenceFile), document.MaxInput, &before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.View.Say("warning: earlier evidence cannot be read: " + err.Error())
+	}
+	return kube.NewEvidence(before)
+}
+
+func summarise(document kube.Collected) Seen {
+	seen := report.Sum(document.Paths, Reports(document))
+	return Seen{Paths: len(document.Paths), Sent: seen.Sent, Lost: seen.Lost, Leaked: seen.Leaked, LongestGapMillis: seen.LongestGapMillis}
+}
+
+// Reports gives evidence the form of one report per sending node, which a path's id begins with.
+func Reports(document kube.Collected) []v1alpha1.ProbeReport {
+	byNode := map[string]*v1alpha1.ProbeReport{}
+	of := func(name string) *v1alpha1.ProbeReport {
+		if byNode[name] == nil {
+			byNode[name] = &v1alpha1.ProbeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		}
+		return byNode[name]
+	}
+	for _, result := range document.Results {
+		name, _, _ := strings.Cut(result.ID, "/")
+		of(name).Status.Paths = append(of(name).Status.Paths, result)
+	}
+	for _, one := range document.Parts {
+		of(one.Node).Status.Parts = append(of(one.Node).Status.Parts, one.Part)
+	}
+	var reports []v1alpha1.ProbeReport
+	for _, name := range slices.Sorted(maps.Keys(byNode)) {
+		reports = append(reports, *byNode[name])
+	}
+	return reports
+}

@@ -1,0 +1,230 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/nodepool"
+)
+
+// Run is one execution of a plan by this process.
+type Run struct {
+	Client *kube.Client
+	Plan   *plan.Plan
+	View   View
+	// Begins: the cluster does not have the plan yet.
+	Begins bool
+	// Desire is what is asked of it when this process has the lock.
+	Desire v1alpha1.Desire
+	// Fresh counts losses only from now on: a person has seen the earlier ones.
+	Fresh bool
+	// Head is that of the journal which the run must find; "" where any will do.
+	Head string
+	// Dir is the folder of this run on this machine: the copy of the journal, and the evidence.
+	Dir string
+	// Theseus is the version of this program.
+	Theseus string
+	// Waiting is told why a call waits while the API server is away.
+	Waiting func(error)
+	// Stoppable gives the channel whose closing ends the run after the action at hand, and what is called at its end.
+	Stoppable func(*Flight) (stop <-chan struct{}, done func())
+	// Mirrored gives the actor and the gate of a plan with a mirror; own are those for the original's nodes.
+	Mirrored func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error)
+	// Follow watches the source of a plan's flag until it is stopped. Where it is nil, nobody does.
+	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
+
+	// unkept is why the evidence cannot be kept on this machine, once that was said.
+	unkept string
+	flight *Flight
+}
+
+// JournalFile is this machine's copy of the journal, in the folder of a run.
+const JournalFile = "journal.jsonl"
+
+// NewFlight returns what is said of a plan before its first record.
+func NewFlight(p *plan.Plan) *Flight { return &Flight{script: NewScript(p)} }
+
+// Leases is where the lock on a cluster lives.
+func Leases(client *kube.Client) coordination.LeaseInterface {
+	return client.Typed.CoordinationV1().Leases(v1alpha1.Namespace)
+}
+
+// patiently calls the API server until a run's own patience begins.
+func (r *Run) patiently(ctx context.Context, call func(context.Context) error) error {
+	return outage.Retry(ctx, journal.Patience, r.Waiting, call)
+}
+
+// Flight is what a run is doing, in words, for whoever interrupts it.
+type Flight struct {
+	lock   sync.Mutex
+	script *Script
+	what   string
+}
+
+func (f *Flight) Record(r engine.Record) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch title := f.script.Place(r.Step); r.Event {
+	case engine.Intended:
+		f.what = title + ": " + f.script.Action(r)
+	case engine.GateAsked:
+		f.what = title + ": the gate measures"
+	default:
+		f.what = ""
+	}
+}
+
+func (f *Flight) String() string {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if f.what == "" {
+		return "between two actions"
+	}
+	return "in the middle of " + f.what
+}
+
+// Execute carries a plan out from where its journal stands, and keeps everything that a report needs.
+func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
+	r.flight = NewFlight(r.Plan)
+	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), journal.Holder())
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	if r.Client, err = r.Client.Fenced(lease.Check); err != nil {
+		return engine.Outcome{}, err
+	}
+	if err := HooksRun(r.Plan); err != nil {
+		return engine.Outcome{}, err
+	}
+	if err := r.patiently(ctx, r.enter); err != nil {
+		return engine.Outcome{}, err
+	}
+	records := journal.NewMirrored(journal.NewCluster(r.Client.Dynamic, r.Plan.Name), filepath.Join(r.Dir, JournalFile), r.Plan.Hash, func(err error) {
+		r.View.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
+	})
+	defer records.Close()
+
+	var past []engine.Record
+	err = r.patiently(ctx, func(ctx context.Context) (err error) {
+		past, err = records.Records(ctx)
+		return err
+	})
+	if err != nil {
+		return engine.Outcome{}, err
+	}
+	if err := MustBeHead(r.Plan.Name, past, r.Head); err != nil {
+		return engine.Outcome{}, err
+	}
+	if n := len(past); n > 0 {
+		if err := r.patiently(ctx, func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
+			return engine.Outcome{}, err
+		}
+	}
+	r.View.Past(past)
+	r.flight.script.Learn(past)
+	actor := r.actor(lease.Epoch())
+	r.keepGraph(ctx, actor)
+	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
+	if r.Fresh {
+		gate.Since = nil
+	}
+	evidence := r.evidence()
+	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
+	if r.Plan.OnNodes() {
+		defer r.collect(ctx, actor, evidence)()
+	}
+	if r.Plan.Mirror != nil {
+		if deps.Actor, deps.Gate, err = r.Mirrored(ctx, deps, records); err != nil {
+			return engine.Outcome{}, err
+		}
+	}
+	if r.Follow != nil && r.Plan.Rollout != nil && r.Plan.Rollout.Origin != nil {
+		defer r.Follow(ctx, r.Plan.Rollout.Origin)()
+	}
+	if r.Plan.Mirror == nil { // with a mirror, the original is idle while it is changed
+		versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
+		deps.Hindrance = versions.Changed
+	}
+	stop, done := r.Stoppable(r.flight)
+	defer done()
+	return engine.Run(ctx, r.Plan, engine.Deps{
+		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
+		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Stop: stop, Together: Together,
+		Epoch: lease.Epoch(), By: journal.Holder(), Theseus: r.Theseus,
+		Note: r.View.Note,
+		Notify: func(record engine.Record) {
+			r.flight.Record(record)
+			if record.Event == engine.StepBegan && r.Plan.OnNodes() {
+				evidence.Collect(ctx, actor) //nolint:errcheck // the collector tries again; an outage is the engine's to report
+			}
+			r.View.Record(record)
+		},
+	})
+}
+
+// enter writes the plan to the cluster, unless the cluster has it, and then what is asked of the run. It is idempotent.
+func (r *Run) enter(ctx context.Context) error {
+	if r.Begins {
+		if err := journal.Create(ctx, r.Client.Dynamic, r.Plan); err != nil {
+			return err
+		}
+	} else if err := journal.Settle(ctx, r.Client.Dynamic); err != nil {
+		r.View.Say(fmt.Sprintf("warning: orphaned plan pages: %v", err))
+	}
+	return journal.SetDesire(ctx, r.Client.Dynamic, r.Plan.Name, r.Desire)
+}
+
+func (r *Run) actor(epoch int64) *kube.Actor {
+	return &kube.Actor{
+		Typed: r.Client.Typed, Dynamic: r.Client.Dynamic, Mapper: r.Client.Mapper, Clock: Clock{},
+		Migration: r.Plan.Name, Epoch: epoch, Measured: MeasuredBy(r.Plan), Note: r.View.Note,
+	}
+}
+
+// withPool lets the nodes of a plan come and go.
+func (r *Run) withPool(actor *kube.Actor) engine.Actor {
+	if r.Plan.Surge == nil {
+		return actor
+	}
+	return &nodepool.Actor{Actor: actor, Typed: actor.Typed, Clock: actor.Clock, Slots: r.Plan.Surge.Slots(), Known: r.Plan.Cluster.Nodes,
+		Migration: r.Plan.Name, Note: actor.Note}
+}
+
+// HooksRun demands that the commands of a plan can be run on this machine.
+func HooksRun(p *plan.Plan) error {
+	if p.Surge == nil {
+		return nil
+	}
+	if err := nodepool.Runnable(p.Surge.AddHook, p.Surge.RemoveHook); err != nil {
+		return engine.WithHint(err, "install it here, or go on where it is; in the plan --add-hook and --remove-hook name it")
+	}
+	return nil
+}
+
+// MustBeHead demands the head of the journal that was named; "" demands none.
+func MustBeHead(name string, records []engine.Record, head string) error {
+	if now := HeadOf(records); head != "" && head != now {
+		return engine.NeedsPerson("compare `theseus status` here and on the machine that ran the migration: records were added, or taken away",
+			"the journal of %s has the head %s, not %s", name, now, head)
+	}
+	return nil
+}
+
+// HeadOf stands for a whole journal; "" where it is empty.
+func HeadOf(records []engine.Record) string {
+	if len(records) == 0 {
+		return ""
+	}
+	return records[len(records)-1].Chain
+}

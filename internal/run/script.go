@@ -1,0 +1,119 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Script puts a plan's steps and actions into words, and the records of its journal.
+type Script struct {
+	steps   map[string]*step.Step
+	index   map[string]int
+	actions map[string]*step.Action
+	total   int
+}
+
+// NewScript returns the words of a plan.
+func NewScript(p *plan.Plan) *Script {
+	s := &Script{steps: map[string]*step.Step{}, index: map[string]int{}, actions: map[string]*step.Action{}, total: len(p.Steps)}
+	for i := range p.Steps {
+		one := &p.Steps[i]
+		s.steps[one.ID], s.index[one.ID] = one, i+1
+		for _, list := range [][]step.Action{one.Actions, one.Undo} {
+			for j := range list {
+				s.actions[list[j].ID] = &list[j]
+			}
+		}
+	}
+	return s
+}
+
+// Describe puts a record into words; empty for records that say nothing to people.
+func (s *Script) Describe(r engine.Record) string {
+	action := s.Action(r)
+	title := r.Step
+	if one := s.steps[r.Step]; one != nil {
+		title = one.Title
+	}
+	switch r.Event {
+	case engine.Started:
+		return "started"
+	case engine.StepBegan:
+		return s.Place(r.Step)
+	case engine.Acted:
+		return "        " + acted(action, r)
+	case engine.GateAnswer:
+		mark := "pass"
+		if r.Verdict != nil && !r.Verdict.Pass {
+			mark = "FAIL"
+		}
+		if r.Verdict == nil {
+			return "        gate: " + r.Error
+		}
+		return fmt.Sprintf("        gate: %s: %s", mark, r.Verdict.Reason)
+	case engine.Paused:
+		return "paused: everything works as it stands; theseus status says what leads on from there"
+	case engine.Resumed:
+		return "resumed by " + r.By
+	case engine.RollingBack:
+		return "rolling back: " + r.Error
+	case engine.TakingBack:
+		return "taking back this step alone: " + r.Error
+	case engine.StepUndone:
+		return "        undone: " + title
+	case engine.Finished:
+		return "finished: " + r.Result
+	}
+	return ""
+}
+
+// Place is where a step stands in the plan, and its title.
+func (s *Script) Place(id string) string {
+	if one := s.steps[id]; one != nil {
+		return fmt.Sprintf("[%d/%d] %s", s.index[id], s.total, one.Title)
+	}
+	return id
+}
+
+// Learn takes in the inverses of actions, so as to name them in a rollback.
+func (s *Script) Learn(records []engine.Record) {
+	for _, r := range records {
+		if r.Inverse != nil {
+			s.actions[r.Inverse.ID] = r.Inverse
+		}
+	}
+}
+
+// Action is the title of the action that a record is about.
+func (s *Script) Action(r engine.Record) string {
+	s.Learn([]engine.Record{r})
+	if action := s.actions[r.Action]; action != nil {
+		return action.Title
+	}
+	return r.Action
+}
+
+func acted(title string, r engine.Record) string {
+	switch r.Result {
+	case "already":
+		return title + ": already so"
+	case "failed":
+		return title + ": FAILED: " + r.Error
+	}
+	return title
+}
+
+// Step is the step of an id; nil where the plan has none of it.
+func (s *Script) Step(id string) *step.Step { return s.steps[id] }
+
+// Index counts a step from 1.
+func (s *Script) Index(id string) int { return s.index[id] }
+
+// Total is how many steps there are.
+func (s *Script) Total() int { return s.total }
+
+// Find is the action of an id, or the inverse that was learnt; nil where neither is known.
+func (s *Script) Find(id string) *step.Action { return s.actions[id] }

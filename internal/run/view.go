@@ -1,0 +1,36 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// View shows a run as it happens.
+type View interface {
+	// Past is told, before all else, what earlier processes wrote to the journal.
+	Past([]engine.Record)
+	// Record is told every record of the journal, once.
+	Record(engine.Record)
+	// Note is told what a long action waits for.
+	Note(string)
+	// Say is told what a person must not miss.
+	Say(string)
+	// Evidence is told, about once a second, what the probes have seen so far.
+	Evidence(Seen)
+}
+
+// Seen is what the probes have seen, in four figures.
+type Seen struct {
+	Paths            int     `json:"paths"`
+	Sent             int64   `json:"sent"`
+	Lost             int64   `json:"lost"`
+	Leaked           int64   `json:"leaked"`
+	LongestGapMillis float64 `json:"longestGapMillis"`
+}
+
+func (e Seen) String() string {
+	return fmt.Sprintf("%s, %s probes, %d lost, %d denied answered, longest gap %.0f ms",
+		cluster.Count(e.Paths, "path"), cluster.Thousands(e.Sent), e.Lost, e.Leaked, e.LongestGapMillis)
+}
