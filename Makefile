@@ -8,7 +8,7 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale fuzz test unit lab-test build setup clean
+.PHONY: help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale fuzz test unit oracles judge lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -64,15 +64,32 @@ unit: ## the tests that need no cluster
 	go test -v -run '^TestInCluster$$' ./internal/change/plan
 	cd test/acme && go vet ./... && go test -timeout 10m ./...
 	cd test/calico-selector && go vet ./... && go test ./...
-	cd test/capi && go vet ./... && go test -timeout 10m ./...
-	cd test/charts && go vet ./...
 	cd test/cloud && go vet ./... && go test -timeout 10m ./...
 	cd test/cyclonus && go vet ./... && go test ./...
 	cd test/externaldns && go vet ./... && go test -timeout 10m ./...
 	cd test/flagd && go vet ./... && go test -timeout 10m -v ./...
+	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
+ifeq ($(THESEUS_FULL),1)
+	$(MAKE) judge
+	cd test/charts && go vet ./...
+else
+	@echo "== NOT TESTED without THESEUS_FULL=1: the program that renders charts for fixtures (test/charts)"
+	@if cmp -s <($(judged)) test/judged.sha256; then \
+		echo "== NOT TESTED without THESEUS_FULL=1: the golden files of mirror config by kops, Cluster API and kubeadm, who judged these very files before (make oracles)"; \
+	else echo "== golden files of mirror config, or their judges, are others than those of test/judged.sha256: make oracles keeps what is judged now"; $(MAKE) judge; fi
+endif
+
+# The golden files of mirror config are judged by the programs that they are for, which take ten minutes to compile. test/judged.sha256
+# is of the golden files and judges that have passed: where neither has changed, neither has the judgement.
+judged = find internal/mirror/config/testdata test/capi test/kops test/kubeadm -type f | LC_ALL=C sort | xargs sha256sum
+
+oracles: judge ## kops, Cluster API and kubeadm judge the golden files of mirror config, and what they judged is kept
+	$(judged) >test/judged.sha256
+
+judge:
+	cd test/capi && go vet ./... && go test -timeout 10m ./...
 	cd test/kops && go vet ./... && go test ./... && go test -modfile=kops-1.31.mod ./...
 	cd test/kubeadm && go vet ./... && go test -timeout 10m ./...
-	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
 
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
@@ -82,7 +99,7 @@ ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 	THESEUS_KUBE=$$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1) go test -v -run '^TestInCluster$$' ./internal/change/plan
 else
-	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption that is taken back, harmed, and from a bridge, recreation that is taken back from its first steps,"
+	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption that is taken back from its middle, harmed, and from a bridge, recreation that is killed ten times, and taken back from its first steps,"
 	@echo "   policy verdicts against a real Calico, certificates by HTTP-01, rollouts of data planes, of the environment and of Cilium's flags, a BIRD that hangs, route reflectors,"
 	@echo "   nodes replaced by surge, pods moved to another pool, VXLAN and back, the ways from Weave Net and from a plain bridge, and from Calico to flannel, agents that do not start, second and unknown networks, nodes that join, restart or are upgraded in the middle, two mirrored clusters in one plan, plans for 5,000 nodes in a real API server,"
 	@echo "   and the upgrades of Calico, back by another plan, and with a stand-in for its operator, by which it comes too"

@@ -30,6 +30,7 @@ var kills = []string{
 // TestKilledAndResumed moves a cluster under traffic with a tool that is killed ten times, each time
 // resumed on another machine, once while the API server is away for 30 s. Nothing may be lost.
 func TestKilledAndResumed(t *testing.T) {
+	rigtest.Full(t, "a recreation killed ten times, and resumed to its end: six minutes")
 	rig := newRig(t, "mig", 3)
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
