@@ -128,8 +128,8 @@ var stops, moreStops = []string{
 	"measure the paths of",
 }
 
-// TestRollback takes a migration back from the middle, by a kill and then `theseus rollback` elsewhere. The
-// cluster is as before each time, and the clients notice nothing.
+// TestRollback takes a migration back from the middle, by a kill and then `theseus rollback` elsewhere. On the last way back the command
+// line, the API server, an agent and containerd are killed too. The cluster is as before each time, and the clients notice nothing.
 func TestRollback(t *testing.T) { takeBack(t, stops) }
 
 // TestRollbackEarly does the same from the steps that change little.
@@ -150,17 +150,36 @@ func takeBack(t *testing.T, stops []string) {
 			t.Fatal(err)
 		}
 		killAt(t, rig, "here", text, nil, "apply", plan, "--yes")
-		there, verb := "there-"+strconv.Itoa(i), "rollback"
-		if text == moving { // the way back is killed too, and a third machine ends it
-			killAt(t, rig, there, "delete Pod theseus-system/theseus-probe-new-rb-node-", nil, verb)
-			there, verb = "third", "resume"
-		}
-		code, out := theseus(t, rig, there, verb)
-		if code != 5 {
-			t.Fatalf("%s back from %q ended with %d:\n%s", verb, text, code, out)
+		there := "there-" + strconv.Itoa(i)
+		if text == moving {
+			killAt(t, rig, there, "delete Pod theseus-system/theseus-probe-new-rb-node-", nil, "rollback")
+			resumeThroughKills(t, rig)
+		} else {
+			rigtest.Start(t, rig, there, "rollback").Ends(rolledBack)
 		}
 		mustLoseNothing(t, rig, "after the rollback from "+text)
 		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	}
 	rigtest.NothingLeft(t, rig, regexp.MustCompile("calico|tigera|theseus-agent"), rigtest.BackOnFlannel...)
+}
+
+// rolledBack is the exit code of a command that took a migration back as it was asked to.
+const rolledBack = 5
+
+// resumeThroughKills ends a way back on a third machine, while parts of the cluster are killed one after the other.
+func resumeThroughKills(t *testing.T, rig *scenario.Rig) {
+	t.Helper()
+	back := rigtest.Start(t, rig, "third", "resume")
+	for _, kill := range []struct {
+		at string // a line that the command prints
+		do func(*testing.T, *scenario.Rig)
+	}{
+		{"take calico off rb-node-2", rigtest.KillAPIServer},
+		{"clean rb-node-2 of calico", deleteAgent("rb-node-2")},
+		{"take calico off rb-node-1", killComponents("rb-node-1", "containerd")},
+	} {
+		back.Until(kill.at)
+		kill.do(t, rig)
+	}
+	back.Ends(rolledBack)
 }
