@@ -41,8 +41,8 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 		if !ok || path.Denied || !known || restarted(then, now) {
 			continue
 		}
-		sent := now.Sent - then.Sent
-		lost := sent - (now.Answered - then.Answered)
+		counts := between(path.Denied, then, now)
+		sent, lost := counts.Sent, counts.Lost
 		if lost > 0 && explained(then, now) {
 			lost = 0 // of the target's prober: gates ask whether it was gone
 		}

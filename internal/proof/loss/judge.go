@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
@@ -55,31 +54,25 @@ type Verdict struct {
 	Waiting bool
 	// Reason is one sentence in plain words, with the figures.
 	Reason string
-	// Paths and Sent count what was judged; Lost and Leaked what went wrong; LongestGap the worst of it.
-	Paths        int
-	Sent         int64
-	Lost, Leaked int64
-	LongestGap   time.Duration
-	// Unheard counts unanswered probes that are not in Lost, as nobody who could have answered ran (Stills).
-	Unheard int64
+	// Paths is how many paths were judged, Counts what became of their probes, and LongestGap the longest gap or leak.
+	Paths int
+	Counts
+	LongestGap time.Duration
 	// Anew counts paths whose prober restarted: what they lost since is known, and what was measured in the moment before is not.
 	Anew int
 	// Bad names the worst paths, at most ten, with their figures.
 	Bad []string
 }
 
-// delta is what one path did since a report.
+// delta is what one path did since a report, and how much of that can be trusted.
 type delta struct {
-	path         v1alpha1.Path
-	sent, wrong  int64
-	unheard      int64   // unanswered, and not among the wrong
-	longest      float64 // ms
-	silence      float64 // ms, of the longest run of lost probes: what lies between them
-	unknown      string  // why the evidence cannot be trusted; empty when it can
-	anew         bool    // its prober restarted, and counted anew
-	pending      int64   // of the wrong: whether they are lost will be known soon
-	missing      string  // what is not there yet; empty when all is
-	wrongAreLeak bool
+	*PathAccount
+	longest float64 // ms
+	silence float64 // ms, of the longest run of lost probes: what lies between them
+	unknown string  // why the evidence cannot be trusted; empty when it can
+	anew    bool    // its prober restarted, and counted anew
+	pending int64   // of the wrong: whether they are lost will be known soon
+	missing string  // what is not there yet; empty when all is
 }
 
 // Judge says whether the evidence holds the limits. It demands, from every node that is a source of a
@@ -153,19 +146,15 @@ func Sources(paths []v1alpha1.Path) []string {
 // compare works out what each path did: losses since Since, freshness since Asked.
 func compare(limits Limits, evidence Evidence) []delta {
 	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
-	deltas := make([]delta, 0, len(evidence.Paths))
-	stills := sync.OnceValue(func() *Stills { return evidence.stills(limits, now) })
 	anew := begunAnew(evidence)
-	for _, path := range evidence.Paths {
-		after, ok := now[path.ID]
-		d := delta{path: path, wrongAreLeak: path.Denied}
-		if !ok {
-			d.missing = path.ID + " has no result"
-			deltas = append(deltas, d)
-			continue
+	var deltas []delta
+	for _, path := range NewAccount(evidence.Paths, evidence.Since, evidence.Now, limits.Timeout) {
+		d := delta{PathAccount: path, missing: path.ID + " has no result"}
+		if after, ok := now[path.ID]; ok {
+			d.missing = wanting(limits, path.Path, asked[path.ID], after)
+			d.doubt(limits.MaxGap, since[path.ID], after, anew[process(path.Source)])
+			d.measure(after)
 		}
-		d.missing = wanting(limits, path, asked[path.ID], after)
-		d.losses(limits.MaxGap, stills, since[path.ID], after, anew[process(path.Source)])
 		deltas = append(deltas, d)
 	}
 	return deltas
@@ -173,58 +162,44 @@ func compare(limits Limits, evidence Evidence) []delta {
 
 // wanting says what evidence a path lacks since the gate was asked; empty when it has enough.
 func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult) string {
-	if restarted(asked, after) {
-		asked = v1alpha1.PathResult{}
-	}
-	sent, need := after.Sent-asked.Sent, int64(1)
+	fresh, need := between(path.Denied, baseline(asked, after), after), int64(1)
 	if path.IntervalMillis > 0 {
 		need = max(need, limits.Bake.Milliseconds()/int64(2*path.IntervalMillis))
 	}
-	if sent < need {
-		return fmt.Sprintf("%s sent %d of at least %d new probes", path.ID, sent, need)
+	if fresh.Sent < need {
+		return fmt.Sprintf("%s sent %d of at least %d new probes", path.ID, fresh.Sent, need)
 	}
-	if !path.Denied && after.Answered == asked.Answered {
+	if !path.Denied && fresh.Answered == 0 {
 		return path.ID + " has no answer at all"
 	}
 	return ""
 }
 
-// losses counts what went wrong between two results of the path. Gaps that were dropped from a result are shorter than
-// those that are kept.
-func (d *delta) losses(maxGap time.Duration, stills func() *Stills, before, after v1alpha1.PathResult, anew bool) {
+// doubt says why counts between two results cannot be trusted. Gaps that were dropped from a result are shorter than those that
+// are kept.
+func (d *delta) doubt(maxGap time.Duration, before, after v1alpha1.PathResult, anew bool) {
 	switch {
 	case !restarted(before, after):
 	case anew && (after.Sent == 0 || after.Since.After(before.Last)):
-		d.anew, before = true, v1alpha1.PathResult{}
+		d.anew = true
 	default:
-		d.unknown = d.path.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
-		before = v1alpha1.PathResult{}
+		d.unknown = d.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
 	}
 	allowed := func(gap v1alpha1.Gap) bool { return maxGap == 0 || gap.Millis <= millis(maxGap) }
-	if after.Dropped > before.Dropped && !slices.ContainsFunc(after.Gaps, allowed) {
-		d.unknown = fmt.Sprintf("%s had %d more gaps than its report holds", d.path.ID, after.Dropped-before.Dropped)
+	if d.Hidden > 0 && !slices.ContainsFunc(after.Gaps, allowed) {
+		d.unknown = fmt.Sprintf("%s had %d more gaps than its report holds", d.ID, d.Hidden)
 	}
-	d.sent = after.Sent - before.Sent
-	answered := after.Answered - before.Answered
-	d.wrong = d.sent - answered
-	if d.path.Denied {
-		d.wrong = answered
-	}
-	from := before.Last
-	if before.Open != nil {
-		from = before.Open.From.Add(-1)
-	}
-	for _, gap := range after.Gaps {
-		if gap.From.After(from) {
-			ended := gap.From.Add(time.Duration(gap.Millis * float64(time.Millisecond)))
-			d.gap(gap, stills, seconded(gap.Second) && after.Last.Sub(ended) < settles)
+}
+
+// measure takes the length of the gaps, and counts what may yet turn out to be excused.
+func (d *delta) measure(after v1alpha1.PathResult) {
+	for _, gap := range d.Gaps {
+		d.longest = max(d.longest, gap.Millis)
+		d.silence = max(d.silence, float64((gap.Probes-1)*int64(d.IntervalMillis)))
+		if d.Second != "" && !d.Denied && gap.pending(after.Last) {
+			d.pending += gap.Probes - gap.Excused
 		}
 	}
-	if after.Open != nil && d.wrong > 0 {
-		d.gap(*after.Open, stills, seconded(after.Open.Second) || after.Open.Millis < millis(undecided))
-	}
-	d.unheard = min(d.unheard, d.wrong)
-	d.wrong -= d.unheard
 }
 
 // A gap of a path with a second responder is not judged in its first moments, undecided, before that can have answered; nor, where it
@@ -233,6 +208,14 @@ const (
 	undecided = 3 * maxSilence / 2
 	settles   = 5 * time.Second
 )
+
+// pending says whether a gap is too young to be judged, by the time of the last probe.
+func (g Gap) pending(last time.Time) bool {
+	if g.Open {
+		return seconded(g.Second) || g.Millis < millis(undecided)
+	}
+	return seconded(g.Second) && last.Sub(g.From.Add(time.Duration(g.Millis*float64(time.Millisecond)))) < settles
+}
 
 // explainable says whether what was lost beyond the limits may yet turn out to be owed to probers that were gone.
 func explainable(limits Limits, deltas []delta) bool {
@@ -244,26 +227,13 @@ func explainable(limits Limits, deltas []delta) bool {
 			return false
 		case d.pending > 0:
 			hope = true
-			lost += max(0, d.wrong-d.pending)
-		case !d.wrongAreLeak:
-			lost += d.wrong
+			lost += max(0, d.wrong()-d.pending)
+		case !d.Denied:
+			lost += d.Lost
 			others = append(others, d)
 		}
 	}
 	return hope && lost <= limits.MaxLost && (limits.MaxGap == 0 || limits.longestLoss(others) <= limits.MaxGap)
-}
-
-func (d *delta) gap(gap v1alpha1.Gap, stills func() *Stills, pending bool) {
-	unheard := stills().Unheard(d.path, gap)
-	d.unheard += unheard
-	if unheard == gap.Probes {
-		return
-	}
-	if pending && d.path.Second != "" && !d.path.Denied {
-		d.pending += gap.Probes - unheard
-	}
-	d.longest = max(d.longest, gap.Millis)
-	d.silence = max(d.silence, float64((gap.Probes-1)*int64(d.path.IntervalMillis)))
 }
 
 // begunAnew are the probers that restarted between two reports, as their nodes say.
@@ -280,37 +250,26 @@ func begunAnew(evidence Evidence) map[v1alpha1.Endpoint]bool {
 	return anew
 }
 
-// restarted says whether a result was begun anew, by a source that lost its counts.
-func restarted(before, after v1alpha1.PathResult) bool {
-	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
-}
-
 // sum adds the paths up and names the worst.
 func sum(verdict *Verdict, deltas []delta) {
 	var bad []delta
-	longest := 0.0
+	var all Sum
 	for _, d := range deltas {
-		verdict.Sent += d.sent
-		verdict.Unheard += d.unheard
+		all.Add(d.PathAccount)
 		if d.anew {
 			verdict.Anew++
 		}
-		longest = max(longest, d.longest)
-		if d.wrongAreLeak {
-			verdict.Leaked += d.wrong
-		} else {
-			verdict.Lost += d.wrong
-		}
-		if d.wrong > 0 {
+		if d.wrong() > 0 {
 			bad = append(bad, d)
 		}
 	}
-	verdict.LongestGap = time.Duration(longest * float64(time.Millisecond))
+	verdict.Counts = all.Counts
+	verdict.LongestGap = time.Duration(max(all.LongestMillis, all.LongestLeakMillis) * float64(time.Millisecond))
 	sort.SliceStable(bad, func(i, j int) bool {
-		if bad[i].wrongAreLeak != bad[j].wrongAreLeak {
-			return bad[i].wrongAreLeak
+		if bad[i].Denied != bad[j].Denied {
+			return bad[i].Denied
 		}
-		return bad[i].wrong > bad[j].wrong
+		return bad[i].wrong() > bad[j].wrong()
 	})
 	for _, d := range bad[:min(len(bad), maxBad)] {
 		verdict.Bad = append(verdict.Bad, d.String())
@@ -319,10 +278,10 @@ func sum(verdict *Verdict, deltas []delta) {
 
 func (d delta) String() string {
 	what := "lost"
-	if d.wrongAreLeak {
+	if d.Denied {
 		what = "leaked"
 	}
-	return fmt.Sprintf("%s: %s of %s %s, longest gap %s", d.path.ID, count(d.wrong), count(d.sent), what, ms(d.longest))
+	return fmt.Sprintf("%s: %s of %s %s, longest gap %s", d.ID, count(d.wrong()), count(d.Sent), what, ms(d.longest))
 }
 
 // failure is why the evidence at hand fails already, whatever comes later; empty when it does not.
@@ -356,10 +315,10 @@ func (l Limits) longestLoss(deltas []delta) time.Duration {
 	longest, turns := 0.0, turnsOf(l.Changed)
 	for _, d := range deltas {
 		switch {
-		case d.wrongAreLeak:
+		case d.Denied:
 		case len(l.Changed) == 0:
 			longest = max(longest, d.longest)
-		case turns[d.path.Source.Node]+turns[d.path.Target.Node] > 0:
+		case turns[d.Source.Node]+turns[d.Target.Node] > 0:
 			longest = max(longest, d.silence)
 		}
 	}
@@ -372,15 +331,15 @@ func wrongs(deltas []delta, leaks bool) string {
 	var worst delta
 	paths := 0
 	for _, d := range deltas {
-		if d.wrongAreLeak != leaks {
+		if d.Denied != leaks {
 			continue
 		}
-		sent += d.sent
-		wrong += d.wrong
-		if d.wrong > 0 {
+		sent += d.Sent
+		wrong += d.wrong()
+		if d.wrong() > 0 {
 			paths++
 		}
-		if d.longest > worst.longest || worst.path.ID == "" && d.wrong > 0 {
+		if d.longest > worst.longest || worst.PathAccount == nil && d.wrong() > 0 {
 			worst = d
 		}
 	}
@@ -388,7 +347,7 @@ func wrongs(deltas []delta, leaks bool) string {
 	if leaks {
 		text = "%s of %s probes got through on %s that must stay shut, longest for %s on %s"
 	}
-	return fmt.Sprintf(text, count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.path.ID)
+	return fmt.Sprintf(text, count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.ID)
 }
 
 // missing is what evidence is not there yet; empty when all is.
@@ -415,26 +374,13 @@ func pass(verdict Verdict) string {
 	} else {
 		text += fmt.Sprintf("%s lost within what is allowed, longest gap %s", count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
 	}
-	if verdict.Unheard > 0 {
-		text += fmt.Sprintf("; %s more had no answer while nobody ran who could give it", count(verdict.Unheard))
+	if verdict.Excused > 0 {
+		text += fmt.Sprintf("; %s more had no answer while nobody ran who could give it", count(verdict.Excused))
 	}
 	if verdict.Anew > 0 {
 		text += fmt.Sprintf("; a prober restarted, and %s began anew", plural(verdict.Anew, "path"))
 	}
 	return text
-}
-
-// stills is what the latest reports tell of when those who answer stood still.
-func (e Evidence) stills(limits Limits, results map[string]v1alpha1.PathResult) *Stills {
-	stills, reports := NewStills(limits.Timeout), byNode(e.Now)
-	for _, path := range e.Paths {
-		result := results[path.ID]
-		stills.Add(path, result.Since, reports[path.Source.Node].At, result.Stalls)
-	}
-	for node, report := range reports {
-		stills.Gone(node, report.Parts)
-	}
-	return stills
 }
 
 // behind says whether a node has not reported for a moment, which may have stood still and know of losses why: it is

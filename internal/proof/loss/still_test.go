@@ -261,14 +261,14 @@ func TestJudgeStill(t *testing.T) {
 		t.Errorf("lost, while the other node has not reported for 5 s: %+v", got)
 	}
 	want := "1,500 probes on 3 paths, none lost; 10 more had no answer while nobody ran who could give it"
-	if got := ask(still); !got.Pass || got.Lost != 0 || got.Unheard != 10 || got.LongestGap != 0 || got.Reason != want {
+	if got := ask(still); !got.Pass || got.Lost != 0 || got.Excused != 10 || got.LongestGap != 0 || got.Reason != want {
 		t.Errorf("unheard: %+v", got)
 	}
 	got := ask(func(w *world) {
 		still(w)
 		w.now(0, 0).Answered, w.now(0, 0).Gaps = 1489, append(w.now(0, 0).Gaps, v1alpha1.Gap{From: after(14000), Millis: 10, Probes: 1})
 	})
-	if got.Pass || got.Lost != 1 || got.Unheard != 10 || got.Reason != "1 of 1,000 probes lost on 1 path, longest gap 10 ms on a>b" {
+	if got.Pass || got.Lost != 1 || got.Excused != 10 || got.Reason != "1 of 1,000 probes lost on 1 path, longest gap 10 ms on a>b" {
 		t.Errorf("one more was lost: %+v", got)
 	}
 }

@@ -1,0 +1,159 @@
+package loss
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+)
+
+// Counts says what became of probes. On a path that should answer, Sent is the sum of Answered, Excused and Lost. On a denied
+// path every answer is a leak, and silence is right.
+type Counts struct {
+	Sent, Answered int64
+	// Late are those of Answered that the sender saw past their timeout, because it did not run meanwhile.
+	Late int64
+	// Excused were not answered while no process ran that could have answered (Stills).
+	Excused int64
+	// Lost were not answered and should have been. Leaked were answered and should not have been.
+	Lost, Leaked int64
+}
+
+func (c *Counts) add(o Counts) {
+	c.Sent, c.Answered, c.Late = c.Sent+o.Sent, c.Answered+o.Answered, c.Late+o.Late
+	c.Excused, c.Lost, c.Leaked = c.Excused+o.Excused, c.Lost+o.Lost, c.Leaked+o.Leaked
+}
+
+// wrong is how many probes did not do what their path expects. Of Lost and Leaked one is always 0 on a path.
+func (c Counts) wrong() int64 { return c.Lost + c.Leaked }
+
+// Account is the one count of what reports say of paths. Gates, the view of a run, its status and its report all read it.
+type Account []*PathAccount
+
+// PathAccount is what became of the probes of one path.
+type PathAccount struct {
+	v1alpha1.Path
+	Counts
+	// Gaps are those that count, oldest first; gaps whose probes are all excused are left out. Hidden counts gaps that no
+	// report holds.
+	Gaps   []Gap
+	Hidden int64
+	// Stalls are the times in which the source itself did not run, oldest first.
+	Stalls []v1alpha1.Gap
+	// Results is the newest result of every counter, oldest first. A source that restarts begins a new counter. There is
+	// none where the path was not measured.
+	Results []v1alpha1.PathResult
+
+	heard []time.Time // when the latest report that holds each of Results was written; zero where that is not known
+}
+
+// Gap is a gap of an account.
+type Gap struct {
+	v1alpha1.Gap
+	// Open is true when the gap had not ended in the newest report.
+	Open bool
+	// Excused is how many of its probes are excused.
+	Excused int64
+}
+
+// NewAccount counts what reports say of paths, in the order of the paths. Results of other paths are left out. The reports may
+// come in any order and overlap: the results of a path that have the same Since are one counter that grew, and different
+// counters are added up. Where earlier reports are given, one for each node, only what came after them counts; of a path that
+// restarted since then, only the new counter does. The timeout is that of the probes; 0 means DefaultTimeout.
+func NewAccount(paths []v1alpha1.Path, earlier, reports []v1alpha1.ProbeReport, timeout time.Duration) Account {
+	before, counters := byPath(earlier), countersOf(reports)
+	account := make(Account, len(paths))
+	for i, path := range paths {
+		account[i] = &PathAccount{Path: path}
+		for _, c := range counters[path.ID] {
+			account[i].count(before[path.ID], c)
+		}
+		slices.SortFunc(account[i].Gaps, func(a, b Gap) int { return a.From.Compare(b.From) })
+	}
+	stills := sync.OnceValue(func() *Stills { return account.stills(reports, timeout) })
+	for _, p := range account {
+		if len(p.Gaps) > 0 {
+			p.excuse(stills())
+		}
+	}
+	return account
+}
+
+// count adds what a counter says of the path after an earlier result.
+func (p *PathAccount) count(before v1alpha1.PathResult, c counter) {
+	last := c.results[len(c.results)-1]
+	before = baseline(before, last)
+	counts := between(p.Denied, before, last)
+	p.add(counts)
+	gaps := united(c.results, func(r v1alpha1.PathResult) []v1alpha1.Gap { return r.Gaps })
+	p.Hidden += max(0, int64(len(last.Gaps)-len(gaps))+last.Dropped-before.Dropped)
+	from := before.Last
+	if before.Open != nil {
+		from = before.Open.From.Add(-1) // it counts as a whole
+	}
+	for _, gap := range gaps {
+		if gap.From.After(from) {
+			p.Gaps = append(p.Gaps, Gap{Gap: gap})
+		}
+	}
+	if last.Open != nil && counts.wrong() > 0 {
+		p.Gaps = append(p.Gaps, Gap{Gap: *last.Open, Open: true})
+	}
+	p.Stalls = append(p.Stalls, united(c.results, func(r v1alpha1.PathResult) []v1alpha1.Gap { return r.Stalls })...)
+	p.Results, p.heard = append(p.Results, last), append(p.heard, c.heard)
+}
+
+// excuse takes out of the losses what was sent while no process ran that could have answered.
+func (p *PathAccount) excuse(stills *Stills) {
+	var excused int64
+	for i := range p.Gaps {
+		p.Gaps[i].Excused = stills.Unheard(p.Path, p.Gaps[i].Gap)
+		excused += p.Gaps[i].Excused
+	}
+	p.Gaps = slices.DeleteFunc(p.Gaps, func(gap Gap) bool { return gap.Excused == gap.Probes })
+	p.Excused = min(excused, p.Lost) // a gap that was open in the earlier report holds probes that do not count
+	p.Lost -= p.Excused
+}
+
+// stills is what the reports tell of the times in which the processes that answer did not run.
+func (a Account) stills(reports []v1alpha1.ProbeReport, timeout time.Duration) *Stills {
+	stills, heard := NewStills(timeout), map[string]time.Time{}
+	for _, report := range reports {
+		stills.Gone(report.Name, report.Status.Parts)
+		heard[report.Name] = later(heard[report.Name], report.Status.At)
+	}
+	for _, p := range a {
+		for i, result := range p.Results {
+			stills.Add(p.Path, result.Since, later(result.Last, p.heard[i]), p.Stalls)
+		}
+		if at := heard[p.Source.Node]; len(p.Results) == 0 && !at.IsZero() {
+			stills.Add(p.Path, time.Time{}, at, nil) // no stall is known of a source that reports and has not measured yet
+		}
+	}
+	return stills
+}
+
+// restarted says whether a result was begun by a source that had lost its counts.
+func restarted(before, after v1alpha1.PathResult) bool {
+	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
+}
+
+// baseline is the result from which a later one of its path counts: an earlier one, or nothing where the source restarted.
+func baseline(before, after v1alpha1.PathResult) v1alpha1.PathResult {
+	if restarted(before, after) {
+		return v1alpha1.PathResult{}
+	}
+	return before
+}
+
+// between is what became of the probes between two results of one counter, before any is excused.
+func between(denied bool, before, after v1alpha1.PathResult) Counts {
+	c := Counts{Sent: after.Sent - before.Sent, Answered: after.Answered - before.Answered, Late: after.Excused - before.Excused}
+	if denied {
+		c.Leaked = c.Answered
+	} else {
+		c.Lost = c.Sent - c.Answered
+	}
+	return c
+}
