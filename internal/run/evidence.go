@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
@@ -28,7 +28,7 @@ func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evi
 		defer close(done)
 		for Clock.Sleep(Clock{}, ctx, time.Second) == nil {
 			if evidence.Collect(ctx, actor) == nil {
-				r.View.Evidence(summarise(evidence.Document()))
+				r.View.Evidence(SeenIn(evidence.Document()))
 			}
 			r.save(evidence)
 		}
@@ -63,9 +63,11 @@ func (r *Run) evidence() *kube.Evidence {
 	return kube.NewEvidence(before)
 }
 
-func summarise(document kube.Collected) Seen {
-	seen := report.Sum(document.Paths, Reports(document))
-	return Seen{Paths: len(document.Paths), Sent: seen.Sent, Lost: seen.Lost, Leaked: seen.Leaked, LongestGapMillis: seen.LongestGapMillis}
+// SeenIn adds up what evidence says of its paths.
+func SeenIn(document kube.Collected) Seen {
+	sum := loss.NewAccount(document.Paths, nil, Reports(document), 0).Sum()
+	return Seen{Paths: len(document.Paths), Sent: sum.Sent, Lost: sum.Lost, Excused: sum.Excused, Leaked: sum.Leaked,
+		LongestGapMillis: sum.LongestMillis}
 }
 
 // Reports gives evidence the form of one report per sending node, which a path's id begins with.

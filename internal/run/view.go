@@ -21,16 +21,23 @@ type View interface {
 	Evidence(Seen)
 }
 
-// Seen is what the probes have seen, in four figures.
+// Seen is what the probes have seen so far, counted as gates and the report count it.
 type Seen struct {
-	Paths            int     `json:"paths"`
-	Sent             int64   `json:"sent"`
-	Lost             int64   `json:"lost"`
-	Leaked           int64   `json:"leaked"`
+	Paths int   `json:"paths"`
+	Sent  int64 `json:"sent"`
+	Lost  int64 `json:"lost"`
+	// Excused were not answered while no process ran that could have answered. They are not in Lost.
+	Excused int64 `json:"excused,omitempty"`
+	Leaked  int64 `json:"leaked"`
+	// LongestGapMillis is that of the paths that should answer, in ms.
 	LongestGapMillis float64 `json:"longestGapMillis"`
 }
 
 func (e Seen) String() string {
-	return fmt.Sprintf("%s, %s probes, %d lost, %d denied answered, longest gap %.0f ms",
-		cluster.Count(e.Paths, "path"), cluster.Thousands(e.Sent), e.Lost, e.Leaked, e.LongestGapMillis)
+	excused := ""
+	if e.Excused > 0 {
+		excused = fmt.Sprintf(", %d excused", e.Excused)
+	}
+	return fmt.Sprintf("%s, %s probes, %d lost%s, %d denied answered, longest gap %.0f ms",
+		cluster.Count(e.Paths, "path"), cluster.Thousands(e.Sent), e.Lost, excused, e.Leaked, e.LongestGapMillis)
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 // Parse reads measurements: a Document, a ProbeReport as the cluster keeps it, or a List of those.
@@ -49,23 +51,38 @@ type Summary struct {
 // Summarise adds measurements up.
 func Summarise(documents []Document) Summary {
 	var sum Summary
+	var all loss.Sum
 	for _, document := range documents {
-		denied := deniedIn(document)
-		for _, result := range document.Status.Paths {
+		for _, path := range account(document) {
 			sum.Paths++
-			sum.Sent += result.Sent
-			if denied[result.ID] {
-				sum.Leaked += result.Answered
-			} else {
-				sum.Lost += result.Sent - result.Answered
+			if !path.Denied && path.Answered == 0 {
+				sum.Unanswered = append(sum.Unanswered, path.ID)
 			}
-			if !denied[result.ID] && result.Answered == 0 {
-				sum.Unanswered = append(sum.Unanswered, result.ID)
-			}
-			sum.LongestGapMillis = max(sum.LongestGapMillis, longest(result))
+			all.Add(path)
 		}
 	}
+	sum.Sent, sum.Lost, sum.Leaked = all.Sent, all.Lost, all.Leaked
+	sum.LongestGapMillis = max(all.LongestMillis, all.LongestLeakMillis)
 	return sum
+}
+
+// account counts a document, in the order of its results. What the cluster keeps describes no path; the id of a denied one says
+// that it is denied.
+func account(document Document) loss.Account {
+	known := map[string]v1alpha1.Path{}
+	for _, path := range document.Spec.Paths {
+		known[path.ID] = path
+	}
+	var paths []v1alpha1.Path
+	for _, result := range document.Status.Paths {
+		described, ok := known[result.ID]
+		if !ok {
+			described = v1alpha1.Path{ID: result.ID, Denied: path.Denies(result.ID)}
+		}
+		paths = append(paths, described)
+	}
+	report := v1alpha1.ProbeReport{ObjectMeta: document.Metadata, Status: document.Status}
+	return loss.NewAccount(paths, nil, []v1alpha1.ProbeReport{report}, 0)
 }
 
 // WriteTable writes one line per path, and what they add up to.
@@ -76,9 +93,8 @@ func WriteTable(w io.Writer, documents []Document) error {
 	table := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "PATH\tSENT\tLOST\tGAPS\tLONGEST\tP50\tP99\tMAX\tSTALLS\t")
 	for _, document := range documents {
-		denied := deniedIn(document)
-		for _, result := range document.Status.Paths {
-			writeRow(table, result, denied[result.ID])
+		for i, path := range account(document) {
+			writeRow(table, document.Status.Paths[i], path)
 		}
 	}
 	if err := table.Flush(); err != nil {
@@ -89,10 +105,10 @@ func WriteTable(w io.Writer, documents []Document) error {
 	return err
 }
 
-func writeRow(w io.Writer, result v1alpha1.PathResult, denied bool) {
-	wrong := fmt.Sprint(result.Sent - result.Answered)
-	if denied {
-		wrong = fmt.Sprintf("%d leaked", result.Answered)
+func writeRow(w io.Writer, result v1alpha1.PathResult, path *loss.PathAccount) {
+	wrong := fmt.Sprint(path.Lost)
+	if path.Denied {
+		wrong = fmt.Sprintf("%d leaked", path.Leaked)
 	}
 	gaps := int64(len(result.Gaps)) + result.Dropped
 	open := ""
@@ -108,15 +124,6 @@ func writeRow(w io.Writer, result v1alpha1.PathResult, denied bool) {
 	}
 	fmt.Fprintf(w, "%s\t%d\t%s\t%d%s\t%s\t%s\t%s\t%s\t%d\t\n", result.ID, result.Sent, wrong, gaps, open,
 		millis(longest(result)), micros(0), micros(1), micros(2), len(result.Stalls))
-}
-
-// deniedIn are the paths of a document that must stay shut.
-func deniedIn(document Document) map[string]bool {
-	denied := map[string]bool{}
-	for _, path := range document.Spec.Paths {
-		denied[path.ID] = path.Denied
-	}
-	return denied
 }
 
 func longest(result v1alpha1.PathResult) float64 {

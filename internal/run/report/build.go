@@ -9,13 +9,14 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 // Build computes the report. It never fails: what is missing is said in the verdict.
 func Build(in Input) Model {
 	h := read(in.Plan, in.Records)
-	all := merge(in.Paths, in.Reports)
+	all := account(in.Paths, in.Reports)
 	m := Model{
 		APIVersion: v1alpha1.APIVersion, Kind: Kind, MadeAt: in.At,
 		Change: change(in.Plan, h), Limit: limit(in.Plan),
@@ -123,15 +124,17 @@ func workloads(given []WorkloadOutcome) []WorkloadOutcome {
 	return list
 }
 
-func measuredSpans(all []*measured) []Span {
+func measuredSpans(all loss.Account) []Span {
 	var spans []Span
-	for _, m := range all {
-		spans = append(spans, m.spans...)
+	for _, path := range all {
+		for _, result := range path.Results {
+			spans = append(spans, Span{result.Since, result.Last})
+		}
 	}
 	return unite(spans)
 }
 
-func totals(in Input, m *Model, all []*measured) Totals {
+func totals(in Input, m *Model, all loss.Account) Totals {
 	t := Totals{Nodes: len(m.Nodes), Gaps: len(m.Gaps)}
 	for _, node := range m.Nodes {
 		if node.State == StepDone {
@@ -153,6 +156,7 @@ func totals(in Input, m *Model, all []*measured) Totals {
 			t.Unmeasured++
 		}
 	}
+	t.ProbeGapMillis = all.Sum().LongestMillis
 	for _, client := range m.Traffic {
 		t.Requests += client.Requests
 		t.Failed += client.Failed
@@ -163,23 +167,20 @@ func totals(in Input, m *Model, all []*measured) Totals {
 	return t
 }
 
-func (t *Totals) path(m *measured) {
-	if m.Denied {
+func (t *Totals) path(p *loss.PathAccount) {
+	if p.Denied {
 		t.Denied++
-		t.DeniedSent += m.sent
-		t.Leaked += m.answered
+		t.DeniedSent += p.Sent
+		t.Leaked += p.Leaked
 		return
 	}
 	t.Paths++
-	t.Sent += m.sent
-	t.Lost += m.lost()
-	t.Unheard += m.unheard
-	if m.Class == paths.ClassOutside && m.sent > 0 {
+	t.Sent += p.Sent
+	t.Lost += p.Lost
+	t.Unheard += p.Excused
+	if p.Class == paths.ClassOutside && p.Sent > 0 {
 		t.OutsidePaths++
-		t.OutsideSent += m.sent
-		t.OutsideLost += m.lost()
-	}
-	for _, gap := range m.gaps {
-		t.ProbeGapMillis = max(t.ProbeGapMillis, gap.Millis)
+		t.OutsideSent += p.Sent
+		t.OutsideLost += p.Lost
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
 // notes are what a careful reader would ask about.
-func notes(m *Model, all []*measured) []string {
+func notes(m *Model, all loss.Account) []string {
 	var list []string
 	say := func(when bool, format string, args ...any) {
 		if when {
@@ -17,11 +19,11 @@ func notes(m *Model, all []*measured) []string {
 		}
 	}
 	var hidden, early, open int64
-	undescribed := 0
+	unknown := 0
 	for _, path := range all {
-		hidden += path.hidden
-		if path.Class == "undescribed" {
-			undescribed++
+		hidden += path.Hidden
+		if path.Class == undescribed {
+			unknown++
 		}
 	}
 	for _, gap := range m.Gaps {
@@ -36,7 +38,7 @@ func notes(m *Model, all []*measured) []string {
 	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
 	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
 	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
-	say(undescribed > 0, "%s have no description and are read from their ids.", countOf(int64(undescribed), "measured path"))
+	say(unknown > 0, "%s have no description and are read from their ids.", countOf(int64(unknown), "measured path"))
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
 	say(m.Totals.Unheard > 0, "%s had no answer while nobody ran who could give it; they say nothing of the network, and are not counted as lost.",
 		countOf(m.Totals.Unheard, "probe"))

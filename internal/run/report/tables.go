@@ -10,41 +10,28 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// take adds one path to a tally. Worst is over gaps of paths that should answer.
-func (t *Tally) take(m *measured) {
-	t.Paths++
-	t.Sent += m.sent
-	t.Lost += m.lost()
-	t.Leaked += m.leaked()
-	t.Gaps += len(m.gaps)
-	for _, gap := range m.gaps {
-		if !gap.Denied {
-			t.Worst = max(t.Worst, gap.Millis)
-		}
-	}
+// tally is what a row shows of paths that were added up. Worst is over gaps of paths that should answer.
+func tally(s loss.Sum) Tally {
+	return Tally{Paths: s.Paths, Sent: s.Sent, Lost: s.Lost, Leaked: s.Leaked, Gaps: s.Gaps, Worst: s.LongestMillis}
 }
 
 // cells makes the squares of the matrix. Ends are named by node and network, or by class where the
 // target is no node's (a Service, DNS, the outside).
-func cells(all []*measured) []Cell {
-	byEnds := map[[2]v1alpha1.Endpoint]*Cell{}
-	for _, m := range all {
-		source, target := ends(m)
+func cells(all loss.Account) []Cell {
+	byEnds := map[[2]v1alpha1.Endpoint]loss.Account{}
+	for _, p := range all {
+		source, target := ends(p)
 		key := [2]v1alpha1.Endpoint{source, target}
-		cell := byEnds[key]
-		if cell == nil {
-			cell = &Cell{Source: source, Target: target}
-			byEnds[key] = cell
-		}
-		cell.take(m)
+		byEnds[key] = append(byEnds[key], p)
 	}
 	list := make([]Cell, 0, len(byEnds))
-	for _, cell := range byEnds {
-		list = append(list, *cell)
+	for between, members := range byEnds {
+		list = append(list, Cell{Source: between[0], Target: between[1], Tally: tally(members.Sum())})
 	}
 	slices.SortFunc(list, func(a, b Cell) int {
 		return cmp.Or(compareEnds(a.Source, b.Source), compareEnds(a.Target, b.Target))
@@ -52,11 +39,11 @@ func cells(all []*measured) []Cell {
 	return list
 }
 
-func ends(m *measured) (source, target v1alpha1.Endpoint) {
-	source = v1alpha1.Endpoint{Node: m.Source.Node, Network: m.Source.Network}
-	target = v1alpha1.Endpoint{Node: m.Target.Node, Network: m.Target.Network}
+func ends(p *loss.PathAccount) (source, target v1alpha1.Endpoint) {
+	source = v1alpha1.Endpoint{Node: p.Source.Node, Network: p.Source.Network}
+	target = v1alpha1.Endpoint{Node: p.Target.Node, Network: p.Target.Network}
 	if target.Node == "" {
-		target.Address = m.Class
+		target.Address = p.Class
 	}
 	return source, target
 }
@@ -78,25 +65,21 @@ func networkRank(network string) int {
 }
 
 // classes sums up by class; paths that policy must deny are classes of their own.
-func classes(all []*measured) []Class {
+func classes(all loss.Account) []Class {
 	type key struct {
 		name   string
 		denied bool
 	}
-	byKey := map[key]*Class{}
-	members := map[key][]*measured{}
-	for _, m := range all {
-		k := key{m.Class, m.Denied}
-		if byKey[k] == nil {
-			byKey[k] = &Class{Name: m.Class, Denied: m.Denied}
-		}
-		byKey[k].take(m)
-		members[k] = append(members[k], m)
+	members := map[key]loss.Account{}
+	for _, p := range all {
+		k := key{p.Class, p.Denied}
+		members[k] = append(members[k], p)
 	}
-	list := make([]Class, 0, len(byKey))
-	for k, class := range byKey {
-		class.figures(members[k])
-		list = append(list, *class)
+	list := make([]Class, 0, len(members))
+	for k, paths := range members {
+		class := Class{Name: k.name, Denied: k.denied, Tally: tally(paths.Sum())}
+		class.figures(paths)
+		list = append(list, class)
 	}
 	sort.Slice(list, func(i, j int) bool {
 		if list[i].Denied != list[j].Denied {
@@ -108,18 +91,18 @@ func classes(all []*measured) []Class {
 }
 
 // figures adds the quantiles over a class's paths.
-func (c *Class) figures(members []*measured) {
+func (c *Class) figures(members loss.Account) {
 	var gaps []float64
 	var medians []int64
-	for _, m := range members {
-		for _, gap := range m.gaps {
+	for _, p := range members {
+		for _, gap := range p.Gaps {
 			gaps = append(gaps, gap.Millis)
 		}
-		if m.answered > 0 {
-			medians = append(medians, m.rtt[0])
+		rtt := roundTrips(p)
+		if p.Answered > 0 {
+			medians = append(medians, rtt[0])
 		}
-		c.RTTMicros[1] = max(c.RTTMicros[1], m.rtt[1])
-		c.RTTMicros[2] = max(c.RTTMicros[2], m.rtt[2])
+		c.RTTMicros[1], c.RTTMicros[2] = max(c.RTTMicros[1], rtt[1]), max(c.RTTMicros[2], rtt[2])
 	}
 	c.P99 = quantile(gaps, 0.99)
 	c.RTTMicros[0] = quantile(medians, 0.5)
@@ -136,7 +119,7 @@ func quantile[T cmp.Ordered](values []T, q float64) T {
 }
 
 // nodes sums up by node: those of the plan, and any other that reported.
-func nodes(in Input, h *history, all []*measured) []Node {
+func nodes(in Input, h *history, all loss.Account) []Node {
 	byName := map[string]*Node{}
 	get := func(name string) *Node {
 		if byName[name] == nil {
@@ -149,8 +132,10 @@ func nodes(in Input, h *history, all []*measured) []Node {
 	for _, report := range in.Reports {
 		get(report.Name).Reported = true
 	}
-	for _, m := range all {
-		tallyNode(m, get)
+	for name, sum := range all.Nodes() {
+		node := get(name)
+		node.Tally, node.Excused = tally(sum), sum.Late
+		node.Stalls, node.LongestStallMillis = sum.Stalls, sum.LongestStallMillis
 	}
 	for name, inventory := range in.InventoriesBefore {
 		get(name).ResidueBefore = inventory.Found.Count()
@@ -211,22 +196,6 @@ func (h *history) came(in Input, get func(string) *Node) {
 				node.State = h.steps[i].State
 			}
 		}
-	}
-}
-
-// tallyNode counts a path on both its ends, once where they are the same node.
-func tallyNode(m *measured, get func(string) *Node) {
-	if m.Source.Node != "" {
-		node := get(m.Source.Node)
-		node.take(m)
-		node.Excused += m.excused
-		for _, stall := range m.stalls {
-			node.Stalls++
-			node.LongestStallMillis = max(node.LongestStallMillis, stall.Millis)
-		}
-	}
-	if m.Target.Node != "" && m.Target.Node != m.Source.Node {
-		get(m.Target.Node).take(m)
 	}
 }
 

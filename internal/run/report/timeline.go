@@ -3,6 +3,8 @@ package report
 import (
 	"sort"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
 // Names for moments that lie in no step.
@@ -118,11 +120,12 @@ func (h *history) begun() []int {
 }
 
 // gaps places every gap in the run, oldest first, and counts them on their steps.
-func (h *history) gaps(all []*measured) []Gap {
+func (h *history) gaps(all loss.Account) []Gap {
 	order := h.begun()
 	var gaps []Gap
-	for _, m := range all {
-		for _, gap := range m.gaps {
+	for _, p := range all {
+		for _, one := range p.Gaps {
+			gap := gapOf(p, one)
 			gap.Step = h.place(gap.From, order)
 			if i, ok := h.index[gap.Step]; ok {
 				h.steps[i].Gaps++

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/theseus-cni/theseus/internal/proof/loss"
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
 
 // judge says in one line what happened, and lists what is not known.
-func judge(in Input, m *Model, all []*measured, why string) Verdict {
+func judge(in Input, m *Model, all loss.Account, why string) Verdict {
 	v := Verdict{Outside: outside(m.Totals), Why: why, Missing: missing(in, m), Notes: notes(m, all)}
 	if m.Totals.Sent > 0 {
 		tested, unknown := paths.Unmeasured()
