@@ -116,19 +116,16 @@ func (p *PathAccount) excuse(stills *Stills) {
 	p.Lost -= p.Excused
 }
 
-// stills is what the reports tell of the times in which the processes that answer did not run.
+// stills is what the reports tell of the times in which the processes that answer did not run. A path that has not been measured
+// tells nothing of its source.
 func (a Account) stills(reports []v1alpha1.ProbeReport, timeout time.Duration) *Stills {
-	stills, heard := NewStills(timeout), map[string]time.Time{}
+	stills := NewStills(timeout)
 	for _, report := range reports {
 		stills.Gone(report.Name, report.Status.Parts)
-		heard[report.Name] = later(heard[report.Name], report.Status.At)
 	}
 	for _, p := range a {
 		for i, result := range p.Results {
 			stills.Add(p.Path, result.Since, later(result.Last, p.heard[i]), p.Stalls)
-		}
-		if at := heard[p.Source.Node]; len(p.Results) == 0 && !at.IsZero() {
-			stills.Add(p.Path, time.Time{}, at, nil) // no stall is known of a source that reports and has not measured yet
 		}
 	}
 	return stills
