@@ -32,6 +32,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
 // servedPlan is a plan whose values come from a server of flags: a run asks it at once, with this machine's token.
@@ -328,6 +329,9 @@ func TestStatusSaysHead(t *testing.T) {
 	if err := a.status(t.Context(), client, p.Name); err != nil {
 		t.Fatal(err)
 	}
+	if strings.Contains(out.String(), "probes: ") {
+		t.Errorf("nothing was measured:\n%s", out.String())
+	}
 	head := records[1].Chain
 	for _, want := range []string{"plan: " + p.Hash + "\n", "journal: " + head + ", 2 records\n"} {
 		if !strings.Contains(out.String(), want) {
@@ -336,5 +340,31 @@ func TestStatusSaysHead(t *testing.T) {
 	}
 	if got, err := a.approve(t.Context(), client, p, records, &approvals{expect: p.Hash, head: head}); err != nil || got != head {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestStatusSaysWhatProbesSaw: status shows the figures of the view, from the evidence that the run keeps.
+func TestStatusSaysWhatProbesSaw(t *testing.T) {
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	p := hookedPlan(t, "true")
+	client := holding(t, "", p)
+	dir, err := makeStateDir(p.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := kube.Collected{Paths: []v1alpha1.Path{{ID: "a/old>b/old/udp"}},
+		Results: []v1alpha1.PathResult{{ID: "a/old>b/old/udp", Sent: 100, Answered: 98, Gaps: []v1alpha1.Gap{{From: time.Unix(1, 0), Millis: 20, Probes: 2}}}}}
+	if err := outfile.WriteJSON(filepath.Join(dir, run.EvidenceFile), kept); err != nil {
+		t.Fatal(err)
+	}
+	for output, want := range map[string]string{
+		"":     "probes: 1 path, 100 probes, 2 lost, 0 denied answered, longest gap 20 ms (as kept on this machine; probe reports in the cluster cannot be read)\n",
+		"json": `"evidence":{"paths":1,"sent":100,"lost":2,"leaked":0,"longestGapMillis":20}`,
+	} {
+		var out bytes.Buffer
+		a := &app{Streams: Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, output: output}
+		if err := a.status(t.Context(), client, p.Name); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, %q is not in:\n%s", err, want, out.String())
+		}
 	}
 }

@@ -99,11 +99,12 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		return err
 	}
 	stand := engine.Judge(p.Steps, state, holder != nil)
+	seen, unread := a.seen(ctx, client, p)
 	if a.output == "json" {
 		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
 			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
 			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
-			"plan": p.Hash, "head": state.Head}
+			"plan": p.Hash, "head": state.Head, "evidence": seen}
 		if holder != nil {
 			stands["heldBy"] = holder.Holder
 		}
@@ -116,6 +117,9 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	}
 	if stand.Gate != "" {
 		fmt.Fprintf(a.Out, "gate: %s: %s\n", stand.Gate, stand.Waits)
+	}
+	if seen.Paths > 0 {
+		fmt.Fprintf(a.Out, "probes: %s%s\n", seen, unread)
 	}
 	if !state.Over() && !stand.Since.IsZero() {
 		line := "last act: " + step.Duration(time.Since(stand.Since)).About() + " ago"
@@ -138,6 +142,21 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		fmt.Fprintln(a.Out, "nobody runs it: "+stand.Ways)
 	}
 	return contradiction(p, local, records)
+}
+
+// seen is what the probes of a migration have seen, by the evidence on this machine and in the cluster. unread says so where the
+// cluster's cannot be read: status then tells what it can.
+func (a *app) seen(ctx context.Context, client *kube.Client, p *plan.Plan) (seen run.Seen, unread string) {
+	dir, err := stateDir(p.Name)
+	if err != nil || !p.OnNodes() {
+		return seen, ""
+	}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
+	evidence, err := run.Gather(ctx, actor, dir)
+	if err != nil {
+		unread = " (as kept on this machine; probe reports in the cluster cannot be read)"
+	}
+	return run.SeenIn(evidence), unread
 }
 
 func (a *app) pauseCommand() *cobra.Command {

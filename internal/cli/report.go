@@ -3,10 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -106,16 +103,11 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 	if err != nil {
 		return report.Input{}, err
 	}
-	var kept kube.Collected
-	if err := infile.ReadJSON(filepath.Join(dir, run.EvidenceFile), document.MaxInput, &kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return report.Input{}, err
-	}
-	evidence := kube.NewEvidence(kept)
 	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
-	if err := evidence.Collect(ctx, actor); err != nil {
+	document, err := run.Gather(ctx, actor, dir)
+	if err != nil {
 		return report.Input{}, err
 	}
-	document := evidence.Document()
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: run.Reports(document), At: time.Now()}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
 	if input.BGP, err = run.Graphs(ctx, actor, p, dir); err != nil {

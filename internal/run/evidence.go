@@ -56,11 +56,33 @@ func (r *Run) save(evidence *kube.Evidence) {
 
 // evidence goes on from what an earlier process kept.
 func (r *Run) evidence() *kube.Evidence {
-	var before kube.Collected
-	if err := infile.ReadJSON(filepath.Join(r.Dir, EvidenceFile), document.MaxInput, &before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	before, err := kept(r.Dir)
+	if err != nil {
 		r.View.Say("warning: earlier evidence cannot be read: " + err.Error())
 	}
 	return kube.NewEvidence(before)
+}
+
+// kept is the evidence in the folder of a run; empty where there is none.
+func kept(dir string) (kube.Collected, error) {
+	var before kube.Collected
+	err := infile.ReadJSON(filepath.Join(dir, EvidenceFile), document.MaxInput, &before)
+	if errors.Is(err, fs.ErrNotExist) {
+		return before, nil
+	}
+	return before, err
+}
+
+// Gather is the evidence in the folder of a run, with what the probes in the cluster say now. Where the cluster cannot be asked it
+// is what was kept, and the error says why.
+func Gather(ctx context.Context, actor *kube.Actor, dir string) (kube.Collected, error) {
+	before, err := kept(dir)
+	if err != nil {
+		return before, err
+	}
+	evidence := kube.NewEvidence(before)
+	err = evidence.Collect(ctx, actor)
+	return evidence.Document(), err
 }
 
 // SeenIn adds up what evidence says of its paths.
