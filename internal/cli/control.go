@@ -104,7 +104,13 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
 			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
 			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
-			"plan": p.Hash, "head": state.Head, "evidence": seen}
+			"plan": p.Hash, "head": state.Head}
+		if seen.Paths > 0 {
+			stands["evidence"] = seen
+		}
+		if unread != nil {
+			stands["evidenceError"] = unread.Error()
+		}
 		if holder != nil {
 			stands["heldBy"] = holder.Holder
 		}
@@ -118,8 +124,11 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	if stand.Gate != "" {
 		fmt.Fprintf(a.Out, "gate: %s: %s\n", stand.Gate, stand.Waits)
 	}
-	if seen.Paths > 0 {
-		fmt.Fprintf(a.Out, "probes: %s%s\n", seen, unread)
+	switch {
+	case seen.Paths > 0 && unread != nil:
+		fmt.Fprintf(a.Out, "probes: %s (as kept on this machine; the cluster's reports cannot be read: %v)\n", seen, unread)
+	case seen.Paths > 0:
+		fmt.Fprintf(a.Out, "probes: %s\n", seen)
 	}
 	if !state.Over() && !stand.Since.IsZero() {
 		line := "last act: " + step.Duration(time.Since(stand.Since)).About() + " ago"
@@ -144,19 +153,19 @@ func (a *app) status(ctx context.Context, client *kube.Client, name string) erro
 	return contradiction(p, local, records)
 }
 
-// seen is what the probes of a migration have seen, by the evidence on this machine and in the cluster. unread says so where the
-// cluster's cannot be read: status then tells what it can.
-func (a *app) seen(ctx context.Context, client *kube.Client, p *plan.Plan) (seen run.Seen, unread string) {
+// seen is what the probes of a migration have seen, by the evidence on this machine and in the cluster. The error says
+// why one of them cannot be read: status then tells what it can.
+func (a *app) seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, error) {
+	if !p.OnNodes() {
+		return run.Seen{}, nil
+	}
 	dir, err := stateDir(p.Name)
-	if err != nil || !p.OnNodes() {
-		return seen, ""
+	if err != nil {
+		return run.Seen{}, err
 	}
 	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
 	evidence, err := run.Gather(ctx, actor, dir)
-	if err != nil {
-		unread = " (as kept on this machine; probe reports in the cluster cannot be read)"
-	}
-	return run.SeenIn(evidence), unread
+	return run.SeenIn(evidence), err
 }
 
 func (a *app) pauseCommand() *cobra.Command {

@@ -20,8 +20,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// stream plays recorded plans and reports of probes into a cluster, one look after another. Its clock goes on with them; after the
-// last it jumps, so that a gate that still waits runs out of time.
+// stream plays recorded plans and reports of probes into a cluster, one look after another. Its clock goes on with
+// them; after the last it jumps, so that a gate that still waits runs out of time.
 type stream struct {
 	t        *testing.T
 	client   *fake.FakeDynamicClient
@@ -42,10 +42,10 @@ type fixedMapper struct{ *meta.DefaultRESTMapper }
 
 func (fixedMapper) Reset() {}
 
-// newStream reads testdata/stream.jsonl: trackers of seven paths on three nodes for 24 s. The prober b/old does not run from 4.0 s to
-// 6.5 s; a/old>b/old loses three probes at 7.5 s; b/host is gone from 10.05 s to 11.5 s, while its second responder answers; at
-// 12 s the report of c holds a result of a's path; two denied probes of c are answered at 15 s, when its agent restarts; and
-// c/old is gone from 18.05 s to 18.5 s, which has no second responder.
+// newStream reads testdata/stream.jsonl: trackers of seven paths on three nodes for 24 s. The prober b/old does not
+// run from 4.0 s to 6.5 s; a/old>b/old loses three probes at 7.5 s; b/host is gone from 10.05 s to 11.5 s, while its
+// second responder answers; at 12 s the report of c holds a result of a's path; two denied probes of c are answered
+// at 15 s, when its agent restarts; and c/old is gone from 18.05 s to 18.5 s, which has no second responder.
 func newStream(t *testing.T) *stream {
 	t.Helper()
 	data, err := os.ReadFile("testdata/stream.jsonl")
@@ -60,8 +60,9 @@ func newStream(t *testing.T) *stream {
 		lists[plural] = kind + "List"
 	}
 	s := &stream{t: t, client: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists),
-		now: time.Date(2026, 3, 14, 9, 30, 0, 0, time.UTC), evidence: kube.NewEvidence(kube.Collected{})}
-	s.actor = &kube.Actor{Dynamic: s.client, Mapper: fixedMapper{mapper}, Clock: s, Note: func(text string) { s.warned = append(s.warned, text) }}
+		evidence: kube.NewEvidence(kube.Collected{})}
+	s.actor = &kube.Actor{Dynamic: s.client, Mapper: fixedMapper{mapper}, Clock: s,
+		Note: func(text string) { s.warned = append(s.warned, text) }}
 	for _, line := range bytes.Split(bytes.TrimSpace(data), []byte("\n")) {
 		var one look
 		if err := json.Unmarshal(line, &one); err != nil {
@@ -176,7 +177,8 @@ func (s *stream) sameInReport(live Seen) {
 	document := s.evidence.Document()
 	m := report.Build(report.Input{Paths: document.Paths, Reports: Reports(document)})
 	t := m.Totals
-	got := Seen{Paths: t.Paths + t.Denied, Sent: t.Sent + t.DeniedSent, Lost: t.Lost, Excused: t.Unheard, Leaked: t.Leaked, LongestGapMillis: t.ProbeGapMillis}
+	got := Seen{Paths: t.Paths + t.Denied, Sent: t.Sent + t.DeniedSent, Lost: t.Lost, Excused: t.Unheard, Leaked: t.Leaked,
+		LongestGapMillis: t.ProbeGapMillis}
 	if got != live {
 		s.t.Errorf("the report says %+v, and the view showed %+v", got, live)
 	}

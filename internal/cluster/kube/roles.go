@@ -102,7 +102,8 @@ func toObject(from any) (unstructured.Unstructured, error) {
 func rightsOf(duty Duty, steps []step.Step) []need {
 	const own = v1alpha1.Group
 	all := []need{
-		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"}, {own, "probereports", "", "get list"},
+		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
+		{own, "probeplans", "", "get list"}, {own, "probereports", "", "get list"},
 		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
 	}
 	if duty == Look {

@@ -8,8 +8,8 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Counts says what became of probes. On a path that should answer, Sent is the sum of Answered, Excused and Lost. On a denied
-// path every answer is a leak, and silence is right.
+// Counts says what became of probes. On a path that should answer, Sent is the sum of Answered, Excused and Lost. On
+// a denied path every answer is a leak, and silence is right.
 type Counts struct {
 	Sent, Answered int64
 	// Late are those of Answered that the sender saw past their timeout, because it did not run meanwhile.
@@ -28,21 +28,22 @@ func (c *Counts) add(o Counts) {
 // wrong is how many probes did not do what their path expects. Of Lost and Leaked one is always 0 on a path.
 func (c Counts) wrong() int64 { return c.Lost + c.Leaked }
 
-// Account is the one count of what reports say of paths. Gates, the view of a run, its status and its report all read it.
+// Account is the one count of what reports say of paths. Gates, the view of a run, its status and its report all read
+// it.
 type Account []*PathAccount
 
 // PathAccount is what became of the probes of one path.
 type PathAccount struct {
 	v1alpha1.Path
 	Counts
-	// Gaps are those that count, oldest first; gaps whose probes are all excused are left out. Hidden counts gaps that no
-	// report holds.
+	// Gaps are those that count, oldest first; gaps whose probes are all excused are left out. Hidden counts gaps
+	// that no report holds.
 	Gaps   []Gap
 	Hidden int64
 	// Stalls are the times in which the source itself did not run, oldest first.
 	Stalls []v1alpha1.Gap
-	// Results is the newest result of every counter, oldest first. A source that restarts begins a new counter. There is
-	// none where the path was not measured.
+	// Results is the newest result of every counter, oldest first. A source that restarts begins a new counter. There
+	// is none where the path was not measured.
 	Results []v1alpha1.PathResult
 
 	heard []time.Time // when the latest report that holds each of Results was written; zero where that is not known
@@ -57,10 +58,11 @@ type Gap struct {
 	Excused int64
 }
 
-// NewAccount counts what reports say of paths, in the order of the paths. Results of other paths are left out. The reports may
-// come in any order and overlap: the results of a path that have the same Since are one counter that grew, and different
-// counters are added up. Where earlier reports are given, one for each node, only what came after them counts; of a path that
-// restarted since then, only the new counter does. The timeout is that of the probes; 0 means DefaultTimeout.
+// NewAccount counts what reports say of paths, in the order of the paths. Results of other paths are left out. The
+// reports may come in any order and overlap: the results of a path that have the same Since are one counter that
+// grew, and different counters are added up. Where earlier reports are given, one for each node, only what came after
+// them counts; of a path that restarted since then, only the new counter does. The timeout is that of the probes; 0
+// means DefaultTimeout.
 func NewAccount(paths []v1alpha1.Path, earlier, reports []v1alpha1.ProbeReport, timeout time.Duration) Account {
 	before, counters := byPath(earlier), countersOf(reports)
 	account := make(Account, len(paths))
@@ -116,8 +118,8 @@ func (p *PathAccount) excuse(stills *Stills) {
 	p.Lost -= p.Excused
 }
 
-// stills is what the reports tell of the times in which the processes that answer did not run. A path that has not been measured
-// tells nothing of its source.
+// stills is what the reports tell of the times in which the processes that answer did not run. A path that has not
+// been measured tells nothing of its source.
 func (a Account) stills(reports []v1alpha1.ProbeReport, timeout time.Duration) *Stills {
 	stills := NewStills(timeout)
 	for _, report := range reports {
@@ -136,7 +138,8 @@ func restarted(before, after v1alpha1.PathResult) bool {
 	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
 }
 
-// baseline is the result from which a later one of its path counts: an earlier one, or nothing where the source restarted.
+// baseline is the result from which a later one of its path counts: an earlier one, or nothing where the source
+// restarted.
 func baseline(before, after v1alpha1.PathResult) v1alpha1.PathResult {
 	if restarted(before, after) {
 		return v1alpha1.PathResult{}
@@ -146,7 +149,8 @@ func baseline(before, after v1alpha1.PathResult) v1alpha1.PathResult {
 
 // between is what became of the probes between two results of one counter, before any is excused.
 func between(denied bool, before, after v1alpha1.PathResult) Counts {
-	c := Counts{Sent: after.Sent - before.Sent, Answered: after.Answered - before.Answered, Late: after.Excused - before.Excused}
+	c := Counts{Sent: after.Sent - before.Sent, Answered: after.Answered - before.Answered,
+		Late: after.Excused - before.Excused}
 	if denied {
 		c.Leaked = c.Answered
 	} else {

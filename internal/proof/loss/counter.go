@@ -15,8 +15,8 @@ type counter struct {
 	heard   time.Time // when the latest report that holds it was written
 }
 
-// countersOf sorts the results of reports by path, and within a path by counter, oldest first. It leaves out results of sources
-// that have not begun to count.
+// countersOf sorts the results of reports by path, and within a path by counter, oldest first. It leaves out results
+// of sources that have not begun to count.
 func countersOf(reports []v1alpha1.ProbeReport) map[string][]counter {
 	counters := map[string][]counter{}
 	for _, report := range reports {

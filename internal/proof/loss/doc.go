@@ -1,6 +1,7 @@
 // Package loss turns single probes into evidence: a Tracker makes the counts, gaps and round-trip
 // quantiles of one path out of sends and answers, an Account adds up what reports made of those say of paths and
-// nodes, for everything that shows or judges them, and Judge says whether an account holds what a gate demands. Nothing here sends, waits or looks at a clock; every time comes from the caller.
+// nodes, for everything that shows or judges them, and Judge says whether an account holds what a gate demands.
+// Nothing here sends, waits or looks at a clock; every time comes from the caller.
 //
 // A probe counts from when it was sent. It is answered when its answer is there within the timeout, and
 // lost otherwise, where time in which the sender itself did not run does not count; probes are decided in the order in which they were sent, so a probe that is still open

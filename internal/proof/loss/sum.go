@@ -42,8 +42,8 @@ func (a Account) Sum() Sum {
 	return s
 }
 
-// Nodes adds up, for every node, the paths that begin or end on it; a path that does both counts once. Stalls and late answers
-// are those of the node's own senders.
+// Nodes adds up, for every node, the paths that begin or end on it; a path that does both counts once. Stalls and
+// late answers are those of the node's own senders.
 func (a Account) Nodes() map[string]Sum {
 	nodes := map[string]Sum{}
 	add := func(node string, p *PathAccount) {
