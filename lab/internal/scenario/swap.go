@@ -24,7 +24,7 @@ type Swap struct {
 // onCalico is a node with Calico's tunnel, and without pods on the bridge of another network.
 const onCalico = `test -e /sys/class/net/vxlan.calico && test -z "$(ls /sys/class/net/cni0/brif /sys/class/net/weave/brif 2>/dev/null)"`
 
-// Swaps are the ways from flannel to Calico that are compared. docs/bench-loss.md says where the first two come from.
+// Swaps are the ways from flannel to Calico that are compared. docs/results.md says where the first two come from.
 func Swaps() []Swap {
 	return []Swap{
 		{Key: "a", Name: "delete, install, restart all pods", Do: (*Rig).DeleteAndInstall},
