@@ -1,0 +1,155 @@
+package theseus
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// maxColumns is the longest line of Markdown outside of tables, code and links.
+const maxColumns = 110
+
+// forbidden are phrases that read as translated. Each has better words: name who does what (docs/terms.md has the terms).
+var forbidden = []string{
+	"nobody", "somebody", "anew", "what was there", "what is there", "it is not known", "is nobody's", "spared", "heed", "deed",
+	"stands in", "stands at", "stands still", "whoever", "alone tells", "that is said", "is told at once", "goes on where",
+	"of yours is", "but for", "those of who", "cannot come", "for good",
+}
+
+// otherPages are held by tests of their own: pages of the checks are made from the checks, whose texts have their own review.
+var otherPages = []string{"docs/checks/", "docs/reference/commands.md", "docs/security.md", "docs/paths.md"}
+
+// page is a Markdown file: its lines outside of code, by number.
+type page struct {
+	file  string
+	lines []string // code blocks are empty lines
+}
+
+func pages(t *testing.T) []page {
+	files := []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"}
+	if err := filepath.WalkDir("docs", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			files = append(files, filepath.ToSlash(path))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var all []page
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page{file, prose(string(text))})
+	}
+	return all
+}
+
+// prose is a page without its blocks of code, line by line. A block is fenced, or indented by four columns after an empty line.
+func prose(text string) []string {
+	lines := strings.Split(text, "\n")
+	fenced, indented, empty := false, false, true
+	for i, line := range lines {
+		fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+		indented = strings.HasPrefix(line, "    ") && (indented || empty)
+		empty = strings.TrimSpace(line) == "" || indented
+		if fence || fenced || indented {
+			lines[i] = ""
+		}
+		fenced = fenced != fence
+	}
+	return lines
+}
+
+var (
+	span       = regexp.MustCompile("`[^`]*`")
+	inlineLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	linkTarget = regexp.MustCompile(`^\[[^\]]+\]: (\S+)$`)
+	notInSlug  = regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
+)
+
+// anchors are the links to a page's headings, as GitHub makes them.
+func anchors(p page) map[string]bool {
+	found := map[string]bool{}
+	for _, line := range p.lines {
+		if title := strings.TrimLeft(line, "#"); title != line {
+			title = inlineLink.ReplaceAllString(strings.ReplaceAll(strings.TrimSpace(title), "`", ""), "]")
+			found[strings.ReplaceAll(notInSlug.ReplaceAllString(strings.ToLower(title), ""), " ", "-")] = true
+		}
+	}
+	return found
+}
+
+// TestLinks follows every link between pages, and to places in them.
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	for _, p := range all {
+		for number, line := range p.lines {
+			targets := linkTarget.FindAllStringSubmatch(line, -1)
+			targets = append(targets, inlineLink.FindAllStringSubmatch(span.ReplaceAllString(line, "``"), -1)...)
+			for _, target := range targets {
+				if wrong := follow(all, p, target[1]); wrong != "" {
+					t.Errorf("%s:%d: %s: %s", p.file, number+1, target[1], wrong)
+				}
+			}
+		}
+	}
+}
+
+// follow says what is wrong with a link; empty where nothing is. Links to other sites are not followed.
+func follow(all []page, from page, target string) string {
+	if strings.Contains(target, "://") {
+		return ""
+	}
+	path, anchor, _ := strings.Cut(target, "#")
+	file := from.file
+	if path != "" {
+		file = filepath.ToSlash(filepath.Join(filepath.Dir(from.file), path))
+	}
+	if _, err := os.Stat(file); err != nil {
+		return "there is no such file"
+	}
+	i := slices.IndexFunc(all, func(p page) bool { return p.file == file })
+	if anchor != "" && (i < 0 || !anchors(all[i])[anchor]) {
+		return "there is no such heading"
+	}
+	return ""
+}
+
+func other(file string) bool {
+	return slices.ContainsFunc(otherPages, func(start string) bool { return strings.HasPrefix(file, start) })
+}
+
+// TestColumns holds the width of lines.
+func TestColumns(t *testing.T) {
+	for _, p := range pages(t) {
+		for number, line := range p.lines {
+			shown := inlineLink.ReplaceAllString(span.ReplaceAllString(line, "``"), "]")
+			if !other(p.file) && !strings.HasPrefix(strings.TrimSpace(line), "|") && !linkTarget.MatchString(line) &&
+				utf8.RuneCountInString(shown) > maxColumns {
+				t.Errorf("%s:%d: %d columns", p.file, number+1, utf8.RuneCountInString(shown))
+			}
+		}
+	}
+}
+
+// TestPlainWords finds phrases that no page has.
+func TestPlainWords(t *testing.T) {
+	words := regexp.MustCompile(`(?i)\b(` + strings.Join(forbidden, "|") + `)\b`)
+	for _, p := range pages(t) {
+		for number, line := range p.lines {
+			if other(p.file) {
+				continue
+			}
+			for _, found := range words.FindAllString(span.ReplaceAllString(line, "``"), -1) {
+				t.Errorf("%s:%d: %q: %s", p.file, number+1, found, strings.TrimSpace(line))
+			}
+		}
+	}
+}
