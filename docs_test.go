@@ -16,7 +16,7 @@ const maxColumns = 110
 
 // forbidden are phrases that read as translated. Each has better words: name who does what (docs/terms.md has the terms).
 var forbidden = []string{
-	"nobody", "somebody", "anew", "what was there", "what is there", "it is not known", "is nobody's", "spared", "heed", "deed",
+	"nobody", "somebody", "anew", "beside", "at hand", "what was there", "what is there", "it is not known", "is nobody's", "spared", "heed", "deed",
 	"stands in", "stands at", "stands still", "whoever", "alone tells", "that is said", "is told at once", "goes on where",
 	"of yours is", "but for", "those of who", "cannot come", "for good",
 }
