@@ -153,3 +153,35 @@ func TestPlainWords(t *testing.T) {
 		}
 	}
 }
+
+// sentences are the sentences of a page with more than six words, outside of tables, headings and code.
+func sentences(p page) []string {
+	var text strings.Builder
+	for _, line := range p.lines {
+		if line != "" && !strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "#") {
+			text.WriteString(inlineLink.ReplaceAllString(line, "]") + " ")
+		}
+	}
+	var long []string
+	for _, one := range sentenceEnd.Split(text.String(), -1) {
+		if words := strings.Fields(one); len(words) > 6 {
+			long = append(long, strings.Join(words, " "))
+		}
+	}
+	return long
+}
+
+var sentenceEnd = regexp.MustCompile(`[.:?!] `)
+
+// TestSaidOnce: no page repeats a sentence of README.
+func TestSaidOnce(t *testing.T) {
+	all := pages(t)
+	for _, p := range all[1:] {
+		said := sentences(p)
+		for _, one := range sentences(all[0]) {
+			if slices.Contains(said, one) {
+				t.Errorf("%s repeats README: %s", p.file, one)
+			}
+		}
+	}
+}
