@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
@@ -50,17 +51,9 @@ func of(list corev1.ResourceList) amount {
 	return amount{list.Cpu().MilliValue(), list.Memory().Value(), list.Pods().Value()}
 }
 
-// requested is what the scheduler sets aside for a pod: the sum of its containers, or the largest of those that come first.
+// requested is what the scheduler sets aside for a pod, its Overhead and its sidecars included.
 func requested(pod *corev1.Pod) amount {
-	var sum amount
-	for i := range pod.Spec.Containers {
-		sum.add(of(pod.Spec.Containers[i].Resources.Requests))
-	}
-	for i := range pod.Spec.InitContainers {
-		for unit, n := range of(pod.Spec.InitContainers[i].Resources.Requests) {
-			sum[unit] = max(sum[unit], n)
-		}
-	}
+	sum := of(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 	sum[2] = 1
 	return sum
 }
