@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/semver"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/flags/setting"
 )
 
@@ -25,7 +25,7 @@ func (a *app) flagsExplainCommand() *cobra.Command {
 				if !slices.Contains(setting.Components(), component) {
 					return fail(exitUsage, "one of "+strings.Join(setting.Components(), ", "), "there is no catalogue of %q", component)
 				}
-				if !semver.IsValid(version) {
+				if cluster.Minor(version) == nil {
 					return fail(exitUsage, "such as --release calico=v3.31.0", "%q is no version of %s", version, component)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/mod/semver"
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 //go:generate go -C ../../lab run ./knobtables -o ../internal/flags/felix/params.json felix
@@ -51,7 +51,6 @@ type Table struct {
 	Parameters []Parameter
 
 	byName, byField map[string]Parameter
-	derived         bool // of another release's table
 }
 
 var load = sync.OnceValue(func() []*Table {
@@ -89,34 +88,21 @@ func (t *Table) indexed() *Table {
 	return t
 }
 
-// Releases are those that there are tables of, the oldest first.
-func Releases() []string {
-	var names []string
-	for _, t := range load() {
-		names = append(names, t.Release)
-	}
-	return names
-}
-
 // For is the table of a version of Calico: of its own minor release where it is known, or of the newest before it, or
 // of the oldest. What is no version gets the newest.
 func For(version string) *Table {
 	tables := load()
-	if !semver.IsValid(version) {
+	wanted := cluster.Minor(version)
+	if wanted == nil {
 		return tables[len(tables)-1]
 	}
 	found := tables[0]
 	for _, t := range tables[1:] {
-		if semver.Compare(semver.MajorMinor(t.Release), semver.MajorMinor(version)) <= 0 {
+		if wanted.AtLeast(cluster.Minor(t.Release)) {
 			found = t
 		}
 	}
 	return found
-}
-
-// Exact reports whether the table is all that Calico publishes of a version's own minor release.
-func (t *Table) Exact(version string) bool {
-	return !t.derived && semver.MajorMinor(t.Release) == semver.MajorMinor(version)
 }
 
 // ByVariable finds the parameter of an environment variable; known is false for a variable of Felix that is none of its

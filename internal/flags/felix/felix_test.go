@@ -22,7 +22,7 @@ func TestTables(t *testing.T) {
 		}
 	}
 	if len(load()) != len(want) {
-		t.Errorf("tables of %v", Releases())
+		t.Errorf("%d tables, want %d", len(load()), len(want))
 	}
 	table := For("v3.31.4")
 	if _, known, felix := table.ByVariable("FELIX_vxlanPORT"); !known || !felix {
@@ -43,9 +43,6 @@ func TestFor(t *testing.T) {
 		if have := For(version).Release; have != want {
 			t.Errorf("%q gets %s", version, have)
 		}
-	}
-	if !For("v3.31.7").Exact("v3.31.7") || For("v3.28.5").Exact("v3.28.5") || For("v3.32.0").Exact("v3.32.0") {
-		t.Error("exact")
 	}
 	// What facts say of the releases: auto came with v3.32 as the default.
 	for version, want := range map[string]string{"v3.31.0": "Disabled", "v3.32.1": "Auto"} {

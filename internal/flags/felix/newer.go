@@ -20,7 +20,7 @@ var differences = []struct {
 // newer are the tables of these releases: each is the one before it with what is known to differ.
 func newer(table *Table) (tables []*Table) {
 	for _, d := range differences {
-		next := &Table{Release: d.release, Parameters: slices.Clone(table.Parameters), derived: true}
+		next := &Table{Release: d.release, Parameters: slices.Clone(table.Parameters)}
 		for _, changed := range d.changed {
 			at := slices.IndexFunc(next.Parameters, func(p Parameter) bool { return p.Name == changed.Name })
 			p := &next.Parameters[at]

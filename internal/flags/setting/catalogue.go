@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/mod/semver"
 	"sigs.k8s.io/yaml"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/flags/felix"
 )
 
@@ -59,7 +59,7 @@ func New(versions map[string]string) *Catalogue {
 
 // note says that a table is of another release.
 func (c *Catalogue) note(component, version, release string) {
-	if semver.IsValid(version) && semver.MajorMinor(version) != semver.MajorMinor(release) {
+	if minor := cluster.Minor(version); minor != nil && !minor.EqualTo(cluster.Minor(release)) {
 		c.notes = append(c.notes, fmt.Sprintf("there is no table of %s %s: that of %s is used", component, version, release))
 	}
 }
@@ -75,11 +75,11 @@ func (c *Catalogue) add(k *Knob) {
 
 // within reports whether a version has what came with since and went with before.
 func within(since, before, version string) bool {
-	if !semver.IsValid(version) {
+	minor := cluster.Minor(version)
+	if minor == nil {
 		return true
 	}
-	return (since == "" || semver.Compare(semver.MajorMinor(version), since) >= 0) &&
-		(before == "" || semver.Compare(semver.MajorMinor(version), before) < 0)
+	return (since == "" || minor.AtLeast(cluster.Minor(since))) && (before == "" || minor.LessThan(cluster.Minor(before)))
 }
 
 // entry is a knob of a file. It may take its places from a template of the file, in which $at and $argument are replaced.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/mod/semver"
+	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
 //go:generate go -C ../../lab run ./knobtables -o ../internal/flags/setting/cilium.json cilium
@@ -44,9 +44,9 @@ const CiliumAgent = "cilium-agent"
 // is no table of it.
 func ofCilium(version string) (knobs []*Knob, release string) {
 	tables := loadCilium()
-	at := 0
+	at, wanted := 0, cluster.Minor(version)
 	for i, r := range tables.Releases {
-		if !semver.IsValid(version) || semver.Compare(semver.MajorMinor(r.Release), semver.MajorMinor(version)) <= 0 {
+		if wanted == nil || wanted.AtLeast(cluster.Minor(r.Release)) {
 			at = i
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/mod/semver"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/flags/setting"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -53,9 +54,9 @@ func never(pass *check.Pass) []finding.Finding {
 		if network == nil {
 			continue
 		}
-		version := "v" + strings.TrimPrefix(network.Version, "v")
+		minor := cluster.Minor(network.Version)
 		bounds, known := seen[network.CNI]
-		if key := network.CNI + version; known && semver.IsValid(version) && !told[key] && beyond(version, bounds) {
+		if key := network.CNI + network.Version; known && minor != nil && !told[key] && beyond(minor, bounds) {
 			told[key] = true
 			add(network, "Theseus was never run with %s %s: it was with %s", network.CNI, network.Version, strings.Join(slices.Compact(bounds[:]), " to "))
 		}
@@ -76,10 +77,9 @@ func never(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// beyond says whether a version lies outside of the minor releases from the first bound to the second.
-func beyond(version string, bounds [2]string) bool {
-	minor := semver.MajorMinor(version)
-	return semver.Compare(minor, bounds[0]) < 0 || semver.Compare(minor, bounds[1]) > 0
+// beyond says whether a minor release lies outside of those from the first bound to the second.
+func beyond(minor *version.Version, bounds [2]string) bool {
+	return minor.LessThan(cluster.Minor(bounds[0])) || minor.GreaterThan(cluster.Minor(bounds[1]))
 }
 
 // onBPF says whether Calico's eBPF data plane is on anywhere, by an object of Felix' or by the agent's environment.
