@@ -41,8 +41,6 @@ type contract struct {
 	put      func(t *testing.T, set string)
 	// spoil gives the source an invalid set; cut takes the source away.
 	spoil, cut fault
-	// once says that the provider cannot be started again.
-	once bool
 	// pair are the flags first and last of one moment.
 	pair func(t *testing.T) (first, last any)
 }
@@ -124,9 +122,6 @@ func accept(t *testing.T, c contract) {
 	}
 
 	t.Run("starts again", func(t *testing.T) {
-		if c.once {
-			return
-		}
 		handler := c.provider.(of.StateHandler)
 		handler.Shutdown()
 		handler.Shutdown()

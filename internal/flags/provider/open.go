@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	of "github.com/open-feature/go-sdk/openfeature"
-	"github.com/open-feature/go-sdk/openfeature/multi"
 	"k8s.io/client-go/dynamic"
 )
 
@@ -84,16 +82,4 @@ func OpenRemote(text, token string) (*Remote, error) {
 		header.Set("Authorization", "Bearer "+token)
 	}
 	return NewRemote(text, header, time.Second)
-}
-
-// Multi is several providers as one, by the SDK's multi-provider: the first that has a flag counts.
-func Multi(providers ...of.FeatureProvider) (of.FeatureProvider, error) {
-	if len(providers) == 1 {
-		return providers[0], nil
-	}
-	var options []multi.Option
-	for i, p := range providers {
-		options = append(options, multi.WithProvider(fmt.Sprintf("%d %s", i+1, p.Metadata().Name), p))
-	}
-	return multi.NewProvider(multi.StrategyFirstMatch, options...)
 }

@@ -283,19 +283,3 @@ func TestRemote(t *testing.T) {
 		spoil: fault{do: func(t *testing.T) { write(t, path, invalidSet) }},
 		cut:   fault{do: l.close, undo: l.open}})
 }
-
-// TestMulti runs the suite through the SDK's multi-provider: the flags are in the second of two files.
-func TestMulti(t *testing.T) {
-	folder := t.TempDir()
-	first, second := filepath.Join(folder, "first.json"), filepath.Join(folder, "second.json")
-	put := func(t *testing.T, set string) { write(t, second, set) }
-	write(t, first, `{"flags": {"other": {"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "on"}}}`)
-	put(t, setOf(1))
-	a, b := NewProvider(File{first}), NewProvider(File{second})
-	both, err := Multi(a, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	accept(t, contract{provider: both, put: put, pair: pairOf(b), once: true, // the SDK's cannot be started again
-		spoil: fault{do: func(t *testing.T) { write(t, second, invalidSet) }}, cut: fault{do: func(t *testing.T) { remove(t, second) }}})
-}
