@@ -88,15 +88,14 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 // until the time is over.
 func (g *Gate) compare(verdict *loss.Verdict, over bool) {
 	stop, why := g.canary.Stop()
-	switch {
-	case stop:
+	if stop {
 		verdict.Pass, verdict.Waiting, verdict.Reason = false, false, why
-	case verdict.Pass && !over && g.canary.Doubt():
-		verdict.Pass, verdict.Waiting = false, true
-		fallthrough
-	default:
-		verdict.Reason += "; " + why
+		return
 	}
+	if verdict.Pass && !over && g.canary.Doubt() {
+		verdict.Pass, verdict.Waiting = false, true
+	}
+	verdict.Reason += "; " + why
 }
 
 func (g *Gate) since(asked []v1alpha1.ProbeReport) []v1alpha1.ProbeReport {
