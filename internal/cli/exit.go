@@ -23,7 +23,6 @@ const (
 	exitFailed      = 1
 	exitUsage       = 2
 	exitBlocked     = 3
-	exitRolledBack  = 4
 	exitStopped     = 5
 	exitNeedsPerson = 6
 	exitInterrupted = 130
