@@ -12,6 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/pool"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
@@ -25,9 +26,6 @@ type Pools struct {
 	// Stays is true where From keeps the addresses of the nodes' tunnels.
 	Stays bool `json:"stays,omitempty"`
 }
-
-// asksFor are annotations by which pods ask for addresses or pools of Calico's IPAM; by the first a namespace does for all of its pods.
-var asksFor = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/ipAddrsNoIpam"}
 
 // makePool plans another IPPool for the pods of the network in place, or returns a *Refusal.
 func makePool(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, findings []finding.Finding, options Options) (*Plan, error) {
@@ -138,19 +136,19 @@ func poolName(cidr netip.Prefix) string {
 // asking are the pods and namespaces that would not get what they ask for.
 func asking(snapshot *cluster.Snapshot) []string {
 	var found []string
-	look := func(what string, annotations map[string]string, keys []string) {
-		for _, key := range keys {
-			if _, ok := annotations[key]; ok {
-				found = append(found, what+" ("+key+")")
+	look := func(what string, annotations map[string]string, namespace bool) {
+		for _, ask := range calico.Asks() {
+			if _, ok := annotations[ask.Annotation]; ok && ask.Left != "" && (ask.Namespaces || !namespace) {
+				found = append(found, what+" ("+ask.Annotation+")")
 			}
 		}
 	}
 	for i := range snapshot.Namespaces {
-		look("namespace "+snapshot.Namespaces[i].Name, snapshot.Namespaces[i].Annotations, asksFor[:1])
+		look("namespace "+snapshot.Namespaces[i].Name, snapshot.Namespaces[i].Annotations, true)
 	}
 	for i := range snapshot.Pods {
 		if pod := &snapshot.Pods[i]; check.Moves(pod) {
-			look("pod "+pod.Namespace+"/"+pod.Name, pod.Annotations, asksFor)
+			look("pod "+pod.Namespace+"/"+pod.Name, pod.Annotations, false)
 		}
 	}
 	return found
@@ -178,7 +176,7 @@ func poolsOf(old *unstructured.Unstructured, cidr netip.Prefix) pool.Pools {
 		Old: step.RefOf(old), New: created,
 		Open: patch("nodeSelector", picks), Shut: patch("nodeSelector", "!all()"),
 		Close: patch("disabled", true), Reopen: patch("disabled", old.Object["spec"].(map[string]any)["disabled"]),
-		Ask:   map[string]string{asksFor[0]: fmt.Sprintf("[%q]", created.GetName())},
+		Ask:   map[string]string{calico.AnnotationIPv4Pools: fmt.Sprintf("[%q]", created.GetName())},
 		Stays: textOf(old, "vxlanMode") != "" && textOf(old, "vxlanMode") != "Never" && (!restricted || slices.Contains(uses, "Tunnel")),
 	}
 	if pools.Stays {

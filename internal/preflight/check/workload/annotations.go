@@ -8,6 +8,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
@@ -33,22 +34,17 @@ type wish struct {
 }
 
 func wishes() map[string]wish {
-	return map[string]wish{
-		"cni.projectcalico.org/ipAddrs": {"calico", "a fixed address",
-			"the pool that it is of gives pods none any more: they do not start again, or keep it, and the change does not end"},
-		"cni.projectcalico.org/ipAddrsNoIpam": {"calico", "a fixed address", "they come back with it, and its pool never gets empty"},
-		"cni.projectcalico.org/floatingIPs":   {"calico", "a floating address", ""},
-		"cni.projectcalico.org/ipv4pools":     {"calico", "an address of a certain pool", "the pool in place gives pods none any more, and a pod that asks for one of it does not start again"},
-		"cni.projectcalico.org/ipv6pools":     {"calico", "an address of a certain pool", ""},
-		"kubernetes.io/ingress-bandwidth":     {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
-		"kubernetes.io/egress-bandwidth":      {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
-		"k8s.v1.cni.cncf.io/networks":         {"", "further networks, which Multus attaches over the present configuration", ""},
-		"v1.multus-cni.io/default-network":    {"", "another default network, by Multus", ""},
+	all := map[string]wish{
+		"kubernetes.io/ingress-bandwidth":  {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
+		"kubernetes.io/egress-bandwidth":   {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
+		"k8s.v1.cni.cncf.io/networks":      {"", "further networks, which Multus attaches over the present configuration", ""},
+		"v1.multus-cni.io/default-network": {"", "another default network, by Multus", ""},
 	}
+	for _, ask := range calico.Asks() {
+		all[ask.Annotation] = wish{"calico", ask.What, ask.Left}
+	}
+	return all
 }
-
-// forAll are the annotations by which a namespace asks for all of its pods (cni-plugin/pkg/k8s/k8s.go of Calico).
-var forAll = []string{"cni.projectcalico.org/ipv4pools", "cni.projectcalico.org/ipv6pools"}
 
 // asker is who asks: the pods of a workload, of which one is named, or of a namespace.
 type asker struct {
@@ -61,8 +57,12 @@ func askers(pass *check.Pass) []asker {
 	var all []asker
 	for i := range pass.Snapshot.Namespaces {
 		namespace := &pass.Snapshot.Namespaces[i]
-		asks := maps.Clone(namespace.Annotations)
-		maps.DeleteFunc(asks, func(key, _ string) bool { return !slices.Contains(forAll, key) })
+		asks := map[string]string{}
+		for _, ask := range calico.Asks() {
+			if value, asked := namespace.Annotations[ask.Annotation]; asked && ask.Namespaces {
+				asks[ask.Annotation] = value
+			}
+		}
 		all = append(all, asker{owner: cluster.Owner{Kind: "Namespace", Name: namespace.Name}, annotations: asks})
 	}
 	owners := pass.Snapshot.Owners()

@@ -1,0 +1,28 @@
+package calico
+
+// AnnotationIPv4Pools names the IPPools of which a pod, or all pods of a namespace, get their IPv4 addresses.
+const AnnotationIPv4Pools = "cni.projectcalico.org/ipv4pools"
+
+// Ask is an annotation by which pods ask Calico's IPAM for something.
+type Ask struct {
+	Annotation string
+	What       string // that is asked for
+	// Namespaces is true where a namespace asks by it for all of its pods (cni-plugin/pkg/k8s/k8s.go of Calico).
+	Namespaces bool
+	// Left is what becomes of such pods where pods get another IPv4 pool; empty where they get what they ask for as before.
+	Left string
+}
+
+// Asks are all of them.
+func Asks() []Ask {
+	const fixed, pool = "a fixed address", "an address of a certain pool"
+	return []Ask{
+		{AnnotationIPv4Pools, pool, true,
+			"the pool in place gives pods none any more, and a pod that asks for one of it does not start again"},
+		{"cni.projectcalico.org/ipv6pools", pool, true, ""},
+		{"cni.projectcalico.org/ipAddrs", fixed, false,
+			"the pool that it is of gives pods none any more: they do not start again, or keep it, and the change does not end"},
+		{"cni.projectcalico.org/ipAddrsNoIpam", fixed, false, "they come back with it, and its pool never gets empty"},
+		{"cni.projectcalico.org/floatingIPs", "a floating address", false, ""},
+	}
+}
