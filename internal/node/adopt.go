@@ -20,6 +20,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
@@ -194,7 +195,7 @@ func (n *Node) ends(ctx context.Context, s *sandbox) bool {
 		if n.hasty || ctx.Err() != nil || time.Now().After(until) {
 			return false
 		}
-		pause(ctx, readyPoll)
+		_ = outage.Sleep(ctx, readyPoll)
 	}
 	return true
 }
@@ -384,7 +385,7 @@ func (n *Node) exclusive(ctx context.Context) (done func(), err error) {
 			_ = root.Close()
 			return nil, fmt.Errorf("another agent moves pods of this node: %w", errors.Join(err, ctx.Err()))
 		}
-		pause(ctx, readyPoll)
+		_ = outage.Sleep(ctx, readyPoll)
 	}
 }
 

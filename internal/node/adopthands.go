@@ -17,6 +17,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
@@ -581,7 +582,7 @@ func (h *hands) unpinWhenAgreed(ctx context.Context, record *adoption.Record) er
 		if ctx.Err() != nil {
 			return fmt.Errorf("no route of the target's leads to %s through %s", record.Address, record.New.Host)
 		}
-		pause(ctx, readyPoll)
+		_ = outage.Sleep(ctx, readyPoll)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
@@ -121,7 +122,7 @@ func (n *Node) silence(in *space, link netlink.Link) error {
 func (n *Node) unsent(ctx context.Context, h *hands, record *adoption.Record) error {
 	wait := func() {
 		if !n.hasty {
-			pause(ctx, drain)
+			_ = outage.Sleep(ctx, drain)
 		}
 	}
 	if record.From.Bridge == "" {
@@ -184,7 +185,7 @@ func (n *Node) correctUntil(ctx context.Context, record *adoption.Record, right 
 		if err != nil || found == 0 {
 			return err
 		}
-		pause(ctx, readyPoll)
+		_ = outage.Sleep(ctx, readyPoll)
 	}
 	return errors.New("neighbours go back to the pod's former hardware address")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // chains knows which chains of iptables and nft exist. All pods of a verb share it, because listing them is
@@ -42,7 +44,7 @@ func (c *chains) wait(ctx context.Context, patterns []string, link string, alive
 		if err != nil {
 			return err
 		}
-		pause(ctx, readyPoll)
+		_ = outage.Sleep(ctx, readyPoll)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // Commands runs programs, at most a few at a time and each with a limit of time.
@@ -44,7 +46,7 @@ func (c *Commands) run(ctx context.Context, input, name string, args ...string) 
 		if !errors.Is(err, syscall.EAGAIN) || ctx.Err() != nil {
 			return out, err
 		}
-		pause(ctx, startAgain)
+		_ = outage.Sleep(ctx, startAgain)
 	}
 }
 
@@ -69,16 +71,6 @@ func once(ctx context.Context, input, name string, args []string) (string, error
 		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
 	}
 	return "", fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, said)
-}
-
-// pause waits, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // oneLine makes what a program said fit in a message.

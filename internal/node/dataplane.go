@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -28,7 +29,7 @@ func (n *Node) dataplane(ctx context.Context, d step.Dataplane) (Answer, error) 
 	for {
 		r, err := n.rules(ctx, d)
 		if err != nil && time.Now().Before(deadline) && ctx.Err() == nil {
-			pause(ctx, dataplanePause) // what is being written cannot always be read
+			_ = outage.Sleep(ctx, dataplanePause) // what is being written cannot always be read
 			continue
 		}
 		if err != nil {
@@ -46,7 +47,7 @@ func (n *Node) dataplane(ctx context.Context, d step.Dataplane) (Answer, error) 
 			}
 			return got, fmt.Errorf("%s, for %s", cmp.Or(missing, "it was not watched to the end"), time.Duration(d.For))
 		}
-		pause(ctx, dataplanePause)
+		_ = outage.Sleep(ctx, dataplanePause)
 	}
 }
 

@@ -13,11 +13,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// carriedWait bounds how long the target's routes are waited for, and the end of them. Tests shorten it.
-var carriedWait = 2 * time.Minute
+// carriedWait bounds how long the target's routes are waited for, and the end of them.
+const carriedWait = 2 * time.Minute
 
 // A pin is one rule that sends packets to the range through a table of the source's routes to other nodes. What
 // it does not hold, such as the node's own pods, is looked up as ever.
@@ -173,7 +174,7 @@ func released(ranges []string, look func() (count int, missing string, err error
 // unhold puts the source's routes first again. Whoever made routes in between must have taken them away: they
 // would be replaced, and then deleted by their owner.
 func unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
-	err := until(ctx, func() (string, error) {
+	err := until(ctx, carriedWait, func() (string, error) {
 		if args.Others > 0 {
 			if nodes, err := nodesBehind(args); err != nil || nodes > 0 {
 				return fmt.Sprintf("the target still has routes to %d other nodes", nodes), err
@@ -239,7 +240,7 @@ func carried(ctx context.Context, args step.HoldArgs) (Answer, error) {
 // allThere waits until a look finds nothing missing, and says how many it counted then.
 func allThere(ctx context.Context, look func() (count int, missing string, err error), message string) (Answer, error) {
 	count := 0
-	err := until(ctx, func() (missing string, err error) {
+	err := until(ctx, carriedWait, func() (missing string, err error) {
 		count, missing, err = look()
 		return missing, err
 	})
@@ -316,9 +317,9 @@ func targetHas(args step.HoldArgs, destination netip.Prefix) (bool, error) {
 	return slices.ContainsFunc(routes, func(r netlink.Route) bool { return links[r.LinkIndex] }), nil
 }
 
-// until looks again and again until nothing is missing.
-func until(ctx context.Context, look func() (missing string, err error)) error {
-	ctx, cancel := context.WithTimeout(ctx, carriedWait)
+// until looks again and again until nothing is missing, for a bounded time.
+func until(ctx context.Context, bound time.Duration, look func() (missing string, err error)) error {
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	for {
 		missing, err := look()
@@ -328,7 +329,7 @@ func until(ctx context.Context, look func() (missing string, err error)) error {
 		if ctx.Err() != nil {
 			return errors.New(missing)
 		}
-		pause(ctx, poll)
+		_ = outage.Sleep(ctx, poll)
 	}
 }
 

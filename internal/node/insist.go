@@ -34,7 +34,7 @@ func (n *Node) insist(ctx context.Context, call, undo func() error) error {
 			}
 			return err
 		}
-		if pause(ctx, wait); ctx.Err() != nil {
+		if _ = outage.Sleep(ctx, wait); ctx.Err() != nil {
 			return err
 		}
 		if undo == nil {

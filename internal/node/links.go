@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // Limits of waiting for the kernel.
@@ -101,7 +102,7 @@ func waitUnused(ctx context.Context, name string, own []string, patience time.Du
 		if ctx.Err() != nil {
 			return fmt.Errorf("the bridge %s still has %s: pods hang on it", name, strings.Join(ports, ", "))
 		}
-		pause(ctx, poll)
+		_ = outage.Sleep(ctx, poll)
 	}
 }
 

@@ -23,17 +23,7 @@ type Node struct {
 	// Commands runs the programs.
 	Commands *Commands
 
-	// patience is how long clean waits for pods to leave a bridge; 0 means portsWait.
-	patience time.Duration
-
-	// hasty leaves out what only takes time in tests: moves measure nothing and let nothing drain.
-	hasty bool
-	// chatty lets former interfaces ask their neighbours, for tests that show what comes of it.
-	chatty bool
-	// tied leaves connections tied to interfaces, for tests that show what comes of it.
-	tied bool
-	// hook is called before every change that a move makes; tests end the process there.
-	hook func(point string)
+	trial
 
 	bridgeMu sync.Mutex // pods that are moved at the same time prepare the host
 	rtnl     sync.Mutex // and do not get in each other's way in the kernel at the wrong moment
@@ -47,6 +37,20 @@ type Node struct {
 
 	mu    sync.Mutex
 	joint joint // what Keep remembers between two calls
+}
+
+// trial is how a test's node differs from a real one, whose trial is empty.
+type trial struct {
+	// patience is how long verbs wait for something to go; 0 means as long as each does on a real node.
+	patience time.Duration
+	// hasty leaves out what only takes time: moves measure nothing and let nothing drain.
+	hasty bool
+	// chatty lets former interfaces ask their neighbours: what comes of it?
+	chatty bool
+	// tied leaves connections tied to interfaces: what comes of it?
+	tied bool
+	// hook is called before every change that a move makes: the process may end there.
+	hook func(point string)
 }
 
 // Answer is what a verb says when it is done.

@@ -57,7 +57,7 @@ func (n *Node) letGo(ctx context.Context, args step.RetainArgs) (Answer, error) 
 	if err != nil {
 		return Answer{}, err
 	}
-	err = until(ctx, func() (string, error) { return unmade(within) })
+	err = until(ctx, cmp.Or(n.patience, carriedWait), func() (string, error) { return unmade(within) })
 	if err != nil && (ctx.Err() != nil || !bgp.Whole(n.bird(ctx))) {
 		return Answer{}, err
 	}

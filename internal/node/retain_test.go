@@ -55,8 +55,7 @@ func TestRetain(t *testing.T) {
 	do(t, n, step.VerbRetain, asked)
 	sh(t, "", "ip", "route", "del", "10.96.2.0/26") // its node needs the block no more
 	serveBIRD(t, n.Root, "bird.ctl", "1002-node2 BGP master up 12:00:00 Established\n1006-  BGP state:          Established\n    Neighbor address: 198.18.0.2\n0000 \n")
-	defer func(was time.Duration) { carriedWait = was }(carriedWait)
-	carriedWait = 100 * time.Millisecond
+	n.patience = 100 * time.Millisecond
 	if answer := do(t, n, step.VerbLetGo, asked); !strings.Contains(answer.Message, "all sessions are up") {
 		t.Errorf("what BIRD never makes again: %+v", answer)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // sideBySide is how many actions that do not need each other are done at once.
@@ -28,13 +30,4 @@ type Clock struct{}
 
 func (Clock) Now() time.Time { return time.Now() }
 
-func (Clock) Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
+func (Clock) Sleep(ctx context.Context, d time.Duration) error { return outage.Sleep(ctx, d) }

@@ -65,7 +65,7 @@ func Retry(ctx context.Context, limits Limits, note func(error), call func(conte
 				note(err)
 			}
 		}
-		if !sleep(ctx, max(pause, suggested(err))) {
+		if Sleep(ctx, max(pause, suggested(err))) != nil {
 			return err
 		}
 	}
@@ -86,14 +86,15 @@ func suggested(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, 2*lastPause)
 }
 
-func sleep(ctx context.Context, d time.Duration) bool {
+// Sleep waits for a time; it returns the context's error where that ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
 	case <-timer.C:
-		return true
+		return nil
 	}
 }
 

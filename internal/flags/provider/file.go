@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
@@ -136,7 +137,7 @@ func loadSettled(ctx context.Context, files []string, read func() (*flagset.Set,
 		if signature(files) == before {
 			return set, err
 		}
-		if err := sleep(ctx, pollFiles/10); err != nil {
+		if err := outage.Sleep(ctx, pollFiles/10); err != nil {
 			return nil, err
 		}
 	}
@@ -154,19 +155,8 @@ func watchFiles(ctx context.Context, look func() string, changed func()) error {
 			changed()
 		}
 		last = now
-		if err := sleep(ctx, pollFiles); err != nil {
+		if err := outage.Sleep(ctx, pollFiles); err != nil {
 			return err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	of "github.com/open-feature/go-sdk/openfeature"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
@@ -109,7 +110,7 @@ func (p *Provider) follow(ctx context.Context) {
 		if err != nil {
 			p.stale(err)
 		}
-		if sleep(ctx, wait) != nil {
+		if outage.Sleep(ctx, wait) != nil {
 			return
 		}
 		wait = min(2*wait, lastRetry)

@@ -17,6 +17,7 @@ import (
 
 	of "github.com/open-feature/go-sdk/openfeature"
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
@@ -86,7 +87,7 @@ func (r *Remote) Init(evaluation of.EvaluationContext) error {
 // InitWithContext is Init with a bound.
 func (r *Remote) InitWithContext(ctx context.Context, _ of.EvaluationContext) error {
 	return r.begin(ctx, r.ask, func(ctx context.Context) {
-		for sleep(ctx, r.poll) == nil {
+		for outage.Sleep(ctx, r.poll) == nil {
 			_ = r.ask(ctx) // what is wrong is in the event
 		}
 	})

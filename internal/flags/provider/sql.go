@@ -15,6 +15,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 	_ "modernc.org/sqlite"             // the driver sqlite
 
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
@@ -356,7 +357,7 @@ func (d *Database) Watch(ctx context.Context, changed func()) error {
 			last = seen
 			changed()
 		}
-		if err := sleep(ctx, pollDatabase); err != nil {
+		if err := outage.Sleep(ctx, pollDatabase); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -60,7 +61,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		ended := a.resume(ctx) // before any new task
 		working.Go(func() {
 			for ; !ended && ctx.Err() == nil; ended = a.resume(ctx) {
-				pause(ctx, resumeInterval)
+				_ = outage.Sleep(ctx, resumeInterval)
 			}
 		})
 		a.tasks(ctx)
@@ -73,7 +74,7 @@ func (a *Agent) Run(ctx context.Context) error {
 // for a moment.
 func (a *Agent) live(ctx context.Context) {
 	trouble := trouble{log: a.Log, what: "cannot say that the agent runs"}
-	for ; a.Alive != "" && ctx.Err() == nil; pause(ctx, retryInterval) {
+	for ; a.Alive != "" && ctx.Err() == nil; _ = outage.Sleep(ctx, retryInterval) {
 		listener, err := net.Listen("tcp", a.Alive)
 		trouble.note(ctx, err)
 		if err != nil {
@@ -97,7 +98,7 @@ func (a *Agent) keep(ctx context.Context) {
 			a.Log.Warn("the joint phase was disturbed and is mended", "mended", mended)
 		}
 		trouble.note(ctx, err)
-		pause(ctx, keepInterval)
+		_ = outage.Sleep(ctx, keepInterval)
 	}
 }
 
@@ -121,16 +122,6 @@ func (a *Agent) resume(ctx context.Context) bool {
 func (a *Agent) resource(kind string) dynamic.ResourceInterface {
 	gvr := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}
 	return a.Client.Resource(gvr).Namespace(v1alpha1.Namespace)
-}
-
-// pause waits, or until the context ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // trouble logs something that is tried again and again: once when it begins to fail, or fails otherwise,

@@ -28,6 +28,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/proof/probe"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -102,7 +103,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		if ctx.Err() != nil {
 			t.Fatalf("%s: it never came to that", what)
 		}
-		pause(ctx, 20*time.Millisecond)
+		_ = outage.Sleep(ctx, 20*time.Millisecond)
 	}
 }
 

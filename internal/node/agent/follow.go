@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
 // follow calls changed with all objects that the options select, at first and whenever one of them has
@@ -23,7 +25,7 @@ func (a *Agent) follow(ctx context.Context, what string, client dynamic.Resource
 		err := followOnce(ctx, client, options, changed)
 		trouble.note(ctx, err)
 		if err != nil {
-			pause(ctx, retryInterval)
+			_ = outage.Sleep(ctx, retryInterval)
 		}
 	}
 }
