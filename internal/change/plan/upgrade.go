@@ -164,12 +164,7 @@ func (u *Upgrade) newForm(template *corev1.PodTemplateSpec) bool { return hasTag
 func (o *Owner) makesNew(template *corev1.PodTemplateSpec) bool { return hasTag(template, o.To) }
 
 func hasTag(template *corev1.PodTemplateSpec, tag string) bool {
-	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return tagOf(c.Image) == tag })
-}
-
-func tagOf(image string) string {
-	_, tag := cni.SplitImage(image)
-	return tag
+	return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return cluster.ImageOf(c.Image).Tag == tag })
 }
 
 // held says whether a strategy leaves pods alone.

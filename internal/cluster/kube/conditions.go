@@ -217,7 +217,7 @@ func imageTags(workload *unstructured.Unstructured) []string {
 	var tags []string
 	for _, container := range cni.ContainersOf(workload, "containers") {
 		image, _ := container["image"].(string)
-		if _, tag := cni.SplitImage(image); !slices.Contains(tags, tag) {
+		if tag := cluster.ImageOf(image).Tag; !slices.Contains(tags, tag) {
 			tags = append(tags, tag)
 		}
 	}

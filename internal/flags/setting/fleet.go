@@ -111,7 +111,7 @@ func versionsOf(sets []*appsv1.DaemonSet, kubernetes string) map[string]string {
 			if found == "" || component == "calico" && !hasContainer(set, "calico-node") {
 				continue
 			}
-			if _, tag := cni.SplitImage(found); tag != "" && versions[component] == "" {
+			if tag := cluster.ImageOf(found).Tag; tag != "" && versions[component] == "" {
 				versions[component] = tag
 			}
 		}

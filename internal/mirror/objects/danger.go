@@ -3,11 +3,12 @@ package objects
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Action is what happens to an object on its way to the mirror.
@@ -126,9 +127,7 @@ func runsActor(object Object) bool {
 	return slices.ContainsFunc(containers, func(one any) bool {
 		fields, _ := one.(map[string]any)
 		image, _ := fields["image"].(string)
-		image, _, _ = strings.Cut(image, "@")
-		name, _, _ := strings.Cut(path.Base(image), ":")
-		return slices.Contains([]string{"external-dns", "cluster-autoscaler", "velero"}, name)
+		return slices.Contains([]string{"external-dns", "cluster-autoscaler", "velero"}, cluster.ImageOf(image).Base)
 	})
 }
 
@@ -156,10 +155,7 @@ func outsideAnnotations() []string {
 }
 
 func isOutside(annotation string) bool {
-	return slices.ContainsFunc(outsideAnnotations(), func(pattern string) bool {
-		prefix, all := strings.CutSuffix(pattern, "*")
-		return annotation == pattern || all && strings.HasPrefix(annotation, prefix)
-	})
+	return step.Matches(outsideAnnotations(), annotation)
 }
 
 func namesOutside(object Object) bool {

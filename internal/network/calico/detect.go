@@ -149,16 +149,8 @@ func valueOf(containers []corev1.Container, name string) string {
 func versionOf(containers []corev1.Container) string {
 	for _, container := range containers {
 		if container.Name == agentName {
-			return tagOf(container.Image)
+			return cluster.ImageOf(container.Image).Tag
 		}
-	}
-	return ""
-}
-
-func tagOf(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
-		return image[colon+1:]
 	}
 	return ""
 }

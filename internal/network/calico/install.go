@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -163,7 +164,7 @@ func sharesTables(source *cni.Installation) bool {
 // hasNFTables says whether an agent's version knows the mode: from v3.29 on, and where the version is not known.
 func hasNFTables(agent map[string]any) bool {
 	image, _ := agent["image"].(string)
-	found, err := version.ParseGeneric(tagOf(image))
+	found, err := version.ParseGeneric(cluster.ImageOf(image).Tag)
 	return err != nil || found.AtLeast(version.MajorMinor(3, 29))
 }
 
@@ -249,13 +250,13 @@ func (m *manifest) installation(request cni.Request) cni.Installation {
 	if port, err := strconv.Atoi(m.env(agent, "FELIX_VXLANPORT")); err == nil {
 		caps.Port = port
 	}
-	caps.Untracked = untracked(tagOf(image), caps)
+	caps.Untracked = untracked(cluster.ImageOf(image).Tag, caps)
 	env := func(name string) string { return m.env(agent, name) }
 	caps.Masquerade = willMasquerade(request, env("CALICO_IPV4POOL_NAT_OUTGOING") != "false", felix, env)
 	caps.MTU = jointMTU(request.Source, m.setting("veth_mtu"))
 	return cni.Installation{
 		CNI:          "calico",
-		Version:      tagOf(image),
+		Version:      cluster.ImageOf(image).Tag,
 		Agent:        step.RefOf(m.agent),
 		Selector:     cni.SelectorText(m.agent),
 		PodCIDRs:     rangesOf(request),

@@ -50,7 +50,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 		return nil, err
 	}
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
-	if err := versions(found.Version, tagOf(image), "the image of "+agentName+" in the manifest"); err != nil {
+	if err := versions(found.Version, cluster.ImageOf(image).Tag, "the image of "+agentName+" in the manifest"); err != nil {
 		return nil, cni.OfManifest(err)
 	}
 	if err := sameNetwork(live, wanted, found); err != nil {
@@ -59,7 +59,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	if err := sameAPI(snapshot, live, wanted); err != nil {
 		return nil, err
 	}
-	if cni.Older(tagOf(image), found.Version) {
+	if cni.Older(cluster.ImageOf(image).Tag, found.Version) {
 		wanted.definitions = lacking(snapshot, wanted.definitions)
 	}
 	if err := lossless(wanted.definitions, snapshot.Other); err != nil {
@@ -185,7 +185,7 @@ func (m *manifest) agentEnv(name string, installs bool) string {
 func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *manifest) (*cni.Upgrade, error) {
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	next := *found
-	next.Version = tagOf(image)
+	next.Version = cluster.ImageOf(image).Tag
 	next.Capabilities.Untracked = untracked(next.Version, next.Capabilities)
 	u := &cni.Upgrade{Installation: next, Definitions: wanted.definitions}
 	u.Agent = form(live.agent, wanted.agent, found.Version, next.Version)
@@ -329,7 +329,7 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down 
 func workloadVersion(workload *unstructured.Unstructured) string {
 	for _, container := range cni.ContainersOf(workload, "containers") {
 		image, _ := container["image"].(string)
-		return tagOf(image)
+		return cluster.ImageOf(image).Tag
 	}
 	return ""
 }

@@ -48,7 +48,7 @@ func startHook(c *corev1.Container) []string {
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	config := snapshot.ConfigMap(agent.Namespace, configName)
 	s := read(config).scripted(startHook(agentOf(&agent.Spec.Template.Spec)))
-	_, version := cni.SplitImage(agentOf(&agent.Spec.Template.Spec).Image)
+	version := cluster.ImageOf(agentOf(&agent.Spec.Template.Spec).Image).Tag
 	found := &cni.Installation{
 		CNI:          "cilium",
 		Version:      version,

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -30,7 +31,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	cni.Label(m.objects)
 	s := m.settings()
 	image, _ := cni.FindContainer(m.agent, "containers", container)["image"].(string)
-	_, version := cni.SplitImage(image)
+	version := cluster.ImageOf(image).Tag
 	target := &cni.Target{
 		Definitions: m.definitions,
 		Objects:     m.objects,

@@ -20,21 +20,11 @@ const rbac = "rbac.authorization.k8s.io/v1"
 // ImageOf is the image of the first container whose image's own name (without registry and tag) contains a word.
 func ImageOf(containers []corev1.Container, word string) string {
 	for _, container := range containers {
-		name, _ := SplitImage(container.Image)
-		if strings.Contains(name[strings.LastIndex(name, "/")+1:], word) {
+		if strings.Contains(cluster.ImageOf(container.Image).Base, word) {
 			return container.Image
 		}
 	}
 	return ""
-}
-
-// SplitImage takes an image's tag off; a digest goes too.
-func SplitImage(image string) (name, tag string) {
-	image, _, _ = strings.Cut(image, "@")
-	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
-		return image[:colon], image[colon+1:]
-	}
-	return image, ""
 }
 
 // DaemonSetRef names a DaemonSet.

@@ -2,7 +2,6 @@ package cnitest
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/step"
@@ -46,7 +45,7 @@ func residues(t *testing.T, residue step.Residue, agent bool) {
 				t.Errorf("%s: the pattern %q covers everything", kind, pattern)
 			}
 			for _, other := range others[kind] {
-				if covers(pattern, other) {
+				if step.Matches([]string{pattern}, other) {
 					t.Errorf("%s: %q covers %q, which is somebody else's", kind, pattern, other)
 				}
 			}
@@ -68,11 +67,4 @@ func lists(r step.Residue) map[string][]string {
 		"route": r.Routes, "conf": r.ConfFiles, "binary": r.Binaries, "path": r.Paths,
 		"annotation": r.Annotations, "label": r.NodeLabels, "taint": r.Taints, "farewell": r.Farewells,
 	}
-}
-
-func covers(pattern, name string) bool {
-	if prefix, open := strings.CutSuffix(pattern, "*"); open {
-		return strings.HasPrefix(name, prefix)
-	}
-	return pattern == name
 }

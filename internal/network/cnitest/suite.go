@@ -348,7 +348,9 @@ func cleans(t *testing.T, residue step.Residue, target *cni.Target) {
 	named := lists(residue)
 	for kind, names := range lists(made) {
 		for _, name := range names {
-			if !slices.ContainsFunc(named[kind], func(pattern string) bool { return covers(pattern, strings.TrimSuffix(name, "*")) || pattern == name }) {
+			if !slices.ContainsFunc(named[kind], func(pattern string) bool {
+				return step.Matches([]string{pattern}, strings.TrimSuffix(name, "*")) || pattern == name
+			}) {
 				t.Errorf("it makes the %s %s, and its residue does not name it: %q", kind, name, named[kind])
 			}
 		}

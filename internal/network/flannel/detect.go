@@ -46,7 +46,7 @@ func embeddedOn(snapshot *cluster.Snapshot) string {
 
 func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Installation {
 	agent := agents[0]
-	_, version := cni.SplitImage(cni.ImageOf(agent.Spec.Template.Spec.Containers, "flannel"))
+	version := cluster.ImageOf(cni.ImageOf(agent.Spec.Template.Spec.Containers, "flannel")).Tag
 	found := &cni.Installation{
 		CNI:      "flannel",
 		Version:  version,

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -182,7 +183,7 @@ func (m *manifest) stage(label string, conf step.ConfArgs) {
 func (m *manifest) installation(request cni.Request) cni.Installation {
 	conf, _ := m.netConf() // fit has seen that both can be read
 	pods, _ := readPodConf(m.typed())
-	_, version := cni.SplitImage(imageOf(m.agent))
+	version := cluster.ImageOf(imageOf(m.agent)).Tag
 	caps := capabilities(conf, pods.bridge(), m.confName())
 	var agent appsv1.DaemonSet
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.agent.Object, &agent); err == nil {

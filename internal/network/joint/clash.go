@@ -129,7 +129,7 @@ func sameTunnel(source, target cni.Installation) []Clash {
 func sameLinks(source, target cni.Installation) []Clash {
 	for _, a := range source.Capabilities.HostLinks {
 		for _, b := range target.Capabilities.HostLinks {
-			if matches(a, b) || matches(b, a) {
+			if step.Matches([]string{a}, b) || step.Matches([]string{b}, a) {
 				return []Clash{{"links", "cni/clash", fmt.Sprintf("both networks would own the interface %s", b),
 					"give the target's another name in its manifest, where that has a setting for it; or let a cluster beside this one take its work over (theseus mirror)"}}
 			}
@@ -145,15 +145,6 @@ func sameTables(source, target cni.Installation) []Clash {
 		}
 	}
 	return nil
-}
-
-// matches reports whether a pattern (a trailing * is a prefix) covers a name or another pattern.
-func matches(pattern, other string) bool {
-	prefix, open := strings.CutSuffix(pattern, "*")
-	if !open {
-		return pattern == other
-	}
-	return strings.HasPrefix(strings.TrimSuffix(other, "*"), prefix)
 }
 
 // unnamedConf: the runtime takes the first file by name, so both names must be known.

@@ -39,7 +39,7 @@ func router(set *appsv1.DaemonSet) *corev1.Container {
 
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
 	containers := agent.Spec.Template.Spec.Containers
-	_, version := cni.SplitImage(router(agent).Image)
+	version := cluster.ImageOf(router(agent).Image).Tag
 	s, problems := read(router(agent))
 	s.policy = s.policy && cni.ImageOf(containers, "weave-npc") != ""
 	s.bridgeMTU, s.linkMTU = measured(snapshot)

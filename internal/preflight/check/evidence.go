@@ -152,15 +152,6 @@ func (p *Pass) RecreatedWorkloads() []Workload {
 	})
 }
 
-// ImageTag is the tag of an image's name; empty when it has none.
-func ImageTag(image string) string {
-	image, _, _ = strings.Cut(image, "@")
-	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
-		return image[colon+1:]
-	}
-	return ""
-}
-
 // Workload is what creates pods of one template.
 type Workload struct {
 	Subject finding.Subject
@@ -224,15 +215,4 @@ func Prefixes(texts ...string) []netip.Prefix {
 // Covers reports whether every address of inner is in outer.
 func Covers(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
-}
-
-// Matches reports whether a name is one of the patterns: a name, or a prefix that ends in *.
-func Matches(patterns []string, name string) bool {
-	for _, pattern := range patterns {
-		prefix, open := strings.CutSuffix(pattern, "*")
-		if name == pattern || open && strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
 }

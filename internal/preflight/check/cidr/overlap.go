@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 //go:embed overlap.md
@@ -181,7 +182,7 @@ func nodeUses(pass *check.Pass, node *corev1.Node, facts *cluster.NodeFacts, add
 		return
 	}
 	for _, link := range facts.Links {
-		if !check.Matches(target.HostLinks, link.Name) {
+		if !step.Matches(target.HostLinks, link.Name) {
 			add(subject, "the node's link "+link.Name, link.Addresses...)
 		}
 	}

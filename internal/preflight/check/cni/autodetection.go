@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 //go:embed autodetection.md
@@ -132,7 +133,7 @@ func onNode(pass *check.Pass, m method, node *corev1.Node, facts *cluster.NodeFa
 	case link == "":
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("the method %q finds no link on this node: calico-node does not start there", m.text)
-	case check.Matches(pass.Source.Capabilities.HostLinks, link):
+	case step.Matches(pass.Source.Capabilities.HostLinks, link):
 		f.Message = fmt.Sprintf("the method %q picks %s, a link of %s: the target's tunnels would run inside of the network that is to go",
 			m.text, link, pass.Source.CNI)
 	case !isInternal(node, address):

@@ -9,6 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 //go:embed conf_present.md
@@ -84,7 +85,7 @@ func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding 
 		}
 		var names []string
 		for _, link := range facts.Links {
-			if check.Matches(byNetwork[name], link.Name) && !check.Matches(pass.Source.Capabilities.HostLinks, link.Name) {
+			if step.Matches(byNetwork[name], link.Name) && !step.Matches(pass.Source.Capabilities.HostLinks, link.Name) {
 				names = append(names, link.Name)
 			}
 		}

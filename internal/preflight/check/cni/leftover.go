@@ -138,8 +138,7 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 func runs(snapshot *cluster.Snapshot, network string) bool {
 	of := func(template *corev1.PodTemplateSpec) bool {
 		return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool {
-			name, _ := cni.SplitImage(c.Image)
-			return strings.Contains(name, network)
+			return strings.Contains(cluster.ImageOf(c.Image).Name, network)
 		})
 	}
 	for i := range snapshot.DaemonSets {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/flags/felix"
 	"github.com/theseus-cni/theseus/internal/network/cni"
@@ -48,7 +49,7 @@ func lacks(pass *check.Pass) string {
 func table(pass *check.Pass) *felix.Table {
 	version := ""
 	for _, set := range agents(pass) { // those of the manifests come last
-		_, version = cni.SplitImage(cni.ImageOf(set.Spec.Template.Spec.Containers, "node"))
+		version = cluster.ImageOf(cni.ImageOf(set.Spec.Template.Spec.Containers, "node")).Tag
 	}
 	return felix.For(version)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 //go:embed cluster_cidr.md
@@ -74,11 +75,11 @@ func misjudges(c check.KubeProxyConfig, pass *check.Pass) string {
 			return "kube-proxy takes only addresses of each node's podCIDR for pods, and the target gives others"
 		}
 	case "BridgeInterface":
-		if !check.Matches(target.HostLinks, c.DetectLocal.BridgeInterface) {
+		if !step.Matches(target.HostLinks, c.DetectLocal.BridgeInterface) {
 			return "kube-proxy takes only what comes from the bridge " + c.DetectLocal.BridgeInterface + " for pods, and the target has none"
 		}
 	case "InterfaceNamePrefix":
-		if !check.Matches(target.HostLinks, c.DetectLocal.InterfaceNamePrefix+"*") {
+		if !step.Matches(target.HostLinks, c.DetectLocal.InterfaceNamePrefix+"*") {
 			return "kube-proxy takes only what comes from links named " + c.DetectLocal.InterfaceNamePrefix + "* for pods, and the target names its links otherwise"
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -95,17 +95,11 @@ func has(node *corev1.Node, image string) bool {
 	})
 }
 
-// whole is an image's name with everything that may be left out.
+// whole is an image's name as a runtime knows it: with everything that may be left out, and without a tag before a digest.
 func whole(image string) string {
-	domain, _, cut := strings.Cut(image, "/")
-	switch {
-	case !cut:
-		image = "docker.io/library/" + image
-	case !strings.ContainsAny(domain, ".:") && domain != "localhost":
-		image = "docker.io/" + image
+	named, err := reference.ParseDockerRef(image)
+	if err != nil {
+		return image
 	}
-	if !strings.Contains(image, "@") && check.ImageTag(image) == "" {
-		image += ":latest"
-	}
-	return image
+	return named.String()
 }

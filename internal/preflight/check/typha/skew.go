@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/calico"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
@@ -149,7 +150,7 @@ func parts(kind, namespace, name, container string, spec *corev1.PodSpec) []part
 		if spec.Containers[i].Name != container {
 			continue
 		}
-		p := part{subject: finding.Subject{Kind: kind, Namespace: namespace, Name: name}, tag: check.ImageTag(spec.Containers[i].Image)}
+		p := part{subject: finding.Subject{Kind: kind, Namespace: namespace, Name: name}, tag: cluster.ImageOf(spec.Containers[i].Image).Tag}
 		p.version, _ = version.ParseSemantic(p.tag)
 		return []part{p}
 	}

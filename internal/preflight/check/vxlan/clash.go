@@ -8,6 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 //go:embed clash.md
@@ -36,7 +37,7 @@ func clash(pass *check.Pass) []finding.Finding {
 	}
 	for _, facts := range pass.Snapshot.Facts {
 		for _, link := range facts.Links {
-			known := check.Matches(target.HostLinks, link.Name) || check.Matches(pass.Source.Capabilities.HostLinks, link.Name)
+			known := step.Matches(target.HostLinks, link.Name) || step.Matches(pass.Source.Capabilities.HostLinks, link.Name)
 			if link.VNI != 0 && !known {
 				found = append(found, compare(finding.Subject{Kind: "Node", Name: facts.Node}, "the link "+link.Name, link.Port, link.VNI, false, target)...)
 			}

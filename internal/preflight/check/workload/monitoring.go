@@ -2,12 +2,12 @@ package workload
 
 import (
 	_ "embed"
-	"path"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
@@ -53,8 +53,7 @@ func monitoring(pass *check.Pass) []finding.Finding {
 
 func watcher(spec *corev1.PodSpec) string {
 	for i := range spec.Containers {
-		name, _, _ := strings.Cut(spec.Containers[i].Image, "@")
-		name, _, _ = strings.Cut(path.Base(name), ":")
+		name := cluster.ImageOf(spec.Containers[i].Image).Base
 		if slices.ContainsFunc(watchers(), func(known string) bool { return name == known || strings.HasPrefix(name, known+"-") }) {
 			return name
 		}
