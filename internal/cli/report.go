@@ -48,6 +48,13 @@ func (a *app) report(ctx context.Context, client *kube.Client, p *plan.Plan, tra
 	if err != nil {
 		return err
 	}
+	holder, err := journal.HeldBy(ctx, run.Leases(client))
+	if err != nil {
+		return err
+	}
+	if holder != nil {
+		input.Held = holder.Error()
+	}
 	for _, file := range traffic {
 		var seen []report.Traffic
 		if err := infile.ReadJSON(file, document.MaxInput, &seen); err != nil {
@@ -108,7 +115,8 @@ func (a *app) gather(ctx context.Context, client *kube.Client, p *plan.Plan) (re
 	if err != nil {
 		return report.Input{}, err
 	}
-	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: run.Reports(document), At: time.Now()}
+	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: run.Reports(document), Foreign: run.Foreign(document),
+		At: time.Now()}
 	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
 	if input.BGP, err = run.Graphs(ctx, actor, p, dir); err != nil {
 		return input, err

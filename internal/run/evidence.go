@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
+	"github.com/theseus-cni/theseus/internal/run/report"
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
@@ -90,6 +91,15 @@ func SeenIn(document kube.Collected) Seen {
 	sum := loss.NewAccount(document.Paths, nil, Reports(document), 0).Sum()
 	return Seen{Paths: len(document.Paths), Sent: sum.Sent, Lost: sum.Lost, Excused: sum.Excused, Leaked: sum.Leaked,
 		LongestGapMillis: sum.LongestMillis}
+}
+
+// Foreign are the results of paths that start elsewhere which nodes' reports held.
+func Foreign(document kube.Collected) []report.Foreign {
+	var all []report.Foreign
+	for _, node := range slices.Sorted(maps.Keys(document.Foreign)) {
+		all = append(all, report.Foreign{Node: node, Path: document.Foreign[node]})
+	}
+	return all
 }
 
 // Reports gives evidence the form of one report per sending node, which a path's id begins with.

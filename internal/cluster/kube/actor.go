@@ -48,7 +48,7 @@ type Actor struct {
 
 	turns turns
 	looks looks
-	// foreign are the nodes whose reports held results of paths that start elsewhere, once that was said.
+	// foreign are the nodes whose reports held results of paths that start elsewhere, each with one of these paths.
 	foreign sync.Map
 }
 

@@ -21,6 +21,7 @@ type Evidence struct {
 	paths   map[string]v1alpha1.Path
 	results map[counter]v1alpha1.PathResult
 	parts   map[process]PartRun
+	foreign map[string]string // node to a path that its report held and that starts elsewhere
 }
 
 // process is one run of one of Theseus' own parts.
@@ -47,11 +48,14 @@ type Collected struct {
 	Paths   []v1alpha1.Path       `json:"paths"`
 	Results []v1alpha1.PathResult `json:"results"`
 	Parts   []PartRun             `json:"parts,omitempty"`
+	// Foreign is, of each node whose report held results of paths that start elsewhere, one of these paths.
+	Foreign map[string]string `json:"foreign,omitempty"`
 }
 
 // NewEvidence goes on from what was collected before, which may be nothing.
 func NewEvidence(before Collected) *Evidence {
-	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}}
+	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}, foreign: map[string]string{}}
+	maps.Copy(e.foreign, before.Foreign)
 	for _, one := range before.Paths {
 		e.paths[one.ID] = one
 	}
@@ -77,6 +81,10 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	}
 	e.lock.Lock()
 	defer e.lock.Unlock()
+	a.foreign.Range(func(node, path any) bool {
+		e.foreign[node.(string)] = path.(string)
+		return true
+	})
 	for _, one := range pathsOf(plans) {
 		e.paths[one.ID] = one
 	}
@@ -114,6 +122,7 @@ func (e *Evidence) Document() Collected {
 		Paths:   slices.Collect(maps.Values(e.paths)),
 		Results: slices.Collect(maps.Values(e.results)),
 		Parts:   slices.Collect(maps.Values(e.parts)),
+		Foreign: maps.Clone(e.foreign),
 	}
 	slices.SortFunc(document.Parts, func(a, b PartRun) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since))
@@ -147,10 +156,10 @@ func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error
 	reports, err := allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
 	for i := range reports {
 		foreign := dropForeign(&reports[i])
-		if foreign == "" || a.Note == nil {
+		if foreign == "" {
 			continue
 		}
-		if _, told := a.foreign.LoadOrStore(reports[i].Name, true); !told {
+		if _, told := a.foreign.LoadOrStore(reports[i].Name, foreign); !told && a.Note != nil {
 			a.Note(fmt.Sprintf("warning: the report of %s holds a result of a path that starts elsewhere, %q: ignored; "+
 				"no agent writes that, so find out who does", reports[i].Name, foreign))
 		}

@@ -107,6 +107,10 @@ func TestEvidenceOfStrangers(t *testing.T) {
 	if len(said) != 2 || !strings.Contains(said[0], "the report of m ") || !strings.Contains(said[1], "the report of n ") {
 		t.Errorf("said %q", said)
 	}
+	// What was kept on disk says so too, for the report.
+	if kept := NewEvidence(e.Document()).Document().Foreign; len(kept) != 2 || kept["n"] == "" || kept["m"] == "" {
+		t.Errorf("kept %v", kept)
+	}
 	// The gate reads through the same door: what another node says of n's path does not count for n.
 	reports, err := w.probeReports(context.Background())
 	if err != nil || len(reports) != 2 {

@@ -31,7 +31,7 @@ func Build(in Input) Model {
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
 	m.Totals = totals(in, &m, all)
-	m.Verdict = judge(in, &m, all, h.why)
+	m.Verdict = judge(in, &m, all, h)
 	return m
 }
 

@@ -31,8 +31,18 @@ type Input struct {
 	Traffic []Traffic
 	// BGP is the graph of Calico's sessions before the change and now; no rows where there is none.
 	BGP []draw.Row
+	// Held says who runs the change at this moment, as `theseus status` does; empty where nobody does.
+	Held string
+	// Foreign are results that a node's report held of another node's paths. They count for nothing.
+	Foreign []Foreign
 	// At is when the report is made; it is only printed.
 	At time.Time
+}
+
+// Foreign is a result of a path that starts elsewhere, in the report of a node: no agent writes that.
+type Foreign struct {
+	Node string `json:"node"`
+	Path string `json:"path"`
 }
 
 // WorkloadOutcome is what happened to one workload.

@@ -110,6 +110,9 @@ type Verdict struct {
 	Outside string `json:"outside"`
 	// Uncovered are the kinds of paths that no run measures, of which the verdict says nothing (docs/paths.md).
 	Uncovered []string `json:"uncovered,omitempty"`
+	// Next says what `theseus status` says: who runs the change, or which ways lead on from where it stands. It is empty where
+	// the run is over.
+	Next string `json:"next,omitempty"`
 	// Why says what stopped the run, where something did.
 	Why string `json:"why,omitempty"`
 	// Missing lists what was not measured, one sentence each.

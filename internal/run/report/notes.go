@@ -11,7 +11,7 @@ import (
 )
 
 // notes are what a careful reader would ask about.
-func notes(m *Model, all loss.Account) []string {
+func notes(in Input, m *Model, all loss.Account) []string {
 	var list []string
 	say := func(when bool, format string, args ...any) {
 		if when {
@@ -42,6 +42,10 @@ func notes(m *Model, all loss.Account) []string {
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
 	say(m.Totals.Unheard > 0, "%s had no answer while nobody ran who could give it; they say nothing of the network, and are not counted as lost.",
 		countOf(m.Totals.Unheard, "probe"))
+	for _, one := range in.Foreign {
+		list = append(list, fmt.Sprintf("The report of %s held a result of a path that starts elsewhere, %s. It was ignored. No agent writes that, so find out who did.",
+			one.Node, one.Path))
+	}
 	for _, restart := range m.PartRestarts {
 		list = append(list, restart.String())
 	}

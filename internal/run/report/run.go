@@ -18,6 +18,7 @@ type history struct {
 	theseus string
 	planned string // the plan's hash in the first record
 	why     string
+	next    string // which ways lead on
 	steps   []Step
 	index   map[string]int
 	titles  map[string]string // of actions, by id
@@ -51,8 +52,39 @@ func read(p *plan.Plan, records []engine.Record) *history {
 		h.run.Begin, h.run.End = records[0].At, records[n-1].At
 		h.run.Millis = h.run.End.Sub(h.run.Begin).Milliseconds()
 	}
+	h.stand(p, records)
 	h.close()
 	return h
+}
+
+// stand takes the outcome and its cause from the engine's own reading of the journal, since status, hints and refusals are said from
+// it too. A journal that the engine refuses keeps what its records say one by one.
+func (h *history) stand(p *plan.Plan, records []engine.Record) {
+	state, err := engine.Replay(records)
+	if err != nil || len(records) == 0 {
+		return
+	}
+	h.run.Outcome, h.why = outcomeOf(state), state.Cause
+	if p != nil {
+		h.next = engine.Judge(p.Steps, state, false).Ways
+	}
+}
+
+// outcomeOf is a phase as the report's outcome. A step that is taken back alone ends with a person, however it goes.
+func outcomeOf(state engine.State) Outcome {
+	switch {
+	case state.Phase == engine.PhaseDone:
+		return Done
+	case state.Phase == engine.PhaseRolledBack:
+		return RolledBack
+	case state.Phase == engine.PhaseNeedsPerson, state.Back != "" && state.Phase != engine.PhasePaused:
+		return NeedsPerson
+	case state.Phase == engine.PhasePaused:
+		return Paused
+	case state.Undoing:
+		return RollingBack
+	}
+	return Running
 }
 
 // plan adds a planned step, with titles for its actions and their undo.

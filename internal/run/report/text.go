@@ -18,6 +18,9 @@ func Text(m Model) string {
 	if m.Verdict.Why != "" {
 		fmt.Fprintf(&b, "because %s\n", m.Verdict.Why)
 	}
+	if m.Verdict.Next != "" {
+		fmt.Fprintf(&b, "next: %s\n", m.Verdict.Next)
+	}
 	b.WriteString("\n")
 	say := func(label, text string) {
 		if text != "" {

@@ -9,8 +9,11 @@ import (
 )
 
 // judge says in one line what happened, and lists what is not known.
-func judge(in Input, m *Model, all loss.Account, why string) Verdict {
-	v := Verdict{Outside: outside(m.Totals), Why: why, Missing: missing(in, m), Notes: notes(m, all)}
+func judge(in Input, m *Model, all loss.Account, h *history) Verdict {
+	v := Verdict{Outside: outside(m.Totals), Why: h.why, Next: h.next, Missing: missing(in, m), Notes: notes(in, m, all)}
+	if in.Held != "" && h.next != "" {
+		v.Next = in.Held
+	}
 	if m.Totals.Sent > 0 {
 		tested, unknown := paths.Unmeasured()
 		v.Uncovered = append(unknown, tested...)
