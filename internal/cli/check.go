@@ -127,6 +127,9 @@ func (a *app) preflight(ctx context.Context, from []string, change v1alpha1.Chan
 	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
 		return nil, result, nil, fail(exitUsage, "theseus check --help", "%w", err)
 	}
+	if len(from) == 0 {
+		pass.Served = served(ctx, change.AgentImage)
+	}
 	return pass, preflight.Run(preflight.All(), pass, options), refused, nil
 }
 

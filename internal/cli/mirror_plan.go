@@ -189,6 +189,7 @@ func (a *app) planSwitch(ctx context.Context, change v1alpha1.ChangeSpec) (*clus
 	if err := a.mustNotBlock(result, acceptHint); err != nil {
 		return nil, nil, err
 	}
+	change.AgentImage = a.pinned(ctx, pass.Served, change.AgentImage)
 	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, plan.Options{Version: a.version, Now: time.Now(), Manifest: pass.Manifest})
 	return pass.Snapshot, p, err
 }

@@ -36,7 +36,7 @@ func TestPinned(t *testing.T) {
 	said := func(image string) (string, string) {
 		var notes bytes.Buffer
 		a := &app{Streams: Streams{Err: &notes}}
-		return a.pinned(t.Context(), image), notes.String()
+		return a.pinned(t.Context(), nil, image), notes.String()
 	}
 	if got, notes := said(image); got != image || !strings.Contains(notes, "the registry has no "+image) {
 		t.Errorf("nothing was pushed: %s, %s", got, notes)

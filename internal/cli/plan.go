@@ -117,7 +117,7 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	if err != nil {
 		return err
 	}
-	change.AgentImage = a.pinned(ctx, change.AgentImage)
+	change.AgentImage = a.pinned(ctx, pass.Served, change.AgentImage)
 	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, options)
 	if err != nil {
 		return err
@@ -136,21 +136,35 @@ func (a *app) plan(ctx context.Context, from []string, change v1alpha1.ChangeSpe
 	return a.writePlan(p)
 }
 
+// served asks the registry of the agent's image for its digest; nil where no image is named.
+func served(ctx context.Context, image string) *check.Served {
+	if image == "" {
+		return nil
+	}
+	pinned, err := registry.Digest(ctx, image)
+	if err == nil {
+		return &check.Served{Pinned: pinned}
+	}
+	var absent *registry.Absent
+	return &check.Served{Missing: errors.As(err, &absent) && absent.Missing(), Why: err.Error()}
+}
+
 // pinned is the agent's image by the digest that its registry says, so that nobody can put another one in its place once the plan
 // was read; as it is where the registry cannot be asked, of which the plan warns.
-func (a *app) pinned(ctx context.Context, image string) string {
+func (a *app) pinned(ctx context.Context, known *check.Served, image string) string {
 	if image == "" {
 		return ""
 	}
-	pinned, err := registry.Digest(ctx, image)
-	var absent *registry.Absent
+	if known == nil {
+		known = served(ctx, image)
+	}
 	switch {
-	case err == nil:
-		return pinned
-	case errors.As(err, &absent) && absent.Missing():
+	case known.Pinned != "":
+		return known.Pinned
+	case known.Missing:
 		fmt.Fprintf(a.Err, "note: the registry has no %s: the agent starts only on nodes that have the image already\n", image)
 	default:
-		fmt.Fprintf(a.Err, "note: the agent's image stays named by its tag: %v\n", err)
+		fmt.Fprintf(a.Err, "note: the agent's image stays named by its tag: %s\n", known.Why)
 	}
 	return image
 }

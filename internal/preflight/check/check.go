@@ -45,8 +45,18 @@ type Pass struct {
 	Manifest []unstructured.Unstructured
 	// WhatIf is the cluster as the change would leave its nodes' labels and taints; nil when it leaves them alone.
 	WhatIf *whatif.Result
+	// Served is what the registry of the agent's image says of it; nil where it was not asked.
+	Served *Served
 
 	memo map[string]any
+}
+
+// Served is a registry's answer about one image: the image's name with its digest, that there is no such image, or why the registry
+// did not tell.
+type Served struct {
+	Pinned  string `json:"pinned"`
+	Missing bool   `json:"missing"`
+	Why     string `json:"why"`
 }
 
 // Memo makes something out of a pass once, for all the checks that look at it. A pass is not used by several

@@ -4,7 +4,10 @@ package agent
 import (
 	"cmp"
 	_ "embed"
+	"fmt"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
@@ -44,8 +47,28 @@ func image(pass *check.Pass) []finding.Finding {
 		f.Message = "no image of theseus-agent is named: nothing could be changed or measured on any node"
 	case strings.ContainsAny(name, " \t\n") || strings.HasSuffix(name, ":") || strings.HasSuffix(name, "/"):
 		f.Message = "\"" + name + "\" is no name of an image: the agent could not start on any node"
+	case pass.Served != nil && pass.Served.Missing:
+		without := lacking(pass.Snapshot.Nodes, name)
+		if len(without) == 0 {
+			return nil
+		}
+		f.Message = fmt.Sprintf("the registry has no image %s, and these nodes do not list it either: %s. The agent could not start there",
+			name, check.Names(without))
+		f.Evidence = map[string]any{"nodes": without[:min(len(without), 20)], "count": len(without)}
+		f.Fix = "push the image, or correct its name: --agent-image IMAGE; if every node gets it in another way, accept this: --accept agent/image=REASON"
 	default:
 		return nil
 	}
 	return []finding.Finding{f}
+}
+
+// lacking are the nodes that do not list an image among those that they have.
+func lacking(nodes []corev1.Node, image string) []string {
+	var names []string
+	for i := range nodes {
+		if !check.HasImage(&nodes[i], image) {
+			names = append(names, nodes[i].Name)
+		}
+	}
+	return names
 }

@@ -33,6 +33,7 @@ type Case struct {
 	Manifest []unstructured.Unstructured `json:"manifest"`
 	Facts    []cluster.NodeFacts         `json:"facts"`
 	Rights   []cluster.Right             `json:"rights"`
+	Served   *check.Served               `json:"served"`
 	// Kubernetes is the cluster's version.
 	Kubernetes string `json:"kubernetes"`
 	// TakenAt is when the snapshot was taken.
@@ -147,6 +148,6 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return &check.Pass{
-		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest, WhatIf: after,
+		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest, WhatIf: after, Served: c.Served,
 	}, c.Want
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -44,7 +43,7 @@ func imageAbsent(pass *check.Pass) []finding.Finding {
 		unknown := 0
 		for i := range pass.Snapshot.Nodes {
 			switch node := &pass.Snapshot.Nodes[i]; {
-			case has(node, image):
+			case check.HasImage(node, image):
 			case len(node.Status.Images) == 0 || len(node.Status.Images) >= listed:
 				unknown++
 			default:
@@ -86,20 +85,4 @@ func wantedImages(pass *check.Pass) []string {
 		}
 	}
 	return images
-}
-
-func has(node *corev1.Node, image string) bool {
-	wanted := whole(image)
-	return slices.ContainsFunc(node.Status.Images, func(i corev1.ContainerImage) bool {
-		return slices.ContainsFunc(i.Names, func(name string) bool { return whole(name) == wanted })
-	})
-}
-
-// whole is an image's name as a runtime knows it: with everything that may be left out, and without a tag before a digest.
-func whole(image string) string {
-	named, err := reference.ParseDockerRef(image)
-	if err != nil {
-		return image
-	}
-	return named.String()
 }
