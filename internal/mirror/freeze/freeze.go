@@ -241,6 +241,9 @@ func Resume(object *unstructured.Unstructured) ([]byte, error) {
 	if err := json.Unmarshal([]byte(note), &former); err != nil || len(former.Path) == 0 {
 		return nil, fmt.Errorf("the annotation %s says %q, which nobody understands", BeforeAnnotation, note)
 	}
+	if path, _, _ := Suspends(object); !slices.Equal(path, former.Path) { // somebody else wrote it: it could name any field
+		return nil, fmt.Errorf("the annotation %s names the field %q, which Theseus does not suspend", BeforeAnnotation, strings.Join(former.Path, "."))
+	}
 	var value any
 	if former.Value != nil {
 		if err := json.Unmarshal(former.Value, &value); err != nil {
