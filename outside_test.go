@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -176,4 +178,78 @@ func calledAs(call *ast.CallExpr) string {
 		}
 	}
 	return ""
+}
+
+// parsers are the functions that turn bytes of others into values.
+var parsers = []string{"json.Unmarshal", "json.NewDecoder", "bounded.Unmarshal", "bounded.UnmarshalStrict", "infile.ReadJSON", "yaml.Unmarshal",
+	"x509.ParseCertificate", "pem.Decode", "ssh.ParseAuthorizedKey", "kjson.UnmarshalCaseSensitivePreserveInts", "sigsjson.UnmarshalStrict"}
+
+// unfuzzed are the packages that parse without a fuzz target of their own, each with its reason.
+var unfuzzed = map[string]string{
+	"internal/cli":                       "a change, in the bounds that FuzzToJSON tries; answers of agents, which kube has",
+	"internal/cluster":                   "values of a snapshot, which FuzzAdd of cluster/document tries",
+	"internal/cluster/kube":              "objects that the API server has validated against Theseus' own schemas",
+	"internal/mirror/dns":                "answers of name servers and metrics that the user names, bounded",
+	"internal/mirror/replica":            "objects of an API server",
+	"internal/network/cnitest":           "fixtures of tests",
+	"internal/network/joint":             "what it made itself",
+	"internal/node/agent":                "objects that the API server has validated against Theseus' own schemas",
+	"internal/preflight/check":           "objects of a snapshot, which FuzzChecks tries",
+	"internal/preflight/check/api":       "objects of a snapshot, which FuzzChecks tries",
+	"internal/preflight/check/cidr":      "objects of a snapshot, which FuzzChecks tries",
+	"internal/preflight/check/checktest": "fixtures of tests",
+	"internal/run":                       "evidence that it wrote itself; the journal's records, which run/journal has",
+	"internal/run/engine":                "the journal's records, which run/journal has",
+	"internal/run/report":                "the journal's records, which run/journal has",
+	"internal/safeio/infile":             "JSON into a type of the caller's",
+	"internal/step/adoption":             "files that FuzzParseConf of node tries",
+	"internal/step/estimate":             "plans, which FuzzRead of change/plan tries",
+	"internal/mirror/certs/certtest":     "certificates of tests",
+}
+
+// TestParsersAreFuzzed: every package that parses what others wrote has a fuzz target, or a reason to have none.
+func TestParsersAreFuzzed(t *testing.T) {
+	parses := map[string]bool{}
+	for _, file := range goFiles(t) {
+		file = filepath.ToSlash(file)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			if call, ok := node.(*ast.CallExpr); ok && slices.Contains(parsers, calledAs(call)) {
+				parses[path.Dir(file)] = true
+			}
+			return true
+		})
+	}
+	for dir := range parses {
+		if !strings.HasPrefix(dir, "internal/") && !strings.HasPrefix(dir, "cmd/") {
+			continue
+		}
+		if fuzzed := fuzzes(t, dir); fuzzed == (unfuzzed[dir] != "") {
+			t.Errorf("%s parses what others wrote; fuzz target: %v, reason to have none: %q", dir, fuzzed, unfuzzed[dir])
+		}
+	}
+	for dir := range unfuzzed {
+		if !parses[dir] {
+			t.Errorf("%s parses nothing: take it off the list", dir)
+		}
+	}
+}
+
+// fuzzes says whether the tests of a package have a fuzz target.
+func fuzzes(t *testing.T, dir string) bool {
+	t.Helper()
+	tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(tests, func(file string) bool {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(text), "\nfunc Fuzz")
+	})
 }

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"encoding/json"
 	"testing"
 	"time"
 )
@@ -38,6 +39,22 @@ func FuzzSeq(f *testing.F) {
 		isQuestion(data)
 		if seq, ok := newPayload(64, 7, time.Unix(0, 0)).seq(data); ok && len(data) < 8 {
 			t.Errorf("%q is an answer to %d", data, seq)
+		}
+	})
+}
+
+// FuzzResults: whatever a prober leaves for its agent, it is read within the bound, or refused.
+func FuzzResults(f *testing.F) {
+	for _, seed := range []string{`[{"id":"a","sent":3,"gaps":[{}]}]`, `null`, `{}`, `[[`, `[{"id":1}]`, `[null]`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var document struct {
+			Paths results `json:"paths"`
+		}
+		text := append(append([]byte(`{"paths":`), data...), '}')
+		if json.Unmarshal(text, &document) == nil && len(document.Paths) > maxPaths {
+			t.Errorf("%d paths of %q", len(document.Paths), data)
 		}
 	})
 }
