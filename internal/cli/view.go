@@ -25,6 +25,7 @@ type lines struct {
 	out    io.Writer
 	script *run.Script
 	begun  time.Time
+	shown  time.Time // of the line before
 	last   run.Seen
 }
 
@@ -34,6 +35,10 @@ func (v *lines) print(at time.Time, text string) {
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
+	if at.Before(v.shown) { // a record's time is that of the act, and it is printed once the journal has it
+		at = v.shown
+	}
+	v.shown = at
 	text = strings.ReplaceAll(text, "\n", "\n         ") // a message of others looks like no line of its own
 	fmt.Fprintf(v.out, "%7s  %s\n", clockText(at.Sub(v.begun)), text)
 }
