@@ -1,11 +1,12 @@
 // Package change is the room of plans: from a snapshot and a wish to steps that are proven before anything
 // runs.
 //
-// Belongs here: plan (makes, verifies, prints, writes and reads plans) and one package for each kind of
-// change: adopt, recreate, surge, mirror, upgrade, rollout, pool, encapsulation, reflectors. A new kind of
-// change is a new package here, and the places in plan that choose between kinds.
+// Belongs here: kind (the contract: the form of plans, and what a kind of change answers), verify (takes rules over
+// every prefix of a plan), plan (makes, verifies, prints, writes and reads plans; names no kind but in its list) and one
+// package for each kind of change: replace (by adopt, recreate or surge), mirror, upgrade, rollout, pool, encapsulation,
+// reflectors. A new kind of change is a new package here and one line in plan/kinds.go.
 //
 // Does not belong here: what a network needs (network), the words of a plan (step), and running it (run).
 //
-// Door: adopt, encapsulation, mirror, plan, pool, recreate, reflectors, rollout, surge, upgrade.
+// Door: adopt, encapsulation, kind, mirror, plan, pool, recreate, reflectors, rollout, surge, upgrade.
 package change

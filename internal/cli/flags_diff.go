@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -72,7 +72,7 @@ func (a *app) diffFlags(ctx context.Context, one, two string, from []string) err
 	}
 	told := difference{Difference: setting.Diff(before.fleet, after.fleet), Flags: changedFlags(before, after)}
 	told.Findings = append(append([]finding.Finding{}, after.findings...), setting.LintEdit(told.Difference)...)
-	told.Findings = append(told.Findings, plan.NotRolledOut(before.fleet, told.Changes)...)
+	told.Findings = append(told.Findings, rollout.NotRolledOut(before.fleet, told.Changes)...)
 	if err := a.printDifference(told); err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
@@ -94,7 +93,7 @@ func (a *app) verifyFlags(ctx context.Context, names []string, image string) err
 	if err != nil {
 		return err
 	}
-	all, err := plan.Wanted(snapshot, drivers.All(), names)
+	all, err := rollout.Wanted(snapshot, drivers.All(), names)
 	if err != nil {
 		return err
 	}

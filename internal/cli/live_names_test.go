@@ -6,13 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
-	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
@@ -28,7 +27,12 @@ func TestLiveNames(t *testing.T) {
 	}
 	setup := mirror.Setup{Original: "blue", Mirror: "green", Freeze: mirror.FreezeArgs{Namespaces: []string{"shop"}}, Switch: mirror.Switch{Command: "true"},
 		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, moves, shift.Options{First: 1, Growth: 2}, "test", time.Unix(1, 0))}
-	p, err := plan.MakeMirror(&cluster.Snapshot{}, v1alpha1.ChangeSpec{}, cni.Registry{}, setup, nil, plan.Options{Now: time.Unix(1, 0)})
+	snapshot := &cluster.Snapshot{}
+	draft, err := mirror.Propose(&kind.Request{Snapshot: snapshot, Options: plan.Options{Now: time.Unix(1, 0)}}, setup, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Seal(snapshot, draft)
 	if err != nil {
 		t.Fatal(err)
 	}

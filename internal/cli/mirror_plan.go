@@ -24,6 +24,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/adopt"
 	"github.com/theseus-cni/theseus/internal/change/encapsulation"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/pool"
@@ -166,7 +167,11 @@ func (a *app) planMirror(ctx context.Context, f *mirrorPlanFlags, change v1alpha
 	if within != nil { // pods that cannot be adopted are created again
 		setup.Switch.Strategy = within.Strategy
 	}
-	p, err := plan.MakeMirror(snapshot, change, drivers.All(), setup, within, plan.Options{Version: a.version, Now: time.Now()})
+	draft, err := mirror.Propose(&kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers.All(), Options: plan.Options{Version: a.version, Now: time.Now()}}, setup, within)
+	if err != nil {
+		return err
+	}
+	p, err := plan.Seal(snapshot, draft)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster"
@@ -147,7 +148,13 @@ func TestSwitchConfig(t *testing.T) {
 	if err := m.extras(t.Context(), flags, change, &setup); err != nil {
 		t.Fatal(err)
 	}
-	made, err := plan.MakeMirror(&cluster.Snapshot{UID: "blue"}, change, drivers.All(), setup, nil, plan.Options{Name: "mirror-of-blue", Version: "test", Now: time.Unix(2, 0)})
+	original := &cluster.Snapshot{UID: "blue"}
+	draft, err := mirror.Propose(&kind.Request{Snapshot: original, Change: change, Drivers: drivers.All(),
+		Options: plan.Options{Name: "mirror-of-blue", Version: "test", Now: time.Unix(2, 0)}}, setup, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := plan.Seal(original, draft)
 	if err != nil {
 		t.Fatal(err)
 	}

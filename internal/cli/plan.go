@@ -25,7 +25,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/mirror/registry"
-	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/run/journal"
@@ -254,39 +253,12 @@ func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []u
 	if len(pass.Found) > 0 {
 		pass.Source = pass.Found[0]
 	}
-	driver, _ := drivers.All().Get(change.To)
-	switch {
-	case pass.Source == nil:
-		return pass, nil
-	case change.Encapsulation != "":
-		if pass.Source.CNI == "calico" {
-			pass.Target = plan.Encapsulated(snapshot, change, drivers.All())
-		}
-		return pass, nil
-	case change.Pool != "": // the same network, with another range
-		target := *pass.Source
-		target.PodCIDRs = []string{change.Pool}
-		pass.Target = &target
-		return pass, nil
-	case len(manifest) > 0 && change.Strategy != mirror.Name && plan.Upgrades(snapshot, change, drivers.All()):
-		next, err := plan.Another(snapshot, pass.Source, change, drivers.All(), manifest)
-		if err == nil {
-			pass.Target = &next.Installation
-		}
-		return pass, err
-	case pass.InPlace() && change.To == "" && change.Strategy == "": // the same network, with other settings
-		target := *pass.Source
-		pass.Target = &target
-		return pass, nil
-	case change.To == "" || len(manifest) == 0:
+	if pass.Source == nil {
 		return pass, nil
 	}
-	target, err := driver.Install(plan.Request(snapshot, change, pass.Source, joint.Outlook{}, manifest))
-	if err != nil {
-		return pass, err
-	}
-	pass.Target = &target.Installation
-	return pass, nil
+	target, err := plan.Comes(snapshot, change, drivers.All(), pass.Source, manifest)
+	pass.Target = target
+	return pass, err
 }
 
 // readManifest decodes the target's manifests; none when no file is named.

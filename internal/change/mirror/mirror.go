@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/mirror/cloud"
+	"github.com/theseus-cni/theseus/internal/change/mirror/setup"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -43,106 +43,22 @@ const (
 	Teardown = "teardown"
 )
 
-// Setup is what a plan is made of: complete, so that it makes the same steps wherever it is read.
-type Setup struct {
-	// Original and Mirror identify the clusters, by the uid of their namespace kube-system.
-	Original string `json:"original"`
-	Mirror   string `json:"mirror"`
-	// Access is how the mirror and the zones were reached when the plan was made; other ways can be named later.
-	Access Access     `json:"access"`
-	Freeze FreezeArgs `json:"freeze"`
-	Copy   Selection  `json:"copy"`
-	// Names are the moves there; those home follow from them.
-	Names *shift.Plan `json:"names"`
-	// Handshakes is nil where certificates are not proven.
-	Handshakes *HandshakeArgs `json:"handshakes,omitempty"`
-	// Certificates is nil where none gets the mirror's names, and Cloud where nothing is changed there.
-	Certificates *CertificateArgs `json:"certificates,omitempty"`
-	Cloud        *CloudSetup      `json:"cloud,omitempty"`
-	Switch       Switch           `json:"switch"`
-	// Keep leaves what was copied on the mirror.
-	Keep bool `json:"keep,omitempty"`
-}
-
-// Access names files of the machine.
-type Access struct {
-	Kubeconfig string `json:"kubeconfig,omitempty"`
-	Context    string `json:"context,omitempty"`
-	Zones      string `json:"zones,omitempty"`
-}
-
-// FreezeArgs are those of Freeze.
-type FreezeArgs struct {
-	Namespaces []string `json:"namespaces"`
-	Reason     string   `json:"reason"`
-	Allowed    []string `json:"allowed,omitempty"`
-}
-
-// Selection says what is copied, and what a person decided about it, in the words of the flags of mirror copy.
-type Selection struct {
-	Namespaces   []string `json:"namespaces"`
-	Decide       []string `json:"decide,omitempty"`
-	EmptyVolumes []string `json:"emptyVolumes,omitempty"`
-	Registries   []string `json:"registries,omitempty"`
-	ImageFields  []string `json:"imageFields,omitempty"`
-	Unproven     []string `json:"unproven,omitempty"`
-	Adopt        bool     `json:"adopt,omitempty"`
-	Workers      int      `json:"workers,omitempty"`
-}
-
-// ReadyArgs are those of Ready.
-type ReadyArgs struct {
-	// Home asks the original, else the mirror.
-	Home       bool     `json:"home,omitempty"`
-	Namespaces []string `json:"namespaces"`
-}
-
-// HandshakeArgs are those of Handshakes.
-type HandshakeArgs struct {
-	// ValidFor is how long certificates must be valid from then on.
-	ValidFor step.Duration `json:"validFor"`
-}
-
-// CertificateArgs are those of AddNames and TakeNames, in the words of the flags of mirror certs.
-type CertificateArgs struct {
-	Namespaces []string `json:"namespaces"`
-	Domains    []string `json:"domains"`
-	Skip       []string `json:"skip,omitempty"`
-	HTTP01     bool     `json:"http01,omitempty"`
-}
-
-// CloudSetup is what the mirror is given in the cloud, and by which API.
-type CloudSetup struct {
-	Endpoint string         `json:"endpoint"`
-	Actions  []cloud.Action `json:"actions"`
-}
-
-// CloudArgs are those of Cloud.
-type CloudArgs struct {
-	Endpoint string       `json:"endpoint"`
-	Action   cloud.Action `json:"action"`
-	Back     bool         `json:"back,omitempty"`
-	// Of is the id of the action that this one takes back: only if it was the migration's own doing.
-	Of string `json:"of,omitempty"`
-}
-
-// Switch says how the original is changed, and by what it is told that it was. Strategy or one of the other two is given.
-type Switch struct {
-	// Command is run by a shell; run twice it must do the same. Without one, and without Strategy, a person changes the
-	// original.
-	Command string `json:"command,omitempty"`
-	// Roll is run by a shell for each node that is not Ready RollAfter after Command has ended, once, with its name in
-	// NodeVariable; empty for none.
-	Roll      string        `json:"roll,omitempty"`
-	RollAfter step.Duration `json:"rollAfter,omitempty"`
-	// To is the network that must be found on the original, alone and in order.
-	To string `json:"to,omitempty"`
-	// Strategy is the one by which the original is changed, by steps of this plan.
-	Strategy string `json:"strategy,omitempty"`
-	// Config is the original's configuration with the network to come, which the command finds in the file ConfigVariable
-	// names; nil for none.
-	Config *Config `json:"config,omitempty"`
-}
+// The data of a plan of this kind: package setup says what each is.
+type (
+	Setup           = setup.Setup
+	Access          = setup.Access
+	FreezeArgs      = setup.FreezeArgs
+	Selection       = setup.Selection
+	ReadyArgs       = setup.ReadyArgs
+	HandshakeArgs   = setup.HandshakeArgs
+	CertificateArgs = setup.CertificateArgs
+	CloudSetup      = setup.CloudSetup
+	CloudArgs       = setup.CloudArgs
+	Switch          = setup.Switch
+	Config          = setup.Config
+	TeardownArgs    = setup.TeardownArgs
+	HoldArgs        = setup.HoldArgs
+)
 
 // ConfigVariable is the variable of the command's environment that names the file of a Config, and NodeVariable that which names
 // the node to roll.
@@ -150,26 +66,6 @@ const (
 	ConfigVariable = "THESEUS_CONFIG"
 	NodeVariable   = "THESEUS_NODE"
 )
-
-// Config is a configuration as it was made of another.
-type Config struct {
-	Text string `json:"text"`
-	// Changes say what differs from the one that it was made of.
-	Changes []string `json:"changes"`
-}
-
-// TeardownArgs are those of Teardown.
-type TeardownArgs struct {
-	// Of is the identity of the original, whose copies go.
-	Of         string   `json:"of"`
-	Namespaces []string `json:"namespaces"`
-}
-
-// HoldArgs are the Args of the gate that watches the services while the original is changed.
-type HoldArgs struct {
-	shift.GateArgs
-	Hold *Switch `json:"hold,omitempty"`
-}
 
 // Times for work whose length nobody knows.
 const (
@@ -182,17 +78,17 @@ const (
 // home that fails is taken back alone, so that its names stay at the mirror, which serves. Where the original is changed by a
 // strategy, within are its steps, and the one of them from which there is no way back is that of the whole.
 func Steps(s Setup, within []step.Step) []step.Step {
-	steps := append(s.give(), step.Step{ID: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
+	steps := append(give(s), step.Step{ID: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
 		Why: "no deploy may slip between the copy and the cutover", Actions: []step.Action{
 			action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that are denied", s.Freeze, 0)}},
-		s.copyStep())
+		copyStep(s))
 	if s.Handshakes != nil {
 		steps = append(steps, step.Step{ID: "certificates", Title: "prove what the mirror serves over TLS", Estimate: step.Duration(5 * time.Second),
 			Why: "a name must not come to an address that shows another certificate", Actions: []step.Action{
 				action("certificates/prove", Handshakes, "ask every address of the mirror for every name, by a handshake", s.Handshakes, readyWithin)}})
 	}
 	steps = append(steps, names("over", s.Names, "restore")...)
-	steps = append(append(steps, within...), s.changeStep())
+	steps = append(append(steps, within...), changeStep(s))
 	steps = append(steps, step.Step{ID: "whole", Title: "see that the original is whole", Estimate: step.Duration(time.Minute),
 		Why: "a name comes home only to a service that has all of its pods", Actions: []step.Action{
 			action("whole/ready", Ready, "wait until every workload of the original has its pods", ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
@@ -208,8 +104,8 @@ func Steps(s Setup, within []step.Step) []step.Step {
 	}
 	steps = append(steps, step.Step{ID: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
 		Why: "nothing asks there any more, and load balancers cost money", Actions: []step.Action{
-			action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{s.Original, s.Copy.Namespaces}, readyWithin)}})
-	return append(steps, s.take()...)
+			action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{Of: s.Original, Namespaces: s.Copy.Namespaces}, readyWithin)}})
+	return append(steps, take(s)...)
 }
 
 // Within says where in a plan the steps of the strategy are that changes the original: from first to before last, after all
@@ -228,7 +124,7 @@ func Within(steps []step.Step) (first, last int) {
 
 // give is what the mirror must have before it is copied to: rights in the cloud, and certificates for its names. It comes
 // before the freeze, which would stop it.
-func (s Setup) give() []step.Step {
+func give(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Cloud != nil {
 		one := step.Step{ID: "cloud", Title: "give the mirror what the original may do in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
@@ -241,13 +137,13 @@ func (s Setup) give() []step.Step {
 	if s.Certificates != nil {
 		steps = append(steps, step.Step{ID: "names", Title: "give certificates the mirror's names", Estimate: step.Duration(2 * time.Minute),
 			Why: "they are issued where the names point to, and copied with their keys", Actions: []step.Action{
-				action("names/add", AddNames, "add the names under "+s.domains()+" to certificates, and wait until they are issued", s.Certificates, readyWithin)}})
+				action("names/add", AddNames, "add the names under "+domains(s)+" to certificates, and wait until they are issued", s.Certificates, readyWithin)}})
 	}
 	return steps
 }
 
 // take is give backwards, when the mirror is no more.
-func (s Setup) take() []step.Step {
+func take(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Certificates != nil {
 		steps = append(steps, step.Step{ID: "unname", Title: "take the mirror's names off certificates", Estimate: step.Duration(5 * time.Second),
@@ -269,7 +165,7 @@ func (s Setup) take() []step.Step {
 func cloudID(i int) string { return fmt.Sprintf("cloud/%d", i+1) }
 
 // domains are those of the mirror.
-func (s Setup) domains() string {
+func domains(s Setup) string {
 	var all []string
 	for _, rule := range s.Certificates.Domains {
 		_, domain, _ := strings.Cut(rule, "=")
@@ -278,7 +174,7 @@ func (s Setup) domains() string {
 	return strings.Join(all, ", ")
 }
 
-func (s Setup) copyStep() step.Step {
+func copyStep(s Setup) step.Step {
 	return step.Step{ID: "copy", Title: "bring the mirror in step", Estimate: step.Duration(30 * time.Second),
 		Why: "every service has its twin, with the same configuration and all of its pods, before a name moves", Actions: []step.Action{
 			action("copy/write", Copy, "copy "+strings.Join(s.Copy.Namespaces, ", ")+" until nothing differs", s.Copy, copyWithin),
@@ -290,7 +186,7 @@ func (s Setup) copyStep() step.Step {
 // changeID is the step that changes the original, or sees that it was changed.
 const changeID = "change"
 
-func (s Setup) changeStep() step.Step {
+func changeStep(s Setup) step.Step {
 	title := "hand the original over: a person changes it, or what runs on it, now"
 	if s.Switch.Command != "" {
 		title = "change the original: " + s.Switch.Command

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
 )
@@ -121,7 +122,7 @@ var scaled = []scale{
 		return r
 	}},
 	{name: "calico-mesh-to-reflectors", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: marked},
-	{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, plan.FullMesh) }, then: reflecting},
+	{name: "calico-reflectors-to-mesh", make: func(t testing.TB) *request { return peering(t, kind.FullMesh) }, then: reflecting},
 	{name: "calico-reflectors-to-others", make: func(t testing.TB) *request { return peering(t, "has(rr)") }, then: reflecting},
 }
 

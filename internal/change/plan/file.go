@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
@@ -63,20 +64,20 @@ func Read(data []byte) (*Plan, error) {
 	}
 	switch {
 	case len(bytes.TrimSpace(data)) == 0:
-		return nil, refuse(hint, "this is no plan, but an empty file")
+		return nil, kind.Refuse(hint, "this is no plan, but an empty file")
 	case err != nil:
-		return nil, refuse(hint, "this is no plan, but something that cannot be read as one")
+		return nil, kind.Refuse(hint, "this is no plan, but something that cannot be read as one")
 	case head.APIVersion == "" || head.Kind == "":
-		return nil, refuse(hint, "this is no plan: apiVersion and kind are missing")
+		return nil, kind.Refuse(hint, "this is no plan: apiVersion and kind are missing")
 	case head.APIVersion != v1alpha1.APIVersion || head.Kind != Kind:
-		return nil, refuse(hint, "this is no plan, but a %s of %s", head.Kind, head.APIVersion)
+		return nil, kind.Refuse(hint, "this is no plan, but a %s of %s", head.Kind, head.APIVersion)
 	}
 	if unread != nil {
 		what := unread.Error()
 		if _, field, ok := strings.Cut(what, "json: "); ok {
 			what = field
 		}
-		return nil, refuse("apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
+		return nil, kind.Refuse("apply it with the version of theseus that wrote it, or make a new plan with theseus plan",
 			"the plan was edited, or written by another version of theseus: %s", what)
 	}
 	if err := Sound(p); err != nil {
@@ -88,18 +89,18 @@ func Read(data []byte) (*Plan, error) {
 // Sound is a *Refusal where a plan is not what its hash says, or breaks a rule. The hash is computed: what is stored is only compared.
 func Sound(p *Plan) error {
 	if p.APIVersion != v1alpha1.APIVersion || p.Kind != Kind {
-		return refuse("make a new plan with theseus plan", "this is no plan, but a %s of %s", p.Kind, p.APIVersion)
+		return kind.Refuse("make a new plan with theseus plan", "this is no plan, but a %s of %s", p.Kind, p.APIVersion)
 	}
 	hash, err := identity(p)
 	if err != nil {
-		return refuse("make a new plan with theseus plan", "the plan %s has no hash: %v", p.Name, err)
+		return kind.Refuse("make a new plan with theseus plan", "the plan %s has no hash: %v", p.Name, err)
 	}
 	if p.Hash != hash {
-		return refuse("make a new plan with theseus plan; change what goes into it, not what comes out",
+		return kind.Refuse("make a new plan with theseus plan; change what goes into it, not what comes out",
 			"the plan %s was edited, or cut short, since it was made", p.Name)
 	}
 	if err := Verify(p); err != nil {
-		return refuse("make a new plan with this version of theseus", "the plan %s breaks a rule: %v", p.Name, err)
+		return kind.Refuse("make a new plan with this version of theseus", "the plan %s breaks a rule: %v", p.Name, err)
 	}
 	return nil
 }

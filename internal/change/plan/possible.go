@@ -1,11 +1,10 @@
 package plan
 
 import (
-	"errors"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 )
@@ -14,14 +13,16 @@ import (
 // not known or never comes, from one that is not understood, on nodes that run no Linux, by a manifest of something else. It is asked
 // before any check is run, so that what decides is said first, and alone. A manifest may be missing: that can be mended.
 func Possible(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) error {
-	driver, known := drivers.Get(change.To)
+	request := request(snapshot, change, drivers, manifest)
+	k := asked(request)
+	_, known := drivers.Get(change.To)
 	switch {
-	case !changes(change):
+	case change.To == "" && k.ByName:
 		return nil
 	case change.To != "" && !known:
-		return Unknown(change.To, drivers)
+		return kind.Unknown(change.To, drivers)
 	}
-	if err := linux(snapshot); err != nil {
+	if err := kind.Linux(snapshot); err != nil {
 		return err
 	}
 	found := drivers.Detect(snapshot)
@@ -32,47 +33,47 @@ func Possible(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cn
 		if seen, _ := snapshot.Has("daemonsets"); !seen || len(snapshot.Nodes) == 0 {
 			return nil // nobody looked
 		}
-		return unknown(snapshot, drivers)
+		return kind.NoneKnown(snapshot, drivers)
 	}
 	source := found[0]
 	switch {
-	case source.Untried != "" && !RollsOut(change):
-		return refuse(cni.Elsewhere, "%s", source.Untried)
-	case len(source.Problems) > 0: // the checks say what is wrong
-		return nil
-	case RollsOut(change):
-		return flagsOn(source)
-	case change.Pool != "" || change.Encapsulation != "" || change.Reflectors != "" || change.To == "":
-		return nil
-	case Upgrades(snapshot, change, drivers):
-		_, err := Another(snapshot, source, change, drivers, manifest)
-		if refused, ok := errors.AsType[*Refusal](err); ok && refused.OfManifest && len(manifest) > 0 {
-			return refused
-		}
-		return nil // what stands against it may be the state of the cluster, which the checks explain
-	}
-	if never := cni.NeverComes(driver); never != nil {
-		return never
-	}
-	if len(manifest) == 0 {
+	case source.Untried != "" && !k.Untried:
+		return kind.Refuse(cni.Elsewhere, "%s", source.Untried)
+	case len(source.Problems) > 0 || k.Possible == nil: // the checks say what is wrong
 		return nil
 	}
-	_, err := install(snapshot, driver, source, manifest)
-	return err
+	return k.Possible(request, source)
 }
 
-// changes says whether a network, or a setting of one, is changed.
-func changes(change v1alpha1.ChangeSpec) bool {
-	return change.To != "" || RollsOut(change) || change.Pool != "" || change.Encapsulation != "" || change.Reflectors != ""
+// UnderWay refuses a cluster in the middle of a migration, by this or another tool.
+func UnderWay(snapshot *cluster.Snapshot) error { return kind.UnderWay(snapshot) }
+
+// Stale says in words what has changed since the plan was made; nothing when the plan still fits.
+func Stale(p *Plan, snapshot *cluster.Snapshot) []string { return kind.Stale(p, snapshot) }
+
+// Chosen is a change with its strategy where that follows from the cluster: pods are adopted where they can be, and nothing
+// speaks against it, when no range for new addresses is given; and where a range is given with the strategy adopt, it is for pods that cannot be, which
+// are created again. Any other change is as it was; the error, that of Make, says why nothing follows.
+func Chosen(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (v1alpha1.ChangeSpec, error) {
+	request := request(snapshot, change, drivers, manifest)
+	if k := asked(request); k.Chosen != nil {
+		return k.Chosen(request)
+	}
+	return change, nil
 }
 
-// linux refuses nodes of another operating system.
-func linux(snapshot *cluster.Snapshot) error {
-	for i := range snapshot.Nodes {
-		node := &snapshot.Nodes[i]
-		if os := node.Labels["kubernetes.io/os"]; os != "" && os != "linux" {
-			return refuse("Theseus changes clusters of Linux nodes alone; "+cni.Elsewhere, "node %s runs %s, not Linux", node.Name, os)
+// Comes is the network that is there when a change is done, as far as it can be told, for checks; nil where it cannot.
+func Comes(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, source *cni.Installation, manifest []unstructured.Unstructured) (*cni.Installation, error) {
+	request, all := request(snapshot, change, drivers, manifest), kinds()
+	k := asked(request)
+	for _, other := range all { // which changes by the way, by a plan of its own, is the network as for any other
+		if other.Asked == nil && other.Name == change.Strategy {
+			k = all[len(all)-1]
 		}
 	}
-	return nil
+	return k.Comes(request, source)
+}
+
+func request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) *kind.Request {
+	return &kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers, Options: Options{Manifest: manifest}}
 }

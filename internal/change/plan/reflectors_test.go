@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -97,7 +98,7 @@ func TestReflectors(t *testing.T) {
 		"to other nodes": {reflected(t, "has(rr)"), []string{"bgp/retain:", "bgp/new:", "let fourth reflect routes", "bgp/old:", "reflect no more", "let second reflect no more",
 			"delete BGPPeer to-old", "bgp/let-go:"}, "bgp/mesh"},
 		"some stay":      {reflected(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)"), []string{"bgp/new:", "let fourth reflect routes", "bgp/old: | delete BGPPeer to-old"}, "no more"},
-		"back to a mesh": {reflected(t, plan.FullMesh), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "reflect no more", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
+		"back to a mesh": {reflected(t, kind.FullMesh), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "reflect no more", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, c.request)
@@ -172,7 +173,7 @@ func TestReflectorsRefused(t *testing.T) {
 		"picks 5 of 5 nodes":     relayed(t, "all()"),
 		"picks fifth alone":      relayed(t, "has(none)"),
 		"column":                 relayed(t, "has("),
-		"in a full mesh already": relayed(t, plan.FullMesh),
+		"in a full mesh already": relayed(t, kind.FullMesh),
 		"a plan of their own":    with(relayed(t, "has(rr)"), func(r *request) { r.change.Dataplane = "nftables" }),
 		"for all nodes together": with(relayed(t, "has(rr)"), func(r *request) { r.change.Waves = []int{1, 0} }),
 		"no image of the agent":  with(relayed(t, "has(rr)"), func(r *request) { r.change.AgentImage = "" }),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/cilium"
 	"github.com/theseus-cni/theseus/internal/network/cnitest"
@@ -219,7 +220,7 @@ func TestWantedOnCilium(t *testing.T) {
 	r := onCilium(t)
 	r.snapshot.Other = append(r.snapshot.Other, cnitest.Documents(t, []byte("apiVersion: cilium.io/v2\nkind: CiliumNodeConfig\nmetadata: {name: edge, namespace: kube-system}\n"+
 		"spec: {nodeSelector: {matchLabels: {kubernetes.io/hostname: node-2}}, defaults: {tunnel-protocol: geneve}}\n"))...)
-	all, err := plan.Wanted(r.snapshot, r.drivers, nil)
+	all, err := rollout.Wanted(r.snapshot, r.drivers, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestWantedOnCilium(t *testing.T) {
 		}
 	}
 	r.snapshot.Nodes = nil
-	if _, err := plan.Wanted(r.snapshot, r.drivers, []string{"cilium/enable-policy"}); err == nil {
+	if _, err := rollout.Wanted(r.snapshot, r.drivers, []string{"cilium/enable-policy"}); err == nil {
 		t.Error("without nodes it is verified")
 	}
 }

@@ -1,18 +1,15 @@
 package plan
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/change/adopt"
-	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/verify"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
-	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -22,16 +19,15 @@ import (
 func Runbook(p *Plan) string {
 	b := &strings.Builder{}
 	summary(b, p)
-	if p.Mirror != nil {
-		moved(b, p)
-		given(b, p)
+	if scope := of(p).Words.Scope; scope != nil {
+		b.WriteString(scope(p))
 	}
 	if p.OnNodes() {
 		nodeWaves(b, p)
 		workloads(b, p)
 	}
 	notes(b, p.Findings)
-	chapter := ""
+	chapter, titles := "", chapters()
 	past := false
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -39,7 +35,7 @@ func Runbook(p *Plan) string {
 		if s.NoReturn {
 			b.WriteString("\n======== POINT OF NO RETURN: until here everything can be taken back, from here on nothing can ========\n")
 		}
-		if now := chapterOf(s); now != chapter {
+		if now := chapterOf(titles, s); now != chapter {
 			fmt.Fprintf(b, "\n== %s ==\n", now)
 			chapter = now
 		}
@@ -70,85 +66,28 @@ func notes(b *strings.Builder, findings []finding.Finding) {
 }
 
 func summary(b *strings.Builder, p *Plan) {
-	fmt.Fprintf(b, "Plan %s\n", p.Name)
-	if p.Upgrade != nil {
-		fmt.Fprintf(b, "%s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
-	} else if p.Reflectors != nil {
-		fmt.Fprintf(b, "BGP of %s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.From(), p.To(), p.Strategy, p.Reason)
-	} else if p.Pools != nil {
-		fmt.Fprintf(b, "Pods of %s from %s (%s) to %s (%s), strategy %s: %s.\n", p.Source.CNI, p.From(), strings.Join(p.Source.PodCIDRs, ", "),
-			p.To(), strings.Join(p.Target.PodCIDRs, ", "), p.Strategy, p.Reason)
-		if p.Pools.Stays {
-			fmt.Fprintf(b, "%s stays for the addresses of the nodes' tunnels, and gives none to pods any more.\n", p.From())
-		}
-	} else if p.Encapsulation != nil {
-		fmt.Fprintf(b, "Packets of %s between nodes (IPPool %s, %s) from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Encapsulation.Pool,
-			strings.Join(p.Encapsulation.Ranges, ", "), p.From(), p.To(), p.Strategy, p.Reason)
-		if p.Encapsulation.Reserves != "" {
-			fmt.Fprintf(b, "The IPReservation %s stays: it keeps the addresses that the nodes' tunnels had from pods, as connections of nodes may go on with them.\n", p.Encapsulation.Reserves)
-		}
-	} else if p.Rollout != nil {
-		fmt.Fprintf(b, "%s on %s, strategy %s: %s.\n", p.Rollout, network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs), p.Strategy, p.Reason)
-	} else if p.Mirror != nil {
-		fmt.Fprintf(b, "To the mirror, and home when the original is changed: %s of %s, strategy %s: %s.\n", cluster.Count(len(p.Mirror.Names.Moves), "name"),
-			strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
-		if p.OnNodes() {
-			fmt.Fprintf(b, "Meanwhile the original goes from %s to %s, by the strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
-				network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Mirror.Switch.Strategy, p.Size())
-		}
-		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), p.Estimate.About(), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
+	k := of(p)
+	fmt.Fprintf(b, "Plan %s\n%s", p.Name, k.Words.Summary(p))
+	made := p.MadeAt.UTC().Format(time.RFC3339)
+	if k.Complete {
+		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
 		if p.OnNodes() {
 			byTag(b, p.Change.AgentImage)
 		}
 		nodePool(b, p)
 		return
-	} else {
-		fmt.Fprintf(b, "From %s to %s, strategy %s: %s.\n", network(p.Source.CNI, p.Source.Version, p.Source.PodCIDRs),
-			network(p.Target.CNI, p.Target.Version, p.Target.PodCIDRs), p.Strategy, p.Reason)
 	}
 	fmt.Fprintf(b, "%s, %s, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
-		p.Estimate.About(), p.MadeAt.UTC().Format(time.RFC3339), p.Theseus)
-	fates(b, p)
+		p.Estimate.About(), made, p.Theseus)
+	if k.Words.Pods != nil {
+		b.WriteString(k.Words.Pods(p))
+	}
 	policyGoes(b, p)
 	neverRun(b, p)
 	byTag(b, p.Change.AgentImage)
 	nodePool(b, p)
-	if p.Rollout != nil && p.Rollout.Origin != nil {
-		decided(b, p)
-	}
-}
-
-// fates says of a plan that adopts pods how many it does not adopt, and why.
-func fates(b *strings.Builder, p *Plan) {
-	if p.Strategy != adopt.Name {
-		return
-	}
-	kept, anew, why := 0, 0, ""
-	for _, w := range p.Workloads {
-		pods := 0
-		for _, names := range w.Pods {
-			pods += len(names)
-		}
-		switch w.Treatment {
-		case "adopt":
-			kept += pods
-		case "move":
-			anew += pods
-			why = cmp.Or(why, w.Note)
-		}
-	}
-	why, _, _ = strings.Cut(why, ";")
-	again := "is"
-	if anew > 1 {
-		again = "are"
-	}
-	switch {
-	case anew == 0:
-	case kept == 0:
-		fmt.Fprintf(b, "No pod keeps running: none can be adopted here, and %s %s created again, the first because %s.\n", cluster.Count(anew, "pod"), again, why)
-	default:
-		fmt.Fprintf(b, "Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s created again, the first because %s.\n",
-			cluster.Count(kept+anew, "pod"), kept, anew, again, why)
+	if k.Words.Notes != nil {
+		b.WriteString(k.Words.Notes(p))
 	}
 }
 
@@ -207,29 +146,6 @@ func nodePool(b *strings.Builder, p *Plan) {
 		p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
 }
 
-// decided says what a flag set says about nodes.
-func decided(b *strings.Builder, p *Plan) {
-	origin := p.Rollout.Origin
-	gets, changes := map[string]int{}, map[string]int{}
-	for _, turn := range origin.Turns {
-		gets[turn.Value]++
-		if turn.Changes() {
-			changes[turn.Value]++
-		}
-	}
-	fmt.Fprintf(b, "The flag %s says, evaluated for every node when the plan was made (%s), and kept in it:\n", origin.Flag, p.Flags.Algorithm)
-	for _, value := range slices.Sorted(maps.Keys(gets)) {
-		fmt.Fprintf(b, "  %s=%s on %d of %d nodes, which is new to %d\n", p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
-	}
-	if p.Rollout.Value == "" {
-		b.WriteString("Nodes that differ from the cluster's value keep one of their own. It becomes the cluster's once the flag says one thing of all nodes.\n")
-	}
-}
-
-func network(name, version string, cidrs []string) string {
-	return strings.TrimSpace(name+" "+version) + " (" + strings.Join(cidrs, ", ") + ")"
-}
-
 func nodeWaves(b *strings.Builder, p *Plan) {
 	b.WriteString("\nWaves, one after another:\n")
 	for i, wave := range p.Waves {
@@ -276,55 +192,29 @@ func workloads(b *strings.Builder, p *Plan) {
 	}
 }
 
-func chapterOf(s *step.Step) string {
+// chapters are the titles of runs of steps that plans of several kinds have, by the first part of their IDs.
+func chapters() map[string]string {
+	all := map[string]string{
+		"prepare": "Prepare", "joint": "Both networks on every node", "switch": "Move", "verify": "Move", "remove": "Remove the source", "finish": "Finish",
+	}
+	for _, k := range kinds() {
+		maps.Copy(all, k.Words.Chapters)
+	}
+	return all
+}
+
+func chapterOf(titles map[string]string, s *step.Step) string {
 	head, _, _ := strings.Cut(s.ID, "/")
-	switch head {
-	case "prepare":
-		return "Prepare"
-	case "joint":
-		return "Both networks on every node"
-	case "switch", "verify":
-		return "Move"
-	case "remove":
-		return "Remove the source"
-	case "upgrade":
-		return "What both versions work with"
-	case "owner":
-		return "Who makes the agents"
-	case "before":
-		return "What goes before the agents"
-	case "after":
-		return "What follows the agents"
-	case "bgp":
-		return "Reflectors"
-	case "pool":
-		return "The pools"
-	case "pin":
-		return "Straight between nodes"
-	case "encapsulation":
-		return "The encapsulation"
-	case "follow", "unpin":
-		return "The network's own routes"
-	case "fold":
-		return "Fold back"
-	case "finish":
-		return "Finish"
-	case "cloud", "names", "freeze", "copy", "certificates":
-		return "The mirror"
-	case "over":
-		return "Names to the mirror"
-	case "change":
-		return "Change the original"
-	case "whole", "home":
-		return "Names home"
-	case "thaw", "teardown", "unname", "uncloud":
-		return "Clean up"
+	if title, known := titles[head]; known {
+		return title
 	}
-	if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && s.Gate.Compares() {
-		return "Switch: " + head
-	}
-	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
-		return "Upgrade: " + head
+	for _, k := range kinds() {
+		if k.Words.Chapter == nil {
+			continue
+		}
+		if word := k.Words.Chapter(s); word != "" {
+			return word + ": " + head
+		}
 	}
 	return "Move: " + head
 }
@@ -374,15 +264,12 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool) {
 	if past || len(s.Undo) > 0 {
 		return
 	}
-	for _, kind := range []struct{ verb, undo string }{
-		{mirror.AddNames, "give every certificate the names that it had"},
-		{mirror.Cloud, "take away, last first, what was not there before"},
-		{mirror.Freeze, "thaw; a freeze that was in force before stays"},
-		{mirror.Copy, "nothing; what was copied stays, and nobody asks for it"},
-		{shift.Swap, "put every record back that is still as the plan left it, and see it everywhere; one that somebody else changed is named"},
-	} {
-		if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Verb == kind.verb }) {
-			fmt.Fprintf(b, "   Undo: %s\n", kind.undo)
+	for _, k := range kinds() {
+		if k.Words.Undo == nil {
+			continue
+		}
+		if text := k.Words.Undo(s); text != "" {
+			fmt.Fprintf(b, "   Undo: %s\n", text)
 			return
 		}
 	}
@@ -471,54 +358,10 @@ func phrases(conditions []step.Condition) []string {
 		for i+run < len(conditions) && conditions[i+run].Kind == conditions[i].Kind && conditions[i].Kind != step.PodReady {
 			run++
 		}
-		lines = append(lines, phrase(conditions[i])+more(run-1))
+		lines = append(lines, verify.Phrase(conditions[i])+more(run-1))
 		i += run
 	}
 	return lines
-}
-
-func phrase(c step.Condition) string {
-	switch c.Kind {
-	case step.Established:
-		return c.Ref.Name + " serves"
-	case step.Rolled:
-		return c.Ref.String() + " is ready everywhere"
-	case step.Renders:
-		return "new pods of " + c.Ref.String() + " are made from " + c.Version
-	case step.Reports:
-		var says []string
-		for _, kind := range slices.Sorted(maps.Keys(c.Reports)) {
-			says = append(says, kind+"="+c.Reports[kind])
-		}
-		return c.Ref.String() + " says " + strings.Join(says, " and ")
-	case step.Has:
-		return fmt.Sprintf("%s has %s", c.Ref, c.Fields)
-	case step.Held:
-		return "pods of " + c.Selector + " cannot be deleted, by " + c.Ref.String()
-	case step.PodReady:
-		return "the pod of " + c.Selector + " on " + c.Node + " is ready"
-	case step.NodeReady:
-		return "node " + c.Node + " is Ready"
-	case step.NoPods:
-		if c.Node == "" {
-			return "no pod of the cluster has an address in " + strings.Join(c.CIDRs, ", ")
-		}
-		text := "no pod of " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
-		if c.LeaveDaemons {
-			text += ", but for those of DaemonSets"
-		}
-		if c.LeaveEnding {
-			text += ", but for those that are ending"
-		}
-		return text
-	case step.PodGone:
-		return "no pod of " + c.Selector + " is left"
-	case step.Gone:
-		return c.Ref.String() + " is gone"
-	case step.NodesAmong:
-		return fmt.Sprintf("no node has joined since the plan was made for %d", len(c.Nodes))
-	}
-	return string(c.Kind)
 }
 
 func shortList(items []string) string {

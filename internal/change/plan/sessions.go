@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -9,22 +10,19 @@ import (
 // holdSessions gives the gates of a plan the network's BGP to hold, where it carries routes: all of them when the network
 // stays, and else those before the source goes.
 func holdSessions(snapshot *cluster.Snapshot, p *Plan) error {
-	if p.Mirror != nil {
-		return nil // its own gates are about names, and those of a plan within it hold them already
-	}
 	if snapshot.DaemonSet(p.Source.Agent.Namespace, p.Source.Agent.Name) == nil || !p.Source.Capabilities.Sessions {
 		return nil
 	}
 	in := bgp.FromSnapshot(snapshot)
 	if in.Unknown != "" {
-		return refuse("let this user read it", "whether BGP carries the routes here is not known: %s", in.Unknown)
+		return kind.Refuse("let this user read it", "whether BGP carries the routes here is not known: %s", in.Unknown)
 	}
 	want := &step.Sessions{}
 	speaks := false
 	for _, six := range []bool{false, true} {
 		graph := bgp.Build(in, six)
 		if graph == nil {
-			return refuse("give nodes a few reflectors as their peers, rather than one another",
+			return kind.Refuse("give nodes a few reflectors as their peers, rather than one another",
 				"the BGPPeers multiply to more than %d peerings, which no gate can hold", bgp.MaxPeerings)
 		}
 		speaks = speaks || in.Started() && len(graph.Speakers()) > 1

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
@@ -66,7 +67,11 @@ func TestNamesHoldNoSessions(t *testing.T) {
 		After: []zone.RRSet{{Name: name, Type: zone.A, TTL: 60, Values: []string{"192.0.2.2"}}}}}
 	setup := mirror.Setup{Original: "blue", Mirror: "green", Switch: mirror.Switch{Command: "true"},
 		Names: shift.New([]*zone.Zone{{Name: "example.org."}}, []zone.Move{move}, shift.Options{}, "test", r.options.Now)}
-	if _, err := plan.MakeMirror(r.snapshot, v1alpha1.ChangeSpec{Strategy: mirror.Name}, r.drivers, setup, nil, r.options); err != nil {
+	draft, err := mirror.Propose(&kind.Request{Snapshot: r.snapshot, Change: v1alpha1.ChangeSpec{Strategy: mirror.Name}, Drivers: r.drivers, Options: r.options}, setup, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Seal(r.snapshot, draft); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/replace"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -61,13 +62,13 @@ func TestSurgeHolds(t *testing.T) {
 		if err := plan.Verify(p); err != nil {
 			t.Errorf("%+v: %v", r.change, err)
 		}
-		models := plan.Simulate(p)
+		models := replace.Simulate(p)
 		if len(models) != len(p.Steps)+1 {
 			t.Errorf("simulated %d of %d steps", len(models)-1, len(p.Steps))
 		}
 		last := models[len(models)-1]
 		for _, node := range last.Nodes {
-			if node.Added == node.Away || !node.Away && node.Active != plan.Target {
+			if node.Added == node.Away || !node.Away && node.Active != replace.Target {
 				if slices.Contains(p.Waves[len(p.Waves)-1].Nodes, node.Name) && !node.Away {
 					continue // it stays
 				}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/replace"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -170,7 +171,7 @@ func TestVerifyCatches(t *testing.T) {
 // TestSimulate tells the story of a plan in one line per step.
 func TestSimulate(t *testing.T) {
 	p := mustMake(t, flannelToCalico(t))
-	models := plan.Simulate(p)
+	models := replace.Simulate(p)
 	if len(models) != len(p.Steps)+1 {
 		t.Fatalf("%d models of %d steps", len(models), len(p.Steps))
 	}
@@ -186,7 +187,7 @@ func TestSimulate(t *testing.T) {
 }
 
 // letters shows a node: A active, a agents, p pods, m measured (each old or new, o/n), j joined, r residue, t taint.
-func letters(n plan.NodeModel) string {
+func letters(n replace.NodeModel) string {
 	pair := func(name string, oldSide, newSide bool) string {
 		text := name
 		if oldSide {
@@ -197,7 +198,7 @@ func letters(n plan.NodeModel) string {
 		}
 		return text + " "
 	}
-	text := "[" + pair("active=", n.Active == plan.Source, n.Active == plan.Target) + pair("agents=", n.SourceAgent, n.TargetAgent) +
+	text := "[" + pair("active=", n.Active == replace.Source, n.Active == replace.Target) + pair("agents=", n.SourceAgent, n.TargetAgent) +
 		pair("pods=", n.PodsOld, n.PodsNew) + pair("measured=", n.MeasuredOld, n.MeasuredNew) + pair("residue=", n.SourceResidue, n.TargetResidue)
 	if n.Joined {
 		text += "joined "

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/flags/setting"
@@ -22,7 +21,7 @@ func TestWanted(t *testing.T) {
 	container := &r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0]
 	container.Env = append(container.Env, corev1.EnvVar{Name: "FELIX_REPORTINGINTERVALSECS", Value: "40"})
 	wanted := func(names ...string) string {
-		all, err := plan.Wanted(r.snapshot, drivers(), names)
+		all, err := rollout.Wanted(r.snapshot, drivers(), names)
 		if err != nil {
 			return err.Error()
 		}
@@ -53,7 +52,7 @@ func TestWanted(t *testing.T) {
 func TestShown(t *testing.T) {
 	r := fleetOf(t, 1)
 	proofs := func(name string) int {
-		all, err := plan.Wanted(r.snapshot, drivers(), []string{name})
+		all, err := rollout.Wanted(r.snapshot, drivers(), []string{name})
 		if err != nil {
 			return -1
 		}

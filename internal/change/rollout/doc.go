@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/step"
@@ -60,40 +61,10 @@ type Template struct {
 }
 
 // Turn is what one node has of a flag before and after.
-type Turn struct {
-	// Own is the value in the node's own object after, and Was before; nil for none. They are the same where the node
-	// stays as it is. Of a flag in the environment of agents they are what the node's agent has there.
-	Own any `json:"own,omitempty"`
-	Was any `json:"was,omitempty"`
-	// Value is what it has then, from wherever.
-	Value string `json:"value"`
-	// From and To are the data planes (step.IPTables, step.NFTables) before and after; the same where the flag is about
-	// something else, and empty where nothing is known of the network's rules: then what the agent says is all that is asked for.
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Says and Said are what the agent says of its parameter after and before.
-	Says string `json:"says,omitempty"`
-	Said string `json:"said,omitempty"`
-}
+type Turn = kind.Turn
 
-// Moves says whether the node's rules move from one data plane to the other.
-func (t Turn) Moves() bool { return t.From != t.To }
-
-// Changes says whether the node's own value is another afterwards.
-func (t Turn) Changes() bool { return !Same(t.Own, t.Was) }
-
-// Same compares values as FelixConfigurations hold them: texts, numbers and truth values, or nil for none.
-func Same(a, b any) bool {
-	if a == nil || b == nil {
-		return a == nil && b == nil
-	}
-	if one, text := a.(string); text { // what most are
-		if other, text := b.(string); text {
-			return one == other
-		}
-	}
-	return fmt.Sprint(a) == fmt.Sprint(b)
-}
+// Same compares values as objects of networks hold them: texts, numbers and truth values, or nil for none.
+func Same(a, b any) bool { return kind.Same(a, b) }
 
 // after names what a node has when it has had its turn.
 func (f *Flag) after(t Turn) string {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
 )
@@ -393,7 +394,7 @@ func TestStalls(t *testing.T) {
 // TestRolloutResidue: a report says that no rules were left only where rules were moved.
 func TestRolloutResidue(t *testing.T) {
 	moved := map[string]rollout.Turn{"a": {From: "iptables", To: "iptables"}, "b": {From: "iptables", To: "nftables"}}
-	for want, flag := range map[string]*plan.Rollout{
+	for want, flag := range map[string]*kind.Rollout{
 		"every node proved":      {Flag: "nftablesMode", From: "iptables", To: "nftables"},
 		"every node proved that": {Flag: "nftablesMode", Origin: &plan.Origin{Turns: moved}},
 		"not looked for":         {Flag: "bpf-lb-acceleration", Says: "'native'"},

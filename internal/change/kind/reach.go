@@ -1,0 +1,23 @@
+package kind
+
+import "slices"
+
+// Reach is what a plan does beyond objects that it applies: what a person has to know before a plan that came from a cluster runs.
+type Reach struct {
+	// Commands are run on the machine that runs the plan.
+	Commands []string
+	// Uses are files and addresses that this machine opens, and which credentials they get.
+	Uses []string
+	// Deletes are objects that it deletes, and nodes that it cleans or removes.
+	Deletes []string
+	// NoReturn is the number of the step that is the point of no return, 0 where there is none, and Title that step's.
+	NoReturn int
+	Title    string
+}
+
+// Once adds a line to a list that does not have it.
+func Once(list *[]string, text string) {
+	if !slices.Contains(*list, text) {
+		*list = append(*list, text)
+	}
+}

@@ -1,0 +1,36 @@
+package kind
+
+import "github.com/theseus-cni/theseus/internal/network/joint"
+
+// FullMesh asks for a full mesh of BGP sessions, with no reflectors.
+const FullMesh = "none"
+
+// Reflectors says which nodes reflect BGP's routes.
+type Reflectors struct {
+	// Selector picks them, in Calico's language; FullMesh stands for none.
+	Selector string `json:"selector"`
+	// Before and After are their names.
+	Before []string `json:"before,omitempty"`
+	After  []string `json:"after,omitempty"`
+	// Ranges are those whose routes BIRD carries.
+	Ranges []string `json:"ranges"`
+}
+
+// String names where it goes.
+func (r *Reflectors) String() string { return reflecting(r.After) }
+
+func reflecting(nodes []string) string {
+	if len(nodes) == 0 {
+		return "a full mesh"
+	}
+	return "reflectors on " + joint.List(nodes)
+}
+
+// Words say which nodes reflect.
+func (r *Reflectors) Words(string) (from, to string) { return reflecting(r.Before), r.String() }
+
+// InPlace is true: pods stay, and so do the routes to them.
+func (r *Reflectors) InPlace() bool { return true }
+
+// Spares is false: no agent makes its rules anew.
+func (r *Reflectors) Spares() bool { return false }

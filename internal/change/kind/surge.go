@@ -1,0 +1,30 @@
+package kind
+
+// Surge says which nodes go and come.
+type Surge struct {
+	// Waves are the first of the plan's waves, in the same order.
+	Waves []SurgeWave `json:"waves"`
+	// Hooks are the commands, split into words.
+	AddHook    []string `json:"addHook"`
+	RemoveHook []string `json:"removeHook"`
+}
+
+// SurgeWave names the nodes of a wave that go, and the slots of those that come: a node is bound to its slot by the label
+// theseus.dev/slot, and steps name the slot.
+type SurgeWave struct {
+	Name string   `json:"name"`
+	Old  []string `json:"old"`
+	New  []string `json:"new"`
+}
+
+// Slots are the names that the plan has for nodes that come.
+func (s *Surge) Slots() []string {
+	var slots []string
+	if s == nil {
+		return nil
+	}
+	for _, wave := range s.Waves {
+		slots = append(slots, wave.New...)
+	}
+	return slots
+}

@@ -1,0 +1,29 @@
+package kind
+
+import "github.com/theseus-cni/theseus/internal/step"
+
+// Upgrade says from which version the network in place goes to which.
+type Upgrade struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Reflecting are the nodes that reflect BGP's routes, of which no two restart in one step.
+	Reflecting []string `json:"reflecting,omitempty"`
+	// Owner is set where another program makes the agents' DaemonSet what it is.
+	Owner *Owner `json:"owner,omitempty"`
+}
+
+// Owner is that program's Deployment, and the versions of its own between which it goes.
+type Owner struct {
+	Ref  step.Ref `json:"ref"`
+	From string   `json:"from"`
+	To   string   `json:"to"`
+}
+
+// Words say the versions.
+func (u *Upgrade) Words(string) (from, to string) { return u.From, u.To }
+
+// InPlace is true: agents start again, and pods stay.
+func (u *Upgrade) InPlace() bool { return true }
+
+// Spares is true.
+func (u *Upgrade) Spares() bool { return true }

@@ -1,0 +1,27 @@
+// Package plan turns a snapshot and a change into a plan: complete, printable as a runbook, verified on
+// every prefix, and nothing but data. What a kind of change needs is in the kind's own package; kinds.go lists them.
+package plan
+
+import "github.com/theseus-cni/theseus/internal/change/kind"
+
+// The form of plans is that of the contract with kinds of change.
+type (
+	// Plan is what `theseus apply` executes.
+	Plan = kind.Plan
+	// Cluster, Flags, Wave and Workload are parts of it.
+	Cluster  = kind.Cluster
+	Flags    = kind.Flags
+	Wave     = kind.Wave
+	Workload = kind.Workload
+	// Options are what a plan depends on beside the snapshot and the change; Decided and Origin are a flag as it was evaluated.
+	Options = kind.Options
+	Decided = kind.Decided
+	Origin  = kind.Origin
+	// Refusal says why no plan is made, and what the user can do about it.
+	Refusal = kind.Refusal
+	// Reach is what a plan does beyond objects that it applies.
+	Reach = kind.Reach
+)
+
+// Kind is the kind of a serialised plan.
+const Kind = kind.Document

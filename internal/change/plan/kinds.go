@@ -1,0 +1,47 @@
+package plan
+
+import (
+	"github.com/theseus-cni/theseus/internal/change/encapsulation"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/pool"
+	"github.com/theseus-cni/theseus/internal/change/reflectors"
+	"github.com/theseus-cni/theseus/internal/change/replace"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/change/upgrade"
+)
+
+// kinds are all of them, in the order in which they are asked: the last that a change can ask for takes what no other does.
+func kinds() []kind.Kind {
+	return []kind.Kind{
+		encapsulation.Kind(),
+		pool.Kind(),
+		reflectors.Kind(),
+		rollout.Kind(),
+		upgrade.Kind(),
+		mirror.Kind(),
+		replace.Kind(),
+	}
+}
+
+// asked is the kind that a change is of.
+func asked(r *kind.Request) kind.Kind {
+	all := kinds()
+	for _, k := range all {
+		if k.Asked != nil && k.Asked(r) {
+			return k
+		}
+	}
+	return all[len(all)-1]
+}
+
+// of is the kind that a plan is of.
+func of(p *Plan) kind.Kind {
+	all := kinds()
+	for _, k := range all {
+		if k.Of(p) {
+			return k
+		}
+	}
+	return all[len(all)-1]
+}

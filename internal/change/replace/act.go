@@ -1,0 +1,381 @@
+package replace
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func hostProberRef() step.Ref {
+	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
+}
+
+// act does one action on the model, or says why it must not be done now.
+func (m *machine) act(a *step.Action) error {
+	switch a.Op {
+	case step.Apply:
+		return m.apply(a.Object)
+	case step.Delete:
+		return m.remove(*a.Ref)
+	case step.Patch:
+		return m.patch(a)
+	case step.Taint, step.Untaint:
+		return m.taint(a)
+	case step.Evict:
+		return m.evict(a.Pods)
+	case step.Node:
+		return m.onNode(a)
+	case step.Wait:
+		return m.reach(*a.Condition)
+	case step.Restart:
+		return m.restart(a)
+	case step.Hook:
+		return m.hook(a)
+	case step.Probe:
+		return m.probe(a.Paths)
+	}
+	return fmt.Errorf("the operation %q is not known", a.Op)
+}
+
+func (m *machine) node(name string) (int, error) {
+	i, ok := m.index[name]
+	if !ok {
+		return 0, fmt.Errorf("node %q is in no wave", name)
+	}
+	return i, nil
+}
+
+func (m *machine) apply(object *unstructured.Unstructured) error {
+	ref := step.RefOf(object)
+	if err := m.appliable(ref, object); err != nil {
+		return err
+	}
+	m.set(exists(ref), true)
+	m.set(rolledOut(ref), false)
+	if ref.Kind == "Namespace" && ref.Name == v1alpha1.Namespace {
+		m.set(admits, manifest.AdmitsPrivileged(object))
+	}
+	if network := object.GetLabels()[v1alpha1.LabelProbe]; network != "" && ref.Kind == "Pod" {
+		return m.makeProbe(object, network)
+	}
+	if maker := m.plan.Target.Maker; maker != nil && ref == maker.Ref {
+		m.makes(maker, true)
+		return m.applyAgent(object, maker.NodeSelector...)
+	}
+	if ref == m.plan.Target.Agent {
+		return m.applyAgent(object, "spec", "template", "spec", "nodeSelector")
+	}
+	return nil
+}
+
+// admits: Theseus' namespace admits privileged pods.
+const admits = "admits privileged pods"
+
+// makes lets what an operator makes of an object come or go. Which form that has by now is not known yet.
+func (m *machine) makes(maker *cni.Maker, there bool) {
+	for _, ref := range maker.Makes {
+		m.set(exists(ref), there)
+		m.set(rolledOut(ref), false)
+	}
+	m.set(seenMade, false)
+}
+
+// seenMade: the form of the agents' DaemonSet that an operator makes was seen.
+const seenMade = "known made"
+
+func (m *machine) appliable(ref step.Ref, object *unstructured.Unstructured) error {
+	if ref.Namespace == v1alpha1.Namespace && !m.facts[exists(step.Ref{APIVersion: "v1", Kind: "Namespace", Name: v1alpha1.Namespace})] {
+		return errors.New("the namespace " + v1alpha1.Namespace + " is not there yet")
+	}
+	gvk := object.GroupVersionKind()
+	if definition, ok := m.kinds[gvk.Group+"/"+gvk.Kind]; ok && !m.facts[serves(definition)] {
+		return fmt.Errorf("%s is not known to serve", definition)
+	}
+	if verify.Ours(ref) {
+		return nil
+	}
+	if !m.facts["baseline"] {
+		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
+	}
+	if m.adopting() && !m.noReturn && m.tally.joined < m.tally.nodes {
+		return errors.New("the networks must be joined on every node before anything of the target comes")
+	}
+	return nil
+}
+
+// applyAgent: at is where the node selector of agents is in the object.
+func (m *machine) applyAgent(object *unstructured.Unstructured, at ...string) error {
+	selector, _, _ := unstructured.NestedStringMap(object.Object, at...)
+	gated := selector[v1alpha1.LabelTarget] == "true"
+	m.set("gated", gated)
+	if gated {
+		return nil
+	}
+	if !m.noReturn || m.tally.sourceResidue > 0 {
+		return errors.New("the target may run without the label only when nothing of the source is left")
+	}
+	return nil
+}
+
+func (m *machine) makeProbe(object *unstructured.Unstructured, network string) error {
+	name, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
+	i, err := m.node(name)
+	if err != nil {
+		return err
+	}
+	if want := map[string]Side{"old": Source, "new": Target}[network]; m.nodes[i].Active != want {
+		return fmt.Errorf("a pod made on %s now is on the %s, not on the %s network", name, m.nodes[i].Active, network)
+	}
+	if !m.hands(i) {
+		return errors.New("the agents are not ready, without which probe pods know no paths")
+	}
+	m.edit(i, func(n *NodeModel) {
+		if network == "old" {
+			n.ProbeOld = true
+			return
+		}
+		n.ProbeNew = true
+	})
+	return nil
+}
+
+func (m *machine) remove(ref step.Ref) error {
+	if !m.facts[exists(ref)] {
+		return fmt.Errorf("%s is not there", ref)
+	}
+	if m.parts[ref] {
+		if !m.noReturn {
+			return fmt.Errorf("%s belongs to the source, which stays until the point of no return", ref)
+		}
+		if m.tally.podsOld > 0 {
+			return fmt.Errorf("%s belongs to the source, and there may be pods on it", ref)
+		}
+		if m.adopting() && m.tally.yielded < m.tally.nodes {
+			return fmt.Errorf("%s belongs to the source, which carries what leaves %d nodes", ref, m.tally.nodes-m.tally.yielded)
+		}
+	}
+	m.set(exists(ref), false)
+	m.set(rolledOut(ref), false)
+	m.set(serves(ref), false)
+	if maker := m.plan.Target.Maker; maker != nil && ref == maker.Ref {
+		if m.tally.targetAgents > 0 {
+			return fmt.Errorf("%s makes the target's agents, and some run", ref)
+		}
+		m.makes(maker, false)
+	}
+	switch ref {
+	case m.plan.Source.Agent:
+		m.everywhere(func(n *NodeModel) { n.SourceAgent = false })
+	case m.plan.Target.Agent:
+		m.everywhere(func(n *NodeModel) { n.TargetAgent = false })
+	case hostProberRef():
+		if slices.ContainsFunc(m.nodes, func(n NodeModel) bool { return n.MeasuredOld || n.MeasuredNew }) {
+			return fmt.Errorf("hosts are measured, and the end of %s would count as loss", ref)
+		}
+	case verify.AgentRef():
+		if m.tally.probes > 0 {
+			return errors.New("there are probe pods, which need the agents")
+		}
+	}
+	return m.removeProbe(ref)
+}
+
+func (m *machine) everywhere(change func(*NodeModel)) {
+	for i := range m.nodes {
+		m.edit(i, change)
+	}
+}
+
+func (m *machine) removeProbe(ref step.Ref) error {
+	if ref.Kind != "Pod" || ref.Namespace != v1alpha1.Namespace {
+		return nil
+	}
+	for _, network := range []string{"old", "new"} {
+		prefix := manifest.ProbePodName("", network)
+		i, ok := m.index[strings.TrimPrefix(ref.Name, prefix)]
+		if !ok || !strings.HasPrefix(ref.Name, prefix) {
+			continue
+		}
+		n := m.nodes[i]
+		if network == "old" && n.MeasuredOld || network == "new" && n.MeasuredNew {
+			return fmt.Errorf("%s is measured, and its end would count as loss", ref)
+		}
+		m.edit(i, func(n *NodeModel) {
+			if network == "old" {
+				n.ProbeOld, n.ReadyOld = false, false
+				return
+			}
+			n.ProbeNew, n.ReadyNew = false, false
+		})
+	}
+	return nil
+}
+
+// patch follows the target's label on nodes; patches of objects only need their object.
+func (m *machine) patch(a *step.Action) error {
+	if a.Ref.Kind != "Node" {
+		if !m.facts[exists(*a.Ref)] {
+			return fmt.Errorf("%s is not there", a.Ref)
+		}
+		switch {
+		case m.reserves(*a.Ref):
+			m.set(left(*a.Ref), true)
+		case m.adopting():
+			return m.carry(*a.Ref)
+		}
+		return nil
+	}
+	i, err := m.node(a.Ref.Name)
+	if err != nil {
+		return err
+	}
+	var patch struct {
+		Metadata struct{ Labels map[string]*string }
+	}
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	if value, ok := patch.Metadata.Labels[v1alpha1.LabelAdopted]; ok && m.adopting() {
+		return m.selected(i, value != nil)
+	}
+	if value, ok := patch.Metadata.Labels[v1alpha1.LabelSlot]; ok && value == nil && m.noReturn {
+		m.edit(i, func(n *NodeModel) { n.Slot = false })
+		return nil
+	}
+	value, ok := patch.Metadata.Labels[v1alpha1.LabelTarget]
+	if !ok {
+		return errors.New("only the label " + v1alpha1.LabelTarget + " of a node may be patched")
+	}
+	if value == nil {
+		m.edit(i, func(n *NodeModel) {
+			n.Labelled = false
+			n.TargetAgent = n.TargetAgent && !m.facts["gated"]
+		})
+		return nil
+	}
+	if m.plan.Target.Maker != nil && !m.facts[seenMade] {
+		return fmt.Errorf("it was not seen that the operator lets the target's agent wait for the label of %s", a.Ref.Name)
+	}
+	if !m.facts[exists(m.plan.Target.Agent)] || !m.facts["gated"] || !m.nodes[i].Joined {
+		return fmt.Errorf("node %s must be joined, and the target's agent wait for its label, before it gets it", a.Ref.Name)
+	}
+	for _, part := range m.plan.Target.Parts {
+		if !m.facts[exists(part)] && m.adopting() {
+			return fmt.Errorf("%s is not there yet, and the target's first agent would make do without it", part)
+		}
+	}
+	m.note("label", a.Ref.Name)
+	m.set(rolledOut(m.plan.Target.Agent), false)
+	m.edit(i, func(n *NodeModel) { n.Labelled, n.TargetResidue, n.Staged = true, true, true })
+	return nil
+}
+
+// restart takes an agent away from a node for a moment. Where its own form keeps its rules elsewhere than the
+// joint form does, what it denies must be guarded.
+func (m *machine) restart(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	switch {
+	case err != nil:
+		return err
+	case !m.facts[exists(*a.Ref)]:
+		return fmt.Errorf("%s is not there", a.Ref)
+	case m.guards && !m.nodes[i].Guarded:
+		return fmt.Errorf("nothing keeps denied on %s what %s denies while it restarts", a.NodeName, a.Ref)
+	}
+	m.edit(i, func(n *NodeModel) { n.OwnForm = !m.facts["gated"] })
+	return nil
+}
+
+// note keeps the order in which nodes are changed, which must be that of the waves.
+func (m *machine) note(what, node string) {
+	if !m.undoing {
+		m.order[what] = append(m.order[what], node)
+	}
+}
+
+func (m *machine) taint(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	if err != nil {
+		return err
+	}
+	if a.Taint.Effect == corev1.TaintEffectNoSchedule {
+		return m.shut(i, a.Op == step.Taint)
+	}
+	if a.Op == step.Untaint && !m.nodes[i].Pending && !m.undoing {
+		return fmt.Errorf("node %s has no taint", a.NodeName)
+	}
+	m.edit(i, func(n *NodeModel) { n.Pending = a.Op == step.Taint })
+	return nil
+}
+
+func (m *machine) evict(set *step.PodSet) error {
+	i, err := m.node(set.Node)
+	if err != nil {
+		return err
+	}
+	switch {
+	case m.adopting():
+		if !m.nodes[i].Selected || len(set.Names) == 0 {
+			return fmt.Errorf("pods may be evicted from %s only by name, and when the target serves new ones", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) { n.PodsOld, n.Emptied = false, true })
+	case set.LeaveDaemons:
+		return m.drain(i, set)
+	case slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs):
+		if m.nodes[i].Active != Target {
+			return fmt.Errorf("pods evicted from %s now would come back on the source", set.Node)
+		}
+		if !set.LeaveEnding && !m.nodes[i].Moved && !m.nodes[i].Added {
+			return fmt.Errorf("the last pods of %s are waited for, and the others were not moved", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) {
+			n.Moved, n.PodsNew = true, !n.Shut
+			n.PodsOld, n.Emptied = n.PodsOld && set.LeaveEnding, !set.LeaveEnding
+		})
+	case slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs):
+		if m.nodes[i].Active != Source {
+			return fmt.Errorf("pods evicted from %s now would come back on the target", set.Node)
+		}
+		m.edit(i, func(n *NodeModel) { n.PodsOld, n.PodsNew, n.Moved = true, false, false })
+	default:
+		return fmt.Errorf("the ranges %v are neither network's", set.CIDRs)
+	}
+	return nil
+}
+
+func (m *machine) probe(set *step.PathSet) error {
+	if prober := hostProberRef(); m.facts[exists(prober)] && !m.facts[rolledOut(prober)] && len(set.Old)+len(set.New) > 0 {
+		return fmt.Errorf("%s is not known to be ready, and hosts would not answer", prober)
+	}
+	everyOld, everyNew := slices.Contains(set.Old, step.EveryNode), slices.Contains(set.New, step.EveryNode)
+	count := 0
+	for i := range m.nodes {
+		n := &m.nodes[i]
+		measuredOld := n.ReadyOld && (everyOld || slices.Contains(set.Old, n.Name))
+		measuredNew := n.ReadyNew && (everyNew || slices.Contains(set.New, n.Name)) && !slices.Contains(set.WithoutNew, n.Name)
+		if slices.Contains(set.Leaving, n.Name) {
+			measuredOld, measuredNew = false, false
+		}
+		if measuredOld != n.MeasuredOld || measuredNew != n.MeasuredNew {
+			m.edit(i, func(n *NodeModel) { n.MeasuredOld, n.MeasuredNew = measuredOld, measuredNew })
+		}
+		if measuredOld || measuredNew {
+			count++
+		}
+	}
+	if len(set.Old)+len(set.New) > 0 && count == 0 {
+		return errors.New("no probe pod is ready, so nothing would be measured")
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+// Package replace is the kind of change by which another network comes in the place of the one that is there: pods are adopted
+// as they run, created again node by node, or moved to new nodes. The strategies have packages of their own, which hold their
+// steps; here is the choice between them, and the model by which plans of all three are proven.
+package replace
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/change/adopt"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+)
+
+// Kind brings another network.
+func Kind() kind.Kind {
+	return kind.Kind{
+		Name:     "replace",
+		Asked:    func(*kind.Request) bool { return true },
+		Of:       func(p *kind.Plan) bool { return p.Section() == nil },
+		Make:     propose,
+		Chosen:   chosen,
+		Possible: possible,
+		ByName:   true,
+		Comes:    comes,
+		Rules:    rules,
+		Words: kind.Words{Pods: fates, Summary: func(p *kind.Plan) string {
+			return fmt.Sprintf("From %s to %s, strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target), p.Strategy, p.Reason)
+		}},
+	}
+}
+
+// possible refuses a network that never comes, and a manifest of something else. A manifest may be missing: that can be mended.
+func possible(r *kind.Request, source *cni.Installation) error {
+	driver, _ := r.Drivers.Get(r.Change.To)
+	if never := cni.NeverComes(driver); never != nil {
+		return never
+	}
+	if len(r.Manifest) == 0 {
+		return nil
+	}
+	_, err := install(r.Snapshot, driver, source, r.Manifest)
+	return err
+}
+
+// comes is the network of the manifest.
+func comes(r *kind.Request, source *cni.Installation) (*cni.Installation, error) {
+	if r.Change.To == "" || len(r.Manifest) == 0 {
+		return nil, nil
+	}
+	driver, _ := r.Drivers.Get(r.Change.To)
+	target, err := driver.Install(request(r.Snapshot, r.Change, source, joint.Outlook{}, r.Manifest))
+	if err != nil {
+		return nil, err
+	}
+	return &target.Installation, nil
+}
+
+// fates says of a plan that adopts pods how many it does not adopt, and why.
+func fates(p *kind.Plan) string {
+	if p.Strategy != adopt.Name {
+		return ""
+	}
+	kept, anew, why := 0, 0, ""
+	for _, w := range p.Workloads {
+		pods := 0
+		for _, names := range w.Pods {
+			pods += len(names)
+		}
+		switch w.Treatment {
+		case "adopt":
+			kept += pods
+		case "move":
+			anew += pods
+			why = cmp.Or(why, w.Note)
+		}
+	}
+	why, _, _ = strings.Cut(why, ";")
+	again := "is"
+	if anew > 1 {
+		again = "are"
+	}
+	switch {
+	case anew == 0:
+		return ""
+	case kept == 0:
+		return fmt.Sprintf("No pod keeps running: none can be adopted here, and %s %s created again, the first because %s.\n", cluster.Count(anew, "pod"), again, why)
+	}
+	return fmt.Sprintf("Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s created again, the first because %s.\n",
+		cluster.Count(kept+anew, "pod"), kept, anew, again, why)
+}

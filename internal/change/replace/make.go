@@ -1,0 +1,176 @@
+package replace
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/adopt"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/recreate"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step/adoption"
+)
+
+// propose plans another network in the place of the one that is there, or returns a *kind.Refusal.
+func propose(r *kind.Request) (*kind.Draft, error) {
+	snapshot, drivers, options := r.Snapshot, r.Drivers, r.Options
+	if err := surge.Unasked(r.Change); err != nil {
+		return nil, err
+	}
+	change, instead, err := choose(snapshot, r.Change, drivers, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	driver, err := wanted(change, drivers, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	source, err := kind.InPlace(snapshot, drivers)
+	if err != nil {
+		return nil, err
+	}
+	if err := kind.NodesReady(snapshot, source); err != nil {
+		return nil, err
+	}
+	var replaced *kind.Surge
+	var waves []joint.Wave
+	if change.Strategy == surge.Name {
+		replaced, waves, err = surge.Replacing(snapshot, change)
+	} else {
+		waves, err = kind.CountedWaves(snapshot, change)
+	}
+	if err != nil {
+		return nil, err
+	}
+	target, outlook, err := bring(snapshot, change, driver, source, waves, options.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	if err := housed(snapshot, target); err != nil {
+		return nil, err
+	}
+	if err := dispensable(source); err != nil {
+		return nil, err
+	}
+	if err := kind.Movable(outlook, source); err != nil {
+		return nil, err
+	}
+	from, _ := drivers.Get(source.CNI)
+	in := joint.Input{
+		Snapshot: snapshot, Source: source, Target: target, Change: change, Waves: waves, Outlook: outlook,
+		SourceResidue: from.Residue(source), TargetResidue: driver.Residue(&target.Installation),
+	}
+	strategy, why, steps := recreate.Name, reason(source, target), recreate.Steps
+	if instead != "" {
+		why = "pods cannot be adopted (" + instead + "), so each is created again; " + why
+	}
+	if change.Strategy == adopt.Name {
+		strategy, why, steps = adopt.Name, adoptReason(source, target), adopt.Steps
+	}
+	if replaced != nil {
+		strategy, why, steps = surge.Name, surge.Reason, surge.StepsOf(replaced, change)
+		outlook.Workloads = surge.OfDaemons(outlook.Workloads)
+	}
+	p := kind.Begin(snapshot, change, options, strategy, why)
+	p.Source, p.Target, p.Waves = *source, target.Installation, kind.WavesOf(waves)
+	p.Steps, p.Workloads, p.Findings, p.Surge = steps(in), kind.WorkloadsOf(outlook.Workloads), r.Findings, replaced
+	return &kind.Draft{Plan: p, Stem: source.CNI + "-to-" + change.To, Pods: outlook.PerNode}, nil
+}
+
+func reason(source *cni.Installation, target *cni.Target) string {
+	return fmt.Sprintf("%s and %s have ranges, interfaces and tunnels of their own, so both can run on every node while pods move from one to the other",
+		source.CNI, target.Installation.CNI)
+}
+
+func adoptReason(source *cni.Installation, target *cni.Target) string {
+	return fmt.Sprintf("a pod can be moved from %s to %s while it runs, as %s gives an address to whoever asks for it and both keep off what is the other's",
+		source.CNI, target.Installation.CNI, target.Installation.CNI)
+}
+
+// bring prepares the network to come, and says what happens to pods.
+func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Driver, source *cni.Installation, waves []joint.Wave,
+	manifest []unstructured.Unstructured) (*cni.Target, joint.Outlook, error) {
+	var outlook joint.Outlook
+	if change.Strategy == adopt.Name {
+		comes, err := adoptable(snapshot, driver, source, manifest)
+		if err != nil {
+			return nil, outlook, err
+		}
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat, comes.Orders))
+		if clash := adopt.Apart(*source, outlook); clash != "" {
+			return nil, outlook, unadoptable(joint.Anew(snapshot, *source, cni.Installation{}), clash)
+		}
+	} else {
+		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, nil)
+	}
+	target, err := driver.Install(request(snapshot, change, source, outlook, manifest))
+	if refused, ok := errors.AsType[*kind.Refusal](err); ok {
+		return nil, outlook, refused
+	}
+	if err != nil {
+		return nil, outlook, fmt.Errorf("install %s: %w", driver.Name(), err)
+	}
+	if want, have := change.CNIVersion, target.Installation.Version; want != "" && want != have {
+		return nil, outlook, kind.Refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
+	}
+	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
+		return nil, outlook, unadoptable(joint.Anew(snapshot, *source, target.Installation), "it was never tried to give running pods to "+change.To)
+	}
+	for _, clash := range append(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation)...) {
+		if change.Strategy == adopt.Name && clash.ID == "overlap" {
+			continue // the range is the same on purpose
+		}
+		return nil, outlook, kind.Refuse(clash.Hint, "%s", clash.Message)
+	}
+	if target.Conf.Active >= source.Capabilities.ConfName {
+		return nil, outlook, kind.Refuse("rename the source's file so that it sorts later",
+			"the target's CNI configuration %s would not be read before the source's %s", target.Conf.Active, source.Capabilities.ConfName)
+	}
+	return target, outlook, nil
+}
+
+// request is what a driver is asked for by a change.
+func request(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, source *cni.Installation, outlook joint.Outlook,
+	manifest []unstructured.Unstructured) cni.Request {
+	request := cni.Request{Manifest: manifest, PodCIDR: change.PodCIDR, Source: source, NodeLabel: v1alpha1.LabelTarget, Defined: snapshot.Definitions()}
+	if change.Strategy != adopt.Name || len(source.PodCIDRs) == 0 {
+		return request
+	}
+	request.PodCIDR = source.PodCIDRs[0]
+	bits, _ := adopt.NodeBits(snapshot, *source) // an error is a clash
+	request.Takeover = &cni.Takeover{NodeBits: bits, Reserved: adopt.Reserved(snapshot, *source, outlook)}
+	return request
+}
+
+func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstructured.Unstructured) (cni.Driver, error) {
+	if change.To == "" {
+		return nil, kind.Refuse("say --to with the network that is to come, or what changes in place: --dataplane, --pool, --encapsulation or --reflectors", "no target network is given")
+	}
+	driver, ok := drivers.Get(change.To)
+	switch {
+	case !ok:
+		return nil, kind.Unknown(change.To, drivers)
+	case change.Strategy != "" && !slices.Contains([]string{recreate.Name, adopt.Name, surge.Name}, change.Strategy):
+		return nil, kind.Refuse("use --strategy recreate, adopt or surge, or leave it out", "the strategy %q is not available for this change", change.Strategy)
+	case len(manifest) == 0:
+		return nil, kind.Refuse("say --manifest with the file that installs it, as for a new cluster", "no manifest of %s is given", change.To)
+	case change.Strategy != adopt.Name && change.PodCIDR == "":
+		return nil, kind.Refuse("say --pod-cidr with a free range, such as 10.96.0.0/16", "no range for the pods of %s is given", change.To)
+	}
+	if err := kind.AgentGiven(change); err != nil {
+		return nil, err
+	}
+	return driver, nil
+}
+
+// unadoptable refuses to adopt pods; hint, of joint.Anew, tells whether they can be created again.
+func unadoptable(hint, message string) error {
+	return &kind.Refusal{Message: message, Hint: hint, Anew: true}
+}

@@ -1,0 +1,219 @@
+package replace
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// expect makes the nodes that will come known to the model.
+func (m *machine) expect(s *kind.Surge) {
+	if s == nil {
+		return
+	}
+	for w, wave := range s.Waves {
+		for _, name := range wave.New {
+			m.know(unborn(name, w))
+		}
+	}
+}
+
+// unborn is a node before it comes, and after it has gone again.
+func unborn(name string, wave int) NodeModel {
+	return NodeModel{Name: name, Active: Source, Added: true, Away: true, Out: true, wave: wave}
+}
+
+// hands says whether Theseus' agent is known to be ready on a node.
+func (m *machine) hands(i int) bool {
+	if n := &m.nodes[i]; n.Added {
+		return n.Hands
+	}
+	return m.facts[rolledOut(verify.AgentRef())] && !m.nodes[i].Away
+}
+
+// goes says whether a node is one that is replaced.
+func (m *machine) goes(i int) bool {
+	return m.plan.Surge != nil && !m.nodes[i].Added && m.nodes[i].wave < len(m.plan.Surge.Waves)
+}
+
+// gone reports whether the nodes that go have gone, of all waves before one.
+func (m *machine) gone(before int) bool {
+	for i := range m.nodes {
+		if m.goes(i) && m.nodes[i].wave < before && !m.nodes[i].Away {
+			return false
+		}
+	}
+	return true
+}
+
+// opened reports whether the new nodes of a wave are in use.
+func (m *machine) opened(wave int) bool {
+	return !slices.ContainsFunc(m.nodes, func(n NodeModel) bool { return n.Added && n.wave == wave && n.Out })
+}
+
+// hook follows the coming and going of nodes.
+func (m *machine) hook(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	if err != nil {
+		return err
+	}
+	n := m.nodes[i]
+	switch {
+	case m.plan.Surge == nil:
+		return fmt.Errorf("the strategy %s neither adds nor removes nodes", m.plan.Strategy)
+	case a.Verb == step.VerbAdd && n.Added:
+		return m.come(i)
+	case a.Verb == step.VerbRemove && n.Added:
+		if !m.undoing || !n.Shut || n.PodsNew || n.ProbeNew || n.MeasuredNew {
+			return fmt.Errorf("%s is new, and goes again only when it was never used", n.Name)
+		}
+		m.edit(i, func(now *NodeModel) { *now = unborn(n.Name, n.wave) })
+		return nil
+	case a.Verb == step.VerbRemove && m.goes(i):
+		return m.leave(i)
+	}
+	return fmt.Errorf("the plan does not %s node %s", a.Verb, n.Name)
+}
+
+// come: there may be pods of DaemonSets that bear every taint on it, on the source, until it is switched.
+func (m *machine) come(i int) error {
+	all := m.tally.nodes
+	switch {
+	case !m.nodes[i].Away || m.undoing:
+		return fmt.Errorf("%s is there", m.nodes[i].Name)
+	case m.tally.joined < all || m.tally.targetAgents < all:
+		return fmt.Errorf("a node may come only when both networks are up on all others")
+	case !m.gone(m.nodes[i].wave):
+		return fmt.Errorf("%s comes while nodes of an earlier wave have yet to go", m.nodes[i].Name)
+	}
+	if j := slices.IndexFunc(m.nodes, func(n NodeModel) bool { return !n.Added && !n.Away && !n.Pending }); j >= 0 {
+		return fmt.Errorf("pods that move would as soon go to %s, and move twice", m.nodes[j].Name)
+	}
+	m.edit(i, func(n *NodeModel) {
+		n.Away, n.Shut, n.Slot, n.SourceResidue, n.PodsOld = false, true, true, true, true
+	})
+	return nil
+}
+
+// leave: what is on a node goes with it.
+func (m *machine) leave(i int) error {
+	n := &m.nodes[i]
+	switch {
+	case !m.noReturn:
+		return fmt.Errorf("%s would not come back", n.Name)
+	case n.Away || !n.Shut || !n.Emptied:
+		return fmt.Errorf("pods are not known to be gone from %s", n.Name)
+	case n.MeasuredOld || n.MeasuredNew || n.ProbeOld || n.ProbeNew:
+		return fmt.Errorf("%s is measured, and its end would count as loss", n.Name)
+	}
+	m.note("leave", n.Name)
+	m.edit(i, func(n *NodeModel) { n.Away, n.Out = true, true })
+	return nil
+}
+
+// shut follows the hard taint. A new node is opened when it is proven.
+func (m *machine) shut(i int, on bool) error {
+	n := &m.nodes[i]
+	switch {
+	case n.Away || !n.Added && !m.goes(i):
+		return fmt.Errorf("%s is no node to be shut or opened", n.Name)
+	case on && !n.Added && !m.opened(n.wave):
+		return fmt.Errorf("pods of %s would have no new node to go to", n.Name)
+	case !on && n.Added && (!n.Proven || n.PodsOld || n.Active != Target):
+		return fmt.Errorf("no gate has seen the traffic of %s", n.Name)
+	case !on && n.Added:
+		m.note("open", n.Name)
+		m.edit(i, func(n *NodeModel) { n.Shut, n.Out, n.PodsNew = false, false, true })
+	case !on:
+		m.edit(i, func(n *NodeModel) { n.Shut, n.Moved, n.Emptied = false, false, false })
+	default:
+		m.edit(i, func(n *NodeModel) { n.Shut = true })
+	}
+	return nil
+}
+
+// drain follows the eviction of all but the pods of DaemonSets.
+func (m *machine) drain(i int, set *step.PodSet) error {
+	n := &m.nodes[i]
+	switch {
+	case n.Away || !n.Shut:
+		return fmt.Errorf("pods evicted from %s now would come back", n.Name)
+	case n.Added && slices.Equal(set.CIDRs, m.plan.Target.PodCIDRs) && m.undoing:
+		m.edit(i, func(n *NodeModel) { n.PodsNew, n.Out = false, true })
+	case m.goes(i) && slices.Equal(set.CIDRs, m.plan.Source.PodCIDRs) && (set.LeaveEnding || n.Moved):
+		m.edit(i, func(n *NodeModel) { n.Moved, n.Emptied = true, n.Emptied || !set.LeaveEnding })
+	default:
+		return fmt.Errorf("the pods of %s in %v are not to be moved now", n.Name, set.CIDRs)
+	}
+	return nil
+}
+
+// among reports whether the cluster has these nodes and no other.
+func (m *machine) among(names []string) bool {
+	there := 0
+	for i := range m.nodes {
+		if !m.nodes[i].Away {
+			there++
+		}
+	}
+	return len(names) == there && !slices.ContainsFunc(names, func(name string) bool {
+		i, known := m.index[name]
+		return !known || m.nodes[i].Away
+	})
+}
+
+// drained reports whether no pod of the source is known to be on a node, but those that a condition leaves out.
+func (n *NodeModel) drained(c step.Condition) bool {
+	return n.Shut && (n.Emptied || c.LeaveEnding && n.Moved)
+}
+
+// surging are the nodes of a wave that are there.
+func (m *machine) surging(wave string) []string {
+	var names []string
+	for i := range m.nodes {
+		if n := &m.nodes[i]; !n.Away && m.plan.Waves[n.wave].Name == wave {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// surged demands that, at the end, all that were to go have gone and all that were to come are in use.
+func (m *machine) surged() error {
+	for i := range m.nodes {
+		switch n := &m.nodes[i]; {
+		case n.Added && (n.Out || n.Shut):
+			return fmt.Errorf("at the end %s is not in use", n.Name)
+		case n.Slot:
+			return fmt.Errorf("at the end %s still has the label of its slot", n.Name)
+		case m.goes(i) && !n.Away:
+			return fmt.Errorf("at the end %s is still there", n.Name)
+		}
+	}
+	return nil
+}
+
+// surgeOrder demands the order that a reader was told. all are the nodes that go, that stay and that come.
+func (m *machine) surgeOrder(all []string) error {
+	var gone, stay, come []string
+	for i := range m.nodes {
+		switch n := &m.nodes[i]; {
+		case n.Added:
+			come = append(come, n.Name)
+		case m.goes(i):
+			gone = append(gone, n.Name)
+		default:
+			stay = append(stay, n.Name)
+		}
+	}
+	standing := slices.Concat(come, stay)
+	for what, wanted := range map[string][]string{"label": all, "open": come, "leave": gone, "switch": standing, "clean": standing} {
+		if !slices.Equal(m.order[what], wanted) {
+			return fmt.Errorf("the order in which nodes are to %s is not that of the waves", what)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package replace
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+func (m *machine) onNode(a *step.Action) error {
+	i, err := m.node(a.NodeName)
+	if err != nil {
+		return err
+	}
+	if !m.hands(i) {
+		return fmt.Errorf("the agent of %s is not known to be ready", a.NodeName)
+	}
+	switch a.Verb {
+	case step.VerbJoin, step.VerbPart:
+		return m.join(i, a)
+	case step.VerbActivate:
+		return m.activate(i)
+	case step.VerbDeactivate:
+		if m.adopting() && (m.nodes[i].Adopted || m.flat() && m.tally.adopted > 0) {
+			return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken", m.nodes[i].Name)
+		}
+		m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Moved, n.Emptied = Source, true, false, false })
+	case step.VerbInventory:
+		m.edit(i, func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue })
+	case step.VerbClean:
+		return m.clean(i, a)
+	case step.VerbGuard, step.VerbRelease:
+		m.edit(i, func(n *NodeModel) { n.Guarded = a.Verb == step.VerbGuard })
+	case step.VerbAdoptable, step.VerbAdopt:
+		return m.adopt(i, a)
+	case step.VerbHold, step.VerbCarried, step.VerbYield, step.VerbUnhold:
+		return m.routes(i, a)
+	case step.VerbSettle:
+		if !m.noReturn || m.tally.yielded < m.tally.nodes {
+			return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
+		}
+		if how := m.plan.Source.Capabilities.Attachment; how != nil && how.Asks && !m.facts[exists(m.plan.Source.Agent)] {
+			return fmt.Errorf("the source's agent is gone, which alone can give back its addresses")
+		}
+		m.edit(i, func(n *NodeModel) { n.Settled = true })
+	case step.VerbFacts:
+	default:
+		return fmt.Errorf("the verb %q is not known", a.Verb)
+	}
+	return nil
+}
+
+func (m *machine) join(i int, a *step.Action) error {
+	var args step.JoinArgs
+	if err := json.Unmarshal(a.Args, &args); err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	if !slices.Equal(args.Old, m.plan.Source.PodCIDRs) || !slices.Equal(args.New, m.plan.Target.PodCIDRs) {
+		return fmt.Errorf("joins %v and %v, which are not the ranges of the two networks", args.Old, args.New)
+	}
+	if a.Verb == step.VerbJoin && !m.facts["baseline"] {
+		return fmt.Errorf("no node may be changed before measuring is proven")
+	}
+	m.edit(i, func(n *NodeModel) { n.Joined = a.Verb == step.VerbJoin })
+	return nil
+}
+
+// activate is where the first pod can come up on the target: all that joins the networks must be there.
+func (m *machine) activate(i int) error {
+	all := m.tally.nodes
+	switch {
+	case m.nodes[i].Active == Target:
+		return fmt.Errorf("%s is switched already", m.nodes[i].Name)
+	case m.tally.joined < all:
+		return fmt.Errorf("the networks are joined on %d of %d nodes", m.tally.joined, all)
+	case m.tally.targetAgents < all:
+		return fmt.Errorf("the target's agent is known to run on %d of %d nodes", m.tally.targetAgents, all)
+	case m.tally.half.elsewhere(m.nodes[i].wave):
+		return fmt.Errorf("a node of another wave is switched, but pods on the source may go on there")
+	case m.tally.measured < all:
+		return fmt.Errorf("%d of %d nodes are measured", m.tally.measured, all)
+	case m.adopting() && !m.nodes[i].Adopted:
+		return fmt.Errorf("%s would serve new pods on the target before its own were adopted", m.nodes[i].Name)
+	}
+	m.note("switch", m.nodes[i].Name)
+	if n := &m.nodes[i]; n.Added && (!n.Joined || !n.SourceAgent && m.plan.Source.HasAgent() || !n.TargetAgent) {
+		return fmt.Errorf("both networks are not up on %s", n.Name)
+	} else if !n.Added && !m.gone(n.wave) {
+		return fmt.Errorf("%s is switched while nodes have yet to go", n.Name)
+	}
+	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Shut })
+	return nil
+}
+
+// clean tells whose residue it is by the names of the configuration files.
+func (m *machine) clean(i int, a *step.Action) error {
+	var residue step.Residue
+	if err := json.Unmarshal(a.Args, &residue); err != nil {
+		return fmt.Errorf("arguments: %w", err)
+	}
+	name := m.nodes[i].Name
+	switch {
+	case slices.Contains(residue.ConfFiles, m.plan.Source.Capabilities.ConfName):
+		if m.nodes[i].Active == Source || m.tally.sourceAgents > 0 || m.tally.podsOld > 0 || !m.nodes[i].Counted {
+			return fmt.Errorf("%s may be cleaned of the source only when that is gone from every node, and stock was taken", name)
+		}
+		if m.adopting() && (!m.nodes[i].Settled || len(residue.Routes) > 0) {
+			return fmt.Errorf("cleaning %s would take addresses or routes from adopted pods", name)
+		}
+		m.note("clean", name)
+		m.edit(i, func(n *NodeModel) { n.SourceResidue = false })
+	case len(residue.Links) > 0:
+		if m.nodes[i].Active == Target || m.nodes[i].TargetAgent {
+			return fmt.Errorf("%s may be cleaned of the target only when that is gone from it", name)
+		}
+		if m.adopting() && len(residue.Routes) > 0 {
+			return fmt.Errorf("cleaning %s would take the routes of the source", name)
+		}
+		m.edit(i, func(n *NodeModel) { n.TargetResidue, n.Staged = false, false })
+	default:
+		m.edit(i, func(n *NodeModel) { n.Staged = m.facts["gated"] })
+	}
+	return nil
+}
+
+// reach is what waiting for a condition brings; waiting for what cannot come is an error.
+func (m *machine) reach(c step.Condition) error {
+	never := &verify.Never{Condition: c}
+	switch c.Kind {
+	case step.Established:
+		if !m.facts[exists(*c.Ref)] {
+			return never
+		}
+		m.set(serves(*c.Ref), true)
+	case step.Rolled:
+		return m.reachRolled(*c.Ref, never)
+	case step.PodReady:
+		i, err := m.node(c.Node)
+		if err != nil {
+			return err
+		}
+		return m.reachPod(i, c, never)
+	case step.PodGone:
+		if c.Selector == m.plan.Target.Selector && c.Node != "" {
+			if i, err := m.node(c.Node); err != nil || m.nodes[i].Labelled || m.nodes[i].TargetAgent {
+				return never
+			}
+		}
+		if c.Selector == m.plan.Source.Selector && m.tally.sourceAgents > 0 {
+			return never
+		}
+	case step.NoPods:
+		return m.reachEmpty(c, never)
+	case step.Has, step.Reports:
+		return m.reachMade(c, never)
+	default:
+		if !m.holds(c) {
+			return never
+		}
+	}
+	return nil
+}
+
+func (m *machine) reachRolled(ref step.Ref, never *verify.Never) error {
+	if !m.facts[exists(ref)] {
+		return never
+	}
+	if ref == m.plan.Target.Agent {
+		ready := m.tally.targetAgents // on some nodes only, it is no place to move to
+		if !m.facts["gated"] {
+			ready = m.tally.ownForm
+		}
+		if !m.facts["gated"] && m.facts[seenMade] { // the DaemonSet is of its own form, and replaces its pods by itself
+			ready = m.tally.nodes
+		}
+		if ready < m.tally.nodes {
+			return never
+		}
+	}
+	m.set(rolledOut(ref), true)
+	return nil
+}
+
+// reachMade: an operator makes of its object what that says, and nothing else.
+func (m *machine) reachMade(c step.Condition, never *verify.Never) error {
+	switch maker := m.plan.Target.Maker; {
+	case maker == nil || !m.facts[exists(*c.Ref)]:
+		return never
+	case c.Kind == step.Has && *c.Ref == m.plan.Target.Agent:
+		var made struct {
+			Spec struct {
+				Template struct {
+					Spec struct{ NodeSelector map[string]*string }
+				}
+			}
+		}
+		if err := json.Unmarshal(c.Fields, &made); err != nil {
+			return fmt.Errorf("fields: %w", err)
+		}
+		label, asked := made.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget]
+		if !asked || (label != nil) != m.facts["gated"] {
+			return never
+		}
+		m.set(seenMade, true)
+	}
+	return nil
+}
+
+func (m *machine) reachPod(i int, c step.Condition, never *verify.Never) error {
+	switch {
+	case m.isTarget(c):
+		if !m.nodes[i].Labelled || !m.facts[exists(m.plan.Target.Agent)] {
+			return never
+		}
+		m.edit(i, func(n *NodeModel) { n.TargetAgent = true })
+	case m.nodes[i].Added && !m.nodes[i].Away && c.Selector == m.plan.Source.Selector:
+		m.edit(i, func(n *NodeModel) { n.SourceAgent = m.facts[exists(m.plan.Source.Agent)] })
+	case m.nodes[i].Added && !m.nodes[i].Away && c.Selector == manifest.AgentSelector:
+		m.edit(i, func(n *NodeModel) { n.Hands = m.facts[exists(verify.AgentRef())] })
+	case m.isProbe(c, "old") && m.nodes[i].ProbeOld:
+		m.edit(i, func(n *NodeModel) { n.ReadyOld = true })
+	case m.isProbe(c, "new") && m.nodes[i].ProbeNew && (m.nodes[i].Selected || !m.adopting()):
+		m.edit(i, func(n *NodeModel) { n.ReadyNew = true })
+	default:
+		return never
+	}
+	return nil
+}
+
+func (m *machine) reachEmpty(c step.Condition, never *verify.Never) error {
+	if !slices.Equal(c.CIDRs, m.plan.Source.PodCIDRs) {
+		return never
+	}
+	if c.Node != "" {
+		i, err := m.node(c.Node)
+		if c.LeaveDaemons && err == nil && m.nodes[i].drained(c) {
+			return nil
+		}
+		if err != nil || m.nodes[i].PodsOld && !(c.LeaveEnding && m.nodes[i].Moved) {
+			return never
+		}
+		m.edit(i, func(n *NodeModel) { n.Emptied = !n.PodsOld })
+		return nil
+	}
+	if m.tally.podsOld > 0 || m.tally.onTarget < m.tally.nodes || m.tally.emptied < m.tally.nodes {
+		return never
+	}
+	m.set("known empty", true)
+	return nil
+}
+
+func (m *machine) isTarget(c step.Condition) bool {
+	return c.Selector == m.plan.Target.Selector && c.Namespace == m.plan.Target.Agent.Namespace
+}
+
+func (m *machine) isProbe(c step.Condition, network string) bool {
+	return c.Namespace == v1alpha1.Namespace && strings.HasPrefix(c.Selector, v1alpha1.LabelProbe+"="+network+",") &&
+		strings.HasSuffix(c.Selector, manifest.LabelNode+"="+manifest.NodeValue(c.Node))
+}
+
+// holds reports whether a condition is known to hold.
+func (m *machine) holds(c step.Condition) bool {
+	i, known := m.index[c.Node]
+	switch c.Kind {
+	case step.Established:
+		return m.facts[serves(*c.Ref)]
+	case step.Rolled:
+		return m.facts[rolledOut(*c.Ref)]
+	case step.NodeReady:
+		return known && !m.nodes[i].Away
+	case step.Gone:
+		if i, known := m.index[c.Ref.Name]; known && c.Ref.Kind == "Node" {
+			return m.nodes[i].Away
+		}
+		return !m.facts[exists(*c.Ref)]
+	case step.NodesAmong:
+		return m.among(c.Nodes)
+	case step.NoPods:
+		if known && c.LeaveDaemons {
+			return m.nodes[i].drained(c)
+		}
+		return c.Node == "" && m.facts["known empty"] || known && (!m.nodes[i].PodsOld || c.LeaveEnding && m.nodes[i].Moved)
+	case step.PodReady:
+		switch {
+		case !known:
+			return false
+		case m.isTarget(c):
+			return m.nodes[i].TargetAgent
+		case c.Selector == m.plan.Source.Selector:
+			return m.nodes[i].SourceAgent
+		}
+		return m.isProbe(c, "old") && m.nodes[i].ReadyOld || m.isProbe(c, "new") && m.nodes[i].ReadyNew
+	}
+	return false
+}

@@ -1,0 +1,434 @@
+package rollout
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// flagged is what is known of a node during a rollout.
+type flagged struct {
+	turn *Turn
+	// own is its own value, nil for none; guarded: a guard denies there.
+	own     any
+	guarded bool
+	// said: its agent has said that it runs with the value that it has.
+	said bool
+	// plane is where its rules are known to be; proven, that traffic crosses them there.
+	plane  string
+	proven bool
+	// stale: its agent reads the flag only when it starts, and has not started since its own value changed.
+	stale bool
+}
+
+// rolling carries a model of a rollout through its actions.
+type rolling struct {
+	plan    *kind.Plan
+	nodes   []flagged // in the order of the waves, then the others
+	cluster bool      // the cluster's value is the new one
+	// form: new pods get the new value; held: the DaemonSet replaces none by itself.
+	form, held bool
+	// anew: agents take the flag only when their pods are made anew, and nothing is known of rules; hosts are the values of the
+	// label by which nodes' own objects pick them.
+	anew     bool
+	hosts    map[string]string
+	measured bool
+	order    []string
+	index    map[string]int
+	// changing are how many nodes of order change, and switched those that did; before is what was known before the step.
+	changing int
+	switched []string
+	before   *rolling
+}
+
+// rules prove on every prefix: nothing of the network is touched before measuring is proven; where rules
+// move to another data plane a node's value changes only under a guard, which is released only when its rules are known to be in the data plane
+// that its value says; a node is done only when it is proven; the cluster's value changes only when every node has
+// it, and a node's own goes only then; every switch is gated, the changed nodes compared with the others; whatever
+// a step did, its undo takes back; and at the end no guard is left, and no value of a node's own but where a flag set says so.
+func rules(p *kind.Plan) ([]kind.Rule, error) {
+	if p.Rollout == nil {
+		return nil, nil
+	}
+	r := &rolling{plan: p, index: map[string]int{}, hosts: map[string]string{}, anew: p.Source.CNI == "cilium"}
+	for _, wave := range p.Waves {
+		for _, name := range wave.Nodes {
+			if err := r.add(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.changing = len(r.order)
+	for _, name := range p.Cluster.Nodes {
+		if _, known := r.index[name]; !known {
+			if err := r.add(name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return []kind.Rule{{
+		Before: func(*step.Step) error { r.before = r.copy(); return nil },
+		Act:    func(_ *step.Step, a *step.Action) error { return r.act(a) },
+		After:  r.after, Undo: r.takenBack, End: r.end,
+	}}, nil
+}
+
+// add takes in a node.
+func (r *rolling) add(name string) error {
+	turn, known := r.plan.Rollout.Turn(name)
+	if !known {
+		return fmt.Errorf("what node %s is to have is not in the plan", name)
+	}
+	r.index[name] = len(r.nodes)
+	r.nodes = append(r.nodes, flagged{turn: &turn, own: turn.Was, plane: turn.From, said: true})
+	r.order = append(r.order, name)
+	return nil
+}
+
+// folded is the cluster's value at the end, nil where that stays as it is.
+func (r *rolling) folded() any {
+	if r.plan.Rollout.Value == "" || r.plan.Rollout.Env != "" {
+		return nil
+	}
+	return r.plan.Rollout.Value
+}
+
+// has says whether a node has what it is to have.
+func (r *rolling) has(n *flagged) bool { return r.cluster || Same(n.own, n.turn.Own) }
+
+// node finds a node of the waves.
+func (r *rolling) node(name string) (*flagged, error) {
+	i, ok := r.index[name]
+	if !ok {
+		return nil, fmt.Errorf("node %q is in no wave", name)
+	}
+	return &r.nodes[i], nil
+}
+
+func (r *rolling) copy() *rolling {
+	same := *r
+	same.nodes = slices.Clone(r.nodes)
+	return &same
+}
+
+func (r *rolling) all(actions []step.Action) error {
+	for i := range actions {
+		if err := r.act(&actions[i]); err != nil {
+			return fmt.Errorf("action %s (%s): %w", actions[i].ID, actions[i].Title, err)
+		}
+	}
+	return nil
+}
+
+// act does one action on the model, or says why it must not be done now.
+func (r *rolling) act(a *step.Action) error {
+	if verify.Sparing(a) || verify.Retaining(a) {
+		return nil
+	}
+	switch a.Op {
+	case step.Node:
+		return r.onNode(a)
+	case step.Apply:
+		ref := step.RefOf(a.Object)
+		if node, path, ok := holder(r.plan, ref); ok {
+			value, err := only(a.Object.Object, path)
+			if err == nil && value == nil {
+				err = fmt.Errorf("%s says nothing of %s", ref, r.plan.Rollout.Flag)
+			}
+			if err == nil && ref.Kind == nodeConfig {
+				err = r.picks(node, a.Object)
+			}
+			if err != nil {
+				return err
+			}
+			return r.value(ref, node, value)
+		} else if ref == r.plan.Source.Agent {
+			return r.make(a.Object)
+		} else if !verify.Ours(ref) {
+			return fmt.Errorf("%s is neither Theseus' nor the flag's", ref)
+		}
+	case step.Delete, step.Patch:
+		if node, path, ok := holder(r.plan, *a.Ref); ok {
+			var patch map[string]any
+			switch {
+			case a.Op == step.Delete && node == "":
+				return fmt.Errorf("%s is everybody's, and to stay", a.Ref)
+			case a.Op == step.Patch:
+				if err := json.Unmarshal(a.Patch, &patch); err != nil {
+					return err
+				}
+				if _, err := only(patch, path); err != nil {
+					return err
+				}
+			}
+			return r.value(*a.Ref, node, nil)
+		} else if a.Op == step.Patch && *a.Ref == r.plan.Source.Agent {
+			return r.hold(a)
+		} else if !verify.Ours(*a.Ref) {
+			return fmt.Errorf("%s is neither Theseus' nor the flag's", a.Ref)
+		}
+	case step.Probe:
+		r.measured = len(a.Paths.Old) > 0
+	case step.Restart:
+		return r.restart(a)
+	case step.Wait:
+		return r.says(a.Condition)
+	default:
+		return fmt.Errorf("the operation %q has no place in a rollout", a.Op)
+	}
+	return nil
+}
+
+// only is the value at a path, beside which an object says nothing but what it is and which nodes it is for.
+func only(object map[string]any, path []string) (any, error) {
+	section, _, err := unstructured.NestedMap(object, path[:len(path)-1]...)
+	if _, said := section[path[len(path)-1]]; err != nil || !said || len(section) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("it is to say %s and nothing else, not %v", path[len(path)-1], section))
+	}
+	return section[path[len(path)-1]], nil
+}
+
+// picks demands that a node's own CiliumNodeConfig is for one node alone.
+func (r *rolling) picks(node string, object *unstructured.Unstructured) error {
+	selector, _, err := unstructured.NestedMap(object.Object, "spec", "nodeSelector")
+	labels, _, _ := unstructured.NestedStringMap(selector, "matchLabels")
+	host := labels[hostLabel]
+	if err != nil || len(selector) != 1 || len(labels) != 1 || host == "" {
+		return errors.Join(err, fmt.Errorf("the selector %v is not one of %s alone", selector, node))
+	}
+	if other := r.hosts[host]; other != "" && other != node {
+		return fmt.Errorf("%s and %s are picked by the same selector", node, other)
+	}
+	r.hosts[host] = node
+	return nil
+}
+
+// make changes what new pods of the agents are made from.
+func (r *rolling) make(object *unstructured.Unstructured) error {
+	containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 || r.plan.Rollout.Env == "" {
+		return errors.Join(err, fmt.Errorf("%s is not the flag's to change", step.RefOf(object)))
+	}
+	container, _ := containers[0].(map[string]any)
+	env, _, _ := unstructured.NestedSlice(container, "env")
+	for _, value := range []string{r.plan.Rollout.Value, r.plan.Rollout.Was} {
+		if wanted := map[string]any{"name": r.plan.Rollout.Env, "value": value}; len(env) == 1 && reflect.DeepEqual(env[0], wanted) {
+			if !r.held {
+				return errors.New("all agents would be restarted: the DaemonSet replaces pods by itself")
+			}
+			r.form = value == r.plan.Rollout.Value
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is never to have that environment", step.RefOf(object))
+}
+
+// hold keeps the DaemonSet from replacing pods, or lets it again.
+func (r *rolling) hold(a *step.Action) error {
+	var patch struct {
+		Spec struct {
+			UpdateStrategy appsv1.DaemonSetUpdateStrategy
+		}
+	}
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return err
+	}
+	held := patch.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	for i := range r.nodes {
+		if n := &r.nodes[i]; !held && r.form != Same(n.own, n.turn.Own) {
+			return fmt.Errorf("the agent of %s would be replaced: it is not of the form of new ones", r.order[i])
+		}
+	}
+	r.held = held
+	return nil
+}
+
+// restart makes the agent's pod of a node anew.
+func (r *rolling) restart(a *step.Action) error {
+	n, err := r.node(a.NodeName)
+	switch {
+	case err != nil:
+		return err
+	case *a.Ref != r.plan.Source.Agent:
+		return fmt.Errorf("%s is not the agent", a.Ref)
+	case !r.measured:
+		return errors.New("nothing of the network may change before measuring is proven")
+	}
+	n.plane, n.proven, n.said = "", false, false
+	if r.anew {
+		if !a.Anew {
+			return fmt.Errorf("the pod of %s is of the current template, and would stay", a.NodeName)
+		}
+		n.stale = false
+		return nil
+	}
+	n.own = n.turn.Was
+	if r.form {
+		n.own = n.turn.Own
+	}
+	return nil
+}
+
+// says notes what an agent has been heard to say.
+func (r *rolling) says(c *step.Condition) error {
+	if c.Kind != step.AgentSays {
+		return nil
+	}
+	n, err := r.node(c.Node)
+	if err != nil {
+		return err
+	}
+	n.said = (c.Says.Value == n.turn.Says) == r.has(n) && !n.stale
+	return nil
+}
+
+// value changes the value of a node, or without one of the cluster; nil takes it away, or back.
+func (r *rolling) value(object step.Ref, node string, value any) error {
+	whole := r.folded()
+	if node == "" {
+		switch {
+		case whole == nil:
+			return errors.New("the cluster's value is to stay as it is")
+		case value != nil && !Same(value, whole):
+			return fmt.Errorf("the cluster's value is to be %v, not %v", whole, value)
+		}
+		for i := range r.nodes {
+			if !Same(r.nodes[i].own, whole) {
+				return fmt.Errorf("%s would be restarted by the cluster's value: it has none of its own", r.order[i])
+			}
+		}
+		r.cluster = value != nil
+		return nil
+	}
+	n, err := r.node(node)
+	switch {
+	case err != nil:
+		return err
+	case !r.measured:
+		return errors.New("nothing of the network may change before measuring is proven")
+	case r.cluster && value != nil && !Same(value, whole), !r.cluster && !Same(value, n.turn.Own) && !Same(value, n.turn.Was):
+		return fmt.Errorf("%s is never to have %v", object, value)
+	case !r.cluster && !n.guarded && n.turn.Moves():
+		return fmt.Errorf("nothing keeps denied on %s what policy denies while its rules are written anew", object)
+	}
+	n.own = value
+	if !r.cluster {
+		n.plane, n.proven, n.said, n.stale = "", false, false, r.anew
+	}
+	return nil
+}
+
+func (r *rolling) onNode(a *step.Action) error {
+	n, err := r.node(a.NodeName)
+	if err != nil {
+		return err
+	}
+	if r.anew {
+		return fmt.Errorf("nothing is known of the rules of %s", a.NodeName)
+	}
+	switch a.Verb {
+	case step.VerbGuard:
+		n.guarded = true
+	case step.VerbRelease:
+		if n.plane == "" {
+			return fmt.Errorf("it is not known where the rules of %s are", a.NodeName)
+		}
+		n.guarded = false
+	case step.VerbDataplane:
+		var args step.Dataplane
+		if err := json.Unmarshal(a.Args, &args); err != nil {
+			return fmt.Errorf("arguments: %w", err)
+		}
+		plane := n.turn.From
+		if r.has(n) {
+			plane = n.turn.To
+		}
+		if args.Want != plane {
+			return fmt.Errorf("the rules of %s come in %s, and never in %s", a.NodeName, plane, args.Want)
+		}
+		n.plane, n.proven = plane, n.proven || args.Passed && !n.guarded
+	default:
+		return fmt.Errorf("the verb %q has no place in a rollout", a.Verb)
+	}
+	return nil
+}
+
+// after is what must hold after a step that was not so before.
+func (r *rolling) after(s *step.Step) error {
+	before := r.before
+	if s.Node != "" {
+		r.switched = append(r.switched, s.Node)
+	}
+	changed := r.cluster != before.cluster
+	for i, name := range r.order {
+		n := &r.nodes[i]
+		changed = changed || !Same(n.own, before.nodes[i].own)
+		switch {
+		case n.guarded:
+			return fmt.Errorf("a guard stays on %s", name)
+		case n.stale:
+			return fmt.Errorf("the agent of %s runs with what was before", name)
+		case !Same(n.own, n.turn.Was) && r.has(n) && (!n.proven && !r.anew || !n.said && !n.turn.Moves()):
+			return fmt.Errorf("%s is not proven", name)
+		}
+	}
+	if !changed {
+		return nil
+	}
+	if s.Gate == nil || !slices.Equal(s.Gate.Changed, r.switched) && (!s.Gate.Compare || len(s.Gate.Changed) > 0) {
+		return errors.New("it changes nodes, and its gate does not ask for them")
+	}
+	return nil
+}
+
+// takenBack runs the undo of a step from after it, and compares with before it.
+func (r *rolling) takenBack(s *step.Step) error {
+	then := r.before
+	if s.NoReturn || len(s.Undo) == 0 && then.held == r.held {
+		return nil
+	}
+	back := r.copy()
+	if err := back.all(s.Undo); err != nil {
+		return err
+	}
+	for i, name := range r.order {
+		now, was := &back.nodes[i], &then.nodes[i]
+		if !Same(now.own, was.own) || now.guarded || now.stale || now.plane != was.plane || !now.said && !now.turn.Moves() {
+			return fmt.Errorf("%s is not as before", name)
+		}
+	}
+	if back.cluster != then.cluster || back.held != then.held || back.measured && !then.measured {
+		return errors.New("the cluster is not as before")
+	}
+	return nil
+}
+
+func (r *rolling) end() error {
+	if !slices.Equal(r.switched, r.order[:r.changing]) {
+		return errors.New("nodes are not switched in the order of the waves, each once")
+	}
+	folds := r.folded() != nil
+	for i, name := range r.order {
+		n := &r.nodes[i]
+		own := n.turn.Own
+		if folds {
+			own = nil
+		}
+		if !Same(n.own, own) || n.guarded || n.plane != n.turn.To {
+			return fmt.Errorf("at the end %s is not as it is to be", name)
+		}
+	}
+	if r.cluster != folds || r.held || r.measured {
+		return errors.New("at the end the value is not the cluster's, or measuring goes on")
+	}
+	return nil
+}

@@ -1,0 +1,413 @@
+package upgrade
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/verify"
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// upgrading carries a model of an upgrade through its actions.
+type upgrading struct {
+	plan *kind.Plan
+	// renewed are the nodes with a new agent; order is that of the waves, and done in which they got it.
+	renewed     map[string]bool
+	order, done []string
+	// form: new pods are of the new version; held: the DaemonSet replaces none by itself; made: the owner is known to have made
+	// the DaemonSet of that form.
+	form, held, made bool
+	// baseline: measuring is proven; measured: it goes on.
+	baseline, measured bool
+	// present are the objects that the plan made and that are there; serving the definitions of which that is known; final
+	// the rights that have their own form; ahead the Deployments of the new version.
+	present, serving, final, ahead map[step.Ref]bool
+	// rights are those of the time of two versions, definitions all that the plan brings, holders the policy and its binding that
+	// deny the deletion of agents' pods.
+	rights, definitions, holders []step.Ref
+	// deployments are those that the plan brings to the new version; down says that it is the older one.
+	deployments []step.Ref
+	down        bool
+	// undoing is true on the way back.
+	undoing bool
+	// before is what there was before the step.
+	before *upgrading
+}
+
+// rules prove on every prefix: nothing of the network is touched before measuring is proven; no
+// agent is replaced before the definitions serve and the rights of both versions are there; the form of new pods changes
+// only while the DaemonSet replaces none by itself (an owner makes that form, once it was seen that its hold is in force, and is
+// waited for), which it does again only when all agents are of one form; what
+// follows the agents comes, and the old rights go, only when no old agent is left, or, where the version goes down, before the first
+// agent of it; whatever changes something is gated; whatever
+// a step did, its undo takes back, but for definitions; and at the end everything is new and nothing of Theseus is left.
+func rules(p *kind.Plan) ([]kind.Rule, error) {
+	if p.Upgrade == nil {
+		return nil, nil
+	}
+	u := newUpgrading(p)
+	return []kind.Rule{{Before: u.begin, Act: func(_ *step.Step, a *step.Action) error { return u.act(a) }, After: u.gated, Undo: u.takenBack, End: u.end}}, nil
+}
+
+func newUpgrading(p *kind.Plan) *upgrading {
+	u := &upgrading{plan: p, renewed: map[string]bool{}, present: map[step.Ref]bool{}, serving: map[step.Ref]bool{},
+		final: map[step.Ref]bool{}, ahead: map[step.Ref]bool{}, down: cni.Older(p.Upgrade.To, p.Upgrade.From)}
+	for _, wave := range p.Waves {
+		for _, name := range wave.Nodes {
+			u.renewed[name] = false
+			u.order = append(u.order, name)
+		}
+	}
+	for i := range p.Steps {
+		for j := range p.Steps[i].Actions {
+			a := &p.Steps[i].Actions[j]
+			if a.Op == step.Patch && a.Ref.Kind == "Deployment" && !u.owner(*a.Ref) {
+				u.deployments = append(u.deployments, *a.Ref)
+			}
+			if a.Op != step.Apply {
+				continue
+			}
+			switch ref := step.RefOf(a.Object); {
+			case isDefinition(ref) && !verify.Ours(ref):
+				u.definitions = append(u.definitions, ref)
+			case isHolder(ref) && !slices.Contains(u.holders, ref):
+				u.holders = append(u.holders, ref)
+			case isRight(ref) && temporary(a):
+				u.rights = append(u.rights, ref)
+			}
+		}
+	}
+	return u
+}
+
+func isDefinition(ref step.Ref) bool { return ref.Kind == "CustomResourceDefinition" }
+
+// isHolder says whether an object keeps the pods of an agent from being replaced.
+func isHolder(ref step.Ref) bool { return verify.IsAdmission(ref) && !verify.Ours(ref) }
+
+func isRight(ref step.Ref) bool {
+	return slices.Contains([]string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}, ref.Kind) && !verify.Ours(ref)
+}
+
+// temporary is an object of the time of two versions, which is Theseus' own.
+func temporary(a *step.Action) bool { return a.Object.GetLabels()[v1alpha1.LabelManaged] != "" }
+
+func (u *upgrading) copy() *upgrading {
+	same := *u
+	same.renewed, same.present, same.serving = maps.Clone(u.renewed), maps.Clone(u.present), maps.Clone(u.serving)
+	same.final, same.ahead = maps.Clone(u.final), maps.Clone(u.ahead)
+	return &same
+}
+
+// uniform says whether all agents are of one form, and of which.
+func (u *upgrading) uniform() (all, renewed bool) {
+	n := len(u.done)
+	return n == 0 || n == len(u.order), n > 0
+}
+
+// begin remembers what there is before a step, and demands what it needs.
+func (u *upgrading) begin(s *step.Step) error {
+	u.before = u.copy()
+	for _, c := range s.Before {
+		if err := u.holds(c); err != nil {
+			return fmt.Errorf("not known before it: %w", err)
+		}
+	}
+	reflecting := 0
+	for i := range s.Actions {
+		if a := &s.Actions[i]; a.Op == step.Restart && slices.Contains(u.plan.Upgrade.Reflecting, a.NodeName) {
+			reflecting++
+		}
+	}
+	if reflecting > 1 {
+		return fmt.Errorf("%d nodes that reflect routes restart in one step", reflecting)
+	}
+	return nil
+}
+
+func (u *upgrading) gated(s *step.Step) error {
+	if s.Gate == nil && slices.ContainsFunc(s.Actions, func(a step.Action) bool { return verify.Foreign(&a) }) {
+		return errors.New("it changes the network, but has no gate")
+	}
+	if s.Gate != nil && !u.measured {
+		return errors.New("its gate has no evidence")
+	}
+	u.baseline = u.baseline || s.Gate != nil && s.Gate.Baseline
+	return nil
+}
+
+// act does one action on the model, or says why it must not be done now.
+func (u *upgrading) act(a *step.Action) error {
+	if verify.Foreign(a) && !u.baseline {
+		return errors.New("nothing but Theseus' own parts may come before measuring is proven")
+	}
+	if verify.Sparing(a) || verify.Retaining(a) {
+		return nil
+	}
+	switch a.Op {
+	case step.Apply:
+		return u.apply(a)
+	case step.Delete:
+		return u.remove(*a.Ref)
+	case step.Patch:
+		return u.patch(a)
+	case step.Restart:
+		return u.restart(a)
+	case step.Probe:
+		u.measured = len(a.Paths.Old) > 0
+		return nil
+	case step.Wait:
+		return u.reach(*a.Condition)
+	}
+	return fmt.Errorf("the operation %q has no place in an upgrade", a.Op)
+}
+
+func (u *upgrading) apply(a *step.Action) error {
+	ref := step.RefOf(a.Object)
+	if isRight(ref) && !temporary(a) {
+		if all, renewed := u.uniform(); !all || !renewed {
+			return fmt.Errorf("%s would take rights from agents of %s", ref, u.plan.Upgrade.From)
+		}
+		u.final[ref] = true
+		return nil
+	}
+	u.present[ref] = true
+	return nil
+}
+
+func (u *upgrading) remove(ref step.Ref) error {
+	if !u.present[ref] {
+		return fmt.Errorf("%s is not there", ref)
+	}
+	if all, renewed := u.uniform(); slices.Contains(u.rights, ref) && (!all || renewed && len(u.final) == 0) {
+		return fmt.Errorf("agents of %s need %s", u.plan.Upgrade.To, ref)
+	}
+	u.present[ref] = false
+	if !slices.Contains(u.holders, ref) {
+		return nil
+	}
+	u.held = false
+	return u.unforced(ref)
+}
+
+// patch changes the DaemonSet, what its pods read, or what follows them.
+func (u *upgrading) patch(a *step.Action) error {
+	var patch struct {
+		Spec struct {
+			UpdateStrategy *appsv1.DaemonSetUpdateStrategy
+			Template       *corev1.PodTemplateSpec
+		}
+	}
+	if err := json.Unmarshal(a.Patch, &patch); err != nil {
+		return fmt.Errorf("patch: %w", err)
+	}
+	all, renewed := u.uniform()
+	switch {
+	case u.owner(*a.Ref) && patch.Spec.Template != nil:
+		u.form, u.made = makesNew(u.plan.Upgrade.Owner, patch.Spec.Template), false
+		return cmp.Or(u.lacks(), u.unforced(*a.Ref))
+	case a.Ref.Kind == "Deployment" && patch.Spec.Template != nil:
+		if !all || renewed == u.down {
+			return fmt.Errorf("%s may change only when no agent of %s is left", a.Ref, u.older())
+		}
+		u.ahead[*a.Ref] = newForm(u.plan.Upgrade, patch.Spec.Template)
+		return nil
+	case a.Ref.Kind == "ConfigMap" && !u.held:
+		return fmt.Errorf("an agent that is replaced now would read %s of another version", a.Ref)
+	case a.Ref.Kind == "ConfigMap":
+		return nil
+	case *a.Ref != u.plan.Source.Agent || u.plan.Upgrade.Owner != nil:
+		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
+	}
+	if patch.Spec.Template != nil {
+		u.form = newForm(u.plan.Upgrade, patch.Spec.Template)
+	}
+	if patch.Spec.UpdateStrategy != nil {
+		u.held = held(patch.Spec.UpdateStrategy)
+	}
+	return u.unforced(*a.Ref)
+}
+
+// older is the older one of the two versions, whose agents not every newer Deployment goes with.
+func (u *upgrading) older() string {
+	if u.down {
+		return u.plan.Upgrade.To
+	}
+	return u.plan.Upgrade.From
+}
+
+// owner says whether an object is the owner of the agents' DaemonSet.
+func (u *upgrading) owner(ref step.Ref) bool {
+	return u.plan.Upgrade.Owner != nil && ref == u.plan.Upgrade.Owner.Ref
+}
+
+// unforced is an error where, after a change of an object, the agents' DaemonSet would replace pods by itself.
+func (u *upgrading) unforced(changed step.Ref) error {
+	if all, renewed := u.uniform(); !u.held && (!all || renewed != u.form) {
+		return fmt.Errorf("with a change of %s, agents would be replaced without being asked", changed)
+	}
+	return nil
+}
+
+func (u *upgrading) restart(a *step.Action) error {
+	name := a.NodeName
+	was, known := u.renewed[name]
+	switch {
+	case !known:
+		return fmt.Errorf("node %q is in no wave", name)
+	case *a.Ref != u.plan.Source.Agent:
+		return fmt.Errorf("%s is not part of the upgrade", a.Ref)
+	case !u.held || !u.measured:
+		return fmt.Errorf("the agent of %s may be replaced only by hand, and under measurement", name)
+	case u.down && slices.ContainsFunc(u.deployments, func(ref step.Ref) bool { return !u.ahead[ref] }):
+		return fmt.Errorf("what agents of %s depend on is newer yet", u.plan.Upgrade.To)
+	case u.plan.Upgrade.Owner != nil && (!u.made || a.Mark == ""):
+		return fmt.Errorf("the agent of %s may be replaced only when its owner is known to make it anew, and with the mark of those that may go", name)
+	}
+	if err := u.lacks(); err != nil {
+		return err
+	}
+	if was == u.form && !u.undoing {
+		return fmt.Errorf("the agent of %s is of that form already", name)
+	}
+	u.renewed[name] = u.form
+	switch {
+	case u.form && !was:
+		u.done = append(slices.Clip(u.done), name)
+	case !u.form && was:
+		u.done = slices.DeleteFunc(slices.Clone(u.done), func(one string) bool { return one == name })
+	}
+	return nil
+}
+
+// lacks is an error where something is not there that the version that comes needs.
+func (u *upgrading) lacks() error {
+	for _, ref := range u.definitions {
+		if !u.serving[ref] {
+			return fmt.Errorf("%s is not known to serve", ref)
+		}
+	}
+	for _, ref := range u.rights {
+		if !u.present[ref] {
+			return fmt.Errorf("%s is not there, and %s needs it", ref, u.plan.Upgrade.To)
+		}
+	}
+	return nil
+}
+
+// reach is what waiting for a condition brings.
+func (u *upgrading) reach(c step.Condition) error {
+	switch c.Kind {
+	case step.Established:
+		if !u.present[*c.Ref] {
+			return &verify.Never{Condition: c}
+		}
+		u.serving[*c.Ref] = true
+	case step.Rolled:
+		return u.holds(c)
+	case step.Held:
+		u.held = len(u.holders) == 2 && u.present[u.holders[0]] && u.present[u.holders[1]]
+		return u.holds(c)
+	case step.Renders:
+		u.made = u.made || *c.Ref == u.plan.Source.Agent
+		return u.holds(c)
+	}
+	return nil
+}
+
+// holds knows of the agents and of the nodes alone.
+func (u *upgrading) holds(c step.Condition) error {
+	all, renewed := u.uniform()
+	switch {
+	case c.Kind == step.Rolled && *c.Ref == u.plan.Source.Agent && (!all || renewed != u.form):
+		return &verify.Never{Condition: c}
+	case c.Kind == step.Held && !u.held:
+		return &verify.Never{Condition: c}
+	case c.Kind == step.Renders && (c.Version == u.plan.Upgrade.To) != u.form:
+		return &verify.Never{Condition: c}
+	case c.Kind == step.NodesAmong && !slices.Equal(c.Nodes, u.order):
+		return errors.New("the nodes are others than those of the waves")
+	}
+	return nil
+}
+
+// takenBack runs the undo of a step from after it, and compares with before it. Where a step has none, the engine puts
+// every object back as it observed it, which is known for what is applied and deleted alone.
+func (u *upgrading) takenBack(s *step.Step) error {
+	before := u.before
+	if len(s.Undo) == 0 {
+		for i := range s.Actions {
+			if op := s.Actions[i].Op; !s.NoReturn && (op == step.Patch || op == step.Restart) {
+				return fmt.Errorf("nothing takes %s back", s.Actions[i].Title)
+			}
+		}
+		return nil
+	}
+	back := u.copy()
+	back.undoing = true
+	for i := range s.Undo {
+		if err := back.act(&s.Undo[i]); err != nil {
+			return fmt.Errorf("action %s (%s): %w", s.Undo[i].ID, s.Undo[i].Title, err)
+		}
+	}
+	all, _ := back.uniform()
+	switch {
+	case !maps.Equal(back.renewed, before.renewed), back.held != before.held, back.measured && !before.measured:
+		return errors.New("the agents are not as before")
+	case back.form != before.form && (all || !back.held) && (u.plan.Upgrade.Owner == nil || back.form || !back.held):
+		return errors.New("new pods would not be as before")
+	case !sameTrue(back.ahead, before.ahead), !sameTrue(back.final, before.final):
+		return errors.New("what follows the agents is not as before")
+	}
+	for ref, there := range back.present {
+		if there != before.present[ref] && !isDefinition(ref) && !slices.Contains(verify.Kept(), ref) {
+			return fmt.Errorf("%s is not as before", ref)
+		}
+	}
+	return nil
+}
+
+// sameTrue compares two sets.
+func sameTrue(a, b map[step.Ref]bool) bool {
+	for ref, holds := range a {
+		if holds != b[ref] {
+			return false
+		}
+	}
+	return true
+}
+
+func (u *upgrading) end() error {
+	all, renewed := u.uniform()
+	switch {
+	case !all || !renewed || !u.form:
+		return fmt.Errorf("at the end %d of %d nodes are of %s", len(u.done), len(u.order), u.plan.Upgrade.To)
+	case !slices.Equal(u.done, u.order):
+		return errors.New("nodes are not changed in the order of the waves, each once")
+	case u.held || u.measured:
+		return errors.New("at the end the DaemonSet replaces no pod by itself, or measuring goes on")
+	case len(u.rights) != len(u.final):
+		return errors.New("at the end rights have not their own form")
+	}
+	for ref, ahead := range u.ahead {
+		if !ahead {
+			return fmt.Errorf("at the end %s is of %s", ref, u.plan.Upgrade.From)
+		}
+	}
+	for ref, there := range u.present {
+		if there && (verify.Ours(ref) || isHolder(ref) || slices.Contains(u.rights, ref)) && !slices.Contains(verify.Kept(), ref) {
+			return fmt.Errorf("at the end %s is still there", ref)
+		}
+	}
+	return nil
+}

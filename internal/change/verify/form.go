@@ -1,0 +1,81 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// unique demands that steps and actions have names of their own, and that there is one point of no return.
+func unique() kind.Rule {
+	seen, points := map[string]bool{}, 0
+	return kind.Rule{
+		Before: func(s *step.Step) error {
+			if s.NoReturn {
+				points++
+			}
+			return nil
+		},
+		End: func() error {
+			if points != 1 {
+				return fmt.Errorf("there are %d points of no return, not one", points)
+			}
+			return nil
+		},
+		After: func(s *step.Step) error {
+			ids := []string{"step " + s.ID}
+			for _, list := range [][]step.Action{s.Actions, s.Undo} {
+				for j := range list {
+					ids = append(ids, "action "+list[j].ID)
+				}
+			}
+			for _, id := range ids {
+				if seen[id] || strings.HasSuffix(id, " ") {
+					return fmt.Errorf("the %s is not unique", id)
+				}
+				seen[id] = true
+			}
+			return nil
+		},
+	}
+}
+
+// together demands of an action that is done together with the one before it that it may be.
+func together() kind.Rule {
+	return kind.Rule{
+		Before: func(s *step.Step) error { return paired(s.Actions) },
+		Undo:   func(s *step.Step) error { return paired(s.Undo) },
+	}
+}
+
+func paired(actions []step.Action) error {
+	for i := range actions {
+		if actions[i].Beside && (i == 0 || !pair(&actions[i-1], &actions[i])) {
+			return fmt.Errorf("action %s (%s) may not be done together with what is before it", actions[i].ID, actions[i].Title)
+		}
+	}
+	return nil
+}
+
+// pair says whether two actions may be done together: they wait, or do the same on different objects or nodes, which
+// no probe does.
+func pair(a, b *step.Action) bool {
+	if a.Op != b.Op || a.Verb != b.Verb {
+		return false
+	}
+	switch a.Op {
+	case step.Apply:
+		return step.RefOf(a.Object) != step.RefOf(b.Object)
+	case step.Wait:
+		return true
+	case step.Delete, step.Patch:
+		return *a.Ref != *b.Ref
+	case step.Node, step.Restart, step.Taint, step.Untaint:
+		return a.NodeName != b.NodeName
+	case step.Evict:
+		return a.Pods.Node != b.Pods.Node && a.Pods.LeaveEnding == b.Pods.LeaveEnding
+	}
+	return false
+}

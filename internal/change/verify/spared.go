@@ -1,0 +1,61 @@
+package verify
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Sparing says whether an action keeps connections off a port on a node, or no longer does, and nothing else. Where two
+// networks are joined that is part of another action.
+func Sparing(a *step.Action) bool {
+	var args step.JoinArgs
+	return a.Op == step.Node && (a.Verb == step.VerbJoin || a.Verb == step.VerbPart) &&
+		json.Unmarshal(a.Args, &args) == nil && len(args.Old)+len(args.New) == 0
+}
+
+// spared proves of what is sparing: where a network that exempts a port stays, it comes on every node before anything
+// of the network is touched; when measuring is proven, in a step that is gated and whose undo takes it back; and before
+// Theseus' agents go it is taken back on every node.
+func spared(p *kind.Plan) kind.Rule {
+	section := p.Section()
+	stays := section != nil && section.Spares()
+	port := cmp.Or(p.Target.Capabilities.Untracked, p.Source.Capabilities.Untracked)
+	spared, now, measured := map[string]bool{}, map[string]bool{}, false
+	pass := func(s *step.Step) error {
+		now = map[string]bool{}
+		for j := range s.Actions {
+			switch a := &s.Actions[j]; {
+			case a.Op == step.Delete && *a.Ref == AgentRef() && len(spared) > 0:
+				return fmt.Errorf("nobody would take back what keeps connections off a port on %d nodes", len(spared))
+			case stays && port != nil && Foreign(a) && len(spared) < len(p.Cluster.Nodes):
+				return fmt.Errorf("connections are kept off UDP port %d on %d of %d nodes", port.Port, len(spared), len(p.Cluster.Nodes))
+			case Sparing(a) && a.Verb == step.VerbPart:
+				delete(spared, a.NodeName)
+			case Sparing(a):
+				spared[a.NodeName], now[a.NodeName] = true, true
+			}
+		}
+		if len(now) > 0 && (!measured || s.Gate == nil) {
+			return errors.New("connections are kept off a port before measuring is proven, or without a gate")
+		}
+		measured = measured || s.Gate != nil && s.Gate.Baseline
+		return nil
+	}
+	undo := func(s *step.Step) error {
+		for j := range s.Undo {
+			if a := &s.Undo[j]; Sparing(a) && a.Verb == step.VerbPart {
+				delete(now, a.NodeName)
+			}
+		}
+		if len(now) > 0 {
+			return fmt.Errorf("connections are kept off a port on %d nodes", len(now))
+		}
+		return nil
+	}
+	return kind.Rule{Before: pass, Undo: undo}
+}
