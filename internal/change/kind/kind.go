@@ -53,6 +53,8 @@ type Words struct {
 	Summary func(*Plan) string
 	// Pods says what becomes of pods, where that needs a sentence.
 	Pods func(*Plan) string
+	// Nodes says how nodes come and go, where they do.
+	Nodes func(*Plan) string
 	// Notes follow what every summary says, and Scope comes before the nodes.
 	Notes func(*Plan) string
 	Scope func(*Plan) string

@@ -1,6 +1,10 @@
 package kind
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
+)
 
 // Reach is what a plan does beyond objects that it applies: what a person has to know before a plan that came from a cluster runs.
 type Reach struct {
@@ -19,5 +23,12 @@ type Reach struct {
 func Once(list *[]string, text string) {
 	if !slices.Contains(*list, text) {
 		*list = append(*list, text)
+	}
+}
+
+// Command adds a command that runs without a shell.
+func (r *Reach) Command(words []string) {
+	if len(words) > 0 {
+		Once(&r.Commands, shell.Words(words...))
 	}
 }

@@ -28,3 +28,11 @@ func (s *Surge) Slots() []string {
 	}
 	return slots
 }
+
+// Others are the slots of nodes that come in the place of those of a wave, by its place among the plan's waves.
+func (p *Plan) Others(wave int) []string {
+	if p.Surge == nil || wave >= len(p.Surge.Waves) {
+		return nil
+	}
+	return p.Surge.Waves[wave].New
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
@@ -35,7 +36,8 @@ func Kind() kind.Kind {
 				"over": "Names to the mirror", "change": "Change the original", "whole": "Names home", "home": "Names home",
 				"thaw": "Clean up", "teardown": "Clean up", "unname": "Clean up", "uncloud": "Clean up",
 			},
-			Undo: undo,
+			Undo:  undo,
+			Nodes: surge.Describe,
 		},
 	}
 }
@@ -98,6 +100,7 @@ func undo(s *step.Step) string {
 
 // reach adds what the plan uses of this machine.
 func reach(p *kind.Plan, r *kind.Reach) {
+	surge.Reach(p, r)
 	for _, line := range []string{p.Mirror.Switch.Command, p.Mirror.Switch.Roll} {
 		if line != "" {
 			kind.Once(&r.Commands, "sh -c "+shell.Quoted(line))

@@ -4,17 +4,12 @@ import (
 	"slices"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
-	"github.com/theseus-cni/theseus/internal/safeio/shell"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // ReachOf lists what a plan does beyond objects that it applies, each once, in the order of the steps.
 func ReachOf(p *Plan) Reach {
 	r := Reach{}
-	if p.Surge != nil {
-		command(&r, p.Surge.AddHook)
-		command(&r, p.Surge.RemoveHook)
-	}
 	if k := of(p); k.Reach != nil {
 		k.Reach(p, &r)
 	}
@@ -38,7 +33,7 @@ func reaches(r *Reach, a step.Action) {
 		}
 	case step.Hook:
 		if args, err := step.Arguments[step.HookArgs](a); err == nil {
-			command(r, args.Command)
+			r.Command(args.Command)
 		}
 		if a.Verb == step.VerbRemove {
 			kind.Once(&r.Deletes, "node "+a.NodeName)
@@ -48,12 +43,4 @@ func reaches(r *Reach, a step.Action) {
 			kind.Once(&r.Deletes, "what the network left on "+a.NodeName)
 		}
 	}
-}
-
-// command adds a command that runs without a shell.
-func command(r *Reach, words []string) {
-	if len(words) == 0 {
-		return
-	}
-	kind.Once(&r.Commands, shell.Words(words...))
 }

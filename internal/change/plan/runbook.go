@@ -19,9 +19,7 @@ import (
 func Runbook(p *Plan) string {
 	b := &strings.Builder{}
 	summary(b, p)
-	if scope := of(p).Words.Scope; scope != nil {
-		b.WriteString(scope(p))
-	}
+	words(b, p, of(p).Words.Scope)
 	if p.OnNodes() {
 		nodeWaves(b, p)
 		workloads(b, p)
@@ -74,20 +72,23 @@ func summary(b *strings.Builder, p *Plan) {
 		if p.OnNodes() {
 			byTag(b, p.Change.AgentImage)
 		}
-		nodePool(b, p)
+		words(b, p, k.Words.Nodes)
 		return
 	}
 	fmt.Fprintf(b, "%s, %s, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
 		p.Estimate.About(), made, p.Theseus)
-	if k.Words.Pods != nil {
-		b.WriteString(k.Words.Pods(p))
-	}
+	words(b, p, k.Words.Pods)
 	policyGoes(b, p)
 	neverRun(b, p)
 	byTag(b, p.Change.AgentImage)
-	nodePool(b, p)
-	if k.Words.Notes != nil {
-		b.WriteString(k.Words.Notes(p))
+	words(b, p, k.Words.Nodes)
+	words(b, p, k.Words.Notes)
+}
+
+// words writes what a kind says, if it says anything.
+func words(b *strings.Builder, p *Plan, say func(*Plan) string) {
+	if say != nil {
+		b.WriteString(say(p))
 	}
 }
 
@@ -135,17 +136,6 @@ func byTag(b *strings.Builder, image string) {
 		"node, now and whenever an agent starts. Name it by digest: --agent-image NAME@sha256:DIGEST.\n", image)
 }
 
-// nodePool says how nodes come and go, where they do.
-func nodePool(b *strings.Builder, p *Plan) {
-	if p.Surge == nil {
-		return
-	}
-	fmt.Fprintf(b, "Nodes come by %q and go by %q, which the program that applies the plan runs on its own machine, without a shell.\n"+
-		"A node that is removed does not come back: %s/remove is the point of no return. What fails after it stops for a person, both\n"+
-		"networks joined and every pod on one of them; what failed is mended and `theseus resume` goes on.\n",
-		p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
-}
-
 func nodeWaves(b *strings.Builder, p *Plan) {
 	b.WriteString("\nWaves, one after another:\n")
 	for i, wave := range p.Waves {
@@ -153,8 +143,8 @@ func nodeWaves(b *strings.Builder, p *Plan) {
 		if i == 0 {
 			note = " (canary)"
 		}
-		if p.Surge != nil && i < len(p.Surge.Waves) {
-			fmt.Fprintf(b, "  %s%s: %s replaced by %s\n", wave.Name, note, shortList(wave.Nodes), shortList(p.Surge.Waves[i].New))
+		if others := p.Others(i); len(others) > 0 {
+			fmt.Fprintf(b, "  %s%s: %s replaced by %s\n", wave.Name, note, shortList(wave.Nodes), shortList(others))
 			continue
 		}
 		fmt.Fprintf(b, "  %s%s: %s\n", wave.Name, note, shortList(wave.Nodes))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/change/adopt"
 	"github.com/theseus-cni/theseus/internal/change/kind"
+	"github.com/theseus-cni/theseus/internal/change/surge"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/network/joint"
@@ -27,7 +28,8 @@ func Kind() kind.Kind {
 		ByName:   true,
 		Comes:    comes,
 		Rules:    rules,
-		Words: kind.Words{Pods: fates, Summary: func(p *kind.Plan) string {
+		Reach:    surge.Reach,
+		Words: kind.Words{Pods: fates, Nodes: surge.Describe, Summary: func(p *kind.Plan) string {
 			return fmt.Sprintf("From %s to %s, strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target), p.Strategy, p.Reason)
 		}},
 	}
