@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,12 +12,18 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
 )
+
+var update = flag.Bool("update", false, "write docs/reference/commands.md")
 
 const commandsPage = "../../docs/reference/commands.md"
 
 func docsRoot() *cobra.Command {
-	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, "theseus", &interruption{})
+	root := newRoot(Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}, "theseus", &interrupt.Signals{Err: io.Discard})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultVersionFlag()
@@ -56,10 +63,10 @@ func describe(page *strings.Builder, command *cobra.Command) {
 	fmt.Fprintf(page, "\n## %s\n\n%s.\n\n", command.CommandPath(), strings.TrimSuffix(command.Short, "."))
 	var text strings.Builder
 	command.SetOut(&text)
-	if err := usage(command, 100); err != nil {
+	if err := usage.Print(command, 100); err != nil {
 		panic(err)
 	}
-	help, _, _ := strings.Cut(command.Long, exitHelp)
+	help, _, _ := strings.Cut(command.Long, exit.Help)
 	shown, _, _ := strings.Cut(text.String(), "\n\nGlobal Flags:")
 	shown, _, _ = strings.Cut(shown, "\n\nUse \"")
 	for line := range strings.SplitSeq(strings.TrimSpace(help)+"\n\n"+strings.TrimSpace(shown), "\n") {

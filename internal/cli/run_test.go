@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
 // TestUntrustedServer: no command waits for a certificate to become a good one.
@@ -26,8 +29,8 @@ func TestUntrustedServer(t *testing.T) {
 	}
 	for _, command := range []string{"snapshot", "status", "resume"} {
 		var said bytes.Buffer
-		code := Main(t.Context(), []string{"theseus", command, "--kubeconfig", config}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &said})
-		if code != exitFailed || !strings.Contains(said.String(), "x509") || !strings.Contains(said.String(), "\nhint: check certificate-authority") {
+		code := Main(t.Context(), []string{"theseus", command, "--kubeconfig", config}, app.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &said})
+		if code != exit.Failed || !strings.Contains(said.String(), "x509") || !strings.Contains(said.String(), "\nhint: check certificate-authority") {
 			t.Errorf("%s: exit %d, %s", command, code, said.String())
 		}
 	}

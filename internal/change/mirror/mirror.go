@@ -60,6 +60,9 @@ type (
 	HoldArgs        = setup.HoldArgs
 )
 
+// Serves is how long a mirror serves, where nobody says otherwise: certificates that end or renew meanwhile are noted.
+const Serves = 30 * 24 * time.Hour
+
 // ConfigVariable is the variable of the command's environment that names the file of a Config, and NodeVariable that which names
 // the node to roll.
 const (

@@ -396,3 +396,8 @@ func (w World) SecretsFor(name string) ([]*Leaf, error) {
 	}
 	return found, nil
 }
+
+// Blocking are the entries that stand against adding names.
+func Blocking(entries []Entry) []Entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Verdict != Blocked })
+}

@@ -14,7 +14,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/mirror/certs"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/names"
 )
 
 const (
@@ -61,6 +63,25 @@ type Prover struct {
 	Resolve func(ctx context.Context, targets []string) ([]string, error)
 	// Secrets are those that the mirror has for a name; nil to compare with none.
 	Secrets func(name string) ([]*certs.Leaf, error)
+}
+
+// Names asks for every name that an object of either cluster wants, and for what the rules say is its name on the mirror.
+func (p *Prover) Names(ctx context.Context, original, mirror *cluster.Snapshot, rules certs.Rules) ([]Proof, error) {
+	asks := Asks(names.Claims(original), names.Claims(mirror), rules)
+	if len(asks) == 0 {
+		return nil, nothingError{}
+	}
+	return p.Prove(ctx, asks)
+}
+
+// nothingError is that of clusters without names.
+type nothingError struct{}
+
+func (nothingError) Error() string {
+	return "no object of either cluster has a host name: nothing is proven"
+}
+func (nothingError) Hint() string {
+	return "theseus mirror dns inventory says which objects have names"
 }
 
 // Prove asks for every name at every address of the mirror, from where it runs, in the order of the asks.

@@ -1,0 +1,70 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// With lets look install agents outside of any migration; the name is for their tasks. It holds the lock meanwhile, and refuses
+// to begin while a migration is under way: that has agents of its own, which another image would replace.
+func With(ctx context.Context, a *app.App, client *kube.Client, name string, look func(context.Context, *kube.Actor) error) (err error) {
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnderWay(ctx, client) }); err != nil {
+		return err
+	}
+	back, err := looker(a, client, name, 0).Install(ctx, []step.Action{joint.Apply(*manifest.Namespace())}) // the lock is there
+	if err != nil {
+		return errors.Join(err, back(ctx))
+	}
+	lease, held, err := journal.Acquire(ctx, run.Leases(client), journal.Looker())
+	if err != nil {
+		return err // the namespace stays: it may be in use
+	}
+	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	defer func() { err = errors.Join(err, back(ctx)) }()
+	if err := noneUnderWay(held, client); err != nil { // one may have begun in between
+		return err
+	}
+	fenced, err := client.Fenced(lease.Check)
+	if err != nil {
+		return err
+	}
+	return look(held, looker(a, fenced, name, lease.Epoch()))
+}
+
+// noneUnderWay refuses while a migration has begun and has not ended.
+func noneUnderWay(ctx context.Context, client *kube.Client) error {
+	known, err := journal.List(ctx, client.Dynamic)
+	if err != nil {
+		return err
+	}
+	for _, migration := range known {
+		switch engine.Phase(migration.Status.Phase) {
+		case engine.PhaseDone, engine.PhaseRolledBack:
+		default:
+			return exit.Fail(exit.Failed, "wait until it has ended (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
+				"migration %s is under way: looking at nodes would replace its agents", migration.Name)
+		}
+	}
+	return nil
+}
+
+// Timeout bounds how long the agent may take to come up on every node and answer.
+const Timeout = 5 * time.Minute
+
+// looker asks agents outside of any migration; the name is for its tasks.
+func looker(a *app.App, client *kube.Client, name string, epoch int64) *kube.Actor {
+	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{},
+		Migration: name, Epoch: epoch, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+}

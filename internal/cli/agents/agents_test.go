@@ -1,0 +1,43 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// TestWithAgentsInTheMiddle: while a migration is under way nothing looks at nodes by agents of its own, and nothing is written.
+func TestWithAgentsInTheMiddle(t *testing.T) {
+	for _, phase := range []engine.Phase{"", engine.PhaseRunning, engine.PhaseRollingBack, engine.PhasePaused, engine.PhaseNeedsPerson} {
+		migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
+			"metadata": map[string]any{"name": "m", "namespace": v1alpha1.Namespace}, "status": map[string]any{"phase": string(phase)}}}
+		migrations := schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}
+		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{migrations: "MigrationList"}, migration)
+		a := &app.App{Streams: app.Streams{Err: io.Discard}}
+		err := With(t.Context(), a, &kube.Client{Dynamic: client}, "look", func(context.Context, *kube.Actor) error {
+			return errors.New("it looked")
+		})
+		if err == nil || err.Error() != "migration m is under way: looking at nodes would replace its agents" || !strings.Contains(exit.HintOf(err), "theseus status") {
+			t.Errorf("in phase %q: %v; hint: %s", phase, err, exit.HintOf(err))
+		}
+		for _, action := range client.Actions() {
+			if action.GetVerb() != "list" {
+				t.Errorf("in phase %q it did %s %s", phase, action.GetVerb(), action.GetResource().Resource)
+			}
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"io"
+	"os"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+)
+
+// Streams are the three standard streams.
+type Streams struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+}
+
+// App is what every command shares.
+type App struct {
+	Streams
+	Kubeconfig *genericclioptions.ConfigFlags
+	Signals    *interrupt.Signals
+	Output     string // value of -o: text, json or another form, or a file; "" for the command's own
+	Version    string // of this program
+}
+
+// noCluster is what helps where no kubeconfig leads to a cluster.
+const noCluster = "name a kubeconfig with --kubeconfig; snapshot, check and plan also read files, with --from"
+
+// Client connects to the cluster of the current kubeconfig. No request is sent yet.
+func (a *App) Client() (*kube.Client, error) {
+	if raw, err := a.Kubeconfig.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && !elsewhere() {
+		return nil, exit.Fail(exit.Failed, noCluster, "no cluster: there is no kubeconfig")
+	}
+	config, err := a.Kubeconfig.ToRESTConfig()
+	if err != nil {
+		why, _, _ := strings.Cut(err.Error(), "; json parse error") // what follows is about Go's types
+		return nil, exit.Fail(exit.Failed, noCluster, "no cluster: %s", why)
+	}
+	return kube.New(config, a.Version)
+}
+
+// elsewhere says whether the cluster is known without a kubeconfig: inside a pod, or from the environment.
+func elsewhere() bool {
+	return os.Getenv("KUBERNETES_SERVICE_HOST") != "" || os.Getenv("KUBERNETES_MASTER") != ""
+}

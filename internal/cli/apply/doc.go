@@ -1,0 +1,2 @@
+// Package apply is the command `theseus apply`.
+package apply

@@ -1,0 +1,273 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/document"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+)
+
+// Flags are the ways in which a machine that takes a run over learns which plan was approved. The plan itself comes from
+// the cluster, where others may write; nothing of it runs before its hash is known from elsewhere.
+type Flags struct {
+	File   string // of the plan
+	Expect string // its hash
+	Head   string // of the journal
+	// Signers must have signed file.
+	Signers planfile.Signers
+}
+
+// Register adds the flags to a command.
+func (f *Flags) Register(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.File, "plan", "", "file of the plan that was approved; the cluster's must be the same")
+	flags.StringVar(&f.Expect, "expect", "", "hash of the plan that was approved, as its file and theseus status say it")
+	f.Signers.Register(command)
+	flags.StringVar(&f.Head, "expect-head", "", "head of the journal, as theseus status says it on the machine that ran the migration")
+}
+
+const file = "approved.json"
+
+// approved is what this machine keeps of a plan that it was told to run.
+type approved struct {
+	Plan    string `json:"plan"`    // hash
+	Cluster string `json:"cluster"` // UID
+}
+
+// Keep remembers which plan this machine may run.
+func Keep(p *plan.Plan) error {
+	dir, err := statedir.Make(p.Name)
+	if err != nil {
+		return err
+	}
+	return outfile.WriteJSON(filepath.Join(dir, file), approved{p.Hash, p.Cluster.UID})
+}
+
+// Of is the hash of the plan that this machine was told to run under that name; "" where it knows none.
+func Of(migration string) (string, error) {
+	dir, err := statedir.Of(migration)
+	if err != nil {
+		return "", err
+	}
+	var known approved
+	err = infile.ReadJSON(filepath.Join(dir, file), document.MaxInput, &known)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", exit.Fail(exit.Failed, "move the file away, and give --plan or --expect", "%s: %w", filepath.Join(dir, file), err)
+	}
+	return known.Plan, nil
+}
+
+const editedHint = "nothing of it was run: find out who wrote to the Migration and its PlanPages; `theseus resume --plan FILE` runs none but that plan"
+
+// Known says whether the cluster's plan is one that was approved: by a flag, or by what this machine was told before. It is an
+// error where another one was.
+func (f *Flags) Known(p *plan.Plan) (bool, error) {
+	named := false
+	if f.File != "" {
+		own, data, err := planfile.ReadData(f.File)
+		if err != nil {
+			return false, err
+		}
+		if _, err := f.Signers.Check(f.File, data); err != nil {
+			return false, err
+		}
+		if own.Hash != p.Hash {
+			return false, engine.NeedsPerson(editedHint, "the cluster holds another plan of %s than %s: its hash is %s, not %s", p.Name, f.File, p.Hash, own.Hash)
+		}
+		named = true
+	}
+	if f.Expect != "" {
+		if !strings.EqualFold(strings.TrimSpace(f.Expect), p.Hash) {
+			return false, engine.NeedsPerson(editedHint, "the cluster holds another plan of %s than was expected: its hash is %s, not %s", p.Name, p.Hash, f.Expect)
+		}
+		named = true
+	}
+	if named {
+		return true, nil
+	}
+	own, err := Of(p.Name)
+	if err == nil && own != "" && own != p.Hash {
+		err = engine.NeedsPerson(editedHint, "the cluster holds another plan of %s than this machine was told to run: its hash is %s, not %s", p.Name, p.Hash, own)
+	}
+	return own != "", err
+}
+
+// Approve makes sure that a plan from the cluster is one that somebody approved, and keeps that. It asks where nothing else says so.
+// head is the head of the journal that the run must find, where a person named or saw it.
+func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record, f *Flags) (head string, err error) {
+	if err := sameCluster(ctx, a, client, p); err != nil {
+		return "", err
+	}
+	if f.Head != "" {
+		head = strings.ToLower(strings.TrimSpace(f.Head))
+	}
+	if err := run.MustBeHead(p.Name, records, head); err != nil {
+		return "", err
+	}
+	known, err := f.Known(p)
+	if err != nil {
+		return "", err
+	}
+	_, local, err := Kept(p)
+	if err == nil {
+		err = Contradiction(p, local, records)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !known {
+		if err := askApproval(ctx, a, client, p, records); err != nil {
+			return "", err
+		}
+		head = run.HeadOf(records)
+	}
+	return head, Keep(p)
+}
+
+// sameCluster refuses a plan that was made for another cluster than the one that holds it.
+func sameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+	if !p.OnNodes() {
+		return nil // its own identities are compared when both clusters are reached
+	}
+	var uid string
+	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
+		namespace, err := client.Typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err == nil {
+			uid = string(namespace.UID)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("reading which cluster this is: %w", err)
+	}
+	if uid != p.Cluster.UID {
+		return engine.NeedsPerson("choose the cluster with --context; a plan is never copied from one cluster to another",
+			"the plan of %s was made for another cluster (%s, this is %s)", p.Name, p.Cluster.UID, uid)
+	}
+	return nil
+}
+
+// Contradiction says what this machine recorded and the cluster forgot, or has otherwise.
+func Contradiction(p *plan.Plan, local, records []engine.Record) error {
+	dir, err := statedir.Of(p.Name)
+	if err != nil {
+		return err
+	}
+	if err = journal.Contradict(filepath.Join(dir, run.JournalFile), local, records); err == nil {
+		return nil
+	}
+	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(p.Steps) {
+		return fmt.Errorf("the point of no return of %s is behind, by this machine's journal: %w", p.Name, err)
+	}
+	return err
+}
+
+// Kept is this machine's copy of the journal of a plan, and its file; one of another plan does not count.
+func Kept(p *plan.Plan) (string, []engine.Record, error) {
+	dir, err := statedir.Of(p.Name)
+	if err != nil {
+		return "", nil, err
+	}
+	file := filepath.Join(dir, run.JournalFile)
+	local, err := journal.ReadFile(file)
+	if state, failed := engine.Replay(local); failed != nil || state.Start.Plan != p.Hash {
+		return file, nil, err
+	}
+	return file, local, err
+}
+
+// PrintIdentity prints by what a plan and its journal are known, and how this machine's copy stands.
+func PrintIdentity(a *app.App, p *plan.Plan, records, local []engine.Record) {
+	fmt.Fprintf(a.Out, "plan: %s\n", p.Hash)
+	head := run.HeadOf(records)
+	switch {
+	case len(records) == 0:
+		head = "no record yet"
+	case head == "":
+		head = engine.ErrUnchained.Error()
+	default:
+		head += fmt.Sprintf(", %s", cluster.Count(len(records), "record"))
+	}
+	if n := len(local); n > 0 {
+		head += fmt.Sprintf("; this machine has %d", n)
+	}
+	fmt.Fprintf(a.Out, "journal: %s\n", head)
+}
+
+// askApproval shows what a plan would do from this machine, and asks.
+func askApproval(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record) error {
+	if err := free(ctx, a, client); err != nil {
+		return err
+	}
+	if _, ok := a.Terminal(); !ok {
+		return exit.Fail(exit.Usage, "give the plan that was approved, --plan FILE, or the hash that its file says, --expect HASH; on a terminal it is shown and asked for",
+			"this machine does not know which plan of %s was approved, and runs none only because the cluster holds it", p.Name)
+	}
+	if err := describeTakeOver(a.Err, p, records); err != nil {
+		return err
+	}
+	return a.Typed(ctx, p.To())
+}
+
+// free is an error while another machine has the lock: no person is asked in vain.
+func free(ctx context.Context, a *app.App, client *kube.Client) error {
+	lease, ctx, err := journal.Acquire(ctx, run.Leases(client), journal.Holder())
+	if err != nil {
+		return err
+	}
+	return lease.Release(context.WithoutCancel(ctx))
+}
+
+// describeTakeOver says what a plan that only the cluster knows would do from this machine.
+func describeTakeOver(to io.Writer, p *plan.Plan, records []engine.Record) error {
+	reach := plan.ReachOf(p)
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "This machine does not know the plan of %s. It comes from the cluster, where others may have written it.\n", p.Name)
+	fmt.Fprintf(b, "plan:    %s\n         %s -> %s by %s, %s, made %s\n", p.Hash, p.From(), p.To(), p.Strategy, cluster.Count(len(p.Steps), "step"), p.MadeAt.UTC().Format("2006-01-02 15:04"))
+	fmt.Fprintf(b, "journal: %s, head %s\n", cluster.Count(len(records), "record"), run.HeadOf(records))
+	several(b, "It runs these commands on this machine:", reach.Commands)
+	several(b, "It uses from this machine:", reach.Uses)
+	several(b, "It deletes:", reach.Deletes)
+	if reach.NoReturn > 0 {
+		past := "ahead"
+		if state, err := engine.Replay(records); err == nil && state.PastReturn(p.Steps) {
+			past = "behind"
+		}
+		fmt.Fprintf(b, "The point of no return is %s: step %d, %s.\n", past, reach.NoReturn, reach.Title)
+	}
+	_, err := io.WriteString(to, b.String())
+	return err
+}
+
+func several(b *strings.Builder, title string, lines []string) {
+	if len(lines) == 0 {
+		lines = []string{"nothing"}
+	}
+	fmt.Fprintln(b, title)
+	for _, line := range lines {
+		fmt.Fprintln(b, "  "+line)
+	}
+}

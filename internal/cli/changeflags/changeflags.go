@@ -1,0 +1,293 @@
+package changeflags
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/proof/path"
+	"github.com/theseus-cni/theseus/internal/safeio/bounded"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+)
+
+// Flags are the flags that say what is wanted; --change gives the same as a document.
+type Flags struct {
+	file   string
+	Spec   v1alpha1.ChangeSpec
+	maxGap time.Duration
+	bake   time.Duration
+	probe  time.Duration
+	hook   time.Duration
+	waves  []string
+	accept []string
+	// accepted is a file of accepted findings.
+	accepted string
+}
+
+// Register adds the flags to a command.
+func (c *Flags) Register(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&c.file, "change", "", "the whole change as a Change document; flags given beside it win")
+	flags.StringVar(&c.Spec.To, "to", "", "the network to come, such as calico; that of the cluster itself goes to the version of --manifest")
+	flags.StringVar(&c.Spec.CNIVersion, "cni-version", "", "version of the network to come; empty means what the manifest installs")
+	flags.StringVar(&c.Spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
+	flags.StringVar(&c.Spec.PodCIDR, "pod-cidr", "", "range for pods that are created again, apart from that of the present network; adopted pods need none")
+	flags.StringVar(&c.Spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty: adopt where pods can be and no --pod-cidr is given, else recreate; with adopt and --pod-cidr, recreate where they cannot be")
+	flags.StringVar(&c.Spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
+	flags.StringVar(&c.Spec.Pool, "pool", "", "CIDR: give pods of Calico addresses of a new IPPool of this range, instead of the one in place")
+	flags.StringVar(&c.Spec.Encapsulation, "encapsulation", "", "let packets of Calico's pods go between nodes by none, vxlan or vxlan-cross-subnet (VXLAN between subnets alone)")
+	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%; empty: 1, 2, 4 and so on, those of the control plane last")
+	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path (default "+joint.DefaultMaxGap.String()+", of a flag "+rollout.DefaultMaxGap.String()+")")
+	flags.Int64Var(&c.Spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before; what policy denies is never let through")
+	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", of a flag "+rollout.DefaultBake.String()+")")
+	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
+	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send in every run: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, an echo server elsewhere) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: other nodes' addresses and the API server's")
+	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second that each node and each probe pod sends to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
+	flags.StringVar(&c.Spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
+	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
+	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
+}
+
+// RegisterSurge adds the flags of the strategy surge.
+func (c *Flags) RegisterSurge(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&c.Spec.AddHook, "add-hook", "", "surge: command that adds one node, run by apply without a shell, split at blanks outside of quotes; it is told THESEUS_NODE, THESEUS_WAVE, THESEUS_TAINT")
+	flags.StringVar(&c.Spec.RemoveHook, "remove-hook", "", "surge: command that removes the node THESEUS_NODE")
+	flags.DurationVar(&c.hook, "hook-timeout", 0, "surge: how long a command may take, with the time until its node has come or gone (default "+surge.DefaultHook.String()+")")
+	flags.IntVar(&c.Spec.Surge, "surge", 0, "surge: how many nodes come in each wave; as many as go when left out")
+	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "", "surge: SELECTOR of the nodes that are replaced, all workers when left out; the others are switched as by recreate")
+}
+
+// RegisterWhatIf adds the flags that say what else changes on the nodes; only checks look at it.
+func (c *Flags) RegisterWhatIf(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&c.Spec.KubernetesTo, "kubernetes-to", "", "what if Kubernetes is upgraded to this version, such as v1.24.0")
+	flags.StringSliceVar(&c.Spec.RemoveLabels, "remove-label", nil, "KEY: what if nodes lose this label (repeatable)")
+	flags.StringToStringVar(&c.Spec.AddLabels, "add-label", nil, "KEY=VALUE: what if nodes get this label (repeatable)")
+	flags.StringVar(&c.Spec.LabelNodes, "label-nodes", "", "SELECTOR: the nodes that --remove-label and --add-label are about; all of them when left out")
+	flags.StringToStringVar(&c.Spec.ClusterIDs, "cluster-id", nil, "NODE=ID: what if a node gets this cluster id of BGP, or, with none, loses its own (repeatable)")
+	flags.StringSliceVar(&c.Spec.Peered, "peered", nil, "NAME=RANGE: a range of a network that is joined with this one, such as mirror=10.50.0.0/16 (repeatable)")
+	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "", "SELECTOR: what if these nodes are replaced, and come back with the labels of the kubelet and the cloud alone")
+}
+
+// Resolve merges the document and the flags that were given.
+func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
+	if err := c.readWaves(); err != nil {
+		return c.Spec, err
+	}
+	for _, name := range []string{"kubernetes-to", "remove-label", "label-nodes", "replace-nodes"} {
+		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed && strings.Trim(flag.Value.String(), "[]") == "" {
+			return c.Spec, exit.Fail(exit.Usage, "leave it out, or say what it is: theseus "+command.Name()+" --help", "--%s is empty", name)
+		}
+	}
+	spec := c.Spec
+	if c.file != "" {
+		document, err := readChange(c.file)
+		if err != nil {
+			return spec, err
+		}
+		spec = c.over(command, document.Spec)
+	}
+	if c.maxGap < 0 || c.bake < 0 || c.probe < 0 || c.Spec.MaxLost < 0 {
+		return spec, exit.Fail(exit.Usage, "leave it out for the default", "--max-gap, --max-lost, --bake and --probe-interval cannot be below 0")
+	}
+	if c.probe > 0 && c.probe < time.Millisecond {
+		return spec, exit.Fail(exit.Usage, "give 1ms or more", "--probe-interval %s is below 1ms", c.probe)
+	}
+	if c.maxGap > 0 {
+		spec.MaxGapMillis = int(roundUp(c.maxGap, time.Millisecond))
+	}
+	if c.hook < 0 {
+		return spec, exit.Fail(exit.Usage, "leave it out for the default", "--hook-timeout cannot be below 0")
+	}
+	if c.hook > 0 {
+		spec.HookSeconds = int(roundUp(c.hook, time.Second))
+	}
+	if c.probe > 0 {
+		spec.ProbeIntervalMillis = int(roundUp(c.probe, time.Millisecond))
+	}
+	if c.bake > 0 {
+		spec.BakeSeconds = int(roundUp(c.bake, time.Second))
+	}
+	for name, number := range map[string]int64{"maxLost": spec.MaxLost, "maxGapMillis": int64(spec.MaxGapMillis), "bakeSeconds": int64(spec.BakeSeconds),
+		"probeIntervalMillis": int64(spec.ProbeIntervalMillis), "hookSeconds": int64(spec.HookSeconds), "surge": int64(spec.Surge)} {
+		if number < 0 {
+			return spec, exit.Fail(exit.Usage, "leave it out for the default", "%s cannot be below 0", name)
+		}
+	}
+	if err := outsideGiven(spec); err != nil {
+		return spec, err
+	}
+	for _, text := range spec.Peered {
+		name, cidr, _ := strings.Cut(text, "=")
+		if _, err := netip.ParsePrefix(cidr); err != nil || name == "" {
+			return spec, exit.Fail(exit.Usage, "write it as mirror=10.50.0.0/16", "--peered %s is no name with a range", text)
+		}
+	}
+	accepted, err := Reasons("accept", c.accept)
+	if err != nil {
+		return spec, err
+	}
+	if spec.Accept == nil {
+		spec.Accept = map[string]string{}
+	}
+	maps.Copy(spec.Accept, accepted)
+	if c.accepted != "" {
+		entries, err := readAccepted(c.accepted)
+		if err != nil {
+			return spec, err
+		}
+		spec.Accepted = append(spec.Accepted, entries...)
+	}
+	return spec, nil
+}
+
+// outsideGiven demands responders that can be read, each once, and a rate within its bounds.
+func outsideGiven(spec v1alpha1.ChangeSpec) error {
+	for i, text := range spec.Outside {
+		if _, err := path.ParseResponder(text); err != nil {
+			return exit.Fail(exit.Usage, "write it as tcp:192.0.2.1:443, udp:ns.example.org:53 or dns:example.org", "--outside: %w", err)
+		}
+		if slices.Contains(spec.Outside[:i], text) {
+			return exit.Fail(exit.Usage, "name each server once", "--outside %s is given twice", text)
+		}
+	}
+	if spec.OutsideRate < 0 || spec.OutsideRate > path.MaxOutsideRate {
+		return exit.Fail(exit.Usage, fmt.Sprintf("give a number from 1 to %d, or leave it out for %d", path.MaxOutsideRate, path.DefaultOutsideRate),
+			"--outside-rate %d is out of bounds", spec.OutsideRate)
+	}
+	return nil
+}
+
+// readWaves reads counts, or shares.
+func (c *Flags) readWaves() error {
+	for _, text := range c.waves {
+		into, number := &c.Spec.Waves, text
+		if share, ok := strings.CutSuffix(text, "%"); ok {
+			into, number = &c.Spec.WavePercents, share
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || len(c.Spec.Waves) > 0 && len(c.Spec.WavePercents) > 0 {
+			return exit.Fail(exit.Usage, "--waves 1,5,0 or --waves 1%,10%,100%", "--waves %s: waves are numbers of nodes, or shares", strings.Join(c.waves, ","))
+		}
+		*into = append(*into, n)
+	}
+	return nil
+}
+
+// readAccepted reads a file of accepted findings.
+func readAccepted(file string) ([]v1alpha1.AcceptedFinding, error) {
+	const form = "it must begin with apiVersion: " + v1alpha1.APIVersion + " and kind: " + preflight.AcceptedKind +
+		", and list under accepted: id, subject (or none), reason, until"
+	data, err := infile.Read(file)
+	if err != nil {
+		return nil, exit.Fail(exit.Usage, "name a file of accepted findings; "+form, "%w", err)
+	}
+	entries, err := preflight.ParseAccepted(data)
+	if err != nil {
+		return nil, exit.Fail(exit.Usage, form, "%s: %w", file, err)
+	}
+	return entries, nil
+}
+
+// roundUp counts whole units: what is below one would be 0, which stands for the default.
+func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
+
+// over lays the flags that were given over a document.
+func (c *Flags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alpha1.ChangeSpec {
+	given := func(flag string) bool { return command.Flags().Changed(flag) }
+	texts := map[string][2]*string{
+		"to":          {&document.To, &c.Spec.To},
+		"cni-version": {&document.CNIVersion, &c.Spec.CNIVersion},
+		"manifest":    {&document.Manifest, &c.Spec.Manifest},
+		"pod-cidr":    {&document.PodCIDR, &c.Spec.PodCIDR},
+		"strategy":    {&document.Strategy, &c.Spec.Strategy},
+		"agent-image": {&document.AgentImage, &c.Spec.AgentImage},
+		"dataplane":   {&document.Dataplane, &c.Spec.Dataplane},
+		"reflectors":  {&document.Reflectors, &c.Spec.Reflectors},
+		"pool":        {&document.Pool, &c.Spec.Pool},
+
+		"encapsulation": {&document.Encapsulation, &c.Spec.Encapsulation},
+
+		"kubernetes-to": {&document.KubernetesTo, &c.Spec.KubernetesTo},
+		"label-nodes":   {&document.LabelNodes, &c.Spec.LabelNodes},
+		"add-hook":      {&document.AddHook, &c.Spec.AddHook},
+		"remove-hook":   {&document.RemoveHook, &c.Spec.RemoveHook},
+		"replace-nodes": {&document.ReplaceNodes, &c.Spec.ReplaceNodes},
+	}
+	for flag, pair := range texts {
+		if given(flag) || *pair[0] == "" {
+			*pair[0] = *pair[1]
+		}
+	}
+	if given("surge") {
+		document.Surge = c.Spec.Surge
+	}
+	if given("max-lost") {
+		document.MaxLost = c.Spec.MaxLost
+	}
+	if given("remove-label") {
+		document.RemoveLabels = c.Spec.RemoveLabels
+	}
+	if given("add-label") {
+		document.AddLabels = c.Spec.AddLabels
+	}
+	if given("cluster-id") {
+		document.ClusterIDs = c.Spec.ClusterIDs
+	}
+	if given("outside") {
+		document.Outside = c.Spec.Outside
+	}
+	if given("outside-rate") {
+		document.OutsideRate = c.Spec.OutsideRate
+	}
+	if given("peered") {
+		document.Peered = c.Spec.Peered
+	}
+	if given("waves") {
+		document.Waves, document.WavePercents = c.Spec.Waves, c.Spec.WavePercents
+	}
+	return document
+}
+
+func readChange(file string) (*v1alpha1.Change, error) {
+	data, err := infile.Read(file)
+	if err != nil {
+		return nil, exit.Fail(exit.Usage, "name a file that holds a Change document", "%v", err)
+	}
+	var change v1alpha1.Change
+	if err := bounded.UnmarshalStrict(data, &change); err != nil {
+		return nil, exit.Fail(exit.Usage, "see `theseus plan --help` for the fields", "%s: %v", file, err)
+	}
+	if change.APIVersion != v1alpha1.APIVersion || change.Kind != "Change" {
+		return nil, exit.Fail(exit.Usage, fmt.Sprintf("it must begin with apiVersion: %s and kind: Change", v1alpha1.APIVersion),
+			"%s is a %s %s, not a Change", file, change.APIVersion, change.Kind)
+	}
+	return &change, nil
+}
+
+// Reasons reads ID=REASON flags.
+func Reasons(flag string, given []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, one := range given {
+		id, reason, ok := strings.Cut(one, "=")
+		if !ok || strings.TrimSpace(reason) == "" {
+			return nil, exit.Fail(exit.Usage, fmt.Sprintf("write --%s %s='why'", flag, id), "--%s %s gives no reason", flag, one)
+		}
+		all[id] = reason
+	}
+	return all, nil
+}

@@ -1,0 +1,2 @@
+// Package check is the command `theseus check`.
+package check

@@ -1,0 +1,127 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/migrations"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// NewStatus makes the command theseus status.
+func NewStatus(a *app.App) *cobra.Command {
+	return migrations.Command(a, "status", "Say where a migration stands",
+		"Reads the journal in the cluster and says where the migration stands and what can be done next.",
+		func(ctx context.Context, client *kube.Client, name string) error {
+			return status(ctx, a, client, name)
+		})
+}
+
+func status(ctx context.Context, a *app.App, client *kube.Client, name string) error {
+	var p *plan.Plan
+	var migration *v1alpha1.Migration
+	var records []engine.Record
+	var state engine.State
+	var holder *journal.HeldError
+	var local []engine.Record
+	err := a.Patiently(ctx, app.Glance, func(ctx context.Context) (err error) {
+		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
+			return err
+		}
+		if _, local, err = approval.Kept(p); err != nil { // before the cluster's, which may get more meanwhile
+			return err
+		}
+		if records, state, err = migrations.Standing(ctx, client, name); err != nil {
+			return err
+		}
+		holder, err = journal.HeldBy(ctx, run.Leases(client))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	stand := engine.Judge(p.Steps, state, holder != nil)
+	seen, unread := seen(ctx, client, p)
+	if a.Output == "json" {
+		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
+			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
+			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
+			"plan": p.Hash, "head": state.Head}
+		if seen.Paths > 0 {
+			stands["evidence"] = seen
+		}
+		if unread != nil {
+			stands["evidenceError"] = unread.Error()
+		}
+		if holder != nil {
+			stands["heldBy"] = holder.Holder
+		}
+		return errors.Join(json.NewEncoder(a.Out).Encode(stands), approval.Contradiction(p, local, records))
+	}
+	fmt.Fprintf(a.Out, "%s: %s -> %s, %s\n", name, p.From(), p.To(), stand.Word)
+	script := run.NewScript(p)
+	if current := script.Step(state.Step); current != nil && !state.Over() {
+		fmt.Fprintf(a.Out, "step %d of %d: %s\n", script.Index(state.Step), script.Total(), current.Title)
+	}
+	if stand.Gate != "" {
+		fmt.Fprintf(a.Out, "gate: %s: %s\n", stand.Gate, stand.Waits)
+	}
+	switch {
+	case seen.Paths > 0 && unread != nil:
+		fmt.Fprintf(a.Out, "probes: %s (as kept on this machine; the cluster's reports cannot be read: %v)\n", seen, unread)
+	case seen.Paths > 0:
+		fmt.Fprintf(a.Out, "probes: %s\n", seen)
+	}
+	if !state.Over() && !stand.Since.IsZero() {
+		line := "last act: " + step.Duration(time.Since(stand.Since)).About() + " ago"
+		if stand.Left > 0 {
+			line += "; left: " + view.About(stand.Left)
+		}
+		fmt.Fprintln(a.Out, line)
+	}
+	approval.PrintIdentity(a, p, records, local)
+	if state.Cause != "" {
+		fmt.Fprintf(a.Out, "because: %s\n", state.Cause)
+	}
+	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
+		fmt.Fprintf(a.Out, "asked to: %s\n", strings.ToLower(string(migration.Spec.Desire)))
+	}
+	switch {
+	case holder != nil:
+		fmt.Fprintln(a.Out, holder)
+	case !state.Over():
+		fmt.Fprintln(a.Out, "nobody runs it: "+stand.Ways)
+	}
+	return approval.Contradiction(p, local, records)
+}
+
+// seen is what the probes of a migration have seen, by the evidence on this machine and in the cluster. The error says
+// why one of them cannot be read: status then tells what it can.
+func seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, error) {
+	if !p.OnNodes() {
+		return run.Seen{}, nil
+	}
+	dir, err := statedir.Of(p.Name)
+	if err != nil {
+		return run.Seen{}, err
+	}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
+	evidence, err := run.Gather(ctx, actor, dir)
+	return run.SeenIn(evidence), err
+}

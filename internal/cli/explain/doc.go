@@ -1,0 +1,2 @@
+// Package explain is the command `theseus explain`.
+package explain

@@ -1,0 +1,2 @@
+// Package diff is the command `theseus flags diff`.
+package diff

@@ -1,0 +1,2 @@
+// Package flags is the command `theseus flags`; each command below it is a package below this one.
+package flags

@@ -1,0 +1,2 @@
+// Package eval is the command `theseus flags eval`.
+package eval

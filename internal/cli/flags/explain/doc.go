@@ -1,0 +1,2 @@
+// Package explain is the command `theseus flags explain`.
+package explain

@@ -1,0 +1,2 @@
+// Package lint is the command `theseus flags lint`.
+package lint

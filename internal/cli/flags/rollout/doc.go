@@ -1,0 +1,2 @@
+// Package rollout is the command `theseus flags rollout`.
+package rollout

@@ -1,0 +1,57 @@
+package rollout
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/changeflags"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/flags/flagsource"
+	"github.com/theseus-cni/theseus/internal/cli/planning"
+)
+
+// NewCommand makes the command theseus flags rollout.
+func NewCommand(a *app.App) *cobra.Command {
+	var from []string
+	var source, key string
+	var change changeflags.Flags
+	command := &cobra.Command{
+		Use:   "rollout {FLAG=VALUE | --flags SOURCE [--flag KEY]}",
+		Short: "Plan to give a flag of the network to one node after another",
+		Long: "Makes the plan of a rollout: each node gets the value by a configuration of its own, is proven, and is\n" +
+			"compared with the nodes that have not got it yet; at the end the value is folded back into the cluster's.\n" +
+			"With --flags a flag set says what every node gets: it is evaluated for each node now, and what it said is kept in the\n" +
+			"plan. Nodes that have it already stay as they are; the cluster's value changes once the flag says the same of all.\n" +
+			"Written with -o FILE it is for `theseus apply`. Nothing is changed.\n\n" + flagsource.Help + "\n" +
+			flagsource.TokenVariable + " is the token for a server.",
+		Example: "  theseus flags rollout nftablesMode=Enabled --waves 1,0 --agent-image IMAGE -o plan.yaml\n" +
+			"  theseus flags rollout --flags flags.yaml --flag nftables --agent-image IMAGE -o plan.yaml",
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (source != "") || key != "" && source == "" {
+				return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes FLAG=VALUE, or --flags", command.CommandPath())
+			}
+			if name, value, _ := strings.Cut(strings.Join(args, ""), "="); len(args) == 1 && (name == "" || value == "") {
+				return exit.Fail(exit.Usage, "write it as nftablesMode=Enabled, or let a flag set decide: --flags SOURCE", "%q is no FLAG=VALUE", args[0])
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, args []string) error {
+			spec, err := change.Resolve(command)
+			if err != nil {
+				return err
+			}
+			if source == "" {
+				spec.Flag = args[0]
+				return planning.Make(command.Context(), a, from, spec, planning.Flags{})
+			}
+			return planning.Make(command.Context(), a, from, spec, planning.Flags{Origin: source, Key: key})
+		},
+	}
+	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	command.Flags().StringVar(&source, "flags", "", "the flag set that says what every node gets")
+	command.Flags().StringVar(&key, "flag", "", "the key of the flag there; may be left out where one alone means a setting of the network")
+	change.Register(command)
+	return command
+}

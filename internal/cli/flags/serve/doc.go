@@ -1,0 +1,2 @@
+// Package serve is the command `theseus flags serve`.
+package serve

@@ -1,0 +1,2 @@
+// Package verify is the command `theseus flags verify`.
+package verify

@@ -1,0 +1,76 @@
+package interrupt
+
+import (
+	"bytes"
+	"context"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestSignalsToACommand: the first ends its context, the second the program.
+func TestSignalsToACommand(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if signal.Ignored(s) { // as nohup and a script's background have it, for SIGINT and SIGHUP
+			t.Logf("%v is ignored by whoever started this test, and so not tried", s)
+			continue
+		}
+		var said bytes.Buffer
+		i := &Signals{Err: &said}
+		ctx, done := i.Catch(t.Context())
+		if err := syscall.Kill(syscall.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		done()
+		if !i.signalled(func() {}) || !strings.Contains(said.String(), "once more to stop at once") {
+			t.Errorf("%v: a second one does not end it; said %q", s, said.String())
+		}
+	}
+}
+
+// TestSignalsToARun: the first lets it end by itself, the second says what is cut off.
+func TestSignalsToARun(t *testing.T) {
+	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "Look"}, {ID: "b", Title: "Move the pods",
+		Actions: []step.Action{{ID: "b/1", Title: "evict the pods of n1"}}}}}
+	at := run.NewFlight(p)
+	for _, r := range []engine.Record{{Event: engine.StepBegan, Step: "b"}, {Event: engine.Intended, Step: "b", Action: "b/1"}} {
+		at.Record(r)
+	}
+	var said []string
+	var errors bytes.Buffer
+	i := &Signals{Err: &errors}
+	run := &Run{Stop: make(chan struct{}), Say: func(text string) { said = append(said, text) }, Flight: at.String}
+	done := i.During(run)
+	ended := func() { t.Error("the context of a run was ended") }
+	if i.signalled(ended) {
+		t.Fatal("the first signal ends the program")
+	}
+	<-run.Stop
+	const doing = "in the middle of [2/2] Move the pods: evict the pods of n1"
+	if len(said) != 1 || !strings.Contains(said[0], doing) || !strings.Contains(said[0], "once more") {
+		t.Errorf("said %q", said)
+	}
+	if !i.signalled(ended) {
+		t.Error("the second signal does not end the program")
+	}
+	if want := "error: stopped at once: " + doing + "\nhint: `theseus resume` "; !strings.HasPrefix(errors.String(), want) {
+		t.Errorf("said %q, want %q...", errors.String(), want)
+	}
+	done()
+	at.Record(engine.Record{Event: engine.Acted, Step: "b", Action: "b/1"})
+	if got := at.String(); got != "between two actions" {
+		t.Errorf("after the action: %q", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	(&Signals{Err: &errors}).signalled(cancel)
+	if ctx.Err() == nil {
+		t.Error("a command without a run goes on")
+	}
+}

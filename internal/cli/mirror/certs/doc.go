@@ -1,0 +1,2 @@
+// Package certs is the command `theseus mirror certs`.
+package certs

@@ -1,0 +1,2 @@
+// Package cloud is the command `theseus mirror cloud`.
+package cloud

@@ -1,0 +1,51 @@
+package clusters
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+)
+
+// Clusters is what the commands of the mirror strategy share: beside the cluster of the kubeconfig, the original, the
+// other one.
+type Clusters struct {
+	*app.App
+	Other *genericclioptions.ConfigFlags
+}
+
+// Printing are commands that make no file: what they print is text or JSON, and nothing else may be asked for.
+func (m *Clusters) Printing(commands ...*cobra.Command) []*cobra.Command {
+	for _, command := range commands {
+		command.PreRunE = func(command *cobra.Command, _ []string) error {
+			switch m.Output {
+			case "", "text", "json":
+				return nil
+			}
+			return exit.Fail(exit.Usage, "-o text or json", "%s cannot be written as %q", command.CommandPath(), m.Output)
+		}
+	}
+	return commands
+}
+
+// MirrorClient connects to the mirror. No request is sent yet.
+func (m *Clusters) MirrorClient() (*kube.Client, error) {
+	if *m.Other.KubeConfig == "" && *m.Other.Context == "" {
+		return nil, exit.Fail(exit.Usage, "name it with --mirror-context or --mirror-kubeconfig", "no mirror is named")
+	}
+	if *m.Other.KubeConfig == "" {
+		m.Other.KubeConfig = m.Kubeconfig.KubeConfig
+	}
+	config, err := m.Other.ToRESTConfig()
+	if err != nil {
+		return nil, exit.Fail(exit.Failed, "name it with --mirror-context or --mirror-kubeconfig", "no mirror: %v", err)
+	}
+	return kube.New(config, m.Version)
+}
+
+// Note says something on standard error.
+func (m *Clusters) Note(text string) { fmt.Fprintln(m.Err, "note: "+text) }

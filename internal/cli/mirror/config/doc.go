@@ -1,0 +1,2 @@
+// Package config is the command `theseus mirror config`.
+package config

@@ -1,0 +1,2 @@
+// Package dns is the command `theseus mirror dns`.
+package dns

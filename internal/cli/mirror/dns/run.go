@@ -1,0 +1,227 @@
+package dns
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/mirror/clusters"
+	"github.com/theseus-cni/theseus/internal/cli/mirror/zonefile"
+	"github.com/theseus-cni/theseus/internal/cli/statedir"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cli/view"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+const journalHelp = "The journal is a file of this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run it again here, or with\n" +
+	"that folder, and it goes on from wherever it was interrupted or killed."
+
+func newMove(m *clusters.Clusters) *cobra.Command {
+	var zones string
+	var yes bool
+	command := &cobra.Command{
+		Use:   "move PLAN --zones FILE --yes",
+		Short: "Move names by a plan, proven, watched and journaled",
+		Long: "Carries a plan of moves out: TTLs are lowered and waited for, then wave by wave names are proven, moved, seen\n" +
+			"everywhere and watched, then the TTLs are restored. What fails is taken back by the same road.\n\n" + journalHelp,
+		Args: usage.Exactly(1, "one plan file"),
+		RunE: func(command *cobra.Command, args []string) error {
+			p, err := readPlan(args[0])
+			if err != nil {
+				return err
+			}
+			return carryOut(command.Context(), m, p, args[0], zones, yes, v1alpha1.DesireRun)
+		},
+	}
+	command.Flags().StringVar(&zones, "zones", "", "file that says how the zones are reached")
+	command.Flags().BoolVar(&yes, "yes", false, "the plan was read: change the zones")
+	return command
+}
+
+func newBack(m *clusters.Clusters) *cobra.Command {
+	var zones string
+	var yes bool
+	command := &cobra.Command{
+		Use:   "back PLAN --zones FILE --yes",
+		Short: "Take names back to the original by the same road",
+		Long: "A move that is under way is taken back from where it stands. One that is done is gone back step by step, with\n" +
+			"the same proofs, waits and gates, towards the original. A name that somebody else changed since is left alone.\n\n" + journalHelp,
+		Args: usage.Exactly(1, "the plan file of the move"),
+		RunE: func(command *cobra.Command, args []string) error {
+			p, err := readPlan(args[0])
+			if err != nil {
+				return err
+			}
+			state, err := stateOf(command.Context(), p)
+			switch {
+			case errors.Is(err, errNotBegun):
+				return exit.Fail(exit.Failed, "theseus mirror dns move "+args[0], "nothing of %s has moved: %w", p.Name, err)
+			case err != nil:
+				return err
+			case state.Phase == engine.PhaseRolledBack:
+				return exit.Fail(exit.Failed, "make a new plan to start again", "%s was taken back already", p.Name)
+			case state.Phase == engine.PhaseDone:
+				return carryOut(command.Context(), m, p.Back(), args[0], zones, yes, v1alpha1.DesireRun)
+			}
+			return carryOut(command.Context(), m, p, args[0], zones, yes, v1alpha1.DesireRollback)
+		},
+	}
+	command.Flags().StringVar(&zones, "zones", "", "file that says how the zones are reached")
+	command.Flags().BoolVar(&yes, "yes", false, "change the zones")
+	return command
+}
+
+// carryOut runs the engine over a plan of moves, from wherever its journal stands.
+func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zones string, yes bool, desire v1alpha1.Desire) error {
+	config, err := zonefile.Read(zones)
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return exit.Fail(exit.Usage, "read the plan, then add --yes", "this changes zones")
+	}
+	opened, err := config.Open(ctx)
+	if err != nil {
+		return err
+	}
+	prober, err := config.Prober()
+	if err != nil {
+		return err
+	}
+	dir, err := statedir.Make(p.Name)
+	if err != nil {
+		return err
+	}
+	unlock, err := statedir.Lock(dir, p.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	records, err := journal.OpenFile(filepath.Join(dir, "journal.jsonl"))
+	if err != nil {
+		return err
+	}
+	defer records.Close()
+	whole := dns.Plan(p)
+	view, flight := viewOf(m, whole), run.NewFlight(whole)
+	past, err := records.Records(ctx)
+	if err != nil {
+		return err
+	}
+	view.Past(past)
+	stopping := &interrupt.Run{Stop: make(chan struct{}), Say: view.Say, Flight: flight.String}
+	defer m.Signals.During(stopping)()
+	outcome, err := engine.Run(ctx, whole, engine.Deps{
+		Actor: &dns.Actor{Zones: opened, Resolvers: config.Resolvers, Prober: prober, Clock: run.Clock{}, Note: view.Note},
+		Gate:  &dns.Gate{Prober: prober, Clock: run.Clock{}}, Journal: records, Control: dns.Wish(desire), Clock: run.Clock{},
+		Stop: stopping.Stop, By: journal.Holder(), Theseus: m.Version, Note: view.Note,
+		Notify: func(r engine.Record) { flight.Record(r); view.Record(r) },
+	})
+	view.Close()
+	if err != nil {
+		return err
+	}
+	if past, err = records.Records(ctx); err != nil {
+		return err
+	}
+	return end(m, outcome, dns.LeftAlone(past), file)
+}
+
+func viewOf(m *clusters.Clusters, p *plan.Plan) view.View {
+	if m.Output == "json" {
+		return &view.Events{Out: m.Out}
+	}
+	return &view.Lines{Out: m.Out, Script: run.NewScript(p), Begun: time.Now()}
+}
+
+// stateOf is where the move of a plan stands, by its journal.
+func stateOf(ctx context.Context, p *shift.Plan) (engine.State, error) {
+	dir, err := statedir.Of(p.Name)
+	if err != nil {
+		return engine.State{}, err
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "journal.jsonl")) // and not as a journal, which would cut what is being written
+	if os.IsNotExist(err) {
+		return engine.State{Phase: engine.PhaseNew}, errNotBegun
+	}
+	if err != nil {
+		return engine.State{}, err
+	}
+	var records []engine.Record
+	for line := range bytes.Lines(data) {
+		var r engine.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			if !bytes.HasSuffix(line, []byte("\n")) {
+				break
+			}
+			return engine.State{}, fmt.Errorf("the journal of %s: record %d: %w", p.Name, len(records)+1, err)
+		}
+		records = append(records, r)
+	}
+	return engine.Replay(records)
+}
+
+// status is what status says of one direction.
+type status struct {
+	Name  string       `json:"name"`
+	Phase engine.Phase `json:"phase"`
+	Done  int          `json:"done"`
+	Total int          `json:"total"`
+	Step  string       `json:"step,omitempty"`
+	Cause string       `json:"cause,omitempty"`
+}
+
+func newStatus(m *clusters.Clusters) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status PLAN",
+		Short: "How far a move is, and its way back",
+		Args:  usage.Exactly(1, "the plan file of the move"),
+		RunE: func(command *cobra.Command, args []string) error {
+			p, err := readPlan(args[0])
+			if err != nil {
+				return err
+			}
+			var all []status
+			for _, one := range []*shift.Plan{p, p.Back()} {
+				state, err := stateOf(command.Context(), one)
+				if errors.Is(err, errNotBegun) && one != p {
+					continue
+				}
+				if err != nil && !errors.Is(err, errNotBegun) {
+					return err
+				}
+				all = append(all, status{one.Name, state.Phase, state.DoneSteps(), len(one.Steps()), state.Step, state.Cause})
+			}
+			if m.Output == "json" {
+				return terminal.WriteJSON(m.Out, all)
+			}
+			for _, one := range all {
+				fmt.Fprintf(m.Out, "%s: %s, %d of %d steps", one.Name, one.Phase, one.Done, one.Total)
+				if one.Step != "" && one.Phase != engine.PhaseDone {
+					fmt.Fprintf(m.Out, ", at %s", one.Step)
+				}
+				if one.Cause != "" {
+					fmt.Fprintf(m.Out, ": %s", one.Cause)
+				}
+				fmt.Fprintln(m.Out)
+			}
+			return nil
+		},
+	}
+}

@@ -1,0 +1,2 @@
+// Package registry is the command `theseus mirror registry`.
+package registry

@@ -1,0 +1,2 @@
+// Package status is the command `theseus mirror status`.
+package status

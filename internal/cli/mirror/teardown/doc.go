@@ -1,0 +1,2 @@
+// Package teardown is the command `theseus mirror teardown`.
+package teardown

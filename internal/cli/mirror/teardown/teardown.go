@@ -1,0 +1,155 @@
+package teardown
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/migrations"
+	"github.com/theseus-cni/theseus/internal/cli/mirror/clusters"
+	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/mirror/dns"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
+	"github.com/theseus-cni/theseus/internal/mirror/objects"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/mirrored"
+)
+
+// NewCommand makes the command theseus mirror teardown.
+func NewCommand(m *clusters.Clusters) *cobra.Command {
+	yes := false
+	command := pair.Command(m, "teardown", "Take down what was copied to the mirror, when the original serves everything",
+		"Lists what was copied to the mirror by a migration, and with --yes deletes it and waits until it is gone, load\n"+
+			"balancers too. It refuses as long as a name is not at the original, or a cache may still have the mirror's address.\n"+
+			"The journal stays, in the original. The mirror's machines are left to whoever made them.",
+		func(ctx context.Context, client *kube.Client, access mirror.Access, p *plan.Plan) error {
+			return takeDown(ctx, m, client, access, p, yes)
+		})
+	command.Flags().BoolVar(&yes, "yes", false, "the list was read: delete it")
+	return command
+}
+
+func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, access mirror.Access, p *plan.Plan, yes bool) error {
+	pair, err := pair.Reach(ctx, m.App, access, p)
+	if err != nil {
+		return err
+	}
+	if err := mustBeHome(ctx, pair, client); err != nil {
+		return err
+	}
+	removal, err := pair.Mirror.Copies(ctx, p.Mirror.Original, p.Mirror.Copy.Namespaces)
+	if err != nil {
+		return err
+	}
+	going, staying := []string{}, []string{}
+	for _, object := range removal.Delete {
+		going = append(going, objects.KeyOf(object).String())
+	}
+	for _, left := range removal.Stays {
+		staying = append(staying, left.Key.String()+": "+left.Why)
+	}
+	if m.Output == "json" {
+		if err := terminal.WriteJSON(m.Out, map[string]any{"delete": going, "stays": staying, "done": yes}); err != nil {
+			return err
+		}
+	} else {
+		for _, text := range going {
+			fmt.Fprintln(m.Out, "delete "+text)
+		}
+		for _, text := range staying {
+			fmt.Fprintln(m.Out, "keep "+text)
+		}
+	}
+	switch {
+	case len(going) == 0:
+		m.Note("nothing that was copied is left on the mirror")
+		return nil
+	case !yes:
+		return exit.Fail(exit.Usage, "read it, then add --yes", "this deletes %s of the mirror", cluster.Count(len(going), "object"))
+	}
+	if err := pair.Mirror.Remove(ctx, removal, m.Note); err != nil {
+		return err
+	}
+	if m.Output != "json" {
+		fmt.Fprintf(m.Out, "%s deleted; the journal of %s stays in the original, and the mirror's machines are yours to take down\n", cluster.Count(len(going), "object"), p.Name)
+	}
+	return nil
+}
+
+// mustBeHome refuses while somebody may still ask the mirror: every name is at the original by the zone itself, every
+// server and resolver shows it, and the TTLs have passed since the journal's last move.
+func mustBeHome(ctx context.Context, p *mirrored.World, client *kube.Client) error {
+	records, state, err := migrations.Standing(ctx, client, p.Plan.Name)
+	if err != nil {
+		return err
+	}
+	if !state.Over() {
+		return exit.Fail(exit.Blocked, "finish it with `theseus resume`, or take it back with `theseus rollback`", "migration %s is not over: %s", p.Plan.Name, state.Phase)
+	}
+	places, err := p.Places(ctx)
+	if err != nil {
+		return err
+	}
+	wait := time.Duration(0)
+	for _, found := range places {
+		if found.At != "original" {
+			return exit.Fail(exit.Blocked, "theseus mirror status shows where the names are", "%s is not at the original, but %s: %s", found.Name, found.At, strings.Join(found.Records, ", "))
+		}
+	}
+	for _, m := range p.Plan.Mirror.Names.Moves {
+		for _, set := range slices.Concat(m.Before, m.After) {
+			wait = max(wait, time.Duration(set.TTL)*time.Second)
+		}
+	}
+	for _, z := range p.Plan.Mirror.Names.Zones {
+		wait = max(wait, time.Duration(z.Negative)*time.Second)
+	}
+	if until := lastMove(records).Add(wait); time.Now().Before(until) {
+		return exit.Fail(exit.Blocked, "try again then", "caches may have the mirror's addresses until %s", until.Local().Format(time.TimeOnly))
+	}
+	see := &dns.Actor{Zones: p.Zones, Resolvers: p.Config.Resolvers, Clock: run.Clock{}}
+	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return see.Shown(bounded, seen(p))
+}
+
+// seen is what every server and resolver must show of names that are at the original.
+func seen(p *mirrored.World) []shift.SeeArgs {
+	byZone := map[string]*shift.SeeArgs{}
+	var order []string
+	for _, m := range p.Plan.Mirror.Names.Moves {
+		if byZone[m.Zone] == nil {
+			byZone[m.Zone] = &shift.SeeArgs{Zone: m.Zone}
+			order = append(order, m.Zone)
+		}
+		byZone[m.Zone].Sets = append(byZone[m.Zone].Sets, slices.DeleteFunc(slices.Clone(m.Before), func(set zone.RRSet) bool { return !set.IsAddress() })...)
+	}
+	var all []shift.SeeArgs
+	for _, name := range order {
+		all = append(all, *byZone[name])
+	}
+	return all
+}
+
+// lastMove is when the last action that changes records ended.
+func lastMove(records []engine.Record) time.Time {
+	var last time.Time
+	for _, r := range records {
+		if r.Event == engine.Acted && strings.Contains(r.Action, "/swap-") {
+			last = r.At
+		}
+	}
+	return last
+}

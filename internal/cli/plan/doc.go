@@ -1,0 +1,2 @@
+// Package plan is the command `theseus plan`.
+package plan

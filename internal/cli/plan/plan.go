@@ -1,0 +1,61 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/theseus-cni/theseus/internal/change/mirror"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/changeflags"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/planning"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
+)
+
+// NewCommand makes the command theseus plan.
+func NewCommand(a *app.App) *cobra.Command {
+	var from, sources []string
+	var change changeflags.Flags
+	var mirrored mirrorFlags
+	var key string
+	command := &cobra.Command{
+		Use:   "plan",
+		Short: "Make a plan that reads like a runbook",
+		Long: "Reads the cluster (or --from a snapshot), runs the checks, and makes the plan: waves, steps, what\n" +
+			"happens to every workload, the point of no return. Printed it is a runbook; with -o FILE it is also\n" +
+			"written as YAML (JSON where FILE ends in .json), complete, for `theseus apply`. Nothing is changed.\n\n" +
+			"With --strategy mirror it plans the whole way to a second cluster and back, for namespaces that were copied there\n" +
+			"once: deploys are stopped, names move in waves, the idle original is changed, names come home, copies go.",
+		Args: usage.None,
+		RunE: func(command *cobra.Command, _ []string) error {
+			spec, err := change.Resolve(command)
+			if err != nil {
+				return err
+			}
+			if key != "" && slices.Contains([]string{"", "text", "yaml", "json", "-"}, a.Output) {
+				return exit.Fail(exit.Usage, "say -o plan.yaml, beside which the signature is written", "--sign signs a file, and -o names none")
+			}
+			if spec.Strategy != mirror.Name {
+				if err := usage.Foreign(command.Flags(), mirror.Name); err != nil {
+					return err
+				}
+			} else {
+				if len(from) > 0 || len(sources) > 0 {
+					return exit.Fail(exit.Usage, "leave --from and --flags out", "--strategy mirror reads both clusters and the zones")
+				}
+				return planMirror(command.Context(), a, &mirrored, spec, key)
+			}
+			return planning.Make(command.Context(), a, from, spec, planning.Flags{Sources: sources, SignKey: key})
+		},
+	}
+	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
+	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
+	command.Flags().StringVar(&change.Spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
+	command.Flags().StringVar(&key, "sign", "", "sign the file that -o names with this SSH key; theseus sign does so later")
+	change.Register(command)
+	usage.OfStrategy(surge.Name, command.Flags(), func() { change.RegisterSurge(command) })
+	usage.OfStrategy(mirror.Name, command.Flags(), func() { mirrored.register(command) })
+	return command
+}

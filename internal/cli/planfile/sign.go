@@ -1,0 +1,49 @@
+package planfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+	"github.com/theseus-cni/theseus/internal/safeio/shell"
+	"github.com/theseus-cni/theseus/internal/safeio/signed"
+)
+
+// Sign writes a signature of a plan's file beside it.
+func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error {
+	signature, err := signed.Sign(data, key, func() ([]byte, error) { return passphrase(a) })
+	if err != nil {
+		return err
+	}
+	name := file + ".sig"
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		name = fmt.Sprintf("%s.%d.sig", file, n)
+	}
+	if err := outfile.Write(name, signature); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Out, "signed %s (hash %s): %s\nwho checks it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
+		p.Name, p.Hash, name, signed.Namespace, shell.Word(name), shell.Word(file))
+	return err
+}
+
+// passphrase asks for that of a key, on the terminal.
+func passphrase(a *app.App) ([]byte, error) {
+	in, ok := a.Terminal()
+	if !ok {
+		return nil, exit.Fail(exit.Usage, "let the SSH agent sign: ssh-add the key, and name its .pub file", "the key has a passphrase, and the input is no terminal")
+	}
+	fmt.Fprint(a.Err, "Passphrase of the key: ")
+	defer fmt.Fprintln(a.Err)
+	return term.ReadPassword(int(in.Fd()))
+}

@@ -1,0 +1,129 @@
+package planning
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/flags/origin"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
+	"github.com/theseus-cni/theseus/internal/cli/survey"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+// Flags says which flags a plan is made with: sources, of which all values are kept, or one flag that decides what is
+// rolled out.
+type Flags struct {
+	Sources     []string
+	Origin, Key string
+	// SignKey is the file of the SSH key that signs the plan's file; "" does not sign.
+	SignKey string
+}
+
+// Make reads the cluster, or the files from, makes the plan of a change, and prints or writes it.
+func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, with Flags) error {
+	others := change
+	if change.Strategy == surge.Name {
+		others.ReplaceNodes = "" // it says which nodes the plan replaces
+	}
+	if whatif.Asked(others) {
+		return exit.Fail(exit.Usage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
+	}
+	options := plan.Options{Version: a.Version, Now: time.Now()}
+	if with.Origin != "" {
+		change.Flag = with.Origin // which setting that means is read below; for checks it is a rollout
+	}
+	pass, result, _, err := survey.Check(ctx, a, from, change, survey.Options(change))
+	if err != nil {
+		return err
+	}
+	if err := survey.MustNotBlock(a, result, survey.AcceptHint); err != nil {
+		return err
+	}
+	options.Manifest = pass.Manifest
+	if with.Origin != "" {
+		options.Flags, options.Decided, err = origin.Decide(ctx, a, pass.Snapshot, with.Origin, with.Key)
+		if err == nil {
+			change.Flag = options.Decided.Knob
+			err = checkDecided(a, pass, options.Decided)
+		}
+	} else {
+		options.Flags, err = origin.Resolve(ctx, a, pass.Snapshot, with.Sources)
+	}
+	if err != nil {
+		return err
+	}
+	change.AgentImage = Pinned(ctx, a, pass.Served, change.AgentImage)
+	p, err := plan.Make(pass.Snapshot, change, drivers.All(), result.Findings, options)
+	if err != nil {
+		return err
+	}
+	if len(from) == 0 {
+		if err := mayCarryOut(ctx, a, pass, p); err != nil {
+			return err
+		}
+	}
+	if n := result.Summary.NotChecked; n > 0 {
+		fmt.Fprintf(a.Err, "note: %s could not be made: theseus check, with the same flags, says why\n", cluster.Count(n, "check"))
+	}
+	if p.Cluster.UID == "" {
+		fmt.Fprintln(a.Err, "note: the input does not say which cluster it is of (the uid of Namespace kube-system), so theseus apply will refuse this plan")
+	}
+	return planfile.Write(a, p, with.SignKey)
+}
+
+// Pinned is the agent's image by the digest that its registry says, so that nobody can put another one in its place once the plan
+// was read; as it is where the registry cannot be asked, of which the plan warns. known is what the registry said to checks, or nil.
+func Pinned(ctx context.Context, a *app.App, known *check.Served, image string) string {
+	if image == "" {
+		return ""
+	}
+	if known == nil {
+		known = survey.Served(ctx, image)
+	}
+	switch {
+	case known.Pinned != "":
+		return known.Pinned
+	case known.Missing:
+		fmt.Fprintf(a.Err, "note: the registry has no %s: the agent starts only on nodes that have the image already\n", image)
+	default:
+		fmt.Fprintf(a.Err, "note: the agent's image stays named by its tag: %s\n", known.Why)
+	}
+	return image
+}
+
+// checkDecided runs the checks of a setting that only a flag set decides, for each of its values.
+func checkDecided(a *app.App, pass *check.Pass, decided *plan.Decided) error {
+	for _, value := range slices.Compact(slices.Sorted(maps.Values(decided.Values))) {
+		with := *pass
+		with.Change.Flag = decided.Knob + "=" + value
+		if err := survey.MustNotBlock(a, preflight.Run(preflight.Named("felix/kube-proxy-mode"), &with, survey.Options(with.Change)), survey.AcceptHint); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayCarryOut refuses a plan that this user may not carry out to its end.
+func mayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan) error {
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	if err := survey.AskRights(ctx, client, pass.Snapshot, p); err != nil {
+		return err
+	}
+	return survey.MustNotBlock(a, preflight.Run(preflight.Named("api/rights"), pass, survey.Options(p.Change)),
+		"ask for the rights, or accept what you have read: --accept api/rights=REASON")
+}

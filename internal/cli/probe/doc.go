@@ -1,0 +1,2 @@
+// Package probe is the command `theseus probe`.
+package probe

@@ -1,0 +1,2 @@
+// Package report is the command `theseus report`.
+package report

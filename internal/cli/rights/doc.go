@@ -1,0 +1,2 @@
+// Package rights is the command `theseus rights`.
+package rights

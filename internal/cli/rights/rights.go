@@ -1,0 +1,93 @@
+package rights
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/planfile"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// NewCommand makes the command theseus rights.
+func NewCommand(a *app.App) *cobra.Command {
+	var file string
+	var to []string
+	command := &cobra.Command{
+		Use:   "rights look|plan|operate",
+		Short: "Print the roles that give somebody the rights to use Theseus",
+		Long: "Prints roles, for kubectl apply -f -. Each has the rights of those before it:\n\n" +
+			"  look     status and report; part of the role view of Kubernetes\n" +
+			"  plan     snapshot, check and plan, which write nothing\n" +
+			"  operate  apply, resume, pause, rollback, and snapshot --nodes. Whoever may install a privileged DaemonSet\n" +
+			"           and give it rights may do anything in the end: bind it to those who administer the cluster\n\n" +
+			"With --plan the rights of operate are those of one plan.",
+		Example: "  theseus rights plan --for group:sre | kubectl apply -f -\n" +
+			"  theseus rights operate --plan plan.yaml --for serviceaccount:ops/theseus | kubectl apply -f -",
+		Args:      cobra.MatchAll(usage.Exactly(1, "one of look, plan, operate"), oneOf("look", "plan", "operate")),
+		ValidArgs: []string{"look", "plan", "operate"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			duty := kube.Duty(args[0])
+			var steps []step.Step
+			if file != "" {
+				if duty != kube.Operate {
+					return exit.Fail(exit.Usage, "leave --plan out", "the rights of %s do not depend on a plan", duty)
+				}
+				p, err := planfile.Read(file)
+				if err != nil {
+					return err
+				}
+				if err := plan.Verify(p); err != nil {
+					return exit.Fail(exit.Failed, "make the plan anew with `theseus plan`", "the plan does not hold: %w", err)
+				}
+				steps = p.Steps
+			}
+			var subjects []kube.Subject
+			for _, text := range to {
+				subject, err := kube.ReadSubject(text)
+				if err != nil {
+					return exit.Fail(exit.Usage, "say --for group:sre", "%w", err)
+				}
+				subjects = append(subjects, subject)
+			}
+			return printRights(a, duty, steps, subjects)
+		},
+	}
+	command.Flags().StringVar(&file, "plan", "", "plan that is to be carried out, for operate")
+	command.Flags().StringArrayVar(&to, "for", nil, "bind the roles to user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)")
+	return command
+}
+
+func printRights(a *app.App, duty kube.Duty, steps []step.Step, subjects []kube.Subject) error {
+	objects, err := kube.Roles(duty, steps, subjects)
+	if err != nil {
+		return err
+	}
+	var texts [][]byte
+	for i := range objects {
+		text, err := yaml.Marshal(objects[i].Object)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, text)
+	}
+	_, err = a.Out.Write(bytes.Join(texts, []byte("---\n")))
+	return err
+}
+
+// oneOf accepts these words alone as the first argument.
+func oneOf(words ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if !slices.Contains(words, args[0]) {
+			return exit.Fail(exit.Usage, "say one of "+usage.Few(words), "%q is none of them", args[0])
+		}
+		return nil
+	}
+}

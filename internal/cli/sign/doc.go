@@ -1,0 +1,2 @@
+// Package sign is the command `theseus sign`.
+package sign

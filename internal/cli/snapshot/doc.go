@@ -1,0 +1,2 @@
+// Package snapshot is the command `theseus snapshot`.
+package snapshot

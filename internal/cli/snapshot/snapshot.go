@@ -1,0 +1,101 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/internal/cli/agents"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/survey"
+	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+)
+
+// NewCommand makes the command theseus snapshot.
+func NewCommand(a *app.App) *cobra.Command {
+	var from []string
+	var nodes bool
+	var image string
+	command := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Read a cluster into one file",
+		Long: "Reads everything that checks and plans rest on into one file, which every other command takes with\n" +
+			"--from. Secrets are never read. What may not be read is named in the file, and on standard error.\n" +
+			"With --nodes the file also says what only the nodes themselves know (links, MTUs, CNI configurations):\n" +
+			"Theseus' agent runs on every node for some seconds, changes nothing, and is removed again.",
+		Args: usage.None,
+		RunE: func(command *cobra.Command, _ []string) error {
+			switch a.Output {
+			case "text", "yaml", "html":
+				return exit.Fail(exit.Usage, "-o json, or -o FILE", "a snapshot cannot be written as %q", a.Output)
+			}
+			if nodes && (image == "" || len(from) > 0) {
+				return exit.Fail(exit.Usage, "theseus snapshot --nodes --agent-image IMAGE -o snapshot.json",
+					"--nodes looks at a running cluster, with the agent of --agent-image")
+			}
+			snapshot, err := survey.See(command.Context(), a, from)
+			if err != nil {
+				return err
+			}
+			if nodes {
+				if snapshot.Facts, err = lookAtNodes(command.Context(), a, snapshot, image); err != nil {
+					return err
+				}
+			}
+			for _, source := range snapshot.Sources {
+				if source.Missing != "" {
+					fmt.Fprintf(a.Err, "note: no %s: %s\n", source.Resource, source.Missing)
+				}
+			}
+			if a.Output == "" || a.Output == "json" || a.Output == "-" {
+				return kube.WriteSnapshot(a.Out, snapshot)
+			}
+			return outfile.WriteBy(a.Output, func(to io.Writer) error { return kube.WriteSnapshot(to, snapshot) })
+		},
+	}
+	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot of files instead, as kubectl get -o yaml writes them")
+	command.Flags().BoolVar(&nodes, "nodes", false, "look at every node too, by Theseus' agent, which is installed for that and removed again")
+	command.Flags().StringVar(&image, "agent-image", "", "image of Theseus' agent, for --nodes")
+	return command
+}
+
+// lookAtNodes asks Theseus' agent for what only the nodes themselves know.
+func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, image string) (facts []cluster.NodeFacts, err error) {
+	client, err := a.Client()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agents.Timeout)
+	defer cancel()
+	err = agents.With(ctx, a, client, "look-"+snapshot.TakenAt.Format(time.RFC3339Nano), func(ctx context.Context, actor *kube.Actor) error {
+		facts, err = actor.Look(ctx, joint.InstallAgent(image, snapshot.Kubernetes, agents.Timeout), sights(snapshot.Nodes))
+		return err
+	})
+	return facts, err
+}
+
+// sights lets each node measure the path to a few others: to its neighbours in the list, and across it.
+func sights(nodes []corev1.Node) []kube.Sight {
+	all := make([]kube.Sight, len(nodes))
+	for i := range nodes {
+		all[i].Node = nodes[i].Name
+		for _, to := range []int{(i + 1) % len(nodes), (i + len(nodes) - 1) % len(nodes), (i + len(nodes)/2) % len(nodes)} {
+			for _, address := range nodes[to].Status.Addresses {
+				if address.Type == corev1.NodeInternalIP && to != i && !slices.Contains(all[i].Peers, address.Address) {
+					all[i].Peers = append(all[i].Peers, address.Address)
+				}
+			}
+		}
+	}
+	return all
+}

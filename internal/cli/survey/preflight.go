@@ -1,0 +1,90 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/whatif"
+	"github.com/theseus-cni/theseus/internal/mirror/registry"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+)
+
+// Check gathers the evidence for checks, and runs them on it. refused says why the network to come could not be
+// among the evidence.
+func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (pass *check.Pass, result finding.Result, refused, err error) {
+	if err := options.Validate(preflight.All()); err != nil {
+		return nil, result, nil, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
+	}
+	snapshot, err := See(ctx, a, from)
+	if err != nil {
+		return nil, result, nil, err
+	}
+	objects, err := readManifest(change.Manifest)
+	if err != nil {
+		return nil, result, nil, err
+	}
+	if err := plan.Possible(snapshot, change, drivers.All(), objects); err != nil {
+		return nil, result, nil, err
+	}
+	chosen, why := plan.Chosen(snapshot, change, drivers.All(), objects)
+	if pass, refused = passOf(snapshot, chosen, objects); refused != nil && why != nil {
+		refused = why // without a range for pods no network comes, and this is why they need one
+	}
+	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
+		return nil, result, nil, exit.Fail(exit.Usage, "theseus check --help", "%w", err)
+	}
+	if len(from) == 0 {
+		pass.Served = Served(ctx, change.AgentImage)
+	}
+	return pass, preflight.Run(preflight.All(), pass, options), refused, nil
+}
+
+// Served asks the registry of the agent's image for its digest; nil where no image is named.
+func Served(ctx context.Context, image string) *check.Served {
+	if image == "" {
+		return nil
+	}
+	pinned, err := registry.Digest(ctx, image)
+	if err == nil {
+		return &check.Served{Pinned: pinned}
+	}
+	var absent *registry.Absent
+	return &check.Served{Missing: errors.As(err, &absent) && absent.Missing(), Why: err.Error()}
+}
+
+// Options are what a change says of findings.
+func Options(change v1alpha1.ChangeSpec) preflight.Options {
+	return preflight.Options{Accept: change.Accept, Accepted: change.Accepted, Now: time.Now()}
+}
+
+// MustNotBlock prints findings that block, and fails then.
+func MustNotBlock(a *app.App, result finding.Result, hint string) error {
+	if !result.Blocks() {
+		return nil
+	}
+	if err := preflight.Text(a.Err, result, preflight.Style{}); err != nil {
+		return err
+	}
+	return exit.Fail(exit.Blocked, hint, "findings block this change: %d", result.Summary.Block)
+}
+
+// PrintFindings prints findings as text, if there are any.
+func PrintFindings(a *app.App, found []finding.Finding) error {
+	if len(found) == 0 {
+		return nil
+	}
+	return preflight.Text(a.Out, finding.NewResult(found, nil), preflight.Style{Color: terminal.Is(a.Out) && os.Getenv("NO_COLOR") == ""})
+}
+
+// AcceptHint is the hint of findings that block a plan.
+const AcceptHint = "fix what blocks, or accept what you have read: --accept ID=REASON"

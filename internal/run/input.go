@@ -1,0 +1,131 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/report"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// ReportInput collects what a report is made of: the journal from the cluster, the evidence from dir, the folder of the run on
+// this machine, and, where the probes still run, from the cluster.
+func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string) (report.Input, error) {
+	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
+	if err != nil {
+		return report.Input{}, err
+	}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: Clock{}}
+	document, err := Gather(ctx, actor, dir)
+	if err != nil {
+		return report.Input{}, err
+	}
+	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document), Foreign: Foreign(document),
+		At: time.Now()}
+	input.InventoriesBefore, input.InventoriesAfter = inventories(p, records)
+	if input.BGP, err = Graphs(ctx, actor, p, dir); err != nil {
+		return input, err
+	}
+	input.Workloads, err = outcomes(ctx, client, p, records)
+	return input, err
+}
+
+// inventories finds the first and the last stock-taking of every node in the journal, by the name that it really has: the plan
+// has names of its own for nodes that come.
+func inventories(p *plan.Plan, records []engine.Record) (before, after map[string]step.Inventory) {
+	script := NewScript(p)
+	before, after = map[string]step.Inventory{}, map[string]step.Inventory{}
+	for _, record := range records {
+		action := script.Find(record.Action)
+		if record.Event != engine.Acted || record.Undo || action == nil || action.Verb != step.VerbInventory {
+			continue
+		}
+		var inventory step.Inventory
+		if json.Unmarshal(record.Data, &inventory) != nil {
+			continue
+		}
+		if _, seen := before[inventory.Node]; !seen {
+			before[inventory.Node] = inventory
+		} else {
+			after[inventory.Node] = inventory
+		}
+	}
+	return before, after
+}
+
+// outcomes says what happened to every workload: who was moved, and who restarted since the start.
+func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []engine.Record) ([]report.WorkloadOutcome, error) {
+	moved, whole := evictions(records)
+	pods, err := client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	var begun time.Time
+	if len(records) > 0 {
+		begun = records[0].At
+	}
+	restarts, count := map[string]int{}, map[string]int{}
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: Clock{}}
+	for i := range pods.Items {
+		owner, err := actor.Workload(ctx, &pods.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		count[owner]++
+		restarts[owner] += restartsSince(&pods.Items[i], begun)
+	}
+	return perWorkload(p.Workloads, count, restarts, moved, whole), nil
+}
+
+// perWorkload is what was counted by workload, once for each: one whose pods are treated differently is in a plan twice.
+func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int, whole map[string]int64) []report.WorkloadOutcome {
+	var all []report.WorkloadOutcome
+	seen := map[string]bool{}
+	for _, w := range planned {
+		key := w.Kind + "/" + w.Namespace + "/" + w.Name
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		all = append(all, report.WorkloadOutcome{Kind: w.Kind, Namespace: w.Namespace, Name: w.Name, Pods: count[key],
+			RestartsAfter: restarts[key], Evicted: moved[key], NotReadyMillis: whole[key]})
+	}
+	return all
+}
+
+// evictions sums up the journal by workload: pods moved, and the time until it was whole again, in ms.
+func evictions(records []engine.Record) (moved map[string]int, whole map[string]int64) {
+	moved, whole = map[string]int{}, map[string]int64{}
+	for _, record := range records {
+		var evicted kube.Evicted
+		if record.Event != engine.Acted || json.Unmarshal(record.Data, &evicted) != nil {
+			continue
+		}
+		for _, pod := range evicted.Pods {
+			moved[pod.Workload]++
+			whole[pod.Workload] += pod.WholeMillis
+		}
+	}
+	return moved, whole
+}
+
+// restartsSince counts the containers of a pod that ended and were started again since a moment. Of
+// several restarts of one container only the last tells its time, so it counts them all when that is later.
+func restartsSince(pod *corev1.Pod, since time.Time) int {
+	n := 0
+	for _, status := range pod.Status.ContainerStatuses {
+		last := status.LastTerminationState.Terminated
+		if last != nil && last.FinishedAt.After(since) {
+			n += int(status.RestartCount)
+		}
+	}
+	return n
+}

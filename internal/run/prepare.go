@@ -1,0 +1,32 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// Prepare makes the place where the journal lives: it must be there before anything is done.
+func Prepare(ctx context.Context, client *kube.Client) error {
+	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: Clock{}}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	objects := append(manifest.CRDs(), *manifest.Namespace())
+	for i := range objects {
+		action := step.Action{Op: step.Apply, Object: &objects[i], Title: "create " + step.RefOf(&objects[i]).String()}
+		if _, err := actor.Do(ctx, action, nil); err != nil {
+			return err
+		}
+	}
+	for i := range objects[:len(objects)-1] {
+		ref := step.RefOf(&objects[i])
+		wait := step.Action{Op: step.Wait, Condition: &step.Condition{Kind: step.Established, Ref: &ref}, Title: "wait for " + ref.String()}
+		if _, err := actor.Do(ctx, wait, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
