@@ -131,18 +131,19 @@ func TestProbersAreConfined(t *testing.T) {
 		pods[network] = &pod.Spec
 	}
 	for network, spec := range pods {
-		container, security := spec.Containers[0], spec.SecurityContext
+		security := spec.SecurityContext
 		if *spec.AutomountServiceAccountToken || !*security.RunAsNonRoot || *security.RunAsUser != ProberUser ||
 			security.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 			t.Errorf("%s: the pod: %+v", network, security)
 		}
-		own := container.SecurityContext
-		if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || len(own.Capabilities.Add) > 0 ||
-			!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) {
-			t.Errorf("%s: the container: %+v", network, own)
+		if len(spec.Containers) != 2 {
+			t.Errorf("%s: %d containers, want the prober and the second responder", network, len(spec.Containers))
 		}
-		if container.Resources.Limits.Memory().IsZero() || container.Resources.Limits.Cpu().IsZero() {
-			t.Errorf("%s has no limits", network)
+		for _, container := range spec.Containers {
+			mustBeConfined(t, network+"/"+container.Name, container)
+		}
+		if mounts := spec.Containers[1].VolumeMounts; len(mounts) > 0 {
+			t.Errorf("%s: the second responder has volumes: %+v", network, mounts)
 		}
 		if len(spec.Volumes) != 1 || spec.Volumes[0].HostPath.Path != ProbeDir+"/"+network {
 			t.Errorf("%s: volumes: %+v", network, spec.Volumes)
@@ -150,6 +151,19 @@ func TestProbersAreConfined(t *testing.T) {
 		if spec.HostPID || spec.HostIPC || spec.HostNetwork != (network == "host") {
 			t.Errorf("%s is in namespaces of the node", network)
 		}
+	}
+}
+
+// mustBeConfined demands a container without a capability, with a read-only root and with limits.
+func mustBeConfined(t *testing.T, name string, container corev1.Container) {
+	t.Helper()
+	own := container.SecurityContext
+	if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || len(own.Capabilities.Add) > 0 ||
+		!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+		t.Errorf("%s: %+v", name, own)
+	}
+	if container.Resources.Limits.Memory().IsZero() || container.Resources.Limits.Cpu().IsZero() {
+		t.Errorf("%s has no limits", name)
 	}
 }
 
