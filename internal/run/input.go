@@ -23,7 +23,7 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 	if err != nil {
 		return report.Input{}, err
 	}
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: Clock{}}
+	actor := NewActor(client)
 	document, err := Gather(ctx, actor, dir)
 	if err != nil {
 		return report.Input{}, err
@@ -73,7 +73,7 @@ func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []
 		begun = records[0].At
 	}
 	restarts, count := map[string]int{}, map[string]int{}
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: Clock{}}
+	actor := NewActor(client)
 	for i := range pods.Items {
 		owner, err := actor.Workload(ctx, &pods.Items[i])
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Prepare makes the place where the journal lives: it must be there before anything is done.
 func Prepare(ctx context.Context, client *kube.Client) error {
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: Clock{}}
+	actor := NewActor(client)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	objects := append(manifest.CRDs(), *manifest.Namespace())

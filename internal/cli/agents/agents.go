@@ -65,6 +65,8 @@ const Timeout = 5 * time.Minute
 
 // looker asks agents outside of any migration; the name is for its tasks.
 func looker(a *app.App, client *kube.Client, name string, epoch int64) *kube.Actor {
-	return &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{},
-		Migration: name, Epoch: epoch, Note: func(text string) { fmt.Fprintln(a.Err, text) }}
+	actor := run.NewActor(client)
+	actor.Migration, actor.Epoch = name, epoch
+	actor.Note = func(text string) { fmt.Fprintln(a.Err, text) }
+	return actor
 }

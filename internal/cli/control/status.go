@@ -121,7 +121,7 @@ func seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, err
 	if err != nil {
 		return run.Seen{}, err
 	}
-	actor := &kube.Actor{Typed: client.Typed, Dynamic: client.Dynamic, Mapper: client.Mapper, Clock: run.Clock{}}
+	actor := run.NewActor(client)
 	evidence, err := run.Gather(ctx, actor, dir)
 	return run.SeenIn(evidence), err
 }
