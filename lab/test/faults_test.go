@@ -13,7 +13,13 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // until waits for a condition. The limit is only there to end a test that has failed.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	end := time.Now().Add(2 * time.Minute)
+	untilWithin(t, 2*time.Minute, what, holds)
+}
+
+// untilWithin is until with another limit.
+func untilWithin(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	end := time.Now().Add(limit)
 	for !holds() {
 		if time.Now().After(end) {
 			t.Fatalf("waited in vain until %s", what)

@@ -94,13 +94,17 @@ func (c cluster) tell() {
 	}
 	for _, args := range [][]string{
 		{"kubectl", "get", "pods", "-A", "-o", "wide"},
-		{"kubectl", "-n", "kube-system", "exec", "ds/weave-net", "-c", "weave", "--", "/home/weave/weave", "--local", "status", "connections"},
-		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave", "--prefix", "--tail", "80"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave", "--prefix", "--tail", "40"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave-npc", "--prefix", "--tail", "20"},
 		{"node", "exec", "1", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
 		{"node", "exec", "2", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
+		{"kubectl", "-n", "kube-system", "exec", "ds/weave-net", "-c", "weave", "--", "/home/weave/weave", "--local", "status", "connections"},
 	} {
 		out, err := c.try(append([]string{"--name", c.name}, args...)...)
-		c.t.Logf("%s (%v)\n%s", strings.Join(args, " "), err, out)
+		c.t.Logf("%s (%v)", strings.Join(args, " "), err)
+		for line := range strings.Lines(out) { // a record each: make prints the records of a test that failed
+			c.t.Log(strings.TrimSuffix(line, "\n"))
+		}
 	}
 }
 
@@ -134,10 +138,11 @@ func (c cluster) reaches() {
 	}
 }
 
-// answers waits for an answer: kube-proxy may learn of the pods a moment later than kubectl.
+// answers waits for an answer: kube-proxy may learn of the pods a moment later than kubectl, and a router of Weave Net that has lost its peer
+// tries again after half as long again each time, up to six minutes.
 func (c cluster) answers(from, url, want string) {
 	c.t.Helper()
-	until(c.t, from+" gets an answer of "+want+" from "+url, func() bool {
+	untilWithin(c.t, 8*time.Minute, from+" gets an answer of "+want+" from "+url, func() bool {
 		got, err := c.fetch(from, url)
 		return err == nil && strings.HasPrefix(got, want)
 	})
