@@ -106,7 +106,7 @@ else
 endif
 	cd test/certmanager && go vet ./...
 	cd lab && go test -timeout 120m -p 1 -count 1 -v ./test/... 2>&1 | tee ../$(BIN)/lab-test.log || { echo "== FAILED (all of it: $(BIN)/lab-test.log)"; \
-		grep -E '^ *[a-z_]+\.go:[0-9]+: |^ *--- FAIL|^panic: |^ *Test[A-Za-z]+: (error|hint|note|\$$)' ../$(BIN)/lab-test.log | grep -E -B16 -- '--- FAIL|^panic: ' | cut -c1-300; exit 1; }
+		grep -E '^ *[a-z_]+\.go:[0-9]+: |^ *--- FAIL|^panic: |^ *Test[A-Za-z]+: (error|hint|note|\$$)' ../$(BIN)/lab-test.log | grep -E -B100 -- '--- FAIL|^panic: ' | cut -c1-300; exit 1; }
 
 build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
 	@echo "== building theseus"

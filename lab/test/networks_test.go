@@ -94,10 +94,10 @@ func (c cluster) tell() {
 	}
 	for _, args := range [][]string{
 		{"kubectl", "get", "pods", "-A", "-o", "wide"},
-		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave", "--prefix", "--tail", "40"},
-		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave-npc", "--prefix", "--tail", "20"},
 		{"node", "exec", "1", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
 		{"node", "exec", "2", "--", "sh", "-c", "ip -br address; ip route; ip neigh"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave", "--prefix", "--tail", "40"},
+		{"kubectl", "-n", "kube-system", "logs", "-l", "name=weave-net", "-c", "weave-npc", "--prefix", "--tail", "20"},
 		{"kubectl", "-n", "kube-system", "exec", "ds/weave-net", "-c", "weave", "--", "/home/weave/weave", "--local", "status", "connections"},
 	} {
 		out, err := c.try(append([]string{"--name", c.name}, args...)...)
