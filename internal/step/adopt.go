@@ -23,6 +23,12 @@ const (
 	VerbSettle = "settle"
 )
 
+var adopting = []Verb{
+	takes(AdoptArgs.allowed, Verb{Name: VerbAdoptable, Quiet: true}),
+	takes(AdoptArgs.allowed, Verb{Name: VerbAdopt}),
+	takes(SettleArgs.allowed, Verb{Name: VerbSettle}),
+}
+
 // Attachment is how pods of a node hang on one network, as far as moving them goes.
 type Attachment struct {
 	// Conf names files in /etc/cni/net.d; the first that is there counts. It may be a staged name that no
@@ -81,6 +87,8 @@ type AdoptArgs struct {
 	Release bool `json:"release,omitempty"`
 }
 
+func (a AdoptArgs) allowed() error { return first(a.From.allowed(), a.To.allowed()) }
+
 // SettleArgs names the network that lets go.
 type SettleArgs struct {
 	Network Attachment `json:"network"`
@@ -88,6 +96,8 @@ type SettleArgs struct {
 	// connections still have them.
 	Links []string `json:"links,omitempty"`
 }
+
+func (a SettleArgs) allowed() error { return a.Network.allowed() }
 
 // AdoptState says where a pod ended. Each state but AdoptGone is one working network.
 type AdoptState string

@@ -1,7 +1,6 @@
 package step
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"path"
@@ -29,45 +28,6 @@ var known = Residue{
 
 // others are interfaces of the host and of other programs, whatever pattern covers them.
 var others = []string{"lo", "docker*", "br-*", "virbr*", "lxcbr*", "lxdbr*", "podman*", "cni-podman*", "kube-ipvs0", "nodelocaldns"}
-
-// Allowed refuses the arguments of a verb that name what no network leaves on a node, or what is not the agent's to write. It is
-// asked by the agent before every verb, since a task is only as good as whoever could write it.
-func Allowed(verb string, args json.RawMessage) error {
-	var err error
-	switch verb {
-	case VerbInventory, VerbClean:
-		err = checked(args, Residue.allowed)
-	case VerbGuard, VerbRelease:
-		err = checked(args, func(g Guard) error { return Residue{NFTables: g.Tables, Chains: g.Chains, IPSets: g.Sets}.named() })
-	case VerbDataplane:
-		err = checked(args, func(d Dataplane) error { return Residue{NFTables: d.Tables, Chains: d.Chains, IPSets: d.Sets}.named() })
-	case VerbJoin, VerbPart:
-		err = checked(args, func(a JoinArgs) error { return ranges(slices.Concat(a.Old, a.New)) })
-	case VerbHold, VerbUnhold, VerbYield, VerbCarried:
-		err = checked(args, func(a HoldArgs) error { return ranges(a.Within) })
-	case VerbPin, VerbRouted, VerbFollow, VerbUnpin:
-		err = checked(args, func(a PinArgs) error { return ranges(a.Within) })
-	case VerbRetain, VerbLetGo:
-		err = checked(args, func(a RetainArgs) error { return ranges(a.Within) })
-	case VerbAdopt, VerbAdoptable:
-		err = checked(args, func(a AdoptArgs) error { return first(a.From.allowed(), a.To.allowed()) })
-	case VerbSettle:
-		err = checked(args, func(a SettleArgs) error { return a.Network.allowed() })
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", verb, err)
-	}
-	return nil
-}
-
-// checked decodes arguments and judges them. What cannot be read is the verb's to refuse.
-func checked[T any](args json.RawMessage, judge func(T) error) error {
-	var decoded T
-	if len(args) == 0 || json.Unmarshal(args, &decoded) != nil {
-		return nil
-	}
-	return judge(decoded)
-}
 
 // first is the first error.
 func first(errs ...error) error {

@@ -2,8 +2,8 @@
 // gates between them, and the residue that a network leaves behind. Nothing here acts.
 //
 // Belongs here: the vocabulary of plans, and what follows from it alone: adoption (the transaction that
-// moves one running pod), estimate (how long steps take). A new verb begins here, in its Verb constants and
-// in allowed.go; its work on a node is in node.
+// moves one running pod), estimate (how long steps take). A new verb begins here, in the table of its
+// family (Verbs); its work on a node is in node.
 //
 // Does not belong here: which steps a change needs (change), and carrying them out (run, node, mirror).
 //

@@ -15,6 +15,13 @@ const (
 	VerbUnhold = "unhold"
 )
 
+var holding = []Verb{
+	takes(HoldArgs.allowed, Verb{Name: VerbHold}),
+	takes(HoldArgs.allowed, Verb{Name: VerbCarried, Quiet: true}),
+	takes(HoldArgs.allowed, Verb{Name: VerbYield}),
+	takes(HoldArgs.allowed, Verb{Name: VerbUnhold}),
+}
+
 // HeldMetric is the metric of routes that are held.
 const HeldMetric = 100
 
@@ -32,3 +39,5 @@ type HoldArgs struct {
 	// nodes there are: then the route to the whole range is pinned, and the target has what it needs when it reaches so many.
 	Others int `json:"others,omitempty"`
 }
+
+func (a HoldArgs) allowed() error { return ranges(a.Within) }

@@ -15,6 +15,13 @@ const (
 	VerbUnpin = "unpin"
 )
 
+var pinning = []Verb{
+	takes(PinArgs.allowed, Verb{Name: VerbPin}),
+	takes(PinArgs.allowed, Verb{Name: VerbRouted, Quiet: true}),
+	takes(PinArgs.allowed, Verb{Name: VerbFollow}),
+	takes(PinArgs.allowed, Verb{Name: VerbUnpin}),
+}
+
 // Way is how a network carries packets between nodes.
 type Way string
 
@@ -53,3 +60,5 @@ type PinArgs struct {
 	// Linger lets VerbPin keep the addresses of the tunnel's interfaces that connections have, which are about to go.
 	Linger bool `json:"linger,omitempty"`
 }
+
+func (a PinArgs) allowed() error { return ranges(a.Within) }

@@ -10,7 +10,14 @@ const (
 	VerbLetGo = "let-go"
 )
 
+var retaining = []Verb{
+	takes(RetainArgs.allowed, Verb{Name: VerbRetain}),
+	takes(RetainArgs.allowed, Verb{Name: VerbLetGo}),
+}
+
 // RetainArgs names ranges, as IPv4 CIDRs.
 type RetainArgs struct {
 	Within []string `json:"within"`
 }
+
+func (a RetainArgs) allowed() error { return ranges(a.Within) }
