@@ -43,7 +43,7 @@ const endWait = 15 * time.Second
 const defaultParallel = 4
 
 // adoptable looks at every pod that adopt would move.
-func (n *Node) adoptable(args step.AdoptArgs) (Answer, error) {
+func (n *Node) adoptable(_ context.Context, args step.AdoptArgs) (Answer, error) {
 	job, err := n.job(args)
 	if err != nil {
 		return Answer{}, err

@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 
 // activate makes the staged configuration the one that the runtime picks, by one rename: at every moment
 // there is exactly one answer to which network serves.
-func (n *Node) activate(args step.ConfArgs) (Answer, error) {
+func (n *Node) activate(ctx context.Context, args step.ConfArgs) (Answer, error) {
 	staged, active, err := n.confPair(args)
 	if err != nil {
 		return Answer{}, err
@@ -24,7 +25,7 @@ func (n *Node) activate(args step.ConfArgs) (Answer, error) {
 		return Answer{}, err
 	}
 	if strings.Contains(args.Staged, "/") {
-		return n.fetch(args, staged, active)
+		return n.fetch(ctx, args, staged, active)
 	}
 	if staged == nil && active == nil {
 		return Answer{}, fmt.Errorf("neither %s nor %s is in /%s: the network's agent has not written its configuration",
@@ -41,7 +42,7 @@ func (n *Node) activate(args step.ConfArgs) (Answer, error) {
 
 // fetch activates what is staged in a folder. A runtime that watches its own folder (containerd) loads it anew when a file is renamed
 // there, and not when one is moved into it: so it gets a name there first that no runtime reads.
-func (n *Node) fetch(args step.ConfArgs, staged, active []byte) (Answer, error) {
+func (n *Node) fetch(ctx context.Context, args step.ConfArgs, staged, active []byte) (Answer, error) {
 	beside := step.ConfArgs{Staged: args.Active + ".theseus", Active: args.Active}
 	if staged != nil && !bytes.Equal(staged, active) {
 		if err := checkConf(staged); err != nil {
@@ -51,12 +52,12 @@ func (n *Node) fetch(args step.ConfArgs, staged, active []byte) (Answer, error) 
 			return got, err
 		}
 	}
-	return n.activate(beside)
+	return n.activate(ctx, beside)
 }
 
 // deactivate takes the active configuration back to its staged name. It refuses to leave the runtime with
 // no configuration at all, which would make the node NotReady.
-func (n *Node) deactivate(args step.ConfArgs) (Answer, error) {
+func (n *Node) deactivate(_ context.Context, args step.ConfArgs) (Answer, error) {
 	_, active, err := n.confPair(args)
 	if err != nil {
 		return Answer{}, err

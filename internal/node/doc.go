@@ -1,8 +1,7 @@
-// Package node carries out the agent's verbs on the node it runs on: facts, inventory, clean, activate,
-// deactivate, join, part, guard, release, dataplane, adoptable, adopt and settle. Every verb looks first
-// and changes only what is not yet as asked, so each can be run again after any crash. What is to be done
-// is decided by pure functions over what was read (tables.go, scrub.go, joint.go, match.go); the rest reads
-// and writes.
+// Package node carries out the agent's verbs (step.Verbs) on the node it runs on; verbs.go lists the work of
+// each, and docs/security.md says what it needs. Every verb looks first and changes only what is not yet as
+// asked, so each can be run again after any crash. What is to be done is decided by pure functions over what
+// was read (tables.go, scrub.go, joint.go, match.go); the rest reads and writes.
 //
 // The process must be in the node's own network namespace, as a hostNetwork pod is. Links and routes go
 // through netlink; iptables, nft and ipset are programs of the agent's own image, because only they write

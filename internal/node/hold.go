@@ -27,6 +27,10 @@ const (
 	heldPref  = 91
 )
 
+func (n *Node) hold(ctx context.Context, args step.HoldArgs) (Answer, error) {
+	return n.rerouted(ctx, args.Within, func() (Answer, error) { return hold(args) })
+}
+
 // hold pins first, then moves the source's routes behind any other.
 func hold(args step.HoldArgs) (Answer, error) {
 	pinned, err := pinRoutes(args)
@@ -154,6 +158,10 @@ func nearRule(within string) (*netlink.Rule, error) {
 	return rule, err
 }
 
+func (n *Node) yield(ctx context.Context, args step.HoldArgs) (Answer, error) {
+	return n.rerouted(ctx, args.Within, func() (Answer, error) { return yield(args) })
+}
+
 // yield lets the target's routes serve.
 func yield(args step.HoldArgs) (Answer, error) {
 	return released(args.Within, func() (int, string, error) { return without(args) }, "packets to other nodes take the target's routes")
@@ -173,7 +181,7 @@ func released(ranges []string, look func() (count int, missing string, err error
 
 // unhold puts the source's routes first again. Whoever made routes in between must have taken them away: they
 // would be replaced, and then deleted by their owner.
-func unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
+func (n *Node) unhold(ctx context.Context, args step.HoldArgs) (Answer, error) {
 	err := until(ctx, carriedWait, func() (string, error) {
 		if args.Others > 0 {
 			if nodes, err := nodesBehind(args); err != nil || nodes > 0 {
@@ -233,7 +241,7 @@ func shift(args step.HoldArgs, from, to int) (Answer, error) {
 }
 
 // carried waits until the target has a route for each one that is held and leads to another node.
-func carried(ctx context.Context, args step.HoldArgs) (Answer, error) {
+func (n *Node) carried(ctx context.Context, args step.HoldArgs) (Answer, error) {
 	return allThere(ctx, func() (int, string, error) { return without(args) }, "the target has %d routes to other nodes")
 }
 

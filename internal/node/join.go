@@ -165,7 +165,7 @@ func (n *Node) loosen(in *order) ([]string, error) {
 }
 
 // part takes a joint phase back, or what is left of one, even when its order was lost.
-func (n *Node) part(ctx context.Context) (Answer, error) {
+func (n *Node) part(ctx context.Context, _ step.JoinArgs) (Answer, error) {
 	in, err := n.order()
 	if err != nil {
 		return Answer{}, err

@@ -78,86 +78,11 @@ func (n *Node) Do(ctx context.Context, verb string, args json.RawMessage) (Answe
 	if err := step.Allowed(verb, args); err != nil {
 		return Answer{}, err
 	}
-	switch verb {
-	case step.VerbFacts:
-		if len(args) == 0 {
-			return n.facts(ctx, step.FactsArgs{})
-		}
-		return with(args, func(a step.FactsArgs) (Answer, error) { return n.facts(ctx, a) })
-	case step.VerbInventory:
-		return with(args, func(r step.Residue) (Answer, error) { return n.inventory(ctx, r) })
-	case step.VerbClean:
-		return with(args, func(r step.Residue) (Answer, error) { return n.clean(ctx, r) })
-	case step.VerbActivate:
-		return with(args, n.activate)
-	case step.VerbDeactivate:
-		return with(args, n.deactivate)
-	case step.VerbJoin:
-		return with(args, func(a step.JoinArgs) (Answer, error) { return n.join(ctx, a) })
-	case step.VerbPart:
-		return with(args, func(step.JoinArgs) (Answer, error) { return n.part(ctx) })
-	case step.VerbGuard:
-		return with(args, func(g step.Guard) (Answer, error) { return n.guard(ctx, g) })
-	case step.VerbHold:
-		return with(args, func(a step.HoldArgs) (Answer, error) {
-			return n.rerouted(ctx, a.Within, func() (Answer, error) { return hold(a) })
-		})
-	case step.VerbUnhold:
-		return with(args, func(a step.HoldArgs) (Answer, error) { return unhold(ctx, a) })
-	case step.VerbYield:
-		return with(args, func(a step.HoldArgs) (Answer, error) {
-			return n.rerouted(ctx, a.Within, func() (Answer, error) { return yield(a) })
-		})
-	case step.VerbCarried:
-		return with(args, func(a step.HoldArgs) (Answer, error) { return carried(ctx, a) })
-	case step.VerbPin:
-		return with(args, func(a step.PinArgs) (Answer, error) {
-			return n.rerouted(ctx, a.Within, func() (Answer, error) { return pin(a) })
-		})
-	case step.VerbRouted:
-		return with(args, func(a step.PinArgs) (Answer, error) { return takesWay(ctx, a) })
-	case step.VerbFollow:
-		return with(args, func(a step.PinArgs) (Answer, error) {
-			if got, err := takesWay(ctx, a); err != nil {
-				return got, err
-			}
-			return n.rerouted(ctx, a.Within, func() (Answer, error) { return follow(a) })
-		})
-	case step.VerbUnpin:
-		return with(args, func(a step.PinArgs) (Answer, error) {
-			if got, err := takesWay(ctx, a); err != nil {
-				return got, err
-			}
-			return n.rerouted(ctx, a.Within, func() (Answer, error) { return unpin(a) })
-		})
-	case step.VerbRetain:
-		return with(args, retain)
-	case step.VerbLetGo:
-		return with(args, func(a step.RetainArgs) (Answer, error) { return n.letGo(ctx, a) })
-	case step.VerbRelease:
-		return with(args, func(g step.Guard) (Answer, error) { return n.release(ctx, g) })
-	case step.VerbDataplane:
-		return with(args, func(d step.Dataplane) (Answer, error) { return n.dataplane(ctx, d) })
-	case step.VerbAdoptable:
-		return with(args, n.adoptable)
-	case step.VerbAdopt:
-		return with(args, func(a step.AdoptArgs) (Answer, error) { return n.adopt(ctx, a) })
-	case step.VerbSettle:
-		return with(args, func(a step.SettleArgs) (Answer, error) { return n.settle(ctx, a) })
+	w, known := works()[verb]
+	if !known {
+		return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)
 	}
-	return Answer{}, fmt.Errorf("%w %q", ErrUnknownVerb, verb)
-}
-
-// with decodes the arguments of a verb; a verb that takes some refuses to run without.
-func with[T any](args json.RawMessage, verb func(T) (Answer, error)) (Answer, error) {
-	var decoded T
-	if len(args) == 0 {
-		return Answer{}, errors.New("the arguments are missing")
-	}
-	if err := json.Unmarshal(args, &decoded); err != nil {
-		return Answer{}, fmt.Errorf("read the arguments: %w", err)
-	}
-	return verb(decoded)
+	return w.do(n, ctx, args)
 }
 
 // answer packs a result.

@@ -15,6 +15,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+func (n *Node) pin(ctx context.Context, args step.PinArgs) (Answer, error) {
+	return n.rerouted(ctx, args.Within, func() (Answer, error) { return pin(args) })
+}
+
 // pin sends packets to other nodes straight there, by the table and the rules of a held route.
 func pin(args step.PinArgs) (Answer, error) {
 	own, err := ownRoutes(args)
@@ -56,9 +60,16 @@ func pin(args step.PinArgs) (Answer, error) {
 	return Answer{Changed: changed || len(kept) > 0, Message: fmt.Sprintf("%d routes to other nodes are pinned%s", len(wanted), lingering(kept))}, nil
 }
 
-// takesWay waits until all has a route of the network's own by a way.
-func takesWay(ctx context.Context, args step.PinArgs) (Answer, error) {
+// routed waits until all has a route of the network's own by a way.
+func (n *Node) routed(ctx context.Context, args step.PinArgs) (Answer, error) {
 	return allThere(ctx, func() (int, string, error) { return astray(args) }, "%d routes to other nodes are there")
+}
+
+func (n *Node) follow(ctx context.Context, args step.PinArgs) (Answer, error) {
+	if got, err := n.routed(ctx, args); err != nil {
+		return got, err
+	}
+	return n.rerouted(ctx, args.Within, func() (Answer, error) { return follow(args) })
 }
 
 // follow lets what is pinned go by the network's own routes.
@@ -96,6 +107,13 @@ func follow(args step.PinArgs) (Answer, error) {
 		changed++
 	}
 	return Answer{Changed: changed > 0, Message: fmt.Sprintf("packets to other nodes go by the network's own routes, %d of them new", changed)}, nil
+}
+
+func (n *Node) unpin(ctx context.Context, args step.PinArgs) (Answer, error) {
+	if got, err := n.routed(ctx, args); err != nil {
+		return got, err
+	}
+	return n.rerouted(ctx, args.Within, func() (Answer, error) { return unpin(args) })
 }
 
 // unpin leaves packets to the network's own routes again.

@@ -24,7 +24,7 @@ const (
 )
 
 // retain copies BIRD's routes, and only then lets them serve.
-func retain(args step.RetainArgs) (Answer, error) {
+func (n *Node) retain(_ context.Context, args step.RetainArgs) (Answer, error) {
 	within, err := prefixes(args.Within)
 	if err != nil {
 		return Answer{}, err
