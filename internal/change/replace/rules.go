@@ -155,7 +155,8 @@ func (m *machine) nodesOf(s *step.Step) []string {
 func (m *machine) touchesTraffic(a step.Action) bool {
 	switch a.Op {
 	case step.Node:
-		return a.Verb != step.VerbInventory && a.Verb != step.VerbFacts && a.Verb != step.VerbAdoptable
+		verb, _ := step.VerbNamed(a.Verb)
+		return !verb.Quiet
 	case step.Evict, step.Restart, step.Hook:
 		return true
 	case step.Delete:

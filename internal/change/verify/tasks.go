@@ -29,7 +29,7 @@ func allowed(a *step.Action) error {
 		return nil
 	}
 	args := a.Args
-	if a.Verb == step.VerbInventory || a.Verb == step.VerbClean {
+	if step.Takes[step.Residue](a.Verb) {
 		residue, err := step.Arguments[step.Residue](*a)
 		if err != nil {
 			return err

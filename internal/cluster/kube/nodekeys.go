@@ -22,7 +22,7 @@ const keysWait = 20 * time.Second
 
 // nodeVerb has a verb done on a node. Its agent does it, but for what a residue names on the Node object.
 func (a *Actor) nodeVerb(ctx context.Context, action step.Action) (json.RawMessage, error) {
-	if action.Verb != step.VerbInventory && action.Verb != step.VerbClean {
+	if !step.Takes[step.Residue](action.Verb) {
 		return a.runTask(ctx, action)
 	}
 	var residue step.Residue
