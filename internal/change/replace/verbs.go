@@ -20,39 +20,39 @@ func (m *machine) onNode(a *step.Action) error {
 	if !m.hands(i) {
 		return fmt.Errorf("the agent of %s is not known to be ready", a.NodeName)
 	}
-	switch a.Verb {
-	case step.VerbJoin, step.VerbPart:
-		return m.join(i, a)
-	case step.VerbActivate:
-		return m.activate(i)
-	case step.VerbDeactivate:
-		if m.adopting() && (m.nodes[i].Adopted || m.flat() && m.tally.adopted > 0) {
-			return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken", m.nodes[i].Name)
-		}
-		m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Moved, n.Emptied = Source, true, false, false })
-	case step.VerbInventory:
-		m.edit(i, func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue })
-	case step.VerbClean:
-		return m.clean(i, a)
-	case step.VerbGuard, step.VerbRelease:
-		m.edit(i, func(n *NodeModel) { n.Guarded = a.Verb == step.VerbGuard })
-	case step.VerbAdoptable, step.VerbAdopt:
-		return m.adopt(i, a)
-	case step.VerbHold, step.VerbCarried, step.VerbYield, step.VerbUnhold:
-		return m.routes(i, a)
-	case step.VerbSettle:
-		if !m.noReturn || m.tally.yielded < m.tally.nodes {
-			return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
-		}
-		if how := m.plan.Source.Capabilities.Attachment; how != nil && how.Asks && !m.facts[exists(m.plan.Source.Agent)] {
-			return fmt.Errorf("the source's agent is gone, which alone can give back its addresses")
-		}
-		m.edit(i, func(n *NodeModel) { n.Settled = true })
-	case step.VerbFacts:
-	default:
+	effect, known := effects[a.Verb]
+	if !known {
 		return fmt.Errorf("the verb %q is not known", a.Verb)
 	}
-	return nil
+	return effect(m, i, a)
+}
+
+// effects are what the verbs that a change of networks uses do to the model.
+var effects = map[string]func(m *machine, i int, a *step.Action) error{
+	step.VerbFacts:      func(*machine, int, *step.Action) error { return nil },
+	step.VerbInventory:  edits(func(n *NodeModel) { n.Counted, n.Recounted = true, !n.SourceResidue }),
+	step.VerbClean:      (*machine).clean,
+	step.VerbActivate:   (*machine).activate,
+	step.VerbDeactivate: (*machine).deactivate,
+	step.VerbJoin:       (*machine).join,
+	step.VerbPart:       (*machine).join,
+	step.VerbGuard:      edits(func(n *NodeModel) { n.Guarded = true }),
+	step.VerbRelease:    edits(func(n *NodeModel) { n.Guarded = false }),
+	step.VerbHold:       (*machine).routes,
+	step.VerbCarried:    (*machine).routes,
+	step.VerbYield:      (*machine).routes,
+	step.VerbUnhold:     (*machine).routes,
+	step.VerbAdoptable:  (*machine).adopt,
+	step.VerbAdopt:      (*machine).adopt,
+	step.VerbSettle:     (*machine).settle,
+}
+
+// edits is the effect of a verb that may be done at any time.
+func edits(change func(*NodeModel)) func(*machine, int, *step.Action) error {
+	return func(m *machine, i int, _ *step.Action) error {
+		m.edit(i, change)
+		return nil
+	}
 }
 
 func (m *machine) join(i int, a *step.Action) error {
@@ -71,7 +71,7 @@ func (m *machine) join(i int, a *step.Action) error {
 }
 
 // activate is where the first pod can come up on the target: all that joins the networks must be there.
-func (m *machine) activate(i int) error {
+func (m *machine) activate(i int, _ *step.Action) error {
 	all := m.tally.nodes
 	switch {
 	case m.nodes[i].Active == Target:
@@ -94,6 +94,25 @@ func (m *machine) activate(i int) error {
 		return fmt.Errorf("%s is switched while nodes have yet to go", n.Name)
 	}
 	m.edit(i, func(n *NodeModel) { n.Active, n.PodsNew = Target, !n.Shut })
+	return nil
+}
+
+func (m *machine) deactivate(i int, _ *step.Action) error {
+	if m.adopting() && (m.nodes[i].Adopted || m.flat() && m.tally.adopted > 0) {
+		return fmt.Errorf("the source would serve new pods on %s and not know every address that is taken", m.nodes[i].Name)
+	}
+	m.edit(i, func(n *NodeModel) { n.Active, n.PodsOld, n.Moved, n.Emptied = Source, true, false, false })
+	return nil
+}
+
+func (m *machine) settle(i int, _ *step.Action) error {
+	if !m.noReturn || m.tally.yielded < m.tally.nodes {
+		return fmt.Errorf("the source may let go of its addresses only when there is no way back to it")
+	}
+	if how := m.plan.Source.Capabilities.Attachment; how != nil && how.Asks && !m.facts[exists(m.plan.Source.Agent)] {
+		return fmt.Errorf("the source's agent is gone, which alone can give back its addresses")
+	}
+	m.edit(i, func(n *NodeModel) { n.Settled = true })
 	return nil
 }
 
