@@ -38,7 +38,7 @@ type Run struct {
 	Waiting func(error)
 	// Stoppable gives the channel whose closing ends the run after the action at hand, and what is called at its end.
 	Stoppable func(*Flight) (stop <-chan struct{}, done func())
-	// Mirrored gives the actor and the gate of a plan with a mirror; own are those for the original's nodes.
+	// Mirrored gives the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is nil for other plans.
 	Mirrored func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error)
 	// Follow watches the source of a plan's flag until it is stopped. Where it is nil, nobody does.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
@@ -144,15 +144,15 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	if r.Plan.OnNodes() {
 		defer r.collect(ctx, actor, evidence)()
 	}
-	if r.Plan.Mirror != nil {
+	if r.Mirrored != nil {
 		if deps.Actor, deps.Gate, err = r.Mirrored(ctx, deps, records); err != nil {
 			return engine.Outcome{}, err
 		}
 	}
-	if r.Follow != nil && r.Plan.Rollout != nil && r.Plan.Rollout.Origin != nil {
-		defer r.Follow(ctx, r.Plan.Rollout.Origin)()
+	if origin := r.Plan.Origin(); r.Follow != nil && origin != nil {
+		defer r.Follow(ctx, origin)()
 	}
-	if r.Plan.Mirror == nil { // with a mirror, the original is idle while it is changed
+	if r.Mirrored == nil { // with a mirror, the original is idle while it is changed
 		versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
 		deps.Hindrance = versions.Changed
 	}
@@ -194,19 +194,16 @@ func (r *Run) actor(epoch int64) *kube.Actor {
 
 // withPool lets the nodes of a plan come and go.
 func (r *Run) withPool(actor *kube.Actor) engine.Actor {
-	if r.Plan.Surge == nil {
+	if len(r.Plan.Hooks()) == 0 {
 		return actor
 	}
-	return &nodepool.Actor{Actor: actor, Typed: actor.Typed, Clock: actor.Clock, Slots: r.Plan.Surge.Slots(), Known: r.Plan.Cluster.Nodes,
+	return &nodepool.Actor{Actor: actor, Typed: actor.Typed, Clock: actor.Clock, Slots: r.Plan.Slots(), Known: r.Plan.Cluster.Nodes,
 		Migration: r.Plan.Name, Note: actor.Note}
 }
 
 // HooksRun demands that the commands of a plan can be run on this machine.
 func HooksRun(p *plan.Plan) error {
-	if p.Surge == nil {
-		return nil
-	}
-	if err := nodepool.Runnable(p.Surge.AddHook, p.Surge.RemoveHook); err != nil {
+	if err := nodepool.Runnable(p.Hooks()...); err != nil {
 		return engine.WithHint(err, "install it here, or go on where it is; in the plan --add-hook and --remove-hook name it")
 	}
 	return nil

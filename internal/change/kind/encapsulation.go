@@ -1,6 +1,10 @@
 package kind
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/theseus-cni/theseus/internal/network/cni"
+)
 
 // Encapsulation says how packets between nodes go before and after.
 type Encapsulation struct {
@@ -21,6 +25,15 @@ func (e *Encapsulation) String() string { return fmt.Sprintf("%s to %s", e.From,
 func (e *Encapsulation) Words(string) (from, to string) {
 	return "encapsulation " + e.From, "encapsulation " + e.To
 }
+
+// Ends add that to the networks.
+func (e *Encapsulation) Ends(source, target cni.Installation) (from, to string) {
+	from, to = e.Words(source.CNI)
+	return source.Versioned() + " in " + from, target.Versioned() + " in " + to
+}
+
+// Setting is empty.
+func (e *Encapsulation) Setting() string { return "" }
 
 // InPlace is true: pods stay.
 func (e *Encapsulation) InPlace() bool { return true }

@@ -35,6 +35,8 @@ type Kind struct {
 	// Rules are what it demands of every prefix of a plan; none of a plan that they do not concern. An error says that the plan
 	// cannot be followed at all.
 	Rules func(*Plan) ([]Rule, error)
+	// Retains is set where these rules say themselves which routes nodes retain, and when.
+	Retains bool
 	// Within is the plan of another kind that a plan of this one carries out; nil for none.
 	Within func(*Plan) *Plan
 	// Of says whether a plan is of this kind.
@@ -43,6 +45,8 @@ type Kind struct {
 	Complete bool
 	// Words are what runbooks say of its plans.
 	Words Words
+	// TakesBack says whether an inverse that a journal holds takes an action back, of operations that its plans alone have.
+	TakesBack func(a, inverse step.Action) bool
 	// Reach adds what its plans do beyond objects that are applied.
 	Reach func(*Plan, *Reach)
 }

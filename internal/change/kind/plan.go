@@ -62,6 +62,10 @@ type Section interface {
 	// Words name what the change leaves and where it goes, on a network: another network, its version, a data plane, or the
 	// value of a flag.
 	Words(network string) (from, to string)
+	// Ends are the same in full, for the head of a report.
+	Ends(source, target cni.Installation) (from, to string)
+	// Setting is what is set, as in "nftablesMode=Enabled"; empty where the ends say it.
+	Setting() string
 	// InPlace says whether the network stays, and pods with it.
 	InPlace() bool
 	// Spares says whether the steps keep connections off the port that the network exempts from tracking.
@@ -113,6 +117,22 @@ func (p *Plan) words() (from, to string) {
 		return section.Words(p.Source.CNI)
 	}
 	return p.Source.CNI, p.Target.CNI
+}
+
+// Ends name in full what the change leaves and where it goes.
+func (p *Plan) Ends() (from, to string) {
+	if section := p.Section(); section != nil {
+		return section.Ends(p.Source, p.Target)
+	}
+	return p.Source.Versioned(), p.Target.Versioned()
+}
+
+// Setting is what is set, as in "nftablesMode=Enabled"; empty where the ends say it.
+func (p *Plan) Setting() string {
+	if section := p.Section(); section != nil {
+		return section.Setting()
+	}
+	return ""
 }
 
 // Size says how much it changes, as in "3 nodes in 2 waves".

@@ -1,5 +1,7 @@
 package kind
 
+import "github.com/theseus-cni/theseus/internal/network/cni"
+
 // Pools says from which IPPool pods go to which.
 type Pools struct {
 	From string `json:"from"`
@@ -10,6 +12,15 @@ type Pools struct {
 
 // Words say the two ranges' objects.
 func (p *Pools) Words(string) (from, to string) { return "IPPool " + p.From, "IPPool " + p.To }
+
+// Ends add that to the networks.
+func (p *Pools) Ends(source, target cni.Installation) (from, to string) {
+	from, to = p.Words(source.CNI)
+	return source.Versioned() + " in " + from, target.Versioned() + " in " + to
+}
+
+// Setting is empty.
+func (p *Pools) Setting() string { return "" }
 
 // InPlace is false: pods are created again.
 func (p *Pools) InPlace() bool { return false }

@@ -1,6 +1,9 @@
 package kind
 
-import "github.com/theseus-cni/theseus/internal/network/joint"
+import (
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/network/joint"
+)
 
 // FullMesh asks for a full mesh of BGP sessions, with no reflectors.
 const FullMesh = "none"
@@ -28,6 +31,15 @@ func reflecting(nodes []string) string {
 
 // Words say which nodes reflect.
 func (r *Reflectors) Words(string) (from, to string) { return reflecting(r.Before), r.String() }
+
+// Ends add that to the networks.
+func (r *Reflectors) Ends(source, target cni.Installation) (from, to string) {
+	from, to = r.Words(source.CNI)
+	return source.Versioned() + " with " + from, target.Versioned() + " with " + to
+}
+
+// Setting is the selector.
+func (r *Reflectors) Setting() string { return "reflectors=" + r.Selector }
 
 // InPlace is true: pods stay, and so do the routes to them.
 func (r *Reflectors) InPlace() bool { return true }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
 // RollsOut says whether a change is the rollout of a flag.
@@ -81,6 +82,12 @@ func (r *Rollout) Words(string) (from, to string) {
 	return from, to
 }
 
+// Ends add that to the networks.
+func (r *Rollout) Ends(source, target cni.Installation) (from, to string) {
+	from, to = r.Words(source.CNI)
+	return source.Versioned() + " in " + from, target.Versioned() + " in " + to
+}
+
 // InPlace is true: agents start again, and pods stay.
 func (r *Rollout) InPlace() bool { return true }
 
@@ -121,4 +128,27 @@ func Same(a, b any) bool {
 		}
 	}
 	return fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+// Origin is the flag of a flag set that says what every node gets; nil where no flag set does.
+func (p *Plan) Origin() *Origin {
+	if p.Rollout == nil {
+		return nil
+	}
+	return p.Rollout.Origin
+}
+
+// MovesRules says whether rules move from one data plane to another on any node.
+func (p *Plan) MovesRules() bool {
+	if p.Rollout == nil {
+		return false
+	}
+	if origin := p.Rollout.Origin; origin != nil {
+		for _, turn := range origin.Turns {
+			if turn.Moves() {
+				return true
+			}
+		}
+	}
+	return p.Rollout.From != p.Rollout.To
 }

@@ -29,6 +29,17 @@ func (s *Surge) Slots() []string {
 	return slots
 }
 
+// Slots are the names that the plan has for nodes that come; none where no node does.
+func (p *Plan) Slots() []string { return p.Surge.Slots() }
+
+// Hooks are the commands that add and remove a node; none where no node comes or goes.
+func (p *Plan) Hooks() (hooks [][]string) {
+	if p.Surge == nil {
+		return nil
+	}
+	return [][]string{p.Surge.AddHook, p.Surge.RemoveHook}
+}
+
 // Others are the slots of nodes that come in the place of those of a wave, by its place among the plan's waves.
 func (p *Plan) Others(wave int) []string {
 	if p.Surge == nil || wave >= len(p.Surge.Waves) {

@@ -1,6 +1,9 @@
 package kind
 
-import "github.com/theseus-cni/theseus/internal/step"
+import (
+	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
+)
 
 // Upgrade says from which version the network in place goes to which.
 type Upgrade struct {
@@ -21,6 +24,14 @@ type Owner struct {
 
 // Words say the versions.
 func (u *Upgrade) Words(string) (from, to string) { return u.From, u.To }
+
+// Ends are the networks, which have their versions.
+func (u *Upgrade) Ends(source, target cni.Installation) (from, to string) {
+	return source.Versioned(), target.Versioned()
+}
+
+// Setting is empty.
+func (u *Upgrade) Setting() string { return "" }
 
 // InPlace is true: agents start again, and pods stay.
 func (u *Upgrade) InPlace() bool { return true }

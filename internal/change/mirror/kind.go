@@ -17,12 +17,13 @@ import (
 // a setup.
 func Kind() kind.Kind {
 	return kind.Kind{
-		Name:     Name,
-		Of:       func(p *kind.Plan) bool { return p.Mirror != nil },
-		Complete: true,
-		Rules:    rules,
-		Within:   within,
-		Reach:    reach,
+		Name:      Name,
+		Of:        func(p *kind.Plan) bool { return p.Mirror != nil },
+		Complete:  true,
+		Rules:     rules,
+		Within:    within,
+		Reach:     reach,
+		TakesBack: takesBack,
 		Words: kind.Words{
 			Summary: summary,
 			Scope: func(p *kind.Plan) string {

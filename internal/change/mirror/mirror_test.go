@@ -55,7 +55,7 @@ func propose(r *kind.Request, setup mirror.Setup, within *plan.Plan) (*plan.Plan
 
 // mirrorRules are those of the names and of all plans, without that which compares the steps with the setup.
 func mirrorRules(p *plan.Plan) error {
-	return verify.Hold(p, append(verify.General(p), mirror.Traffics(p)))
+	return verify.Hold(p, append(verify.General(p, mirror.Kind()), mirror.Traffics(p)))
 }
 
 // asWritten is a plan after writing and reading.

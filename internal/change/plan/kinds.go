@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/theseus-cni/theseus/internal/change/encapsulation"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/mirror"
@@ -9,6 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/replace"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/change/upgrade"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // kinds are all of them, in the order in which they are asked: the last that a change can ask for takes what no other does.
@@ -33,6 +36,11 @@ func asked(r *kind.Request) kind.Kind {
 		}
 	}
 	return all[len(all)-1]
+}
+
+// TakesBack says whether an inverse that a journal holds takes an action back, of an operation that plans of one kind alone have.
+func TakesBack(a, inverse step.Action) bool {
+	return slices.ContainsFunc(kinds(), func(k kind.Kind) bool { return k.TakesBack != nil && k.TakesBack(a, inverse) })
 }
 
 // of is the kind that a plan is of.

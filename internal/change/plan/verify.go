@@ -12,7 +12,7 @@ func Verify(p *Plan) error {
 	if err != nil {
 		return err
 	}
-	if err := verify.Hold(p, append(verify.General(p), rules...)); err != nil {
+	if err := verify.Hold(p, append(verify.General(p, of(p)), rules...)); err != nil {
 		return err
 	}
 	for _, k := range kinds() {

@@ -22,8 +22,8 @@ func retainsAny(actions []step.Action) bool {
 
 // retains holds plans to the ranges that they retain while agents restart. Plans that retain others for another reason bring a
 // rule of their own.
-func retains(p *kind.Plan) kind.Rule {
-	if p.Reflectors != nil {
+func retains(p *kind.Plan, own kind.Kind) kind.Rule {
+	if own.Retains {
 		return kind.Rule{}
 	}
 	return Retained(p, p.Retain, func(a *step.Action) string {

@@ -58,12 +58,14 @@ func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, be
 		stopping := &interrupt.Run{Stop: make(chan struct{}), Say: r.View.Say, Flight: at.String}
 		return stopping.Stop, a.Signals.During(stopping)
 	}
-	r.Mirrored = func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error) {
-		world, err := pair.Reach(ctx, a, access, p)
-		if err != nil {
-			return nil, nil, err
+	if p.Mirror != nil {
+		r.Mirrored = func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error) {
+			world, err := pair.Reach(ctx, a, access, p)
+			if err != nil {
+				return nil, nil, err
+			}
+			return mirrored.New(world, own, records, r.Dir, r.View.Note)
 		}
-		return mirrored.New(world, own, records, r.Dir, r.View.Note)
 	}
 	r.Follow = func(ctx context.Context, of *plan.Origin) func() { return origin.Follow(ctx, a, of, r.View.Say) }
 	return r

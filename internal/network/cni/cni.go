@@ -75,6 +75,14 @@ type Maker struct {
 // HasAgent is false for a network that files on the nodes make, and nothing in the cluster.
 func (i *Installation) HasAgent() bool { return i.Agent.Name != "" }
 
+// Versioned is its name with its version, where that is known.
+func (i *Installation) Versioned() string {
+	if i.Version == "" {
+		return i.CNI
+	}
+	return i.CNI + " " + i.Version
+}
+
 // Masquerade is traffic that leaves a node with the node's address: what comes from one of From and goes to none of Except.
 // Both are CIDRs of IPv4.
 type Masquerade struct {

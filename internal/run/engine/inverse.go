@@ -1,16 +1,10 @@
 package engine
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"slices"
 
-	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
-	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
-	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 	"github.com/theseus-cni/theseus/internal/step"
 )
@@ -79,15 +73,11 @@ func takesBack(p *plan.Plan, a, inverse step.Action) bool {
 	case step.Node:
 		verb, ok := step.InverseVerb(a.Verb)
 		return ok && inverse.Op == step.Node && inverse.Verb == verb && sameNode(p, a.NodeName, inverse.NodeName) &&
-			sameJSON(a.Args, inverse.Args)
+			canonical.Same(a.Args, inverse.Args)
 	case step.Probe:
 		return inverse.Op == step.Probe // it only says what is measured
-	case step.DNS:
-		return inverse.Op == step.DNS && namesBack(a, inverse)
-	case step.Mirror:
-		return inverse.Op == step.Mirror && mirrorBack(a, inverse)
 	}
-	return false
+	return plan.TakesBack(a, inverse)
 }
 
 // sameObject says whether two actions are about one object.
@@ -116,48 +106,5 @@ func sameNode(p *plan.Plan, planned, node string) bool {
 	if planned == node {
 		return node != ""
 	}
-	return p.Surge != nil && slices.Contains(p.Surge.Slots(), planned) && !slices.Contains(p.Cluster.Nodes, node)
-}
-
-func sameJSON(a, b json.RawMessage) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return len(a) == len(b)
-	}
-	left, errLeft := canonical.JSON(a)
-	right, errRight := canonical.JSON(b)
-	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
-}
-
-// namesBack is takesBack for names.
-func namesBack(a, inverse step.Action) bool {
-	switch a.Verb {
-	case shift.Prove:
-		there, errThere := step.Arguments[shift.ProveArgs](a)
-		back, errBack := step.Arguments[[]shift.SeeArgs](inverse)
-		return inverse.Verb == shift.See && errThere == nil && errBack == nil && reflect.DeepEqual(there.Back, back)
-	case shift.Swap:
-		there, errThere := step.Arguments[shift.SwapArgs](a)
-		back, errBack := step.Arguments[shift.SwapArgs](inverse)
-		return inverse.Verb == shift.Swap && errThere == nil && errBack == nil && there.Zone == back.Zone &&
-			!slices.ContainsFunc(back.Inverse().Units, func(u zone.Unit) bool {
-				return !slices.ContainsFunc(there.Units, func(planned zone.Unit) bool { return reflect.DeepEqual(planned, u) })
-			})
-	}
-	return false
-}
-
-// mirrorBack is takesBack for what is done to a cluster and its mirror.
-func mirrorBack(a, inverse step.Action) bool {
-	switch a.Verb {
-	case mirror.Freeze:
-		return inverse.Verb == mirror.Thaw
-	case mirror.AddNames:
-		return inverse.Verb == mirror.TakeNames && sameJSON(a.Args, inverse.Args)
-	case mirror.Cloud:
-		there, errThere := step.Arguments[mirror.CloudArgs](a)
-		back, errBack := step.Arguments[mirror.CloudArgs](inverse)
-		there.Back = !there.Back
-		return inverse.Verb == mirror.Cloud && errThere == nil && errBack == nil && reflect.DeepEqual(there, back)
-	}
-	return false
+	return slices.Contains(p.Slots(), planned) && !slices.Contains(p.Cluster.Nodes, node)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
-	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
@@ -26,7 +25,7 @@ func Build(in Input) Model {
 		Gates: h.gates, Residue: residue(in.InventoriesBefore, in.InventoriesAfter), Journal: h.journal, BGP: in.BGP,
 		PartRestarts: partRestarts(in.Reports),
 	}
-	m.Residue.Rules = movesRules(in.Plan)
+	m.Residue.Rules = in.Plan != nil && in.Plan.MovesRules()
 	m.Incidents, m.Adopted = incidents(m.Gaps), adopted(in.Plan, m.Moves)
 	m.Steps, m.Groups, m.Run = h.steps, h.groups(), h.run
 	m.Run.Measured = measuredSpans(all)
@@ -44,42 +43,14 @@ func JSON(m Model) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// movesRules says whether a plan is of a rollout from one data plane to another.
-func movesRules(p *plan.Plan) bool {
-	if p == nil || p.Rollout == nil {
-		return false
-	}
-	if origin := p.Rollout.Origin; origin != nil {
-		for _, turn := range origin.Turns {
-			if turn.Moves() {
-				return true
-			}
-		}
-	}
-	return p.Rollout.From != p.Rollout.To
-}
-
 func change(p *plan.Plan, h *history) Change {
 	c := Change{By: h.by, Theseus: h.theseus, PlanHash: h.planned}
 	if p == nil {
 		return c
 	}
 	c.Name, c.Strategy, c.Reason = p.Name, p.Strategy, p.Reason
-	c.Source, c.Target = network(p.Source), network(p.Target)
-	if p.Rollout != nil {
-		c.Flag = p.Rollout.Setting()
-		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
-	}
-	if p.Reflectors != nil {
-		c.Flag = "reflectors=" + p.Reflectors.Selector
-		c.Source, c.Target = c.Source+" with "+p.From(), c.Target+" with "+p.To()
-	}
-	if p.Pools != nil || p.Encapsulation != nil {
-		c.Source, c.Target = c.Source+" in "+p.From(), c.Target+" in "+p.To()
-	}
-	if p.Mirror != nil {
-		c.Source, c.Target = p.From(), p.To()
-	}
+	c.Flag = p.Setting()
+	c.Source, c.Target = p.Ends()
 	c.Cluster, c.Kubernetes = p.Cluster.UID, p.Cluster.Kubernetes
 	if c.PlanHash == "" {
 		c.PlanHash = p.Hash
@@ -93,13 +64,6 @@ func change(p *plan.Plan, h *history) Change {
 		}
 	}
 	return c
-}
-
-func network(i cni.Installation) string {
-	if i.Version == "" {
-		return i.CNI
-	}
-	return i.CNI + " " + i.Version
 }
 
 // limit is the longest gap that any gate after the baseline allows, in ms.

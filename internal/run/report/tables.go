@@ -170,7 +170,7 @@ func waves(p *plan.Plan, get func(string) *Node) {
 // came finds the nodes that came in the course of a change: the journal says which, and their fate is that of the step
 // that opened them for pods.
 func (h *history) came(in Input, get func(string) *Node) {
-	if in.Plan == nil || in.Plan.Surge == nil {
+	if in.Plan == nil {
 		return
 	}
 	wave := map[string]string{}

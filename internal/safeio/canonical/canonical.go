@@ -42,6 +42,16 @@ func Hash(values ...any) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
+// Same says whether two JSON documents mean the same; of what is not one, only nothing at all is the same as nothing.
+func Same(a, b json.RawMessage) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return len(a) == len(b)
+	}
+	left, errLeft := JSON(a)
+	right, errRight := JSON(b)
+	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
+}
+
 // Once is an error where data is not one JSON document, or has a key twice in one object. It holds no tree of the document.
 func Once(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/mirror/cloud"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
+	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -139,6 +140,12 @@ func (s *Setup) Words(network string) (from, to string) {
 	}
 	return from, cmp.Or(s.Switch.To, "the mirror and back")
 }
+
+// Ends are these words: the original's versions are not what changes.
+func (s *Setup) Ends(source, _ cni.Installation) (from, to string) { return s.Words(source.CNI) }
+
+// Setting is empty.
+func (s *Setup) Setting() string { return "" }
 
 // InPlace is false: what becomes of pods, the change of the original says.
 func (s *Setup) InPlace() bool { return false }
