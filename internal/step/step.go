@@ -257,7 +257,11 @@ type Sessions struct {
 // Step is an ordered unit of a plan.
 type Step struct {
 	// ID is unique in its plan and reads like a path: "wave-1/a-node-1/switch".
-	ID    string `json:"id"`
+	ID string `json:"id"`
+	// Group is the run of steps that it is of, such as "prepare" or "wave-1": a chapter of the runbook, a row of the timeline.
+	Group string `json:"group,omitempty"`
+	// Does says what kind of step it is: steps of a group and of a kind do the same on other nodes.
+	Does  string `json:"does,omitempty"`
 	Title string `json:"title"`
 	// Why says in a sentence what the step is for.
 	Why  string `json:"why,omitempty"`
@@ -281,6 +285,24 @@ type Step struct {
 	Estimate Duration `json:"estimate,omitempty"`
 }
 
+// Identify gives a step without an ID the one that follows from what it is.
+func (s *Step) Identify() {
+	if s.ID == "" {
+		s.ID = s.Group + "/" + s.Does
+	}
+}
+
+// Alike is the same for steps that do the same on other nodes, in this wave or another. A step of no wave is like no other.
+func (s *Step) Alike() string {
+	switch s.Wave {
+	case "":
+		return s.ID
+	case s.Group:
+		return s.Does
+	}
+	return s.Group + "/" + s.Does
+}
+
 // Nodes are those that a step is about in particular: its own, those whose pods it moves, or those on which a step of a wave acts.
 func (s *Step) Nodes() []string {
 	if s.Node != "" {
@@ -292,7 +314,7 @@ func (s *Step) Nodes() []string {
 			nodes = append(nodes, a.Pods.Node)
 		}
 	}
-	if len(nodes) > 0 || !strings.HasPrefix(s.ID, "wave-") {
+	if len(nodes) > 0 || s.Wave == "" || s.Group != s.Wave {
 		return nodes
 	}
 	for i := range s.Actions {

@@ -16,7 +16,7 @@ func (b *builder) verify() {
 		return b.to(node, "make sure that no pod of "+node+" is on "+b.Source.CNI, len(b.Nodes()), nil, nil)
 	})
 	b.Add(step.Step{
-		ID:    "verify/adopted",
+		Group: "verify", Does: "adopted",
 		Title: "Check that no pod of any node is left on " + b.Source.CNI,
 		Why: "The next step lets " + b.TargetName() + " carry the whole range; its agent then takes the route to the bridge of " + b.Source.CNI +
 			" away, and with it every pod that is still there.",
@@ -40,7 +40,7 @@ func (b *builder) carry() {
 // while they still see to the one before.
 func (b *builder) carryRange(i int, last bool) {
 	hold := b.hold()
-	id, title := "carry/range", "Let "+b.TargetName()+" make its routes between nodes"
+	does, title := "range", "Let "+b.TargetName()+" make its routes between nodes"
 	why := "Until now " + b.Source.CNI + " carries the range between nodes, for pods of both, and goes on to: a pin holds what leaves a node to its routes " +
 		"until every node has those of " + b.TargetName() + "."
 	var actions []step.Action
@@ -53,7 +53,7 @@ func (b *builder) carryRange(i int, last bool) {
 			return joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold)
 		}), b.measureAnew())
 	} else {
-		id, title = fmt.Sprintf("carry/range-%d", i+1), "Let "+b.TargetName()+" make its routes to "+b.Source.PodCIDRs[i]+", too"
+		does, title = fmt.Sprintf("range-%d", i+1), "Let "+b.TargetName()+" make its routes to "+b.Source.PodCIDRs[i]+", too"
 		why = "One range after the other: agents that still see to one may miss the next."
 	}
 	actions = append(actions, b.Target.Adoption.Carry[i])
@@ -63,7 +63,7 @@ func (b *builder) carryRange(i int, last bool) {
 		})...)
 	}
 	b.Add(step.Step{
-		ID:      id,
+		Group: "carry", Does: does,
 		Title:   title,
 		Why:     why,
 		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
@@ -86,7 +86,7 @@ func (b *builder) yield(wave joint.Wave, last bool) {
 		actions = append(actions, b.measureAnew()...)
 	}
 	b.Add(step.Step{
-		ID:      "carry/" + wave.Name,
+		ID: "carry/" + wave.Name, Group: "carry", Does: "yield",
 		Title:   "Let " + b.TargetName() + " carry what leaves " + joint.List(wave.Nodes),
 		Why:     "The pin is one rule, and goes in one step.",
 		Wave:    wave.Name,
@@ -118,7 +118,7 @@ func (b *builder) deleteSource() {
 	actions = append(actions, b.RemoveParts()...)
 	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
-		ID:       "remove/source",
+		Group: "remove", Does: "source",
 		Title:    "Remove " + b.Source.CNI,
 		Why:      "It carries nothing any more.",
 		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
@@ -145,7 +145,7 @@ func (b *builder) openRange() {
 		return joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node)
 	})
 	b.Add(step.Step{
-		ID:      "finish/range",
+		Group: "finish", Does: "range",
 		Title:   "Give the range to " + b.TargetName() + " for good",
 		Why:     "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
 		Before:  b.SourceGone(),

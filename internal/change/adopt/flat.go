@@ -19,7 +19,7 @@ func (b *builder) switchAll() {
 		actions = append(actions, b.activate(wave.Nodes)...)
 	}
 	b.Add(step.Step{
-		ID:    "switch/all",
+		Group: "switch", Does: "all",
 		Title: "Let " + b.TargetName() + " serve new pods on all nodes",
 		Why: "Pods of all nodes share one range: " + b.TargetName() + " may give none of its addresses before it knows every one that is taken, on any node. " +
 			"A pod that starts in between waits for a moment.",

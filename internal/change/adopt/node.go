@@ -17,7 +17,7 @@ func (b *builder) rehearse() {
 			step.AdoptArgs{From: b.source, To: b.target, Skip: b.apart(node)})
 	})
 	b.Add(step.Step{
-		ID:      "joint/rehearse",
+		Group: "joint", Does: "rehearse",
 		Title:   "Make sure that every pod can be adopted",
 		Why:     "What stands against it is in the pod's own interfaces, routes and plugins, where only the node's agent sees it; nothing is changed for the answer.",
 		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
@@ -49,7 +49,7 @@ func (b *builder) adoptNodes(wave joint.Wave, nodes []string, last bool) {
 
 // addFor adds a step for some nodes of a wave, where what it needs is there on each.
 func (b *builder) addFor(wave joint.Wave, nodes []string, name string, s step.Step, before ...func(node string) []step.Condition) {
-	s.ID, s.Wave = wave.Name+"/"+nodes[0]+"/"+name, wave.Name
+	s.ID, s.Group, s.Does, s.Wave = wave.Name+"/"+nodes[0]+"/"+name, wave.Name, name, wave.Name
 	if len(nodes) == 1 {
 		s.Node = nodes[0]
 	}

@@ -90,7 +90,7 @@ func words(encapsulation string) string {
 // accept lets a node's packets and the answers to them go different ways.
 func (b *builder) accept() {
 	b.Add(step.Step{
-		ID:    "pin/join",
+		Group: "pin", Does: "join",
 		Title: "Accept packets by any way on every node",
 		Why:   "While nodes are changed one after another, a packet may come through the tunnel and its answer go without, or the other way round, which a strict rp_filter drops.",
 		Actions: joint.OnEach(b.Nodes(), func(node string) step.Action {
@@ -113,7 +113,7 @@ func (b *builder) pinWave(wave joint.Wave, last bool) {
 		actions, undo = append(actions, b.measureAnew()...), append(undo, b.measureAnew()...)
 	}
 	b.Add(step.Step{
-		ID:    "pin/" + wave.Name,
+		ID: "pin/" + wave.Name, Group: "pin", Does: "pin",
 		Title: "Send what leaves " + joint.List(wave.Nodes) + " straight to the other nodes",
 		Why: "That what lies between the nodes carries the addresses of pods is seen here, on these nodes, while the network is as it was. " +
 			"From here on they need no route of its own.",
@@ -143,7 +143,7 @@ func (b *builder) change() {
 		return step.Action{Op: step.Patch, Ref: &b.Pool, Patch: patch, Title: title}
 	}
 	b.Add(step.Step{
-		ID:    "encapsulation/pool",
+		Group: "encapsulation", Does: "pool",
 		Title: "Change " + joint.Name(b.Pool) + " from " + b.From + " to " + b.To,
 		Why: "The agents of " + b.Source.CNI + " take their routes away and make others, each at its own time. Packets go by the pins until every node has all of the new ones, " +
 			"and with them every tunnel that is needed.",
@@ -166,7 +166,7 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 		actions, undo = append(actions, b.measureAnew()...), append(undo, b.measureAnew()...)
 	}
 	b.Add(step.Step{
-		ID:    "follow/" + wave.Name,
+		ID: "follow/" + wave.Name, Group: "follow", Does: "follow",
 		Title: "Let " + b.Source.CNI + " carry what leaves " + joint.List(wave.Nodes) + " " + words(b.To),
 		Why:   "What is pinned goes by the node's new routes, which are all there. What nodes send themselves still has the address without a tunnel.",
 		Wave:  wave.Name, Actions: actions, Undo: undo,
@@ -189,7 +189,7 @@ func (b *builder) unpin() {
 	actions = append(actions, b.measureAnew()...)
 	actions = append(actions, joint.OnEach(b.Nodes(), b.filter)...)
 	b.Add(step.Step{
-		ID: "unpin/all", Title: "Take the pins away",
+		Group: "unpin", Does: "all", Title: "Take the pins away",
 		Why:     "Packets go by the same routes without them, and by the same way in both directions.",
 		Actions: actions, NoReturn: true,
 		Gate: b.Gate("nothing misses the pins", true),

@@ -62,7 +62,7 @@ type Words struct {
 	// Notes follow what every summary says, and Scope comes before the nodes.
 	Notes func(*Plan) string
 	Scope func(*Plan) string
-	// Chapters are the titles of runs of steps, by the first part of their IDs.
+	// Chapters are the titles of runs of steps, by their groups.
 	Chapters map[string]string
 	// Chapter names that of any other step; empty where it is not its own.
 	Chapter func(*step.Step) string

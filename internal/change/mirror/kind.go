@@ -34,7 +34,7 @@ func Kind() kind.Kind {
 			},
 			Chapters: map[string]string{
 				"cloud": "The mirror", "names": "The mirror", "freeze": "The mirror", "copy": "The mirror", "certificates": "The mirror",
-				"over": "Names to the mirror", "change": "Change the original", "whole": "Names home", "home": "Names home",
+				over: "Names to the mirror", "change": "Change the original", "whole": "Names home", home: "Names home",
 				"thaw": "Clean up", "teardown": "Clean up", "unname": "Clean up", "uncloud": "Clean up",
 			},
 			Undo:  undo,

@@ -81,31 +81,31 @@ const (
 // home that fails is taken back alone, so that its names stay at the mirror, which serves. Where the original is changed by a
 // strategy, within are its steps, and the one of them from which there is no way back is that of the whole.
 func Steps(s Setup, within []step.Step) []step.Step {
-	steps := append(give(s), step.Step{ID: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
+	steps := append(give(s), step.Step{ID: "freeze", Group: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
 		Why: "no deploy may slip between the copy and the cutover", Actions: []step.Action{
 			action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that are denied", s.Freeze, 0)}},
 		copyStep(s))
 	if s.Handshakes != nil {
-		steps = append(steps, step.Step{ID: "certificates", Title: "prove what the mirror serves over TLS", Estimate: step.Duration(5 * time.Second),
+		steps = append(steps, step.Step{ID: "certificates", Group: "certificates", Title: "prove what the mirror serves over TLS", Estimate: step.Duration(5 * time.Second),
 			Why: "a name must not come to an address that shows another certificate", Actions: []step.Action{
 				action("certificates/prove", Handshakes, "ask every address of the mirror for every name, by a handshake", s.Handshakes, readyWithin)}})
 	}
-	steps = append(steps, names("over", s.Names, "restore")...)
+	steps = append(steps, names(over, s.Names, "restore")...)
 	steps = append(append(steps, within...), changeStep(s))
-	steps = append(steps, step.Step{ID: "whole", Title: "see that the original is whole", Estimate: step.Duration(time.Minute),
+	steps = append(steps, step.Step{ID: "whole", Group: "whole", Title: "see that the original is whole", Estimate: step.Duration(time.Minute),
 		Why: "a name comes home only to a service that has all of its pods", Actions: []step.Action{
 			action("whole/ready", Ready, "wait until every workload of the original has its pods", ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
-	home := names("home", s.Names.Back(), "lower")
-	for i := range home {
-		home[i].Alone = true
+	back := names(home, s.Names.Back(), "lower")
+	for i := range back {
+		back[i].Alone = true
 	}
-	steps = append(steps, home...)
-	steps = append(steps, step.Step{ID: "thaw", Title: "let deploys go on", Why: "the original serves every name again", Estimate: step.Duration(5 * time.Second),
+	steps = append(steps, back...)
+	steps = append(steps, step.Step{ID: "thaw", Group: "thaw", Title: "let deploys go on", Why: "the original serves every name again", Estimate: step.Duration(5 * time.Second),
 		Actions: []step.Action{action("thaw/off", Thaw, "thaw "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that pass", struct{}{}, 0)}})
 	if s.Keep {
 		return steps
 	}
-	steps = append(steps, step.Step{ID: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
+	steps = append(steps, step.Step{ID: "teardown", Group: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
 		Why: "nothing asks there any more, and load balancers cost money", Actions: []step.Action{
 			action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{Of: s.Original, Namespaces: s.Copy.Namespaces}, readyWithin)}})
 	return append(steps, take(s)...)
@@ -115,7 +115,7 @@ func Steps(s Setup, within []step.Step) []step.Step {
 // that move names there and before the one that sees what became of it.
 func Within(steps []step.Step) (first, last int) {
 	for i := range steps {
-		if strings.HasPrefix(steps[i].ID, "over/") {
+		if steps[i].Group == over {
 			first = i + 1
 		}
 	}
@@ -130,7 +130,7 @@ func Within(steps []step.Step) (first, last int) {
 func give(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Cloud != nil {
-		one := step.Step{ID: "cloud", Title: "give the mirror what the original may do in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+		one := step.Step{ID: "cloud", Group: "cloud", Title: "give the mirror what the original may do in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
 			Why: "its nodes and pods have roles and security groups of their own, which nothing outside knows"}
 		for i, a := range s.Cloud.Actions {
 			one.Actions = append(one.Actions, action(cloudID(i), Cloud, a.String(), CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a}, 0))
@@ -138,7 +138,7 @@ func give(s Setup) []step.Step {
 		steps = append(steps, one)
 	}
 	if s.Certificates != nil {
-		steps = append(steps, step.Step{ID: "names", Title: "give certificates the mirror's names", Estimate: step.Duration(2 * time.Minute),
+		steps = append(steps, step.Step{ID: "names", Group: "names", Title: "give certificates the mirror's names", Estimate: step.Duration(2 * time.Minute),
 			Why: "they are issued where the names point to, and copied with their keys", Actions: []step.Action{
 				action("names/add", AddNames, "add the names under "+domains(s)+" to certificates, and wait until they are issued", s.Certificates, readyWithin)}})
 	}
@@ -149,12 +149,12 @@ func give(s Setup) []step.Step {
 func take(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Certificates != nil {
-		steps = append(steps, step.Step{ID: "unname", Title: "take the mirror's names off certificates", Estimate: step.Duration(5 * time.Second),
+		steps = append(steps, step.Step{ID: "unname", Group: "unname", Title: "take the mirror's names off certificates", Estimate: step.Duration(5 * time.Second),
 			Why: "nothing is served under them any more", Actions: []step.Action{
 				action("unname/take", TakeNames, "give every certificate the names that it had", s.Certificates, readyWithin)}})
 	}
 	if s.Cloud != nil {
-		one := step.Step{ID: "uncloud", Title: "take away what the mirror was given in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+		one := step.Step{ID: "uncloud", Group: "uncloud", Title: "take away what the mirror was given in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
 			Why: "what nobody uses is nobody's door"}
 		for i, a := range slices.Backward(s.Cloud.Actions) {
 			one.Actions = append(one.Actions, action(fmt.Sprintf("uncloud/%d", i+1), Cloud, "take back: "+a.String(),
@@ -178,13 +178,19 @@ func domains(s Setup) string {
 }
 
 func copyStep(s Setup) step.Step {
-	return step.Step{ID: "copy", Title: "bring the mirror in step", Estimate: step.Duration(30 * time.Second),
+	return step.Step{ID: "copy", Group: "copy", Title: "bring the mirror in step", Estimate: step.Duration(30 * time.Second),
 		Why: "every service has its twin, with the same configuration and all of its pods, before a name moves", Actions: []step.Action{
 			action("copy/write", Copy, "copy "+strings.Join(s.Copy.Namespaces, ", ")+" until nothing differs", s.Copy, copyWithin),
 			action("copy/ready", Ready, "wait until every workload of the mirror has its pods", ReadyArgs{Namespaces: s.Copy.Namespaces}, readyWithin),
 			action("copy/again", Copy, "see that still nothing differs", s.Copy, copyWithin),
 		}}
 }
+
+// The groups of the steps that move names: there, and back.
+const (
+	over = "over"
+	home = "home"
+)
 
 // changeID is the step that changes the original, or sees that it was changed.
 const changeID = "change"
@@ -202,7 +208,7 @@ func changeStep(s Setup) step.Step {
 	if s.Switch.To != "" {
 		what = "the original is on " + s.Switch.To + ", in order, and its nodes are Ready"
 	}
-	one := step.Step{ID: changeID, Title: "change the idle original", NoReturn: true, Estimate: step.Duration(30 * time.Minute),
+	one := step.Step{ID: changeID, Group: changeID, Title: "change the idle original", NoReturn: true, Estimate: step.Duration(30 * time.Minute),
 		Why: "every name is at the mirror, and no cache remembers the original: nobody notices", Actions: []step.Action{
 			action("change/run", Change, title, s.Switch, commandWithin),
 		},
@@ -226,7 +232,7 @@ func names(prefix string, p *shift.Plan, without string) []step.Step {
 		if s.ID == without {
 			continue
 		}
-		s.ID = prefix + "/" + s.ID
+		s.ID, s.Group = prefix+"/"+s.ID, prefix
 		if s.Wave != "" {
 			s.Wave = prefix + "/" + s.Wave
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/mirror/dns/shift"
@@ -69,7 +68,7 @@ func (t *traffic) begin(s *step.Step) error {
 		t.changed = true
 		return nil
 	}
-	if strings.HasPrefix(s.ID, "home/") && !s.Alone {
+	if s.Group == home && !s.Alone {
 		return errors.New("its failure would leave names where nobody serves")
 	}
 	return nil
@@ -172,7 +171,7 @@ func (t *traffic) idle(p *kind.Plan) error {
 func (t *traffic) zones(p *kind.Plan, s *step.Step, a *step.Action) error {
 	switch a.Verb {
 	case shift.Rest:
-		if strings.HasSuffix(s.ID, "/settle") {
+		if s.Does == shift.Settle {
 			t.there, t.home = !t.changed, t.changed
 		}
 		return nil

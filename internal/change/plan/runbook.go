@@ -182,7 +182,7 @@ func workloads(b *strings.Builder, p *Plan) {
 	}
 }
 
-// chapters are the titles of runs of steps that plans of several kinds have, by the first part of their IDs.
+// chapters are the titles of runs of steps that plans of several kinds have, by their groups.
 func chapters() map[string]string {
 	all := map[string]string{
 		"prepare": "Prepare", "joint": "Both networks on every node", "switch": "Move", "verify": "Move", "remove": "Remove the source", "finish": "Finish",
@@ -194,8 +194,7 @@ func chapters() map[string]string {
 }
 
 func chapterOf(titles map[string]string, s *step.Step) string {
-	head, _, _ := strings.Cut(s.ID, "/")
-	if title, known := titles[head]; known {
+	if title, known := titles[s.Group]; known {
 		return title
 	}
 	for _, k := range kinds() {
@@ -203,10 +202,10 @@ func chapterOf(titles map[string]string, s *step.Step) string {
 			continue
 		}
 		if word := k.Words.Chapter(s); word != "" {
-			return word + ": " + head
+			return word + ": " + s.Group
 		}
 	}
-	return "Move: " + head
+	return "Move: " + s.Group
 }
 
 func describeStep(b *strings.Builder, n int, s *step.Step) {

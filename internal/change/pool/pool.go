@@ -74,7 +74,7 @@ func (b *builder) create() {
 	undo := []step.Action{joint.Probe("measure "+b.old()+" alone", step.PathSet{Old: joint.Every()})}
 	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) })...)
 	b.Add(step.Step{
-		ID: "pool/create", Title: "Make " + b.new() + ", of which no pod gets an address yet",
+		Group: "pool", Does: "create", Title: "Make " + b.new() + ", of which no pod gets an address yet",
 		Why: "A probe pod on every node asks for it. That both ranges reach each other, and are not masqueraded, is seen before any other pod is in the new one.",
 		Actions: slices.Concat(
 			[]step.Action{joint.Apply(b.New)},
@@ -106,7 +106,7 @@ func (b *builder) open() {
 		return joint.Evict(node, b.new(), b.Join.New, len(b.Outlook.PerNode[node]))
 	})...)
 	b.Add(step.Step{
-		ID: "pool/open", Title: "Let " + b.new() + " give addresses to pods, and " + b.old() + " none",
+		Group: "pool", Does: "open", Title: "Let " + b.new() + " give addresses to pods, and " + b.old() + " none",
 		Why: "Every pod that starts from here on is in the new range; pods that run keep their address and connections.",
 		Actions: []step.Action{
 			b.patch(step.RefOf(&b.New), b.Open, "open "+b.new()),
@@ -123,7 +123,7 @@ func (b *builder) remove() {
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
 	actions = append(actions, joint.Beside(append(removals, joint.RemoveProbeServices("old")...))...)
 	b.Add(step.Step{
-		ID: "pool/remove", Title: "Remove " + b.old(),
+		Group: "pool", Does: "remove", Title: "Remove " + b.old(),
 		Why:     "No pod has an address of it any more.",
 		Before:  []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
 		Actions: append(actions, joint.Remove(b.Old)),

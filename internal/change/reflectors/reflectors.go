@@ -38,7 +38,7 @@ func Steps(in joint.Input, within []string, parts []Part) []step.Step {
 		gate := b.Gate(part.Proof, true)
 		gate.Bake = max(gate.Bake, step.Duration(settles))
 		b.Add(step.Step{
-			ID: "bgp/" + part.ID, Title: part.Title, Why: part.Why, Actions: part.Actions, Gate: gate,
+			Group: "bgp", Does: part.ID, Title: part.Title, Why: part.Why, Actions: part.Actions, Gate: gate,
 		})
 	}
 	b.LetGo(within)

@@ -163,6 +163,7 @@ type builder struct {
 }
 
 func (b *builder) add(s step.Step) {
+	s.Identify()
 	for i := range s.Actions {
 		s.Actions[i].ID = fmt.Sprintf("%s/%d", s.ID, i+1)
 	}

@@ -34,7 +34,7 @@ func Kind() kind.Kind {
 			Notes:    notes,
 			Chapters: map[string]string{"fold": "Fold back"},
 			Chapter: func(s *step.Step) string {
-				if strings.HasSuffix(s.ID, "/switch") && s.Gate != nil && s.Gate.Compares() {
+				if s.Does == "switch" && s.Gate != nil && s.Gate.Compares() {
 					return "Switch"
 				}
 				return ""

@@ -18,7 +18,7 @@ import (
 // prepare installs Theseus' own parts, proves that measuring works, and that every node is as it should be.
 func (b *builder) prepare() {
 	b.add(step.Step{
-		ID: "prepare/theseus", Title: "Install Theseus' agent on every node",
+		Group: "prepare", Does: "theseus", Title: "Install Theseus' agent on every node",
 		Why:     "Everything that is done on a node is done by its agent, which does not use the pod network.",
 		Actions: b.Install,
 		Undo:    joint.Leave(b.Install),
@@ -37,7 +37,7 @@ func (b *builder) prepare() {
 		before = append(before, joint.Rolled(b.Network.Agent))
 	}
 	b.add(step.Step{
-		ID: "prepare/proof", Title: title, Why: why,
+		Group: "prepare", Does: "proof", Title: title, Why: why,
 		Before:  before,
 		Actions: actions,
 	})
@@ -73,7 +73,7 @@ func (b *builder) startProbes() {
 	gate := b.gate("measuring works, and nothing is lost before anything is changed", false)
 	gate.Baseline = true
 	b.add(step.Step{
-		ID: "prepare/probes", Title: "Measure the network as it is",
+		Group: "prepare", Does: "probes", Title: "Measure the network as it is",
 		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
 		Actions: actions,
 		Undo:    b.endProbes(),
@@ -121,7 +121,7 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 		actions = append(actions, b.prove(node, turn.To, turn.Says))
 	}
 	b.add(step.Step{
-		ID: wave.Name + "/" + node + "/switch", Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why,
+		ID: wave.Name + "/" + node + "/switch", Group: wave.Name, Does: "switch", Title: "Switch " + node + " to " + b.Flag.after(turn), Why: why,
 		Wave: wave.Name, Node: node, Before: before,
 		Actions: actions,
 		Undo:    b.change(node, back, turn, turn.From, turn.Said),
@@ -157,7 +157,7 @@ func (b *builder) ready(node string) step.Action {
 // hold keeps the DaemonSet's controller from replacing pods, so that each node's comes when it is the node's turn.
 func (b *builder) hold() {
 	b.add(step.Step{
-		ID: "prepare/hold", Title: "Let " + joint.Name(b.Network.Agent) + " replace no pod by itself",
+		Group: "prepare", Does: "hold", Title: "Let " + joint.Name(b.Network.Agent) + " replace no pod by itself",
 		Why:     "The flag is in what all its pods are made from. Its controller knows neither waves nor gates.",
 		Before:  []step.Condition{joint.Rolled(b.Network.Agent)},
 		Actions: []step.Action{b.Flag.Template.Hold},
@@ -168,7 +168,7 @@ func (b *builder) hold() {
 // unhold lets it again, when all pods are made from the same.
 func (b *builder) unhold() {
 	b.add(step.Step{
-		ID: "fold/strategy", Title: "Let " + joint.Name(b.Network.Agent) + " replace pods by itself again",
+		Group: "fold", Does: "strategy", Title: "Let " + joint.Name(b.Network.Agent) + " replace pods by itself again",
 		Why:     "All its pods have the value already, so it replaces none.",
 		Before:  []step.Condition{joint.Rolled(b.Network.Agent), b.frozen()},
 		Actions: []step.Action{b.Flag.Template.Unhold},
@@ -195,7 +195,7 @@ func (b *builder) fold() {
 	}
 	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before, "set "+b.Flag.Field+" for the cluster as it was"))
 	b.add(step.Step{
-		ID: "fold/default", Title: "Make " + named + " the cluster's value",
+		Group: "fold", Does: "default", Title: "Make " + named + " the cluster's value",
 		Why:     "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
 		Before:  []step.Condition{b.frozen()},
 		Actions: actions,
@@ -212,13 +212,13 @@ func (b *builder) finish() {
 		leave = append(joint.UseAnyPort(b.all), leave...)
 	}
 	b.add(step.Step{
-		ID: "finish/probes", Title: "Stop measuring",
+		Group: "finish", Does: "probes", Title: "Stop measuring",
 		Why:      "What was measured is in the report. Another rollout takes the flag back.",
 		Actions:  b.endProbes(),
 		NoReturn: true,
 	})
 	b.add(step.Step{
-		ID: "finish/theseus", Title: "Remove Theseus' agent",
+		Group: "finish", Does: "theseus", Title: "Remove Theseus' agent",
 		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
 		Actions: leave,
 	})

@@ -59,7 +59,7 @@ func (b *builder) add(wave Wave) {
 		joint.OnEach(wave.New, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
 		b.hooked(step.VerbRemove, wave, wave.New))
 	b.Add(step.Step{
-		ID:    wave.Name + "/add",
+		Group: wave.Name, Does: "add",
 		Title: "Add " + nodes + " on " + b.TargetName(),
 		Why: "They are shut for pods by the taint " + v1alpha1.TaintPending + ":NoSchedule until probes have proven them; " + b.Source.CNI +
 			" runs there only to reach the pods of nodes that have yet to go.",
@@ -89,7 +89,7 @@ func (b *builder) open(wave Wave) {
 		before = append(before, joint.ProbePodReady(node, "new"))
 	}
 	b.Add(step.Step{
-		ID:      wave.Name + "/open",
+		Group: wave.Name, Does: "open",
 		Title:   "Let pods come to " + joint.List(wave.New),
 		Why:     "Every path from and to them was measured.",
 		Wave:    wave.Name,
@@ -107,7 +107,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 	}
 	names := joint.List(nodes)
 	s := step.Step{
-		ID:    wave.Name + "/" + nodes[0] + "/drain",
+		ID: wave.Name + "/" + nodes[0] + "/drain", Group: wave.Name, Does: "drain",
 		Title: "Move the pods of " + names + " to other nodes",
 		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again; those of DaemonSets end with the node.",
 		Wave:  wave.Name,
@@ -141,7 +141,7 @@ func (b *builder) evict(node string, pods int) step.Action {
 // empty waits for the last pods of the old nodes to end. It is the last moment to go back.
 func (b *builder) empty(wave Wave) {
 	b.Add(step.Step{
-		ID:      wave.Name + "/empty",
+		Group: wave.Name, Does: "empty",
 		Title:   "Check that no pod is left on " + joint.List(wave.Old),
 		Why:     "The next step takes these nodes away, and with them whatever is still there.",
 		Wave:    wave.Name,
@@ -168,7 +168,7 @@ func (b *builder) remove(wave Wave, noReturn bool) {
 		b.hooked(step.VerbRemove, wave, wave.Old),
 		joint.Beside(gone))
 	b.Add(step.Step{
-		ID:       wave.Name + "/remove",
+		Group: wave.Name, Does: "remove",
 		Title:    "Remove " + nodes,
 		Why:      "No pod is there any more but those of DaemonSets. A node that is removed does not come back.",
 		Wave:     wave.Name,

@@ -43,7 +43,7 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 	b.hold()
 	b.own()
 	for i := range b.Leaders {
-		b.follow("before/", &b.Leaders[i])
+		b.follow("before", &b.Leaders[i])
 	}
 	if len(within) > 0 {
 		b.Retain(within, joint.BIRDRestarts)
@@ -57,7 +57,7 @@ func Steps(in joint.Input, u *cni.Upgrade, reflecting, within []string) []step.S
 		b.LetGo(within)
 	}
 	for i := range b.Followers {
-		b.follow("after/", &b.Followers[i])
+		b.follow("after", &b.Followers[i])
 	}
 	b.fold()
 	last := len(b.Steps)
@@ -90,7 +90,7 @@ func (b *builder) define() {
 	stay := step.Action{Op: step.Patch, Ref: &agent, Patch: joint.Canonical(map[string]any{}), // nothing
 		Title: "leave the definitions as they are, with which both versions work"}
 	b.Add(step.Step{
-		ID: "upgrade/definitions", Title: "Define the custom resources of " + b.Source.CNI + " " + b.Installation.Version,
+		Group: "upgrade", Does: "definitions", Title: "Define the custom resources of " + b.Source.CNI + " " + b.Installation.Version,
 		Why: "Agents of the new version write what the old definitions do not know. Older agents pass over what is new, " +
 			"so the definitions stay when the change is taken back: with one would go what is stored by it.",
 		Actions: joint.Define(b.Definitions),
@@ -109,7 +109,7 @@ func (b *builder) allow() {
 		return
 	}
 	b.Add(step.Step{
-		ID: "upgrade/rights", Title: "Let agents of both versions work",
+		Group: "upgrade", Does: "rights", Title: "Let agents of both versions work",
 		Why:     "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go with its last agent.",
 		Actions: actions,
 		Gate:    b.Gate("nothing noticed the new rights", false),
@@ -160,7 +160,7 @@ func (b *builder) own() {
 		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" says that nothing fails", *o.Sound, b.Fleet(2*time.Minute)))
 	}
 	b.Add(step.Step{
-		ID: "owner/" + o.Ref.Name, Title: "Bring " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
+		Group: "owner", Does: o.Ref.Name, Title: "Bring " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
 		Why:     o.Why,
 		Before:  before,
 		Actions: actions,
@@ -192,7 +192,7 @@ func (b *builder) hold() {
 	}
 	hold, unhold, _ := b.holding()
 	b.Add(step.Step{
-		ID: "upgrade/hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
+		Group: "upgrade", Does: "hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
 		Why:     why,
 		Before:  []step.Condition{joint.Rolled(b.agent())},
 		Actions: hold,
@@ -220,7 +220,7 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 		id, one = wave.Name+"/"+nodes[0], nodes[0]
 	}
 	b.Add(step.Step{
-		ID: id, Title: "Bring " + joint.List(nodes) + " to " + b.Installation.Version,
+		ID: id, Group: wave.Name, Does: "renew", Title: "Bring " + joint.List(nodes) + " to " + b.Installation.Version,
 		Why: "The agent starts again, and the routes and rules of the node's pods stay meanwhile. The way back is the same with what " +
 			b.Source.Version + " was made from.",
 		Wave: wave.Name, Node: one, Before: before,
@@ -271,7 +271,7 @@ func (b *builder) follow(when string, f *cni.Follower) {
 		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
 	}
 	b.Add(step.Step{
-		ID: when + f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
+		Group: when, Does: f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
 		Why:     f.Why,
 		Before:  []step.Condition{joint.Rolled(b.agent())},
 		Actions: append(slices.Clone(f.New), whole()),
@@ -288,7 +288,7 @@ func (b *builder) fold() {
 		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+" says that all is there", *b.Owner.Whole, b.Fleet(2*time.Minute)))
 	}
 	b.Add(step.Step{
-		ID: "fold/strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
+		Group: "fold", Does: "strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
 		Why:     "All its pods are of " + b.Installation.Version + " already, so it replaces none.",
 		Before:  []step.Condition{joint.Rolled(ref), b.frozen()},
 		Actions: resume,
@@ -303,7 +303,7 @@ func (b *builder) fold() {
 		actions = append(actions, joint.Apply(role))
 	}
 	b.Add(step.Step{
-		ID: "fold/rights", Title: "Leave agents the rights of " + b.Installation.Version + " alone",
+		Group: "fold", Does: "rights", Title: "Leave agents the rights of " + b.Installation.Version + " alone",
 		Why:     "No agent of " + b.Source.Version + " is left, so what only the time between " + b.between() + " needed goes.",
 		Before:  []step.Condition{joint.Rolled(ref)},
 		Actions: append(actions, joint.Backwards(b.Rights)...),

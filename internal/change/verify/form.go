@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -40,6 +41,16 @@ func unique() kind.Rule {
 			return nil
 		},
 	}
+}
+
+// grouped demands that every step says of which group it is, and one of a wave what it does there: runbooks, reports and estimates go by that.
+func grouped() kind.Rule {
+	return kind.Rule{Before: func(s *step.Step) error {
+		if s.Group == "" || s.Wave != "" && s.Does == "" {
+			return errors.New("it is of no group: an older version of theseus made this plan, and a run that it began goes on with that version")
+		}
+		return nil
+	}}
 }
 
 // together demands of an action that is done together with the one before it that it may be.

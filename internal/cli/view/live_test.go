@@ -131,7 +131,7 @@ func large() *plan.Plan {
 			node := fmt.Sprintf("node-%d-%d", w+1, n+1)
 			wave.Nodes = append(wave.Nodes, node)
 			id := wave.Name + "/" + node
-			p.Steps = append(p.Steps, step.Step{ID: id, Title: "Move the pods of " + node, Node: node, Wave: wave.Name,
+			p.Steps = append(p.Steps, step.Step{ID: id, Group: wave.Name, Does: "move", Title: "Move the pods of " + node, Node: node, Wave: wave.Name,
 				Estimate: step.Duration(20 * time.Second), Actions: []step.Action{{ID: id + "/1", Title: "evict the pods of " + node}}})
 		}
 		p.Waves = append(p.Waves, wave)

@@ -75,7 +75,7 @@ func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
 func (b *Builder) acceptEither() {
 	actions, undo := b.joinOn(b.Nodes())
 	b.Add(step.Step{
-		ID:      "joint/join",
+		Group: "joint", Does: "join",
 		Title:   "Accept packets by either network on every node",
 		Why:     "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops.",
 		Actions: actions,
@@ -89,7 +89,7 @@ func (b *Builder) defineTarget() {
 		return
 	}
 	b.Add(step.Step{
-		ID:      "joint/definitions",
+		Group: "joint", Does: "definitions",
 		Title:   "Define the custom resources of " + b.TargetName(),
 		Why:     "Its agents keep their data in them.",
 		Actions: Define(b.Target.Definitions),
@@ -120,7 +120,7 @@ func (b *Builder) applyTarget() {
 		last = append(last, Beside(b.madeReady())...)
 	}
 	b.Add(step.Step{
-		ID:      "joint/target",
+		Group: "joint", Does: "target",
 		Title:   "Install " + b.TargetName() + " on no node yet",
 		Why:     why,
 		Before:  before,
@@ -152,7 +152,7 @@ func (b *Builder) definePools() {
 		actions = append(actions, Apply(pool))
 	}
 	b.Add(step.Step{
-		ID:    "joint/pools",
+		Group: "joint", Does: "pools",
 		Title: "Tell " + b.TargetName() + " of the range of " + b.Source.CNI,
 		Why: "Running pods keep their addresses, so " + b.TargetName() + " must know their range; it gives no new pod an address of it, " +
 			"as it does not know which ones are taken.",
@@ -205,7 +205,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		actions = append(actions, b.targetWhole()...)
 	}
 	b.Add(step.Step{
-		ID:      "joint/agents/" + wave.Name,
+		ID: "joint/agents/" + wave.Name, Group: "joint", Does: "agents",
 		Title:   "Start " + b.TargetName() + " beside " + b.Source.CNI + " on " + List(wave.Nodes),
 		Why:     why,
 		Wave:    wave.Name,

@@ -75,8 +75,9 @@ func (b *Builder) stagedIn() string {
 	return "/etc/cni/net.d/" + folder
 }
 
-// Add appends a step and gives its actions IDs.
+// Add appends a step and gives it and its actions IDs.
 func (b *Builder) Add(s step.Step) {
+	s.Identify()
 	number(s.ID, "", s.Actions)
 	number(s.ID, "undo-", s.Undo)
 	b.Steps = append(b.Steps, s)

@@ -61,7 +61,7 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 	actions = append(actions, b.RemoveParts(removals...)...)
 	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
-		ID:       "remove/source",
+		Group: "remove", Does: "source",
 		Title:    "Remove " + b.Source.CNI,
 		Why:      "No pod uses it any more.",
 		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, Rolled(b.Target.Installation.Agent)},
@@ -98,7 +98,7 @@ func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 			return OnNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
 		}))
 	b.Add(step.Step{
-		ID:      "remove/clean/" + wave.Name,
+		ID: "remove/clean/" + wave.Name, Group: "remove", Does: "clean",
 		Title:   "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
 		Why:     "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
 		Wave:    wave.Name,
@@ -146,7 +146,7 @@ func (b *Builder) finalForm() {
 		actions = append(actions, Remove(ref))
 	}
 	b.Add(step.Step{
-		ID:      "finish/form",
+		Group: "finish", Does: "form",
 		Title:   "Give " + b.TargetName() + " its own form",
 		Why:     why,
 		Before:  b.SourceGone(),
@@ -210,7 +210,7 @@ func (b *Builder) tidy() {
 		return Label(node, v1alpha1.LabelSlot, nil, "remove the label "+v1alpha1.LabelSlot+" from "+node)
 	})...)
 	b.Add(step.Step{
-		ID:      "finish/tidy",
+		Group: "finish", Does: "tidy",
 		Title:   "Part the networks",
 		Why:     "There is one network again, and nothing of the joint phase is needed any more.",
 		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
@@ -236,7 +236,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 	}
 	actions = append(actions, Beside(removals)...)
 	b.Add(step.Step{
-		ID:      "finish/probes",
+		Group: "finish", Does: "probes",
 		Title:   "Stop measuring",
 		Why:     "What was measured is in the report.",
 		Actions: actions,
@@ -250,7 +250,7 @@ func (b *Builder) leave() {
 		actions = append(UseAnyPort(b.Nodes()), actions...)
 	}
 	b.Add(step.Step{
-		ID:      "finish/theseus",
+		Group: "finish", Does: "theseus",
 		Title:   "Remove Theseus' agent",
 		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
 		Actions: actions,

@@ -17,7 +17,7 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 	}
 	names := List(nodes)
 	s := step.Step{
-		ID:    wave.Name + "/" + nodes[0] + "/move",
+		ID: wave.Name + "/" + nodes[0] + "/move", Group: wave.Name, Does: "move",
 		Title: "Move the pods of " + names + " to " + to,
 		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again.",
 		Wave:  wave.Name,

@@ -22,7 +22,7 @@ func (b *Builder) Prepare() {
 func (b *Builder) installTheseus() {
 	install := InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, b.Fleet(5*time.Minute))
 	b.Add(step.Step{
-		ID:      "prepare/theseus",
+		Group: "prepare", Does: "theseus",
 		Title:   "Install Theseus' agent on every node",
 		Why:     "Everything that is done on a node is done by its agent, which uses neither pod network.",
 		Actions: install,
@@ -96,7 +96,7 @@ func (b *Builder) startProbes() {
 	gate := b.Gate("measuring works, and "+b.Source.CNI+" loses nothing before anything is changed", true)
 	gate.Baseline = true
 	b.Add(step.Step{
-		ID:      "prepare/probes",
+		Group: "prepare", Does: "probes",
 		Title:   "Measure the network as it is",
 		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
 		Actions: actions,
@@ -122,7 +122,7 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 		return nil
 	}
 	return &step.Step{
-		ID:    "prepare/port",
+		Group: "prepare", Does: "port",
 		Title: fmt.Sprintf("Masquerade nothing with UDP port %d", port.Port),
 		Why:   "The network's agent exempts it from connection tracking: the one connection in 64,512 that gets it as its own has no answer, which a gate would take for a loss.",
 		Actions: OnEach(nodes, func(node string) step.Action {

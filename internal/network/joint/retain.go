@@ -10,7 +10,7 @@ import (
 func Retain(nodes, within []string, why string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
-		ID: "bgp/retain", Title: "Retain the routes that BIRD has made", Why: why,
+		Group: "bgp", Does: "retain", Title: "Retain the routes that BIRD has made", Why: why,
 		Before:  []step.Condition{{Kind: step.NodesAmong, Nodes: nodes}},
 		Actions: retain,
 		Undo:    letGo,
@@ -21,7 +21,7 @@ func Retain(nodes, within []string, why string) step.Step {
 func LetGo(nodes, within []string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
-		ID: "bgp/let-go", Title: "Leave the routes to BIRD again",
+		Group: "bgp", Does: "let-go", Title: "Leave the routes to BIRD again",
 		Why:     "Each node lets go only when BIRD has made every retained route again.",
 		Actions: letGo,
 		Undo:    retain,

@@ -11,7 +11,7 @@ import (
 // KeepOff steers new pods to nodes that are switched, so that few pods move twice.
 func (b *Builder) KeepOff() {
 	b.Add(step.Step{
-		ID:      "switch/prefer",
+		Group: "switch", Does: "prefer",
 		Title:   "Prefer switched nodes for new pods",
 		Why:     "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
 		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
@@ -44,7 +44,7 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 	}
 	nodes := List(wave.Nodes)
 	b.Add(step.Step{
-		ID:     wave.Name + "/switch",
+		Group: wave.Name, Does: "switch",
 		Title:  "Let " + b.TargetName() + " serve new pods on " + nodes,
 		Why:    "From here on every pod that starts there is on " + b.TargetName() + "; pods that run keep their network, address and connections.",
 		Wave:   wave.Name,

@@ -3,7 +3,6 @@ package report
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -89,7 +88,7 @@ func outcomeOf(state engine.State) Outcome {
 
 // plan adds a planned step, with titles for its actions and their undo.
 func (h *history) plan(s *step.Step) {
-	run := Step{ID: s.ID, Title: s.Title, Why: s.Why, Group: groupOf(s.ID), Node: s.Node, Nodes: s.Nodes(), NoReturn: s.NoReturn,
+	run := Step{ID: s.ID, Title: s.Title, Why: s.Why, Group: s.Group, Node: s.Node, Nodes: s.Nodes(), NoReturn: s.NoReturn,
 		State: StepNotReached}
 	for _, action := range s.Actions {
 		h.titles[action.ID] = action.Title
@@ -106,19 +105,13 @@ func (h *history) plan(s *step.Step) {
 	h.steps = append(h.steps, run)
 }
 
-// groupOf is a step's row in the timeline: the first part of its id, such as "wave-1".
-func groupOf(id string) string {
-	group, _, _ := strings.Cut(id, "/")
-	return group
-}
-
-// at finds a step by id, and adds one that the plan does not have.
+// at finds a step by id, and adds one that the plan does not have, as a group of its own.
 func (h *history) at(id string) *Step {
 	i, ok := h.index[id]
 	if !ok {
 		i = len(h.steps)
 		h.index[id] = i
-		h.steps = append(h.steps, Step{ID: id, Title: id, Group: groupOf(id), State: StepNotReached})
+		h.steps = append(h.steps, Step{ID: id, Title: id, Group: id, State: StepNotReached})
 	}
 	return &h.steps[i]
 }

@@ -78,7 +78,8 @@ func (s sample) plan() *plan.Plan {
 		return &step.Gate{Title: title, MaxGap: step.Duration(50 * time.Millisecond), Bake: step.Duration(20 * time.Second)}
 	}
 	add := func(id, title, why string, g *step.Gate, actions ...string) *step.Step {
-		st := step.Step{ID: id, Title: title, Why: why, Gate: g}
+		group, does, _ := strings.Cut(id, "/")
+		st := step.Step{ID: id, Group: group, Does: does, Title: title, Why: why, Gate: g}
 		for i, text := range actions {
 			st.Actions = append(st.Actions, step.Action{ID: fmt.Sprintf("%s/%d", id, i+1), Op: step.Apply, Title: text})
 		}

@@ -173,8 +173,11 @@ func (h *history) came(in Input, get func(string) *Node) {
 	if in.Plan == nil {
 		return
 	}
-	wave := map[string]string{}
+	wave, opens := map[string]string{}, map[string]string{}
 	for _, s := range in.Plan.Steps {
+		if s.Does == "open" {
+			opens[s.Wave] = s.ID
+		}
 		for _, action := range s.Actions {
 			if action.Op == step.Hook && action.Verb == step.VerbAdd {
 				wave[action.ID] = s.Wave
@@ -192,7 +195,7 @@ func (h *history) came(in Input, get func(string) *Node) {
 		if name := wave[r.Action]; name != "" && json.Unmarshal(data, &one) == nil && one.Node != "" {
 			node := get(one.Node)
 			node.Wave = name
-			if i, ok := h.index[name+"/open"]; ok {
+			if i, ok := h.index[opens[name]]; ok {
 				node.State = h.steps[i].State
 			}
 		}

@@ -246,7 +246,7 @@ func (p *planner) lower(stages []stage) {
 	}
 	actions = append(actions, action(id+"/rest", Rest, fmt.Sprintf("wait %d s: caches may have the old TTL until then", old), RestArgs{old},
 		step.Duration(time.Duration(old)*time.Second+time.Minute)))
-	p.steps = append(p.steps, step.Step{ID: id, Title: fmt.Sprintf("lower the TTL of %s to %d s", cluster.Count(len(units), "name"), p.options.TTL),
+	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id, Title: fmt.Sprintf("lower the TTL of %s to %d s", cluster.Count(len(units), "name"), p.options.TTL),
 		Why: "a move is seen, and can be taken back, as fast as caches forget", Actions: actions,
 		Estimate: step.Duration(time.Duration(old) * time.Second)})
 }
@@ -342,12 +342,15 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 	if rate := p.options.ErrorRate; rate != nil {
 		gate.Prometheus, gate.Query, gate.MaxErrorRate = rate.Prometheus, rate.Query, rate.Max
 	}
-	p.steps = append(p.steps, step.Step{ID: id, Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
+	p.steps = append(p.steps, step.Step{ID: id, Group: wave, Does: "move", Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
 		Why:      "each answers there before its record changes; record and ownership change together, or not at all",
 		Actions:  actions,
 		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
 		Estimate: p.options.Bake})
 }
+
+// Settle is what the step does after which no cache remembers where names were.
+const Settle = "settle"
 
 // restore waits until nothing can remember the original, and gives the records their TTLs back.
 func (p *planner) restore(stages []stage) {
@@ -365,7 +368,7 @@ func (p *planner) restore(stages []stage) {
 			}
 		}
 	}
-	p.steps = append(p.steps, step.Step{ID: "settle", Title: "wait until no cache remembers " + p.from,
+	p.steps = append(p.steps, step.Step{ID: Settle, Group: Settle, Does: Settle, Title: "wait until no cache remembers " + p.from,
 		Why: "nothing that cannot be taken back may be done before this has passed",
 		Actions: []step.Action{action("settle/rest", Rest, fmt.Sprintf("wait %d s: the longest TTL and negative TTL", wait), RestArgs{wait},
 			step.Duration(time.Duration(wait)*time.Second+time.Minute))},
@@ -382,6 +385,6 @@ func (p *planner) restore(stages []stage) {
 	for i, args := range sees(units, false) {
 		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see the old TTL at every server of "+args.Zone, args, p.options.SeeWithin))
 	}
-	p.steps = append(p.steps, step.Step{ID: id, Title: "restore the TTLs",
+	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id, Title: "restore the TTLs",
 		Why: "nothing moves any more; another move lowers them again first", Actions: actions})
 }
