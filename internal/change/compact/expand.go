@@ -1,0 +1,275 @@
+package compact
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/theseus-cni/theseus/internal/network/joint"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// maxExpanded bounds the bytes that a form's steps have as JSON. It is far above that of any plan for 5,000 nodes.
+const maxExpanded = 512 << 20
+
+// Expand makes the steps of a form. It fails on a form that Fold would not make: one that names a procedure, a wave or a list
+// of nodes that is not there, has fields that are unknown, or is larger than 512 MiB.
+func Expand(f Form, c Cluster) ([]step.Step, error) { return newExpander(c).form(f) }
+
+func (e *expander) form(f Form) ([]step.Step, error) {
+	for name, text := range f.Procedures {
+		var s shape
+		if err := strict(text, &s); err != nil {
+			return nil, fmt.Errorf("procedure %s: %w", name, err)
+		}
+		e.procedures[name] = &s
+	}
+	steps := make([]step.Step, len(f.Steps))
+	for i, entry := range f.Steps {
+		if err := e.step(entry, &steps[i]); err != nil {
+			return nil, fmt.Errorf("step %d: %w", i+1, err)
+		}
+	}
+	return steps, nil
+}
+
+func newExpander(c Cluster) *expander {
+	every, _ := json.Marshal(c.All) // strings alone
+	return &expander{cluster: c, all: every, procedures: map[string]*shape{}, left: maxExpanded}
+}
+
+// strict reads JSON in which every field must be known.
+func strict(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
+}
+
+// expander makes steps.
+type expander struct {
+	cluster    Cluster
+	all        []byte // every node, as JSON
+	procedures map[string]*shape
+	left       int // bytes
+}
+
+// scope is what names in a step stand for.
+type scope struct {
+	values map[string]string // of placeholders; nil outside of procedures
+	nodes  []string
+	wave   string
+	all    []byte // every node of the cluster, as JSON
+}
+
+// step makes the step of a row, or of one that is written out.
+func (e *expander) step(entry json.RawMessage, into *step.Step) error {
+	var kind struct {
+		Procedure *string `json:"procedure"`
+	}
+	if err := json.Unmarshal(entry, &kind); err != nil {
+		return err
+	}
+	if kind.Procedure != nil {
+		var row Row
+		if err := strict(entry, &row); err != nil {
+			return err
+		}
+		return e.row(row, into)
+	}
+	var s shape
+	if err := strict(entry, &s); err != nil {
+		return err
+	}
+	return e.build(&s, scope{wave: s.Wave, all: e.all}, into)
+}
+
+// row makes the step that runs a procedure.
+func (e *expander) row(row Row, into *step.Step) error {
+	procedure := e.procedures[row.Procedure]
+	if procedure == nil {
+		return fmt.Errorf("there is no procedure %q", row.Procedure)
+	}
+	in, err := e.scope(row)
+	if err != nil {
+		return err
+	}
+	s, bare := *procedure, *procedure // the lists of s are filled entry by entry
+	bare.Before, bare.Actions, bare.After, bare.Undo = nil, nil, nil, nil
+	text, err := json.Marshal(bare)
+	if err != nil {
+		return err
+	}
+	var head shape
+	if err := strict(in.fill(text), &head); err != nil {
+		return err
+	}
+	s.ID, s.Title, s.Why, s.Gate, s.Wave, s.Node = head.ID, head.Title, head.Why, head.Gate, row.Wave, row.Node
+	if row.Estimate != nil {
+		s.Estimate = *row.Estimate
+	}
+	return e.build(&s, in, into)
+}
+
+// scope is what the names in a row's procedure stand for.
+func (e *expander) scope(row Row) (in scope, err error) {
+	in = scope{values: map[string]string{"wave": row.Wave, "part": row.Part}, wave: row.Wave, all: e.all}
+	switch {
+	case row.Node != "":
+		in.nodes = []string{row.Node}
+	case row.Nodes != nil && row.Nodes.Name != "":
+		in.nodes, err = e.named(row.Nodes.Name, in)
+	case row.Nodes != nil:
+		in.nodes = row.Nodes.List
+	}
+	for _, name := range append(slices.Clone(in.nodes), row.Wave, row.Part) {
+		if name != "" && !safe.MatchString(name) {
+			return in, fmt.Errorf("%q is no name of a node, a wave or a part", name)
+		}
+	}
+	if len(in.nodes) > 0 {
+		in.values["node"], in.values["nodes"] = in.nodes[0], joint.List(in.nodes)
+	}
+	return in, err
+}
+
+// The forms of lists that name all nodes of a row, or every node of the cluster.
+const nodesAsList, allAsList = `["{nodes}"]`, `["{all}"]`
+
+// fill puts names in the places of placeholders. Outside of procedures, that is the list of every node alone.
+func (in scope) fill(text []byte) []byte {
+	if bytes.Contains(text, []byte(allAsList)) {
+		text = bytes.ReplaceAll(text, []byte(allAsList), in.all)
+	}
+	if in.values == nil {
+		return text
+	}
+	if bytes.Contains(text, []byte(nodesAsList)) {
+		list, _ := json.Marshal(in.nodes) // strings alone
+		text = bytes.ReplaceAll(text, []byte(nodesAsList), list)
+	}
+	return fill(text, in.values)
+}
+
+// named is the list of nodes of a name.
+func (e *expander) named(name string, in scope) ([]string, error) {
+	known, back := strings.CutSuffix(name, reversed)
+	nodes := map[string][]string{all: e.cluster.All, ofStep: in.nodes, ofWave: e.cluster.wave(in.wave)}[known]
+	if len(nodes) == 0 {
+		return nil, fmt.Errorf("there is no list of nodes %q here", name)
+	}
+	if back {
+		return reverse(nodes), nil
+	}
+	return nodes, nil
+}
+
+// build makes the step of a shape.
+func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
+	*into = step.Step{ID: s.ID, Title: s.Title, Why: s.Why, Wave: s.Wave, Node: s.Node, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn,
+		Estimate: s.Estimate}
+	if into.Before, err = expand[step.Condition](e, s.Before, in, nil); err != nil {
+		return err
+	}
+	if into.Actions, err = expand(e, s.Actions, in, numbered(s.ID+"/")); err != nil {
+		return err
+	}
+	if into.Actions == nil && s.Actions != nil {
+		into.Actions = []step.Action{}
+	}
+	if into.After, err = expand[step.Condition](e, s.After, in, nil); err != nil {
+		return err
+	}
+	into.Undo, err = expand(e, s.Undo, in, numbered(s.ID+"/undo-"))
+	return err
+}
+
+// numbered gives actions the IDs that they have from their places, and says which are done together with the one before.
+func numbered(id string) func(a *step.Action, i int, together bool) {
+	return func(a *step.Action, i int, together bool) {
+		if a.ID == "" {
+			a.ID = id + strconv.Itoa(i+1)
+		}
+		a.Beside = a.Beside || together
+	}
+}
+
+// expand makes a list of its folded form. The function place tells an entry its place in the list, and whether it is done
+// together with the one before; it is nil for conditions.
+func expand[T any](e *expander, folded []json.RawMessage, in scope, place func(entry *T, i int, together bool)) (entries []T, err error) {
+	add := func(text []byte, together bool) error {
+		if e.left -= len(text); e.left < 0 {
+			return fmt.Errorf("the steps are too large: they take more than %d MiB", maxExpanded>>20)
+		}
+		var entry T
+		if err := strict(text, &entry); err != nil {
+			return err
+		}
+		if place != nil {
+			place(&entry, len(entries), together)
+		}
+		entries = append(entries, entry)
+		return nil
+	}
+	for _, entry := range folded {
+		var of struct {
+			ForEach json.RawMessage `json:"forEach"`
+		}
+		if err := json.Unmarshal(entry, &of); err != nil {
+			return nil, err
+		}
+		if of.ForEach == nil {
+			err = add(in.fill(entry), false)
+		} else {
+			err = e.each(entry, in, add)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// each expands one entry that stands for several.
+func (e *expander) each(entry json.RawMessage, in scope, add func(text []byte, together bool) error) error {
+	var of each
+	if err := strict(entry, &of); err != nil {
+		return err
+	}
+	if of.ForEach.Name != "" {
+		nodes, err := e.named(of.ForEach.Name, in)
+		if err != nil {
+			return err
+		}
+		of.ForEach.Lists = [][]string{nodes}
+	}
+	for _, nodes := range of.ForEach.Lists {
+		if of.InTurn {
+			for i := range nodes {
+				if err := in.forEach(nodes[i:i+1], of.Do, add); err != nil {
+					return err
+				}
+			}
+		} else if err := in.forEach(nodes, of.Do, add); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forEach says every entry of do for all nodes, before the next entry.
+func (in scope) forEach(nodes []string, do []json.RawMessage, add func(text []byte, together bool) error) error {
+	for _, text := range do {
+		for i, node := range nodes {
+			if !safe.MatchString(node) {
+				return fmt.Errorf("%q is no name of a node", node)
+			}
+			if err := add(in.fill(fill(text, map[string]string{"node": node})), i > 0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

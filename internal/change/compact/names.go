@@ -1,0 +1,123 @@
+package compact
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// safe are names that mean the same in JSON as they are; others are never replaced.
+var safe = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+
+// placeholder is what a text must not have of its own where names in it are replaced.
+var placeholder = regexp.MustCompile(`\{(node|nodes|wave|part)\}`)
+
+func letter(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// replace puts to in the place of a name wherever that stands for itself: no letter and no digit is next to it.
+func replace(text []byte, name, to string) []byte {
+	if name == "" || !bytes.Contains(text, []byte(name)) {
+		return text
+	}
+	var out []byte
+	for rest := text; ; {
+		i := bytes.Index(rest, []byte(name))
+		if i < 0 {
+			return append(out, rest...)
+		}
+		end := i + len(name)
+		before := len(text) - len(rest) + i - 1
+		if before >= 0 && letter(text[before]) || end < len(rest) && letter(rest[end]) {
+			out, rest = append(out, rest[:i+1]...), rest[i+1:]
+			continue
+		}
+		out = append(append(out, rest[:i]...), to...)
+		rest = rest[end:]
+	}
+}
+
+// names are those of a plan's nodes.
+type names map[string]bool
+
+// in is the node that a text names; ok is false where it names none, or several.
+func (n names) in(text []byte) (node string, ok bool) {
+	for i := 0; i < len(text); {
+		if !letter(text[i]) {
+			i++
+			continue
+		}
+		end := i
+		for end < len(text) && (letter(text[end]) || text[end] == '-' || text[end] == '.' || text[end] == '_') {
+			end++
+		}
+		if found := n.within(string(text[i:end])); found != "" {
+			if node != "" && found != node {
+				return "", false
+			}
+			node = found
+		}
+		i = end
+	}
+	return node, node != ""
+}
+
+// within is the longest name of a node in a word such as "theseus-probe-node-1"; "" is none.
+func (n names) within(word string) (longest string) {
+	for from := 0; from < len(word); {
+		for to := len(word); to > from+len(longest); to = strings.LastIndexAny(word[:to], "-._") {
+			if n[word[from:to]] {
+				longest = word[from:to]
+				break
+			}
+		}
+		next := strings.IndexAny(word[from:], "-._")
+		if next < 0 {
+			break
+		}
+		from += next + 1
+	}
+	return longest
+}
+
+// fill puts names in the places of placeholders.
+func fill(text []byte, values map[string]string) []byte {
+	return placeholder.ReplaceAllFunc(text, func(found []byte) []byte {
+		if value, known := values[string(found[1:len(found)-1])]; known {
+			return []byte(value)
+		}
+		return found
+	})
+}
+
+// unused is a name for a procedure that no other has, of what is not replaced in its ID.
+func unused[T any](taken map[string]T, id string) string {
+	var parts []string
+	for _, part := range strings.Split(id, "/") {
+		if !placeholder.MatchString(part) {
+			parts = append(parts, part)
+		}
+	}
+	name := strings.Join(parts, "-")
+	if name == "" {
+		name = "change"
+	}
+	for n, free := 2, name; ; n++ {
+		if _, known := taken[free]; !known {
+			return free
+		}
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+}
+
+// part is the part of a wave that an ID names; "" is none.
+var part = regexp.MustCompile(`/(part-[0-9]+)(/|$)`)
+
+func partOf(id string) string {
+	if found := part.FindStringSubmatch(id); found != nil {
+		return found[1]
+	}
+	return ""
+}
