@@ -3,6 +3,7 @@ package compact
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -107,6 +108,19 @@ func TestPlaceholders(t *testing.T) {
 	steps[0].Before = []step.Condition{{Kind: step.NodesAmong, Nodes: []string{"{all}"}}}
 	if _, err := Fold(steps, c); err == nil {
 		t.Error("a list that stands for every node was written")
+	}
+}
+
+// TestShape: a step has no field that its shape lacks, or no plan could be read.
+func TestShape(t *testing.T) {
+	fields := func(of reflect.Type) (names []string) {
+		for i := range of.NumField() {
+			names = append(names, of.Field(i).Name+" "+of.Field(i).Tag.Get("json"))
+		}
+		return names
+	}
+	if diff := cmp.Diff(fields(reflect.TypeFor[step.Step]()), fields(reflect.TypeFor[shape]())); diff != "" {
+		t.Error(diff)
 	}
 }
 

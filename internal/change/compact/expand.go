@@ -96,18 +96,18 @@ func (e *expander) row(row Row, into *step.Step) error {
 	if err != nil {
 		return err
 	}
-	s, bare := *procedure, *procedure // the lists of s are filled entry by entry
+	bare := *procedure // the lists are filled entry by entry
 	bare.Before, bare.Actions, bare.After, bare.Undo = nil, nil, nil, nil
 	text, err := json.Marshal(bare)
 	if err != nil {
 		return err
 	}
-	var head shape
-	if err := strict(in.fill(text), &head); err != nil {
+	var s shape
+	if err := strict(in.fill(text), &s); err != nil {
 		return err
 	}
-	s.ID, s.Title, s.Why, s.Gate, s.Wave, s.Node = head.ID, head.Title, head.Why, head.Gate, row.Wave, row.Node
-	if row.Estimate != nil {
+	s.Before, s.Actions, s.After, s.Undo = procedure.Before, procedure.Actions, procedure.After, procedure.Undo
+	if s.Wave, s.Node = row.Wave, row.Node; row.Estimate != nil {
 		s.Estimate = *row.Estimate
 	}
 	return e.build(&s, in, into)
@@ -168,8 +168,8 @@ func (e *expander) named(name string, in scope) ([]string, error) {
 
 // build makes the step of a shape.
 func (e *expander) build(s *shape, in scope, into *step.Step) (err error) {
-	*into = step.Step{ID: s.ID, Title: s.Title, Why: s.Why, Wave: s.Wave, Node: s.Node, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn,
-		Estimate: s.Estimate}
+	*into = step.Step{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Wave: s.Wave, Node: s.Node, Gate: s.Gate,
+		Alone: s.Alone, NoReturn: s.NoReturn, Estimate: s.Estimate}
 	if into.Before, err = expand[step.Condition](e, s.Before, in, nil); err != nil {
 		return err
 	}

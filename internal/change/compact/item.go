@@ -19,6 +19,8 @@ type item struct {
 // shape is a step whose lists are folded. Its fields are those of step.Step, in the same order.
 type shape struct {
 	ID       string            `json:"id"`
+	Group    string            `json:"group,omitempty"`
+	Does     string            `json:"does,omitempty"`
 	Title    string            `json:"title"`
 	Why      string            `json:"why,omitempty"`
 	Wave     string            `json:"wave,omitempty"`

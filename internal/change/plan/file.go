@@ -3,7 +3,6 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,28 +10,62 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/compact"
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/cluster/document"
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 )
 
-// Write turns a plan into YAML: complete, so that it is all that apply needs.
-func Write(p *Plan) ([]byte, error) {
-	bare := *p
-	bare.Steps = p.Steps[:0]
-	data, err := yaml.Marshal(bare)
+// Format is the form of plan files that this version writes and reads. Format 1 wrote out every step of every node.
+const Format = 2
+
+// stored is a plan as it is stored, with its steps folded.
+type stored struct {
+	Plan       `json:",inline"`
+	Format     int                        `json:"format"`
+	Procedures map[string]json.RawMessage `json:"procedures,omitempty"`
+	Steps      []json.RawMessage          `json:"steps"`
+}
+
+// nodes are those that the folded steps of a plan refer to.
+func nodes(p *Plan) compact.Cluster {
+	c := compact.Cluster{All: p.Cluster.Nodes}
+	for _, wave := range p.Waves {
+		c.Waves = append(c.Waves, compact.Wave{Name: wave.Name, Nodes: wave.Nodes})
+	}
+	return c
+}
+
+// fold is a plan with its steps folded.
+func fold(p *Plan) (*stored, error) {
+	form, err := compact.Fold(p.Steps, nodes(p))
 	if err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}
-	if len(p.Steps) == 0 {
+	return &stored{Plan: *p, Format: Format, Procedures: form.Procedures, Steps: form.Steps}, nil
+}
+
+// Write turns a plan into YAML: complete, so that it is all that apply needs. What happens on many nodes is written once.
+func Write(p *Plan) ([]byte, error) {
+	d, err := fold(p)
+	if err != nil {
+		return nil, err
+	}
+	entries := d.Steps
+	d.Steps = []json.RawMessage{}
+	data, err := yaml.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("write plan: %w", err)
+	}
+	if len(entries) == 0 {
 		return data, nil
 	}
 	// What else has lines of its own is indented, so these are the plan's steps.
 	before, after, _ := bytes.Cut(data, []byte("\nsteps: []\n"))
 	parts := [][]byte{before, []byte("\nsteps:\n")}
-	for i := range p.Steps { // one at a time: YAML's writer holds what it writes as a tree
-		part, err := yaml.Marshal(p.Steps[i : i+1])
+	for _, entry := range entries {
+		part, err := line(entry)
 		if err != nil {
 			return nil, fmt.Errorf("write plan: %w", err)
 		}
@@ -41,9 +74,24 @@ func Write(p *Plan) ([]byte, error) {
 	return bytes.Join(append(parts, after), nil), nil
 }
 
-// WriteJSON turns a plan into JSON: the same, which for thousands of nodes is written in a fraction of the time.
+// line is one entry of the steps as YAML: a row on one line, and a step in full.
+func line(entry json.RawMessage) ([]byte, error) {
+	var row compact.Row
+	if json.Unmarshal(entry, &row) == nil && row.Procedure != "" {
+		if text, ok := row.Line(); ok {
+			return []byte("- " + text + "\n"), nil
+		}
+	}
+	return yaml.Marshal([]json.RawMessage{entry})
+}
+
+// WriteJSON turns a plan into JSON: the same as Write, in a fraction of the time.
 func WriteJSON(p *Plan) ([]byte, error) {
-	data, err := json.Marshal(p)
+	d, err := fold(p)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(d)
 	if err != nil {
 		return nil, fmt.Errorf("write plan: %w", err)
 	}
@@ -117,35 +165,39 @@ func headOf(data []byte) (head metav1.TypeMeta, err error) {
 	return head, err
 }
 
-// Decode takes a plan from YAML or JSON as it is. Fields that nobody knows are an error. YAML's own reader takes many times
-// the time and memory, so it gets only what a person wrote in another form than Write's.
+// Decode takes a plan from YAML or JSON as it is. Fields that are unknown, and other formats, are an error. YAML's own reader
+// takes many times the time and memory, so it gets only what a person wrote in another form than Write's.
 func Decode(data []byte) (*Plan, error) {
-	if json.Valid(data) {
-		return decode(data)
-	}
-	if written, ok := document.JSON(data); ok {
-		p, err := decode(written)
-		var other *json.UnmarshalTypeError // YAML's reader makes text of a number where there must be text
-		if !errors.As(err, &other) {
-			return p, err
+	if !json.Valid(data) {
+		written, ok := document.JSON(data)
+		if !ok {
+			if err := bounded.UnmarshalStrict(data, (*json.RawMessage)(&written)); err != nil {
+				return nil, err
+			}
 		}
+		data = written
 	}
-	var p Plan
-	if err := bounded.UnmarshalStrict(data, &p); err != nil {
-		return nil, err
-	}
-	return &p, nil
-}
-
-func decode(data []byte) (*Plan, error) {
-	var p Plan
+	var d stored
 	reader := json.NewDecoder(bytes.NewReader(data))
 	reader.DisallowUnknownFields()
-	if err := reader.Decode(&p); err != nil {
+	if err := reader.Decode(&d); err != nil {
 		return nil, err
 	}
 	if err := canonical.Once(data); err != nil {
 		return nil, err
 	}
-	return &p, nil
+	return d.expand()
+}
+
+// expand makes the plan of what was stored.
+func (d *stored) expand() (*Plan, error) {
+	if d.Format != Format {
+		return nil, fmt.Errorf("its format is %d, and this version reads format %d", max(d.Format, 1), Format)
+	}
+	steps, err := compact.Expand(compact.Form{Procedures: d.Procedures, Steps: d.Steps}, nodes(&d.Plan))
+	if err != nil {
+		return nil, err
+	}
+	d.Plan.Steps = steps
+	return &d.Plan, nil
 }

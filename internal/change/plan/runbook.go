@@ -3,11 +3,9 @@ package plan
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/theseus-cni/theseus/internal/change/verify"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/network/joint"
@@ -25,21 +23,7 @@ func Runbook(p *Plan) string {
 		workloads(b, p)
 	}
 	notes(b, p.Findings)
-	chapter, titles := "", chapters()
-	past := false
-	for i := range p.Steps {
-		s := &p.Steps[i]
-		past = past || s.NoReturn
-		if s.NoReturn {
-			b.WriteString("\n======== POINT OF NO RETURN: until here everything can be taken back, from here on nothing can ========\n")
-		}
-		if now := chapterOf(titles, s); now != chapter {
-			fmt.Fprintf(b, "\n== %s ==\n", now)
-			chapter = now
-		}
-		describeStep(b, i+1, s)
-		describeUndo(b, s, past)
-	}
+	describeSteps(b, p)
 	return b.String()
 }
 
@@ -61,6 +45,14 @@ func notes(b *strings.Builder, findings []finding.Finding) {
 		first := same[key][0]
 		fmt.Fprintf(b, "Note (%s): %s%s: %s\n", first.ID, first.Subject, more(len(same[key])-1), first.Message)
 	}
+}
+
+// more says how many there are besides one that is named.
+func more(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", and %d more like it", n)
 }
 
 func summary(b *strings.Builder, p *Plan) {
@@ -157,7 +149,13 @@ func workloads(b *strings.Builder, p *Plan) {
 		return
 	}
 	b.WriteString("\nWhat happens to every workload:\n")
+	likely := 0 // that move or are adopted
 	for _, w := range p.Workloads {
+		if w.Treatment == "move" || w.Treatment == "adopt" {
+			if likely++; likely > mostWorkloads {
+				continue
+			}
+		}
 		fmt.Fprintf(b, "  %s %s/%s: ", w.Kind, w.Namespace, w.Name)
 		if w.Treatment != "move" && w.Treatment != "adopt" {
 			n, s := goes(p, step.Ref{APIVersion: "apps/v1", Kind: w.Kind, Namespace: w.Namespace, Name: w.Name})
@@ -180,7 +178,13 @@ func workloads(b *strings.Builder, p *Plan) {
 		}
 		fmt.Fprintf(b, "; %s\n", w.Note)
 	}
+	if rest := likely - mostWorkloads; rest > 0 {
+		fmt.Fprintf(b, "  %s like these. The plan's file lists every workload, and which of its pods go in which wave.\n", cluster.Count(rest, "more workload"))
+	}
 }
+
+// mostWorkloads is how many workloads that move, or are adopted, a runbook lists one by one.
+const mostWorkloads = 10
 
 // chapters are the titles of runs of steps that plans of several kinds have, by their groups.
 func chapters() map[string]string {
@@ -206,151 +210,6 @@ func chapterOf(titles map[string]string, s *step.Step) string {
 		}
 	}
 	return "Move: " + s.Group
-}
-
-func describeStep(b *strings.Builder, n int, s *step.Step) {
-	fmt.Fprintf(b, "\n%d. %s [%s, about %s]\n", n, s.Title, s.ID, s.Estimate.About())
-	if s.Why != "" {
-		fmt.Fprintf(b, "   Why: %s\n", s.Why)
-	}
-	for _, condition := range phrases(s.Before) {
-		fmt.Fprintf(b, "   Before: %s\n", condition)
-	}
-	for _, line := range folded(s.Actions) {
-		fmt.Fprintf(b, "   - %s\n", line)
-	}
-	for _, condition := range phrases(s.After) {
-		fmt.Fprintf(b, "   After: %s\n", condition)
-	}
-	if s.Gate != nil {
-		watch := "on two fresh reports of every node"
-		if s.Gate.Bake > 0 {
-			watch = "watched for " + s.Gate.Bake.About()
-		}
-		lost := "no probe lost"
-		if s.Gate.Args != nil {
-			lost = fmt.Sprintf("at most %d requests lost", s.Gate.MaxLost)
-		} else if s.Gate.Compares() {
-			lost = fmt.Sprintf("changed nodes lose no more than the others (an e-process), no gap above %s, nothing leaked", time.Duration(s.Gate.MaxGap))
-		}
-		if s.Gate.MaxLost > 0 && s.Gate.Args == nil {
-			lost = fmt.Sprintf("at most %d probes lost, no gap above %s", s.Gate.MaxLost, time.Duration(s.Gate.MaxGap))
-		}
-		if s.Gate.Sessions != nil {
-			lost += ", BIRD's sessions and routes whole on every node"
-		}
-		fmt.Fprintf(b, "   Gate: %s; %s, %s\n", s.Gate.Title, lost, watch)
-	}
-}
-
-func describeUndo(b *strings.Builder, s *step.Step, past bool) {
-	for _, line := range folded(s.Undo) {
-		fmt.Fprintf(b, "   Undo: %s\n", line)
-	}
-	if past && s.Alone {
-		b.WriteString("   Where it fails: this step alone is taken back, and a person is asked\n")
-	}
-	if past || len(s.Undo) > 0 {
-		return
-	}
-	for _, k := range kinds() {
-		if k.Words.Undo == nil {
-			continue
-		}
-		if text := k.Words.Undo(s); text != "" {
-			fmt.Fprintf(b, "   Undo: %s\n", text)
-			return
-		}
-	}
-	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Apply }) {
-		b.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")
-		return
-	}
-	if i := slices.IndexFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }); i >= 0 {
-		back := "their node is switched back"
-		if s.Actions[i].Pods.LeaveDaemons {
-			back = "the new nodes are shut again"
-		}
-		fmt.Fprintf(b, "   Undo: nothing of its own; pods move back when %s\n", back)
-	}
-}
-
-// folded shortens runs of up to three actions that are done to one object or node after another: the first
-// time, and how many more.
-func folded(actions []step.Action) []string {
-	var lines []string
-	for len(actions) > 0 {
-		period, times := 1, repeats(actions, 1)
-		for p := 2; p <= 3 && times <= 3; p++ {
-			if n := repeats(actions, p); n > 3 {
-				period, times = p, n
-			}
-		}
-		shown := period
-		if times <= 3 {
-			shown = period * times
-		}
-		for _, action := range actions[:shown] {
-			lines = append(lines, action.Title)
-		}
-		if times > 3 {
-			rest := more(times - 1)
-			if period > 1 {
-				rest = fmt.Sprintf("; these %d for %d more", period, times-1)
-			}
-			lines[len(lines)-1] += rest
-		}
-		actions = actions[period*times:]
-	}
-	return lines
-}
-
-// repeats counts how often the first actions, as many as period, are done again and again.
-func repeats(actions []step.Action, period int) int {
-	n := period
-	for n < len(actions) && alike(&actions[n-period], &actions[n]) {
-		n++
-	}
-	return n / period
-}
-
-// more says how many there are beside one that is named.
-func more(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", and %d more like it", n)
-}
-
-func alike(a, b *step.Action) bool {
-	if a.Op != b.Op || a.Verb != b.Verb {
-		return false
-	}
-	switch a.Op {
-	case step.Apply:
-		return a.Object.GetKind() == b.Object.GetKind()
-	case step.Delete, step.Patch:
-		return a.Ref.Kind == b.Ref.Kind
-	case step.Wait:
-		return a.Condition.Kind == b.Condition.Kind
-	case step.Evict:
-		return a.Pods.LeaveEnding == b.Pods.LeaveEnding
-	}
-	return true
-}
-
-// phrases says conditions in words; of many alike, the first and how many more.
-func phrases(conditions []step.Condition) []string {
-	var lines []string
-	for i := 0; i < len(conditions); {
-		run := 1
-		for i+run < len(conditions) && conditions[i+run].Kind == conditions[i].Kind && conditions[i].Kind != step.PodReady {
-			run++
-		}
-		lines = append(lines, verify.Phrase(conditions[i])+more(run-1))
-		i += run
-	}
-	return lines
 }
 
 func shortList(items []string) string {

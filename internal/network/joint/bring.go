@@ -191,7 +191,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 			return Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), 5*time.Minute+time.Duration(len(wave.Nodes))*time.Second)
+			return Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), b.Fleet(5*time.Minute))
 		}))
 	if first {
 		undo = append(Backwards(b.Target.Extras), undo...)
