@@ -5,28 +5,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-// until waits for a condition. The limit is only there to end a test that has failed.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	untilWithin(t, 2*time.Minute, what, holds)
-}
-
-// untilWithin is until with another limit.
-func untilWithin(t *testing.T, limit time.Duration, what string, holds func() bool) {
-	t.Helper()
-	end := time.Now().Add(limit)
-	for !holds() {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-}
 
 // TestFaults harms the nodes of one lab in every way that there is, and undoes it.
 func TestFaults(t *testing.T) {
@@ -40,7 +23,7 @@ func TestFaults(t *testing.T) {
 		_, err := l.try("--name", "t4", "node", "exec", "1", "--", "timeout", "1", "bash", "-c", "echo > /dev/tcp/198.18.0.12/10250")
 		return err == nil
 	}
-	until(t, "node 1 reaches node 2 to begin with", reach)
+	rigtest.Until(t, "node 1 reaches node 2 to begin with", reach)
 
 	// Each subtest speaks for itself: a command that fails ends it and not the whole test.
 	sub := func(t *testing.T) func(...string) string {
@@ -55,7 +38,7 @@ func TestFaults(t *testing.T) {
 			t.Error("a partitioned node answers")
 		}
 		at("node", "heal", "2")
-		until(t, "a healed node answers", reach)
+		rigtest.Until(t, "a healed node answers", reach)
 	})
 	t.Run("drop", func(t *testing.T) {
 		at := sub(t)
@@ -67,7 +50,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("status does not show the fault:\n%s", out)
 		}
 		at("link", "2", "--clear")
-		until(t, "the port answers after --clear", reach)
+		rigtest.Until(t, "the port answers after --clear", reach)
 	})
 	t.Run("loss", func(t *testing.T) {
 		at := sub(t)
@@ -93,7 +76,7 @@ func TestFaults(t *testing.T) {
 			at := sub(t)
 			pid := at("node", "exec", "1", "--", "cat", "/run/theseus-lab/"+component+".pid")
 			at("node", "kill", "1", "--component", component)
-			until(t, component+" runs again", func() bool {
+			rigtest.Until(t, component+" runs again", func() bool {
 				now, err := on("1", "p=$(cat /run/theseus-lab/"+component+".pid); kill -0 $p && echo $p")
 				return err == nil && now != pid
 			})
@@ -109,7 +92,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("a node without power runs things: %v\n%s", err, out)
 		}
 		at("node", "start", "2")
-		until(t, "the node has its kubelet again", reach)
+		rigtest.Until(t, "the node has its kubelet again", reach)
 		if out := at("node", "exec", "2", "--", "cat", "/var/lib/kubelet/proof"); out != "kept\n" {
 			t.Errorf("the disk lost what was on it: %q", out)
 		}

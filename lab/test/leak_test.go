@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 // TestDownLeavesNothing brings two labs up side by side, one of them with pods, and takes them down.
@@ -82,7 +84,7 @@ func TestKillOfOneProcessEndsAll(t *testing.T) {
 	if err := syscall.Kill(labs[0].Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the outer process has ended", func() bool {
+	rigtest.Until(t, "the outer process has ended", func() bool {
 		_, err := os.Stat("/proc/" + itoa(labs[0].Pid))
 		return err != nil
 	})

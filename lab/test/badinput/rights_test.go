@@ -1,14 +1,12 @@
 package badinput
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
@@ -29,7 +27,7 @@ func (s *stage) duties(t *testing.T) {
 	looker := rigtest.User(t, s.Rig, "looker", `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: looker}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}, subjects: [{kind: ServiceAccount, namespace: default, name: looker}]}`)
 	s.run(t, 1, []string{"forbidden"}, "status", "--kubeconfig", looker)
 	s.kubectl(t, rigtest.Rights(t, s.Rig, "nobody", "look"), "apply", "-f", "-")
-	until(t, "the role view has the rights of look", func() bool {
+	rigtest.Until(t, "the role view has the rights of look", func() bool {
 		out, _ := s.said(t, "status", "--kubeconfig", looker)
 		return strings.Contains(out, "no migration was ever begun in this cluster")
 	})
@@ -54,7 +52,7 @@ func (s *stage) duties(t *testing.T) {
 	s.run(t, 3, []string{"block api/rights"}, s.planned("--kubeconfig", planner)...)
 	for _, less := range without(t, s.kubectl(t, "", "get", "clusterrole", "theseus-plan", "-o", "json")) {
 		s.kubectl(t, less.role, "apply", "-f", "-")
-		until(t, "without "+less.what+" something is missing", func() bool { return strings.Contains(missing(), "no "+less.what+": ") })
+		rigtest.Until(t, "without "+less.what+" something is missing", func() bool { return strings.Contains(missing(), "no "+less.what+": ") })
 	}
 
 	s.kubectl(t, roles, "apply", "-f", "-")
@@ -129,17 +127,4 @@ type rule struct {
 	APIGroups []string `json:"apiGroups"`
 	Resources []string `json:"resources"`
 	Verbs     []string `json:"verbs"`
-}
-
-// until waits: the API server learns of roles a moment after they are written.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for !holds() {
-		if ctx.Err() != nil {
-			t.Fatalf("it never came to be that %s", what)
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/names"
 	"github.com/theseus-cni/theseus/lab/internal/pki"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 // authorities are one in a Secret, and what pebble's issuers need to write to a zone on BIND.
@@ -122,7 +123,7 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 	}
 	t.Cleanup(stop)
 	nameserver := fmt.Sprint("127.0.0.1:", zone.Bind)
-	until(t, "the name server answers", func() bool { return len(names.Lookup(nameserver, "ns.example.org")) == 1 })
+	rigtest.Until(t, "the name server answers", func() bool { return len(names.Lookup(nameserver, "ns.example.org")) == 1 })
 	key, err := os.ReadFile(filepath.Join(zone.Dir, "key"))
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +162,7 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 			Server, Root []byte
 			Webhook      int
 		}
-		until(t, "cert-manager runs", func() bool {
+		rigtest.Until(t, "cert-manager runs", func() bool {
 			text, err := os.ReadFile(said)
 			if err != nil {
 				t.Fatal(err)
@@ -195,7 +196,7 @@ func certManagers(t *testing.T, p *pair, http int, records ...string) (blue, gre
 func (c *cluster) admission(t *testing.T, port int) {
 	t.Helper()
 	var ca string
-	until(t, "the webhook has an authority", func() bool {
+	rigtest.Until(t, "the webhook has an authority", func() bool {
 		var err error
 		ca, err = c.try(c.kubeconfig, "", "-n", "cert-manager", "get", "secret", "webhook-ca", "-o", `jsonpath={.data.ca\.crt}`)
 		return err == nil && ca != ""
@@ -203,7 +204,7 @@ func (c *cluster) admission(t *testing.T, port int) {
 	const validated = `{apiGroups: [cert-manager.io, acme.cert-manager.io], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["*/*"]}`
 	const mutated = `{apiGroups: [cert-manager.io], apiVersions: [v1], operations: [CREATE], resources: [certificaterequests]}`
 	c.kubectl(t, fmt.Sprintf(webhooks, "Validating", validated, port, "validate", ca)+fmt.Sprintf(webhooks, "Mutating", mutated, port, "mutate", ca), "apply", "-f", "-")
-	until(t, "the webhook denies what has no name", func() bool {
+	rigtest.Until(t, "the webhook denies what has no name", func() bool {
 		out, err := c.try(c.kubeconfig, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: nameless, namespace: default}, spec: {secretName: x, issuerRef: {name: x}}}`, "create", "-f", "-")
 		return err != nil && strings.Contains(out, `admission webhook "webhook.cert-manager.io" denied the request: spec: Invalid value`)
 	})
@@ -236,7 +237,7 @@ func (m *realManager) names(secret string, data []byte) []string {
 func (m *realManager) settled(want map[string][]string) string {
 	m.t.Helper()
 	var revisions []string
-	until(m.t, "all certificates are issued", func() bool {
+	rigtest.Until(m.t, "all certificates are issued", func() bool {
 		var list struct {
 			Items []struct {
 				Kind     string
@@ -331,7 +332,7 @@ func TestCertManager(t *testing.T) {
 	// cert-manager makes a Certificate anew from its Ingress or Gateway, labels and all.
 	for object, name := range map[string]string{"ingress/shim": "shim", "gateway/gate": "gate"} {
 		blue.kubectl(t, "", "-n", "shop", "label", object, "touched=yes")
-		until(t, "cert-manager sees it", func() bool { return blue.get(t, "certificate/"+name, "{.metadata.labels.touched}") == "yes" })
+		rigtest.Until(t, "cert-manager sees it", func() bool { return blue.get(t, "certificate/"+name, "{.metadata.labels.touched}") == "yes" })
 	}
 	if got := blue.settled(after); got != wide {
 		t.Errorf("how often each was issued: %s, want %s", got, wide)
@@ -361,5 +362,5 @@ func TestCertManager(t *testing.T) {
 
 	// And this is why names are not written to a Certificate that cert-manager makes.
 	blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "gate", "--type=json", "-p", `[{"op":"add","path":"/spec/dnsNames/-","value":"gate.green.example.org"}]`)
-	until(t, "cert-manager takes the name off again", func() bool { return blue.get(t, "certificate/gate", "{.spec.dnsNames[*]}") == "gate.blue.example.org" })
+	rigtest.Until(t, "cert-manager takes the name off again", func() bool { return blue.get(t, "certificate/gate", "{.spec.dnsNames[*]}") == "gate.blue.example.org" })
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/pki"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 // certManager has cert-manager's kinds, with what the test needs of their definitions; test/acme holds what is written
@@ -86,7 +87,7 @@ func newManager(t *testing.T, clusters ...*cluster) *manager {
 	}
 	for _, one := range clusters {
 		one.kubectl(t, kindsOfCertManager(), "apply", "-f", "-")
-		until(t, "cert-manager's kinds are served", func() bool {
+		rigtest.Until(t, "cert-manager's kinds are served", func() bool {
 			_, err := one.try(one.kubeconfig, "", "get", "certificates,issuers,clusterissuers", "-A")
 			return err == nil
 		})
@@ -150,12 +151,12 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 	if err := add.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the names of shim are written", func() bool {
+	rigtest.Until(t, "the names of shim are written", func() bool {
 		return p.blue.get(t, "ingress/shim", `{.metadata.annotations.cert-manager\.io/alt-names}`) == "shim.green.example.org"
 	})
 	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "shim", "--type=merge", "-p", `{"spec":{"dnsNames":["shim.blue.example.org","shim.green.example.org"]}}`) // cert-manager's shim
 	cm.issue(t, "shim")
-	until(t, "the names of web are written", func() bool {
+	rigtest.Until(t, "the names of web are written", func() bool {
 		return p.blue.get(t, "certificate/web", "{.spec.dnsNames[*]}") == "web.blue.example.org web.green.example.org"
 	})
 	cm.issue(t, "web")
@@ -203,7 +204,7 @@ kind: ValidatingAdmissionPolicyBinding
 metadata: {name: refuser}
 spec: {policyName: refuser, validationActions: [Deny]}
 `, "apply", "-f", "-")
-	until(t, "the policy is in force", func() bool {
+	rigtest.Until(t, "the policy is in force", func() bool {
 		_, err := m.try(m.kubeconfig, "", "-n", "shop", "label", "certificate", "web", "a=b", "--dry-run=server")
 		return err != nil
 	})
@@ -212,7 +213,7 @@ spec: {policyName: refuser, validationActions: [Deny]}
 		t.Error("something was changed all the same")
 	}
 	m.kubectl(t, "", "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", "refuser")
-	until(t, "the policy is gone", func() bool {
+	rigtest.Until(t, "the policy is gone", func() bool {
 		_, err := m.try(m.kubeconfig, "", "-n", "shop", "label", "certificate", "web", "a=b", "--dry-run=server")
 		return err == nil
 	})

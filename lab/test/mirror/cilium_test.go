@@ -46,7 +46,7 @@ func TestCilium(t *testing.T) {
 	}
 	c.kubectl(t, ciliumDefinition(t), "apply", "--server-side", "-f", "-")
 	c.kubectl(t, ciliumObjects, "apply", "--server-side", "--field-manager=helm", "-f", "-")
-	until(t, "Cilium's agents run", func() bool {
+	rigtest.Until(t, "Cilium's agents run", func() bool {
 		return c.kubectl(t, "", "-n", "kube-system", "get", "daemonset", "cilium", "-o", "jsonpath={.status.numberReady}") == "2"
 	})
 	first := nodes.agents()

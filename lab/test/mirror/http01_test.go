@@ -93,7 +93,7 @@ func TestHTTP01(t *testing.T) {
 		t.Error("front was issued anew")
 	}
 	green.kubectl(t, `{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: early, namespace: default}, spec: {secretName: early, dnsNames: [front.blue.example.org], issuerRef: {name: http, kind: ClusterIssuer}}}`, "apply", "-f", "-")
-	until(t, "the mirror's cert-manager is refused", func() bool {
+	rigtest.Until(t, "the mirror's cert-manager is refused", func() bool {
 		return strings.Contains(green.kubectl(t, "", "get", "order", "-o", "jsonpath={.items[*].status}"), "invalid")
 	})
 }

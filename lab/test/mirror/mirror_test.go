@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 //go:embed shop.yaml
@@ -28,14 +30,14 @@ spec: {image: "registry.example.com/db:2", secretRef: {name: db}, empty: {}, lis
 func TestMirror(t *testing.T) {
 	p := newPair(t, true)
 	p.blue.kubectl(t, shop, "apply", "-f", "-")
-	until(t, "the kind Database is served", func() bool {
+	rigtest.Until(t, "the kind Database is served", func() bool {
 		_, err := p.blue.try(p.blue.kubeconfig, database, "apply", "-f", "-")
 		return err == nil
 	})
 	owned := `{apiVersion: v1, kind: ConfigMap, metadata: {name: owned, namespace: shop, ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: owner, uid: ` +
 		p.blue.get(t, "configmap/owner", "{.metadata.uid}") + `}]}}`
 	p.blue.kubectl(t, owned, "apply", "-f", "-")
-	until(t, "the controllers have made the pods of the Deployment", func() bool {
+	rigtest.Until(t, "the controllers have made the pods of the Deployment", func() bool {
 		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "-o", "name"))) == 3
 	})
 	for _, act := range []struct {
@@ -99,19 +101,19 @@ webhooks:
   admissionReviewVersions: [v1]
   sideEffects: None
 `, url, base64.StdEncoding.EncodeToString(authority)), "apply", "-f", "-")
-	until(t, "the webhook is in force", func() bool {
+	rigtest.Until(t, "the webhook is in force", func() bool {
 		out, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
 		return err != nil && strings.Contains(out, "nothing passes here")
 	})
 	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com denies: nothing passes here", "Deployment.apps shop/web", "exempt the field manager's user"}, "copy", "-n", "shop")
 	p.green.kubectl(t, "", "patch", "validatingwebhookconfiguration", "refuser", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/"}]`)
-	until(t, "the webhook is called where nobody is", func() bool {
+	rigtest.Until(t, "the webhook is called where nobody is", func() bool {
 		out, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
 		return err != nil && strings.Contains(out, "failed calling webhook")
 	})
 	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com cannot be called: ", "connection refused", "bring what serves the webhook up"}, "copy", "-n", "shop")
 	p.green.kubectl(t, "", "delete", "validatingwebhookconfiguration", "refuser")
-	until(t, "the webhook is gone", func() bool {
+	rigtest.Until(t, "the webhook is gone", func() bool {
 		_, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
 		return err == nil
 	})
@@ -119,7 +121,7 @@ webhooks:
 
 func (p *pair) copied(t *testing.T) {
 	p.theseus(0, []string{"suspend CronJob.batch shop/nightly", "disarm Service shop/web", "suspend Job.batch shop/import"}, "copy", "-n", "shop")
-	until(t, "the mirror's controllers made the pods and signed the token", func() bool {
+	rigtest.Until(t, "the mirror's controllers made the pods and signed the token", func() bool {
 		return len(strings.Fields(p.green.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "-o", "name"))) == 3 &&
 			p.green.get(t, "pdb/web", "{.status.expectedPods}") == "3" && p.green.get(t, "secret/token", "{.data.token}") != ""
 	})
@@ -235,10 +237,10 @@ func (p *pair) watched(t *testing.T) {
 		}},
 	} {
 		p.blue.kubectl(t, "", append([]string{"-n", "shop"}, act.do...)...)
-		until(t, act.what+" is on the mirror", act.seen)
+		rigtest.Until(t, act.what+" is on the mirror", act.seen)
 	}
 	p.green.kubectl(t, "", "-n", "shop", "delete", "service", "fixed")
-	until(t, "what was deleted on the mirror is back", func() bool { return p.has("service/fixed") })
+	rigtest.Until(t, "what was deleted on the mirror is back", func() bool { return p.has("service/fixed") })
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +304,7 @@ func (p *pair) frozen(t *testing.T) {
 	pass("scale", "deployment/web", "--replicas=5", "--as=system:serviceaccount:kube-system:horizontal-pod-autoscaler", admins)
 	pass("annotate", "configmap", "web", "x=y", "--as=somebody-trusted", admins)
 	pass("delete", "pod", "--wait=false", strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-o", "jsonpath={.items[*].metadata.name}"))[0])
-	until(t, "the controllers have made five pods", func() bool {
+	rigtest.Until(t, "the controllers have made five pods", func() bool {
 		return len(strings.Fields(p.blue.kubectl(t, "", "-n", "shop", "get", "pods", "-l", "app=web", "--field-selector=status.phase=Pending", "-o", "name"))) >= 5
 	})
 	p.blue.kubectl(t, "", "create", "configmap", "elsewhere")
@@ -334,7 +336,7 @@ spec: {group: %[1]s, scope: Namespaced, names: {kind: %[3]s, plural: %[2]s}, ver
 ---
 {apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, metadata: {name: root, namespace: default}, spec: {suspend: false}, status: {inventory: {entries: [{id: default_shop_kustomize.toolkit.fluxcd.io_Kustomization, v: v1}]}}}
 `
-	until(t, "the kinds are served", func() bool {
+	rigtest.Until(t, "the kinds are served", func() bool {
 		_, err := p.blue.try(p.blue.kubeconfig, objects, "apply", "-f", "-")
 		return err == nil
 	})

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/theseus-cni/theseus/lab/internal/names"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 const (
@@ -121,7 +122,7 @@ func (w *world) zone() {
 		}
 		w.t.Cleanup(stop)
 		address := fmt.Sprint("127.0.0.1:", []int{w.servers.Bind, w.servers.Unbound}[i])
-		until(w.t, "the name server answers", func() bool { return len(names.Lookup(address, "s0."+origin)) == 1 })
+		rigtest.Until(w.t, "the name server answers", func() bool { return len(names.Lookup(address, "s0."+origin)) == 1 })
 	}
 }
 
@@ -314,7 +315,7 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 		}
 		limit := time.AfterFunc(patience, func() { apply.Process.Kill() }) //nolint:errcheck // it may be gone
 		defer limit.Stop()
-		until(t, "the mirror's name is written", func() bool { return names() == "web.blue.example.org web.green.example.org" })
+		rigtest.Until(t, "the mirror's name is written", func() bool { return names() == "web.blue.example.org web.green.example.org" })
 		cm.issue(t, "web")
 		if err := apply.Wait(); err != nil || !strings.Contains(out.String(), "give every certificate the names that it had") {
 			t.Errorf("%v; it said\n%s", err, out.String())
@@ -330,7 +331,7 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 
 // forgotten waits until no cache has the mirror's addresses, before which teardown refuses.
 func (w *world) forgotten() {
-	until(w.t, "caches have forgotten the mirror", func() bool {
+	rigtest.Until(w.t, "caches have forgotten the mirror", func() bool {
 		out, _ := w.cmd("mirror", "teardown").CombinedOutput() // the text tells
 		return !strings.Contains(string(out), "caches may have")
 	})

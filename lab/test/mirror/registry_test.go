@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 )
 
 // htpasswd lets the user puller in with the password hunter2.
@@ -39,7 +41,7 @@ func registry(t testing.TB) string {
 		cmd.Process.Kill() //nolint:errcheck // it may be gone
 		cmd.Wait()         //nolint:errcheck // killed
 	})
-	until(t, "the registry answers", func() bool {
+	rigtest.Until(t, "the registry answers", func() bool {
 		response, err := http.Get("http://" + address + "/v2/")
 		if err == nil {
 			response.Body.Close()
@@ -84,7 +86,7 @@ func TestRegistry(t *testing.T) {
 	address := registry(t)
 	p := newPair(t, false)
 	p.blue.kubectl(t, shop, "apply", "-f", "-")
-	until(t, "the kind Database is served", func() bool {
+	rigtest.Until(t, "the kind Database is served", func() bool {
 		_, err := p.blue.try(p.blue.kubeconfig, database, "apply", "-f", "-")
 		return err == nil
 	})

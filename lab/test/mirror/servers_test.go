@@ -94,7 +94,7 @@ func (c *cluster) server(t testing.TB, port int, flags ...string) string {
 		"--service-account-signing-key-file=" + c.file("sa.key"), "--profiling=false"}, flags...)...)
 	kubeconfig := filepath.Join(c.dir, name+".kubeconfig")
 	c.write(t, kubeconfig, port, c.admin)
-	until(t, name+" lets us in", func() bool {
+	rigtest.Until(t, name+" lets us in", func() bool {
 		_, err := c.try(kubeconfig, "", "get", "namespace", "kube-system")
 		return err == nil
 	})
@@ -146,15 +146,6 @@ func port(t testing.TB) int {
 	}
 	defer listener.Close()
 	return listener.Addr().(*net.TCPAddr).Port
-}
-
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not after %s", what, patience)
-		}
-	}
 }
 
 func (c *cluster) try(kubeconfig, stdin string, args ...string) (string, error) {

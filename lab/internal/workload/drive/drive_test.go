@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/workload/serve"
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
@@ -114,16 +115,10 @@ func started(t *testing.T, config serve.Config) (end func()) {
 	return end
 }
 
-// until sends counted requests until enough says so.
-func until(t *testing.T, d *Driver, enough func(tally.Summary) bool) {
+// counted waits until the driver has counted enough.
+func counted(t *testing.T, d *Driver, enough func(tally.Summary) bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for !enough(d.Summary(time.Now())) {
-		if time.Now().After(deadline) {
-			t.Fatalf("gave up waiting; counted %+v", d.Summary(time.Now()).Kinds)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	rigtest.Until(t, "enough is counted", func() bool { return enough(d.Summary(time.Now())) })
 }
 
 // TestServersLeaveWithoutLoss replaces a server under traffic as Kubernetes does: names point elsewhere
@@ -153,14 +148,14 @@ func TestServersLeaveWithoutLoss(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() { d.Run(ctx) })
 
-	until(t, d, func(s tally.Summary) bool { return d.Warm() && s.Sent() > 50 })
+	counted(t, d, func(s tally.Summary) bool { return d.Warm() && s.Sent() > 50 })
 	before := d.Summary(time.Now()).Sent()
 	group.Go(end)
 	dns.set(second)
-	until(t, d, func(s tally.Summary) bool { return s.Sent() > before+300 })
+	counted(t, d, func(s tally.Summary) bool { return s.Sent() > before+300 })
 	end()
 	after := d.Summary(time.Now()).Sent()
-	until(t, d, func(s tally.Summary) bool { return s.Sent() > after+100 })
+	counted(t, d, func(s tally.Summary) bool { return s.Sent() > after+100 })
 	cancel()
 	group.Wait()
 
@@ -190,9 +185,9 @@ func TestLossIsSeen(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { d.Run(ctx) })
-	until(t, d, func(s tally.Summary) bool { return d.Warm() && s.Failed() == 0 })
+	counted(t, d, func(s tally.Summary) bool { return d.Warm() && s.Failed() == 0 })
 	end()
-	until(t, d, func(s tally.Summary) bool {
+	counted(t, d, func(s tally.Summary) bool {
 		for _, c := range s.Kinds {
 			if c.Failed < 3 {
 				return false
@@ -220,15 +215,15 @@ func TestMembers(t *testing.T) {
 	var group sync.WaitGroup
 	group.Go(func() { d.Run(ctx) })
 	group.Go(func() { set.watch(ctx) })
-	until(t, d, func(s tally.Summary) bool { return s.Sent() > 20 })
+	counted(t, d, func(s tally.Summary) bool { return s.Sent() > 20 })
 	end()
 	if !set.isAway(0) {
 		t.Error("the member that left is still asked")
 	}
 	started(t, address(first))
-	until(t, d, func(tally.Summary) bool { return !set.isAway(0) })
+	counted(t, d, func(tally.Summary) bool { return !set.isAway(0) })
 	back := d.Summary(time.Now()).Sent()
-	until(t, d, func(s tally.Summary) bool { return s.Sent() > back+20 })
+	counted(t, d, func(s tally.Summary) bool { return s.Sent() > back+20 })
 	cancel()
 	group.Wait()
 	if c := d.Summary(time.Now()).Kinds["member"]; c.Failed != 0 {
