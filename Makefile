@@ -98,6 +98,7 @@ ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 	THESEUS_KUBE=$$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1) go test -v -run '^TestInCluster$$' ./internal/change/plan
+	THESEUS_WEAVE="$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin go test -v -run '^TestAdoptWeave$$' ./internal/node
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption that is taken back from its middle, harmed, and from a bridge, recreation that is killed ten times, and taken back from its first steps,"
 	@echo "   policy verdicts against a real Calico, certificates by HTTP-01, rollouts of data planes, of the environment and of Cilium's flags, a BIRD that hangs, route reflectors,"

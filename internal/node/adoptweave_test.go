@@ -81,18 +81,38 @@ func dropped() (string, error) {
 	return "", cmp.Or(err, errors.New("no socket of a router"))
 }
 
+// built is the last build of a program in the lab's cache, which has each in a folder of its name, by a hash of its source.
+func built(t *testing.T, programs, name string) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(programs, name, "*", name))
+	must(t, err)
+	var newest string
+	var at time.Time
+	for _, file := range all {
+		info, err := os.Stat(file)
+		must(t, err)
+		if info.ModTime().After(at) {
+			newest, at = file, info.ModTime()
+		}
+	}
+	if newest == "" {
+		t.Fatalf("%s has no %s: run `theseus-lab build --network weave`", programs, name)
+	}
+	return newest
+}
+
 // TestAdoptWeave moves pods from Weave Net's own routers of two nodes, which carry frames between them, and back.
 func TestAdoptWeave(t *testing.T) {
-	dir := os.Getenv("THESEUS_WEAVE")
-	if dir == "" {
-		t.Skip("NOT TESTED: pods of real routers of Weave Net; THESEUS_WEAVE names a folder with weaver and weaveutil")
+	programs := os.Getenv("THESEUS_WEAVE")
+	if programs == "" {
+		t.Skip("NOT TESTED: pods of real routers of Weave Net, which make lab-test tests; THESEUS_WEAVE names the folder bin in the lab's cache")
 	}
 	if !alone(t) {
 		return
 	}
 	w := newSite(t)
 	must(t, unix.Mount("/dev", filepath.Join(w.Root, "dev"), "", unix.MS_BIND, "")) // the plugin runs iptables
-	plugin, err := os.ReadFile(filepath.Join(dir, "weaveutil"))
+	plugin, err := os.ReadFile(built(t, programs, "weaveutil"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(w.Root, binaryDir, "weave-net"), plugin, 0o755))
 	write(t, w.Root, map[string]string{confDir + "/10-weave.conflist": weaveList,
@@ -104,7 +124,7 @@ func TestAdoptWeave(t *testing.T) {
 	for _, command := range []string{"link set eth1 name eth0", "address add 198.18.0.12/24 dev eth0", "link set eth0 up"} {
 		other.ip(strings.Fields(command)...)
 	}
-	weaver := filepath.Join(dir, "weaver")
+	weaver := built(t, programs, "weaver")
 	router(t, w, weaver, "/proc/self/ns/net", "00:00:00:00:00:01")
 	router(t, w, weaver, node, "00:00:00:00:00:02")
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/theseus-cni/theseus/internal/flags/provider/pgtest"
@@ -168,27 +167,6 @@ func execute(t *testing.T, d *Database, statement string) {
 // TestObject runs against client-go's fake.
 func TestObject(t *testing.T) {
 	acceptObject(t, fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{FeatureFlags: "FeatureFlagList"}))
-}
-
-// clusterVariable names a kubeconfig of an API server that has FeatureFlags and the namespace net, which the lab's
-// test gives (lab/test/flags).
-const clusterVariable = "THESEUS_FLAGS_CLUSTER"
-
-// TestObjectInCluster runs the same against a real API server.
-func TestObjectInCluster(t *testing.T) {
-	file := os.Getenv(clusterVariable)
-	if file == "" {
-		t.Skip("make lab-test runs this: " + clusterVariable + " names no kubeconfig")
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	acceptObject(t, client)
 }
 
 func acceptObject(t *testing.T, client dynamic.Interface) {

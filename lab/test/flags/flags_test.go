@@ -43,7 +43,7 @@ metadata: {name: net}
 `)
 
 	t.Run("the provider", func(t *testing.T) {
-		tests := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=3m", "-run=^TestObjectInCluster$", "-v", "./internal/flags/provider")
+		tests := exec.CommandContext(t.Context(), "go", "test", "-tags=cluster", "-count=1", "-timeout=3m", "-run=^TestObjectInCluster$", "-v", "./internal/flags/provider")
 		tests.Dir = "../../.."
 		tests.Env = append(os.Environ(), "THESEUS_FLAGS_CLUSTER="+kubeconfig)
 		out, err := tests.CombinedOutput()
