@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/node"
 	"github.com/theseus-cni/theseus/internal/node/agent"
@@ -41,7 +42,7 @@ type usage struct{ error }
 
 func hint(err error) string {
 	if _, wrong := errors.AsType[usage](err); wrong {
-		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host"
+		return "theseus-agent run [--kubeconfig FILE] | theseus-agent probe|answer --network old|new|host | theseus-agent --version"
 	}
 	return "the agent is started by its DaemonSet; `kubectl -n theseus-system describe pods` shows how"
 }
@@ -58,6 +59,9 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 		return runProbe(ctx, log, args)
 	case "answer":
 		return runAnswer(ctx, log, args)
+	case "--version", "-version", "version":
+		fmt.Println(version.Read().Line("theseus-agent"))
+		return nil
 	}
 	return usage{fmt.Errorf("unknown command %q", command)}
 }

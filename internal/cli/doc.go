@@ -6,6 +6,7 @@
 // (put and history). What commands share is in packages that are named for what they provide:
 //
 //   - app: the streams, the cluster of the kubeconfig, and -o; every command is given it
+//   - version: which build of Theseus this is
 //   - exit: errors, hints and exit codes; usage: arguments, forms of output and help texts
 //   - terminal: its size, and texts folded to it; view: a run as it happens; interrupt: signals
 //   - survey: the cluster or files as commands read them, and the checks
@@ -28,6 +29,6 @@
 //
 // Does not belong here: everything that a process without a terminal needs too.
 //
-// Door: cli.
+// Door: cli, version.
 // Hands: all.
 package cli

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,14 +28,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/snapshot"
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
+	"github.com/theseus-cni/theseus/internal/cli/version"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
 // Streams are the three standard streams.
 type Streams = app.Streams
-
-// Version is set when a release is linked.
-var Version = "dev"
 
 // Main runs the command line and returns the exit code.
 func Main(ctx context.Context, args []string, streams Streams) int {
@@ -55,7 +52,8 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 }
 
 func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Command {
-	a := &app.App{Streams: streams, Signals: signals, Kubeconfig: genericclioptions.NewConfigFlags(true), Version: version()}
+	build := version.Read()
+	a := &app.App{Streams: streams, Signals: signals, Kubeconfig: genericclioptions.NewConfigFlags(true), Version: build.Version}
 	use := "theseus"
 	if strings.HasPrefix(name, "kubectl-") {
 		use = "kubectl theseus"
@@ -77,6 +75,7 @@ func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Co
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
+	root.SetVersionTemplate(build.Line("theseus") + "\n")
 	root.SetUsageFunc(func(command *cobra.Command) error { return usage.Print(command, terminal.Width(streams.Out)) })
 	root.PersistentPreRunE = a.KnownOutput
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
@@ -123,15 +122,4 @@ func commands(a *app.App) []*cobra.Command {
 		flags.NewCommand(a),
 		mirror.NewCommand(a),
 	}
-}
-
-// version is the linked one, or what the build knows.
-func version() string {
-	if Version != "dev" {
-		return Version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return Version
 }
