@@ -8,7 +8,7 @@ LAB := $(BIN)/theseus-lab
 RUNS ?= 3
 export GOFLAGS := -buildvcs=false
 
-.PHONY: help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale fuzz test unit oracles judge lab-test build setup clean
+.PHONY: images images-lock release help demo demo-flags demo-mirror pi-day bench-loss bench-flags bench-scale fuzz test unit oracles judge lab-test build setup clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -68,11 +68,15 @@ unit: ## the tests that need no cluster
 	cd test/cyclonus && go vet ./... && go test ./...
 	cd test/externaldns && go vet ./... && go test -timeout 10m ./...
 	cd test/flagd && go vet ./... && go test -timeout 10m -v ./...
+	cd release && go vet ./... && go test -timeout 10m ./...
 	cd lab && go vet ./... && go test -timeout 10m ./internal/... ./cmd/...
 ifeq ($(THESEUS_FULL),1)
 	$(MAKE) judge
 	cd test/charts && go vet ./...
+	cd release && THESEUS_FULL=1 go test -timeout 60m -run Full -v ./test
 else
+	@echo "== NOT TESTED without THESEUS_FULL=1: two whole releases of this commit compared, and go install of theseus; unit tests make"
+	@echo "   the images with a small program, and go install theseus-agent"
 	@echo "== NOT TESTED without THESEUS_FULL=1: the program that renders charts for fixtures (test/charts)"
 	@if cmp -s <($(judged)) test/judged.sha256; then \
 		echo "== NOT TESTED without THESEUS_FULL=1: the golden files of mirror config by kops, Cluster API and kubeadm, who judged these very files before (make oracles)"; \
@@ -113,6 +117,22 @@ build: ## bin/theseus, bin/theseus-agent, bin/theseus-lab
 	@echo "== building theseus"
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o $(BIN)/ ./cmd/...
 	cd lab && CGO_ENABLED=0 go build -trimpath -o ../$(BIN)/ ./cmd/theseus-lab
+
+# Images and releases are made of the commit that HEAD names. They need git, apt and dpkg-deb; no container engine, and no root.
+RELEASE := go run ./cmd/theseus-release --repository ..
+IMAGES := $(if $(VERSION),--version $(VERSION)) $(if $(REGISTRY),--registry $(REGISTRY))
+
+images: ## bin/images: an OCI layout with the images of the commit, for amd64 and arm64 (VERSION, REGISTRY)
+	@echo "== making images"
+	cd release && $(RELEASE) images $(IMAGES) --dir ../$(BIN)/images
+
+images-lock: ## release/debian.lock: the newest packages of Debian that the images need
+	cd release && $(RELEASE) lock
+
+release: ## bin/release: archives of theseus, images, checksums, SBOMs and a krew manifest (VERSION=v0.2.0)
+	@test -n "$(VERSION)" || { echo "error: no version is named"; echo "hint: make release VERSION=v0.2.0"; exit 2; }
+	@echo "== making the release $(VERSION)"
+	cd release && $(RELEASE) release $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) --dir ../$(BIN)/release
 
 setup: ## Debian packages that the lab's nodes run
 	@./lab/install.sh

@@ -1,0 +1,6 @@
+// Package debian provides packages of Debian for images: it pins them in a lock (Renew), fetches them by their
+// checksums (Archive), and unpacks them (Unpack). The programs of Debian's own tools do the work: apt resolves and
+// verifies signatures, dpkg-deb unpacks.
+//
+// What an image needs, and which of a package's programs it keeps, is said in package contents.
+package debian
