@@ -4,7 +4,8 @@ go 1.26.0
 
 require (
 	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.9
+	github.com/spf13/pflag v1.0.10
+	github.com/theseus-cni/theseus/release v0.0.0
 	github.com/vishvananda/netlink v1.3.1
 	golang.org/x/sys v0.49.0
 )
@@ -13,3 +14,5 @@ require (
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
 )
+
+replace github.com/theseus-cni/theseus/release => ../release

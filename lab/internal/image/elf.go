@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"github.com/theseus-cni/theseus/release/layer"
 )
 
 // libraries returns every shared library that the programs need, directly or not, and the dynamic
 // loaders that load them, as files where the loader looks for them. Nothing is executed.
-func libraries(programs []string, dirs []string) ([]file, error) {
-	found := map[string]file{}
+func libraries(programs []string, dirs []string) ([]layer.File, error) {
+	found := map[string]layer.File{}
 	queue := append([]string(nil), programs...)
 	for len(queue) > 0 {
 		next := queue[0]
@@ -24,7 +26,7 @@ func libraries(programs []string, dirs []string) ([]file, error) {
 			return nil, err
 		}
 		if loader != "" {
-			found[loader] = program(usrMerged(loader), loader)
+			found[loader] = layer.Program(usrMerged(loader), loader)
 		}
 		for _, name := range needed {
 			if strings.HasPrefix(name, "ld-linux") {
@@ -37,15 +39,15 @@ func libraries(programs []string, dirs []string) ([]file, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", next, err)
 			}
-			found[name] = file{path: usrMerged(source), mode: 0o644, source: source}
+			found[name] = layer.File{Path: usrMerged(source), Mode: 0o644, Source: source}
 			queue = append(queue, source)
 		}
 	}
-	var files []file
+	var files []layer.File
 	for _, f := range found {
 		files = append(files, f)
 	}
-	sort.Slice(files, func(i, j int) bool { return files[i].path < files[j].path })
+	sort.Slice(files, func(i, j int) bool { return files[i].Path < files[j].Path })
 	return files, nil
 }
 

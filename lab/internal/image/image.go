@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
+	"github.com/theseus-cni/theseus/release/layer"
 )
 
 // Image is an image that is ready to be imported.
@@ -44,9 +45,9 @@ func All(ctx context.Context, cache *build.Cache, network, calico string) ([]Ima
 type maker struct {
 	cache *build.Cache
 
-	tools    []file
+	tools    []layer.File
 	toolsKey string
-	shared   *layer
+	shared   *packed
 }
 
 // make returns the tar of an image, from the cache if nothing in it changed.
@@ -65,7 +66,7 @@ func (m *maker) make(ctx context.Context, r recipe) (string, error) {
 		}
 		own = append(own, libs...)
 	}
-	sort.Slice(own, func(i, j int) bool { return own[i].path < own[j].path })
+	sort.Slice(own, func(i, j int) bool { return own[i].Path < own[j].Path })
 	key, err := filesKey(own)
 	if err != nil {
 		return "", err
@@ -96,7 +97,7 @@ func (m *maker) collect() error {
 }
 
 // write makes the layers and the image around them; the image appears at path when it is whole.
-func (m *maker) write(r recipe, own []file, path string) error {
+func (m *maker) write(r recipe, own []layer.File, path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make the cache: %w", err)
 	}
@@ -105,7 +106,7 @@ func (m *maker) write(r recipe, own []file, path string) error {
 		return fmt.Errorf("make the cache: %w", err)
 	}
 	defer os.RemoveAll(work)
-	var layers []layer
+	var layers []packed
 	if r.userland {
 		shared, err := m.share()
 		if err != nil {
@@ -132,7 +133,7 @@ func (m *maker) write(r recipe, own []file, path string) error {
 }
 
 // share returns the shared layer, written at most once per set of tools.
-func (m *maker) share() (layer, error) {
+func (m *maker) share() (packed, error) {
 	if m.shared != nil {
 		return *m.shared, nil
 	}
@@ -142,23 +143,23 @@ func (m *maker) share() (layer, error) {
 		l, err = saveShared(path, m.tools)
 	}
 	if err != nil {
-		return layer{}, err
+		return packed{}, err
 	}
 	m.shared = &l
 	return l, nil
 }
 
-func saveShared(path string, files []file) (layer, error) {
+func saveShared(path string, files []layer.File) (packed, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return layer{}, fmt.Errorf("make the cache: %w", err)
+		return packed{}, fmt.Errorf("make the cache: %w", err)
 	}
 	unfinished := fmt.Sprintf("%s.%d", path, os.Getpid())
 	l, err := saveLayer(unfinished, files)
 	if err != nil {
-		return layer{}, err
+		return packed{}, err
 	}
 	if err := os.Rename(unfinished, path); err != nil {
-		return layer{}, fmt.Errorf("keep the layer: %w", err)
+		return packed{}, fmt.Errorf("keep the layer: %w", err)
 	}
 	l.path = path
 	return l, nil

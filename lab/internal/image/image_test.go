@@ -7,83 +7,23 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/theseus-cni/theseus/release/layer"
 )
-
-// listing prints a tar as one line per entry.
-func listing(t *testing.T, r io.Reader) string {
-	t.Helper()
-	var out strings.Builder
-	for entries := tar.NewReader(r); ; {
-		h, err := entries.Next()
-		if errors.Is(err, io.EOF) {
-			return out.String()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(&out, "%c %04o %d %s", h.Typeflag, h.Mode, h.Uid, h.Name)
-		if h.Linkname != "" {
-			fmt.Fprintf(&out, " > %s", h.Linkname)
-		}
-		fmt.Fprintln(&out)
-	}
-}
-
-func TestLayer(t *testing.T) {
-	source := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(source, []byte("content"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	files := []file{
-		{path: "/opt/bin/alias", mode: 0o755, hard: "/opt/bin/real"},
-		program("/opt/bin/real", source),
-		symlink("/bin", "usr/bin"),
-		directory("/tmp", 0o777|os.ModeSticky),
-		{path: "/status/status.json", mode: 0o644, owner: 999},
-		{path: "/var/log/pipe", mode: 0o644 | os.ModeNamedPipe},
-	}
-	const want = `2 0777 0 bin > usr/bin
-5 0755 0 opt/
-5 0755 0 opt/bin/
-0 0755 0 opt/bin/real
-5 0755 0 status/
-0 0644 999 status/status.json
-5 1777 0 tmp/
-5 0755 0 var/
-5 0755 0 var/log/
-6 0644 0 var/log/pipe
-1 0755 0 opt/bin/alias > opt/bin/real
-`
-	var first, second bytes.Buffer
-	if err := writeLayer(&first, files); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeLayer(&second, files); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(first.Bytes(), second.Bytes()) {
-		t.Error("the same files make two different layers")
-	}
-	if got := listing(t, &first); got != want {
-		t.Errorf("got:\n%s\nwant:\n%s", got, want)
-	}
-}
 
 // TestImage follows every reference of an image, as an importer does.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
-	one, err := saveLayer(filepath.Join(dir, "one"), []file{directory("/one", 0o755)})
+	one, err := saveLayer(filepath.Join(dir, "one"), []layer.File{layer.Directory("/one", 0o755)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := saveLayer(filepath.Join(dir, "two"), []file{directory("/two", 0o755)})
+	two, err := saveLayer(filepath.Join(dir, "two"), []layer.File{layer.Directory("/two", 0o755)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +31,7 @@ func TestImage(t *testing.T) {
 		t.Errorf("the layer reads back as %v, %v; want %v", again, err, one)
 	}
 	var image bytes.Buffer
-	if err := writeImage(&image, "example.test/x:1", settings{Entrypoint: []string{"/x"}, User: "999"}, []layer{one, two}); err != nil {
+	if err := writeImage(&image, "example.test/x:1", settings{Entrypoint: []string{"/x"}, User: "999"}, []packed{one, two}); err != nil {
 		t.Fatal(err)
 	}
 	blobs := map[string][]byte{}
@@ -155,7 +95,7 @@ func TestImage(t *testing.T) {
 }
 
 // unpack makes a root of the shared layer and of more files.
-func unpack(t *testing.T, more ...file) string {
+func unpack(t *testing.T, more ...layer.File) string {
 	t.Helper()
 	files, _, err := userland()
 	if err != nil {
@@ -166,12 +106,12 @@ func unpack(t *testing.T, more ...file) string {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	for _, files := range [][]file{files, append(libs, more...)} {
-		layer := filepath.Join(t.TempDir(), "layer.tar")
-		if _, err := saveLayer(layer, files); err != nil {
+	for _, files := range [][]layer.File{files, append(libs, more...)} {
+		packed := filepath.Join(t.TempDir(), "layer.tar")
+		if _, err := saveLayer(packed, files); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.Command("tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
+		if out, err := exec.Command("tar", "-C", root, "-xf", packed).CombinedOutput(); err != nil {
 			t.Fatalf("unpack: %v\n%s", err, out)
 		}
 	}

@@ -1,7 +1,6 @@
 package image
 
 import (
-	"archive/tar"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -10,6 +9,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/theseus-cni/theseus/release/layer"
 )
 
 const (
@@ -21,9 +22,9 @@ const (
 	searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// layer is a finished layer: a tar on disk. Layers are not compressed, so the digest of the blob is
+// packed is a finished layer: a tar on disk. Layers are not compressed, so the digest of the blob is
 // also the diff id; they are read once, from a disk beside.
-type layer struct {
+type packed struct {
 	path   string
 	digest string // sha256:...
 	size   int64
@@ -51,43 +52,43 @@ type platform struct {
 }
 
 // saveLayer writes files as a layer to path.
-func saveLayer(path string, files []file) (layer, error) {
+func saveLayer(path string, files []layer.File) (packed, error) {
 	f, err := os.Create(path)
 	if err != nil {
-		return layer{}, fmt.Errorf("write a layer: %w", err)
+		return packed{}, fmt.Errorf("write a layer: %w", err)
 	}
 	defer f.Close()
 	h := sha256.New()
-	if err := writeLayer(io.MultiWriter(f, h), files); err != nil {
-		return layer{}, err
+	if err := layer.Write(io.MultiWriter(f, h), files); err != nil {
+		return packed{}, err
 	}
 	return finished(f, "sha256:"+hex.EncodeToString(h.Sum(nil)))
 }
 
 // openLayer is a layer that was saved before.
-func openLayer(path string) (layer, error) {
+func openLayer(path string) (packed, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return layer{}, fmt.Errorf("read a layer: %w", err)
+		return packed{}, fmt.Errorf("read a layer: %w", err)
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return layer{}, fmt.Errorf("read a layer: %w", err)
+		return packed{}, fmt.Errorf("read a layer: %w", err)
 	}
 	return finished(f, "sha256:"+hex.EncodeToString(h.Sum(nil)))
 }
 
-func finished(f *os.File, digest string) (layer, error) {
+func finished(f *os.File, digest string) (packed, error) {
 	info, err := f.Stat()
 	if err != nil {
-		return layer{}, fmt.Errorf("measure a layer: %w", err)
+		return packed{}, fmt.Errorf("measure a layer: %w", err)
 	}
-	return layer{path: f.Name(), digest: digest, size: info.Size()}, nil
+	return packed{path: f.Name(), digest: digest, size: info.Size()}, nil
 }
 
 // writeImage writes an OCI layout that holds one image called name.
-func writeImage(w io.Writer, name string, set settings, layers []layer) error {
+func writeImage(w io.Writer, name string, set settings, layers []packed) error {
 	config, err := json.Marshal(imageConfig(set, layers))
 	if err != nil {
 		return fmt.Errorf("encode the config: %w", err)
@@ -110,28 +111,25 @@ func writeImage(w io.Writer, name string, set settings, layers []layer) error {
 		return fmt.Errorf("encode the index: %w", err)
 	}
 
-	out := tar.NewWriter(w)
-	files := []file{
-		{path: "/oci-layout", mode: 0o644, content: `{"imageLayoutVersion":"1.0.0"}`},
-		{path: "/index.json", mode: 0o644, content: string(index)},
-		directory("/blobs", 0o755),
-		directory("/blobs/sha256", 0o755),
-		{path: blob(top.Digest), mode: 0o644, content: string(encoded)},
-		{path: blob(describe(configType, config).Digest), mode: 0o644, content: string(config)},
+	files := []layer.File{
+		{Path: "/oci-layout", Mode: 0o644, Content: `{"imageLayoutVersion":"1.0.0"}`},
+		{Path: "/index.json", Mode: 0o644, Content: string(index)},
+		layer.Directory("/blobs", 0o755),
+		layer.Directory("/blobs/sha256", 0o755),
+		{Path: blob(top.Digest), Mode: 0o644, Content: string(encoded)},
+		{Path: blob(describe(configType, config).Digest), Mode: 0o644, Content: string(config)},
 	}
 	for _, l := range layers {
-		files = append(files, file{path: blob(l.digest), mode: 0o644, source: l.path})
+		files = append(files, layer.File{Path: blob(l.digest), Mode: 0o644, Source: l.path})
 	}
-	for _, f := range files {
-		if err := writeFile(out, f); err != nil {
-			return fmt.Errorf("add %s to the image: %w", f.path, err)
-		}
+	if err := layer.Write(w, files); err != nil {
+		return fmt.Errorf("write the image: %w", err)
 	}
-	return out.Close()
+	return nil
 }
 
 // imageConfig is the config document: what runs, and which layers in which order.
-func imageConfig(set settings, layers []layer) map[string]any {
+func imageConfig(set settings, layers []packed) map[string]any {
 	var ids []string
 	for _, l := range layers {
 		ids = append(ids, l.digest)

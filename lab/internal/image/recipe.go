@@ -10,6 +10,7 @@ import (
 
 	"github.com/theseus-cni/theseus/lab/internal/build"
 	"github.com/theseus-cni/theseus/lab/internal/phrase"
+	"github.com/theseus-cni/theseus/release/layer"
 )
 
 // Names of the images, as the manifests of their projects call them.
@@ -41,7 +42,7 @@ type recipe struct {
 	binaries map[string]string  // path in the image to the name of a program of the build cache
 	shipped  map[string]shipped // path in the image to a file that comes with a project's source
 	tools    []string           // more programs of this machine
-	files    []file             // and whatever else
+	files    []layer.File       // and whatever else
 	set      settings
 }
 
@@ -184,10 +185,10 @@ func calicoMigration() recipe {
 			"/usr/bin/check-status":     "calico-check-status",
 			"/usr/bin/kubectl":          "kube",
 		},
-		files: []file{
-			{path: "/status", mode: 0o755 | os.ModeDir, owner: nobody},
-			{path: "/status/status.json", mode: 0o644, owner: nobody},
-			directory("/tmp", 0o777|os.ModeSticky),
+		files: []layer.File{
+			{Path: "/status", Mode: 0o755 | os.ModeDir, Owner: nobody},
+			{Path: "/status/status.json", Mode: 0o644, Owner: nobody},
+			layer.Directory("/tmp", 0o777|os.ModeSticky),
 		},
 		set: settings{Entrypoint: []string{"/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
 	}
@@ -198,7 +199,7 @@ func calicoTypha(version string) recipe {
 	return recipe{
 		name:     calicoImage(version, "typha"),
 		binaries: map[string]string{"/usr/bin/calico-typha": build.Calico(version, "calico-typha")},
-		files:    []file{{path: "/etc/calico/typha.cfg", mode: 0o644, content: "[global]\nMetadataAddr = None\nLogFilePath = None\nLogSeverityFile = None\n"}},
+		files:    []layer.File{{Path: "/etc/calico/typha.cfg", Mode: 0o644, Content: "[global]\nMetadataAddr = None\nLogFilePath = None\nLogSeverityFile = None\n"}},
 		set:      settings{Cmd: []string{"/usr/bin/calico-typha"}, User: fmt.Sprint(nobody)},
 	}
 }
@@ -214,11 +215,11 @@ func calicoImages(version string) ([]recipe, error) {
 	cni := recipe{
 		name:     calicoImage(version, "cni"),
 		binaries: map[string]string{bin + "calico": of("calico-cni"), bin + "install": of("calico-cni-install")},
-		files:    []file{{path: bin + "calico-ipam", mode: 0o755, hard: bin + "calico"}},
+		files:    []layer.File{{Path: bin + "calico-ipam", Mode: 0o755, Hard: bin + "calico"}},
 		set:      settings{Cmd: []string{bin + "install"}, WorkingDir: "/opt/cni/bin"},
 	}
 	for _, plugin := range []string{"bandwidth", "host-local", "loopback", "portmap", "tuning"} {
-		cni.files = append(cni.files, program(bin+plugin, packaged+plugin))
+		cni.files = append(cni.files, layer.Program(bin+plugin, packaged+plugin))
 	}
 	controllers := recipe{
 		name: calicoImage(version, "kube-controllers"),
@@ -226,11 +227,11 @@ func calicoImages(version string) ([]recipe, error) {
 			"/usr/bin/kube-controllers": of("calico-kube-controllers"),
 			"/usr/bin/check-status":     of("calico-check-status"),
 		},
-		files: []file{
-			{path: "/status", mode: 0o755 | os.ModeDir, owner: nobody},
-			{path: "/status/status.json", mode: 0o644, owner: nobody},
-			{path: "/profiles", mode: 0o755 | os.ModeDir, owner: nobody},
-			directory("/tmp", 0o777|os.ModeSticky),
+		files: []layer.File{
+			{Path: "/status", Mode: 0o755 | os.ModeDir, Owner: nobody},
+			{Path: "/status/status.json", Mode: 0o644, Owner: nobody},
+			{Path: "/profiles", Mode: 0o755 | os.ModeDir, Owner: nobody},
+			layer.Directory("/tmp", 0o777|os.ModeSticky),
 		},
 		set: settings{Entrypoint: []string{"/usr/bin/kube-controllers"}, User: fmt.Sprint(nobody)},
 	}
@@ -248,9 +249,9 @@ func calicoImages(version string) ([]recipe, error) {
 			binaries: map[string]string{"/usr/bin/calico-node": of("calico-node"), "/usr/sbin/start_runit": "calico-entry"},
 			shipped:  confdFiles(build.CalicoComponent(version)),
 			files: append(daemons,
-				file{path: "/etc/calico/felix.cfg", mode: 0o644, content: "[global]\n"},
-				directory("/etc/calico/confd/config", 0o755),
-				symlink("/usr/bin/sv", "../sbin/start_runit")),
+				layer.File{Path: "/etc/calico/felix.cfg", Mode: 0o644, Content: "[global]\n"},
+				layer.Directory("/etc/calico/confd/config", 0o755),
+				layer.Symlink("/usr/bin/sv", "../sbin/start_runit")),
 			set: settings{Cmd: entry},
 		},
 		controllers,
@@ -283,14 +284,14 @@ func confdFiles(component string) map[string]shipped {
 }
 
 // gather builds what the recipe names and returns all files of the image's own layer.
-func (r recipe) gather(ctx context.Context, cache *build.Cache) ([]file, error) {
-	files := append([]file(nil), r.files...)
+func (r recipe) gather(ctx context.Context, cache *build.Cache) ([]layer.File, error) {
+	files := append([]layer.File(nil), r.files...)
 	for path, name := range r.binaries {
 		binary, err := cache.Binary(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, program(path, binary))
+		files = append(files, layer.Program(path, binary))
 	}
 	for path, s := range r.shipped {
 		f, err := s.file(ctx, cache, path)
@@ -304,22 +305,22 @@ func (r recipe) gather(ctx context.Context, cache *build.Cache) ([]file, error) 
 }
 
 // file finds the file in its project's source, and adapts it.
-func (s shipped) file(ctx context.Context, cache *build.Cache, path string) (file, error) {
+func (s shipped) file(ctx context.Context, cache *build.Cache, path string) (layer.File, error) {
 	dir, err := cache.ModuleDir(ctx, s.component, s.module)
 	if err != nil {
-		return file{}, err
+		return layer.File{}, err
 	}
 	source := filepath.Join(dir, filepath.FromSlash(s.path))
 	if len(s.edits) == 0 {
-		return program(path, source), nil
+		return layer.Program(path, source), nil
 	}
 	text, err := os.ReadFile(source)
 	if err != nil {
-		return file{}, err
+		return layer.File{}, err
 	}
 	adapted, err := phrase.Apply(string(text), s.edits)
 	if err != nil {
-		return file{}, fmt.Errorf("adapt %s: %w", s.path, err)
+		return layer.File{}, fmt.Errorf("adapt %s: %w", s.path, err)
 	}
-	return file{path: path, mode: 0o755, content: adapted}, nil
+	return layer.File{Path: path, Mode: 0o755, Content: adapted}, nil
 }

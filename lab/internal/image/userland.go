@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/theseus-cni/theseus/release/layer"
 )
 
 // tools are the programs of the shared layer, all from Debian packages: what CNIs call to program
@@ -33,14 +35,14 @@ func tables() []string {
 }
 
 // userland returns the files of the shared layer, and a key that changes when any of them does.
-func userland() ([]file, string, error) {
+func userland() ([]layer.File, string, error) {
 	files, err := programs(tools())
 	if err != nil {
 		return nil, "", err
 	}
 	var sources []string
 	for _, f := range files {
-		sources = append(sources, f.source)
+		sources = append(sources, f.Source)
 	}
 	names, err := tableNames()
 	if err != nil {
@@ -57,7 +59,7 @@ func userland() ([]file, string, error) {
 		return nil, "", err
 	}
 	for _, f := range extensions {
-		sources = append(sources, f.source)
+		sources = append(sources, f.Source)
 	}
 	libs, err := libraries(sources, dirs)
 	if err != nil {
@@ -71,8 +73,8 @@ func userland() ([]file, string, error) {
 }
 
 // programs are programs of this machine, for an image.
-func programs(names []string) ([]file, error) {
-	var files []file
+func programs(names []string) ([]layer.File, error) {
+	var files []layer.File
 	for _, name := range names {
 		found, err := exec.LookPath(name)
 		if err != nil {
@@ -82,14 +84,14 @@ func programs(names []string) ([]file, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find %s: %w", name, err)
 		}
-		files = append(files, program("/usr/bin/"+name, source))
+		files = append(files, layer.Program("/usr/bin/"+name, source))
 	}
 	return files, nil
 }
 
 // ulogd is the daemon that Weave Net's policy controller starts to log what it drops, with its plugins
 // where Weave Net's configuration expects them, and the pipe that it logs to.
-func ulogd() ([]file, error) {
+func ulogd() ([]layer.File, error) {
 	plugins, err := filepath.Glob("/usr/lib/*-linux-gnu/ulogd/*.so")
 	if err != nil {
 		return nil, fmt.Errorf("list ulogd's plugins: %w", err)
@@ -97,35 +99,35 @@ func ulogd() ([]file, error) {
 	if len(plugins) == 0 {
 		return nil, fmt.Errorf("no plugins of ulogd found: are Debian's packages ulogd2 and ulogd2-pcap installed?")
 	}
-	files := []file{
-		program("/usr/sbin/ulogd", "/usr/sbin/ulogd"),
-		{path: "/var/log/ulogd.pcap", mode: 0o644 | fs.ModeNamedPipe},
+	files := []layer.File{
+		layer.Program("/usr/sbin/ulogd", "/usr/sbin/ulogd"),
+		{Path: "/var/log/ulogd.pcap", Mode: 0o644 | fs.ModeNamedPipe},
 	}
 	for _, path := range plugins {
-		files = append(files, program("/usr/lib/ulogd/"+filepath.Base(path), path))
+		files = append(files, layer.Program("/usr/lib/ulogd/"+filepath.Base(path), path))
 	}
 	return files, nil
 }
 
 // bird is Debian's BIRD 1.6 where Calico looks for its own, from the folder that lab/install.sh unpacks it to.
-func bird() ([]file, error) {
+func bird() ([]layer.File, error) {
 	const unpacked = "/usr/local/lib/theseus-lab/bird/usr/sbin/"
 	if _, err := os.Stat(unpacked); err != nil {
 		return nil, fmt.Errorf("the images need Debian's BIRD, which lab/install.sh unpacks: %w", err)
 	}
-	return []file{
-		program("/usr/bin/bird", unpacked+"bird"),
-		program("/usr/bin/bird6", unpacked+"bird6"),
-		program("/usr/bin/birdcl", unpacked+"birdc"),
+	return []layer.File{
+		layer.Program("/usr/bin/bird", unpacked+"bird"),
+		layer.Program("/usr/bin/bird6", unpacked+"bird6"),
+		layer.Program("/usr/bin/birdcl", unpacked+"birdc"),
 	}, nil
 }
 
 // missing are the libraries that the files need beyond what the shared layer has.
-func missing(files, shared []file) ([]file, error) {
+func missing(files, shared []layer.File) ([]layer.File, error) {
 	var sources []string
 	for _, f := range files {
-		if f.source != "" {
-			sources = append(sources, f.source)
+		if f.Source != "" {
+			sources = append(sources, f.Source)
 		}
 	}
 	dirs, err := libraryDirs()
@@ -138,29 +140,29 @@ func missing(files, shared []file) ([]file, error) {
 	}
 	there := map[string]bool{}
 	for _, f := range shared {
-		there[f.path] = true
+		there[f.Path] = true
 	}
-	return slices.DeleteFunc(needed, func(f file) bool { return there[f.path] }), nil
+	return slices.DeleteFunc(needed, func(f layer.File) bool { return there[f.Path] }), nil
 }
 
 // base is the skeleton that the tools take for granted.
-func base() []file {
-	files := []file{
-		symlink("/bin", "usr/bin"),
-		symlink("/sbin", "usr/sbin"),
-		symlink("/lib", "usr/lib"),
-		symlink("/lib64", "usr/lib64"),
-		directory("/usr/sbin", 0o755),
-		directory("/run", 0o755),
-		directory("/tmp", 0o777|fs.ModeSticky),
-		directory("/var", 0o755),
-		directory("/root", 0o700),
-		{path: "/etc/passwd", mode: 0o644, content: "root:x:0:0:root:/root:/bin/sh\n"},
-		{path: "/etc/group", mode: 0o644, content: "root:x:0:\n"},
+func base() []layer.File {
+	files := []layer.File{
+		layer.Symlink("/bin", "usr/bin"),
+		layer.Symlink("/sbin", "usr/sbin"),
+		layer.Symlink("/lib", "usr/lib"),
+		layer.Symlink("/lib64", "usr/lib64"),
+		layer.Directory("/usr/sbin", 0o755),
+		layer.Directory("/run", 0o755),
+		layer.Directory("/tmp", 0o777|fs.ModeSticky),
+		layer.Directory("/var", 0o755),
+		layer.Directory("/root", 0o700),
+		{Path: "/etc/passwd", Mode: 0o644, Content: "root:x:0:0:root:/root:/bin/sh\n"},
+		{Path: "/etc/group", Mode: 0o644, Content: "root:x:0:\n"},
 	}
 	for _, name := range []string{"/etc/protocols", "/etc/services"} {
 		if _, err := os.Stat(name); err == nil {
-			files = append(files, file{path: name, mode: 0o644, source: name})
+			files = append(files, layer.File{Path: name, Mode: 0o644, Source: name})
 		}
 	}
 	return files
@@ -168,7 +170,7 @@ func base() []file {
 
 // tableNames links iptables and its relatives to the multi-call program that this machine's
 // iptables is: nft or legacy, whichever kube-proxy on the nodes uses too.
-func tableNames() ([]file, error) {
+func tableNames() ([]layer.File, error) {
 	found, err := exec.LookPath("iptables")
 	if err != nil {
 		return nil, fmt.Errorf("the images need iptables: %w", err)
@@ -177,22 +179,22 @@ func tableNames() ([]file, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find iptables: %w", err)
 	}
-	var files []file
+	var files []layer.File
 	for _, name := range tables() {
 		family, suffix, _ := strings.Cut(name, "-")
 		if suffix != "" {
 			suffix = "-" + suffix
 		}
 		files = append(files,
-			symlink("/usr/sbin/"+name, "../bin/"+filepath.Base(chosen)),
-			symlink("/usr/sbin/"+family+"-nft"+suffix, "../bin/xtables-nft-multi"),
-			symlink("/usr/sbin/"+family+"-legacy"+suffix, "../bin/xtables-legacy-multi"))
+			layer.Symlink("/usr/sbin/"+name, "../bin/"+filepath.Base(chosen)),
+			layer.Symlink("/usr/sbin/"+family+"-nft"+suffix, "../bin/xtables-nft-multi"),
+			layer.Symlink("/usr/sbin/"+family+"-legacy"+suffix, "../bin/xtables-legacy-multi"))
 	}
 	return files, nil
 }
 
 // xtablesExtensions are the matches and targets that iptables loads by name.
-func xtablesExtensions() ([]file, error) {
+func xtablesExtensions() ([]layer.File, error) {
 	paths, err := filepath.Glob("/usr/lib/*-linux-gnu/xtables/*.so")
 	if err != nil {
 		return nil, fmt.Errorf("list the iptables extensions: %w", err)
@@ -200,27 +202,27 @@ func xtablesExtensions() ([]file, error) {
 	if len(paths) == 0 {
 		return nil, fmt.Errorf("no iptables extensions found: is Debian's iptables package installed?")
 	}
-	var files []file
+	var files []layer.File
 	for _, path := range paths {
-		files = append(files, file{path: path, mode: 0o644, source: path})
+		files = append(files, layer.File{Path: path, Mode: 0o644, Source: path})
 	}
 	return files, nil
 }
 
 // filesKey hashes the list of files: names, modes, and for what comes from this machine its size
 // and time of change.
-func filesKey(files []file) (string, error) {
+func filesKey(files []layer.File) (string, error) {
 	h := sha256.New()
 	for _, f := range files {
-		fmt.Fprintf(h, "%s\x00%o\x00%d\x00%s\x00%s\x00%s\x00", f.path, f.mode, f.owner, f.content, f.link, f.hard)
-		if f.source == "" {
+		fmt.Fprintf(h, "%s\x00%o\x00%d\x00%s\x00%s\x00%s\x00", f.Path, f.Mode, f.Owner, f.Content, f.Link, f.Hard)
+		if f.Source == "" {
 			continue
 		}
-		info, err := os.Stat(f.source)
+		info, err := os.Stat(f.Source)
 		if err != nil {
-			return "", fmt.Errorf("read %s: %w", f.source, err)
+			return "", fmt.Errorf("read %s: %w", f.Source, err)
 		}
-		fmt.Fprintf(h, "%s\x00%d\x00%d\x00", f.source, info.Size(), info.ModTime().UnixNano())
+		fmt.Fprintf(h, "%s\x00%d\x00%d\x00", f.Source, info.Size(), info.ModTime().UnixNano())
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
