@@ -119,13 +119,15 @@ func PageName(id string) string { return strings.ReplaceAll(id, "/", "-") + ".md
 func Page(c check.Check) string {
 	needs := ""
 	if len(c.Some) > 0 {
-		needs = "\nIt looks at: " + strings.Join(c.Some, ", ") + ". Where one of them is missing, it looks at the others, and says \"not checked\" of that one.\n"
+		needs = "\nOptional input, at least one of: " + inCode(c.Some) + ".\nThe check reports each missing one as \"not checked\".\n"
 	}
 	if len(c.Needs) > 0 {
-		needs += "\nIt needs: " + strings.Join(c.Needs, ", ") + ". Without them it says \"not checked\", and why.\n"
+		needs += "\nRequired input: " + inCode(c.Needs) + ".\nWithout it the check reports \"not checked\", and why.\n"
 	}
 	return fmt.Sprintf("# %s\n\n%s\n\n%s\n%s", c.ID, c.Title, strings.TrimSpace(c.Doc), needs)
 }
+
+func inCode(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
 
 func compare(a, b finding.Finding) int {
 	return cmp.Or(

@@ -112,8 +112,8 @@ func TestCatalogue(t *testing.T) {
 		if i > 0 && checks[i-1].ID >= c.ID {
 			t.Errorf("%s is not in its place", c.ID)
 		}
-		if c.Title == "" || !strings.Contains(c.Doc, "**What follows.**") || !strings.Contains(c.Doc, "**Fix.**") {
-			t.Errorf("%s: the text lacks a title, what follows, or how to fix it", c.ID)
+		if c.Title == "" || !strings.Contains(c.Doc, "**Impact.**") || !strings.Contains(c.Doc, "**Fix.**") {
+			t.Errorf("%s: it lacks a title, or its page lacks the impact or the fix", c.ID)
 		}
 	}
 	result := Run(checks, &check.Pass{Snapshot: &cluster.Snapshot{}}, Options{})

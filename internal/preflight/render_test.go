@@ -112,8 +112,8 @@ func TestSchema(t *testing.T) {
 // TestDocs holds docs/checks to what the checks say of themselves.
 func TestDocs(t *testing.T) {
 	const dir = "../../docs/checks"
-	index := "# The checks\n\nEach has a page, which is what `theseus explain ID` prints. A finding that was read and is accepted goes into a file for\n" +
-		"`--accepted FILE`; after its last day it counts again:\n\n" +
+	index := "# The checks\n\nEach check has a page, which `theseus explain ID` prints. List the findings that you accept in a file for\n" +
+		"`--accepted FILE`. After its last day, an entry no longer applies:\n\n" +
 		"    apiVersion: theseus.dev/v1alpha1\n    kind: AcceptedFindings\n    accepted:\n" +
 		"    - {id: workload/single-replica, subject: Deployment/shop/*, reason: \"restart agreed, ticket 42\", until: 2026-12-31}\n\n"
 	pages := map[string]bool{"README.md": true}

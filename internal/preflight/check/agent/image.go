@@ -20,7 +20,7 @@ var imageDoc string
 func Image() check.Check {
 	return check.Check{
 		ID:    "agent/image",
-		Title: "No image for Theseus' agent",
+		Title: "The agent's image is not named or does not exist",
 		Doc:   imageDoc,
 		Lacks: func(pass *check.Pass) string {
 			switch {

@@ -21,7 +21,7 @@ var aggregatedDoc string
 func Aggregated() check.Check {
 	return check.Check{
 		ID:    "api/aggregated",
-		Title: "A part of the API is served by pods on the network that is changed",
+		Title: "Pods on the network that is changed serve a part of the API",
 		Doc:   aggregatedDoc,
 		Needs: []string{"pods", "services", "apiservices"},
 		Run:   aggregated,

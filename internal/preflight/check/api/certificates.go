@@ -27,7 +27,7 @@ const soon = 30 * 24 * time.Hour
 func Certificates() check.Check {
 	return check.Check{
 		ID:    "api/certificates",
-		Title: "A certificate that the API depends on has ended, or ends soon",
+		Title: "A certificate that the API depends on has expired or expires soon",
 		Doc:   certificatesDoc,
 		Needs: []string{"configmaps", "apiservices", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions"},
 		Lacks: func(pass *check.Pass) string {

@@ -45,7 +45,7 @@ var removals = sync.OnceValue(func() map[[2]string]removal {
 func Removed() check.Check {
 	return check.Check{
 		ID:    "api/removed",
-		Title: "An object or a manifest in a version of the API that is removed",
+		Title: "An object or a manifest uses a removed API version",
 		Doc:   removedDoc,
 		Needs: []string{"customresourcedefinitions"},
 		Lacks: func(pass *check.Pass) string {

@@ -20,7 +20,7 @@ const clusterIDID = "bgp/cluster-id"
 func ClusterID() check.Check {
 	return check.Check{
 		ID:    clusterIDID,
-		Title: "A route reflector's cluster id is missing, wrong, or that of another one",
+		Title: "A route reflector's cluster ID is missing, wrong, or shared with another reflector",
 		Doc:   clusterIDDoc,
 		Needs: []string{"nodes"},
 		Lacks: modelled,

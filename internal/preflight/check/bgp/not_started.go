@@ -15,7 +15,7 @@ var notStartedDoc string
 func NotStarted() check.Check {
 	return check.Check{
 		ID:    "bgp/not-started",
-		Title: "BIRD does not run, and something needs it",
+		Title: "BIRD does not run, but pools or peers need it",
 		Doc:   notStartedDoc,
 		Needs: []string{"daemonsets"},
 		Lacks: func(pass *check.Pass) string {

@@ -24,7 +24,7 @@ const partitionID = "bgp/partition"
 func Partition() check.Check {
 	return check.Check{
 		ID:    partitionID,
-		Title: "Nodes that do not learn each other's routes by BGP",
+		Title: "Nodes do not learn each other's routes by BGP",
 		Doc:   partitionDoc,
 		Needs: []string{"nodes"},
 		Lacks: modelled,

@@ -19,7 +19,7 @@ const singleReflectorID = "bgp/single-reflector"
 func SingleReflector() check.Check {
 	return check.Check{
 		ID:    singleReflectorID,
-		Title: "The loss of one route reflector takes routes from other nodes",
+		Title: "The loss of one route reflector removes routes from other nodes",
 		Doc:   singleReflectorDoc,
 		Needs: []string{"nodes"},
 		Lacks: modelled,

@@ -26,7 +26,7 @@ const selectorEmptyID = "bgp/peer-selector-empty"
 func PeerSelectorEmpty() check.Check {
 	return check.Check{
 		ID:    selectorEmptyID,
-		Title: "A selector of a BGPPeer picks nobody",
+		Title: "A selector of a BGPPeer matches no node",
 		Doc:   selectorEmptyDoc,
 		Needs: []string{"nodes"},
 		Lacks: lacking("bgppeers"),

@@ -19,7 +19,7 @@ const sessionsDownID = "bgp/sessions-down"
 func SessionsDown() check.Check {
 	return check.Check{
 		ID:    sessionsDownID,
-		Title: "BIRD has no session that is up, or lacks some",
+		Title: "A node's BIRD lacks some or all of its BGP sessions",
 		Doc:   sessionsDownDoc,
 		Needs: []string{"nodes"},
 		Lacks: unwatched,

@@ -19,7 +19,7 @@ const sessionsResetID = "bgp/sessions-reset"
 func SessionsReset() check.Check {
 	return check.Check{
 		ID:    sessionsResetID,
-		Title: "Sessions that the change ends and makes anew, and routes that are gone meanwhile",
+		Title: "The change resets BGP sessions, and routes are missing until they are up again",
 		Doc:   sessionsResetDoc,
 		Needs: []string{"nodes"},
 		Lacks: modelled,

@@ -20,7 +20,7 @@ var unownedDoc string
 func Unowned() check.Check {
 	return check.Check{
 		ID:    "calico/unowned",
-		Title: "Objects of Calico that no tool would bring back",
+		Title: "Objects of Calico that no tool would restore",
 		Doc:   unownedDoc,
 		Needs: []string{"source"},
 		Lacks: func(pass *check.Pass) string {

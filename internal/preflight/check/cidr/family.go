@@ -18,7 +18,7 @@ var familyDoc string
 func Family() check.Check {
 	return check.Check{
 		ID:    "cidr/family",
-		Title: "Pods would lose a family of addresses (IPv4 or IPv6)",
+		Title: "Pods would lose an address family (IPv4 or IPv6)",
 		Doc:   familyDoc,
 		Needs: []string{"target", "pods", "services"},
 		Lacks: func(pass *check.Pass) string {

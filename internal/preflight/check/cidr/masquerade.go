@@ -24,7 +24,7 @@ const masqueradeID = "cidr/masquerade"
 func Masquerade() check.Check {
 	return check.Check{
 		ID:    masqueradeID,
-		Title: "Something besides the networks masquerades what goes to the target's pods",
+		Title: "ip-masq-agent masquerades traffic to the target's pods",
 		Doc:   masqueradeDoc,
 		Needs: []string{"target", "daemonsets", "networkpolicies"},
 		Lacks: func(pass *check.Pass) string {

@@ -26,7 +26,7 @@ var overlapDoc string
 func Overlap() check.Check {
 	return check.Check{
 		ID:    overlapID,
-		Title: "A range of pods holds addresses that are in use, or a network beside the cluster has its ranges too",
+		Title: "The target's pod range is in use, or a peered network has a range of the cluster",
 		Doc:   overlapDoc,
 		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {

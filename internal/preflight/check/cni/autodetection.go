@@ -23,7 +23,7 @@ var autodetectionDoc string
 func Autodetection() check.Check {
 	return check.Check{
 		ID:    "cni/autodetection",
-		Title: "Calico would take the other network's link for the node's own",
+		Title: "Calico would mistake the other network's link for the node's own",
 		Doc:   autodetectionDoc,
 		Needs: []string{"source", "target", "nodes"},
 		Lacks: func(pass *check.Pass) string {

@@ -17,7 +17,7 @@ const clashID = "cni/clash"
 func Clash() check.Check {
 	return check.Check{
 		ID:    clashID,
-		Title: "Two networks that cannot be on one node together",
+		Title: "Two networks that cannot run on the same node",
 		Doc:   clashDoc,
 		Needs: []string{"source", "target"},
 		Run:   clash,

@@ -23,7 +23,7 @@ var leftoverDoc string
 func Leftover() check.Check {
 	return check.Check{
 		ID:    "cni/leftover",
-		Title: "Another network is in the cluster already, whole or in part",
+		Title: "Another network is already in the cluster, completely or in part",
 		Doc:   leftoverDoc,
 		Needs: []string{"nodes", "daemonsets", "source"},
 		Run:   leftovers,

@@ -25,7 +25,7 @@ const neverID = "cni/never-run"
 func Never() check.Check {
 	return check.Check{
 		ID:    neverID,
-		Title: "A version, a setting or a way that Theseus was never run with",
+		Title: "A version, a setting or a strategy that Theseus was never run with",
 		Doc:   neverDoc,
 		Needs: []string{"nodes", "daemonsets", "source"},
 		Run:   never,

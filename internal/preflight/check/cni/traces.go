@@ -23,7 +23,7 @@ const tracesID = "cni/traces"
 func Traces() check.Check {
 	return check.Check{
 		ID:    tracesID,
-		Title: "Rules, tables or blackholes in a node's kernel are of another network, or of nobody that is known",
+		Title: "A kernel has rules, tables or blackholes of another network or of unknown origin",
 		Doc:   tracesDoc,
 		Needs: []string{"source", "nodes", "host"},
 		Lacks: func(pass *check.Pass) string {

@@ -20,7 +20,7 @@ var envOverridesDoc string
 func EnvOverrides() check.Check {
 	return check.Check{
 		ID:    "felix/env-overrides",
-		Title: "A FelixConfiguration says one thing, and the environment of calico-node another",
+		Title: "An environment variable of calico-node overrides a FelixConfiguration",
 		Doc:   envOverridesDoc,
 		Needs: []string{"daemonsets"},
 		Lacks: lacks,

@@ -16,7 +16,7 @@ var invalidValueDoc string
 func InvalidValue() check.Check {
 	return check.Check{
 		ID:    "felix/invalid-value",
-		Title: "A setting of Felix that it cannot read, and silently replaces by its default",
+		Title: "Felix cannot read a setting, and silently uses its default",
 		Doc:   invalidValueDoc,
 		Needs: []string{"daemonsets"},
 		Lacks: lacks,

@@ -16,7 +16,7 @@ var proxyModeDoc string
 func KubeProxyMode() check.Check {
 	return check.Check{
 		ID:    "felix/kube-proxy-mode",
-		Title: "The mode of kube-proxy does not go with Felix' data plane",
+		Title: "kube-proxy's mode does not match Felix' data plane",
 		Doc:   proxyModeDoc,
 		Needs: []string{"daemonsets", "configmaps"},
 		Lacks: func(pass *check.Pass) string {

@@ -26,7 +26,7 @@ const shadowedID = "felix/shadowed-config"
 func ShadowedConfig() check.Check {
 	return check.Check{
 		ID:    shadowedID,
-		Title: "Several FelixConfigurations pick one node by their selectors, and only the oldest counts",
+		Title: "Several FelixConfigurations select the same node, and only the oldest applies",
 		Doc:   shadowedConfigDoc,
 		Needs: []string{"nodes"},
 		Lacks: lacks,

@@ -31,7 +31,7 @@ const (
 func Exhaustion() check.Check {
 	return check.Check{
 		ID:    id,
-		Title: "Too few addresses for pods, now or while both networks are there",
+		Title: "Too few addresses for pods, now or while both networks are live",
 		Doc:   exhaustionDoc,
 		Needs: []string{"source", "nodes", "pods"},
 		Lacks: func(pass *check.Pass) string {

@@ -19,7 +19,7 @@ const staleID = "ipam/stale-handles"
 func StaleHandles() check.Check {
 	return check.Check{
 		ID:    staleID,
-		Title: "Calico's IPAM has handles and affinities that nothing belongs to",
+		Title: "Calico's IPAM has stale handles or affinities",
 		Doc:   staleHandlesDoc,
 		Needs: []string{"source", "nodes"},
 		Lacks: func(pass *check.Pass) string {

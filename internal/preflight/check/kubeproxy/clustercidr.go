@@ -21,7 +21,7 @@ const id = "kubeproxy/cluster-cidr"
 func ClusterCIDR() check.Check {
 	return check.Check{
 		ID:    id,
-		Title: "kube-proxy would take the target's pods for clients from outside",
+		Title: "kube-proxy would mistake the target's pods for external clients",
 		Doc:   clusterCIDRDoc,
 		Needs: []string{"target", "networkpolicies"},
 		Lacks: func(pass *check.Pass) string {

@@ -22,7 +22,7 @@ const nodeNamedID = "labels/node-named"
 func NodeNamed() check.Check {
 	return check.Check{
 		ID:    nodeNamedID,
-		Title: "Something names a node that is replaced",
+		Title: "An object names a node that is replaced",
 		Doc:   nodeNamedDoc,
 		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {

@@ -24,7 +24,7 @@ const id = "labels/removed-in-use"
 func RemovedInUse() check.Check {
 	return check.Check{
 		ID:    id,
-		Title: "Something picks nodes by a label that the change takes away",
+		Title: "An object selects nodes by a label that the change removes",
 		Doc:   removedInUseDoc,
 		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {

@@ -16,7 +16,7 @@ var pathDoc string
 func Path() check.Check {
 	return check.Check{
 		ID:    "mtu/path",
-		Title: "Packets that the nodes' links take do not come through between the nodes",
+		Title: "The path between two nodes drops packets that their links accept",
 		Doc:   pathDoc,
 		Needs: []string{"source", "target", "nodes", "host"},
 		Lacks: func(pass *check.Pass) string {

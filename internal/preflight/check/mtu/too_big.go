@@ -19,7 +19,7 @@ var tooBigDoc string
 func TooBig() check.Check {
 	return check.Check{
 		ID:    "mtu/too-big",
-		Title: "The pods' packets do not fit into the nodes' links, or differ between the two networks",
+		Title: "Pods' packets exceed the links' MTU, or the two networks have different MTUs",
 		Doc:   tooBigDoc,
 		Needs: []string{"source", "target", "nodes"},
 		Lacks: func(pass *check.Pass) string {

@@ -21,7 +21,7 @@ var capacityDoc string
 func Capacity() check.Check {
 	return check.Check{
 		ID:    "node/capacity",
-		Title: "No room for the pods of a node, or of a wave of nodes, while they are created anew",
+		Title: "The pods of a node, or of a wave of nodes, do not fit elsewhere while they are recreated",
 		Doc:   capacityDoc,
 		Needs: []string{"nodes", "pods"},
 		Lacks: func(pass *check.Pass) string {

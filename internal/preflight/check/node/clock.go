@@ -21,7 +21,7 @@ const skewed = 2 * time.Second
 func ClockSkew() check.Check {
 	return check.Check{
 		ID:    "node/clock-skew",
-		Title: "A node's clock is not that of the others",
+		Title: "A node's clock differs from the others",
 		Doc:   clockSkewDoc,
 		Needs: []string{"nodes", "host"},
 		Run:   clockSkew,

@@ -19,7 +19,7 @@ var forwardingDoc string
 func Forwarding() check.Check {
 	return check.Check{
 		ID:    "node/forwarding",
-		Title: "A node's kernel drops packets that come another way than they go, or that nobody accepted",
+		Title: "A node's kernel drops packets that return on another path, or that no rule accepts",
 		Doc:   forwardingDoc,
 		Needs: []string{"nodes", "facts", "target"},
 		Run:   forwarding,

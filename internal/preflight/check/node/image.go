@@ -23,7 +23,7 @@ const listed = 50
 func ImageAbsent() check.Check {
 	return check.Check{
 		ID:    "node/image-absent",
-		Title: "Images of the target are not on the nodes yet",
+		Title: "The target's images are not on the nodes yet",
 		Doc:   imageAbsentDoc,
 		Needs: []string{"target", "nodes"},
 		Lacks: func(pass *check.Pass) string {

@@ -16,7 +16,7 @@ var iptablesMixedDoc string
 func IPTablesMixed() check.Check {
 	return check.Check{
 		ID:    "node/iptables-mixed",
-		Title: "A node has rules of iptables in both of the kernel's tables, legacy and nft",
+		Title: "A node has iptables rules in both of the kernel's tables, legacy and nft",
 		Doc:   iptablesMixedDoc,
 		Needs: []string{"nodes", "host"},
 		Run:   iptablesMixed,

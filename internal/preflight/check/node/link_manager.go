@@ -20,7 +20,7 @@ var linkManagerDoc string
 func LinkManagers() check.Check {
 	return check.Check{
 		ID:    "node/link-manager",
-		Title: "systemd-networkd or NetworkManager takes the networks' routes or links away",
+		Title: "systemd-networkd or NetworkManager would remove the networks' routes or links",
 		Doc:   linkManagerDoc,
 		Needs: []string{"target", "nodes", "host"},
 		Run:   linkManagers,

@@ -19,7 +19,7 @@ var notReadyDoc string
 func NotReady() check.Check {
 	return check.Check{
 		ID:    "node/not-ready",
-		Title: "A node that is down, or in trouble",
+		Title: "A node is down or has a problem",
 		Doc:   notReadyDoc,
 		Needs: []string{"nodes"},
 		Run:   notReady,

@@ -19,7 +19,7 @@ var versionsDoc string
 func Versions() check.Check {
 	return check.Check{
 		ID:    "node/versions",
-		Title: "Kubernetes has several versions, as in the middle of an upgrade",
+		Title: "The nodes run several versions of Kubernetes, as in the middle of an upgrade",
 		Doc:   versionsDoc,
 		Needs: []string{"nodes"},
 		Run:   versions,

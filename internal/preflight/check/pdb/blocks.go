@@ -24,7 +24,7 @@ var blocksDoc string
 func Blocks() check.Check {
 	return check.Check{
 		ID:    "pdb/blocks",
-		Title: "A PodDisruptionBudget that never lets a pod be evicted",
+		Title: "A PodDisruptionBudget never allows an eviction",
 		Doc:   blocksDoc,
 		Needs: []string{"poddisruptionbudgets", "pods"},
 		Run:   blocks,

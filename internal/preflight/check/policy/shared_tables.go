@@ -19,7 +19,7 @@ var sharedTablesDoc string
 func AgentSharesTables() check.Check {
 	return check.Check{
 		ID:    "policy/agent-shares-tables",
-		Title: "What enforces policy in the present network shares the packet filter with the target's",
+		Title: "The present network's policy agent and the target's share a packet filter",
 		Doc:   sharedTablesDoc,
 		Needs: []string{"source", "target"},
 		Run:   sharedTables,

@@ -24,7 +24,7 @@ const id = "policy/verdict-changes"
 func VerdictChanges() check.Check {
 	return check.Check{
 		ID:    id,
-		Title: "A NetworkPolicy that means something else on the target",
+		Title: "A NetworkPolicy has another effect on the target",
 		Doc:   verdictChangesDoc,
 		Needs: []string{"source", "target", "networkpolicies", "namespaces", "pods"},
 		Lacks: ownPolicies,

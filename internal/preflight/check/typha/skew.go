@@ -27,7 +27,7 @@ const id = "typha/skew"
 func Skew() check.Check {
 	return check.Check{
 		ID:    id,
-		Title: "Typha and calico-node of versions that refuse each other",
+		Title: "Typha and calico-node have versions that refuse each other",
 		Doc:   skewDoc,
 		Needs: []string{"deployments", "daemonsets"},
 		Run:   skew,

@@ -27,7 +27,7 @@ const id = "webhook/deadlock"
 func Deadlock() check.Check {
 	return check.Check{
 		ID:    id,
-		Title: "A webhook that must answer lives on the network that is changed",
+		Title: "A webhook that must answer runs on the network that is changed",
 		Doc:   deadlockDoc,
 		Needs: []string{"pods", "services", "namespaces"},
 		Some:  []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},

@@ -19,7 +19,7 @@ var networkAnnotationsDoc string
 func NetworkAnnotations() check.Check {
 	return check.Check{
 		ID:    "workload/network-annotations",
-		Title: "A pod asks its network for something that the target may not give",
+		Title: "A pod requests something from its network that the target may not provide",
 		Doc:   networkAnnotationsDoc,
 		Needs: []string{"pods", "replicasets", "namespaces", "source"},
 		Run:   networkAnnotations,

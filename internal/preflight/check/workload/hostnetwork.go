@@ -16,7 +16,7 @@ var hostNetworkDoc string
 func HostNetwork() check.Check {
 	return check.Check{
 		ID:    "workload/host-network",
-		Title: "Workloads on the nodes' own network, which the change does not move",
+		Title: "hostNetwork workloads, which the change does not move",
 		Doc:   hostNetworkDoc,
 		Needs: []string{"deployments", "statefulsets", "daemonsets", "replicasets", "networkpolicies"},
 		Run:   hostNetwork,

@@ -21,7 +21,7 @@ var hostPortDoc string
 func HostPort() check.Check {
 	return check.Check{
 		ID:    "workload/host-port",
-		Title: "A pod holds a port of its node, which the network provides",
+		Title: "A pod uses a port of its node, which the network provides",
 		Doc:   hostPortDoc,
 		Needs: []string{"pods", "replicasets"},
 		Run:   hostPorts,

@@ -23,7 +23,7 @@ var localStorageDoc string
 func LocalStorage() check.Check {
 	return check.Check{
 		ID:    "workload/local-storage",
-		Title: "A pod whose data is on one node, or goes with it",
+		Title: "A pod's data is bound to one node or is deleted with the pod",
 		Doc:   localStorageDoc,
 		Needs: []string{"pods", "replicasets", "nodes", "persistentvolumes"},
 		Run:   localStorage,

@@ -19,7 +19,7 @@ var monitoringDoc string
 func Monitoring() check.Check {
 	return check.Check{
 		ID:    "workload/monitoring",
-		Title: "What watches the cluster rides on the network that is changed",
+		Title: "Monitoring depends on the network that is changed",
 		Doc:   monitoringDoc,
 		Needs: []string{"deployments", "statefulsets", "daemonsets", "replicasets"},
 		Run:   monitoring,

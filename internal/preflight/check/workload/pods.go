@@ -20,7 +20,7 @@ var barePodDoc string
 func BarePod() check.Check {
 	return check.Check{
 		ID:    "workload/bare-pod",
-		Title: "A pod that nothing creates again",
+		Title: "A pod that no controller recreates",
 		Doc:   barePodDoc,
 		Needs: []string{"pods"},
 		Run:   barePods,

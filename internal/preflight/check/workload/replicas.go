@@ -17,7 +17,7 @@ var singleReplicaDoc string
 func SingleReplica() check.Check {
 	return check.Check{
 		ID:    "workload/single-replica",
-		Title: "A workload with one replica is away while its pod is created again",
+		Title: "A workload with one replica is unavailable while its pod is recreated",
 		Doc:   singleReplicaDoc,
 		Needs: []string{"deployments", "statefulsets", "replicasets"},
 		Run:   singleReplicas,

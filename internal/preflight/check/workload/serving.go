@@ -27,7 +27,7 @@ const enough = 10
 func Readiness() check.Check {
 	return check.Check{
 		ID:    "workload/readiness",
-		Title: "A workload behind a Service that says nothing of its readiness",
+		Title: "A workload behind a Service has no readiness probe",
 		Doc:   readinessDoc,
 		Needs: []string{"deployments", "statefulsets", "daemonsets", "replicasets", "services"},
 		Run:   readiness,
@@ -38,7 +38,7 @@ func Readiness() check.Check {
 func GracePeriod() check.Check {
 	return check.Check{
 		ID:    "workload/grace-period",
-		Title: "A workload behind a Service that ends before the nodes know that it ends",
+		Title: "A workload is killed before the nodes stop sending requests to it",
 		Doc:   gracePeriodDoc,
 		Needs: []string{"deployments", "statefulsets", "daemonsets", "replicasets", "services"},
 		Run:   gracePeriod,

@@ -17,7 +17,7 @@ var unreadyDoc string
 func Unready() check.Check {
 	return check.Check{
 		ID:    "workload/unready",
-		Title: "Pods that are not ready before anything is changed",
+		Title: "Pods are not ready before the change",
 		Doc:   unreadyDoc,
 		Needs: []string{"deployments", "statefulsets", "daemonsets", "replicasets"},
 		Run:   unready,
