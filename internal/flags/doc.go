@@ -1,4 +1,4 @@
-// Package flags is the room of feature flags and of the settings that they decide.
+// Package flags is the room of feature flags and of the network settings that they control.
 //
 // Belongs here: flagset (flag sets, evaluated as flagd does), provider (OpenFeature providers, OFREP, and
 // the sources of flag sets), setting (what a setting of a network does to a node, where it is set, what is

@@ -162,7 +162,7 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 		{"a data plane of Calico", func(r *request) { r.change.Flag, r.change.Dataplane = "", "nftables" }, "a flag of calico"},
 		{"what the operator reads", flagged("cilium/cluster-pool-ipv4-mask-size=25"), "cannot be set for one node"},
 		{"how nodes reach one another", flagged("cilium/routing-mode=native"), "not known that nodes with different values"},
-		{"what a running pod's link does not take", flagged("datapath-mode=netkit"), "the agent ends with a fatal error"},
+		{"what a running pod's link does not take", flagged("datapath-mode=netkit"), "the agent exits with a fatal error"},
 		{"what the log does not tell", flagged("tofqdns-min-ttl=1 0"), "must be an integer"},
 		{"a value that it has", flagged("bpf-lb-acceleration=disabled"), "already"},
 		{"the environment", func(r *request) {

@@ -1,10 +1,10 @@
-// Package felix knows the parameters of Felix, the agent of Calico: their names, their defaults, and which values Felix
-// takes. The tables, one for each release that the module proxy has, are
-// generated from those that Calico publishes (felix/docs/config-params.json); of newer releases newer.go knows what matters.
+// Package felix knows the parameters of Felix, Calico's agent: their names, their defaults, and which values Felix accepts.
+// The tables, one for each release that the module proxy has, are generated from those that Calico publishes
+// (felix/docs/config-params.json); newer.go adds the relevant differences of newer releases.
 //
 // Felix reads a parameter, from the weakest source to the strongest, from the FelixConfiguration "default", from those
 // with a node selector (since v3.32), from "node.NAME", from a file, and from the environment (FELIX_NAME, in any
-// case). A value that it cannot read is replaced by the default with a line in its log, or ends it.
+// case). If it cannot parse a value, it uses the default and logs that, or it exits.
 package felix
 
 import (
@@ -25,28 +25,28 @@ var params []byte
 
 // Parameter is one setting.
 type Parameter struct {
-	// Name is that of configuration files; the environment variable is FELIX_ and the name, in any case.
+	// Name is the name in configuration files; the environment variable is FELIX_ and the name, in any case.
 	Name string `json:"name"`
-	// Field is the one in the spec of a FelixConfiguration; empty when only files and the environment have it.
+	// Field is the field in the spec of a FelixConfiguration; empty if only files and the environment have the parameter.
 	Field string `json:"field"`
-	// Kind is the type of the field: boolean, integer, string, "integer or string", array or object. Values are all that
-	// the API server takes in it, where it is a string of a fixed set; the environment is not held to them.
+	// Kind is the type of the field: boolean, integer, string, "integer or string", array or object. Values are all values
+	// that the API server accepts, if the field is an enum; they do not restrict the environment variable.
 	Kind   string   `json:"kind"`
 	Values []string `json:"values"`
-	// Schema is Calico's own text of what is taken.
+	// Schema is Calico's own description of the accepted values.
 	Schema  string `json:"schema"`
 	Default string `json:"default"`
-	// Fatal parameters end Felix when the value cannot be read; others take their default.
+	// Fatal parameters make Felix exit if the value cannot be parsed; others use their default.
 	Fatal bool `json:"fatal"`
 	// Local parameters are ignored in a FelixConfiguration.
 	Local bool `json:"local"`
-	// About is Calico's own first sentence on it.
+	// About is the first sentence of Calico's own description.
 	About string `json:"about"`
 }
 
 // Table is the parameters of one release.
 type Table struct {
-	// Release is Calico's.
+	// Release is the release of Calico.
 	Release    string
 	Parameters []Parameter
 
@@ -62,7 +62,7 @@ var load = sync.OnceValue(func() []*Table {
 		}
 	}
 	if err := json.Unmarshal(params, &file); err != nil {
-		panic(fmt.Sprintf("the tables of Felix' parameters: %v", err)) // they are built in, and a test reads them
+		panic(fmt.Sprintf("the tables of Felix's parameters: %v", err)) // they are embedded, and a test reads them
 	}
 	var tables []*Table
 	for i, r := range file.Releases {
@@ -88,8 +88,8 @@ func (t *Table) indexed() *Table {
 	return t
 }
 
-// For is the table of a version of Calico: of its own minor release where it is known, or of the newest before it, or
-// of the oldest. What is no version gets the newest.
+// For returns the table for a version of Calico: that of its minor release, else of the newest earlier release, else the
+// oldest table. A text that is not a version gets the newest table.
 func For(version string) *Table {
 	tables := load()
 	wanted := cluster.Minor(version)
@@ -105,8 +105,8 @@ func For(version string) *Table {
 	return found
 }
 
-// ByVariable finds the parameter of an environment variable; known is false for a variable of Felix that is none of its
-// parameters, and felix for one that is not meant for Felix.
+// ByVariable finds the parameter of an environment variable. felix is false if the variable does not have Felix's prefix; known is
+// false if it is not one of Felix's parameters.
 func (t *Table) ByVariable(variable string) (p Parameter, known, felix bool) {
 	name, felix := strings.CutPrefix(strings.ToLower(variable), "felix_")
 	p, known = t.byName[name]
@@ -122,8 +122,8 @@ func (t *Table) ByField(field string) (Parameter, bool) {
 // Variable is the parameter's environment variable, as it is usually written.
 func (p Parameter) Variable() string { return "FELIX_" + strings.ToUpper(p.Name) }
 
-// Words are the values of a parameter that takes one of a few, as a FelixConfiguration has them; nil for any other.
-// What the field takes and Felix does not is left out: v3.31 knows nftablesMode Auto in the one and not in the other.
+// Words returns the values of an enum parameter, as spelled in a FelixConfiguration; nil for any other parameter. It omits
+// values that the field accepts but Felix does not: in v3.31, that is nftablesMode Auto.
 func (p Parameter) Words() []string {
 	if !strings.HasPrefix(p.Schema, "One of: ") {
 		return slices.Clone(p.Values)
@@ -137,12 +137,12 @@ func (p Parameter) Words() []string {
 	return words
 }
 
-// loaded is what Felix logs when it starts, with its whole configuration: a change of nearly all parameters ends it, so
-// that the last such line tells what it runs with.
+// loaded is the message with which Felix logs its whole configuration at startup. Felix restarts when nearly any parameter
+// changes, so the last such line shows the current configuration.
 const loaded = "Successfully loaded configuration."
 
-// InLog finds what a running Felix says of a parameter, in one line of its log; not ok for other lines. at is the line's
-// own time, as written there.
+// InLog finds the value of the parameter in one line of Felix's log; not ok for other lines. at is the line's own time, as
+// written there.
 func (p Parameter) InLog(line string) (value, at string, ok bool) {
 	if !strings.Contains(line, loaded) {
 		return "", "", false

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// differences are what is known to matter of releases that the module proxy does not have: parameters whose values or
-// defaults became others. From Calico's documentation of FelixConfiguration: nftablesMode Auto, the default since v3.32,
-// follows kube-proxy; since v3.33 Felix writes the routes of IPIP pools, unless it is told otherwise.
+// differences are the known relevant changes in releases that the module proxy does not have: parameters with new values or
+// defaults. From Calico's documentation of FelixConfiguration: nftablesMode Auto, the default since v3.32, follows
+// kube-proxy; since v3.33 Felix programs the routes of IPIP pools by default.
 var differences = []struct {
 	release string
 	changed []Parameter
@@ -17,7 +17,7 @@ var differences = []struct {
 		Values: []string{"Disabled", "Enabled", "EnabledIPIPOnly", "EnabledNoEncapOnly"}}}},
 }
 
-// newer are the tables of these releases: each is the one before it with what is known to differ.
+// newer makes the tables of these releases: each is the previous table with the known differences.
 func newer(table *Table) (tables []*Table) {
 	for _, d := range differences {
 		next := &Table{Release: d.release, Parameters: slices.Clone(table.Parameters)}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Check says why Felix would not take a text, as the environment or a file has it; nil when it would, or when only the
-// node can tell (a file that must exist).
+// Check returns an error if Felix would not accept a text from the environment or from a file. It returns nil if Felix would, or if that can
+// only be determined on the node (a file that must exist).
 func (p Parameter) Check(text string) error {
 	if strings.EqualFold(text, "none") {
 		return nil // the zero value, for every parameter
@@ -69,7 +69,7 @@ func checkList(schema, text string) error {
 	return nil
 }
 
-// CheckField says why Felix would not take the value of a field of a FelixConfiguration, as YAML decodes it.
+// CheckField returns an error if Felix would not accept the value of a field of a FelixConfiguration, as YAML decodes it.
 func (p Parameter) CheckField(value any) error {
 	if _, timed := value.(string); timed && strings.Contains(p.Schema, "econds (floating point)") {
 		_, err := time.ParseDuration(value.(string))
@@ -81,7 +81,7 @@ func (p Parameter) CheckField(value any) error {
 	return nil
 }
 
-// Text is a field's value as the environment would have it; not ok for what has no such form here.
+// Text converts a field's value into the form that an environment variable has; not ok if there is no such form.
 func Text(value any) (text string, ok bool) {
 	switch value := value.(type) {
 	case string:
@@ -118,7 +118,7 @@ func oneOf(text string, options []string) error {
 	return wrong(false, "one of "+strings.Join(options, ", "))
 }
 
-// quoted are the words between backquotes.
+// quoted returns the words between backquotes.
 func quoted(schema string) []string {
 	var words []string
 	for i, part := range strings.Split(schema, "`") {
@@ -131,7 +131,7 @@ func quoted(schema string) []string {
 
 var interval = regexp.MustCompile(`\[(-?\d+),(-?\d+|2\^63-1)\]`)
 
-// integer reads "Integer", or "Integer: [0,65535], [70000,2^63-1]".
+// integer checks against a schema "Integer", or "Integer: [0,65535], [70000,2^63-1]".
 func integer(schema, text string) error {
 	n, err := strconv.ParseInt(text, 0, 64)
 	if err != nil {
@@ -151,7 +151,7 @@ func integer(schema, text string) error {
 	return wrong(len(ranges) == 0, "in the range "+strings.TrimPrefix(schema, "Integer: "))
 }
 
-// each checks the parts of a list; empty parts are passed over.
+// each checks the elements of a list; it skips empty elements.
 func each(text string, check func(string) error) error {
 	for _, one := range strings.Split(text, ",") {
 		if one = strings.TrimSpace(one); one == "" {
@@ -174,7 +174,7 @@ func portRange(text string) error {
 	return wrong(err == nil && from <= to, "a port or a range such as 30000:32767")
 }
 
-// protocolPort reads tcp:10.0.0.0/8:22, udp:[fd00::/8]:53, tcp:22 and 22.
+// protocolPort accepts tcp:10.0.0.0/8:22, udp:[fd00::/8]:53, tcp:22 and 22.
 func protocolPort(text string) error {
 	const wanted = "ports such as tcp:22 or udp:10.0.0.0/8:53"
 	at := strings.LastIndexByte(text, ':')

@@ -24,7 +24,7 @@ var arities = map[string]arity{
 	"node_selector": {1, 2},
 }
 
-// alone says which operators take one argument without a list.
+// alone lists the operators that take a single argument without a list.
 var alone = []string{"!", "!!", "var", "missing", "abs", "+", "cat", "merge", "node_selector"}
 
 // checker finds what is wrong in a rule before it is evaluated.
@@ -38,7 +38,7 @@ func (c *checker) rule(t *tree, path string, depth int) {
 		}
 	case []entry:
 		if len(v) != 1 {
-			c.fault(t.line, path, "an operator is an object with one key, this one has %d", len(v))
+			c.fault(t.line, path, "an operator is an object with one key, but this one has %d", len(v))
 			return
 		}
 		c.operator(v[0], join(path, v[0].key), depth)
@@ -61,7 +61,7 @@ func (c *checker) operator(e entry, path string, depth int) {
 	args, isList := e.value.value.([]*tree)
 	if !isList {
 		if !slices.Contains(alone, e.key) {
-			c.fault(e.line, path, "a list of arguments is expected")
+			c.fault(e.line, path, "expected a list of arguments")
 			return
 		}
 		args = []*tree{e.value}
@@ -93,13 +93,13 @@ func (a arity) String() string {
 	return fmt.Sprintf("%d to %d arguments are expected", a.least, a.most)
 }
 
-// constants look at the arguments that stand in the rule itself; empty when they are fine.
+// constants check arguments that are constants in the rule; they return an empty text if the arguments are valid.
 var constants = map[string]func(args []*tree) string{
 	"var": checkVar, "starts_with": checkTexts, "ends_with": checkTexts, "sem_ver": checkSemver,
 	"fractional": checkFractional, "cidr": checkCIDR, "node_selector": checkSelector,
 }
 
-// isRule says that a value is only known when it is evaluated.
+// isRule reports whether a value is only known when it is evaluated.
 func isRule(t *tree) bool {
 	_, ok := t.value.([]entry)
 	return ok
@@ -127,11 +127,11 @@ func checkTexts(args []*tree) string {
 
 func checkSemver(args []*tree) string {
 	if name, _ := args[1].value.(string); !isRule(args[1]) && relations[name] == nil {
-		return fmt.Sprintf("%v is no relation: it is one of =, !=, <, <=, >, >=, ^, ~", args[1].plain())
+		return fmt.Sprintf("%v is not a relation: use one of =, !=, <, <=, >, >=, ^, ~", args[1].plain())
 	}
 	for _, arg := range []*tree{args[0], args[2]} {
 		if _, ok := version(arg.plain()); !isRule(arg) && !ok {
-			return fmt.Sprintf("%v is no version", arg.plain())
+			return fmt.Sprintf("%v is not a version", arg.plain())
 		}
 	}
 	return ""
@@ -159,7 +159,7 @@ func checkFractional(args []*tree) string {
 			continue
 		}
 		if !ok || weight != math.Trunc(weight) || weight < 0 {
-			return fmt.Sprintf("%v is no weight: it is a whole number from 0", bucket[1].plain())
+			return fmt.Sprintf("%v is not a weight: a weight is a whole number from 0", bucket[1].plain())
 		}
 		total += weight
 	}
@@ -171,12 +171,12 @@ func checkFractional(args []*tree) string {
 
 func checkCIDR(args []*tree) string {
 	if _, ok := parsePrefixes(args[1].plain()); !ok && len(references(args[1])) == 0 && !hasRule(args[1]) {
-		return fmt.Sprintf("%v is no address and no prefix", args[1].plain())
+		return fmt.Sprintf("%v is neither an address nor a prefix", args[1].plain())
 	}
 	return ""
 }
 
-// hasRule says that a value, or an element of a list, is a rule.
+// hasRule reports whether a value, or an element of a list, is a rule.
 func hasRule(t *tree) bool {
 	list, _ := t.value.([]*tree)
 	return isRule(t) || slices.ContainsFunc(list, isRule)
@@ -193,7 +193,7 @@ func checkSelector(args []*tree) string {
 var booleans = []string{"==", "!=", "===", "!==", "<", "<=", ">", ">=", "!", "!!", "in", "all", "none", "some",
 	"starts_with", "ends_with", "sem_ver", "cidr", "node_selector", "contains_all", "contains_any", "contains_none"}
 
-// results finds variants that a rule yields and the flag has not.
+// results finds variants that a rule yields but the flag does not have.
 func (c *checker) results(f *definition, t *tree, path string, depth int) {
 	if c.compiler.left--; depth > maxDepth || c.compiler.left < 0 {
 		return
@@ -230,7 +230,7 @@ func (c *checker) results(f *definition, t *tree, path string, depth int) {
 		case slices.Contains(booleans, v[0].key):
 			for _, name := range []string{"true", "false"} {
 				if _, ok := f.variants[name]; !ok {
-					c.warn(v[0].line, path, "it yields %s, and there is no variant of that name: %s", name, names(f.variants))
+					c.warn(v[0].line, path, "it yields %s, but there is no variant of that name: %s", name, names(f.variants))
 				}
 			}
 		}

@@ -3,11 +3,11 @@ package flagset
 // comparison is an operator on two values.
 type comparison struct {
 	holds func(a, b any) bool
-	// chain says that three values in a row are fine.
+	// chain allows three values, as in a < b < c.
 	chain bool
-	// short is the answer for fewer than two.
+	// short is the result for fewer than two values.
 	short bool
-	// lax says that what is no list counts as too short; otherwise it is an error.
+	// lax treats an argument that is not a list as too short; otherwise it is an error.
 	lax bool
 }
 

@@ -7,10 +7,10 @@ import (
 
 var errTooLarge = errors.New("the rule is too large")
 
-// compiler prepares rules. It never fails: what cannot be evaluated becomes a node that says so when it is
-// reached, since a rule may never reach it.
+// compiler prepares rules. It never fails: a part that cannot be evaluated becomes a node that returns an error
+// when it is evaluated, because evaluation may never reach it.
 type compiler struct {
-	left int // nodes that may still be made
+	left int // number of nodes that may still be created
 }
 
 // compile prepares a rule.
@@ -71,7 +71,7 @@ func (c *compiler) operator(name string, args any) node {
 	return failing{fmt.Errorf("there is no operator %q", name)}
 }
 
-// variable prepares a var: with a path that is known where the rule has one.
+// variable prepares a var. If the path is a constant, it is parsed once.
 func (c *compiler) variable(args any) node {
 	switch args := args.(type) {
 	case string:
@@ -91,7 +91,7 @@ func (c *compiler) variable(args any) node {
 	return &eager{"var", c.compile(args), dynamicVar}
 }
 
-// apply evaluates a value as a rule: the reference does this to some results.
+// apply evaluates a value as a rule, as the reference does with some results.
 func apply(s *scope, rule any) (any, error) {
 	switch rule.(type) {
 	case []any, map[string]any:

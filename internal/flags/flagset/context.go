@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// flagdKey is what every context has without giving it: $flagd.flagKey and $flagd.timestamp.
+// flagdKey is the key that every context has implicitly: $flagd.flagKey and $flagd.timestamp.
 const flagdKey = "$flagd"
 
-// targetingKey is the subject that is bucketed.
+// targetingKey identifies the subject for bucketing.
 const targetingKey = "targetingKey"
 
-// Context is what a flag is evaluated for, prepared once for any number of evaluations.
+// Context is the evaluation context of a flag, prepared once for any number of evaluations.
 type Context struct{ values map[string]any }
 
-// NewContext prepares values, which are not to be changed afterwards. They are seen as their JSON is:
-// numbers are float64, times are text. It fails on what JSON has no words for.
+// NewContext prepares values, which the caller must not modify afterwards. Values have the types that their JSON
+// has: numbers are float64, times are text. It fails on values that JSON cannot represent.
 func NewContext(values map[string]any) (Context, error) {
 	if values == nil || isPlain(values, 0) {
 		return Context{values}, nil
@@ -30,10 +30,10 @@ func NewContext(values map[string]any) (Context, error) {
 	return Context{plain}, err
 }
 
-// maxPlain is how deep values are looked into here; deeper ones go through JSON, which finds cycles.
+// maxPlain is the depth up to which values are checked here; deeper ones are converted through JSON, which detects cycles.
 const maxPlain = 32
 
-// isPlain says whether a value is what its JSON would be read as.
+// isPlain reports whether a value equals the result of decoding its JSON.
 func isPlain(value any, depth int) bool {
 	switch v := value.(type) {
 	case nil, bool:

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Reason says how a value came about.
+// Reason says how a value was determined.
 type Reason string
 
 // The reasons of flagd; it has no SPLIT.
@@ -35,20 +35,20 @@ const (
 // Result is the outcome of one evaluation.
 type Result struct {
 	Key string
-	// Value is a bool, float64, string, or what JSON has for objects and lists; nil when the caller's default
-	// stands. It belongs to the set and is not to be changed.
+	// Value is a bool, float64, string, or a decoded JSON object or list; nil if the caller's default applies.
+	// It belongs to the set and must not be modified.
 	Value any
-	// Variant is the name of the value; empty when the caller's default stands.
+	// Variant is the name of the value; empty if the caller's default applies.
 	Variant string
 	Reason  Reason
-	// Code and Message are empty when nothing is wrong.
+	// Code and Message are empty if there is no error.
 	Code    Code
 	Message string
-	// Metadata is the set's with the flag's over it; it belongs to the set and is not to be changed.
+	// Metadata is the set's, overridden by the flag's; it belongs to the set and must not be modified.
 	Metadata map[string]any
 }
 
-// Default reports whether the value of the caller stands: the flag is disabled, has no default, or failed.
+// Default reports whether the caller's default applies: the flag is disabled, has no default variant, or failed.
 func (r Result) Default() bool {
 	return r.Code != "" || r.Reason == Disabled || r.Reason == Default && r.Variant == ""
 }
@@ -59,17 +59,17 @@ func (r Result) fail(code Code, format string, args ...any) Result {
 	return r
 }
 
-// Step is one operator's work, in the order of the evaluation.
+// Step is the evaluation of one operator; steps are in evaluation order.
 type Step struct {
 	Operator string `json:"operator"`
-	// Arguments are nil for operators that decide what they evaluate.
+	// Arguments are nil for operators that choose which arguments they evaluate.
 	Arguments any `json:"arguments,omitempty"`
 	Result    any `json:"result"`
-	// Bucket is set where a subject was dealt into a bucket.
+	// Bucket is set if the operator assigned the subject to a bucket.
 	Bucket *Bucket `json:"bucket,omitempty"`
 }
 
-// Bucket is where a subject fell: Bucket of Total, within [Start, End).
+// Bucket is the position of a subject: Bucket of Total, within [Start, End).
 type Bucket struct {
 	Hash   uint32 `json:"hash"`
 	Bucket uint64 `json:"bucket"`
@@ -114,7 +114,7 @@ func (s *Set) evaluate(key string, context Context, now int64, trace func(Step))
 		return result.fail(ParseError, "flag %q: %v", key, err)
 	}
 	if result.Value, ok = f.variants[variant]; !ok {
-		return result.fail(General, "flag %q: its rule yields %q, which is no variant of it", key, variant)
+		return result.fail(General, "flag %q: its rule yields %q, which is not one of its variants", key, variant)
 	}
 	result.Variant, result.Reason = variant, TargetingMatch
 	return result
@@ -129,7 +129,7 @@ func (f *definition) byDefault(result Result, reason Reason) Result {
 	return result
 }
 
-// variantName is the name that a rule's result stands for: its JSON without quotes.
+// variantName is the variant that a rule's result names: its JSON without quotes.
 func variantName(value any) (string, error) {
 	switch v := value.(type) {
 	case bool:
@@ -146,7 +146,7 @@ func variantName(value any) (string, error) {
 	return strings.ReplaceAll(strings.TrimSpace(string(raw)), `"`, ""), err
 }
 
-// isSimple says that text is the same in JSON, but for its quotes.
+// isSimple reports whether text is the same in JSON, apart from the quotes.
 func isSimple(t string) bool {
 	for i := range len(t) {
 		if c := t[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
@@ -159,7 +159,7 @@ func isSimple(t string) bool {
 // Kind is the type that a caller asks for.
 type Kind string
 
-// The types of OpenFeature; Any takes what there is.
+// The types of OpenFeature; Any accepts every type.
 const (
 	Boolean Kind = "boolean"
 	String  Kind = "string"
@@ -172,8 +172,8 @@ const (
 // maxInteger is the largest number up to which every integer is a float64.
 const maxInteger = 1<<53 - 1
 
-// As checks the value's type: a value of another one is TYPE_MISMATCH. An Integer is an int64 afterwards, and
-// only a number that loses nothing by it is one.
+// As checks the value's type: a value of another type is a TYPE_MISMATCH. An Integer becomes an int64; a number that
+// would lose precision is not an Integer.
 func (r Result) As(kind Kind) Result {
 	if r.Default() {
 		return r
@@ -195,10 +195,10 @@ func (r Result) As(kind Kind) Result {
 	if ok || kind == Any && r.Value != nil {
 		return r
 	}
-	return r.fail(TypeMismatch, "flag %q: its variant %q is no %s", r.Key, r.Variant, kind)
+	return r.fail(TypeMismatch, "flag %q: its variant %q is not of type %s", r.Key, r.Variant, kind)
 }
 
-// mergedMetadata puts a flag's metadata over the set's; null takes a key away.
+// mergedMetadata overrides the set's metadata with a flag's; null removes a key.
 func mergedMetadata(set, own map[string]any) map[string]any {
 	merged := maps.Clone(set)
 	if merged == nil {

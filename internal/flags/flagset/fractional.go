@@ -6,18 +6,18 @@ import (
 	"github.com/twmb/murmur3"
 )
 
-// share is one bucket: what falls into it, and its weight.
+// share is one bucket: its result and its weight.
 type share struct {
 	value  any
 	weight uint64
 }
 
-// fractional deals subjects into buckets by the hash of a text: the same text always falls into the same
-// bucket. Without a text of its own, a rule hashes the flag's key with the context's targetingKey, so that
-// flags are independent of each other.
+// fractional assigns subjects to buckets by the hash of a text: the same text always maps to the same bucket.
+// If a rule does not give a text, it hashes the flag's key with the context's targetingKey, so that flags are
+// independent of each other.
 //
 // A bucket is [value], of weight 1, or [value, weight]. Weights are whole; a negative one counts as 0, and the
-// total is at most 2^31-1. What does not hold yields null, and so the default.
+// total is at most 2^31-1. Invalid buckets yield null, and so the default.
 func fractional(s *scope, args any) (any, error) {
 	list, ok := args.([]any)
 	if !ok || len(list) == 0 {
@@ -48,7 +48,7 @@ func fractional(s *scope, args any) (any, error) {
 	return nil, nil
 }
 
-// bucketBy returns the text to hash and the buckets; no buckets when there is nothing to hash.
+// bucketBy returns the text to hash and the buckets; no buckets if there is nothing to hash.
 func bucketBy(s *scope, context map[string]any, list []any) (string, []any) {
 	if own, ok := list[0].(string); ok {
 		return own, list[1:]
@@ -63,8 +63,8 @@ func bucketBy(s *scope, context map[string]any, list []any) (string, []any) {
 	return flagKeyIn(s, context) + subject, list
 }
 
-// flagKeyIn is the flag's key where the data is the context. An element of a list may say something of its own, and does
-// where it is the whole context.
+// flagKeyIn is the flag's key if the data is the context. An element of a list may contain a $flagd of its own, which
+// is used if the element is the whole context.
 func flagKeyIn(s *scope, data map[string]any) string {
 	if s.root {
 		return s.run.key
@@ -74,7 +74,7 @@ func flagKeyIn(s *scope, data map[string]any) string {
 	return key
 }
 
-// weigh reads buckets; the total is 0 when they are wrong.
+// weigh parses the buckets; the total is 0 if they are invalid.
 func weigh(list []any) (shares []share, total uint64) {
 	shares = make([]share, len(list))
 	for i, element := range list {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// elements prepares what a list operator works on: a list as it stands in the rule, or what a rule yields;
-// anything else is nothing.
+// elements prepares the input of a list operator: a constant list in the rule, or the result of a rule; anything
+// else is no input.
 func (c *compiler) elements(rules []any) node {
 	if len(rules) == 0 {
 		return failing{errTooFew}
@@ -21,12 +21,12 @@ func (c *compiler) elements(rules []any) node {
 	return literal{nil}
 }
 
-// inner is a rule that is evaluated for every element. The reference first puts values of the outer data into
-// it: a var that is found there stands for that value, one that is not is left to the element.
+// inner is a rule that is evaluated for every element. As in the reference, a var that exists in the outer data is
+// first replaced by its value; any other var is looked up in the element.
 type inner struct {
 	rule     any
 	prepared node
-	// object says that the rule has to be an object.
+	// object is true if the rule must be an object.
 	object bool
 }
 
@@ -39,7 +39,7 @@ func (c *compiler) inner(rules []any, object bool) *inner {
 
 var errNoRule = errors.New("an operator is expected")
 
-// within puts the values of the data into the rule.
+// within replaces vars in the rule by values of the data.
 func (n *inner) within(s *scope) (*inner, error) {
 	rule, changed, err := solve(s, n.rule)
 	if err != nil || !changed {
@@ -58,7 +58,7 @@ func (n *inner) eval(s *scope, element any) (any, error) {
 	return n.prepared.eval(s.inner(element))
 }
 
-// solve returns the rule with every var that the data has replaced by its value.
+// solve returns the rule with every var that exists in the data replaced by its value.
 func solve(s *scope, rule any) (solved any, changed bool, err error) {
 	if err := s.run.spend(1); err != nil {
 		return nil, false, err
@@ -111,7 +111,7 @@ func solveObject(s *scope, rule map[string]any) (any, bool, error) {
 	return solved, changed, nil
 }
 
-// outerVar is what the data has for a var; a path that starts with a dot, or is empty, is always the element's.
+// outerVar looks up a var in the data; a path that is empty or starts with a dot always refers to the element.
 func outerVar(s *scope, args any) (any, error) {
 	if path, ok := args.(string); ok && (path == "" || strings.HasPrefix(path, ".")) {
 		return nil, nil
@@ -143,7 +143,7 @@ func mapping(c *compiler, rules []any) func(*scope) (any, error) {
 	}
 }
 
-// subjectList evaluates to a list; null is an empty one.
+// subjectList evaluates to a list; null becomes an empty list.
 func subjectList(s *scope, subject node) ([]any, error) {
 	value, err := subject.eval(s)
 	if err != nil || value == nil {
@@ -196,12 +196,12 @@ func some(c *compiler, rules []any) func(*scope) (any, error) {
 	return quantifier(c, rules, quantity{stop: true, decided: true, outer: true, element: true})
 }
 
-// quantity is how all, none and some differ.
+// quantity holds the differences between all, none and some.
 type quantity struct {
-	empty   bool // the answer for no elements
-	stop    bool // the verdict on one element that decides
-	decided bool // the answer then; otherwise it is the opposite
-	// The data whose values are put into the rule: the outer data, and the element itself.
+	empty   bool // the result for an empty list
+	stop    bool // the result for one element that ends the evaluation
+	decided bool // the result in that case; otherwise it is the opposite
+	// The data whose values replace vars in the rule: the outer data, and the element itself.
 	outer, element bool
 }
 
@@ -252,7 +252,7 @@ func (n *inner) verdict(s *scope, element any, solved bool) (bool, error) {
 	return truthy(value), err
 }
 
-var errReduce = errors.New("what reduce starts with has to be a boolean, a number or a string")
+var errReduce = errors.New("the initial value of reduce must be a boolean, a number or a string")
 
 func reduce(c *compiler, rules []any) func(*scope) (any, error) {
 	if len(rules) < 3 {
@@ -304,7 +304,7 @@ func reduce(c *compiler, rules []any) func(*scope) (any, error) {
 	}
 }
 
-// conversion is how reduce keeps the type that it started with; nil for a type that it has none for.
+// conversion returns how reduce converts results to the type of its initial value; nil for other types.
 func conversion(initial any) (convert func(any) (any, error), kind string) {
 	switch initial.(type) {
 	case bool:
@@ -398,7 +398,7 @@ func merge(s *scope, args any) (any, error) {
 	return merged, nil
 }
 
-// absent splits paths into those that the data has and those that it has not.
+// absent splits paths into those that exist in the data and those that do not.
 func absent(s *scope, paths []any) (found, missing []any, err error) {
 	found, missing = []any{}, []any{}
 	for _, path := range paths {
@@ -479,7 +479,7 @@ func set(s *scope, args any) (any, error) {
 	return changed, err
 }
 
-// twoLists is false when the arguments are not two lists.
+// twoLists returns two lists; false if the arguments are not two lists.
 func twoLists(args any) (a, b []any, ok bool) {
 	list, _ := args.([]any)
 	if len(list) != 2 {
@@ -490,7 +490,7 @@ func twoLists(args any) (a, b []any, ok bool) {
 	return a, b, isList && both
 }
 
-// shared says whether a list has an element.
+// shared reports whether a list contains an element.
 func shared(s *scope, list []any, element any) (bool, error) {
 	if err := s.run.spend(len(list)); err != nil {
 		return false, err

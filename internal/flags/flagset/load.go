@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxProblems is how many are told.
+// maxProblems is the maximum number of problems reported.
 const maxProblems = 100
 
-// loader turns a tree into a set and collects what is wrong with it.
+// loader turns a tree into a set and collects the problems.
 type loader struct {
 	mode       Mode
 	name       string
@@ -22,14 +22,14 @@ type loader struct {
 	warnings   []Problem
 }
 
-// refuse reports what no mode lets pass.
+// refuse reports a problem that every mode refuses.
 func (l *loader) refuse(line int, path, format string, args ...any) {
 	if len(l.problems) < maxProblems {
 		l.problems = append(l.problems, Problem{line, path, fmt.Sprintf(format, args...)})
 	}
 }
 
-// fault reports what flagd lets pass with a warning.
+// fault reports a problem that flagd accepts with a warning.
 func (l *loader) fault(line int, path, format string, args ...any) {
 	if l.mode == Strict {
 		l.refuse(line, path, format, args...)
@@ -78,7 +78,7 @@ func (l *loader) load(root *tree) *Set {
 	return set
 }
 
-// flagList reads flags that are written as a list, each with its key.
+// flagList reads flags in list form, each with its key.
 func (l *loader) flagList(list []*tree, set *Set) {
 	for i, t := range list {
 		path := fmt.Sprintf("flags[%d]", i)
@@ -95,7 +95,7 @@ func (l *loader) flagList(list []*tree, set *Set) {
 			l.fault(t.line, path, "the key is missing: it names the flag")
 		}
 		if _, twice := set.flags[key]; twice {
-			l.fault(t.line, path, "the flag %q is there twice", key)
+			l.fault(t.line, path, "the flag %q is defined twice", key)
 		}
 		if f := l.flag(key, t.line, t, set.metadata); key != "" {
 			set.flags[key] = f
@@ -103,7 +103,7 @@ func (l *loader) flagList(list []*tree, set *Set) {
 	}
 }
 
-// known warns of keys that mean nothing: most are typing errors.
+// known warns of unknown keys: most are typing errors.
 func (l *loader) known(entries []entry, path string, keys ...string) {
 	for _, e := range entries {
 		if !slices.Contains(keys, e.key) {
@@ -117,7 +117,7 @@ func (l *loader) unique(entries []entry, path string) {
 	seen := map[string]int{}
 	for _, e := range entries {
 		if line, ok := seen[e.key]; ok {
-			l.fault(e.line, join(path, e.key), "this key is there twice: line %d has it too", line)
+			l.fault(e.line, join(path, e.key), "duplicate key: line %d has it too", line)
 		}
 		if e.key == "" {
 			l.fault(e.line, path, "an empty name")
@@ -126,7 +126,7 @@ func (l *loader) unique(entries []entry, path string) {
 	}
 }
 
-// counting are the entries that count: of several equal keys the last.
+// counting returns the effective entries: of several equal keys, the last.
 func counting(entries []entry) []entry {
 	last := make(map[string]int, len(entries))
 	for i, e := range entries {
@@ -182,7 +182,7 @@ func (l *loader) flag(key string, line int, t *tree, set map[string]any) *defini
 		return f
 	}
 	l.known(entries, path, "key", "state", "variants", "defaultVariant", "targeting", "metadata", "source", "$comment", "description")
-	for _, name := range []string{"key", "source"} { // which mean nothing here, and flagd reads
+	for _, name := range []string{"key", "source"} { // they have no meaning here, but flagd reads them
 		if at := t.get(name); at != nil {
 			l.text(at, join(path, name))
 		}
@@ -195,13 +195,13 @@ func (l *loader) flag(key string, line int, t *tree, set map[string]any) *defini
 	if targeting := t.get("targeting"); targeting != nil {
 		rule = l.rule(f, targeting, join(path, "targeting"))
 	}
-	// What came from JSON can be written as JSON; keys are sorted.
+	// The value was decoded from JSON, so encoding it cannot fail; keys are sorted.
 	text, _ := json.Marshal([]any{f.disabled, f.variants, f.defaultVariant, f.metadata, rule})
 	f.digest = sha256.Sum256(text)
 	return f
 }
 
-// text refuses what is neither a string nor null.
+// text refuses a value that is neither a string nor null.
 func (l *loader) text(t *tree, path string) {
 	if _, ok := t.value.(string); !ok && t.value != nil {
 		l.refuse(t.line, path, "a string is expected")
@@ -247,13 +247,13 @@ func (l *loader) variants(f *definition, t *tree, path string) {
 		case kind == "":
 			l.fault(e.line, join(path, e.key), "a boolean, a string, a number or an object is expected")
 		case kind != first && first != "":
-			l.fault(e.line, join(path, e.key), "this is a %s, and %s is a %s: all are to have one type", kind, entries[0].key, first)
+			l.fault(e.line, join(path, e.key), "this is a %s, but %s is a %s: all variants must have the same type", kind, entries[0].key, first)
 		}
 	}
 	f.variants, _ = at.plain().(map[string]any)
 }
 
-// kindOf names a variant's type; empty when there is no such type.
+// kindOf names a variant's type; empty if the type is not allowed.
 func kindOf(t *tree) string {
 	switch t.value.(type) {
 	case bool:
@@ -283,7 +283,7 @@ func (l *loader) defaultVariant(f *definition, t *tree, path string) {
 		l.refuse(at.line, path, "there is no variant %q: %s", name, names(f.variants))
 	}
 	if name == "" {
-		l.fault(at.line, path, "an empty name: null is the caller's default")
+		l.fault(at.line, path, "an empty name: use null for the caller's default")
 	}
 	f.defaultVariant = name
 }
@@ -300,7 +300,7 @@ func names(variants map[string]any) string {
 	return "there is " + strings.Join(sorted, ", ")
 }
 
-// rule prepares targeting, where there is some, and returns it with the shared rules put in.
+// rule prepares targeting, if there is any, and returns it with the shared rules inserted.
 func (l *loader) rule(f *definition, t *tree, path string) any {
 	entries, isObject := t.value.([]entry)
 	if isObject && len(entries) == 0 {
@@ -315,13 +315,13 @@ func (l *loader) rule(f *definition, t *tree, path string) any {
 	rule := l.expand(t, 0)
 	f.rule = l.compiler.compile(rule)
 	if l.compiler.left < 0 {
-		l.refuse(t.line, path, "with what they share, the rules are too large")
+		l.refuse(t.line, path, "with shared rules inserted, the rules are too large")
 		l.compiler.left = 0
 	}
 	return rule
 }
 
-// readEvaluators takes the shared rules, and refuses those that lead back to themselves.
+// readEvaluators reads the shared rules, and refuses cyclic ones.
 func (l *loader) readEvaluators(t *tree) {
 	if t == nil || t.value == nil {
 		return
@@ -337,7 +337,7 @@ func (l *loader) readEvaluators(t *tree) {
 	l.evaluators = map[string]*tree{}
 	for _, e := range entries {
 		l.evaluators[e.key] = e.value
-		if text, _ := json.Marshal(e.value.value); len(text) < 3 { // such as {}, "" and 5: flagd counts too
+		if text, _ := json.Marshal(e.value.value); len(text) < 3 { // such as {}, "" and 5: flagd checks the length too
 			l.refuse(e.line, join(path, e.key), "an empty rule")
 		} else if _, ok := e.value.value.([]entry); !ok {
 			l.fault(e.line, join(path, e.key), "an object is expected: a rule")
@@ -358,7 +358,7 @@ func (l *loader) readEvaluators(t *tree) {
 	}
 }
 
-// cyclic walks the shared rules that one refers to. The state is 1 while a rule is walked, 2 when it is fine.
+// cyclic walks the shared rules that a rule refers to. The state is 1 while a rule is being walked, 2 when it is known to be acyclic.
 func (l *loader) cyclic(name string, state map[string]int) bool {
 	switch state[name] {
 	case 1:
@@ -376,7 +376,7 @@ func (l *loader) cyclic(name string, state map[string]int) bool {
 	return false
 }
 
-// references are the names that a rule refers to.
+// references returns the names that a rule refers to.
 func references(t *tree) []string {
 	var found []string
 	switch v := t.value.(type) {
@@ -395,7 +395,7 @@ func references(t *tree) []string {
 	return found
 }
 
-// reference is the name in {"$ref": name}.
+// reference returns the name in {"$ref": name}.
 func reference(entries []entry) (string, bool) {
 	if len(entries) != 1 || entries[0].key != "$ref" {
 		return "", false
@@ -404,7 +404,7 @@ func reference(entries []entry) (string, bool) {
 	return name, ok
 }
 
-// expand is the rule with the shared rules put in; what is unknown stays.
+// expand returns the rule with the shared rules inserted; unknown references stay.
 func (l *loader) expand(t *tree, depth int) any {
 	if l.compiler.left--; l.compiler.left < 0 || depth > maxDepth*10 {
 		l.compiler.left = -1

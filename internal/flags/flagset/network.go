@@ -15,8 +15,8 @@ import (
 	sigsjson "sigs.k8s.io/json"
 )
 
-// prepareCIDR makes a cidr: [address, prefix] or [address, [prefix, ...]]: whether the address, or a prefix,
-// lies in one of the prefixes. IPv4 in IPv6 counts as IPv4. What is no address or no prefix yields null.
+// prepareCIDR prepares a cidr, [address, prefix] or [address, [prefix, ...]]: whether the address, or a prefix, is
+// within one of the prefixes. IPv4 in IPv6 counts as IPv4. An invalid address or prefix yields null.
 func prepareCIDR(c *compiler, args any) node {
 	list, ok := args.([]any)
 	if ok && len(list) == 2 {
@@ -39,7 +39,7 @@ func prepareCIDR(c *compiler, args any) node {
 	}}
 }
 
-// within is true, false, or nil when the subject is neither address nor prefix.
+// within returns true or false, or nil if the subject is neither an address nor a prefix.
 func within(subject any, prefixes []netip.Prefix) any {
 	inside, ok := parsePrefix(subject)
 	if !ok {
@@ -50,7 +50,7 @@ func within(subject any, prefixes []netip.Prefix) any {
 	})
 }
 
-// parsePrefix reads a prefix, or an address as the prefix of its full length.
+// parsePrefix parses a prefix, or an address as a prefix of full length.
 func parsePrefix(v any) (netip.Prefix, bool) {
 	t, _ := v.(string)
 	if a, err := netip.ParseAddr(t); err == nil {
@@ -84,21 +84,21 @@ func parsePrefixes(v any) ([]netip.Prefix, bool) {
 	return prefixes, true
 }
 
-// nodeLabels is where node_selector looks when it is not told.
+// nodeLabels is the key of the labels that node_selector uses by default.
 const nodeLabels = "labels"
 
-// prepareNodeSelector makes a node_selector: a selector, or [selector] or [selector, labels]. The selector is a
+// prepareNodeSelector prepares a node_selector: a selector, or [selector] or [selector, labels]. The selector is a
 // Kubernetes label selector as text ("zone in (a, b), !spot") or as an object with matchLabels and
 // matchExpressions, or a node selector: an object with nodeSelectorTerms, as in a pod's node affinity. It
-// stands in the rule as it is and is not itself evaluated. The labels are an object of strings, the context's
-// "labels" unless they are given; when they are not that, the result is null.
+// must be a constant; it is not evaluated. The labels are an object of strings, by default the context's "labels";
+// if they are anything else, the result is null.
 func prepareNodeSelector(c *compiler, args any) node {
 	list, ok := args.([]any)
 	if !ok {
 		list = []any{args}
 	}
 	if len(list) != 1 && len(list) != 2 {
-		return failing{fmt.Errorf("node_selector: %w", errors.New("a selector, or a selector and labels, are expected"))}
+		return failing{fmt.Errorf("node_selector: %w", errors.New("expected a selector, or a selector and labels"))}
 	}
 	matches, err := parseNodeSelector(list[0])
 	if err != nil {
@@ -117,7 +117,7 @@ func prepareNodeSelector(c *compiler, args any) node {
 	}}
 }
 
-// labelSet looks labels up in place.
+// labelSet implements labels.Labels without copying the labels.
 type labelSetOf map[string]any
 
 func labelSet(value any) (labels.Labels, bool) {
@@ -142,7 +142,7 @@ func (l labelSetOf) Lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// parseNodeSelector returns selectors of which one has to match.
+// parseNodeSelector returns selectors; at least one of them must match.
 func parseNodeSelector(v any) ([]labels.Selector, error) {
 	switch v := v.(type) {
 	case string:
@@ -163,10 +163,10 @@ func parseNodeSelector(v any) ([]labels.Selector, error) {
 		s, err := metav1.LabelSelectorAsSelector(&wanted)
 		return []labels.Selector{s}, err
 	}
-	return nil, errors.New("the selector has to be text or an object")
+	return nil, errors.New("the selector must be text or an object")
 }
 
-// strictly turns an object into a type of Kubernetes; unknown fields are errors.
+// strictly converts an object into a Kubernetes type; unknown fields are errors.
 func strictly(v map[string]any, into any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -176,14 +176,14 @@ func strictly(v map[string]any, into any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-// nodeOperators are those of a node selector's requirement.
+// nodeOperators are the operators of a node selector requirement.
 var nodeOperators = map[corev1.NodeSelectorOperator]selection.Operator{
 	corev1.NodeSelectorOpIn: selection.In, corev1.NodeSelectorOpNotIn: selection.NotIn,
 	corev1.NodeSelectorOpExists: selection.Exists, corev1.NodeSelectorOpDoesNotExist: selection.DoesNotExist,
 	corev1.NodeSelectorOpGt: selection.GreaterThan, corev1.NodeSelectorOpLt: selection.LessThan,
 }
 
-// nodeSelectorTerms reads terms, of which one has to match; an empty term matches nothing, as in Kubernetes.
+// nodeSelectorTerms parses terms; at least one must match. An empty term matches nothing, as in Kubernetes.
 func nodeSelectorTerms(terms []corev1.NodeSelectorTerm) ([]labels.Selector, error) {
 	var found []labels.Selector
 	for _, term := range terms {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxWork bounds one evaluation. A rule visits some ten nodes; this is what keeps a rule made of rules made of
-// rules from running for years. One unit is one node, one element of a list, or 64 bytes of text.
+// maxWork bounds one evaluation. A typical rule visits about ten nodes; the bound stops deeply nested rules from
+// running for years. One unit is one node, one element of a list, or 64 bytes of text.
 const maxWork = 1 << 20
 
-var errTooMuchWork = errors.New("the rule asks for too much work")
+var errTooMuchWork = errors.New("the rule needs too much work")
 
 // run is one evaluation.
 type run struct {
@@ -21,7 +21,7 @@ type run struct {
 	trace func(Step)
 }
 
-// spend counts work that depends on data.
+// spend counts work that depends on the data.
 func (r *run) spend(units int) error {
 	if r.left -= units; r.left < 0 {
 		return errTooMuchWork
@@ -29,17 +29,17 @@ func (r *run) spend(units int) error {
 	return nil
 }
 
-// scope is what var looks at: the context, or within map, filter and the like one element.
+// scope is the data that var reads: the context, or, within map, filter and similar operators, one element.
 type scope struct {
 	run  *run
 	data any
-	// root says that data is the context, which has $flagd without having it in its map.
+	// root is true if data is the context, which has $flagd implicitly.
 	root bool
 }
 
 func (s *scope) inner(data any) *scope { return &scope{run: s.run, data: data} }
 
-// whole is the data as a value.
+// whole returns the data as a value.
 func (s *scope) whole() any {
 	context, ok := s.data.(map[string]any)
 	if !ok || !s.root {
@@ -62,12 +62,12 @@ type node interface {
 	eval(s *scope) (any, error)
 }
 
-// literal is a value that the rule holds.
+// literal is a constant value.
 type literal struct{ value any }
 
 func (n literal) eval(*scope) (any, error) { return n.value, nil }
 
-// failing is a part that cannot be evaluated; it only matters when it is reached.
+// failing is a part that cannot be evaluated; it only fails when it is reached.
 type failing struct{ err error }
 
 func (n failing) eval(*scope) (any, error) { return nil, n.err }
@@ -119,7 +119,7 @@ func finish(s *scope, name string, args any, do func(*scope, any) (any, error)) 
 	return result, nil
 }
 
-// lazy is an operator that decides what of its arguments is evaluated.
+// lazy is an operator that chooses which of its arguments are evaluated.
 type lazy struct {
 	name string
 	do   func(s *scope) (any, error)
@@ -170,7 +170,7 @@ func (n *variable) eval(s *scope) (any, error) {
 	return value, nil
 }
 
-// find is nil when there is nothing at the path.
+// find returns nil if there is nothing at the path.
 func (n *variable) find(s *scope) any {
 	if s.root && len(n.parts) > 0 && n.parts[0] == flagdKey {
 		return descend(s.flagd(), n.parts[1:])
@@ -200,7 +200,7 @@ func descend(value any, parts []string) any {
 	return value
 }
 
-// dynamicVar is a var whose path is itself computed, or odd.
+// dynamicVar is a var whose path is computed or malformed.
 func dynamicVar(s *scope, path any) (any, error) {
 	var fallback any
 	switch p := path.(type) {

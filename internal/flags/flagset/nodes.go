@@ -4,9 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// NodeValues is the context of a node, which a flag is evaluated for: targetingKey and node are its name; then labels
-// (an object), zone, region, os, arch, osImage, kernel, kubelet and runtime as the node tells them, ip (its first
-// internal address), ips, podCIDRs, taints (keys), unschedulable, and created (Unix seconds).
+// NodeValues is the evaluation context of a node: targetingKey and node are its name; then labels (an object), zone,
+// region, os, arch, osImage, kernel, kubelet and runtime as the node reports them, ip (its first internal address),
+// ips, podCIDRs, taints (keys), unschedulable, and created (Unix seconds).
 func NodeValues(node *corev1.Node) map[string]any {
 	labels := make(map[string]any, len(node.Labels))
 	for key, value := range node.Labels {
@@ -39,7 +39,7 @@ func NodeValues(node *corev1.Node) map[string]any {
 	return values
 }
 
-// FlagMetadata is the set's metadata with the flag's over it; nil when there is no such flag. It is not to be changed.
+// FlagMetadata is the set's metadata, overridden by the flag's; nil if there is no such flag. Callers must not modify it.
 func (s *Set) FlagMetadata(key string) map[string]any {
 	if f, ok := s.flags[key]; ok {
 		return f.metadata

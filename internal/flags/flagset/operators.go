@@ -11,13 +11,13 @@ type operator func(s *scope, args any) (any, error)
 // eagerOperators work on their arguments' values.
 var eagerOperators map[string]operator
 
-// preparedOperators look at their arguments once, when the rule is prepared.
+// preparedOperators inspect their arguments once, when the rule is prepared.
 var preparedOperators map[string]func(c *compiler, args any) node
 
-// lazyOperators decide themselves which of their arguments are evaluated.
+// lazyOperators choose which of their arguments are evaluated.
 var lazyOperators map[string]func(c *compiler, rules []any) func(*scope) (any, error)
 
-// The tables are filled here since operators evaluate rules, which look into the tables.
+// The tables are filled here because operators evaluate rules, which use the tables (an initialization cycle).
 func init() {
 	eagerOperators = map[string]operator{
 		"!":  func(_ *scope, args any) (any, error) { return !truthy(first(args)), nil },
@@ -40,7 +40,7 @@ func init() {
 	}
 }
 
-// first is the first of a list that has one, or the value itself.
+// first returns the first element of a non-empty list, or the value itself.
 func first(args any) any {
 	if list, ok := args.([]any); ok && len(list) > 0 {
 		return list[0]
@@ -207,7 +207,7 @@ func extreme(better func(a, b float64) bool) operator {
 	}
 }
 
-// concat joins texts; white space around several is trimmed, as the reference does.
+// concat joins texts; like the reference, it trims white space around several texts.
 func concat(s *scope, args any) (any, error) {
 	if _, ok := args.(string); ok {
 		return args, nil
@@ -233,7 +233,7 @@ func concat(s *scope, args any) (any, error) {
 	return strings.TrimSpace(joined.String()), nil
 }
 
-var errOutside = errors.New("the end lies before the start")
+var errOutside = errors.New("the end is before the start")
 
 // substring counts runes, from the end where a number is negative.
 func substring(s *scope, args any) (any, error) {

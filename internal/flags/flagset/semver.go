@@ -19,9 +19,9 @@ var relations = map[string]func(a, b string) bool{
 	"~":  func(a, b string) bool { return semver.MajorMinor(a) == semver.MajorMinor(b) },
 }
 
-// version brings a value into the form that x/mod/semver compares; false when it is no version. A leading v or
-// V, and a version of one or two numbers, are fine; what follows a + does not count. Mind that
-// v1.30.2-eks-abc is a pre-release of 1.30.2, and so older than it.
+// version normalises a value for x/mod/semver; false if it is not a version. A leading v or V is optional, one or two
+// numbers are enough, and build metadata after a + is ignored. Note that v1.30.2-eks-abc is a pre-release of 1.30.2,
+// and so older than it.
 func version(v any) (string, bool) {
 	t, ok := v.(string)
 	if !ok {
@@ -33,9 +33,9 @@ func version(v any) (string, bool) {
 	return t, semver.IsValid(t)
 }
 
-// prepareSemver makes a sem_ver: [value, relation, version]. What is not so yields null.
+// prepareSemver prepares a sem_ver: [value, relation, version]. Invalid arguments yield null.
 func prepareSemver(c *compiler, args any) node {
-	// Most rules compare with a version that they hold: it is brought into form once.
+	// Most rules compare with a constant version, which is normalised once.
 	if list, ok := args.([]any); ok && len(list) == 3 {
 		name, named := list[1].(string)
 		relation := relations[name]

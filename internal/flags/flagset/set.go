@@ -38,7 +38,7 @@ const (
 	YAML
 )
 
-// Mode is what is done about faults that flagd only warns of.
+// Mode says how to treat faults for which flagd only warns.
 type Mode int
 
 // Strict refuses a set with a fault; Lenient makes it a warning, and the flag fails when it is evaluated.
@@ -47,10 +47,10 @@ const (
 	Lenient
 )
 
-// Problem is what is wrong with a set, and where.
+// Problem is a problem in a set, and its position.
 type Problem struct {
-	Line int `json:"line"` // from 1; 0 when it is about no line
-	// Path is where, such as flags.bgp.targeting.if.
+	Line int `json:"line"` // from 1; 0 if the problem has no line
+	// Path is the position in the set, such as flags.bgp.targeting.if.
 	Path   string `json:"path,omitempty"`
 	Reason string `json:"reason"`
 }
@@ -62,7 +62,7 @@ func (p *Problem) Error() string {
 	return p.Path + ": " + p.Reason
 }
 
-// In is the problem with the name of its set, and the line where it has one.
+// In formats the problem with the name of its set, and the line if it has one.
 func (p *Problem) In(name string) string {
 	if p.Line > 0 {
 		name = fmt.Sprintf("%s:%d", name, p.Line)
@@ -84,16 +84,16 @@ func (e *Error) Error() string {
 	return message
 }
 
-// Hint says what to try.
+// Hint returns the command that lists all problems.
 func (e *Error) Hint() string { return "theseus flags lint " + e.Name + " lists everything" }
 
-// Parse reads a set and prepares it. Errors are *Error, with the name that is given.
+// Parse reads and prepares a set. Errors are *Error with the given name.
 func Parse(name string, data []byte, format Format, mode Mode) (*Set, error) {
 	root, values, err := read(name, data, format)
 	if err != nil {
 		return nil, err
 	}
-	// Every value is looked at three times; what shared rules add is bounded.
+	// Every value is visited three times; the size that shared rules add is bounded.
 	left := 3*values + min(8*values+1<<16, 1<<20)
 	l := loader{mode: mode, name: name, compiler: compiler{left: left}}
 	set := l.load(root)
@@ -114,7 +114,7 @@ func Value(name string, data []byte, format Format) (any, error) {
 	return root.plain(), nil
 }
 
-// read returns the number of values too.
+// read also returns the number of values.
 func read(name string, data []byte, format Format) (*tree, int, error) {
 	if len(data) > MaxBytes {
 		return nil, 0, &Error{name, []Problem{{Reason: fmt.Sprintf("a flag set has at most %d MiB", MaxBytes>>20)}}}
@@ -130,8 +130,8 @@ func read(name string, data []byte, format Format) (*tree, int, error) {
 	return root, values, nil
 }
 
-// Merge makes one set of several. A flag that two of them have is a problem. Shared rules belong to the set
-// that they came with.
+// Merge combines several sets. A flag that is in two of them is a problem. Shared rules are only visible in their own
+// set.
 func Merge(sets ...*Set) (*Set, error) {
 	merged := &Set{flags: map[string]*definition{}, metadata: map[string]any{}}
 	for _, s := range sets {
@@ -152,13 +152,13 @@ func Merge(sets ...*Set) (*Set, error) {
 // Keys are the flags' keys, sorted.
 func (s *Set) Keys() []string { return slices.Sorted(maps.Keys(s.flags)) }
 
-// Metadata is the set's own; not to be changed.
+// Metadata is the set's own metadata; callers must not modify it.
 func (s *Set) Metadata() map[string]any { return s.metadata }
 
-// Warnings are the faults that a lenient read let pass, and what is odd.
+// Warnings are the faults that a lenient read accepted, and other oddities.
 func (s *Set) Warnings() []Problem { return s.warnings }
 
-// Digest is equal for sets that say the same.
+// Digest is equal for sets with the same content.
 func (s *Set) Digest() string {
 	h := sha256.New()
 	for _, key := range s.Keys() {
@@ -166,11 +166,11 @@ func (s *Set) Digest() string {
 		fmt.Fprintf(h, "%q", key)
 		h.Write(digest[:])
 	}
-	_ = json.NewEncoder(h).Encode(s.metadata) // it came from JSON, and a hash takes everything
+	_ = json.NewEncoder(h).Encode(s.metadata) // decoded from JSON, and a hash never fails
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Changed are the flags that differ between two sets, sorted; either may be nil.
+// Changed returns the flags that differ between two sets, sorted; either may be nil.
 func Changed(a, b *Set) []string {
 	found := map[string]bool{}
 	for _, pair := range [][2]*Set{{a, b}, {b, a}} {
@@ -190,7 +190,7 @@ func Changed(a, b *Set) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Variants are a flag's values by name, and the name of its default; not to be changed. It is false when there is no such flag.
+// Variants returns a flag's values by name, which callers must not modify, and the name of its default; false if there is no such flag.
 func (s *Set) Variants(key string) (variants map[string]any, defaultVariant string, ok bool) {
 	f, ok := s.flags[key]
 	if !ok {

@@ -13,11 +13,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of what is read. Flag sets of thousands of flags have a few MiB.
+// Limits of the input. Flag sets of thousands of flags have a few MiB.
 const (
 	// MaxBytes is the size of a flag set.
 	MaxBytes = 16 << 20
-	// maxValues is the number of values in it, those in values included.
+	// maxValues is the number of values in a set, including nested ones.
 	maxValues = 1 << 20
 	// maxDepth is how deep values may be nested.
 	maxDepth = 200
@@ -36,7 +36,7 @@ type entry struct {
 	value *tree
 }
 
-// plain is the value without lines; the last of several equal keys counts.
+// plain returns the value without lines; of several equal keys, the last wins.
 func (t *tree) plain() any {
 	switch v := t.value.(type) {
 	case []*tree:
@@ -55,7 +55,7 @@ func (t *tree) plain() any {
 	return t.value
 }
 
-// get returns the value of a key, nil when there is none; the last of several equal keys counts.
+// get returns the value of a key, nil if there is none; of several equal keys, the last wins.
 func (t *tree) get(key string) *tree {
 	entries, _ := t.value.([]entry)
 	for i := len(entries) - 1; i >= 0; i-- {
@@ -66,7 +66,7 @@ func (t *tree) get(key string) *tree {
 	return nil
 }
 
-// reader counts what it reads, whatever the format.
+// reader counts the values that it reads, in any format.
 type reader struct{ values int }
 
 func (r *reader) count(line, depth int) error {
@@ -88,7 +88,7 @@ type jsonReader struct {
 	passed  int // bytes whose lines are counted
 }
 
-// readJSON returns the number of values too.
+// readJSON also returns the number of values.
 func readJSON(data []byte) (*tree, int, error) {
 	r := &jsonReader{data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	t, err := r.read(0)
@@ -97,7 +97,7 @@ func readJSON(data []byte) (*tree, int, error) {
 			return t, r.values, nil
 		}
 		if err == nil {
-			err = &Problem{Line: r.here(), Reason: "there is something after the end of the flag set"}
+			err = &Problem{Line: r.here(), Reason: "there is text after the end of the flag set"}
 		}
 	}
 	return nil, 0, r.fail(err)
@@ -112,7 +112,7 @@ func (r *jsonReader) fail(err error) error {
 		if len(bytes.TrimSpace(r.data)) == 0 {
 			return &Problem{Reason: "it is empty"}
 		}
-		return &Problem{Line: 1 + bytes.Count(r.data, []byte("\n")), Reason: "it ends in the middle"}
+		return &Problem{Line: 1 + bytes.Count(r.data, []byte("\n")), Reason: "it is truncated"}
 	}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -121,7 +121,7 @@ func (r *jsonReader) fail(err error) error {
 	return &Problem{Line: r.here(), Reason: "bad JSON: " + err.Error()}
 }
 
-// here is the line of the token read last.
+// here returns the line of the last token.
 func (r *jsonReader) here() int { return r.lineAt(int(r.decoder.InputOffset())) }
 
 func (r *jsonReader) lineAt(offset int) int {
@@ -181,7 +181,7 @@ func (r *jsonReader) object(depth int) ([]entry, error) {
 	return object, err
 }
 
-// readYAML reads one YAML document of what JSON has too.
+// readYAML reads one YAML document that uses only the types of JSON.
 func readYAML(data []byte) (*tree, int, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
@@ -207,7 +207,7 @@ func readYAML(data []byte) (*tree, int, error) {
 	return t, r.values, err
 }
 
-// yamlProblem finds the line in the library's words: "yaml: line 3: ...".
+// yamlProblem extracts the line from the library's message: "yaml: line 3: ...".
 func yamlProblem(err error) error {
 	reason := strings.TrimPrefix(err.Error(), "yaml: ")
 	line := 1
@@ -265,7 +265,7 @@ func (r *yamlReader) object(n *yaml.Node, depth int) ([]entry, error) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
-			return nil, &Problem{Line: key.Line, Reason: "a key has to be plain text"}
+			return nil, &Problem{Line: key.Line, Reason: "a key must be plain text"}
 		}
 		if key.Tag == "!!merge" {
 			more, err := r.merged(key, value, depth)
@@ -284,7 +284,7 @@ func (r *yamlReader) object(n *yaml.Node, depth int) ([]entry, error) {
 	return withMerged(object, merged), nil
 }
 
-// withMerged adds what the object does not say itself; of several that say it, the first counts.
+// withMerged adds merged keys that the object does not have itself; of several, the first wins.
 func withMerged(object, merged []entry) []entry {
 	if len(merged) == 0 {
 		return object
@@ -301,7 +301,7 @@ func withMerged(object, merged []entry) []entry {
 	return object
 }
 
-// merged are the entries of the objects that a << takes in.
+// merged returns the entries of the objects that a << merges.
 func (r *yamlReader) merged(key, value *yaml.Node, depth int) ([]entry, error) {
 	t, err := r.read(value, depth+1)
 	if err != nil {
@@ -338,7 +338,7 @@ func scalar(n *yaml.Node) (any, error) {
 			return nil, yamlProblem(err)
 		}
 		if math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, &Problem{Line: n.Line, Reason: n.Value + " is no number that JSON has"}
+			return nil, &Problem{Line: n.Line, Reason: n.Value + " is not a number in JSON"}
 		}
 		value = f
 	case "!!str", "!!timestamp", "!!merge":

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Values are what JSON has: nil, bool, float64, string, []any, map[string]any. One operator of the reference
-// (the difference of nothing) yields an int, which compares differently; it is kept.
+// Values have the types of JSON: nil, bool, float64, string, []any, map[string]any. One operator of the reference
+// (the difference of nothing) yields an int, which compares differently; this package does the same.
 
 func isNumber(v any) bool {
 	switch v.(type) {
@@ -27,7 +27,7 @@ func isPrimitive(v any) bool {
 	return false
 }
 
-// truthy is what counts as true: no zero, nothing empty, no null.
+// truthy reports whether a value counts as true: not zero, not empty, not null.
 func truthy(v any) bool {
 	switch v := v.(type) {
 	case bool:
@@ -47,9 +47,9 @@ func truthy(v any) bool {
 }
 
 var (
-	errNoList   = errors.New("a list is expected")
-	errNoNumber = errors.New("a number is expected")
-	errNoString = errors.New("a string is expected")
+	errNoList   = errors.New("expected a list")
+	errNoNumber = errors.New("expected a number")
+	errNoString = errors.New("expected a string")
 	errTooFew   = errors.New("too few arguments")
 )
 
@@ -61,7 +61,7 @@ func asList(v any) ([]any, error) {
 	return l, nil
 }
 
-// number converts for arithmetic: text that is no number is 0, and what is neither text nor number is an error.
+// number converts for arithmetic: non-numeric text is 0, and a value that is neither text nor a number is an error.
 func number(v any) (float64, error) {
 	switch v := v.(type) {
 	case string:
@@ -75,7 +75,7 @@ func number(v any) (float64, error) {
 	return 0, errNoNumber
 }
 
-// loose converts for comparisons, as JavaScript does: what is no number is NaN, which equals nothing.
+// loose converts for comparisons, like JavaScript: a non-number is NaN, which equals nothing.
 func loose(v any) float64 {
 	switch v := v.(type) {
 	case nil:
@@ -100,7 +100,7 @@ func loose(v any) float64 {
 	return math.NaN()
 }
 
-// text converts for concatenation: numbers and null have a text, booleans and collections have none.
+// text converts for concatenation: numbers and null have a text form, booleans and collections do not.
 func text(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:

@@ -1,7 +1,7 @@
-// Package provider brings flag sets to where they are evaluated: sources (files, a directory, SQL, a Kubernetes
-// object) behind one OpenFeature provider, and a provider and a server that speak OFREP.
+// Package provider loads flag sets from sources (files, a directory, SQL, a Kubernetes object) and evaluates them
+// through one OpenFeature provider. It also has a provider and a server that speak OFREP.
 //
-// What every provider holds to: a set is taken whole or not at all, and an evaluation sees one set; a source
-// that is broken or gone leaves the last good set in force and makes the provider STALE; once it is mended the
-// provider is READY again, with no restart.
+// Every provider guarantees: a set is loaded as a whole or not at all, and an evaluation uses one set; if the source
+// is broken or gone, the last good set stays in effect and the provider is STALE; once the source works again, the
+// provider becomes READY without a restart.
 package provider

@@ -15,10 +15,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
-// pollFiles is how often files are looked at. A change counts when it is seen twice: whoever writes is done.
+// pollFiles is how often files are polled. A change is loaded once it is seen twice, so that the writer has finished.
 const pollFiles = 250 * time.Millisecond
 
-// File is a flag set in one file: YAML when it is named .yaml or .yml, else JSON.
+// File is a flag set in one file: YAML if its name ends in .yaml or .yml, else JSON.
 type File struct{ Path string }
 
 // String implements Source.
@@ -48,7 +48,7 @@ func ReadFile(path string, mode flagset.Mode) (*flagset.Set, error) {
 	return flagset.Parse(path, data, FormatOf(path), mode)
 }
 
-// FormatOf is the format that a file is in, by its name.
+// FormatOf returns the format of a file, by its name.
 func FormatOf(path string) flagset.Format {
 	if extension := filepath.Ext(path); extension == ".yaml" || extension == ".yml" {
 		return flagset.YAML
@@ -56,8 +56,8 @@ func FormatOf(path string) flagset.Format {
 	return flagset.JSON
 }
 
-// Directory is all flag sets in a folder: its files named .json, .yaml and .yml, hidden ones left out. No two
-// have a flag in common.
+// Directory is all flag sets in a folder: its .json, .yaml and .yml files, except hidden ones. A flag must not be in
+// two of them.
 type Directory struct{ Path string }
 
 // String implements Source.
@@ -107,12 +107,12 @@ func (d Directory) files() ([]string, error) {
 		}
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: there is no .json, .yaml or .yml file in it", d.Path)
+		return nil, fmt.Errorf("%s: no .json, .yaml or .yml file in it", d.Path)
 	}
 	return files, nil
 }
 
-// signature is what is seen of files without reading them.
+// signature describes files by their metadata, without reading them.
 func signature(files []string) string {
 	var b strings.Builder
 	for _, file := range files {
@@ -126,9 +126,9 @@ func signature(files []string) string {
 	return b.String()
 }
 
-var errUnsettled = errors.New("it is being written all the time")
+var errUnsettled = errors.New("it is being written continuously")
 
-// loadSettled reads files that nobody wrote while they were read.
+// loadSettled reads files, and reads them again if they were written meanwhile.
 func loadSettled(ctx context.Context, files []string, read func() (*flagset.Set, error)) (*flagset.Set, error) {
 	const attempts = 20
 	for range attempts {
@@ -144,9 +144,9 @@ func loadSettled(ctx context.Context, files []string, read func() (*flagset.Set,
 	return nil, fmt.Errorf("%s: %w", files[0], errUnsettled)
 }
 
-// watchFiles looks again and again, and calls changed once what it sees is another and stays.
+// watchFiles polls files, and calls changed once their signature has changed and is stable.
 func watchFiles(ctx context.Context, look func() string, changed func()) error {
-	// What changed between the last read and now is not known: the first look counts as a change.
+	// Changes between the last read and now are unknown, so the first poll counts as a change.
 	told, last := "", ""
 	for {
 		now := look()

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// follower is the life of a provider: a first look at its source, then others until Shutdown.
+// follower is the life cycle of a provider: it loads its source once, then follows it until Shutdown.
 type follower struct {
 	life   sync.Mutex
-	cancel context.CancelFunc // nil while nothing is followed
+	cancel context.CancelFunc // nil while it does not follow a source
 	done   chan struct{}
 }
 
-// begin looks once and goes on to follow, also when the first look failed; it does nothing where it has begun.
+// begin loads once and then follows the source, even if the first load failed. It does nothing if it has already begun.
 func (f *follower) begin(ctx context.Context, look func(context.Context) error, follow func(context.Context)) error {
 	f.life.Lock()
 	if f.cancel != nil {
@@ -32,10 +32,10 @@ func (f *follower) begin(ctx context.Context, look func(context.Context) error, 
 	return err
 }
 
-// Shutdown stops following the source; what was read last stays in force.
+// Shutdown stops following the source; the last set stays in effect.
 func (f *follower) Shutdown() { _ = f.ShutdownWithContext(context.Background()) }
 
-// ShutdownWithContext is Shutdown with a bound.
+// ShutdownWithContext is Shutdown with a deadline.
 func (f *follower) ShutdownWithContext(ctx context.Context) error {
 	f.life.Lock()
 	cancel, done := f.cancel, f.done

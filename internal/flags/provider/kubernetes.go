@@ -58,7 +58,7 @@ func (o Object) Watch(ctx context.Context, changed func()) error {
 		return wrap(o, err)
 	}
 	defer events.Stop()
-	changed() // what happened between the last read and the start of the watch
+	changed() // covers changes between the last read and the start of the watch
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,7 +66,7 @@ func (o Object) Watch(ctx context.Context, changed func()) error {
 		case event, ok := <-events.ResultChan():
 			switch {
 			case !ok:
-				return nil // API servers end watches now and then
+				return nil // API servers end watches from time to time
 			case event.Type == watch.Error:
 				return wrap(o, apierrors.FromObject(event.Object))
 			case event.Type == watch.Deleted:
@@ -77,12 +77,12 @@ func (o Object) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// parseObject reads NAMESPACE/NAME.
+// parseObject parses NAMESPACE/NAME.
 func parseObject(text string) (namespace, name string, err error) {
 	for i := range len(text) {
 		if text[i] == '/' && i > 0 && i < len(text)-1 {
 			return text[:i], text[i+1:], nil
 		}
 	}
-	return "", "", fmt.Errorf("%q is no NAMESPACE/NAME", text)
+	return "", "", fmt.Errorf("%q is not of the form NAMESPACE/NAME", text)
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
-// The words of OFREP 0.3.0, the OpenFeature remote evaluation protocol.
+// The messages of OFREP 0.3.0, the OpenFeature remote evaluation protocol.
 const (
 	evaluatePath = "/ofrep/v1/evaluate/flags"
 	// maxBody is the size of a request or an answer.
@@ -17,7 +17,7 @@ type ofrepRequest struct {
 	Context map[string]any `json:"context"`
 }
 
-// ofrepResult is one flag's evaluation; without a value the caller's default stands.
+// ofrepResult is one flag's evaluation; without a value, the caller's default applies.
 type ofrepResult struct {
 	Key          string          `json:"key"`
 	Reason       string          `json:"reason,omitempty"`
@@ -37,5 +37,5 @@ type ofrepFailure struct {
 	ErrorDetails string `json:"errorDetails"`
 }
 
-// notReady is what a server says that has no set yet.
+// notReady is the error code of a server that has not loaded a set yet.
 const notReady flagset.Code = "PROVIDER_NOT_READY"

@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// OpenSource makes the source that a text names: sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME, else a file or
-// a folder. The cluster is only asked for when it is needed. A database's schema is made or brought up to date, but
-// no file is made: a name that is misspelt is an error. The source is to be closed.
+// OpenSource opens the source that a text names: sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME, else a file or a
+// folder. It only connects to a cluster if it needs one. It creates or migrates a database's schema, but it does not
+// create a file, so a misspelt name is an error. The caller closes the source.
 func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interface, error)) (Source, func() error, error) {
 	done := func() error { return nil }
 	scheme, rest, _ := strings.Cut(text, ":")
@@ -34,7 +34,7 @@ func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interf
 		return Object{client, namespace, name}, done, err
 	}
 	if text == "" || strings.HasPrefix(rest, "//") {
-		return nil, nil, fmt.Errorf("%q is no source of flag sets", text)
+		return nil, nil, fmt.Errorf("%q is not a source of flag sets", text)
 	}
 	info, err := os.Stat(text)
 	if err != nil {
@@ -46,23 +46,23 @@ func OpenSource(ctx context.Context, text string, cluster func() (dynamic.Interf
 	return File{text}, done, nil
 }
 
-// Presence is what is expected of the file of a database.
+// Presence says whether the file of a database must exist.
 type Presence bool
 
-// Existing databases are there already; New ones are made when they are not.
+// Existing: the file must exist. New: the file is created if it does not exist.
 const (
 	Existing Presence = false
 	New      Presence = true
 )
 
-// OpenDatabase opens sqlite:FILE or postgres://..., and makes its schema or brings it up to date.
+// OpenDatabase opens sqlite:FILE or postgres://..., and creates or migrates its schema.
 func OpenDatabase(ctx context.Context, text string, presence Presence) (*Database, error) {
 	var d *Database
 	var err error
 	if file, ok := strings.CutPrefix(text, "sqlite:"); !ok {
 		d, err = OpenPostgres(text)
 	} else if file == "" {
-		err = errors.New("sqlite: names no file")
+		err = errors.New("sqlite: has no file name")
 	} else if _, err = os.Stat(file); err == nil || presence == New {
 		d, err = OpenSQLite(file)
 	}
@@ -75,7 +75,7 @@ func OpenDatabase(ctx context.Context, text string, presence Presence) (*Databas
 	return d, nil
 }
 
-// OpenRemote makes a provider for a server, by http://... or https://....
+// OpenRemote makes a provider for a server, given as http://... or https://....
 func OpenRemote(text, token string) (*Remote, error) {
 	header := http.Header{}
 	if token != "" {

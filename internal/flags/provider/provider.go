@@ -20,24 +20,24 @@ import (
 type Source interface {
 	// String names the source, for people.
 	String() string
-	// Load reads the set, whole: what was written while it read is not in it.
+	// Load reads a consistent set: it does not contain changes made during the read.
 	Load(ctx context.Context) (*flagset.Set, error)
 	// Watch calls changed once it watches, and then whenever the set may have changed, until the context ends.
-	// It returns nil when the watch is merely over, an error when it is broken.
+	// It returns nil if the watch simply ended, an error if it failed.
 	Watch(ctx context.Context, changed func()) error
 }
 
-// The waits between attempts at a broken source.
+// The waits between retries of a broken source.
 const (
 	firstRetry = 200 * time.Millisecond
 	lastRetry  = 5 * time.Second
 )
 
-// Status is how a provider stands.
+// Status is the state of a provider.
 type Status struct {
 	State of.State
 	Since time.Time
-	// Reason says what is wrong while the state is not READY.
+	// Reason is the error while the state is not READY.
 	Reason string
 }
 
@@ -49,7 +49,7 @@ type Provider struct {
 	set    atomic.Pointer[flagset.Set]
 	events chan of.Event
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	status Status
 }
 
@@ -59,7 +59,7 @@ var (
 	_ of.EventHandler             = (*Provider)(nil)
 )
 
-// NewProvider makes a provider; nothing is read before Init.
+// NewProvider makes a provider; it reads nothing before Init.
 func NewProvider(source Source) *Provider {
 	return &Provider{source: source, events: make(chan of.Event, 16), status: Status{State: of.NotReadyState, Since: time.Now()}}
 }
@@ -73,24 +73,23 @@ func (p *Provider) Hooks() []of.Hook { return nil }
 // EventChannel implements of.EventHandler.
 func (p *Provider) EventChannel() <-chan of.Event { return p.events }
 
-// Set is the set in force; nil before the first was read. Several flags that belong together are evaluated
-// on one Set.
+// Set returns the current set; nil before the first was read. Evaluate flags that belong together on the same Set.
 func (p *Provider) Set() *flagset.Set { return p.set.Load() }
 
-// Status is how the provider stands.
+// Status returns the state of the provider.
 func (p *Provider) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
-// Init reads the set and goes on to follow its source. When the first read fails it returns the reason and
-// still follows: the provider becomes ready once the source is mended.
+// Init reads the set and then follows its source. If the first read fails, it returns the error and still follows
+// the source: the provider becomes ready once the source works.
 func (p *Provider) Init(evaluation of.EvaluationContext) error {
 	return p.InitWithContext(context.Background(), evaluation)
 }
 
-// InitWithContext is Init with a bound.
+// InitWithContext is Init with a deadline.
 func (p *Provider) InitWithContext(ctx context.Context, _ of.EvaluationContext) error {
 	return p.begin(ctx, p.reload, p.follow)
 }
@@ -117,7 +116,7 @@ func (p *Provider) follow(ctx context.Context) {
 	}
 }
 
-// reload reads the set and puts it in force, or keeps the last one and says why.
+// reload reads the set and makes it current, or keeps the last one and records the error.
 func (p *Provider) reload(ctx context.Context) error {
 	set, err := p.source.Load(ctx)
 	if err != nil {
@@ -140,7 +139,7 @@ func (p *Provider) reload(ctx context.Context) error {
 	return nil
 }
 
-// stale says what is wrong with the source: STALE while there is a set to go on with, else ERROR.
+// stale records an error of the source: the state is STALE if there is a set to keep using, else ERROR.
 func (p *Provider) stale(err error) {
 	state, event := of.StaleState, of.ProviderStale
 	if p.set.Load() == nil {
@@ -151,7 +150,7 @@ func (p *Provider) stale(err error) {
 	}
 }
 
-// become reports whether the state is another one now.
+// become sets the state and reports whether it changed.
 func (p *Provider) become(state of.State, reason string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,7 +162,7 @@ func (p *Provider) become(state of.State, reason string) bool {
 	return true
 }
 
-// emit never waits: when nobody listens, the oldest event makes room.
+// emit never blocks: if the channel is full, it drops the oldest event.
 func (p *Provider) emit(kind of.EventType, message string, changes []string) {
 	emit(p.events, of.Event{ProviderName: p.source.String(), EventType: kind,
 		ProviderEventDetails: of.ProviderEventDetails{Message: message, FlagChanges: changes}})
@@ -208,7 +207,7 @@ func (p *Provider) ObjectEvaluation(_ context.Context, key string, fallback any,
 	return resolve(p, flagset.Object, key, fallback, values)
 }
 
-// Evaluate evaluates a flag of any type; trace, where it is not nil, is told every operator.
+// Evaluate evaluates a flag of any type; trace, if not nil, is called for every operator.
 func (p *Provider) Evaluate(_ context.Context, key string, values map[string]any, trace func(flagset.Step)) flagset.Result {
 	set := p.set.Load()
 	if set == nil {
@@ -238,7 +237,7 @@ func failed[T any](fallback T, err of.ResolutionError, metadata of.FlagMetadata)
 		ProviderResolutionDetail: of.ProviderResolutionDetail{Reason: of.ErrorReason, ResolutionError: err, FlagMetadata: metadata}}
 }
 
-// detail is a result in the SDK's words; what the caller gets is its own to change.
+// detail converts a result into the SDK's type; the caller gets a copy that it may modify.
 func detail[T any](r flagset.Result, fallback T) of.GenericResolutionDetail[T] {
 	metadata := of.FlagMetadata(maps.Clone(r.Metadata))
 	if r.Code != "" {
@@ -285,8 +284,8 @@ func copyOf(value any) any {
 	return value
 }
 
-// errGone says that a watch ended since what it watched is no more.
-var errGone = errors.New("it is gone")
+// errGone says that a watch ended because the watched object no longer exists.
+var errGone = errors.New("it no longer exists")
 
 // wrap names the source in an error that does not name it itself.
 func wrap(source Source, err error) error {

@@ -24,15 +24,15 @@ import (
 // Bounds of a remote provider.
 const (
 	remoteTimeout = 5 * time.Second
-	// maxAnswers is how many are kept for when the server is gone.
+	// maxAnswers is the number of answers kept for when the server is unavailable.
 	maxAnswers = 10_000
 )
 
-// StaleReason marks an answer that the server gave before it went away, or its own source did.
+// StaleReason marks an answer given before the server, or the server's own source, became unavailable.
 const StaleReason of.Reason = "STALE"
 
-// Remote evaluates flags at a server that speaks OFREP. While the server is gone the last answer to the same
-// question stands, with the reason STALE. It is safe for concurrent use.
+// Remote evaluates flags at a server that speaks OFREP. While the server is unavailable, it returns the last answer to
+// the same request, with the reason STALE. It is safe for concurrent use.
 type Remote struct {
 	follower
 
@@ -42,12 +42,12 @@ type Remote struct {
 	poll   time.Duration
 	events chan of.Event
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	state   of.State
 	answers map[string]ofrepResult
-	until   time.Time // no question before: the server has asked for quiet
+	until   time.Time // no request before: the server sent Retry-After
 	tag     string
-	seen    map[string]string // what the server last said of each flag
+	seen    map[string]string // the server's last answer for each flag
 }
 
 var (
@@ -56,15 +56,15 @@ var (
 	_ of.EventHandler             = (*Remote)(nil)
 )
 
-// NewRemote makes a provider for the server at a URL. The header goes with every request; poll is how often
-// the server is asked whether something changed, which is also how its absence is noticed.
+// NewRemote makes a provider for the server at a URL. Every request has the header; poll is how often the provider
+// asks the server for changes, and so also how fast it notices that the server is unavailable.
 func NewRemote(base string, header http.Header, poll time.Duration) (*Remote, error) {
 	parsed, err := url.Parse(base)
 	if err != nil {
 		return nil, err
 	}
 	if parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
-		return nil, fmt.Errorf("%q is no URL of a server", base)
+		return nil, fmt.Errorf("%q is not the URL of a server", base)
 	}
 	return &Remote{base: strings.TrimRight(base, "/"), header: header, client: &http.Client{Timeout: remoteTimeout}, poll: poll,
 		events: make(chan of.Event, 16), state: of.NotReadyState, answers: map[string]ofrepResult{}}, nil
@@ -79,7 +79,7 @@ func (r *Remote) Hooks() []of.Hook { return nil }
 // EventChannel implements of.EventHandler.
 func (r *Remote) EventChannel() <-chan of.Event { return r.events }
 
-// Init asks the server once and goes on to ask it, as Provider.Init does.
+// Init asks the server once and then polls it, like Provider.Init.
 func (r *Remote) Init(evaluation of.EvaluationContext) error {
 	return r.InitWithContext(context.Background(), evaluation)
 }
@@ -88,12 +88,12 @@ func (r *Remote) Init(evaluation of.EvaluationContext) error {
 func (r *Remote) InitWithContext(ctx context.Context, _ of.EvaluationContext) error {
 	return r.begin(ctx, r.ask, func(ctx context.Context) {
 		for outage.Sleep(ctx, r.poll) == nil {
-			_ = r.ask(ctx) // what is wrong is in the event
+			_ = r.ask(ctx) // the event contains the error
 		}
 	})
 }
 
-// ask asks for all flags, in no particular context, to see whether something changed.
+// ask requests all flags, with an empty context, to detect changes.
 func (r *Remote) ask(ctx context.Context) error {
 	r.mu.Lock()
 	tag := r.tag
@@ -124,14 +124,14 @@ func (r *Remote) ask(ctx context.Context) error {
 	return nil
 }
 
-// learn remembers what the server said, and returns the flags of which it said something else before.
+// learn stores the server's answers, and returns the flags whose answers changed.
 func (r *Remote) learn(answer answered) ([]string, error) {
 	var all ofrepBulk
 	if answer.status != http.StatusOK {
-		return nil, fmt.Errorf("%s: it answers %d to a question for all flags: %s", r.base, answer.status, bytes.TrimSpace(answer.body))
+		return nil, fmt.Errorf("%s: it answers %d to a request for all flags: %s", r.base, answer.status, bytes.TrimSpace(answer.body))
 	}
 	if err := json.Unmarshal(answer.body, &all); err != nil {
-		return nil, fmt.Errorf("%s: its answer is not that of OFREP: %w", r.base, err)
+		return nil, fmt.Errorf("%s: its answer is not valid OFREP: %w", r.base, err)
 	}
 	now := make(map[string]string, len(all.Flags))
 	for _, one := range all.Flags {
@@ -159,7 +159,7 @@ func (r *Remote) learn(answer answered) ([]string, error) {
 	return changes, nil
 }
 
-// gone says that the server is away: STALE once it was there, else ERROR.
+// gone records that the server is unavailable: the state is STALE if it was available before, else ERROR.
 func (r *Remote) gone(err error) {
 	r.mu.Lock()
 	known := r.seen != nil
@@ -181,14 +181,14 @@ func (r *Remote) become(state of.State) bool {
 	return changed
 }
 
-// answered is a server's answer; the status is one of those that OFREP gives a body to, or 304.
+// answered is a server's answer; the status is one for which OFREP defines a body, or 304.
 type answered struct {
 	status      int
 	tag, source string
 	body        []byte
 }
 
-// post asks. An error means that the server did not answer the question.
+// post sends a request. An error means that the server did not answer it.
 func (r *Remote) post(ctx context.Context, path, tag string, question any) (answered, error) {
 	r.mu.Lock()
 	quiet := time.Until(r.until)
@@ -235,7 +235,7 @@ func (r *Remote) post(ctx context.Context, path, tag string, question any) (answ
 	return answered{}, fmt.Errorf("%s: it answers %s", r.base, response.Status)
 }
 
-// retryAfter reads seconds or a date; 10 s when it is neither, an hour at most.
+// retryAfter parses seconds or a date; 10 s if it is neither, at most an hour.
 func retryAfter(header string) time.Duration {
 	wait := 10 * time.Second
 	if seconds, err := strconv.Atoi(header); err == nil {
@@ -246,10 +246,10 @@ func retryAfter(header string) time.Duration {
 	return min(max(wait, 0), time.Hour)
 }
 
-// evaluate asks for one flag; stale says that the answer is an old one.
+// evaluate requests one flag; stale is true if the answer is an old one.
 func (r *Remote) evaluate(ctx context.Context, key string, values of.FlattenedContext) (result ofrepResult, stale bool, err error) {
 	question := ofrepRequest{Context: values}
-	// The keys of a JSON object are sorted: equal questions have equal text.
+	// The keys of a JSON object are sorted, so equal requests have equal text.
 	text, err := json.Marshal(question)
 	if err != nil {
 		return result, false, err
@@ -307,7 +307,7 @@ func (r *Remote) ObjectEvaluation(ctx context.Context, key string, fallback any,
 	return resolveRemote(ctx, r, flagset.Object, key, fallback, values)
 }
 
-// Evaluate evaluates a flag of any type. A server does not tell its operators: the trace is not called.
+// Evaluate evaluates a flag of any type. A server does not report operators, so trace is not called.
 func (r *Remote) Evaluate(ctx context.Context, key string, values map[string]any, _ func(flagset.Step)) flagset.Result {
 	answer, stale, err := r.evaluate(ctx, key, values)
 	result := flagset.Result{Key: key, Variant: answer.Variant, Reason: flagset.Reason(answer.Reason), Metadata: answer.Metadata,
@@ -319,7 +319,7 @@ func (r *Remote) Evaluate(ctx context.Context, key string, values map[string]any
 	case err != nil:
 		result.Code, result.Message = flagset.General, err.Error()
 	case result.Code == "" && result.Value == nil && result.Reason != flagset.Disabled:
-		// Without a value the caller's stands, whatever the server calls the reason.
+		// Without a value the caller's default applies, whatever the server's reason is.
 		result.Variant, result.Reason = "", flagset.Default
 	case stale && result.Code == "":
 		result.Reason = flagset.Reason(StaleReason)

@@ -17,16 +17,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
-// sourceHeader says in every answer how the server's sources stand: READY, STALE, ERROR or NOT_READY.
+// sourceHeader reports the state of the server's sources in every answer: READY, STALE, ERROR or NOT_READY.
 const sourceHeader = "Theseus-Source-Status"
 
-// server answers OFREP from providers; where several have a flag, the first counts.
+// server answers OFREP requests from providers; if several have a flag, the first wins.
 type server struct {
 	providers []*Provider
 }
 
 // Handler serves flags by OFREP: one at /ofrep/v1/evaluate/flags/KEY, all at /ofrep/v1/evaluate/flags with an
-// ETag. /readyz says 200 while every source is READY or STALE, since evaluation works then.
+// ETag. /readyz returns 200 while every source is READY or STALE, because evaluation works then.
 func Handler(providers ...*Provider) http.Handler {
 	s := &server{providers}
 	mux := http.NewServeMux()
@@ -36,7 +36,7 @@ func Handler(providers ...*Provider) http.Handler {
 	return mux
 }
 
-// status is the worst of the providers'.
+// status returns the worst state of the providers.
 func (s *server) status() of.State {
 	order := []of.State{of.ReadyState, of.StaleState, of.ErrorState, of.NotReadyState}
 	worst := of.ReadyState
@@ -48,7 +48,7 @@ func (s *server) status() of.State {
 	return worst
 }
 
-// sets are those in force; nil when one has none yet, since a flag may be in that one.
+// sets returns the current sets; nil if a provider has none yet, because a flag may be in that one.
 func (s *server) sets() []*flagset.Set {
 	sets := make([]*flagset.Set, len(s.providers))
 	for i, p := range s.providers {
@@ -68,7 +68,7 @@ func (s *server) ready(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// request reads a context; where it is none, the answer is written and ok is false.
+// request reads a context; if it is invalid, it writes the answer and ok is false.
 func (s *server) request(w http.ResponseWriter, r *http.Request, key string) (context flagset.Context, sets []*flagset.Set, ok bool) {
 	w.Header().Set(sourceHeader, string(s.status()))
 	var asked ofrepRequest
@@ -77,13 +77,13 @@ func (s *server) request(w http.ResponseWriter, r *http.Request, key string) (co
 	var other *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &other):
-		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.InvalidContext, ErrorDetails: "a request is an object, and its context too"})
+		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.InvalidContext, ErrorDetails: "a request must be an object, and its context too"})
 		return context, nil, false
 	case errors.As(err, &large):
 		reply(w, http.StatusRequestEntityTooLarge, ofrepFailure{fmt.Sprintf("a request has at most %d bytes", large.Limit)})
 		return context, nil, false
 	case err != nil:
-		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.ParseError, ErrorDetails: "the request is no JSON: " + err.Error()})
+		reply(w, http.StatusBadRequest, ofrepResult{Key: key, ErrorCode: flagset.ParseError, ErrorDetails: "the request is not valid JSON: " + err.Error()})
 		return context, nil, false
 	}
 	if context, err = flagset.NewContext(asked.Context); err != nil {
@@ -154,10 +154,10 @@ func (s *server) all(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // whoever asked is gone: nobody to tell
+	_, _ = w.Write(body) // the client is gone, so there is no one to report the error to
 }
 
-// matches reads If-None-Match: a list of tags, weak ones too, or a star.
+// matches checks If-None-Match: a list of tags, possibly weak ones, or a star.
 func matches(headers []string, tag string) bool {
 	for _, header := range headers {
 		for part := range strings.SplitSeq(header, ",") {
@@ -177,7 +177,7 @@ func answerOf(r flagset.Result) ofrepResult {
 	}
 	answer.Reason, answer.Variant = string(r.Reason), r.Variant
 	if !r.Default() {
-		// It came from JSON, and goes back into it.
+		// The value was decoded from JSON, so encoding cannot fail.
 		answer.Value, _ = json.Marshal(r.Value)
 	}
 	return answer
@@ -186,5 +186,5 @@ func answerOf(r flagset.Result) ofrepResult {
 func reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // whoever asked is gone: nobody to tell
+	_ = json.NewEncoder(w).Encode(body) // the client is gone, so there is no one to report the error to
 }

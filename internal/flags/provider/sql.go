@@ -19,20 +19,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/flagset"
 )
 
-// pollDatabase is how often SQLite is asked, which has no notifications.
+// pollDatabase is how often SQLite is polled, which has no notifications.
 const pollDatabase = 500 * time.Millisecond
 
-// callTimeout bounds one question to a database.
+// callTimeout is the timeout of one database query.
 const callTimeout = 10 * time.Second
 
-// silence is how long PostgreSQL may say nothing before it is asked.
+// silence is how long a PostgreSQL connection may be idle before it is checked.
 const silence = 3 * time.Second
 
-// channel is that of PostgreSQL's notifications.
+// channel is the channel of PostgreSQL's notifications.
 const channel = "theseus_flags"
 
-// Database holds a flag set in SQLite or PostgreSQL, with who changed what when. It is safe for concurrent
-// use, by any number of processes.
+// Database stores a flag set in SQLite or PostgreSQL, with the history of its edits. It is safe for concurrent use, by
+// any number of processes.
 type Database struct {
 	db       *sql.DB
 	name     string
@@ -46,7 +46,7 @@ const (
 	MetadataItem  = "metadata"
 )
 
-// Kinds are all of them.
+// Kinds are all kinds of items.
 func Kinds() []string { return []string{FlagItem, EvaluatorItem, MetadataItem} }
 
 // Change is one edit.
@@ -55,13 +55,13 @@ type Change struct {
 	Name string
 	// Value is JSON; empty removes the item.
 	Value string
-	// Version is that of the item that was edited, 0 for one that was not there.
+	// Version is the version of the item that was edited, 0 for a new item.
 	Version int64
 	Who     string
 	Note    string
 }
 
-// Entry is what one edit left behind.
+// Entry is the record of one edit.
 type Entry struct {
 	Kind, Name string
 	Version    int64
@@ -71,31 +71,31 @@ type Entry struct {
 	Note       string
 }
 
-// Conflict says that somebody was faster.
+// Conflict says that the item was edited concurrently.
 type Conflict struct {
 	Kind, Name string
-	// Version is what there is now, by Who since At; 0 when the item is not there.
+	// Version is the current version, written by Who at At; 0 if the item does not exist.
 	Version int64
 	Who     string
 	At      time.Time
-	// Given is the version that was edited.
+	// Given is the version that the rejected edit was based on.
 	Given int64
 }
 
 func (c *Conflict) Error() string {
 	if c.Version == 0 {
-		return fmt.Sprintf("the %s %q was edited at version %d, and is not there", c.Kind, c.Name, c.Given)
+		return fmt.Sprintf("the edit of the %s %q is based on version %d, but it does not exist", c.Kind, c.Name, c.Given)
 	}
-	return fmt.Sprintf("the %s %q was edited at version %d, and is at version %d since %s, by %s",
+	return fmt.Sprintf("the edit of the %s %q is based on version %d, but it is at version %d since %s, by %s",
 		c.Kind, c.Name, c.Given, c.Version, c.At.Format(time.RFC3339), c.Who)
 }
 
-// Hint says what to try.
+// Hint returns what to do.
 func (c *Conflict) Hint() string {
-	return fmt.Sprintf("theseus flags history shows it as it is now; edit that, with --version %d", c.Version)
+	return fmt.Sprintf("theseus flags history shows the current version; edit that one, with --version %d", c.Version)
 }
 
-// OpenSQLite opens a database file; it is made when it is not there.
+// OpenSQLite opens a database file, and creates it if it does not exist.
 func OpenSQLite(path string) (*Database, error) {
 	escaped := strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 	db, err := sql.Open("sqlite", "file:"+escaped+"?_txlock=immediate&_pragma=busy_timeout(10000)")
@@ -105,7 +105,7 @@ func OpenSQLite(path string) (*Database, error) {
 	return &Database{db: db, name: "sqlite:" + path}, nil
 }
 
-// OpenPostgres opens a database by its address, postgres://... or words. Nothing is asked yet.
+// OpenPostgres opens a database by its address, postgres://... or key=value pairs. It does not connect yet.
 func OpenPostgres(address string) (*Database, error) {
 	config, err := pgx.ParseConfig(address)
 	if err != nil {
@@ -121,10 +121,10 @@ func OpenPostgres(address string) (*Database, error) {
 // Close closes the connections.
 func (d *Database) Close() error { return d.db.Close() }
 
-// String implements Source; it holds no password.
+// String implements Source; it contains no password.
 func (d *Database) String() string { return d.name }
 
-// migrations bring the schema from one version to the next; they are never changed once released.
+// migrations upgrade the schema from one version to the next; a released one never changes.
 var migrations = [][]string{
 	{
 		`CREATE TABLE theseus_flag_item (kind TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, version BIGINT NOT NULL,
@@ -137,11 +137,11 @@ var migrations = [][]string{
 	{`CREATE INDEX theseus_flag_history_item ON theseus_flag_history (kind, name, revision)`},
 }
 
-// Migrate makes the schema, or brings an older one up to date. It may be called again, and by several at once.
+// Migrate creates the schema, or upgrades an older one. It is idempotent and safe for concurrent use.
 func (d *Database) Migrate(ctx context.Context) error {
 	return d.transact(ctx, func(tx *sql.Tx) error {
 		if d.postgres != "" {
-			// CREATE TABLE IF NOT EXISTS of two at once may fail: one waits for the other.
+			// Two concurrent CREATE TABLE IF NOT EXISTS may fail, so one waits for the other.
 			if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(7468657365)`); err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (d *Database) Migrate(ctx context.Context) error {
 			return err
 		}
 		if version > len(migrations) {
-			return fmt.Errorf("its schema has version %d, this theseus knows up to %d: use a newer one", version, len(migrations))
+			return fmt.Errorf("its schema has version %d, but this theseus supports at most %d: use a newer one", version, len(migrations))
 		}
 		for ; version < len(migrations); version++ {
 			for _, statement := range migrations[version] {
@@ -172,7 +172,7 @@ func (d *Database) Migrate(ctx context.Context) error {
 
 func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
-// bind writes ? as PostgreSQL wants it; no statement has a ? elsewhere.
+// bind replaces ? by PostgreSQL's placeholders; no statement contains another ?.
 func (d *Database) bind(statement string) string {
 	if d.postgres == "" {
 		return statement
@@ -204,11 +204,11 @@ func (d *Database) transact(ctx context.Context, do func(*sql.Tx) error) error {
 	return wrap(d, tx.Commit())
 }
 
-// Apply makes edits, all or none. An edit of a version that is no more is a *Conflict, and a set that would
-// not be valid is a *flag.Error.
+// Apply makes all edits or none. An edit that is based on an old version returns a *Conflict, and edits that would make
+// the set invalid return a *flagset.Error.
 func (d *Database) Apply(ctx context.Context, changes ...Change) error {
 	return d.transact(ctx, func(tx *sql.Tx) error {
-		// The row of the revision is the lock: writers wait for each other.
+		// The row of the revision is the lock that serialises writers.
 		revision := int64(0)
 		for _, change := range changes {
 			if _, err := tx.ExecContext(ctx, `UPDATE theseus_flag_revision SET n = n + 1 WHERE id = 1`); err != nil {
@@ -234,10 +234,10 @@ func (d *Database) Apply(ctx context.Context, changes ...Change) error {
 
 func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Change, revision int64) error {
 	if c.Who == "" {
-		return errors.New("an edit needs a name: who makes it")
+		return errors.New("an edit needs the name of its author")
 	}
 	if !json.Valid([]byte(c.Value)) && c.Value != "" {
-		return fmt.Errorf("the value of the %s %q is no JSON", c.Kind, c.Name)
+		return fmt.Errorf("the value of the %s %q is not valid JSON", c.Kind, c.Name)
 	}
 	conflict := &Conflict{Kind: c.Kind, Name: c.Name, Given: c.Version}
 	var at string
@@ -253,7 +253,7 @@ func (d *Database) edit(ctx context.Context, tx *sql.Tx, c Change, revision int6
 	if c.Value == "" && c.Version == 0 {
 		return fmt.Errorf("there is no %s %q to remove", c.Kind, c.Name)
 	}
-	// A flag that was removed and is back goes on counting.
+	// A flag that is added again after a removal continues its version numbers.
 	var version int64
 	if err := tx.QueryRowContext(ctx, d.bind(`SELECT COALESCE(MAX(version), 0) + 1 FROM theseus_flag_history WHERE kind = ? AND name = ?`), c.Kind, c.Name).
 		Scan(&version); err != nil {
@@ -277,13 +277,13 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Items are what is there now, as their last edits left it, sorted.
+// Items returns the current items, as of their last edits, sorted.
 func (d *Database) Items(ctx context.Context) ([]Entry, error) {
 	items, err := d.entries(ctx, d.db, `SELECT kind, name, version, value, who, at, '' FROM theseus_flag_item ORDER BY kind, name`)
 	return items, wrap(d, err)
 }
 
-// History are the edits of an item, the newest first; of all items when the name is empty.
+// History returns the edits of an item, the newest first; of all items if the name is empty.
 func (d *Database) History(ctx context.Context, kind, name string) ([]Entry, error) {
 	entries, err := d.entries(ctx, d.db, `SELECT kind, name, version, value, who, at, note FROM theseus_flag_history
 		WHERE ? = '' OR (kind = ? AND name = ?) ORDER BY revision DESC`, name, kind, name)
@@ -311,7 +311,7 @@ func (d *Database) entries(ctx context.Context, from querier, query string, args
 	return found, rows.Err()
 }
 
-// Load implements Source. It is one statement, and so one moment.
+// Load implements Source. It is a single statement, so the result is consistent.
 func (d *Database) Load(ctx context.Context) (*flagset.Set, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -342,14 +342,14 @@ func (d *Database) read(ctx context.Context, from querier) (*flagset.Set, error)
 	return flagset.Parse(d.name, data, flagset.JSON, flagset.Strict)
 }
 
-// Watch implements Source: by notifications of PostgreSQL, by asking SQLite.
+// Watch implements Source: PostgreSQL sends notifications, SQLite is polled.
 func (d *Database) Watch(ctx context.Context, changed func()) error {
 	if d.postgres != "" {
 		return wrap(d, d.listen(ctx, changed))
 	}
 	var last [2]int64
 	for first := true; ; first = false {
-		var seen [2]int64 // the items are counted so that their loss is noticed
+		var seen [2]int64 // includes the number of items, so that lost items are noticed
 		if err := d.db.QueryRowContext(ctx, `SELECT n, (SELECT COUNT(*) FROM theseus_flag_item) FROM theseus_flag_revision`).Scan(&seen[0], &seen[1]); err != nil {
 			return wrap(d, err)
 		}
@@ -363,7 +363,7 @@ func (d *Database) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// listen holds a connection of its own. When it is silent, it is asked whether it still is one.
+// listen uses a separate connection. When the connection is idle, it checks that it still works.
 func (d *Database) listen(ctx context.Context, changed func()) error {
 	connection, err := pgx.Connect(ctx, d.postgres)
 	if err != nil {
@@ -372,12 +372,12 @@ func (d *Database) listen(ctx context.Context, changed func()) error {
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = connection.Close(closing) // it is gone either way
+		_ = connection.Close(closing) // it is closed either way
 	}()
 	if _, err := connection.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
 	}
-	changed() // what happened between the last read and LISTEN
+	changed() // covers changes between the last read and LISTEN
 	for {
 		waiting, cancel := context.WithTimeout(ctx, silence)
 		_, err := connection.WaitForNotification(waiting)
@@ -390,7 +390,7 @@ func (d *Database) listen(ctx context.Context, changed func()) error {
 		case connection.IsClosed() || !pgconn.Timeout(err):
 			return err
 		default:
-			// A lost schema, or a peer that is gone without a word, tells nobody.
+			// A dropped schema, or a peer that vanished without closing the connection, sends no notification.
 			if err := connection.Ping(ctx); err != nil {
 				return err
 			}

@@ -192,7 +192,7 @@ func TestMigrations(t *testing.T) {
 			t.Fatal(set, err)
 		}
 		execute(t, d, `INSERT INTO theseus_flag_schema (version, at) VALUES (99, '')`)
-		if err := d.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "version 99, this theseus knows up to 2: use a newer one") {
+		if err := d.Migrate(t.Context()); err == nil || !strings.Contains(err.Error(), "version 99, but this theseus supports at most 2: use a newer one") {
 			t.Error(err)
 		}
 	})

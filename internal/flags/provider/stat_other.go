@@ -4,5 +4,5 @@ package provider
 
 import "io/fs"
 
-// identity is nothing where size and time of change have to do.
+// identity is empty on systems where only size and modification time are compared.
 func identity(fs.FileInfo) any { return nil }

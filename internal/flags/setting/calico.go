@@ -9,7 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/felix"
 )
 
-// ofFelix are the parameters of a release of Felix.
+// ofFelix makes a knob for every parameter of a release of Felix.
 func ofFelix(table *felix.Table) []*Knob {
 	var knobs []*Knob
 	for i := range table.Parameters {
@@ -18,24 +18,25 @@ func ofFelix(table *felix.Table) []*Knob {
 	return knobs
 }
 
-// felixLive is the only parameter a user sets that Felix takes without starting again.
+// felixLive is the only user-facing parameter that Felix applies without a restart.
 const felixLive = "HealthTimeoutOverrides"
 
 func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 	k := &Knob{
 		Component: "calico", Name: p.Field, Aliases: []string{p.Variable()}, Title: p.About, Type: typeOf(p), Values: p.Words(),
 		Takes: strings.ReplaceAll(p.Schema, "`", ""), Default: p.Default, felix: p, AnyCase: true,
-		BadValue: "Felix takes the default, and says so in its log alone",
-		Proofs: []Proof{{How: "calico-node's log, after \"Configuration value changed; change DOES require Felix to restart\" and the start " +
-			"that follows it: no \"Replacing invalid value\" for " + p.Name}},
-		Rollback: []string{"the narrowest place first: node.NODE, then the selector, then default; each removal restarts Felix where it counted"},
-		Sources:  []string{"github.com/projectcalico/calico " + table.Release + " felix/docs/config-params.json, felix/config/config_params.go, felix/daemon/daemon.go (handledConfigChanges)"},
+		BadValue: "Felix uses the default, and reports that only in its log",
+		Proofs: []Proof{{How: "calico-node's log, after \"Configuration value changed; change DOES require Felix to restart\" and the " +
+			"restart that follows it, has no \"Replacing invalid value\" for " + p.Name}},
+		Rollback: []string{"remove it from the narrowest place first: node.NODE, then the selector, then default; " +
+			"each removal restarts Felix on the nodes where the value was in effect"},
+		Sources: []string{"github.com/projectcalico/calico " + table.Release + " felix/docs/config-params.json, felix/config/config_params.go, felix/daemon/daemon.go (handledConfigChanges)"},
 	}
 	if p.Field == "" {
 		k.Name = p.Name
 	}
 	if p.Fatal {
-		k.BadValue = "Felix ends, on every node that the value is for, and does so again after every start"
+		k.BadValue = "Felix exits on every node that the value applies to, and again after every restart"
 	}
 	effect := Restart
 	if p.Name == felixLive {
@@ -46,10 +47,10 @@ func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 		path := "spec." + p.Field
 		k.Places = append(k.Places,
 			Place{Name: "FelixConfiguration default", APIVersion: api, Kind: "FelixConfiguration", Object: "default", Path: path,
-				Scope: Cluster, Effect: effect, Trigger: Itself, Note: "every Felix of the cluster starts again in the same second"},
+				Scope: Cluster, Effect: effect, Trigger: Itself, Note: "every Felix in the cluster restarts within the same second"},
 			Place{Name: "FelixConfiguration with spec.nodeSelector", APIVersion: api, Kind: "FelixConfiguration", Path: path, SelectorPath: "spec.nodeSelector",
 				Scope: Selector, Effect: effect, Trigger: Itself, Since: "v3.32",
-				Note: "of two that match a node the older counts as a whole, and the other does nothing there"},
+				Note: "if two match a node, only the older one applies there, as a whole"},
 			Place{Name: "FelixConfiguration node.NODE", APIVersion: api, Kind: "FelixConfiguration", Object: "node.NODE", Path: path,
 				Scope: Node, Effect: effect, Trigger: Itself})
 	}
@@ -57,12 +58,13 @@ func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 		Place{Name: "/etc/calico/felix.cfg in the container", Scope: Node, Effect: Restart, Trigger: Nobody, Note: p.Name + " = value"},
 		Place{Name: "environment of calico-node", APIVersion: "apps/v1", Kind: "DaemonSet", Object: "calico-node", Namespace: "kube-system",
 			Container: "calico-node", Env: p.Variable(), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
-			Note: "beats every FelixConfiguration in silence; with the operator the namespace is calico-system, and the operator takes foreign variables out again"})
+			Note: "silently overrides every FelixConfiguration; with the operator the namespace is calico-system, and the operator removes variables that it did not set"})
 	return k
 }
 
-// Said is how the agent of Calico or Cilium writes a value into its log when it starts, and under which name. It is not ok where
-// the log does not tell: what is no parameter of the agent, what it holds as a structure, and anything once it logs less than Info.
+// Said returns how the agent of Calico or Cilium logs a value when it starts, and under which name. It is not ok if the log
+// does not show the value: for settings that are not parameters of the agent, for structures, and for the log levels, since
+// an agent that logs less than Info does not log its parameters.
 func (k *Knob) Said(value string) (parameter, text string, ok bool) {
 	if k.Component == "cilium" {
 		return k.saidByCilium(value)
@@ -85,7 +87,7 @@ func (k *Knob) Said(value string) (parameter, text string, ok bool) {
 	return k.felix.Name, text, text != "" && !strings.HasPrefix(k.felix.Name, "LogSeverity")
 }
 
-// Heard is what the agent said of a value, as people write it.
+// Heard converts a value as the agent logs it into the form in which people write it.
 func (k *Knob) Heard(text string) string {
 	if k.Component == "cilium" {
 		return strings.Trim(text, "'")
@@ -96,7 +98,7 @@ func (k *Knob) Heard(text string) string {
 	return text
 }
 
-// typeOf is the nearest type of a parameter.
+// typeOf returns the type that is closest to a parameter's schema.
 func typeOf(p *felix.Parameter) Type {
 	switch {
 	case strings.HasPrefix(p.Schema, "Boolean"):

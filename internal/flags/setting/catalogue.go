@@ -16,25 +16,25 @@ import (
 //go:embed catalogue/*.yaml
 var files embed.FS
 
-// Components are those that there is a catalogue of.
+// Components lists the components that have a catalogue.
 func Components() []string {
 	return []string{"calico", "cilium", "antrea", "flannel", "weave", "kube-proxy"}
 }
 
-// Catalogue is the knobs of certain versions of the components.
+// Catalogue holds the knobs of the components, each in one version.
 type Catalogue struct {
 	knobs []*Knob
 	byID  map[string]*Knob
-	names map[string][]*Knob // by name and alias, in small letters
+	names map[string][]*Knob // by name and alias, in lower case
 	notes []string
 }
 
-// New makes the catalogue of versions, by component; a component without a version gets the newest that is known.
+// New makes the catalogue for the given versions, by component. A component without a version gets the newest known one.
 func New(versions map[string]string) *Catalogue {
 	c := &Catalogue{byID: map[string]*Knob{}, names: map[string][]*Knob{}}
 	for _, component := range Components() {
 		version := versions[component]
-		knobs, apart := written()[component].knobs, written()[component].apart
+		knobs, apart := catalogueFiles()[component].knobs, catalogueFiles()[component].apart
 		switch component {
 		case "calico":
 			table := felix.For(version)
@@ -47,7 +47,7 @@ func New(versions map[string]string) *Catalogue {
 		}
 		for _, k := range knobs {
 			if within(k.Since, k.Before, version) {
-				own := *k // what is written is shared
+				own := *k // the entries read from the file are shared
 				own.Apart = apart[k.Name]
 				own.Places = slices.DeleteFunc(slices.Clone(k.Places), func(p Place) bool { return !within(p.Since, "", version) })
 				c.add(&own)
@@ -57,10 +57,10 @@ func New(versions map[string]string) *Catalogue {
 	return c
 }
 
-// note says that a table is of another release.
+// note records that the table used is that of another release.
 func (c *Catalogue) note(component, version, release string) {
 	if minor := cluster.Minor(version); minor != nil && !minor.EqualTo(cluster.Minor(release)) {
-		c.notes = append(c.notes, fmt.Sprintf("there is no table of %s %s: that of %s is used", component, version, release))
+		c.notes = append(c.notes, fmt.Sprintf("there is no table for %s %s: using the table of %s", component, version, release))
 	}
 }
 
@@ -73,7 +73,7 @@ func (c *Catalogue) add(k *Knob) {
 	}
 }
 
-// within reports whether a version has what came with since and went with before.
+// within reports whether a version has a setting that was added in since and removed in before.
 func within(since, before, version string) bool {
 	minor := cluster.Minor(version)
 	if minor == nil {
@@ -82,7 +82,7 @@ func within(since, before, version string) bool {
 	return (since == "" || minor.AtLeast(cluster.Minor(since))) && (before == "" || minor.LessThan(cluster.Minor(before)))
 }
 
-// entry is a knob of a file. It may take its places from a template of the file, in which $at and $argument are replaced.
+// entry is a knob in a catalogue file. It may take its places from a template of the file, in which $at and $argument are replaced.
 type entry struct {
 	Knob     `json:",inline"`
 	Use      string `json:"use"`
@@ -90,22 +90,22 @@ type entry struct {
 	Argument string `json:"argument"`
 }
 
-// writings are what a file has: knobs, and why nodes may have different values of some, by name.
-type writings struct {
+// fileContent is a parsed catalogue file: the knobs, and by name the reason why nodes may have different values.
+type fileContent struct {
 	knobs []*Knob
 	apart map[string]string
 }
 
-// written are the files, by component; not to be changed.
-var written = sync.OnceValue(func() map[string]writings {
-	all := map[string]writings{}
+// catalogueFiles are the parsed files, by component. Callers must not modify them.
+var catalogueFiles = sync.OnceValue(func() map[string]fileContent {
+	all := map[string]fileContent{}
 	for _, component := range Components() {
 		all[component] = readFile(component)
 	}
 	return all
 })
 
-func readFile(component string) writings {
+func readFile(component string) fileContent {
 	data, err := files.ReadFile("catalogue/" + component + ".yaml")
 	var file struct {
 		Templates map[string][]Place `json:"templates"`
@@ -119,9 +119,9 @@ func readFile(component string) writings {
 		err = yaml.UnmarshalStrict(data, &file)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("the catalogue of %s: %v", component, err)) // it is built in, and a test reads it
+		panic(fmt.Sprintf("the catalogue of %s: %v", component, err)) // the file is embedded, and a test reads it
 	}
-	w := writings{apart: map[string]string{}}
+	w := fileContent{apart: map[string]string{}}
 	for _, group := range file.Apart {
 		for _, name := range group.Names {
 			w.apart[name] = group.Why
@@ -141,7 +141,7 @@ func readFile(component string) writings {
 	return w
 }
 
-// effect gives the knob's own effect to its places.
+// effect copies the knob's own effect to its places.
 func (k *Knob) effect() {
 	for i := range k.Places {
 		if k.Effect != "" {
@@ -150,13 +150,13 @@ func (k *Knob) effect() {
 	}
 }
 
-// joined adds to generated knobs what is written down of them, and those that stand alone.
+// joined extends generated knobs with the facts from the file, and appends the knobs that only the file has.
 func joined(generated, more []*Knob) []*Knob {
 	extra := map[string]*Knob{}
 	var alone []*Knob
 	for _, m := range more {
 		if len(m.Places) == 0 {
-			extra[m.Name] = m // where this release does not have it, it is left out
+			extra[m.Name] = m // ignored if this release does not have the knob
 		} else {
 			alone = append(alone, m)
 		}
@@ -177,10 +177,10 @@ func joined(generated, more []*Knob) []*Knob {
 	return append(generated, alone...)
 }
 
-// All are the knobs, by component.
+// All returns the knobs, by component.
 func (c *Catalogue) All() []*Knob { return c.knobs }
 
-// Notes say what the catalogue does not have of a version.
+// Notes say which versions the catalogue has no table for.
 func (c *Catalogue) Notes() []string { return c.notes }
 
 // Get finds a knob by its ID.
@@ -189,21 +189,21 @@ func (c *Catalogue) Get(id string) (*Knob, bool) {
 	return k, ok
 }
 
-// Reads says whether a setting is taken from an environment's variable of that name, in any case.
+// Reads reports whether a setting can be set by an environment variable of that name, ignoring case.
 func (c *Catalogue) Reads(variable string) bool {
 	return slices.ContainsFunc(c.knobs, func(k *Knob) bool {
 		return slices.ContainsFunc(k.Places, func(p Place) bool { return p.Env != "" && strings.EqualFold(p.Env, variable) })
 	})
 }
 
-// Find finds a knob by its ID, by its name where only one component has it, or by another name of it, in any case.
+// Find finds a knob by its ID, by its name if only one component has it, or by an alias, ignoring case.
 func (c *Catalogue) Find(name string) (*Knob, error) {
 	found := c.names[strings.ToLower(name)]
 	switch len(found) {
 	case 1:
 		return found[0], nil
 	case 0:
-		advice := "theseus flags explain lists them all"
+		advice := "theseus flags explain lists all flags"
 		if near := c.Near(name); near != "" {
 			advice = "did you mean " + near + "?"
 		}
@@ -213,10 +213,10 @@ func (c *Catalogue) Find(name string) (*Knob, error) {
 	for _, k := range found {
 		ids = append(ids, k.ID())
 	}
-	return nil, fail("say which: "+strings.Join(ids, ", "), "several networks have a flag %q", name)
+	return nil, fail("use one of "+strings.Join(ids, ", "), "several networks have a flag %q", name)
 }
 
-// Near is the ID of the knob whose name is most like a text; empty when none is.
+// Near returns the ID of the knob whose name is most similar to a text; empty if none is similar.
 func (c *Catalogue) Near(text string) string {
 	best, id := 1+len(text)/4, ""
 	component, bare, ok := strings.Cut(strings.ToLower(text), "/")
@@ -236,7 +236,7 @@ func (c *Catalogue) Near(text string) string {
 	return id
 }
 
-// distance counts the letters to change, insert or remove, or is limit when they are as many.
+// distance is the Levenshtein distance of two strings, but at most limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

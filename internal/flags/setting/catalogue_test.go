@@ -54,7 +54,7 @@ func TestComplete(t *testing.T) {
 // TestApart: what is said of flags is said of flags that there are, whose value Cilium's agent tells.
 func TestApart(t *testing.T) {
 	c := New(map[string]string{"cilium": "v1.20.2"})
-	for name, why := range written()["cilium"].apart {
+	for name, why := range catalogueFiles()["cilium"].apart {
 		k, known := c.Get("cilium/" + name)
 		if !known || k.Apart == "" || k.Apart != why {
 			t.Errorf("%s: %t, %q", name, known, why)

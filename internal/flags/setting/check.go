@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// checkText checks what is no parameter of Felix, by its type.
+// checkText checks a value by the knob's type. Parameters of Felix have a check of their own.
 func (k *Knob) checkText(text string) error {
 	var err error
 	switch k.Type {
@@ -37,14 +37,14 @@ func (k *Knob) checkText(text string) error {
 	case Map:
 		for pair := range strings.SplitSeq(text, ",") {
 			if pair != "" && !strings.Contains(pair, "=") && !strings.HasPrefix(text, "{") {
-				return errors.New("it must be pairs k=v with commas between")
+				return errors.New("it must be comma-separated pairs k=v")
 			}
 		}
 	}
 	return nil
 }
 
-// truth is what a boolean says; text that is none stays as it is.
+// truth normalises a boolean to "true" or "false"; any other text is returned unchanged.
 func truth(text string) string {
 	switch lower(text) {
 	case "true", "1", "yes", "y", "t", "enabled":

@@ -37,11 +37,11 @@ var loadCilium = sync.OnceValue(func() ciliumTables {
 	return tables
 })
 
-// CiliumAgent is the process, and the container, that reads nearly all of them.
+// CiliumAgent is the process, and the container, that reads nearly all of Cilium's flags.
 const CiliumAgent = "cilium-agent"
 
-// ofCilium are the flags of a version, which are the keys of cilium-config too: of the release before it, where there
-// is no table of it.
+// ofCilium makes a knob for every flag of a version; the flags are also the keys of cilium-config. For a version without a
+// table it uses the table of the newest earlier release.
 func ofCilium(version string) (knobs []*Knob, release string) {
 	tables := loadCilium()
 	at, wanted := 0, cluster.Minor(version)
@@ -62,17 +62,18 @@ func ofCilium(version string) (knobs []*Knob, release string) {
 func ofFlag(f *ciliumFlag, release string) *Knob {
 	k := &Knob{
 		Component: "cilium", Name: f.Name, Title: f.About, Type: typeOfFlag(f.Kind), Default: f.Default, Process: CiliumAgent,
-		BadValue: "the agent ends when it cannot read it",
-		Proofs:   []Proof{{How: "the agent's log, where it names every flag when it starts: --" + f.Name + "='VALUE'"}, {How: "cilium_drift_checker_config_delta is 0 (v1.17 on), or cilium-dbg config -a on the node", Metric: "cilium_drift_checker_config_delta"}},
-		Rollback: []string{"take it out of the CiliumNodeConfig, or set it back in cilium-config, then the agents anew, node by node"},
+		BadValue: "the agent exits if it cannot parse the value",
+		Proofs: []Proof{{How: "the agent's log, which lists every flag at startup: --" + f.Name + "='VALUE'"},
+			{How: "cilium_drift_checker_config_delta is 0 (since v1.17), or cilium-dbg config -a on the node", Metric: "cilium_drift_checker_config_delta"}},
+		Rollback: []string{"remove it from the CiliumNodeConfig, or set it back in cilium-config, then restart the agents node by node"},
 		Sources:  []string{"github.com/cilium/cilium " + release + " Documentation/cmdref", "github.com/cilium/cilium Documentation/configuration/per-node-config.rst"},
 	}
 	if len(f.Values) > 0 {
-		k.Takes = "by its help: " + strings.Join(f.Values, ", ") // the help does not always name all of them
+		k.Takes = "according to its help: " + strings.Join(f.Values, ", ") // the help does not always list all values
 	}
 	k.Places = []Place{{Name: "ConfigMap cilium-config", APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Object: "cilium-config",
 		Path: "data." + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Nobody,
-		Note: "nothing happens until the agents are restarted; helm upgrade does that only with rollOutCiliumPods"}}
+		Note: "takes effect only when the agents are restarted; helm upgrade restarts them only with rollOutCiliumPods"}}
 	if f.Local {
 		k.Process = "cilium-operator"
 		return k
@@ -80,12 +81,12 @@ func ofFlag(f *ciliumFlag, release string) *Knob {
 	k.Places = append(k.Places,
 		Place{Name: "CiliumNodeConfig", APIVersion: "cilium.io/v2", Kind: "CiliumNodeConfig", Namespace: "kube-system", Path: "spec.defaults." + f.Name,
 			SelectorPath: "spec.nodeSelector", Scope: Selector, Effect: Recreate, Trigger: Nobody,
-			Note: "of several that match a node the last by name counts; a key that the agent's source does not allow is passed over"},
+			Note: "if several match a node, the last by name applies; keys that the agent does not allow there are ignored"},
 		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
 			Env: "CILIUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
-			Note: "beats cilium-config and every CiliumNodeConfig in silence"},
+			Note: "silently overrides cilium-config and every CiliumNodeConfig"},
 		Place{Name: "argument of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
-			Argument: "--" + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Rollout, Note: "beats everything else in silence"})
+			Argument: "--" + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Rollout, Note: "silently overrides everything else"})
 	return k
 }
 

@@ -6,8 +6,8 @@ type Setting struct {
 	Value string `json:"value"`
 }
 
-// Dataplane is what makes Calico use a data plane on a node: the settings in the order in which they are made; they are
-// taken back in the opposite order. One that Calico cannot change node by node is refused.
+// Dataplane returns the settings that make Calico use a data plane on a node, in the order in which they are applied; they
+// are reverted in the opposite order. It refuses a data plane that Calico cannot change node by node.
 func (c *Catalogue) Dataplane(name string) ([]Setting, error) {
 	switch name {
 	case "iptables":
@@ -18,10 +18,10 @@ func (c *Catalogue) Dataplane(name string) ([]Setting, error) {
 		return []Setting{{"calico/bpfEnabled", "true"}}, nil
 	case "vpp":
 		return nil, fail("install VPP on new nodes, and move the workloads there",
-			"VPP takes the place of Felix' Linux data plane with a DaemonSet of its own (calico-vpp) that owns the uplink: it is not switched on a running node")
+			"VPP replaces Felix's Linux data plane with a separate DaemonSet (calico-vpp) that owns the uplink: a running node cannot be switched to it")
 	case "hns":
 		return nil, fail("set Installation.spec.calicoNetwork.windowsDataplane for the Windows nodes of the cluster",
-			"HNS is the only data plane of Windows nodes, and Linux nodes do not have it")
+			"HNS is the only data plane of Windows nodes, and is not available on Linux nodes")
 	}
-	return nil, fail("one of iptables, nftables, ebpf", "%q is no data plane of Calico", name)
+	return nil, fail("one of iptables, nftables, ebpf", "%q is not a data plane of Calico", name)
 }

@@ -11,49 +11,49 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Difference is what one state of a cluster's settings does that another does not.
+// Difference is the effect of changing a cluster's settings from one state to another.
 type Difference struct {
 	Changes []Change `json:"changes"`
-	// Idle are edits that change nothing on any node, as something stronger hides them.
+	// Idle are edits that change nothing on any node, because a stronger place overrides them.
 	Idle []Idle `json:"idle"`
-	// Processes are those that the changes start again.
+	// Processes are those that the changes restart.
 	Processes []Process `json:"processes"`
-	// Nodes is how many were compared; Joined and Left are those that only one state has.
+	// Nodes is the number of nodes compared; Joined and Left are the nodes that only one of the states has.
 	Nodes  int      `json:"nodes"`
 	Joined []string `json:"joined,omitempty"`
 	Left   []string `json:"left,omitempty"`
 }
 
-// Change is one knob that gets another value on some nodes.
+// Change is one knob that gets a new value on some nodes.
 type Change struct {
 	Knob  string   `json:"knob"`
 	From  string   `json:"from"`
 	To    string   `json:"to"`
 	Nodes []string `json:"nodes"`
-	// Why says what changes it: a place, or that the default is another in the new version.
+	// Why says what changes it: a place, or a different default in the new version.
 	Why     string  `json:"why"`
 	Process string  `json:"process"`
 	Effect  Effect  `json:"effect"`
 	Trigger Trigger `json:"trigger"`
-	// AtOnce is on how many nodes it acts at the same time; 0 when nothing acts by itself.
+	// AtOnce is the number of nodes on which it takes effect at the same time; 0 if nothing happens without a manual restart.
 	AtOnce  int    `json:"atOnce"`
 	Refuses string `json:"refuses,omitempty"`
-	// Invalid says why the new value is not taken.
+	// Invalid says why the component does not accept the new value.
 	Invalid string `json:"invalid,omitempty"`
 
 	knob *Knob
 }
 
-// Idle is an edit that does nothing. Edits of one knob for one node each, which the same hides, are one.
+// Idle is an edit without effect. Per-node edits of one knob that the same value overrides are grouped into one.
 type Idle struct {
 	Knob string `json:"knob"`
 	Edit *Set   `json:"edit"`
-	// By is what counts instead, on the first of the nodes.
+	// By is the value that is in effect instead, on the first of the nodes.
 	By    *Set `json:"by"`
 	Nodes int  `json:"nodes"`
 }
 
-// Process is one that starts again, on how many nodes, and how many of them at the same time.
+// Process is a process that restarts: on how many nodes, and on how many of them at the same time.
 type Process struct {
 	Name    string  `json:"name"`
 	Effect  Effect  `json:"effect"`
@@ -62,10 +62,10 @@ type Process struct {
 	AtOnce  int     `json:"atOnce"`
 }
 
-// defaultChanged is the place of a change that nobody wrote.
+// defaultChanged is the place of a change that comes from a new default.
 var defaultChanged = Place{Name: "the default of the new version", Scope: Cluster, Effect: Recreate, Trigger: Rollout}
 
-// Diff compares what is in force on every node that both states have.
+// Diff compares the effective values on every node that both states have.
 func Diff(before, after *Fleet) Difference {
 	d := differ{before: before, after: after, touched: map[Process]map[int]bool{}}
 	for i, node := range after.nodes {
@@ -95,11 +95,11 @@ type differ struct {
 	before, after *Fleet
 	pairs         [][2]int
 	result        Difference
-	// touched are the nodes on which a process starts again.
+	// touched are the nodes on which a process restarts.
 	touched map[Process]map[int]bool
 }
 
-// same is what nodes have in common that one change takes together.
+// same is the key by which nodes are grouped into one change.
 type same struct{ from, to, place, invalid string }
 
 func (d *differ) compare(old, k *Knob) {
@@ -118,7 +118,7 @@ func (d *differ) compare(old, k *Knob) {
 		case is != nil && (was == nil || is.rank >= was.rank):
 			place = is.Place
 		case was != nil:
-			place = was.Place // what was taken away
+			place = was.Place // the value that was removed
 		}
 		key := same{from: from, to: to, place: place.Name}
 		if is != nil {
@@ -164,7 +164,7 @@ func (k *Knob) Same(a, b string) bool {
 	return false
 }
 
-// process is what reads the knob, or what takes it along when it is made anew.
+// process is the process that reads the knob, or the pod that picks it up when it is recreated.
 func (k *Knob) process(effect Effect) string {
 	if k.Component == "calico" && effect == Recreate {
 		return "calico-node"
@@ -172,10 +172,10 @@ func (k *Knob) process(effect Effect) string {
 	return cmp.Or(k.Process, map[string]string{"calico": "felix", "cilium": CiliumAgent, "antrea": "antrea-agent", "flannel": "flanneld", "weave": "weave", "kube-proxy": "kube-proxy"}[k.Component])
 }
 
-// containers are those of the components' agents.
+// containers are the names of the agents' containers, by component.
 var containers = map[string]string{"calico": "calico-node", "cilium": CiliumAgent, "antrea": "antrea-agent", "flannel": "kube-flannel", "weave": "weave", "kube-proxy": "kube-proxy"}
 
-// atOnce is on how many of some nodes a trigger acts at the same time.
+// atOnce is the number of nodes, of those given, on which a trigger acts at the same time.
 func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {
 	switch trigger {
 	case Itself:
@@ -203,7 +203,7 @@ func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {
 	return min(1, nodes)
 }
 
-// idle finds edits that are hidden wherever they are for.
+// idle finds edits that are overridden on every node that they apply to.
 func (d *differ) idle() {
 	for _, k := range d.after.catalogue.knobs {
 		if len(d.after.levels[k]) == 0 {
@@ -214,12 +214,12 @@ func (d *differ) idle() {
 	}
 }
 
-// text is what is written, wherever it was read.
+// text identifies a configured value, independent of the snapshot that it was read from.
 type text struct{ place, kind, space, name, value string }
 
 func textOf(s *Set) text { return text{s.Place.Name, s.Ref.Kind, s.Ref.Namespace, s.Ref.Name, s.Value} }
 
-// texts are what was written of a knob before.
+// texts are the values of a knob that were configured before.
 func (d *differ) texts(k *Knob) map[text]bool {
 	were := map[text]bool{}
 	if old, ok := d.before.catalogue.byID[k.ID()]; ok {
@@ -230,7 +230,7 @@ func (d *differ) texts(k *Knob) map[text]bool {
 	return were
 }
 
-// idle are the values of a knob that count nowhere, of those that are asked about.
+// idle returns the values of a knob that are in effect nowhere, among those for which ask is true.
 func (f *Fleet) idle(k *Knob, ask func(*Set) bool) []Idle {
 	var found []Idle
 	type alike struct {
@@ -254,7 +254,7 @@ func (f *Fleet) idle(k *Knob, ask func(*Set) bool) []Idle {
 	return found
 }
 
-// written are all values of a knob, wherever they are.
+// written returns all configured values of a knob, from all places.
 func (f *Fleet) written(k *Knob) []*Set {
 	var found []*Set
 	for _, l := range f.levels[k] {
@@ -272,7 +272,7 @@ func (f *Fleet) written(k *Knob) []*Set {
 	return found
 }
 
-// hidden says what hides a value wherever it is for, and on how many nodes; nil when it counts somewhere.
+// hidden returns the value that overrides another on all nodes it applies to, and their number; nil if it is in effect somewhere.
 func (f *Fleet) hidden(k *Knob, s *Set) (by *Set, nodes int) {
 	first, last := 0, len(f.nodes)
 	if s.on >= 0 {
@@ -291,7 +291,7 @@ func (f *Fleet) hidden(k *Knob, s *Set) (by *Set, nodes int) {
 		switch {
 		case !isFor:
 			continue
-		case won == s || won.Ref == s.Ref: // the latter is a variable that is taken from this object
+		case won == s || won.Ref == s.Ref: // equal refs: an environment variable that refers to this object
 			return nil, 0
 		}
 		if by == nil {

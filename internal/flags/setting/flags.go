@@ -13,16 +13,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// knobMetadata is what a flag says in its metadata to mean a knob, where its key is not already the knob's ID.
+// knobMetadata is the metadata key by which a flag names its knob, if the flag's own key is not the knob's ID.
 const knobMetadata = "knob"
 
-// Bound is a flag that decides about a knob.
+// Bound is a flag that controls a knob.
 type Bound struct {
 	Flag string
 	Knob *Knob
 }
 
-// Bind finds the flags of a set that mean knobs, and says what is wrong with those.
+// Bind finds the flags of a set that control knobs, and reports what is wrong with them.
 func (c *Catalogue) Bind(set *flagset.Set) ([]Bound, []finding.Finding) {
 	var bound []Bound
 	var found []finding.Finding
@@ -35,7 +35,7 @@ func (c *Catalogue) Bind(set *flagset.Set) ([]Bound, []finding.Finding) {
 			var err error
 			if k, err = c.Find(name); err != nil {
 				found = append(found, finding.Finding{ID: "flags/unknown", Severity: finding.Block, Subject: subject,
-					Message: fmt.Sprintf("its metadata says knob %s: %v", name, err), Fix: err.(*Error).Advice})
+					Message: fmt.Sprintf("its metadata names the knob %s: %v", name, err), Fix: err.(*Error).Advice})
 				continue
 			}
 		} else if !known {
@@ -43,7 +43,7 @@ func (c *Catalogue) Bind(set *flagset.Set) ([]Bound, []finding.Finding) {
 		}
 		if other, taken := owners[k]; taken {
 			found = append(found, finding.Finding{ID: "flags/conflict", Severity: finding.Block, Subject: subject,
-				Message: fmt.Sprintf("%s decides about %s, and so does %s", key, k.ID(), other), Fix: "keep one of the two flags"})
+				Message: fmt.Sprintf("%s and %s both control %s", key, other, k.ID()), Fix: "keep one of the two flags"})
 			continue
 		}
 		owners[k] = key
@@ -53,7 +53,7 @@ func (c *Catalogue) Bind(set *flagset.Set) ([]Bound, []finding.Finding) {
 	return bound, found
 }
 
-// variants finds values of a flag that its knob does not take.
+// variants finds values of a flag that its knob does not accept.
 func variants(set *flagset.Set, key string, k *Knob) []finding.Finding {
 	var found []finding.Finding
 	values, _, _ := set.Variants(key)
@@ -61,7 +61,7 @@ func variants(set *flagset.Set, key string, k *Knob) []finding.Finding {
 		text := ValueText(values[name])
 		if err := k.Check(text); err != nil {
 			found = append(found, finding.Finding{ID: "flags/value", Severity: finding.Block, Subject: finding.Subject{Kind: "Flag", Name: key},
-				Message:  fmt.Sprintf("the variant %s is %q, which %s does not take: %v", name, text, k.ID(), err),
+				Message:  fmt.Sprintf("the variant %s is %q, which %s does not accept: %v", name, text, k.ID(), err),
 				Evidence: map[string]any{"knob": k.ID(), "variant": name, "value": text, "otherwise": k.BadValue},
 				Fix:      "theseus flags explain " + k.ID()})
 		}
@@ -69,7 +69,7 @@ func variants(set *flagset.Set, key string, k *Knob) []finding.Finding {
 	return found
 }
 
-// ValueText is a flag's value as a knob takes it.
+// ValueText converts a flag's value into the text that a knob takes.
 func ValueText(value any) string {
 	switch value := value.(type) {
 	case string:
@@ -89,8 +89,8 @@ type Evaluated struct {
 	Results [][]*flagset.Result // by flag, then by node; nodes with the same result share it
 }
 
-// Evaluate evaluates flags for every node, at a time in Unix seconds. Flags that another evaluation has, by a set in
-// which they are the same, are taken from there.
+// Evaluate evaluates flags for every node, at a time in Unix seconds. It reuses the results in known, which must come from a
+// set in which these flags are the same.
 func (f *Fleet) Evaluate(set *flagset.Set, keys []string, now int64, known *Evaluated) *Evaluated {
 	all := &Evaluated{Flags: keys, Results: make([][]*flagset.Result, len(keys))}
 	var todo []int
@@ -121,7 +121,7 @@ func (f *Fleet) Evaluate(set *flagset.Set, keys []string, now int64, known *Eval
 	return all
 }
 
-// shared are results of one flag that differ.
+// shared holds the distinct results of one flag.
 type shared []*flagset.Result
 
 // get finds a result, or adds it. A flag's value and metadata follow from the rest.
@@ -133,13 +133,13 @@ func (s *shared) get(r flagset.Result) *flagset.Result {
 	}
 	made := new(flagset.Result)
 	*made = r
-	if len(*s) < 16 { // few variants are the rule, and every message another the exception
+	if len(*s) < 16 { // usually there are few variants; a different message for every node is the exception
 		*s = append(*s, made)
 	}
 	return made
 }
 
-// Of are the results of a flag by node; nil when it was not evaluated.
+// Of returns the results of a flag by node; nil if it was not evaluated.
 func (e *Evaluated) Of(key string) []*flagset.Result {
 	if at := slices.Index(e.Flags, key); at >= 0 {
 		return e.Results[at]
@@ -147,7 +147,7 @@ func (e *Evaluated) Of(key string) []*flagset.Result {
 	return nil
 }
 
-// Without leaves flags out.
+// Without returns the results without the given flags.
 func (e *Evaluated) Without(keys []string) *Evaluated {
 	rest := &Evaluated{}
 	for i, key := range e.Flags {
@@ -158,22 +158,22 @@ func (e *Evaluated) Without(keys []string) *Evaluated {
 	return rest
 }
 
-// contexts are made once.
+// contexts returns the nodes' evaluation contexts, which are made once.
 func (f *Fleet) contexts() []flagset.Context {
 	f.made.Do(func() {
 		f.prepared = make([]flagset.Context, len(f.nodes))
 		for n, node := range f.nodes {
-			f.prepared[n], _ = flagset.NewContext(flagset.NodeValues(node)) // text and numbers: JSON has words for all of it
+			f.prepared[n], _ = flagset.NewContext(flagset.NodeValues(node)) // only text and numbers, which JSON can represent
 		}
 	})
 	return f.prepared
 }
 
-// With is the fleet as it will be once the flags have their way: every value is written at the narrowest scope that its
-// knob has. Where a flag leaves the value to the caller, what is set now stays.
+// With returns the fleet with the flags applied: every value is set at the narrowest scope that its knob has. Where a flag
+// evaluates to the caller's default, the current setting stays.
 func (f *Fleet) With(bound []Bound, values *Evaluated) (*Fleet, []finding.Finding) {
 	next := f.clone()
-	own := map[step.Ref][]step.Ref{} // the objects of every node, by that of the place, which most knobs share
+	own := map[step.Ref][]step.Ref{} // the per-node objects, by the object of the place, which most knobs share
 	var found []finding.Finding
 	for _, b := range bound {
 		at := slices.Index(values.Flags, b.Flag)
@@ -187,7 +187,7 @@ func (f *Fleet) With(bound []Bound, values *Evaluated) (*Fleet, []finding.Findin
 	return next, found
 }
 
-// clone copies what With changes.
+// clone copies the fields that With changes.
 func (f *Fleet) clone() *Fleet {
 	next := &Fleet{catalogue: f.catalogue, versions: f.versions, nodes: f.nodes, index: f.index, snapshot: f.snapshot, overlay: f.overlay,
 		levels: maps.Clone(f.levels), configs: f.configs, matched: f.matched, agents: f.agents, sets: f.sets, strays: f.strays, unread: f.unread,
@@ -264,12 +264,12 @@ func refOf(place Place, node string) step.Ref {
 	return step.Ref{APIVersion: place.APIVersion, Kind: place.Kind, Namespace: place.Namespace, Name: name}
 }
 
-// uniform says what is wrong when nodes get different values of a knob that cannot be set for one node.
+// uniform returns a finding if nodes get different values of a knob that cannot be set for one node.
 func uniform(b Bound, results []*flagset.Result, why error) *finding.Finding {
 	for _, r := range results {
 		if r.Variant != results[0].Variant || r.Default() != results[0].Default() {
 			return &finding.Finding{ID: "flags/scope", Severity: finding.Block, Subject: finding.Subject{Kind: "Flag", Name: b.Flag},
-				Message: "nodes get different values, and " + why.Error(), Fix: "give one value to all nodes, or do without this flag"}
+				Message: "nodes get different values, and " + why.Error(), Fix: "give all nodes the same value, or remove this flag"}
 		}
 	}
 	return nil

@@ -17,30 +17,30 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Set is one value that somebody wrote somewhere.
+// Set is one configured value and the place where it is configured.
 type Set struct {
 	Knob  *Knob    `json:"-"`
 	Place *Place   `json:"place"`
 	Ref   step.Ref `json:"ref"`
 	Value string   `json:"value"`
-	// Unknown is true when the value lies in an object that is not in the input, such as a Secret.
+	// Unknown is true if the value is in an object that is not in the input, such as a Secret.
 	Unknown bool `json:"unknown,omitempty"`
-	// Invalid says why the component does not take the value.
+	// Invalid says why the component does not accept the value.
 	Invalid string `json:"invalid,omitempty"`
 
-	rank int // the place's index: the higher the stronger
-	on   int // the only node that it is for, or -1
+	rank int // the place's index: a higher one overrides a lower one
+	on   int // the only node that it applies to, or -1
 }
 
-// Stray is something written where settings are, which is none.
+// Stray is a key in a settings object that is not a known setting.
 type Stray struct {
 	Ref  step.Ref `json:"ref"`
 	Name string   `json:"name"`
-	// Near is the knob that may have been meant.
+	// Near is the knob with the most similar name, if any.
 	Near string `json:"near,omitempty"`
 }
 
-// Fleet is what was set for the nodes of a cluster, where, and so what is in force on each.
+// Fleet knows which values are configured for the nodes of a cluster, where, and so which value is in effect on each node.
 type Fleet struct {
 	catalogue *Catalogue
 	versions  map[string]string
@@ -50,7 +50,7 @@ type Fleet struct {
 	overlay   []unstructured.Unstructured
 
 	levels map[*Knob][]level
-	// configs are the objects with a selector, by kind, the weakest first; matched are those that count on each node.
+	// configs are the objects with a selector, by kind, the weakest first; matched are the indexes of those that apply to each node.
 	configs map[string][]config
 	matched map[string][][]int
 	agents  []agent
@@ -58,22 +58,22 @@ type Fleet struct {
 	strays  []Stray
 	// unread are selectors that cannot be parsed.
 	unread []Stray
-	// apis are the versions of the objects of a kind, spaces the namespaces of DaemonSets and ConfigMaps, as found.
+	// apis are the API versions of the objects by kind, spaces the namespaces of DaemonSets and ConfigMaps, as found.
 	apis, spaces map[string]string
 
 	made     sync.Once
 	prepared []flagset.Context
 }
 
-// level is what is set at one place of a knob.
+// level holds the values that are set at one place of a knob.
 type level struct {
-	all    []*Set // of several, the agent of the node decides
+	all    []*Set // if there are several, the agent that runs on the node decides
 	owners []int  // the agent of each, -1 for any
-	node   []*Set // by node, nil where nobody set it for one
+	node   []*Set // by node; nil if it is not set for that node
 	config map[int]*Set
 }
 
-// config is an object that is for some nodes.
+// config is an object that selects nodes.
 type config struct {
 	object  unstructured.Unstructured
 	matches func(*corev1.Node) bool
@@ -82,11 +82,11 @@ type config struct {
 // agent is a DaemonSet whose environment or arguments hold settings.
 type agent struct {
 	set *appsv1.DaemonSet
-	// picks is nil where it is the only one of its kind, and so is for every node.
+	// picks is nil if the DaemonSet runs on every node.
 	picks []bool
 }
 
-// Read takes what is set from a snapshot, with the objects of an overlay merged over it.
+// Read reads the settings from a snapshot, with the objects of an overlay merged into it.
 func Read(snapshot *cluster.Snapshot, overlay []unstructured.Unstructured) *Fleet {
 	f := &Fleet{snapshot: snapshot, overlay: overlay, index: map[string]int{}, levels: map[*Knob][]level{}, configs: map[string][]config{},
 		matched: map[string][][]int{}, apis: map[string]string{}, spaces: map[string]string{}}
@@ -126,13 +126,13 @@ func hasContainer(set *appsv1.DaemonSet, name string) bool {
 	return slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
 }
 
-// Catalogue is that of the versions in place.
+// Catalogue returns the catalogue for the installed versions.
 func (f *Fleet) Catalogue() *Catalogue { return f.catalogue }
 
-// Versions are those of the components that were found.
+// Versions returns the versions of the components that were found.
 func (f *Fleet) Versions() map[string]string { return f.versions }
 
-// Nodes are the nodes' names, in the order of the snapshot.
+// Nodes returns the nodes' names, in the order of the snapshot.
 func (f *Fleet) Nodes() []string {
 	names := make([]string, len(f.nodes))
 	for i, node := range f.nodes {
@@ -141,31 +141,31 @@ func (f *Fleet) Nodes() []string {
 	return names
 }
 
-// Kernel is that of a node.
+// Kernel returns the kernel version of a node.
 func (f *Fleet) Kernel(node string) string {
 	return f.nodes[f.index[node]].Status.NodeInfo.KernelVersion
 }
 
-// Strays are settings that no component knows: typos, mostly.
+// Strays returns the keys that no component knows: typos, mostly.
 func (f *Fleet) Strays() []Stray { return f.strays }
 
-// After is the fleet with edits made: objects are merged over those that are there.
+// After returns the fleet after an edit: the objects are merged into the existing ones.
 func (f *Fleet) After(objects []unstructured.Unstructured) *Fleet {
 	return Read(f.snapshot, append(slices.Clone(f.overlay), objects...))
 }
 
-// InForce is what counts on a node.
+// InForce is the value that is in effect on a node.
 type InForce struct {
 	Knob  string `json:"knob"`
 	Node  string `json:"node,omitempty"`
 	Value string `json:"value"`
-	// By is what was written; nil where the default stands.
+	// By is where the value comes from; nil if it is the default.
 	By *Set `json:"by,omitempty"`
-	// Hidden are those that are written for the node too, and beaten; the strongest first.
+	// Hidden are the other values set for the node, which By overrides; the strongest first.
 	Hidden []*Set `json:"hidden,omitempty"`
 }
 
-// Value is what is in force on a node, and what it beats. A node that is not known has what is for all nodes.
+// Value returns the value in effect on a node, and the values that it overrides. For an unknown node, only what applies to all nodes counts.
 func (f *Fleet) Value(k *Knob, node string) InForce {
 	n, ok := f.index[node]
 	if !ok {
@@ -184,7 +184,7 @@ func (f *Fleet) Value(k *Knob, node string) InForce {
 	return in
 }
 
-// valueOf is what a component makes of what is written.
+// valueOf returns the value that a component uses, given what is configured.
 func valueOf(k *Knob, s *Set) string {
 	switch {
 	case s == nil:
@@ -192,19 +192,19 @@ func valueOf(k *Knob, s *Set) string {
 	case s.Unknown:
 		return "unknown"
 	case s.Invalid != "" && k.felix != nil:
-		return k.Default // or it ends, where the parameter is fatal
+		return k.Default // or Felix exits, if the parameter is fatal
 	}
 	return s.Value
 }
 
-// winner is what counts on a node; nil for the default.
+// winner returns the value in effect on a node; nil for the default.
 func (f *Fleet) winner(k *Knob, n int) *Set {
 	var won *Set
 	f.each(k, n, func(s *Set) bool { won = s; return false })
 	return won
 }
 
-// each visits what is set for a node, the strongest first, until it is told to stop.
+// each visits the values set for a node, the strongest first, until visit returns false.
 func (f *Fleet) each(k *Knob, n int, visit func(*Set) bool) {
 	for i, l := range slices.Backward(f.levels[k]) {
 		if n >= 0 && l.node != nil && l.node[n] != nil && !visit(l.node[n]) {
@@ -228,7 +228,7 @@ func (f *Fleet) each(k *Knob, n int, visit func(*Set) bool) {
 	}
 }
 
-// Beaten is what would hide an edit on a node; nil when the edit would count there.
+// Beaten returns the value that would override an edit on a node; nil if the edit would take effect there.
 func (f *Fleet) Beaten(k *Knob, node string, w Write) *Set {
 	rank := slices.IndexFunc(k.Places, func(p Place) bool { return p.Name == w.Place.Name })
 	n, ok := f.index[node]
@@ -241,8 +241,8 @@ func (f *Fleet) Beaten(k *Knob, node string, w Write) *Set {
 	return nil
 }
 
-// Write makes an edit as Knob.Write does, of the objects as they are in this cluster: in the namespaces and in the API
-// version in which they were found.
+// Write makes an edit as Knob.Write does, in the namespaces and with the API version in which the objects were found in this
+// cluster.
 func (f *Fleet) Write(k *Knob, aim Aim, value string) (Write, error) {
 	if aim.CalicoAPI = cmp.Or(aim.CalicoAPI, f.apis["FelixConfiguration"]); aim.CalicoAPI == "" {
 		aim.CalicoAPI = f.snapshot.CalicoAPI()
@@ -254,7 +254,7 @@ func (f *Fleet) Write(k *Knob, aim Aim, value string) (Write, error) {
 	return w, err
 }
 
-// level returns that of a knob's place, made when it is missing.
+// level returns the level of a knob's place, and creates it if it is missing.
 func (f *Fleet) level(k *Knob, rank int) *level {
 	levels := f.levels[k]
 	if levels == nil {
@@ -277,7 +277,7 @@ func (f *Fleet) put(k *Knob, rank int, ref step.Ref, value string) *Set {
 	return s
 }
 
-// putOn notes a value for one node.
+// putOn records a value for one node.
 func (f *Fleet) putOn(n int, k *Knob, rank int, ref step.Ref, value string) {
 	l := f.level(k, rank)
 	if l.node == nil {
@@ -287,7 +287,7 @@ func (f *Fleet) putOn(n int, k *Knob, rank int, ref step.Ref, value string) {
 	l.node[n].on = n
 }
 
-// stray notes what is no setting.
+// stray records a key that is not a setting.
 func (f *Fleet) stray(ref step.Ref, component, name string) {
 	f.strays = append(f.strays, Stray{ref, name, f.catalogue.Near(component + "/" + strings.TrimPrefix(name, "FELIX_"))})
 }

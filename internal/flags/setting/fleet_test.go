@@ -117,7 +117,7 @@ func TestFleet(t *testing.T) {
 		t.Errorf("%v", f.Versions())
 	}
 	for _, test := range []struct{ knob, node, want string }{
-		// the selectors of both match b: the older counts as a whole, so bpfEnabled of the newer does not.
+		// the selectors of both match b: only the older applies, as a whole, so bpfEnabled of the newer does not.
 		{"calico/nftablesMode", "a", "Auto by FelixConfiguration/edge-new over FelixConfiguration/default"},
 		{"calico/nftablesMode", "b", "Enabled by FelixConfiguration/edge-old over FelixConfiguration/default"},
 		{"calico/nftablesMode", "c", "Auto by FelixConfiguration/node.c over FelixConfiguration/default"},

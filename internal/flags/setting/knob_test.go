@@ -70,8 +70,8 @@ func TestWrite(t *testing.T) {
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"1m1s500ms"}}`},
 		{"calico/routeRefreshInterval", "0.25s", Aim{Scope: Node, Node: "a"},
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"node.a"},"spec":{"routeRefreshInterval":"250ms"}}`},
-		{"calico/routeRefreshInterval", "-5", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "-5": the API server takes none below 0, and no part of a millisecond`},
-		{"calico/routeRefreshInterval", "1us", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "1us": the API server takes none below 0, and no part of a millisecond`},
+		{"calico/routeRefreshInterval", "-5", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "-5": the API server accepts no negative values and no fractions of a millisecond`},
+		{"calico/routeRefreshInterval", "1us", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "1us": the API server accepts no negative values and no fractions of a millisecond`},
 		{"calico/routeRefreshInterval", "1e300", Aim{Scope: Node, Node: "a"}, `error: calico/routeRefreshInterval: "1e300": it is longer than 292 years`},
 		{"nftablesMode", "none", Aim{Scope: Cluster}, `error: calico/nftablesMode: "none": it must be one of Disabled, Enabled`},
 		{"vxlanPort", "0x12b5", Aim{Scope: Node, Node: "a"},
@@ -79,7 +79,7 @@ func TestWrite(t *testing.T) {
 		{"externalNodesList", "10.0.0.0/8,10.1.1.1", Aim{Scope: Cluster},
 			`{"apiVersion":"crd.projectcalico.org/v1","kind":"FelixConfiguration","metadata":{"name":"default"},"spec":{"externalNodesList":["10.0.0.0/8","10.1.1.1"]}}`},
 		{"nftablesMode", "on", Aim{Scope: Cluster}, `error: calico/nftablesMode: "on": it must be one of Disabled, Enabled`},
-		{"nftablesMode", "Enabled", Aim{Scope: Node}, `error: calico/nftablesMode: it is not said for which nodes`},
+		{"nftablesMode", "Enabled", Aim{Scope: Node}, `error: calico/nftablesMode: no nodes are given`},
 		{"nftablesMode", "Enabled", Aim{Scope: Selector, Object: "x", Selector: "a == 'b'"}, `error: calico/nftablesMode cannot be set for one selector: its narrowest place is FelixConfiguration node.NODE (node)`},
 	} {
 		k, err := c.Find(test.knob)

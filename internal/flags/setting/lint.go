@@ -16,8 +16,8 @@ func subjectOf(ref step.Ref) finding.Subject {
 	return finding.Subject{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}
 }
 
-// Lint says what is wrong with the settings of a cluster as they are: what no component knows or takes, what does
-// nothing as something else beats it, and what does not go together.
+// Lint reports problems in the current settings of a cluster: unknown settings, invalid values, values that are overridden
+// everywhere, and values that conflict.
 func (f *Fleet) Lint() []finding.Finding {
 	var found []finding.Finding
 	for _, s := range f.strays {
@@ -25,7 +25,7 @@ func (f *Fleet) Lint() []finding.Finding {
 	}
 	for _, s := range f.unread {
 		found = append(found, finding.Finding{ID: "flags/selector", Severity: finding.Block, Subject: subjectOf(s.Ref),
-			Message: s.Name + ": the object counts on no node", Fix: "correct the selector"})
+			Message: s.Name + ": the object applies to no node", Fix: "correct the selector"})
 	}
 	found = append(found, f.overlaps()...)
 	for _, k := range f.catalogue.knobs {
@@ -56,10 +56,10 @@ func sorted(found []finding.Finding) {
 
 func strayFinding(s Stray) finding.Finding {
 	f := finding.Finding{ID: "flags/unknown", Severity: finding.Block, Subject: subjectOf(s.Ref),
-		Message: fmt.Sprintf("%s is no setting: it does nothing", s.Name), Evidence: map[string]any{"setting": s.Name}}
-	if s.Near == "" { // such as a key of a chart's own, a flag that its help hides, or of a component that is not in the catalogue
-		f.Message = s.Name + " is in no list of settings that is known: it may be a hidden one, or do nothing"
-		f.Severity, f.Fix = finding.Info, "take it out, unless the agent, or something else, reads it"
+		Message: fmt.Sprintf("%s is not a setting: it has no effect", s.Name), Evidence: map[string]any{"setting": s.Name}}
+	if s.Near == "" { // such as a key for the Helm chart, a hidden flag, or a setting of a component without a catalogue
+		f.Message = s.Name + " is not a known setting: it may be a hidden one, or have no effect"
+		f.Severity, f.Fix = finding.Info, "remove it, unless the agent or another program reads it"
 		return f
 	}
 	f.Fix = "did you mean " + s.Near + "?"
@@ -68,7 +68,7 @@ func strayFinding(s Stray) finding.Finding {
 
 func invalidFinding(k *Knob, s *Set) finding.Finding {
 	f := finding.Finding{ID: "flags/value", Severity: finding.Block, Subject: subjectOf(s.Ref),
-		Message:  fmt.Sprintf("%s is %q, which %s does not take: %s", k.Name, s.Value, k.process(s.Place.Effect), s.Invalid),
+		Message:  fmt.Sprintf("%s is %q, which %s does not accept: %s", k.Name, s.Value, k.process(s.Place.Effect), s.Invalid),
 		Evidence: map[string]any{"knob": k.ID(), "value": s.Value, "default": k.Default}, Fix: "theseus flags explain " + k.ID()}
 	if k.BadValue != "" {
 		f.Message += "; " + k.BadValue
@@ -78,29 +78,30 @@ func invalidFinding(k *Knob, s *Set) finding.Finding {
 
 func hiddenFinding(i Idle) finding.Finding {
 	s, by, k := i.Edit, i.By, i.Edit.Knob
-	where := "on the one node that it is for"
+	where := "on the one node that it applies to"
 	switch {
 	case i.Nodes > 1 && s.on >= 0:
 		where = fmt.Sprintf("here and on %d more nodes", i.Nodes-1)
 	case i.Nodes > 1:
-		where = fmt.Sprintf("on all %d nodes that it is for", i.Nodes)
+		where = fmt.Sprintf("on all %d nodes that it applies to", i.Nodes)
 	}
 	f := finding.Finding{ID: "flags/no-effect", Severity: finding.Warn, Subject: subjectOf(s.Ref),
-		Message: fmt.Sprintf("%s is %q here and does nothing, as %s says %q, which is stronger, %s",
+		Message: fmt.Sprintf("%s is %q here and has no effect: %s overrides it with %q %s",
 			k.Name, s.Value, by.Ref, by.Value, where),
 		Evidence: map[string]any{"knob": k.ID(), "value": s.Value, "by": by.Ref.String(), "place": by.Place.Name, "counts": by.Value, "nodes": i.Nodes},
-		Fix:      fmt.Sprintf("take it out of %s, or out of here", by.Ref)}
+		Fix:      fmt.Sprintf("remove it from %s, or from here", by.Ref)}
 	if by.Unknown {
-		f.Message = fmt.Sprintf("%s is %q here and does nothing, as %s takes it from an object that is not in the input, and is stronger", k.Name, s.Value, by.Ref)
+		f.Message = fmt.Sprintf("%s is %q here and has no effect: %s overrides it with a value from an object that is not in the input",
+			k.Name, s.Value, by.Ref)
 	}
-	// What narrower places hide for the nodes of today still counts for one that joins.
+	// A value that narrower places override on all of today's nodes still applies to a node that joins.
 	if k.Same(s.Value, by.Value) || slices.Index(scopes, by.Place.Scope) > slices.Index(scopes, s.Place.Scope) {
 		f.Severity = finding.Info
 	}
 	return f
 }
 
-// overlaps finds FelixConfigurations of which one does nothing on a node, as an older one selects it too.
+// overlaps finds FelixConfigurations that have no effect on a node because an older one selects that node too.
 func (f *Fleet) overlaps() []finding.Finding {
 	all := f.configs["FelixConfiguration"]
 	if len(all) < 2 {
@@ -122,13 +123,13 @@ func (f *Fleet) overlaps() []finding.Finding {
 		loser, winner := all[key.loser].object, all[key.winner].object
 		found = append(found, finding.Finding{ID: "flags/selectors-overlap", Severity: finding.Warn,
 			Subject:  finding.Subject{Kind: "FelixConfiguration", Name: loser.GetName()},
-			Message:  fmt.Sprintf("it does nothing at all on %s, which FelixConfiguration %s selects too and is older", some(names), winner.GetName()),
-			Evidence: map[string]any{"nodes": len(names), "by": winner.GetName()}, Fix: "let the two selectors pick different nodes"})
+			Message:  fmt.Sprintf("it has no effect on %s: FelixConfiguration %s selects the same and is older", some(names), winner.GetName()),
+			Evidence: map[string]any{"nodes": len(names), "by": winner.GetName()}, Fix: "change the selectors so that they select different nodes"})
 	}
 	return found
 }
 
-// some names a few of many.
+// some lists the first few names.
 func some(names []string) string {
 	const most = 5
 	if len(names) <= most {
@@ -137,7 +138,7 @@ func some(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
-// conflicts finds values of a knob that do not go with those of others, where both components are there.
+// conflicts finds values of a knob that conflict with values of other knobs, if both components are installed.
 func (f *Fleet) conflicts(k *Knob) []finding.Finding {
 	var found []finding.Finding
 	for _, c := range k.Couples {
@@ -176,7 +177,7 @@ func (c Coupling) clashes(k, other *Knob, one, two string) bool {
 	return len(c.Needs) > 0 && !slices.ContainsFunc(c.Needs, is) || slices.ContainsFunc(c.Not, is)
 }
 
-// poolValues are the values of a knob that pools have, each for itself.
+// poolValues returns the individual values of a knob that is set for each pool.
 func poolValues(text string) []string {
 	var values []string
 	for one := range strings.SplitSeq(text, ",") {
@@ -186,7 +187,7 @@ func poolValues(text string) []string {
 	return values
 }
 
-// runs reports whether anything of a component is in the input.
+// runs reports whether the input contains a component.
 func (f *Fleet) runs(component string) bool {
 	container := containers[component]
 	if slices.ContainsFunc(f.sets, func(set *appsv1.DaemonSet) bool { return hasContainer(set, container) }) {
@@ -200,14 +201,14 @@ func (f *Fleet) runs(component string) bool {
 	return false
 }
 
-// LintEdit says what an edit does that whoever makes it should know: that it does nothing, that it is not taken, or
-// that it acts on many nodes in the same moment.
+// LintEdit reports consequences of an edit that its author should know: that it has no effect, that the value is invalid, or
+// that it takes effect on many nodes at the same time.
 func LintEdit(d Difference) []finding.Finding {
 	var found []finding.Finding
 	for _, i := range d.Idle {
 		f := hiddenFinding(i)
 		if f.Severity == finding.Warn {
-			f.Severity = finding.Block // an edit that does nothing is no edit
+			f.Severity = finding.Block // an edit without effect is a mistake
 		}
 		found = append(found, f)
 	}
@@ -216,15 +217,15 @@ func LintEdit(d Difference) []finding.Finding {
 			continue
 		}
 		found = append(found, finding.Finding{ID: "flags/restarts-all", Severity: finding.Warn, Subject: finding.Subject{Kind: "Process", Name: p.Name},
-			Message:  fmt.Sprintf("%s %s on %d of %d nodes at the same moment", p.Name, p.Effect.words(), p.AtOnce, d.Nodes),
-			Evidence: map[string]any{"atOnce": p.AtOnce, "nodes": d.Nodes}, Fix: "set it for some nodes first (theseus flags explain FLAG shows the narrowest place), and for all at the end"})
+			Message:  fmt.Sprintf("%s %s on %d of %d nodes at the same time", p.Name, p.Effect.words(), p.AtOnce, d.Nodes),
+			Evidence: map[string]any{"atOnce": p.AtOnce, "nodes": d.Nodes}, Fix: "set it for some nodes first (theseus flags explain FLAG shows the narrowest place), and for all nodes last"})
 	}
 	sorted(found)
 	return found
 }
 
-// words are what happens to a process, or to what hangs on it.
+// words describes the effect on a process and on the pods that depend on it.
 func (e Effect) words() string {
-	return map[Effect]string{Live: "takes it as it runs", Restart: "starts again", Recreate: "is made anew",
-		Workloads: "starts again, and pods have to be made anew,"}[e]
+	return map[Effect]string{Live: "applies it without a restart", Restart: "restarts", Recreate: "is recreated",
+		Workloads: "restarts, and pods must be recreated,"}[e]
 }

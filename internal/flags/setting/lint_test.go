@@ -20,14 +20,14 @@ func lines(found []finding.Finding) string {
 
 func TestLint(t *testing.T) {
 	have := lines(Read(read(t, cluster3), nil).Lint())
-	want := `block flags/unknown one: bpf-lb-mod is no setting: it does nothing
-block flags/unknown calico-node: FELIX_NFTABLEMODE is no setting: it does nothing
-block flags/unknown default: bpfEnable is no setting: it does nothing
-block flags/value default: natPortRange is "9:1", which felix does not take: it must be a port or a range such as 30000:32767; Felix takes the default, and says so in its log alone
-warn flags/no-effect default: ipv6Support is "true" here and does nothing, as DaemonSet/calico-system/calico-node says "false", which is stronger, on all 3 nodes that it is for
-warn flags/no-effect node.c: ipv6Support is "true" here and does nothing, as DaemonSet/calico-system/calico-node says "false", which is stronger, on the one node that it is for
-warn flags/selectors-overlap edge-new: it does nothing at all on b, which FelixConfiguration edge-old selects too and is older
-info flags/no-effect default: nftablesMode is "Disabled" here and does nothing, as FelixConfiguration/edge-new says "Auto", which is stronger, on all 3 nodes that it is for`
+	want := `block flags/unknown one: bpf-lb-mod is not a setting: it has no effect
+block flags/unknown calico-node: FELIX_NFTABLEMODE is not a setting: it has no effect
+block flags/unknown default: bpfEnable is not a setting: it has no effect
+block flags/value default: natPortRange is "9:1", which felix does not accept: it must be a port or a range such as 30000:32767; Felix uses the default, and reports that only in its log
+warn flags/no-effect default: ipv6Support is "true" here and has no effect: DaemonSet/calico-system/calico-node overrides it with "false" on all 3 nodes that it applies to
+warn flags/no-effect node.c: ipv6Support is "true" here and has no effect: DaemonSet/calico-system/calico-node overrides it with "false" on the one node that it applies to
+warn flags/selectors-overlap edge-new: it has no effect on b: FelixConfiguration edge-old selects the same and is older
+info flags/no-effect default: nftablesMode is "Disabled" here and has no effect: FelixConfiguration/edge-new overrides it with "Auto" on all 3 nodes that it applies to`
 	if have != want {
 		t.Errorf("have %s\nwant %s", have, want)
 	}
@@ -35,7 +35,7 @@ info flags/no-effect default: nftablesMode is "Disabled" here and does nothing, 
 
 func TestConflicts(t *testing.T) {
 	for _, test := range []struct{ felix, proxy, want string }{
-		{"nftablesMode: Disabled", "nftables", "calico/nftablesMode is Disabled and kube-proxy/mode is nftables on a, b, c: Calico supports iptables only beside a kube-proxy that is not in nftables mode"},
+		{"nftablesMode: Disabled", "nftables", "calico/nftablesMode is Disabled and kube-proxy/mode is nftables on a, b, c: Calico supports iptables only together with a kube-proxy that is not in nftables mode"},
 		{"nftablesMode: Enabled", "nftables", ""},
 		{"nftablesMode: Enabled", `""`, "calico/nftablesMode is Enabled and kube-proxy/mode is "},
 		{"nftablesMode: Auto", "nftables", ""},
@@ -75,11 +75,11 @@ items:
 `), nil)
 	}
 	have := lines(cluster("tunnel").Lint())
-	if want := `antrea-config: trafficEncapMode is "tunnel", which antrea-agent does not take: it must be one of encap, noEncap, hybrid, networkPolicyOnly`; !strings.Contains(have, want) {
+	if want := `antrea-config: trafficEncapMode is "tunnel", which antrea-agent does not accept: it must be one of encap, noEncap, hybrid, networkPolicyOnly`; !strings.Contains(have, want) {
 		t.Errorf("%s\nwant %s", have, want)
 	}
 	have = lines(cluster("hybrid").Lint())
-	if want := "antrea/noSNAT is true and antrea/trafficEncapMode is hybrid on a: it is for noEncap alone"; !strings.Contains(have, want) {
+	if want := "antrea/noSNAT is true and antrea/trafficEncapMode is hybrid on a: it is only allowed with noEncap"; !strings.Contains(have, want) {
 		t.Errorf("%s\nwant %s", have, want)
 	}
 	f := cluster("noEncap")
@@ -146,8 +146,8 @@ flags:
 	if have, want := strings.Join(changes, "; "), "calico/nftablesMode Auto Enabled [a]; calico/nftablesMode Auto Disabled [c]; cilium/bpf-lb-mode hybrid dsr [b]; cilium/bpf-lb-mode snat dsr [c]"; have != want {
 		t.Errorf("have %s\nwant %s", have, want)
 	}
-	if have := lines(LintEdit(d)); !strings.Contains(have, `block flags/no-effect node.a: ipv6Support is "true" here and does nothing, as DaemonSet/calico-system/calico-node says "false", which is stronger, here and on 1 more nodes`) ||
-		!strings.Contains(have, "warn flags/restarts-all felix: felix starts again on 2 of 3 nodes at the same moment") {
+	if have := lines(LintEdit(d)); !strings.Contains(have, `block flags/no-effect node.a: ipv6Support is "true" here and has no effect: DaemonSet/calico-system/calico-node overrides it with "false" here and on 1 more nodes`) ||
+		!strings.Contains(have, "warn flags/restarts-all felix: felix restarts on 2 of 3 nodes at the same time") {
 		t.Errorf("%s", have)
 	}
 	_, found = f.Catalogue().Bind(parse(t, `
@@ -156,8 +156,8 @@ flags:
   a: {state: ENABLED, metadata: {knob: nftableMode}, variants: {old: Disabled}, defaultVariant: old}
   b: {state: ENABLED, metadata: {knob: calico/nftablesMode}, variants: {old: Disabled}, defaultVariant: old}
 `))
-	if have, want := lines(found), `block flags/unknown a: its metadata says knob nftableMode: there is no flag "nftableMode" in the catalogue
-block flags/conflict calico/nftablesMode: calico/nftablesMode decides about calico/nftablesMode, and so does b`; have != want {
+	if have, want := lines(found), `block flags/unknown a: its metadata names the knob nftableMode: there is no flag "nftableMode" in the catalogue
+block flags/conflict calico/nftablesMode: calico/nftablesMode and b both control calico/nftablesMode`; have != want {
 		t.Errorf("have %s\nwant %s", have, want)
 	}
 }

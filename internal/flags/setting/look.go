@@ -10,24 +10,24 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 )
 
-// Machine says whether a machine can look for the proof in what an agent tells of a node.
+// Machine reports whether the proof can be checked automatically against the facts that an agent reports about a node.
 func (p *Proof) Machine() bool {
 	return len(p.Tables)+len(p.NoTables)+len(p.Links)+len(p.NoLinks)+len(p.Routes)+len(p.NoRoutes)+len(p.Sysctls) > 0 ||
 		p.Backend != "" || p.MTU != "" || p.Port != "" || p.VNI != "" || p.BIRD != ""
 }
 
-// What BIRD has to do on a node.
+// The states of BIRD that a proof can require.
 const (
 	birdRuns  = "runs"  // it answers
 	birdMeets = "meets" // it answers, and its sessions are established
 	birdGone  = "gone"
 )
 
-// calicoChains is what the names of Calico's chains begin with.
+// calicoChains is the prefix of the names of Calico's chains.
 const calicoChains = "cali-"
 
-// Look holds the kernel and BIRD of a node against a value that is to be in force there: what is there of it, and what is
-// not as it has to be. Where the agent does not tell of something, that is not as it has to be either.
+// Look compares the kernel and BIRD of a node with a value that should be in effect there. It returns the evidence that holds,
+// and the evidence that is missing or wrong. Facts that the agent does not report count as missing.
 func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string) {
 	say := func(holds bool, yes, no string) {
 		if holds {
@@ -43,13 +43,13 @@ func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string)
 		return nil
 	}
 	for _, name := range p.Links {
-		say(link(name) != nil, "interface "+name, "there is no interface "+name)
+		say(link(name) != nil, "interface "+name, "interface "+name+" does not exist")
 	}
 	for _, name := range p.NoLinks {
-		say(link(name) == nil, "no interface "+name, "the interface "+name+" is still there")
+		say(link(name) == nil, "no interface "+name, "interface "+name+" still exists")
 	}
 	number := func(name, what string, of func(*cluster.Link) int) {
-		// 0 lets the agent choose, and without the link there is nothing to have it.
+		// 0 lets the agent choose, and without the link there is no number to compare.
 		if l := link(name); name != "" && l != nil && value != "0" {
 			is := strconv.Itoa(of(l))
 			say(is == value, fmt.Sprintf("%s of %s is %s", what, name, is), fmt.Sprintf("%s of %s is %s", what, name, is))
@@ -75,13 +75,13 @@ func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string)
 		return there, wrong
 	}
 	if f.Host == nil || f.Host.Traces == nil {
-		return there, append(wrong, "the agent does not tell of rules")
+		return there, append(wrong, "the agent does not report rules")
 	}
 	for _, table := range p.Tables {
-		say(slices.Contains(f.Host.Traces.NFTables, table), "nft table "+table, "there is no nft table "+table)
+		say(slices.Contains(f.Host.Traces.NFTables, table), "nft table "+table, "nft table "+table+" does not exist")
 	}
 	for _, table := range p.NoTables {
-		say(!slices.Contains(f.Host.Traces.NFTables, table), "no nft table "+table, "the nft table "+table+" is still there")
+		say(!slices.Contains(f.Host.Traces.NFTables, table), "no nft table "+table, "nft table "+table+" still exists")
 	}
 	if p.Backend != "" {
 		legacy := f.Host.Traces.Legacy[calicoChains]
@@ -96,7 +96,7 @@ func (p *Proof) Look(value string, f *cluster.NodeFacts) (there, wrong []string)
 	return there, wrong
 }
 
-// lookBIRD holds what BIRD does against what it is to do.
+// lookBIRD compares the state of BIRD with the required state.
 func (p *Proof) lookBIRD(bird *cluster.BIRD, say func(holds bool, yes, no string)) {
 	switch {
 	case p.BIRD == birdGone:

@@ -24,8 +24,8 @@ func TestLook(t *testing.T) {
 		spoil func(*cluster.NodeFacts)
 		wrong string
 	}{
-		"a link":           {Proof{Links: []string{"vxlan.calico"}}, "", func(f *cluster.NodeFacts) { f.Links = nil }, "no interface vxlan.calico"},
-		"no link":          {Proof{NoLinks: []string{"tunl0"}}, "", func(f *cluster.NodeFacts) { f.Links[0].Name = "tunl0" }, "tunl0 is still there"},
+		"a link":           {Proof{Links: []string{"vxlan.calico"}}, "", func(f *cluster.NodeFacts) { f.Links = nil }, "interface vxlan.calico does not exist"},
+		"no link":          {Proof{NoLinks: []string{"tunl0"}}, "", func(f *cluster.NodeFacts) { f.Links[0].Name = "tunl0" }, "interface tunl0 still exists"},
 		"MTU":              {Proof{MTU: "vxlan.calico"}, "1450", func(f *cluster.NodeFacts) { f.Links[0].MTU = 1400 }, "MTU of vxlan.calico is 1400"},
 		"port":             {Proof{Port: "vxlan.calico"}, "4789", func(f *cluster.NodeFacts) { f.Links[0].Port = 8472 }, "port of vxlan.calico is 8472"},
 		"VNI":              {Proof{VNI: "vxlan.calico"}, "4096", func(f *cluster.NodeFacts) { f.Links[0].VNI = 1 }, "VNI of vxlan.calico is 1"},
@@ -35,12 +35,12 @@ func TestLook(t *testing.T) {
 		"BIRD hangs":       {Proof{BIRD: birdRuns}, "", func(f *cluster.NodeFacts) { f.BIRD.Down = "timeout" }, "does not answer: timeout"},
 		"sessions":         {Proof{BIRD: birdMeets}, "", func(f *cluster.NodeFacts) { f.BIRD.Sessions[0].State = "Active" }, "0 of 1 sessions"},
 		"no session":       {Proof{BIRD: birdMeets}, "", func(f *cluster.NodeFacts) { f.BIRD.Sessions = nil }, "0 of 0 sessions"},
-		"a table":          {Proof{Tables: []string{"ip calico"}}, "", func(f *cluster.NodeFacts) { f.Host.Traces.NFTables = nil }, "no nft table ip calico"},
-		"no table":         {Proof{NoTables: []string{"ip6 calico"}}, "", func(f *cluster.NodeFacts) { f.Host.Traces.NFTables = []string{"ip6 calico"} }, "ip6 calico is still there"},
+		"a table":          {Proof{Tables: []string{"ip calico"}}, "", func(f *cluster.NodeFacts) { f.Host.Traces.NFTables = nil }, "nft table ip calico does not exist"},
+		"no table":         {Proof{NoTables: []string{"ip6 calico"}}, "", func(f *cluster.NodeFacts) { f.Host.Traces.NFTables = []string{"ip6 calico"} }, "nft table ip6 calico still exists"},
 		"backend":          {Proof{Backend: "nft"}, "", func(f *cluster.NodeFacts) { f.Host.Traces.Legacy["cali-"] = 2 }, "38 chains cali-* in iptables-nft, 2 in iptables-legacy"},
 		"no chains at all": {Proof{Backend: "nft"}, "", func(f *cluster.NodeFacts) { f.Host.Traces.Chains = nil }, "0 chains"},
 		"sysctl":           {Proof{Sysctls: map[string]string{"net.ipv4.ip_forward": "1"}}, "", func(f *cluster.NodeFacts) { f.Host.Sysctls["net.ipv4.ip_forward"] = "0" }, `is "0", not 1`},
-		"an older agent":   {Proof{Tables: []string{"ip calico"}}, "", func(f *cluster.NodeFacts) { f.Host = nil }, "does not tell"},
+		"an older agent":   {Proof{Tables: []string{"ip calico"}}, "", func(f *cluster.NodeFacts) { f.Host = nil }, "does not report rules"},
 	} {
 		facts := sound()
 		if !test.proof.Machine() {

@@ -21,7 +21,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// spot is a place of a knob, as it is looked up while objects are read.
+// spot is a place of a knob, as the reader looks it up.
 type spot struct {
 	knob *Knob
 	rank int
@@ -29,14 +29,14 @@ type spot struct {
 
 func (s spot) place() *Place { return &s.knob.Places[s.rank] }
 
-// reader takes settings from objects.
+// reader reads settings from objects.
 type reader struct {
 	*Fleet
 	daemonSets []*appsv1.DaemonSet
 	configMaps []*corev1.ConfigMap
-	// custom are the objects of networks' own kinds.
+	// custom are the networks' custom resources, by kind.
 	custom map[string][]unstructured.Unstructured
-	// spots lead from a kind, and the beginning of a path, to the places.
+	// spots are the places by kind, then by the first part of their path (keyOf).
 	spots map[string]map[string][]spot
 }
 
@@ -60,7 +60,7 @@ func newReader(f *Fleet) *reader {
 	return r
 }
 
-// lay merges an object over the one that is there, or adds it.
+// lay merges an object into the existing one, or adds it.
 func (r *reader) lay(object unstructured.Unstructured) {
 	switch object.GetKind() {
 	case "DaemonSet":
@@ -80,7 +80,7 @@ func (r *reader) lay(object unstructured.Unstructured) {
 	}
 }
 
-// laid does the same for objects of a type.
+// laid does the same for typed objects.
 func laid[T any, P interface {
 	*T
 	metav1.Object
@@ -94,7 +94,7 @@ func laid[T any, P interface {
 	}
 	made := P(new(T))
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, made) != nil {
-		return // not what it says it is; whoever read it has said so
+		return // not a valid object of its kind; reported when it was read
 	}
 	if at < 0 {
 		*list = append(*list, made)
@@ -103,7 +103,7 @@ func laid[T any, P interface {
 	}
 }
 
-// merged lays a tree over another: objects key by key, lists of named objects by their names, everything else as a whole.
+// merged merges a tree into another: objects key by key, lists of named objects by name, everything else is replaced.
 func merged(under, over map[string]any) map[string]any {
 	result := maps.Clone(under)
 	for key, value := range over {
@@ -168,7 +168,7 @@ func (r *reader) read() {
 	}
 }
 
-// keyOf is what a place is found by within its kind.
+// keyOf returns the key of a place within its kind.
 func keyOf(p *Place) string {
 	switch {
 	case p.Env != "":
@@ -203,7 +203,7 @@ func (r *reader) readDaemonSet(set *appsv1.DaemonSet) {
 				if p := s.place(); p.Container == container.Name {
 					value, from, known := r.valueOf(set.Namespace, env)
 					made := r.all(s, own(), ref, value)
-					if made.Unknown = !known; from != nil { // a change there restarts nobody
+					if made.Unknown = !known; from != nil { // a change of the ConfigMap restarts no pod
 						p := *s.place()
 						p.Name, p.Trigger = p.Name+", from a ConfigMap", Nobody
 						made.Ref, made.Place = *from, &p
@@ -243,8 +243,8 @@ func (r *reader) readArguments(set *appsv1.DaemonSet, container corev1.Container
 	}
 }
 
-// ownAgent makes an agent of a DaemonSet. Where it does not run everywhere, as several of a kind do not, it counts on
-// its own nodes alone.
+// ownAgent makes an agent of a DaemonSet. If the DaemonSet does not run on every node, its settings apply only to the nodes
+// that it selects.
 func (r *reader) ownAgent(set *appsv1.DaemonSet) int {
 	a := agent{set: set}
 	choice := nodes.OfPod(&set.Spec.Template.Spec, "")
@@ -258,9 +258,9 @@ func (r *reader) ownAgent(set *appsv1.DaemonSet) int {
 	return len(r.agents) - 1
 }
 
-// valueOf follows a variable's reference to a ConfigMap, which it names then.
+// valueOf returns a variable's value. If the variable refers to a ConfigMap, it also returns that reference.
 func (r *reader) valueOf(namespace string, env corev1.EnvVar) (value string, from *step.Ref, known bool) {
-	if env.ValueFrom == nil || env.Value != "" { // an edit may have laid the one over the other
+	if env.ValueFrom == nil || env.Value != "" { // an edit may have been merged over a reference
 		return env.Value, nil, true
 	}
 	ref := env.ValueFrom.ConfigMapKeyRef
@@ -276,7 +276,7 @@ func (r *reader) valueOf(namespace string, env corev1.EnvVar) (value string, fro
 	return "", nil, false
 }
 
-// all notes a value for all nodes, or for those of an agent.
+// all records a value for all nodes, or for the nodes of an agent.
 func (r *reader) all(s spot, owner int, ref step.Ref, value string) *Set {
 	l := r.level(s.knob, s.rank)
 	made := r.put(s.knob, s.rank, ref, value)
@@ -309,7 +309,7 @@ func (r *reader) readConfigMap(m *corev1.ConfigMap) {
 	}
 }
 
-// ciliumConfig is the ConfigMap whose every key is a setting.
+// ciliumConfig is the ConfigMap in which every key is a setting.
 const ciliumConfig = "cilium-config"
 
 func (r *reader) readCustom(kind string, objects []unstructured.Unstructured) {
@@ -338,7 +338,7 @@ func (r *reader) readCustom(kind string, objects []unstructured.Unstructured) {
 	r.match(kind)
 }
 
-// custom1 notes what an object has at one place, where the place is of that object.
+// custom1 records the value of one place in a custom resource, if the place belongs to that object.
 func (r *reader) custom1(s spot, object unstructured.Unstructured, ref step.Ref, at int) {
 	p := s.place()
 	value, ok := textAt(object.Object, p.Path)
@@ -347,7 +347,7 @@ func (r *reader) custom1(s spot, object unstructured.Unstructured, ref step.Ref,
 	}
 	name := object.GetName()
 	switch {
-	case p.Scope == Pool: // what is in force is all of them together
+	case p.Scope == Pool: // the value in effect is that of all pools together
 		if l := r.level(s.knob, s.rank); len(l.all) > 0 {
 			l.all[0].Value += "," + name + "=" + value
 			return
@@ -375,7 +375,7 @@ func (r *reader) config(s spot, at int, ref step.Ref, value string) {
 	l.config[at] = r.put(s.knob, s.rank, ref, value)
 }
 
-// readNodeConfig reads a CiliumNodeConfig, whose keys are those of cilium-config.
+// readNodeConfig reads a CiliumNodeConfig, which has the same keys as cilium-config.
 func (r *reader) readNodeConfig(object unstructured.Unstructured, ref step.Ref, at int) {
 	defaults, _, _ := unstructured.NestedMap(object.Object, "spec", "defaults")
 	for _, key := range slices.Sorted(maps.Keys(defaults)) {
@@ -392,7 +392,7 @@ func (r *reader) readNodeConfig(object unstructured.Unstructured, ref step.Ref, 
 	}
 }
 
-// addConfig notes an object with a selector, and returns its index, or -1.
+// addConfig records an object with a node selector, and returns its index; -1 if it has none.
 func (r *reader) addConfig(kind string, object unstructured.Unstructured) int {
 	c := config{object: object}
 	switch kind {
@@ -411,7 +411,7 @@ func (r *reader) addConfig(kind string, object unstructured.Unstructured) int {
 		var wanted metav1.LabelSelector
 		field, _, _ := unstructured.NestedMap(object.Object, "spec", "nodeSelector")
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(field, &wanted) != nil {
-			r.unread = append(r.unread, Stray{step.RefOf(&object), "spec.nodeSelector is no label selector", ""})
+			r.unread = append(r.unread, Stray{step.RefOf(&object), "spec.nodeSelector is not a label selector", ""})
 			return -1
 		}
 		choice := nodes.OfLabels(wanted, "")
@@ -423,8 +423,8 @@ func (r *reader) addConfig(kind string, object unstructured.Unstructured) int {
 	return len(r.configs[kind]) - 1
 }
 
-// match finds which objects with a selector count on which node, the weakest first. Of Calico's only one counts on a
-// node, the oldest (by name, where they are of one age); of Cilium's all do, the last by name first.
+// match finds the objects with a selector that apply to each node, the weakest first. Of Calico's, only one applies to a node:
+// the oldest (the first by name if they are of the same age). Of Cilium's, all apply, and the last by name wins.
 func (r *reader) match(kind string) {
 	all := r.configs[kind]
 	if len(all) == 0 {
@@ -467,7 +467,7 @@ func (r *reader) readNode(n int) {
 	}
 }
 
-// textAt is what a tree has at a path, as text.
+// textAt returns the value at a path of a tree, as text.
 func textAt(tree map[string]any, path string) (string, bool) {
 	var value any = tree
 	for part := range strings.SplitSeq(path, ".") {
@@ -482,7 +482,7 @@ func textAt(tree map[string]any, path string) (string, bool) {
 	return asText(value)
 }
 
-// asText is a value as the environment would have it; a structure is JSON.
+// asText converts a value into text as an environment variable would hold it; a structure becomes JSON.
 func asText(value any) (string, bool) {
 	if value == nil {
 		return "", false

@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/felix"
 )
 
-// saidByCilium is how Cilium's agent writes a value into its log: every flag by itself, when it starts.
+// saidByCilium returns how Cilium's agent logs a value: at startup it logs every flag on a line of its own.
 func (k *Knob) saidByCilium(value string) (parameter, text string, ok bool) {
 	switch k.Type {
 	case Bool:
@@ -18,8 +18,8 @@ func (k *Knob) saidByCilium(value string) (parameter, text string, ok bool) {
 	case Duration:
 		value = cmp.Or(value, "0s")
 	case List:
-		value = strings.Trim(value, "[]") // as the default is given
-	case Map: // pairs come in any order
+		value = strings.Trim(value, "[]") // the default has brackets
+	case Map: // the order of the pairs is random
 		return "", "", false
 	}
 	if k.Process != CiliumAgent || strings.ContainsAny(value, " \t\r\n'\"\\") {
@@ -28,11 +28,11 @@ func (k *Knob) saidByCilium(value string) (parameter, text string, ok bool) {
 	return k.Name, "'" + value + "'", true
 }
 
-// stamped is the time of a line of Cilium's log, which is text or JSON.
+// stamped matches the time in a line of Cilium's log, which is text or JSON.
 var stamped = regexp.MustCompile(`\btime"?[=:]"?([0-9TZ:.+-]+)`)
 
-// InLog finds what an agent says of a parameter, in one line of the log of a container: that of cilium-agent, or any other
-// for Felix'. It is not ok for other lines. at is the line's own time, empty where its format has none.
+// InLog finds the value of a parameter in one line of a container's log: cilium-agent's format for that container, Felix's for any
+// other. It is not ok for other lines. at is the line's own time, empty if its format has none.
 func InLog(container, line, parameter string) (value, at string, ok bool) {
 	if container == CiliumAgent {
 		return ciliumSays(line, parameter)
@@ -40,8 +40,8 @@ func InLog(container, line, parameter string) (value, at string, ok bool) {
 	return felix.Parameter{Name: parameter}.InLog(line)
 }
 
-// ciliumSays finds what a running cilium-agent says of a flag, in one line of its log, with the apostrophes that it puts around
-// values.
+// ciliumSays finds the value of a flag in one line of cilium-agent's log, including the apostrophes that the agent puts
+// around values.
 func ciliumSays(line, flag string) (value, at string, ok bool) {
 	_, rest, found := strings.Cut(line, "  --"+strings.ToLower(flag)+"='")
 	if !found {

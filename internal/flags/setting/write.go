@@ -16,40 +16,40 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Aim is what an edit is for.
+// Aim says which nodes an edit applies to.
 type Aim struct {
 	Scope Scope
 	// Node is the node's name, for the scope Node.
 	Node string
-	// Object names the object to make, and Selector the nodes, for the scope Selector: a selector of Calico for Calico,
-	// and pairs k=v with commas between for Cilium.
+	// Object names the object to create, and Selector selects the nodes, for the scope Selector: in Calico's selector syntax
+	// for Calico, and as comma-separated pairs k=v for Cilium.
 	Object   string
 	Selector string
-	// CalicoAPI is the API version of Calico's objects; empty is crd.projectcalico.org/v1.
+	// CalicoAPI is the API version of Calico's objects; empty means crd.projectcalico.org/v1.
 	CalicoAPI string
 }
 
 // Write is one edit that gives a knob a value.
 type Write struct {
 	Knob string `json:"knob"`
-	// Value is as the object holds it.
+	// Value has the type that the object's field has.
 	Value any      `json:"value"`
 	Ref   step.Ref `json:"ref"`
 	Place Place    `json:"place"`
-	// Selector is the object's own, where it is for some nodes.
+	// Selector is the object's node selector, if it applies to some nodes only.
 	Selector any `json:"selector,omitempty"`
 }
 
-// hostname is the label that names a node. A kubelet may be told to give another name; then a selector on it finds
-// nobody, and the caller, who knows the labels, aims with a Selector.
+// hostname is the label with a node's name. A kubelet can be configured with a different hostname; then a selector by node
+// name matches no node, and the caller, who knows the labels, must use the scope Selector.
 const hostname = "kubernetes.io/hostname"
 
-// Write makes the edit that gives the knob a value at the scope that is aimed at. A knob that has no place of that
-// scope is refused, with the narrowest that it has. Of a scope with several places the weakest is written, as it can be
-// beaten later; whether something beats it in a cluster, a Fleet knows.
+// Write makes the edit that sets the knob to a value at the scope of aim. It refuses a knob that has no place of that scope, and
+// names its narrowest scope. If a scope has several places, it uses the weakest, so that the value can be overridden later;
+// Fleet.Beaten tells whether another value overrides it in a cluster.
 func (k *Knob) Write(aim Aim, value string) (Write, error) {
 	if err := k.Check(value); err != nil {
-		return Write{}, fail("theseus flags explain "+k.ID()+" says what it takes", "%s: %q: %v", k.ID(), value, err)
+		return Write{}, fail("theseus flags explain "+k.ID()+" shows the accepted values", "%s: %q: %v", k.ID(), value, err)
 	}
 	place, err := k.placeFor(aim.Scope)
 	if err != nil {
@@ -60,11 +60,11 @@ func (k *Knob) Write(aim Aim, value string) (Write, error) {
 		w.Ref.APIVersion = aim.CalicoAPI
 	}
 	if w.Value, err = k.typed(value, place); err != nil {
-		return Write{}, fail("theseus flags explain "+k.ID()+" says what it takes", "%s: %q: %v", k.ID(), value, err)
+		return Write{}, fail("theseus flags explain "+k.ID()+" shows the accepted values", "%s: %q: %v", k.ID(), value, err)
 	}
 	switch {
 	case aim.Scope == Node && aim.Node == "", aim.Scope == Selector && (aim.Selector == "" || aim.Object == ""):
-		return Write{}, fail("name the node, or the selector and the object", "%s: it is not said for which nodes", k.ID())
+		return Write{}, fail("name the node, or the selector and the object", "%s: no nodes are given", k.ID())
 	case aim.Scope == Node && place.Scope == Selector:
 		w.Ref.Name = "theseus-" + aim.Node
 		w.Selector, err = selectorOf(place, hostname+"="+aim.Node)
@@ -77,16 +77,16 @@ func (k *Knob) Write(aim Aim, value string) (Write, error) {
 	return w, err
 }
 
-// Over makes the edit that gives the knob another value where one is written.
+// Over makes the edit that replaces an existing value.
 func (k *Knob) Over(set *Set, value string) (Write, error) {
 	typed, err := k.typed(value, *set.Place)
 	return Write{Knob: k.ID(), Value: typed, Place: *set.Place, Ref: set.Ref}, err
 }
 
-// nodeName is the name of a node's own object.
+// nodeName returns the name of a node's own object.
 func nodeName(object, node string) string { return strings.TrimSuffix(object, "NODE") + node }
 
-// placeFor finds the place of a scope that can be written. One for a selector serves for a node too.
+// placeFor finds a place of a scope that can be edited. A place with a selector also serves for a single node.
 func (k *Knob) placeFor(scope Scope) (Place, error) {
 	narrowest := Place{}
 	for _, wanted := range []Scope{scope, Selector} {
@@ -111,7 +111,7 @@ func (k *Knob) placeFor(scope Scope) (Place, error) {
 
 var scopes = []Scope{"", Cluster, Pool, Selector, Node}
 
-// selectorOf is a selector as the place's object has it.
+// selectorOf converts a selector into the form that the place's object uses.
 func selectorOf(place Place, text string) (any, error) {
 	if strings.HasPrefix(place.APIVersion, "crd.projectcalico.org/") {
 		if key, value, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(text, `"'`) {
@@ -123,14 +123,14 @@ func selectorOf(place Place, text string) (any, error) {
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return nil, fail("write it as zone=a,pool=edge", "%q is no list of labels", text)
+			return nil, fail("write it as zone=a,pool=edge", "%q is not a list of labels", text)
 		}
 		labels[key] = value
 	}
 	return map[string]any{"matchLabels": labels}, nil
 }
 
-// typed is a value as a place holds it.
+// typed converts a value into the type that a place uses.
 func (k *Knob) typed(text string, place Place) (any, error) {
 	if place.Env != "" || place.Argument != "" || place.Inside == "" && (place.Kind == "ConfigMap" || place.Kind == "CiliumNodeConfig" || place.Kind == "Node") {
 		if k.felix != nil && k.Type == Duration {
@@ -163,22 +163,22 @@ func (k *Knob) typed(text string, place Place) (any, error) {
 	if k.felix != nil && k.Type == Duration {
 		d, err := k.duration(text)
 		if err == nil && (d < 0 || d%time.Millisecond != 0) {
-			err = errors.New("the API server takes none below 0, and no part of a millisecond")
+			err = errors.New("the API server accepts no negative values and no fractions of a millisecond")
 		}
 		return inWhole(d), err
 	}
 	for _, one := range k.Values {
 		if strings.EqualFold(one, text) {
-			return one, nil // as the API server wants it
+			return one, nil // the API server is case-sensitive
 		}
 	}
-	if k.felix != nil && len(k.Values) > 0 { // such as none, which Felix takes elsewhere
+	if k.felix != nil && len(k.Values) > 0 { // such as "none", which Felix accepts in other places
 		return nil, errors.New("it must be one of " + strings.Join(k.Values, ", "))
 	}
 	return text, nil
 }
 
-// inWhole writes a duration as fields of FelixConfigurations take it, whose pattern knows whole numbers alone: 1s500ms.
+// inWhole formats a duration for a field of a FelixConfiguration, whose pattern only allows whole numbers: 1s500ms.
 func inWhole(d time.Duration) string {
 	whole := d.Truncate(time.Second)
 	if rest := d - whole; rest != 0 && whole != 0 {
@@ -187,7 +187,7 @@ func inWhole(d time.Duration) string {
 	return d.String()
 }
 
-// unit is that of a duration of Felix where it is a bare number.
+// unit is the unit of a duration that Felix reads from a bare number.
 func (k *Knob) unit() time.Duration {
 	if strings.HasPrefix(k.felix.Schema, "Milli") {
 		return time.Millisecond
@@ -195,7 +195,7 @@ func (k *Knob) unit() time.Duration {
 	return time.Second
 }
 
-// structure is a list or an object, from JSON or from text with commas.
+// structure parses a list or an object, from JSON or from comma-separated text.
 func structure(text, kind string) (any, error) {
 	if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
 		var value any
@@ -212,12 +212,12 @@ func structure(text, kind string) (any, error) {
 	return list, nil
 }
 
-// Fields lead to the value within the object; nil for what is in a list or in a document.
+// Fields is the path to the value within the object; nil if the value is in a list or in a document.
 func (w Write) Fields() []string {
 	if w.Place.Path == "" {
 		return nil
 	}
-	for _, section := range []string{"data.", "metadata.annotations.", "spec.defaults."} { // whose keys have dots in them
+	for _, section := range []string{"data.", "metadata.annotations.", "spec.defaults."} { // their keys contain dots
 		if key, ok := strings.CutPrefix(w.Place.Path, section); ok {
 			return append(strings.Split(strings.TrimSuffix(section, "."), "."), key)
 		}
@@ -225,8 +225,8 @@ func (w Write) Fields() []string {
 	return strings.Split(w.Place.Path, ".")
 }
 
-// Object is the object with nothing in it but the edit, for server-side apply. It is not ok where the value lies
-// within a document or an argument: then Edit changes the object as it is.
+// Object returns an object that contains only the edit, for server-side apply. It is not ok if the value is inside a document
+// or an argument: then use Edit on the existing object.
 func (w Write) Object() (object *unstructured.Unstructured, ok bool) {
 	if w.Place.Inside != "" || w.Place.Argument != "" {
 		return nil, false
@@ -239,7 +239,7 @@ func (w Write) Object() (object *unstructured.Unstructured, ok bool) {
 	return object, w.Edit(object) == nil
 }
 
-// Edit makes the edit in an object as it is in the cluster.
+// Edit makes the edit in an object read from the cluster.
 func (w Write) Edit(object *unstructured.Unstructured) error {
 	if w.Selector != nil {
 		if err := unstructured.SetNestedField(object.Object, w.Selector, strings.Split(w.Place.SelectorPath, ".")...); err != nil {
@@ -250,7 +250,7 @@ func (w Write) Edit(object *unstructured.Unstructured) error {
 	case w.Place.Env != "":
 		return setEnv(object, w.Place.Container, w.Place.Env, fmt.Sprint(w.Value))
 	case w.Place.Argument != "":
-		return fail("change the argument of the DaemonSet by hand", "%s is an argument of a command", w.Place.Argument)
+		return fail("change the argument of the DaemonSet by hand", "%s is a command-line argument", w.Place.Argument)
 	case w.Place.Inside == "":
 		return unstructured.SetNestedField(object.Object, w.Value, w.Fields()...)
 	}
@@ -280,7 +280,7 @@ func (w Write) Edit(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedField(object.Object, string(edited), w.Fields()...)
 }
 
-// setEnv sets a variable of a container of a DaemonSet.
+// setEnv sets an environment variable of a container of a DaemonSet.
 func setEnv(object *unstructured.Unstructured, container, name, value string) error {
 	path := []string{"spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(object.Object, path...)

@@ -17,20 +17,20 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx
 )
 
-// postgresBinaries is where Debian puts them.
+// postgresBinaries is where Debian installs PostgreSQL's programs.
 const postgresBinaries = "/usr/lib/postgresql/15/bin"
 
-// withoutPostgres, set to anything, leaves out what needs PostgreSQL.
+// withoutPostgres is an environment variable; if set, tests that need PostgreSQL are skipped.
 const withoutPostgres = "THESEUS_NO_POSTGRES"
 
-// Server is a real server on a socket in a folder of its own; it ends with the test.
+// Server is a real server on a socket in its own folder; it stops at the end of the test.
 type Server struct {
 	folder  string
 	process *exec.Cmd
 	as      *syscall.SysProcAttr
 }
 
-// Start starts a server, or skips the test where that is asked for.
+// Start starts a server, or skips the test if THESEUS_NO_POSTGRES is set.
 func Start(t *testing.T) *Server {
 	t.Helper()
 	if os.Getenv(withoutPostgres) != "" {
@@ -58,7 +58,7 @@ func Start(t *testing.T) *Server {
 	return p
 }
 
-// becomeUser runs the server as Debian's user for it: it refuses to run as root.
+// becomeUser runs the server as Debian's user postgres, because it refuses to run as root.
 func (p *Server) becomeUser(t *testing.T) {
 	t.Helper()
 	account, err := user.Lookup("postgres")
@@ -73,12 +73,12 @@ func (p *Server) becomeUser(t *testing.T) {
 	p.as.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// Address is how it is reached: postgres://...
+// Address returns the server's address: postgres://...
 func (p *Server) Address() string {
 	return "postgres://theseus@/postgres?host=" + url.QueryEscape(p.folder)
 }
 
-// Restart starts it again, with the data that it had.
+// Restart starts the server again with the same data.
 func (p *Server) Restart(t *testing.T) {
 	t.Helper()
 	p.process = exec.Command(filepath.Join(postgresBinaries, "postgres"), "-D", filepath.Join(p.folder, "data"), "-k", p.folder,
@@ -94,12 +94,12 @@ func (p *Server) Restart(t *testing.T) {
 	defer db.Close()
 	for deadline := time.Now().Add(time.Minute); db.PingContext(context.Background()) != nil; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("PostgreSQL does not come up")
+			t.Fatal("PostgreSQL does not start")
 		}
 	}
 }
 
-// Stop ends the server at once, as a crash does.
+// Stop kills the server immediately, like a crash.
 func (p *Server) Stop(t *testing.T) {
 	t.Helper()
 	if p.process == nil {
@@ -108,6 +108,6 @@ func (p *Server) Stop(t *testing.T) {
 	if err := p.process.Process.Signal(syscall.SIGQUIT); err != nil {
 		t.Error(err)
 	}
-	_ = p.process.Wait() // it says that it was told to quit
+	_ = p.process.Wait() // returns an error because the server was killed
 	p.process = nil
 }
