@@ -7,14 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// API versions of Calico's objects. As CalicoServed calicoctl shows them, Calico's API server serves them, and definitions of
-// that group keep them where a Calico from v3.32 on was installed so; as CalicoStored all other definitions keep them.
+// API versions of Calico's objects. calicoctl and Calico's API server use CalicoServed, and from v3.32 on Calico can also be
+// installed with CRDs of that group. All other CRDs use CalicoStored.
 const (
 	CalicoServed = "projectcalico.org/v3"
 	CalicoStored = "crd.projectcalico.org/v1"
 )
 
-// calicoGroups are the groups of both. Of an object that is in both, the first counts.
+// calicoGroups are the API groups of both. If an object is in both, the first wins.
 var calicoGroups = []string{groupOf(CalicoServed), groupOf(CalicoStored)}
 
 func groupOf(apiVersion string) string {
@@ -25,11 +25,11 @@ func groupOf(apiVersion string) string {
 // IsCalico reports whether an API group is one of Calico's two.
 func IsCalico(group string) bool { return slices.Contains(calicoGroups, group) }
 
-// shown are beginnings of names under which older releases show Kubernetes' own policies as Calico's; no policy of a user's can
-// have such a name (libcalico-go/lib/names of v3.31).
+// shown are the name prefixes under which older releases show Kubernetes' own policies as Calico's; no user's policy can have
+// such a name (libcalico-go/lib/names of v3.31).
 var shown = []string{"knp.default.", "kanp.adminnetworkpolicy.", "kbanp.baselineadminnetworkpolicy."}
 
-// Calico returns Calico's objects of a kind, from whichever of its API groups they were read, each once.
+// Calico returns Calico's objects of a kind, each once, from either of its API groups.
 func (s *Snapshot) Calico(kind string) []unstructured.Unstructured {
 	var found []unstructured.Unstructured
 	seen, served := map[string]bool{}, map[string]bool{}
@@ -55,7 +55,7 @@ func isPolicy(object *unstructured.Unstructured) bool {
 	return strings.HasSuffix(object.GetKind(), "NetworkPolicy")
 }
 
-// servedName is an object's name without what only the stored form of a policy in the default tier has before it.
+// servedName is an object's name without the prefix that only the stored form of a policy in the default tier has.
 func servedName(object *unstructured.Unstructured) string {
 	if !isPolicy(object) {
 		return object.GetName()
@@ -63,9 +63,9 @@ func servedName(object *unstructured.Unstructured) string {
 	return strings.TrimPrefix(object.GetName(), "default.")
 }
 
-// CalicoAPI is the API version in which Calico's objects of the cluster can be written: that in which they were read, else
-// that which the cluster has definitions of. Where neither tells, and where both are defined and no object is there, it is
-// CalicoStored, as for Calico itself.
+// CalicoAPI is the API version for writing Calico's objects: the version in which they were read, else the version that the
+// cluster has CRDs for. If there are no objects and the cluster has CRDs for both versions or for neither, it is
+// CalicoStored, the same as Calico's own choice.
 func (s *Snapshot) CalicoAPI() string {
 	have := map[string]bool{}
 	for i := range s.Other {
@@ -82,13 +82,13 @@ func (s *Snapshot) CalicoAPI() string {
 	return CalicoStored
 }
 
-// CalicoResource is a resource of Calico's, such as "ippools", as kubectl is asked for it in this cluster.
+// CalicoResource is the full name of a resource of Calico's, such as "ippools", for kubectl in this cluster.
 func (s *Snapshot) CalicoResource(resource string) string {
 	return resource + "." + groupOf(s.CalicoAPI())
 }
 
-// HasCalico reports whether Calico's objects of a resource, such as "bgppeers", are known, and why not. They are
-// known when they were read from either group, and when a cluster was asked for the group and has no such resource.
+// HasCalico reports whether Calico's objects of a resource, such as "bgppeers", are known, and if not, why. They are
+// known if they were read from either group, or if a live cluster does not have the resource.
 func (s *Snapshot) HasCalico(resource string) (bool, string) {
 	why := ""
 	for _, group := range calicoGroups {
@@ -108,7 +108,7 @@ func (s *Snapshot) HasCalico(resource string) (bool, string) {
 	return s.Has(calicoGroups[1])
 }
 
-// UsesCalico reports whether Calico is in the cluster: its agent or any of its objects.
+// UsesCalico reports whether the cluster has Calico's agent or any of Calico's objects.
 func (s *Snapshot) UsesCalico() bool {
 	for i := range s.DaemonSets {
 		if s.DaemonSets[i].Name == "calico-node" {

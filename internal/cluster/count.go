@@ -2,7 +2,7 @@ package cluster
 
 import "fmt"
 
-// Count counts things: "1 node", "2 nodes".
+// Count formats a number with its noun: "1 node", "2 nodes".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -10,7 +10,7 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Thousands writes 1234567 as 1,234,567.
+// Thousands formats 1234567 as 1,234,567.
 func Thousands(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {

@@ -7,14 +7,14 @@ import (
 	"github.com/distribution/reference"
 )
 
-// Image is the name of a container's image, taken apart; all of it is empty where a text is no such name.
+// Image is a parsed container image name; all fields are empty if the text is not an image name.
 type Image struct {
-	Name string // with registry and folder, such as docker.io/library/nginx
+	Name string // with registry and repository, such as docker.io/library/nginx
 	Base string // its last part, such as nginx
-	Tag  string // empty where none is given
+	Tag  string // empty if there is none
 }
 
-// ImageOf reads an image's name. A digest is left out, whether it is a sound one or not.
+// ImageOf parses an image name. It ignores the digest, valid or not.
 func ImageOf(text string) Image {
 	text, _, _ = strings.Cut(text, "@")
 	named, err := reference.ParseNormalizedNamed(text)

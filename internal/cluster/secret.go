@@ -11,26 +11,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Redacted stands in a snapshot for a value that is a secret. No plan may write it: Verify in internal/change/plan refuses that.
+// Redacted replaces secret values in a snapshot. No plan may write it: Verify in internal/change/plan refuses such a plan.
 const Redacted = "(redacted by theseus)"
 
-// secretEndings are the ends of names whose values are secrets, in lower case and without separators. A name that ends
-// in FILE, PATH, NAME or REF says where a secret is, and is not one.
+// secretEndings are the suffixes of names whose values are secrets, in lower case and without separators. A name that ends
+// in FILE, PATH, NAME or REF refers to a secret, but its value is not one.
 func secretEndings() []string {
 	return []string{"password", "passwd", "passphrase", "token", "secret", "secretkey", "privatekey", "apikey", "accesskey", "authkey",
 		"encryptionkey", "credentials", "psk", "bearer"}
 }
 
-// listed are paths of variables and of words of command lines by their place in a list.
+// listed matches the paths of environment variables and command-line arguments by their index.
 var listed = regexp.MustCompile(`(?:^|\.)(?:(env)\[\d+\]\.value|(?:args|command)\[\d+\])$`)
 
-// separators are left out of names before they are compared.
+// separators are removed from names before they are compared.
 var separators = strings.NewReplacer("_", "", "-", "", ".", "")
 
-// userInfo is the user and the password within a URL.
+// userInfo matches the user and the password in a URL.
 var userInfo = regexp.MustCompile(`://[^/@\s:]*:[^/@\s]+@`)
 
-// flagValue is a command line flag with its value.
+// flagValue matches a command-line flag with its value.
 var flagValue = regexp.MustCompile(`^(--?([A-Za-z][A-Za-z0-9._-]*)=)(.+)$`)
 
 // SecretName reports whether a variable, field or flag of this name holds a secret.
@@ -39,10 +39,10 @@ func SecretName(name string) bool {
 	return slices.ContainsFunc(secretEndings(), func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// redactText is a value without what is secret of it.
+// redactText returns a value with its secret parts redacted.
 func redactText(name, value string) string {
 	switch {
-	case value == "", value == "true", value == "false": // a switch whether something is done with a secret
+	case value == "", value == "true", value == "false": // a boolean option that concerns a secret, not the secret itself
 		return value
 	case SecretName(name):
 		return Redacted
@@ -52,7 +52,7 @@ func redactText(name, value string) string {
 	return value
 }
 
-// redactArgument is a word of a command line without what is secret of it.
+// redactArgument returns a command-line argument with its secret parts redacted.
 func redactArgument(word string) string {
 	if part := flagValue.FindStringSubmatch(word); part != nil {
 		return part[1] + redactText(part[2], part[3])
@@ -60,7 +60,7 @@ func redactArgument(word string) string {
 	return redactText("", word)
 }
 
-// redactContainers takes secrets out of what containers are started with.
+// redactContainers redacts secrets in containers' environments and command lines.
 func redactContainers(containers []corev1.Container) {
 	for i := range containers {
 		for j := range containers[i].Env {
@@ -75,11 +75,11 @@ func redactContainers(containers []corev1.Container) {
 	}
 }
 
-// Redact takes the secrets out of an object: fields whose names say that they hold one, variables, flags of command lines,
-// and passwords in URLs. It changes the object.
+// Redact redacts the secrets in an object: in fields with secret-sounding names, environment variables, command-line flags,
+// and URLs. It modifies the object.
 func Redact(object map[string]any) { redaction{edit: true}.mapping(object, "") }
 
-// Secrets are the paths of what Redact would take out of an object.
+// Secrets returns the paths of the values that Redact would redact in an object.
 func Secrets(object map[string]any) []string {
 	var found []string
 	redaction{found: &found}.mapping(object, "")
@@ -87,13 +87,13 @@ func Secrets(object map[string]any) []string {
 	return found
 }
 
-// RedactField is the value of a field without its secrets; it changes nothing. The path names the field, such as
-// spec.containers[a].env[API_TOKEN].value: whatever in it names a secret makes the value one.
+// RedactField returns a redacted copy of a field's value. The path names the field, such as
+// spec.containers[a].env[API_TOKEN].value: if any part of it is the name of a secret, the value is redacted.
 func RedactField(path string, value any) any {
 	if text, ok := value.(string); ok {
 		switch at := listed.FindStringSubmatch(path); {
 		case at != nil && at[1] == "env":
-			return Redacted // by its place alone, which does not say whose value it is
+			return Redacted // the index alone does not tell the name, so assume a secret
 		case at != nil:
 			return redactArgument(text)
 		}
@@ -113,7 +113,7 @@ func RedactField(path string, value any) any {
 	return tree[cmp.Or(name, "field")]
 }
 
-// redaction walks through an object.
+// redaction walks an object.
 type redaction struct {
 	edit  bool
 	found *[]string
@@ -124,13 +124,13 @@ func (r redaction) mapping(tree map[string]any, path string) {
 	for key, value := range tree {
 		name := key
 		if key == "value" && variable != "" {
-			name = variable // of an environment
+			name = variable // the name of the environment variable
 		}
 		tree[key] = r.value(name, value, path+"."+key)
 	}
 }
 
-// value is a value without its secrets; the name is the one that says what it holds.
+// value returns a redacted value; name is the name of its field or variable.
 func (r redaction) value(name string, value any, path string) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -145,7 +145,7 @@ func (r redaction) value(name string, value any, path string) any {
 	return value
 }
 
-// item is an item of a list: of texts under a secret's name, of a command line, or of anything.
+// item returns a redacted list item: of a list with a secret's name, of a command line, or of any other list.
 func (r redaction) item(list string, value any, path string) any {
 	if word, ok := value.(string); ok && (list == "args" || list == "command") {
 		return r.note(word, redactArgument(word), path)
@@ -153,7 +153,7 @@ func (r redaction) item(list string, value any, path string) any {
 	return r.value(list, value, path)
 }
 
-// text is redactText, and looks into objects that are written as text, as in a NetworkAttachmentDefinition.
+// text is redactText, but also looks into objects embedded as text, as in a NetworkAttachmentDefinition.
 func (r redaction) text(name, value string) string {
 	var inner map[string]any
 	if SecretName(name) || !strings.HasPrefix(strings.TrimSpace(value), "{") || json.Unmarshal([]byte(value), &inner) != nil || len(Secrets(inner)) == 0 {

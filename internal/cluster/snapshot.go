@@ -16,14 +16,14 @@ import (
 // Kind is the kind of a serialised snapshot.
 const Kind = "Snapshot"
 
-// Snapshot is what was seen. Objects keep their resourceVersion; where each kind came from, or why it
-// is missing, stands in Sources.
+// Snapshot is a picture of a cluster. Objects keep their resourceVersion. Sources says for each kind where it was read,
+// or why it is missing.
 type Snapshot struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Theseus    string      `json:"theseus"` // version of the tool that took it
 	TakenAt    metav1.Time `json:"takenAt"`
-	// UID is the UID of the namespace kube-system, which names a cluster.
+	// UID is the UID of the namespace kube-system, which identifies the cluster.
 	UID string `json:"uid,omitempty"`
 	// Kubernetes is the API server's version, such as v1.36.3.
 	Kubernetes string `json:"kubernetes,omitempty"`
@@ -32,7 +32,7 @@ type Snapshot struct {
 	Namespaces      []corev1.Namespace             `json:"namespaces,omitempty"`
 	Pods            []corev1.Pod                   `json:"pods,omitempty"`
 	Services        []corev1.Service               `json:"services,omitempty"`
-	ConfigMaps      []corev1.ConfigMap             `json:"configMaps,omitempty"` // of the system's namespaces only
+	ConfigMaps      []corev1.ConfigMap             `json:"configMaps,omitempty"` // only those in system namespaces
 	DaemonSets      []appsv1.DaemonSet             `json:"daemonSets,omitempty"`
 	Deployments     []appsv1.Deployment            `json:"deployments,omitempty"`
 	ReplicaSets     []appsv1.ReplicaSet            `json:"replicaSets,omitempty"`
@@ -43,9 +43,9 @@ type Snapshot struct {
 	// Other holds everything else that was read: CNI objects, CRDs, webhooks.
 	Other []unstructured.Unstructured `json:"other,omitempty"`
 
-	// Facts are per-node measurements by the agent, where one was there to ask.
+	// Facts are the facts that agents reported about their nodes, if agents were installed.
 	Facts []NodeFacts `json:"facts,omitempty"`
-	// Rights are the answers of the API server about what this user may do.
+	// Rights are the API server's answers about this user's permissions.
 	Rights []Right `json:"rights,omitempty"`
 	// Sources says for every kind where it was read, or why it was not.
 	Sources []Source `json:"sources"`
@@ -53,11 +53,11 @@ type Snapshot struct {
 
 // Source says where the objects of a resource came from.
 type Source struct {
-	// Resource is as kubectl names it, such as "pods" or "ippools.crd.projectcalico.org".
+	// Resource is the name for kubectl, such as "pods" or "ippools.crd.projectcalico.org".
 	Resource string `json:"resource"`
-	// From is "live" or a file's name; empty when missing.
+	// From is "live" or a file name; empty if missing.
 	From string `json:"from,omitempty"`
-	// Missing says why it is not there, such as "forbidden" or "not in the input".
+	// Missing says why the resource was not read, such as "forbidden" or "not in the input".
 	Missing         string `json:"missing,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
@@ -67,13 +67,13 @@ type Right struct {
 	Verb     string `json:"verb"`
 	Group    string `json:"group,omitempty"`
 	Resource string `json:"resource"`
-	// Namespace is where it was asked for; empty for all of them, and for what is in none.
+	// Namespace is the namespace of the request; empty for all namespaces and for cluster-scoped resources.
 	Namespace string `json:"namespace,omitempty"`
 	Allowed   bool   `json:"allowed"`
 	Reason    string `json:"reason,omitempty"`
 }
 
-// NodeFacts is what only the node itself can tell.
+// NodeFacts are facts that only the node itself knows.
 type NodeFacts struct {
 	Node   string `json:"node"`
 	Kernel string `json:"kernel,omitempty"`
@@ -83,37 +83,37 @@ type NodeFacts struct {
 	RPFilter map[string]int `json:"rpFilter,omitempty"`
 	// ConfFiles are the files of the CNI configuration folder, sorted as the runtime sorts them.
 	ConfFiles []string `json:"confFiles,omitempty"`
-	// Confs say what is in them, in the same order: the runtime asks the first. Nil where an older agent looked.
+	// Confs are their contents, in the same order; the runtime uses the first valid one. Nil if an older agent reported.
 	Confs []Conf `json:"confs,omitempty"`
 	// ForwardPolicy is the policy of iptables' FORWARD chain: ACCEPT or DROP.
 	ForwardPolicy string `json:"forwardPolicy,omitempty"`
-	// BIRD is what Calico's BGP daemon says of itself; nil where it does not run.
+	// BIRD is the state of Calico's BGP daemon; nil if it does not run.
 	BIRD *BIRD `json:"bird,omitempty"`
-	// Routes counts the kernel's unicast routes by the protocol that made them, such as "kernel" and "bird".
+	// Routes counts the kernel's unicast routes by the protocol that programmed them, such as "kernel" and "bird".
 	Routes map[string]int `json:"routes,omitempty"`
-	// Host is what the node is besides its network; nil where an agent looked that did not know of it.
+	// Host has facts about the node other than its network; nil if an older agent reported.
 	Host *Host `json:"host,omitempty"`
 }
 
-// Conf is a configuration of the container runtime's network, as far as it tells whose it is.
+// Conf is the part of a CNI configuration that identifies its network.
 type Conf struct {
 	File string `json:"file"`
-	// Network is its name, Plugins the types of its plugins in order.
+	// Network is the configuration's name, Plugins the types of its plugins in order.
 	Network string   `json:"network,omitempty"`
 	Plugins []string `json:"plugins,omitempty"`
-	// Bridge, MTU, IPAM (the type) and Subnets are those of the first plugin, where it says so itself.
+	// Bridge, MTU, IPAM (the type) and Subnets are those of the first plugin, if it specifies them.
 	Bridge  string   `json:"bridge,omitempty"`
 	MTU     int      `json:"mtu,omitempty"`
 	IPAM    string   `json:"ipam,omitempty"`
 	Subnets []string `json:"subnets,omitempty"`
-	// DataDir is where its IPAM keeps addresses, where it says so; IPMasq is whether it masquerades each pod by itself.
+	// DataDir is where its IPAM stores addresses, if specified; IPMasq is whether the plugin itself masquerades each pod.
 	DataDir string `json:"dataDir,omitempty"`
 	IPMasq  bool   `json:"ipMasq,omitempty"`
-	// Problem says why it cannot be read; a runtime passes over such a file.
+	// Problem says why the file cannot be read; a runtime skips such a file.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Serving is the configuration that the runtime asks for a new pod's network; false where there is none.
+// Serving is the configuration that the runtime uses for new pods; false if there is none.
 func (f *NodeFacts) Serving() (Conf, bool) {
 	for _, conf := range f.Confs {
 		if conf.Problem == "" && len(conf.Plugins) > 0 {
@@ -123,87 +123,87 @@ func (f *NodeFacts) Serving() (Conf, bool) {
 	return Conf{}, false
 }
 
-// Host is a node's kernel and what runs beside Kubernetes there.
+// Host is a node's kernel and the software on the node that is not part of Kubernetes.
 type Host struct {
 	Clock Clock `json:"clock"`
-	// Modules maps modules that networks need to "loaded", "built-in", "loadable" or "absent"; one of which that
-	// cannot be told is not in it.
+	// Modules maps modules that networks need to "loaded", "built-in", "loadable" or "absent"; modules whose state is
+	// unknown are not in it.
 	Modules map[string]string `json:"modules,omitempty"`
 	// Managers are daemons that manage links and routes.
 	Managers []LinkManager `json:"managers,omitempty"`
-	// Filters says what keeps packets from the node itself, such as "the policy of INPUT is DROP (iptables-nft)".
+	// Filters lists the firewall rules that drop packets to the node itself, such as "the policy of INPUT is DROP (iptables-nft)".
 	Filters []string `json:"filters,omitempty"`
 	// IPTables counts the rules by the implementation that holds them: "nft" or "legacy".
 	IPTables map[string]int `json:"iptables,omitempty"`
-	// Forward has an entry for each implementation of iptables (IPv4) whose FORWARD drops what no rule accepts: what may accept
-	// a new connection there, chains by their names and rules as iptables-save has them. Nil where an older agent looked.
+	// Forward has an entry for each iptables backend (IPv4) whose chain FORWARD drops by default: the chains (by name) and rules
+	// (as in iptables-save) that may accept a new connection there. Nil if an older agent reported.
 	Forward map[string][]string `json:"forward,omitempty"`
-	// Paths are those to some other nodes.
+	// Paths are the path MTUs to some other nodes.
 	Paths []PathMTU `json:"paths,omitempty"`
-	// Sysctls are those that networks set, by name, such as net.ipv4.ip_forward; one that the kernel has not is not in it.
+	// Sysctls are the sysctls that networks set, by name, such as net.ipv4.ip_forward; those that the kernel lacks are left out.
 	Sysctls map[string]string `json:"sysctls,omitempty"`
-	// Traces are what networks leave in a kernel; nil where an agent looked that did not know of them.
+	// Traces are rules and routes of networks in the kernel; nil if an older agent reported.
 	Traces *Traces `json:"traces,omitempty"`
 }
 
-// Traces are rules and routes by whoever made them. Lists of routes and rules are cut at 100.
+// Traces are rules and routes by the network that made them. Lists of routes and rules have at most 100 entries.
 type Traces struct {
-	// Chains counts the chains of iptables by the beginning of their names, such as "cali-" and "KUBE-".
+	// Chains counts iptables chains by the prefix of their names, such as "cali-" and "KUBE-".
 	Chains map[string]int `json:"chains,omitempty"`
-	// Legacy counts those of them that iptables-legacy has.
+	// Legacy counts the chains among them that are in iptables-legacy.
 	Legacy map[string]int `json:"legacy,omitempty"`
-	// NFTables are family and name, as in "ip calico".
+	// NFTables are nft tables with family and name, such as "ip calico".
 	NFTables []string `json:"nftables,omitempty"`
-	// Blackholes are destinations to which packets are dropped or refused, in any table of routes.
+	// Blackholes are destinations to which packets are dropped or rejected, in any routing table.
 	Blackholes []string `json:"blackholes,omitempty"`
-	// Reached are destinations of the main table that lead to a gateway, but for the default route.
+	// Reached are the destinations in the main table that have a gateway, except the default route.
 	Reached []string `json:"reached,omitempty"`
-	// Rules are those of policy routing beside the kernel's own, such as "100: fwmark 0x200 lookup 2004".
+	// Rules are the policy routing rules except the kernel's defaults, such as "100: fwmark 0x200 lookup 2004".
 	Rules []string `json:"rules,omitempty"`
 }
 
-// Clock is the node's time when it was asked, beside the time of who asked, before and after.
+// Clock compares the node's time with the time of the querying machine before and after the query.
 type Clock struct {
 	At       time.Time `json:"at"`
 	Asked    time.Time `json:"asked,omitzero"`
 	Answered time.Time `json:"answered,omitzero"`
-	// Unsynchronised is what the kernel says: nobody keeps the clock in time.
+	// Unsynchronised is true if the kernel reports that no time service synchronises the clock.
 	Unsynchronised bool `json:"unsynchronised,omitempty"`
 }
 
 // LinkManager is systemd-networkd or NetworkManager.
 type LinkManager struct {
 	Name string `json:"name"`
-	// Foreign is true where it takes routes or rules away that others made (systemd-networkd).
+	// Foreign is true if it removes routes or rules that other programs made (systemd-networkd).
 	Foreign bool `json:"foreign,omitempty"`
-	// Unmanaged are the names of links that it leaves alone, as shell patterns (NetworkManager).
+	// Unmanaged are the names of links that it does not manage, as shell patterns (NetworkManager).
 	Unmanaged []string `json:"unmanaged,omitempty"`
 }
 
-// PathMTU is the largest packet that came to another node in one piece, and back; 0 when none did.
+// PathMTU is the size of the largest packet that reached another node and came back unfragmented; 0 if none did.
 type PathMTU struct {
 	To  string `json:"to"`
 	MTU int    `json:"mtu"`
-	// Link is the MTU of the link that leads there.
+	// Link is the MTU of the interface towards that node.
 	Link int `json:"link"`
 }
 
 // BIRD is a BGP daemon.
 type BIRD struct {
-	// Down says why the daemon did not answer; empty when it did.
+	// Down says why the daemon did not answer; empty if it did.
 	Down     string       `json:"down,omitempty"`
 	Sessions []BGPSession `json:"sessions,omitempty"`
 }
 
-// BGPSession is one that a daemon is configured for.
+// BGPSession is a session in a daemon's configuration.
 type BGPSession struct {
 	// Peer is the neighbour's address.
 	Peer string `json:"peer"`
-	// State is that of BGP's state machine: Established, or one on the way there.
+	// State is the state of BGP's state machine: Established, or an earlier one.
 	State string `json:"state"`
 }
 
-// Uplink is the link that carries the node's own address, or nil; of no facts too.
+// Uplink is the interface that has the node's own address, or nil. The receiver may be nil.
 func (f *NodeFacts) Uplink(node *corev1.Node) *Link {
 	if f == nil {
 		return nil
@@ -235,7 +235,7 @@ type Link struct {
 	Port int `json:"port,omitempty"`
 }
 
-// Has reports whether a resource was read, and why not when it was not.
+// Has reports whether a resource was read, and if not, why.
 func (s *Snapshot) Has(resource string) (bool, string) {
 	for _, source := range s.Sources {
 		if source.Resource == resource {
@@ -245,7 +245,7 @@ func (s *Snapshot) Has(resource string) (bool, string) {
 	return false, "not in the input"
 }
 
-// DaemonSet finds a DaemonSet, or nil.
+// DaemonSet returns a DaemonSet, or nil.
 func (s *Snapshot) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 	for i := range s.DaemonSets {
 		if s.DaemonSets[i].Namespace == namespace && s.DaemonSets[i].Name == name {
@@ -255,7 +255,7 @@ func (s *Snapshot) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 	return nil
 }
 
-// ConfigMap finds a ConfigMap, or nil.
+// ConfigMap returns a ConfigMap, or nil.
 func (s *Snapshot) ConfigMap(namespace, name string) *corev1.ConfigMap {
 	for i := range s.ConfigMaps {
 		if s.ConfigMaps[i].Namespace == namespace && s.ConfigMaps[i].Name == name {
@@ -265,7 +265,7 @@ func (s *Snapshot) ConfigMap(namespace, name string) *corev1.ConfigMap {
 	return nil
 }
 
-// OtherOf returns the other objects of a kind, whatever their version.
+// OtherOf returns the objects of a kind in Other, in any version.
 func (s *Snapshot) OtherOf(group, kind string) []unstructured.Unstructured {
 	var found []unstructured.Unstructured
 	for _, object := range s.Other {
@@ -277,7 +277,7 @@ func (s *Snapshot) OtherOf(group, kind string) []unstructured.Unstructured {
 	return found
 }
 
-// Definitions are the names of the CustomResourceDefinitions that were read, such as "ippools.crd.projectcalico.org".
+// Definitions returns the names of the CustomResourceDefinitions that were read, such as "ippools.crd.projectcalico.org".
 func (s *Snapshot) Definitions() []string {
 	var names []string
 	for _, definition := range s.OtherOf("apiextensions.k8s.io", "CustomResourceDefinition") {
@@ -286,13 +286,13 @@ func (s *Snapshot) Definitions() []string {
 	return names
 }
 
-// Owner names the workload that a pod belongs to in the end: a Deployment rather than its ReplicaSet,
-// or the pod itself ("Pod") when nothing would create it again.
+// Owner names the workload at the top of a pod's owner chain: a Deployment rather than its ReplicaSet,
+// or the pod itself ("Pod") if no controller would recreate it.
 type Owner struct {
 	Kind, Namespace, Name string
 }
 
-// Owners follows pods' controller references. It reads the ReplicaSets once, so ask it for every pod.
+// Owners follows pods' controller references. It indexes the ReplicaSets once, so reuse it for all pods.
 func (s *Snapshot) Owners() func(*corev1.Pod) Owner {
 	parents := make(map[Owner]Owner, len(s.ReplicaSets))
 	for i := range s.ReplicaSets {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// SystemNamespaces are those that networks live in: their ConfigMaps are read, and the values of
-// environment variables kept.
+// SystemNamespaces are the namespaces in which networks run: snapshots contain their ConfigMaps and the values of their
+// environment variables.
 func SystemNamespaces() []string {
 	return []string{"kube-system", "kube-flannel", "calico-system", "tigera-operator", "kube-public"}
 }
@@ -23,13 +23,12 @@ func IsSystemNamespace(name string) bool { return slices.Contains(SystemNamespac
 // lastApplied repeats the whole object, environment variables included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// copies are the annotations that repeat a whole object.
+// copies are annotations that contain a copy of a whole object.
 func copies() []string {
 	return []string{lastApplied, "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied"}
 }
 
-// Trim ends the making of a snapshot: it trims every object, finds the cluster's UID, and brings Other into a
-// stable order.
+// Trim finishes a snapshot: it trims every object, finds the cluster's UID, and sorts Other.
 func Trim(s *Snapshot) {
 	trim(s.Nodes)
 	trim(s.Namespaces)
@@ -58,7 +57,7 @@ func Trim(s *Snapshot) {
 	}
 }
 
-// object is the pointer to a T that is an API object.
+// object is a pointer to a T that implements metav1.Object.
 type object[T any] interface {
 	*T
 	metav1.Object
@@ -70,14 +69,14 @@ func trim[T any, P object[T]](objects []T) {
 	}
 }
 
-// TrimObject drops what nobody needs of an object and what a file that goes around should not hold (secrets, and values
-// of environment variables outside of the system's namespaces), and the room that decoding left in its longest lists:
-// a decoder makes each list for four, and a container alone has 900 bytes.
+// TrimObject removes fields that no check or plan needs, and data that should not be in a file that people pass on
+// (secrets, and values of environment variables outside of system namespaces). It also frees the unused capacity of the
+// longest lists: a decoder allocates each list for four elements, and a container needs 900 bytes.
 func TrimObject(o metav1.Object) {
 	trimMeta(o)
 	var spec *corev1.PodSpec
 	switch o := o.(type) {
-	case *appsv1.DaemonSet: // networks live there, in whatever namespace
+	case *appsv1.DaemonSet: // networks run as DaemonSets, in any namespace
 		redactContainers(o.Spec.Template.Spec.InitContainers)
 		redactContainers(o.Spec.Template.Spec.Containers)
 		return
@@ -121,7 +120,7 @@ func TrimObject(o metav1.Object) {
 	fit(&spec.Tolerations)
 }
 
-// fit gives a list exactly the room that it needs.
+// fit clips the capacity of a list to its length.
 func fit[T any](list *[]T) {
 	if cap(*list) > len(*list) {
 		*list = append(make([]T, 0, len(*list)), *list...)
@@ -140,7 +139,7 @@ func trimMeta(o metav1.Object) {
 	}
 }
 
-// dropValues forgets the values of environment variables and keeps their names.
+// dropValues removes the values of environment variables and keeps their names.
 func dropValues(containers []corev1.Container) {
 	for i := range containers {
 		for j := range containers[i].Env {

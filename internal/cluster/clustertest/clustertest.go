@@ -18,15 +18,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// The shape of a generated cluster, whatever its size.
+// The shape of a generated cluster, independent of its size.
 const (
 	PodsPerNode       = 20
 	PodsPerDeployment = 10
 	perNamespace      = 20 // Deployments
 )
 
-// Cluster makes a cluster with as many nodes, 20 pods and one NetworkPolicy on each, a Deployment, a
-// ReplicaSet and a Service for each 10 pods, and a budget for every second Deployment.
+// Cluster makes a cluster with the given number of nodes. It has 20 pods and one NetworkPolicy per node, a Deployment,
+// a ReplicaSet and a Service per 10 pods, and a PDB for every second Deployment.
 func Cluster(nodes int) *cluster.Snapshot {
 	s := &cluster.Snapshot{APIVersion: v1alpha1.APIVersion, Kind: cluster.Kind, UID: "generated", TakenAt: metav1.Unix(1800000000, 0), Kubernetes: "v1.36.3"}
 	for _, resource := range []string{"nodes", "namespaces", "pods", "services", "configmaps", "daemonsets", "deployments",

@@ -9,33 +9,33 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// block turns YAML in the form that kubectl prints into JSON: mappings and lists in block style, plain and quoted
-// scalars, literal text. It takes one pass over the text, where a parser of the whole language takes hundreds of times
-// as long. It gives up (nothing is returned then) on all that it does not know for sure, which the whole parser reads.
+// block converts YAML as kubectl prints it into JSON: mappings and lists in block style, plain and quoted scalars, literal
+// text. It needs a single pass over the text and is hundreds of times faster than a full YAML parser. If it is not sure of the
+// meaning of any part, it gives up and returns nothing; then the full parser reads the text.
 type block struct {
-	text    []byte // what comes after the current line
-	raw     []byte // the current line as it is; nil at the end
-	indent  int    // of what is left of the current line
-	content []byte // what is left of it
+	text    []byte // the text after the current line
+	raw     []byte // the current line, unchanged; nil at the end
+	indent  int    // of the rest of the current line
+	content []byte // the rest of the current line
 	out     []byte
 	depth   int
-	// known are scalars that the whole parser was asked about, with their JSON.
+	// known caches scalars that the full parser converted, with their JSON.
 	known map[string]string
 }
 
 const (
-	maxDepth = 100  // of mappings and lists in one another
-	maxKey   = 1000 // bytes; YAML has a bound of 1024
+	maxDepth = 100  // of nested mappings and lists
+	maxKey   = 1000 // bytes; YAML allows 1024
 	maxKnown = 4096 // scalars
 )
 
-// JSON turns YAML in the form that kubectl prints, which Theseus writes too, into JSON. It is not ok where the text is in
-// another form, or wrong, which is for a parser of the whole language to read.
+// JSON converts YAML as kubectl and Theseus print it into JSON. It is not ok if the text has another form or is invalid; then
+// use a full YAML parser.
 func JSON(text []byte) (json []byte, ok bool) {
 	return new(block).json(make([]byte, 0, len(text)), text)
 }
 
-// json appends the text as JSON to out; ok is false when it is not known for sure what the text means.
+// json appends the text as JSON to out; ok is false if the meaning of the text is not certain.
 func (b *block) json(out, text []byte) (json []byte, ok bool) {
 	if b.known == nil {
 		b.known = map[string]string{}
@@ -47,7 +47,7 @@ func (b *block) json(out, text []byte) (json []byte, ok bool) {
 	return b.out, true
 }
 
-// next goes to the next line that is not blank; raw is nil when there is none. It fails on what needs the whole parser.
+// next moves to the next line that is not blank; raw is nil if there is none. It fails on lines that need the full parser.
 func (b *block) next() bool {
 	for {
 		if !b.line() {
@@ -62,14 +62,14 @@ func (b *block) next() bool {
 	}
 }
 
-// plain reports whether what is left of the line is no marker of documents, and of simple characters. It may be a comment,
-// which is neither a node nor an entry; in quotes it is text.
+// plain reports whether the rest of the line is not a document marker and has only simple characters. It may be a comment,
+// which is neither a node nor an entry, or text if it is quoted.
 func (b *block) plain() bool {
 	marker := b.indent == 0 && (bytes.HasPrefix(b.content, []byte("---")) || bytes.HasPrefix(b.content, []byte("...")))
 	return !marker && simple(b.content, false)
 }
 
-// line takes one line, blank or not; false at the end.
+// line reads one line, blank or not; false at the end.
 func (b *block) line() bool {
 	if len(b.text) == 0 {
 		b.raw, b.content, b.indent = nil, nil, -1
@@ -80,7 +80,7 @@ func (b *block) line() bool {
 	return true
 }
 
-// simple reports whether text is of characters that mean the same in YAML and in JSON; tabs may be left in.
+// simple reports whether all characters of text mean the same in YAML and in JSON; tabs are allowed.
 func simple(text []byte, tabs bool) bool {
 	for i := 0; i < len(text); {
 		c := text[i]
@@ -92,7 +92,7 @@ func simple(text []byte, tabs bool) bool {
 			return false
 		}
 		r, size := utf8.DecodeRune(text[i:])
-		// Other line breaks and marks of YAML's, and what it calls not printable.
+		// YAML's other line breaks and special characters, and characters that it does not consider printable.
 		if r == utf8.RuneError || r < 0xa0 || r == 0x2028 || r == 0x2029 || r >= 0xd800 && r < 0xe000 || r >= 0xfe00 {
 			return false
 		}
@@ -120,7 +120,7 @@ func dash(content []byte) bool {
 	return len(content) > 0 && content[0] == '-' && (len(content) == 1 || content[1] == ' ')
 }
 
-// entry splits "key: value"; ok is false when the text is none.
+// entry splits "key: value"; ok is false if the text is not an entry.
 func entry(content []byte) (key, value []byte, ok bool) {
 	end := 0
 	switch c := content[0]; c {
@@ -149,7 +149,7 @@ func entry(content []byte) (key, value []byte, ok bool) {
 func (b *block) mapping(indent int) bool {
 	var few [16][]byte
 	keys := few[:0]
-	var many map[string]bool // once there are more than few
+	var many map[string]bool // only used for large mappings
 	b.out = append(b.out, '{')
 	for first := true; b.indent == indent && !dash(b.content); first = false {
 		key, value, ok := entry(b.content)
@@ -160,7 +160,7 @@ func (b *block) mapping(indent int) bool {
 			b.out = append(b.out, ',')
 		}
 		from := len(b.out)
-		escaped := key[0] == '"' && bytes.IndexByte(key, '\\') >= 0 // in one of several ways
+		escaped := key[0] == '"' && bytes.IndexByte(key, '\\') >= 0 // the same key can be escaped in several ways
 		if len(key) > maxKey || escaped || string(key) == "<<" || !b.one(key) || b.out[from] != '"' {
 			return false
 		}
@@ -206,12 +206,12 @@ func (b *block) sequence(indent int) bool {
 		}
 	}
 	b.out = append(b.out, ']')
-	// A list may stand as deep as the key that it belongs to; what follows it is the next key then.
+	// A list may have the same indentation as its key; the next key then follows it.
 	return b.indent <= indent
 }
 
-// value reads what follows a key or a dash on its line, and on the lines below that are deeper than parent; a list may
-// begin at the depth list.
+// value reads the text after a key or a dash: on the same line, and on the following lines that are deeper than parent; a
+// list may begin at the depth list.
 func (b *block) value(rest []byte, parent, list int) bool {
 	switch {
 	case len(rest) == 0:
@@ -230,7 +230,7 @@ func (b *block) value(rest []byte, parent, list int) bool {
 	return b.scalar(parent)
 }
 
-// literal reads text below "|".
+// literal reads a block scalar after "|".
 func (b *block) literal(head []byte, parent int) bool {
 	chomp := string(head[1:])
 	if chomp != "" && chomp != "-" && chomp != "+" {
@@ -253,7 +253,7 @@ func (b *block) literal(head []byte, parent int) bool {
 		}
 		if depth < 0 && indent > parent {
 			if content[0] == '\t' {
-				return false // the whole parser takes it for an indentation, which no tab may be
+				return false // the full parser treats it as indentation, in which tabs are not allowed
 			}
 			depth = indent
 		} else if depth >= 0 {
@@ -295,11 +295,11 @@ func (b *block) breaks(n int) {
 	}
 }
 
-// scalar reads the rest of the line, and the lines below that are deeper than parent.
+// scalar reads the rest of the line, and the following lines that are deeper than parent.
 func (b *block) scalar(parent int) bool {
 	text := b.content
 	for joined := false; ; joined = true {
-		// A blank line would be a line break of the text.
+		// A blank line would be a line break in the text.
 		if rest := bytes.TrimLeft(b.text, " "); len(rest) > 0 && rest[0] == '\n' {
 			after := bytes.TrimLeft(rest, " \n")
 			if len(after) > 0 && len(rest)-len(after)-bytes.LastIndexByte(rest[:len(rest)-len(after)], '\n')-1 > parent {
@@ -332,7 +332,7 @@ func (b *block) scalar(parent int) bool {
 	}
 }
 
-// escapes reports whether the end of text escapes what comes next, which is the end of the line.
+// escapes reports whether the text ends in a backslash that escapes the end of the line.
 func escapes(text []byte) bool {
 	return (len(text)-len(bytes.TrimRight(text, `\`)))%2 == 1
 }
@@ -368,7 +368,7 @@ func (b *block) one(text []byte) bool {
 	return b.ask(text)
 }
 
-// closes reports whether a flow collection ends where the text does, and not before.
+// closes reports whether a flow collection ends exactly at the end of the text.
 func closes(text []byte) bool {
 	depth := 0
 	for i, c := range text {
@@ -380,9 +380,9 @@ func closes(text []byte) bool {
 				return i == len(text)-1
 			}
 		case '"', '\'', '#':
-			return false // a bracket may be part of what is quoted
+			return false // a bracket may be inside quotes
 		case '&', '*':
-			return false // aliases are weighed in the whole document
+			return false // the size of aliases is checked for the whole document
 		}
 	}
 	return false
@@ -396,7 +396,7 @@ const (
 	isJSON // the same in JSON
 )
 
-// kindOf says what a plain scalar is by YAML 1.1, where that is beyond doubt.
+// kindOf returns the type of a plain scalar in YAML 1.1, if that is certain.
 func kindOf(text []byte) scalarKind {
 	switch c := text[0]; {
 	case c == '/':
@@ -419,7 +419,7 @@ func kindOf(text []byte) scalarKind {
 	return unsure
 }
 
-// kindOfDigits is about what begins with a digit: numbers, addresses, quantities.
+// kindOfDigits handles scalars that begin with a digit: numbers, addresses, quantities.
 func kindOfDigits(text []byte) scalarKind {
 	dots, digits := 0, 0
 	for _, c := range text {
@@ -429,7 +429,7 @@ func kindOfDigits(text []byte) scalarKind {
 		case c == '.':
 			dots++
 		case c == '/' || strings.IndexByte("GKMPkmsvw", c) >= 0:
-			return isText // no number, and no time, has these
+			return isText // numbers and times do not have these characters
 		}
 	}
 	switch {
@@ -441,7 +441,7 @@ func kindOfDigits(text []byte) scalarKind {
 	return unsure
 }
 
-// ask lets the whole parser read one scalar or collection.
+// ask lets the full parser read one scalar or collection.
 func (b *block) ask(text []byte) bool {
 	if json, ok := b.known[string(text)]; ok {
 		b.out = append(b.out, json...)
@@ -459,7 +459,7 @@ func (b *block) ask(text []byte) bool {
 	return true
 }
 
-// double reads "text"; escapes that JSON has too are taken as they are, and others that kubectl prints are asked about.
+// double reads "text". It keeps escapes that JSON also has; for other escapes that kubectl prints it uses the full parser.
 func (b *block) double(text []byte) bool {
 	if len(text) < 2 || text[len(text)-1] != '"' {
 		return false
@@ -483,7 +483,7 @@ func (b *block) double(text []byte) bool {
 	return true
 }
 
-// single reads 'text', in which two quotes are one.
+// single reads 'text', in which two quotes stand for one.
 func (b *block) single(text []byte) bool {
 	if len(text) < 2 || text[len(text)-1] != '\'' {
 		return false
@@ -506,7 +506,7 @@ func (b *block) single(text []byte) bool {
 	return true
 }
 
-// escape appends text as it stands between the quotes of JSON.
+// escape appends text escaped for a JSON string.
 func (b *block) escape(text []byte) {
 	for {
 		at := bytes.IndexAny(text, "\"\\\t")

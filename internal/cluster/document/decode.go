@@ -7,9 +7,9 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// decode reads one JSON value into what target points to, as an API server does. The library that comes first takes half
-// the time, and refuses what it might read in another way (names that come twice, bytes that are no UTF-8); what it
-// refuses is decided by the API server's own, which also says what is wrong.
+// decode decodes one JSON value into target, as an API server does. The first decoder is twice as fast, but refuses input
+// that it might interpret differently (duplicate names, invalid UTF-8). For such input, the API server's own decoder
+// decides, and reports the error.
 func decode(raw []byte, target any) error {
 	if json.Unmarshal(raw, target) == nil {
 		return nil

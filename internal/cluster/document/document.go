@@ -1,6 +1,6 @@
-// Package document turns text into a snapshot: a Theseus snapshot, or plain Kubernetes YAML and JSON as
-// kubectl prints it (single objects, several documents, Lists). It reads as a stream, object by object, so
-// that a List may be much larger than what is kept in memory of it.
+// Package document converts text into a snapshot: a Theseus snapshot, or plain Kubernetes YAML and JSON as
+// kubectl prints it (single objects, several documents, Lists). It reads a stream, object by object, so a
+// List may be much larger than the memory that the snapshot of it needs.
 package document
 
 import (
@@ -19,39 +19,39 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/fault"
 )
 
-// The bounds of what is read, in bytes.
+// The limits of the input, in bytes.
 const (
-	// MaxInput is the size of one file. 512 MiB is a cluster of about 100,000 pods.
+	// MaxInput is the size of one file. 512 MiB are enough for about 100,000 pods.
 	MaxInput = 512 << 20
-	// MaxObject is the size of one object, or of one YAML document that is not a block-style List. No
-	// object of an API server is as large as 2 MiB.
+	// MaxObject is the size of one object, or of one YAML document that is not a block-style List. Objects
+	// in an API server are smaller than 2 MiB.
 	MaxObject = 64 << 20
 )
 
-// Error is what is wrong with an input, and where.
+// Error is an error in an input, with its position.
 type Error = fault.Error
 
-// Builder collects objects into a snapshot. The zero value is not ready: use New.
+// Builder collects objects into a snapshot. The zero value is not usable: call New.
 type Builder struct {
 	snapshot *cluster.Snapshot
 	sinks    []sink
-	// origins maps a resource to the files that it came from.
+	// origins maps a resource to the files that contained it.
 	origins map[string][]string
 	notes   []string
-	// ignored counts what was left out, by what it is.
+	// ignored counts the objects that were left out, by a description.
 	ignored map[string]int
-	// lenient is true while documents that are no Kubernetes objects are skipped.
+	// lenient is true while documents that are not Kubernetes objects are skipped.
 	lenient bool
-	// block reads YAML; raw is the JSON that it made last.
+	// block reads YAML; raw is the JSON that it produced last.
 	block block
 	raw   []byte
-	// budget is what the aliases of the current input may still add.
+	// budget is the size that the aliases of the current input may still add.
 	budget bounded.Budget
-	// within is how many Lists the current object is in.
+	// within is the nesting depth of Lists around the current object.
 	within int
 }
 
-// New makes an empty builder; the version is that of the tool.
+// New makes an empty builder. The version is Theseus' own version.
 func New(version string) *Builder {
 	b := &Builder{
 		snapshot: &cluster.Snapshot{APIVersion: v1alpha1.APIVersion, Kind: cluster.Kind, Theseus: version},
@@ -62,7 +62,7 @@ func New(version string) *Builder {
 	return b
 }
 
-// Objects reads manifests: every object as it is, in its order.
+// Objects reads manifests: every object unchanged, in order.
 func Objects(name string, input io.Reader) ([]unstructured.Unstructured, error) {
 	var found []unstructured.Unstructured
 	b := &Builder{snapshot: &cluster.Snapshot{}, origins: map[string][]string{}, ignored: map[string]int{}}
@@ -78,8 +78,8 @@ func Objects(name string, input io.Reader) ([]unstructured.Unstructured, error) 
 	return found, err
 }
 
-// Add reads one input to its end. The name goes into errors and sources. A lenient read skips documents
-// that are no Kubernetes objects (a folder may hold such), any other calls them an error. Errors are *Error.
+// Add reads one input to its end. Errors and sources contain the name. A lenient read skips documents that
+// are not Kubernetes objects (a folder may contain some); otherwise they are errors. Errors are *Error.
 func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
 	b.lenient, b.budget, b.within = lenient, bounded.Budget{}, 0
 	lines := newLines(name, input)
@@ -92,7 +92,7 @@ func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
 		b.note("%s: empty", name)
 		return nil
 	case 0, 0x1f, 0xff, 0xfe:
-		return &Error{File: name, Err: errors.New("not text"), Advice: "unpack it, or write it again as UTF-8"}
+		return &Error{File: name, Err: errors.New("not text"), Advice: "decompress it, or convert it to UTF-8"}
 	case '{', '[':
 		return b.addJSON(name, lines)
 	default:
@@ -100,7 +100,7 @@ func (b *Builder) Add(name string, input io.Reader, lenient bool) error {
 	}
 }
 
-// Snapshot ends the collection. The notes are for people: duplicates, and what was left out.
+// Snapshot finishes the collection. The notes are for people: duplicates, and objects that were left out.
 func (b *Builder) Snapshot() (*cluster.Snapshot, []string) {
 	s := b.snapshot
 	for _, one := range b.sinks {
@@ -113,12 +113,12 @@ func (b *Builder) Snapshot() (*cluster.Snapshot, []string) {
 		b.setSource(resource)
 	}
 	for _, what := range slices.Sorted(maps.Keys(b.ignored)) {
-		b.note("%d %s left out: a snapshot does not hold them", b.ignored[what], what)
+		b.note("%d %s left out: a snapshot does not contain them", b.ignored[what], what)
 	}
 	return s, b.notes
 }
 
-// resources are those that every snapshot answers for, and then what else was found.
+// resources returns the resources that every snapshot has a source for, then the others that were found.
 func (b *Builder) resources() []string {
 	var names []string
 	for _, s := range b.sinks {
@@ -134,7 +134,7 @@ func (b *Builder) resources() []string {
 	return names
 }
 
-// setSource says where a resource came from. What a snapshot file said stands, unless more was read since.
+// setSource sets the source of a resource. It keeps the source from a snapshot file, unless more was read since.
 func (b *Builder) setSource(resource string) {
 	source := cluster.Source{Resource: resource, From: strings.Join(b.origins[resource], ", ")}
 	if source.From == "" {
@@ -149,7 +149,7 @@ func (b *Builder) setSource(resource string) {
 	}
 }
 
-// origin remembers that a resource was in a file; a long list of files is cut.
+// origin records that a resource was in a file; it truncates a long list of files.
 func (b *Builder) origin(resource string, at place) {
 	const most = 3
 	file := at.file

@@ -108,7 +108,7 @@ func TestForms(t *testing.T) {
 func TestErrors(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 20000)
 	for name, test := range map[string]struct{ input, want string }{
-		"truncated json":     {"{\"apiVersion\": \"v1\",\n\"items\": [\n{\"kind\":", "in:3: bad JSON: it ends in the middle"},
+		"truncated json":     {"{\"apiVersion\": \"v1\",\n\"items\": [\n{\"kind\":", "in:3: bad JSON: it is truncated"},
 		"broken json":        {"{\"apiVersion\": \"v1\",\n\"kind\" \"Pod\"}", "in:2: bad JSON: expected colon"},
 		"deep json":          {deep, "nested more than 1000 deep"},
 		"bad item":           {strings.Replace(podList, "    name: b", "    name: b: c", 1), "in:21: bad YAML: mapping values"},
@@ -116,17 +116,17 @@ func TestErrors(t *testing.T) {
 		"no object":          {"hello: world\n", "in:1: not a Kubernetes object"},
 		"text":               {"hello\n", "in:1: not a Kubernetes object"},
 		"list without kind":  {"items:\n- {a: b}\n", "in:1: a List without a kind"},
-		"truncated list":     {podList[:strings.Index(podList, "kind: List")], "in:1: a List without a kind: the file is cut short"},
-		"truncated item":     {podList[:strings.LastIndex(podList, "op")], "in:1: a List without a kind: the file is cut short"},
+		"truncated list":     {podList[:strings.Index(podList, "kind: List")], "in:1: a List without a kind: the file is truncated"},
+		"truncated item":     {podList[:strings.LastIndex(podList, "op")], "in:1: a List without a kind: the file is truncated"},
 		"items not a list":   {"kind: List\napiVersion: v1\nitems:\n  a: b\n", "in:4: items must be a list"},
 		"items elsewhere":    {"kind: Odd\napiVersion: v1\nitems:\n- {a: b}\n", "in:1: a Odd with items"},
-		"wrong type":         {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n", "in:1: Pod: spec.containers: a number where a"},
+		"wrong type":         {"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n", "in:1: Pod: spec.containers: a number is not a valid"},
 		"no name":            {"---\napiVersion: v1\nkind: Pod\n", "in:2: Pod without metadata.name"},
 		"newer snapshot":     {`{"apiVersion":"theseus.dev/v1beta1","kind":"Snapshot","pods":"in a way of its own"}`, "in:1: a snapshot of version theseus.dev/v1beta1: this theseus reads theseus.dev/v1alpha1"},
-		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`, "in:1: a list is expected here"},
-		"a plan":             {"apiVersion: theseus.dev/v1alpha1\nkind: Plan\nsteps: []\n", "in:1: a Plan says nothing of a cluster: it is for theseus apply"},
-		"a plan as json":     {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Plan","steps":[]}`, "in:1: a Plan says nothing of a cluster"},
-		"a change":           {podList + "---\napiVersion: theseus.dev/v1alpha1\nkind: Change\n", "a Change says nothing of a cluster: it is for --change"},
+		"snapshot of rubble": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","pods":"x"}`, "in:1: expected a list"},
+		"a plan":             {"apiVersion: theseus.dev/v1alpha1\nkind: Plan\nsteps: []\n", "in:1: a Plan does not describe a cluster: it is for theseus apply"},
+		"a plan as json":     {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Plan","steps":[]}`, "in:1: a Plan does not describe a cluster"},
+		"a change":           {podList + "---\napiVersion: theseus.dev/v1alpha1\nkind: Change\n", "a Change does not describe a cluster: it is for --change"},
 		"number":             {`["a"]`, "in:1: not a Kubernetes object"},
 		"binary":             {"\x00\x01\x02", "in: not text"},
 	} {
@@ -146,7 +146,7 @@ func TestLastWins(t *testing.T) {
 	if len(s.Nodes) != 1 || s.Nodes[0].ResourceVersion != "2" {
 		t.Errorf("got %v", s.Nodes)
 	}
-	if diff := cmp.Diff([]string{"two.yaml:2: Node n1 again: this one counts"}, notes); diff != "" {
+	if diff := cmp.Diff([]string{"two.yaml:2: duplicate Node n1: using this one"}, notes); diff != "" {
 		t.Error(diff)
 	}
 	if s.Sources[0].From != "one.yaml, two.yaml" {
@@ -178,8 +178,8 @@ func TestManyDuplicatesMakeFewNotes(t *testing.T) {
 
 func TestNotesOfOddInput(t *testing.T) {
 	for name, test := range map[string]struct{ input, want string }{
-		"no namespace":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "in:1: Pod p names no namespace: taken for one of default, as kubectl does"},
-		"newer snapshot": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","theseus":"v9","weather":"fine"}`, `in:1: the snapshot's field "weather" is not known here and is left out: a newer theseus (v9) wrote it`},
+		"no namespace":   {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n", "in:1: Pod p has no namespace: using default, like kubectl"},
+		"newer snapshot": {`{"apiVersion":"theseus.dev/v1alpha1","kind":"Snapshot","theseus":"v9","weather":"fine"}`, `in:1: ignoring the unknown field "weather" of the snapshot: a newer theseus (v9) wrote it`},
 		"empty":          {"", "in: empty"},
 	} {
 		_, notes := read(t, "in", test.input)

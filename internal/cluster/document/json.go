@@ -14,8 +14,8 @@ import (
 
 type rawObject = json.RawMessage
 
-// addJSON reads JSON values one after the other, and the elements of "items", of a top-level array, and of a
-// snapshot's lists one by one.
+// addJSON reads a sequence of JSON values. It reads the elements of "items", of a top-level array, and of a snapshot's
+// lists one by one.
 func (b *Builder) addJSON(name string, in *lines) error {
 	r := &jsonReader{builder: b, file: name, input: in.reader, line: in.number + 1}
 	for {
@@ -29,16 +29,16 @@ func (b *Builder) addJSON(name string, in *lines) error {
 	}
 }
 
-// jsonReader cuts JSON apart by its brackets and strings alone. What is within a value is checked when it is decoded.
+// jsonReader splits JSON by its brackets and strings only. The inside of a value is checked when it is decoded.
 type jsonReader struct {
 	builder *Builder
 	file    string
 	input   *bufio.Reader
-	line    int    // of what comes next
-	buffer  []byte // of value, used again and again
+	line    int    // of the next byte
+	buffer  []byte // of value, reused
 }
 
-// syntax is an error that the place of what comes next belongs to.
+// syntax is an error at the position of the next byte.
 type syntax string
 
 func (s syntax) Error() string { return string(s) }
@@ -55,12 +55,12 @@ func (r *jsonReader) fail(in *lines, err error) error {
 		in.number = at.line
 		return in.fail(err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return at.fail("the file is cut short: write it again", errors.New("bad JSON: it ends in the middle"))
+		return at.fail("the file is truncated: write it again", errors.New("bad JSON: it is truncated"))
 	}
 	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it", fmt.Errorf("bad JSON: %w", plainJSON(err)))
 }
 
-// document reads one value; io.EOF when there is none.
+// document reads one value; io.EOF if there is none.
 func (r *jsonReader) document() error {
 	first, err := r.peek()
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *jsonReader) document() error {
 	return r.builder.noObject(header{}, at)
 }
 
-// noEOF keeps the end of the input within a value from looking like the end of the values.
+// noEOF turns an end of the input inside a value into an error that is not io.EOF.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -98,7 +98,7 @@ func (r *jsonReader) object(at place) error {
 		}
 		var key string
 		if err := json.Unmarshal(raw, &key); err != nil {
-			return syntax("the name of a field is expected")
+			return syntax("expected the name of a field")
 		}
 		if err := r.expect(':', "colon"); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (r *jsonReader) object(at place) error {
 	return r.builder.addObject(raw, at)
 }
 
-// field reads one field: a list is read element by element where it is known what is in it.
+// field reads one field: a list element by element, if the type of its elements is known.
 func (r *jsonReader) field(key string, fields map[string]json.RawMessage, l *list) error {
 	if s, ok := r.builder.snapshotSink(key); ok && isSnapshot(fields) {
 		return r.elements(func(raw []byte, at place) error {
@@ -143,7 +143,7 @@ func (r *jsonReader) field(key string, fields map[string]json.RawMessage, l *lis
 	return nil
 }
 
-// invalid says what is wrong with a value, and where in it.
+// invalid returns the error of a value, with its position in the value.
 func invalid(raw []byte, at place) error {
 	var nothing json.RawMessage
 	err := json.Unmarshal(raw, &nothing)
@@ -154,7 +154,7 @@ func invalid(raw []byte, at place) error {
 	return at.fail("it must be YAML or JSON as `kubectl get -o json` prints it", fmt.Errorf("bad JSON: %w", plainJSON(err)))
 }
 
-// textOf is a string in JSON; empty for anything else.
+// textOf decodes a JSON string; empty for anything else.
 func textOf(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -163,7 +163,7 @@ func textOf(raw json.RawMessage) string {
 	return text
 }
 
-// elements reads an array, or a null. What add is given is valid until it returns.
+// elements reads an array, or a null. The argument of add is only valid until add returns.
 func (r *jsonReader) elements(add func([]byte, place) error) error {
 	first, err := r.peek()
 	if err != nil {
@@ -174,7 +174,7 @@ func (r *jsonReader) elements(add func([]byte, place) error) error {
 		if raw, err := r.value(); err != nil || string(raw) == "null" {
 			return err
 		}
-		return at.fail("", errors.New("a list is expected here"))
+		return at.fail("", errors.New("expected a list"))
 	}
 	return r.members('[', ']', func() error {
 		at := r.here()
@@ -190,7 +190,7 @@ func (r *jsonReader) elements(add func([]byte, place) error) error {
 	})
 }
 
-// members reads what stands between two brackets, with commas between.
+// members reads comma-separated members between two brackets.
 func (r *jsonReader) members(from, to byte, member func() error) error {
 	if err := r.expect(from, string(from)); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (r *jsonReader) expect(c byte, name string) error {
 	return err
 }
 
-// peek passes over white space and shows the byte behind it.
+// peek skips white space and returns the next byte without consuming it.
 func (r *jsonReader) peek() (byte, error) {
 	for {
 		c, err := r.input.ReadByte()
@@ -275,7 +275,7 @@ func (r *jsonReader) value() ([]byte, error) {
 		}
 		if done {
 			if len(r.buffer) == 0 {
-				return nil, syntax("a value is expected")
+				return nil, syntax("expected a value")
 			}
 			return r.buffer, nil
 		}
@@ -286,10 +286,10 @@ func (r *jsonReader) value() ([]byte, error) {
 type splitter struct {
 	depth, deepest  int
 	quoted, escaped bool
-	atom            bool // a number, true, false, null: it ends before what cannot be part of it
+	atom            bool // a number, true, false, null: it ends before a byte that cannot be part of it
 }
 
-// scan returns how many bytes belong to the value, and whether it ends there.
+// scan returns the number of bytes that belong to the value, and whether the value ends there.
 func (s *splitter) scan(chunk []byte) (int, bool) {
 	for i, c := range chunk {
 		switch {
@@ -323,7 +323,7 @@ func (s *splitter) scan(chunk []byte) (int, bool) {
 	return len(chunk), false
 }
 
-// isSnapshot reports whether the fields read so far say that this is a snapshot that can be read here.
+// isSnapshot reports whether the fields read so far identify a snapshot of a supported version.
 func isSnapshot(fields map[string]json.RawMessage) bool {
 	return string(fields["kind"]) == `"Snapshot"` && strings.Contains(string(fields["apiVersion"]), "theseus.dev/v1alpha1")
 }

@@ -8,11 +8,11 @@ import (
 	"io"
 )
 
-// lines reads an input line by line, with bounds.
+// lines reads an input line by line, with limits.
 type lines struct {
 	file   string
 	reader *bufio.Reader
-	number int // of the line read last
+	number int // of the last line read
 }
 
 func newLines(file string, input io.Reader) *lines {
@@ -22,8 +22,8 @@ func newLines(file string, input io.Reader) *lines {
 
 var errTooLarge = fmt.Errorf("larger than %d MiB", MaxInput>>20)
 
-// boundedReader fails with errTooLarge instead of ending early as io.LimitedReader does: half an input must
-// never look like a whole one.
+// boundedReader fails with errTooLarge at its limit. io.LimitedReader would end there without an error, and a
+// truncated input must never look complete.
 type boundedReader struct {
 	input io.Reader
 	left  int64
@@ -37,7 +37,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// endOfInput is not a byte that UTF-8 text has.
+// endOfInput is a byte that does not occur in UTF-8 text.
 const endOfInput = 0xfb
 
 // peek returns the first byte that is not white space, without consuming anything after it.
@@ -91,7 +91,7 @@ func (l *lines) next() ([]byte, error) {
 func (l *lines) fail(err error) error {
 	hint := ""
 	if errors.Is(err, errTooLarge) {
-		hint = "give the resources as several files, or take a snapshot with: theseus snapshot -o FILE"
+		hint = "split the resources into several files, or take a snapshot with: theseus snapshot -o FILE"
 	}
 	return &Error{File: l.file, Line: l.number, Err: err, Advice: hint}
 }

@@ -15,11 +15,11 @@ import (
 type list struct {
 	builder *Builder
 	file    string
-	items   bool // there is a list of items, maybe an empty one
+	items   bool // it has a list of items, maybe an empty one
 	count   int
-	// apiVersion and kind are the list's own, where they came before its items.
+	// apiVersion and kind are the list's own, if they came before its items.
 	apiVersion, kind string
-	// pending are items without a kind of their own, as typed lists (PodList) have them.
+	// pending are items without a kind, as in typed lists (PodList).
 	pending []pendingItem
 }
 
@@ -47,7 +47,7 @@ func (l *list) add(raw []byte, at place) error {
 	return nil
 }
 
-// addTyped takes an item that carries no kind of its own.
+// addTyped adds an item that has no kind.
 func (l *list) addTyped(raw []byte, at place, kind string) error {
 	if s := l.builder.sinkFor(l.apiVersion, kind); s.resource != "" {
 		return s.add(raw, at)
@@ -59,7 +59,7 @@ func (l *list) addTyped(raw []byte, at place, kind string) error {
 	return l.builder.addObject(typed, at)
 }
 
-// end is called with the rest of the document.
+// end is called at the end of the document.
 func (l *list) end(raw []byte, at place) error {
 	var head header
 	if err := decode(raw, &head); err != nil {
@@ -67,7 +67,7 @@ func (l *list) end(raw []byte, at place) error {
 	}
 	kind, isList := strings.CutSuffix(head.Kind, "List")
 	if !isList && head.Kind == "" && l.count > 0 && !l.builder.lenient {
-		return at.fail("kubectl ends a List with its kind: write the file again", errors.New("a List without a kind: the file is cut short"))
+		return at.fail("kubectl ends a List with its kind: write the file again", errors.New("a List without a kind: the file is truncated"))
 	}
 	if !isList {
 		return l.builder.noObject(head, at)
@@ -88,13 +88,13 @@ func (l *list) end(raw []byte, at place) error {
 	return nil
 }
 
-// maxLists is how deep Lists may be within Lists: each is read as often as it is deep.
+// maxLists is the maximum nesting depth of Lists: a List is read as many times as it is deep.
 const maxLists = 8
 
-// addItems takes a List that is at hand as a whole.
+// addItems adds the items of a List that was read as a whole.
 func (b *Builder) addItems(head header, at place) error {
 	if b.within++; b.within > maxLists {
-		return at.fail("write the objects one after another", fmt.Errorf("more than %d Lists in one another", maxLists))
+		return at.fail("write the objects one after another", fmt.Errorf("Lists nested more than %d deep", maxLists))
 	}
 	defer func() { b.within-- }()
 	l := list{builder: b, file: at.file, items: true}
@@ -106,7 +106,7 @@ func (b *Builder) addItems(head header, at place) error {
 	return l.close(head, at)
 }
 
-// rest takes the rest of a List as one text: items, and what is outside of them.
+// rest reads the rest of a List as one text: the items and the other fields.
 func (l *list) rest(raw []byte, at place) error {
 	var head header
 	if err := decode(raw, &head); err != nil {
@@ -128,8 +128,8 @@ func (l *list) close(head header, at place) error {
 	return l.end(raw, at)
 }
 
-// empty notes that a resource was looked at and there is none of it: an empty PodList, as the API server gives it, says so itself; of
-// an empty List, which is what kubectl prints, only the file's name can tell (networkpolicies.yaml).
+// empty records that the cluster has no object of a resource. An empty PodList, as the API server returns it, names its kind; for
+// an empty List, as kubectl prints it, only the file name can tell (networkpolicies.yaml).
 func (b *Builder) empty(apiVersion, kind, file string) {
 	if kind != "" {
 		resource := b.sinkFor(apiVersion, kind).resource
@@ -160,11 +160,11 @@ func (b *Builder) empty(apiVersion, kind, file string) {
 			return
 		}
 	}
-	b.note("%s: an empty List does not say of what; name the file after the resource, as in networkpolicies.yaml, or "+
+	b.note("%s: an empty List does not name its resource; name the file after the resource, as in networkpolicies.yaml, or "+
 		"print it so that it says so: kubectl get --raw PATH, as in /apis/networking.k8s.io/v1/networkpolicies", file)
 }
 
-// registrations are resources without a field of their own in a snapshot, by the bare names that checks ask for.
+// registrations are resources without their own field in a snapshot, by the short names that checks use.
 var registrations = []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions", "apiservices",
 	"persistentvolumes", "servicecidrs"}
 
@@ -181,7 +181,7 @@ func withKind(raw []byte, apiVersion, kind string) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// noObject deals with a document that is no Kubernetes object.
+// noObject handles a document that is not a Kubernetes object.
 func (b *Builder) noObject(head header, at place) error {
 	switch {
 	case head.ServerVersion.GitVersion != "":
@@ -196,12 +196,12 @@ func (b *Builder) noObject(head header, at place) error {
 	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", errNoObject)
 }
 
-// forOthers are Theseus' own documents that say nothing of a cluster, and what takes them.
+// forOthers are Theseus' own documents that do not describe a cluster, with the command or option that reads them.
 var forOthers = map[string]string{"Plan": "theseus apply", "Change": "--change", "AcceptedFindings": "--accepted"}
 
-// noEvidence refuses such a document, or leaves it out.
+// noEvidence refuses or skips such a document.
 func (b *Builder) noEvidence(kind, takes string, at place) error {
-	err := fmt.Errorf("a %s says nothing of a cluster: it is for %s", kind, takes)
+	err := fmt.Errorf("a %s does not describe a cluster: it is for %s", kind, takes)
 	if b.lenient {
 		b.note("%s:%d: skipped: %v", at.file, at.line, err)
 		return nil
@@ -209,11 +209,11 @@ func (b *Builder) noEvidence(kind, takes string, at place) error {
 	return at.fail("give a snapshot file, or what `kubectl get -A -o yaml` prints", err)
 }
 
-// plainJSON says what is wrong with JSON without Go's names around it.
+// plainJSON returns the message of a JSON error without Go's type names.
 func plainJSON(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s: a %s where a %s is expected", wrong.Field, wrong.Value, wrong.Type)
+		return fmt.Errorf("%s: a %s is not a valid %s", wrong.Field, wrong.Value, wrong.Type)
 	}
 	message := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "json: "), "cannot unmarshal: ")
 	return errors.New(message)

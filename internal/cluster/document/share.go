@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sharer lets an object have the maps of the one before it, where they say the same: the pods of a workload stand one
-// after another in every list, and a map of two amounts of resources alone has 700 bytes. Nobody changes a snapshot.
+// sharer lets consecutive objects share equal maps, which saves memory: lists contain the pods of a workload one after
+// another, and a map of two resource quantities needs 700 bytes. Sharing is safe because a snapshot is immutable.
 type sharer struct {
 	labels     map[string]string
 	containers []corev1.Container
@@ -25,7 +25,7 @@ func (s *sharer) share(o metav1.Object) {
 	switch o := o.(type) {
 	case *corev1.Pod:
 		spec = &o.Spec
-	case *appsv1.ReplicaSet: // those of one Deployment
+	case *appsv1.ReplicaSet: // the ReplicaSets of one Deployment
 		spec = &o.Spec.Template.Spec
 	default:
 		return
@@ -45,7 +45,7 @@ func shareResources(own *corev1.ResourceRequirements, before corev1.ResourceRequ
 	}
 }
 
-// same reports whether two maps say the same; a nil map is not one that is empty.
+// same reports whether two maps are equal; a nil map and an empty map are different.
 func same[M ~map[K]V, K, V comparable](a, b M) bool {
 	return (a == nil) == (b == nil) && maps.Equal(a, b)
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// place is where a document was found.
+// place is the position of a document.
 type place struct {
 	file string
 	line int
-	// silent objects are those of a snapshot, which says itself where they came from.
+	// silent is true for objects of a snapshot, which has its own sources.
 	silent bool
 }
 
@@ -27,13 +27,13 @@ func (p place) fail(hint string, err error) error {
 	return &Error{File: p.file, Line: p.line, Err: err, Advice: hint}
 }
 
-// sink takes the objects of one kind.
+// sink collects the objects of one kind.
 type sink struct {
 	resource string
 	kind     string
-	versions []string // group/version, all of one shape
+	versions []string // group/version, all with the same schema
 	add      func(raw []byte, at place) error
-	// end puts what was added into the snapshot; it may be nil.
+	// end stores the collected objects in the snapshot; it may be nil.
 	end func()
 }
 
@@ -57,7 +57,7 @@ func (b *Builder) makeSinks() []sink {
 	}
 }
 
-// object is the pointer to a T that is an API object.
+// object is a pointer to a T that implements metav1.Object.
 type object[T any] interface {
 	*T
 	metav1.Object
@@ -84,13 +84,13 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 		}
 		if o.GetNamespace() == "" && !where.silent && kind != "Node" && kind != "Namespace" {
 			o.SetNamespace(metav1.NamespaceDefault)
-			b.note("%s:%d: %s %s names no namespace: taken for one of default, as kubectl does", where.file, where.line, kind, o.GetName())
+			b.note("%s:%d: %s %s has no namespace: using default, like kubectl", where.file, where.line, kind, o.GetName())
 		}
 		cluster.TrimObject(o)
 		alike.share(o)
 		key := o.GetNamespace() + "/" + o.GetName()
 		if earlier, twice := at[key]; twice {
-			b.note("%s:%d: %s %s again: this one counts", where.file, where.line, kind, strings.TrimPrefix(key, "/"))
+			b.note("%s:%d: duplicate %s %s: using this one", where.file, where.line, kind, strings.TrimPrefix(key, "/"))
 			*earlier = *decoded
 			return nil
 		}
@@ -101,13 +101,13 @@ func into[T any, P object[T]](b *Builder, resource, kind string, field *[]T, ver
 	return sink{resource: resource, kind: kind, versions: versions, add: add, end: func() { *field, at = kept.all(), map[string]*T{} }}
 }
 
-// chunks collects values that may be large without copying them each time there is no more room.
+// chunks collects values, which may be large, without copying them when it grows.
 type chunks[T any] struct {
 	full    [][]T
-	current []T // its length is what is kept
+	current []T // its length is the number of values kept
 }
 
-// next is where the next value is to be made; it is the same one until keep.
+// next returns the slot for the next value; it is the same slot until keep is called.
 func (c *chunks[T]) next() *T {
 	const most = 512
 	if len(c.current) == cap(c.current) {
@@ -123,14 +123,14 @@ func (c *chunks[T]) next() *T {
 
 func (c *chunks[T]) keep() { c.current = c.current[:len(c.current)+1] }
 
-// all are the values in one piece; nil when there are none. The chunks are empty then.
+// all returns the values in one slice, nil if there are none, and empties the chunks.
 func (c *chunks[T]) all() []T {
 	joined := slices.Concat(append(c.full, c.current)...)
 	*c = chunks[T]{}
 	return joined
 }
 
-// otherSink takes everything else, by group, kind, namespace and name.
+// otherSink collects all other objects, by group, kind, namespace and name.
 func (b *Builder) otherSink() sink {
 	at := map[string]int{}
 	return sink{add: func(raw []byte, where place) error {
@@ -146,7 +146,7 @@ func (b *Builder) otherSink() sink {
 		b.origin(resourceName(kind), where)
 		key := strings.Join([]string{kind.Group, kind.Kind, decoded.GetNamespace(), decoded.GetName()}, "/")
 		if i, twice := at[key]; twice {
-			b.note("%s:%d: %s %s again: this one counts", where.file, where.line, kind.Kind, decoded.GetName())
+			b.note("%s:%d: duplicate %s %s: using this one", where.file, where.line, kind.Kind, decoded.GetName())
 			b.snapshot.Other[i] = decoded
 			return nil
 		}
@@ -156,8 +156,8 @@ func (b *Builder) otherSink() sink {
 	}}
 }
 
-// resourceName guesses the plural of a kind as Kubernetes does by default. Well-known registrations go by
-// their bare name, as in a live snapshot.
+// resourceName guesses the plural of a kind as Kubernetes does by default. Well-known registrations have short names, as
+// in a live snapshot.
 func resourceName(kind schema.GroupVersionKind) string {
 	plural := strings.ToLower(kind.Kind)
 	switch {
@@ -178,8 +178,8 @@ func resourceName(kind schema.GroupVersionKind) string {
 	return plural + "." + kind.Group
 }
 
-// addObject gives one object to the sink of its kind. An object inside of a typed list (PodList) carries no
-// kind of its own: it gets the list's.
+// addObject passes one object to the sink of its kind. An object in a typed list (PodList) has no kind of its own: it
+// gets the list's.
 func (b *Builder) addObject(raw []byte, at place) error {
 	var head header
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
@@ -191,7 +191,7 @@ func (b *Builder) addObject(raw []byte, at place) error {
 	return b.addParsed(head, raw, at)
 }
 
-// addParsed gives an object, whose header is read already, to the sink of its kind.
+// addParsed passes an object whose header was already read to the sink of its kind.
 func (b *Builder) addParsed(head header, raw []byte, at place) error {
 	switch {
 	case head.Kind == "" || head.APIVersion == "":
@@ -225,12 +225,12 @@ func (b *Builder) sinkFor(apiVersion, kind string) sink {
 	return b.sinks[len(b.sinks)-1]
 }
 
-// header is what tells documents apart.
+// header has the fields that identify the type of a document.
 type header struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Items      []rawObject `json:"items"`
-	// ServerVersion is in what `kubectl version -o yaml` prints.
+	// ServerVersion is in the output of `kubectl version -o yaml`.
 	ServerVersion struct {
 		GitVersion string `json:"gitVersion"`
 	} `json:"serverVersion"`

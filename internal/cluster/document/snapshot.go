@@ -12,7 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// snapshotSink finds the sink behind a list of a snapshot, by its name in JSON.
+// snapshotSink finds the sink for a list of a snapshot, by its JSON name.
 func (b *Builder) snapshotSink(field string) (sink, bool) {
 	resources := map[string]string{
 		"nodes": "nodes", "namespaces": "namespaces", "pods": "pods", "services": "services",
@@ -32,7 +32,7 @@ func (b *Builder) snapshotSink(field string) (sink, bool) {
 	return sink{}, false
 }
 
-// addSnapshot takes the fields of a Theseus snapshot. What it says of its sources is kept.
+// addSnapshot adds the fields of a Theseus snapshot. It keeps the snapshot's sources.
 func (b *Builder) addSnapshot(raw []byte, at place) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
@@ -61,7 +61,7 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains([]string{"apiVersion", "kind", "theseus", "takenAt", "uid", "kubernetes", "facts", "rights", "sources"}, name) {
-			b.note("%s:%d: the snapshot's field %q is not known here and is left out: a newer theseus%s wrote it", at.file, at.line, name, version)
+			b.note("%s:%d: ignoring the unknown field %q of the snapshot: a newer theseus%s wrote it", at.file, at.line, name, version)
 		}
 	}
 	rest, err := json.Marshal(fields)
@@ -76,7 +76,7 @@ func (b *Builder) addSnapshot(raw []byte, at place) error {
 	return nil
 }
 
-// takeOver copies everything of a snapshot that is not a list of objects.
+// takeOver copies the fields of a snapshot that are not lists of objects.
 func (b *Builder) takeOver(taken *cluster.Snapshot) {
 	s := b.snapshot
 	s.Theseus, s.TakenAt, s.UID, s.Kubernetes = taken.Theseus, taken.TakenAt, taken.UID, taken.Kubernetes
@@ -85,7 +85,7 @@ func (b *Builder) takeOver(taken *cluster.Snapshot) {
 	s.Sources = append(s.Sources, taken.Sources...)
 }
 
-// checkOwn refuses documents of a Theseus that this one does not know.
+// checkOwn refuses Theseus documents of an unsupported version.
 func checkOwn(head header, at place) error {
 	if head.Kind != cluster.Kind || head.APIVersion == v1alpha1.APIVersion || !strings.HasPrefix(head.APIVersion, v1alpha1.Group+"/") {
 		return nil

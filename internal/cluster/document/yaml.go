@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 )
 
-// addYAML reads YAML documents. The items of a List in block style, which is how kubectl prints it, are cut
-// apart by their indentation and decoded one by one; everything else is decoded document by document.
+// addYAML reads YAML documents. It splits the items of a List in block style, as kubectl prints it, by their
+// indentation and decodes them one by one; it decodes everything else document by document.
 func (b *Builder) addYAML(name string, in *lines) error {
 	d := newYAMLDocument(b, name)
 	for {
@@ -34,14 +34,14 @@ type yamlDocument struct {
 	builder *Builder
 	file    string
 	list    list
-	// head is the text outside of items.
+	// head is the text outside of the items.
 	head     bytes.Buffer
 	headLine int
 	inItems  bool
 	indent   int // of the dash before each item; -1 before the first
 	item     bytes.Buffer
 	itemLine int // where item starts; 0 while there is none
-	// whole is set once an item has an anchor, which any later one may refer to: the rest is read as one text, in head.
+	// whole is set once an item has an anchor, to which any later item may refer: the rest is read as one text, in head.
 	whole bool
 }
 
@@ -77,7 +77,7 @@ func (d *yamlDocument) line(line []byte, number int) error {
 	return d.text(line, number)
 }
 
-// itemsLine takes one line below "items:".
+// itemsLine handles one line below "items:".
 func (d *yamlDocument) itemsLine(line []byte, number int) error {
 	content := bytes.TrimLeft(line, " ")
 	depth := len(line) - len(content)
@@ -104,7 +104,7 @@ func (d *yamlDocument) itemsLine(line []byte, number int) error {
 	return appendLine(&d.item, line, d.file, number)
 }
 
-// text takes a line outside of items.
+// text handles a line outside of the items.
 func (d *yamlDocument) text(line []byte, number int) error {
 	if d.head.Len() == 0 {
 		d.headLine = number
@@ -141,7 +141,7 @@ func (d *yamlDocument) flush() error {
 	return d.list.add(raw, at)
 }
 
-// join puts the current item back below the head, where the rest of the document follows.
+// join appends the current item to the head; the rest of the document follows there.
 func (d *yamlDocument) join() error {
 	d.item.Bytes()[d.indent] = '-'
 	d.head.WriteString("items:\n")
@@ -172,12 +172,12 @@ func (d *yamlDocument) end() error {
 		return d.list.end(raw, at)
 	}
 	if string(raw) == "null" {
-		return nil // nothing between two markers
+		return nil // an empty document
 	}
 	return d.builder.addObject(raw, at)
 }
 
-// marker reports whether a line is a document marker, and what follows on it.
+// marker reports whether a line is a document marker, and returns the rest of the line.
 func marker(line []byte, mark string) (rest []byte, ok bool) {
 	rest, ok = bytes.CutPrefix(line, []byte(mark))
 	if !ok || len(rest) > 0 && rest[0] != ' ' && rest[0] != '\t' {
@@ -186,7 +186,7 @@ func marker(line []byte, mark string) (rest []byte, ok bool) {
 	return bytes.TrimSpace(rest), true
 }
 
-// toJSON turns one YAML text into JSON, valid until the next call; the lines of errors count from where the text was found.
+// toJSON converts one YAML text into JSON, valid until the next call; line numbers in errors are those of the input.
 func (b *Builder) toJSON(text []byte, at place) ([]byte, error) {
 	if raw, ok := b.fast(text); ok {
 		return raw, nil
@@ -194,7 +194,7 @@ func (b *Builder) toJSON(text []byte, at place) ([]byte, error) {
 	return b.slow(text, at)
 }
 
-// fast is toJSON for what kubectl prints; it is not ok where a parser of the whole language must read the text.
+// fast is toJSON for the form that kubectl prints; it is not ok if a full parser must read the text.
 func (b *Builder) fast(text []byte) (json []byte, ok bool) {
 	raw, ok := b.block.json(b.raw[:0], text)
 	if ok {
@@ -203,7 +203,7 @@ func (b *Builder) fast(text []byte) (json []byte, ok bool) {
 	return raw, ok
 }
 
-// slow is toJSON for the whole language, within the bounds of what aliases may add.
+// slow is toJSON for all of YAML, with a limit on the size that aliases may add.
 func (b *Builder) slow(text []byte, at place) ([]byte, error) {
 	raw, err := b.budget.ToJSON(text)
 	if err == nil {

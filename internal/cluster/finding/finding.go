@@ -1,10 +1,10 @@
-// Package finding says what a check says: findings as data, for text, JSON, SARIF and JUnit alike.
+// Package finding defines the results of checks as data, which are printed as text, JSON, SARIF or JUnit.
 package finding
 
 // Severity ranks a finding.
 type Severity string
 
-// Block stops a change, Warn is for a person to read first, Info is worth knowing.
+// Block stops a change, Warn should be read before the change, Info is worth knowing.
 const (
 	Block Severity = "block"
 	Warn  Severity = "warn"
@@ -18,7 +18,7 @@ type Subject struct {
 	Name      string `json:"name"`
 }
 
-// String is how people name a subject: kind/namespace/name.
+// String formats a subject as kind/namespace/name.
 func (s Subject) String() string {
 	if s.Namespace == "" {
 		return s.Kind + "/" + s.Name
@@ -26,42 +26,42 @@ func (s Subject) String() string {
 	return s.Kind + "/" + s.Namespace + "/" + s.Name
 }
 
-// Finding is one thing that a check found.
+// Finding is one problem that a check found.
 type Finding struct {
 	// ID is stable, such as "cidr/overlap".
 	ID       string   `json:"id"`
 	Severity Severity `json:"severity"`
 	Subject  Subject  `json:"subject"`
-	// Message is one sentence: what is, and what follows.
+	// Message is one sentence: the problem and its consequence.
 	Message string `json:"message"`
-	// Evidence is what the finding rests on, by name.
+	// Evidence is the data that the finding is based on, by name.
 	Evidence map[string]any `json:"evidence,omitempty"`
-	// Fix is the smallest thing that makes it go away, as a command or a patch.
+	// Fix is the smallest action that resolves it, as a command or a patch.
 	Fix string `json:"fix,omitempty"`
 	URL string `json:"url,omitempty"`
-	// Accepted is the user's reason, where the user accepted a finding that would block.
+	// Accepted is the user's reason for accepting a finding that would block.
 	Accepted string `json:"accepted,omitempty"`
-	// Expired says until when the user had accepted it, where that day has passed: it counts again.
+	// Expired is the day until which the user had accepted the finding, if that day has passed; the finding blocks again.
 	Expired string `json:"expired,omitempty"`
 }
 
-// NotChecked says that a check lacked its evidence: no data is never a pass.
+// NotChecked records that a check lacked its evidence: without data, a check never passes.
 type NotChecked struct {
 	ID  string `json:"id"`
 	Why string `json:"why"`
 }
 
-// Result is everything that a preflight run says.
+// Result is the complete result of a preflight run.
 type Result struct {
 	Summary    Summary      `json:"summary"`
 	Findings   []Finding    `json:"findings"`
 	NotChecked []NotChecked `json:"notChecked"`
-	// Networks are those that are installed.
+	// Networks are the installed networks.
 	Networks []Network `json:"networks,omitempty"`
 }
 
-// Network is an installed network, as far as it is known. Agent is empty where nothing in the cluster runs for it; Problems say what is wrong
-// or half done with it.
+// Network is an installed network, as far as it is known. Agent is empty if no workload in the cluster runs it. Problems
+// describe errors and incomplete changes.
 type Network struct {
 	Name     string   `json:"name"`
 	Version  string   `json:"version,omitempty"`
@@ -77,7 +77,7 @@ type Summary struct {
 	NotChecked int `json:"notChecked"`
 }
 
-// Blocks reports whether anything that was not accepted stops the change.
+// Blocks reports whether a finding that was not accepted stops the change.
 func (r Result) Blocks() bool { return r.Summary.Block > 0 }
 
 // NewResult counts findings and keeps them in the order given. An accepted blocker counts as a warning.

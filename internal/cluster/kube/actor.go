@@ -24,14 +24,13 @@ import (
 // FieldManager is the name under which Theseus owns fields.
 const FieldManager = "theseus"
 
-// poll is how often a condition is looked at again.
+// poll is how often a condition is checked.
 const poll = 250 * time.Millisecond
 
-// quiet is how long a wait goes on without a word: most are over by then.
+// quiet is how long a wait goes on before it is reported: most waits are shorter.
 const quiet = time.Second
 
-// Actor carries out actions through the Kubernetes API. Everything that it does on a node, it asks the
-// agent there to do.
+// Actor executes actions through the Kubernetes API. For work on a node, it creates a task for the node's agent.
 type Actor struct {
 	Typed   kubernetes.Interface
 	Dynamic dynamic.Interface
@@ -39,16 +38,16 @@ type Actor struct {
 	Clock   engine.Clock
 	// Migration is the name of the running migration; node tasks are named after it.
 	Migration string
-	// Epoch is the lock's when this process took it; agents refuse tasks of an older one.
+	// Epoch is the lock's epoch when this process took it; agents refuse tasks with an older epoch.
 	Epoch int64
-	// Measured is what the choice of paths depends on.
+	// Measured has the facts that the choice of paths depends on.
 	Measured Measured
-	// Note is told, in one line, what a long action is waiting for. It may be nil.
+	// Note is called with a line that says what a long action is waiting for. It may be nil.
 	Note func(string)
 
 	turns turns
 	looks looks
-	// foreign are the nodes whose reports held results of paths that start elsewhere, each with one of these paths.
+	// foreign are the nodes whose reports contained results of paths that start on other nodes, with one such path each.
 	foreign sync.Map
 }
 
@@ -77,7 +76,7 @@ func (a *Actor) Observe(ctx context.Context, action step.Action, before json.Raw
 	case step.Restart:
 		seen, err = a.observeRestart(ctx, action, before)
 	case step.Probe:
-		seen.Done = false // paths follow from pods; making the plan again is cheap and idempotent
+		seen.Done = false // paths depend on pods; remaking the plan is cheap and idempotent
 	default:
 		err = fmt.Errorf("action %s: unknown operation %q", action.ID, action.Op)
 	}
@@ -113,8 +112,8 @@ func (a *Actor) Do(ctx context.Context, action step.Action, before json.RawMessa
 	return answer, classify(err)
 }
 
-// nodeGone says whether an action is about a node that was removed from the cluster: then there is nothing to
-// do any more, and a migration can be taken back although a node died for good.
+// nodeGone reports whether an action concerns a node that was removed from the cluster: then there is nothing
+// left to do, so a migration can be rolled back even if a node died permanently.
 func (a *Actor) nodeGone(ctx context.Context, action step.Action) (bool, error) {
 	name := action.NodeName
 	if action.Op == step.Patch && action.Ref.Kind == "Node" && action.Ref.APIVersion == "v1" {
@@ -130,7 +129,7 @@ func (a *Actor) nodeGone(ctx context.Context, action step.Action) (bool, error) 
 	return false, err
 }
 
-// resource finds the client for an object's kind. Kinds that were defined a moment ago are looked up anew.
+// resource finds the client for an object's kind. If the kind is unknown, it refreshes discovery, since the CRD may be new.
 func (a *Actor) resource(apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
@@ -150,7 +149,7 @@ func (a *Actor) resource(apiVersion, kind, namespace string) (dynamic.ResourceIn
 	return a.Dynamic.Resource(mapping.Resource), nil
 }
 
-// get reads an object; nil when it, or its kind, does not exist.
+// get reads an object; nil if it, or its kind, does not exist.
 func (a *Actor) get(ctx context.Context, ref step.Ref) (*unstructured.Unstructured, error) {
 	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
 	if meta.IsNoMatchError(err) {
@@ -218,7 +217,7 @@ func (a *Actor) observeDelete(ctx context.Context, action step.Action) (engine.O
 	}, nil
 }
 
-// remove deletes and waits until the object, and what it owns, is gone, unless it may be left while it ends.
+// remove deletes an object and waits until it and its dependents are gone, unless the action does not wait for that.
 func (a *Actor) remove(ctx context.Context, ref step.Ref, leaveEnding bool) error {
 	client, err := a.resource(ref.APIVersion, ref.Kind, ref.Namespace)
 	if meta.IsNoMatchError(err) {
@@ -280,8 +279,7 @@ func (a *Actor) patch(ctx context.Context, action step.Action) error {
 	})
 }
 
-// persist tries a write again for as long as others write the same object in between, as kubelets and
-// controllers do.
+// persist retries a write on conflicts, as other writers such as kubelets and controllers cause them.
 func (a *Actor) persist(ctx context.Context, write func() error) error {
 	for {
 		err := write()
@@ -289,18 +287,18 @@ func (a *Actor) persist(ctx context.Context, write func() error) error {
 			return err
 		}
 		if wait := a.Clock.Sleep(ctx, poll/5); wait != nil {
-			return fmt.Errorf("others write it without end: %w", err)
+			return fmt.Errorf("conflicts with other writers do not end: %w", err)
 		}
 	}
 }
 
-// inverse names an action that takes another one back.
+// inverse names an action that reverts another one.
 func inverse(of, back step.Action) *step.Action {
 	back.ID = of.ID + "/back"
 	return &back
 }
 
-// stripped is an object without what the server adds, so that it can be compared and applied again.
+// stripped is an object without the fields that the server sets, so that it can be compared and applied again.
 func stripped(object *unstructured.Unstructured) *unstructured.Unstructured {
 	bare := object.DeepCopy()
 	for _, field := range []string{"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink"} {

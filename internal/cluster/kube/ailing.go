@@ -14,23 +14,23 @@ import (
 )
 
 const (
-	// crashes is how often a container that ends may be seen to be started again: the kubelet waits 10, 20 and 40 s in
-	// between, so that what only came too early has had its chance.
+	// crashes is the number of restarts of a crashing container that a wait tolerates: the kubelet backs off 10, 20 and
+	// 40 s in between, so a container that only started too early has had time to recover.
 	crashes = 3
-	// lastLines are told of what a container said last, and lineLength characters of each.
+	// lastLines is the number of lines of a container's last output that are reported, lineLength the characters of each.
 	lastLines, lineLength = 3, 300
-	// lastBytes of a log are looked at, and that for no longer than lastWithin.
+	// lastBytes is how much of the log is read, for at most lastWithin.
 	lastBytes, lastWithin = 16 << 10, 5 * time.Second
 )
 
-// seenContainer is a container as the first look of a wait found it.
+// seenContainer is the state of a container at the beginning of a wait.
 type seenContainer struct {
 	restarts int32
 	ailing   bool
 }
 
-// ailing says which of some pods cannot start, as no node takes it, its image does not come, or a container of it ends again
-// and again; of several, the one that is borne the shortest.
+// ailing reports a pod that cannot start because it is unschedulable, its image cannot be pulled, or a container is
+// crash-looping; of several, the one that is tolerated for the shortest time.
 func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trouble {
 	first := p.seen == nil
 	if first {
@@ -40,7 +40,7 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 	for i := range pods {
 		pod := &pods[i]
 		if why := unscheduled(pod); why != "" && worst.why == "" {
-			worst = trouble{why, forever} // whoever adds nodes may need minutes
+			worst = trouble{why, forever} // adding nodes may take minutes
 		}
 		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			key := string(pod.UID) + "/" + status.Name
@@ -59,8 +59,8 @@ func (a *Actor) ailing(ctx context.Context, p *patience, pods []corev1.Pod) trou
 	return worst
 }
 
-// unscheduled says why no node takes a pod, in the scheduler's words but for what it says of preemption; empty where one does, or
-// the scheduler has not tried yet.
+// unscheduled returns the scheduler's message why a pod is unschedulable, without the part about preemption; empty if the pod
+// is scheduled, or the scheduler has not tried yet.
 func unscheduled(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable && pod.DeletionTimestamp == nil {
@@ -71,8 +71,8 @@ func unscheduled(pod *corev1.Pod) string {
 	return ""
 }
 
-// ailment is what keeps one container from running; nothing where it runs, or may come to. restarts is how often it had been
-// started again when the wait began.
+// ailment returns what keeps one container from running; zero if it runs, or may still start. restarts is its restart count at
+// the beginning of the wait.
 func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, status *corev1.ContainerStatus, restarts int32) trouble {
 	name := pod.Namespace + "/" + pod.Name
 	if w := unmade(status); w != nil {
@@ -113,7 +113,7 @@ func (a *Actor) ailment(ctx context.Context, others bool, pod *corev1.Pod, statu
 	return found
 }
 
-// unmade is why a container does not come to be, where only a person can mend that; nil otherwise.
+// unmade returns why a container cannot be created, if only a person can fix that; nil otherwise.
 func unmade(status *corev1.ContainerStatus) *corev1.ContainerStateWaiting {
 	w := status.State.Waiting
 	if w != nil && slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError",
@@ -123,15 +123,15 @@ func unmade(status *corev1.ContainerStatus) *corev1.ContainerStateWaiting {
 	return nil
 }
 
-// looping says that a container that is not up has ended by itself: just now, or since it had been started again so often.
+// looping reports whether a container that is not running has terminated by itself: just now, or since the given restart count.
 func looping(status *corev1.ContainerStatus, restarts int32) bool {
 	now := status.State
 	return !status.Ready && (now.Waiting != nil && now.Waiting.Reason == "CrashLoopBackOff" || now.Terminated != nil && now.Terminated.ExitCode != 0 ||
 		status.RestartCount > restarts)
 }
 
-// lastWords is what a container said before it ended: its own message for that, or else the end of its log. When its pod
-// has gone nobody can read that any more. It is empty when nothing can be read.
+// lastWords returns the last output of a container before it terminated: its termination message, or else the end of its log.
+// It is reported because it is lost when the pod is gone. It is empty if nothing can be read.
 func (a *Actor) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) string {
 	text := ""
 	if ended != nil {
@@ -144,10 +144,10 @@ func (a *Actor) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.C
 		log, err := a.Typed.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: status.Name,
 			Previous: status.State.Running != nil, TailLines: &lines}).Stream(ctx)
 		if err != nil {
-			return "" // a courtesy, for which not everybody has the right
+			return "" // logs are optional: not every user may read them
 		}
 		defer log.Close()
-		data, _ := io.ReadAll(io.LimitReader(log, lastBytes)) // what came is better than nothing
+		data, _ := io.ReadAll(io.LimitReader(log, lastBytes)) // a partial log is better than none
 		text = string(data)
 	}
 	var lines []string
@@ -159,7 +159,7 @@ func (a *Actor) lastWords(ctx context.Context, pod *corev1.Pod, status *corev1.C
 	return strings.Join(lines[max(0, len(lines)-lastLines):], " | ")
 }
 
-// printable is a line of somebody else's, fit for a terminal.
+// printable makes a line from another program safe for a terminal.
 func printable(line string) string {
 	line = strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
@@ -170,7 +170,7 @@ func printable(line string) string {
 		}
 		return r
 	}, line))
-	if runes := []rune(line); len(runes) > lineLength { // what is said last is often the reason
+	if runes := []rune(line); len(runes) > lineLength { // the end of a line often has the reason
 		return string(runes[:lineLength/3]) + " ... " + string(runes[len(runes)-2*lineLength/3:])
 	}
 	return line

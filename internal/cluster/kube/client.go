@@ -24,8 +24,8 @@ import (
 const (
 	queriesPerSecond = 100
 	queryBurst       = 200
-	// callTimeout bounds one request, or one page of a list. It is a deadline of contexts and not of the
-	// HTTP client, which would cut watches short.
+	// callTimeout is the timeout of one request, or of one page of a list. It is a deadline of contexts, because
+	// a timeout of the HTTP client would end watches.
 	callTimeout = 30 * time.Second
 )
 
@@ -34,14 +34,14 @@ type Client struct {
 	Config  *rest.Config
 	Typed   kubernetes.Interface
 	Dynamic dynamic.Interface
-	// Discovery remembers what it has seen; Mapper rests on it, and Mapper.Reset forgets both, which is
-	// needed once a CustomResourceDefinition was added.
+	// Discovery caches its results; Mapper uses it. Mapper.Reset clears both caches, which is needed after a
+	// CustomResourceDefinition was added.
 	Discovery discovery.CachedDiscoveryInterface
 	Mapper    meta.ResettableRESTMapper
 }
 
-// New makes a client from a configuration, which is copied. The version is that of the tool and goes into
-// the user agent. No request is sent.
+// New makes a client from a copy of a configuration. The version is that of Theseus, for the user agent. New sends no
+// request.
 func New(config *rest.Config, version string) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = queriesPerSecond, queryBurst
@@ -51,8 +51,8 @@ func New(config *rest.Config, version string) (*Client, error) {
 	return connect(config)
 }
 
-// Fenced is a client of the same cluster that calls check before each request that may change something, and sends it only when
-// check returns nil.
+// Fenced returns a client of the same cluster that calls check before each request that may change something, and sends the
+// request only if check returns nil.
 func (c *Client) Fenced(check func(context.Context) error) (*Client, error) {
 	config := rest.CopyConfig(c.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next, check} })
@@ -69,7 +69,7 @@ func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
 		if err := f.check(r.Context()); err != nil {
 			if r.Body != nil {
-				_ = r.Body.Close() // as the interface demands
+				_ = r.Body.Close() // as the interface requires
 			}
 			return nil, err
 		}
@@ -96,12 +96,12 @@ func connect(config *rest.Config) (*Client, error) {
 	}, nil
 }
 
-// Call bounds one request.
+// Call returns a context with the timeout of one request.
 func (c *Client) Call(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// UnreachableError says that the API server did not answer, or let nobody in.
+// UnreachableError says that the API server did not answer, or rejected the credentials.
 type UnreachableError struct {
 	Host string
 	Err  error
@@ -116,7 +116,7 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Hint says what to try.
+// Hint returns what to check.
 func (e *UnreachableError) Hint() string {
 	if apierrors.IsUnauthorized(e.Err) {
 		return "check the user of the current context: kubectl config view --minify"
@@ -127,7 +127,7 @@ func (e *UnreachableError) Hint() string {
 	return "check the context and the network: kubectl cluster-info"
 }
 
-// serverVersion asks for the version, which anybody may read, and so finds out whether the server is there.
+// serverVersion requests the version, which needs no permission, to find out whether the server is reachable.
 func (c *Client) serverVersion(ctx context.Context) (*version.Info, error) {
 	ctx, cancel := c.Call(ctx)
 	defer cancel()

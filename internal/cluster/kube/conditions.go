@@ -24,8 +24,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Holds implements engine.Actor. While a condition is asked again and again, what is missing says what ails its pods as well,
-// and it is an error when that does not mend itself.
+// Holds implements engine.Actor. If a condition is polled, missing also reports problems of its pods, and a problem that
+// does not resolve by itself is an error.
 func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, error) {
 	holds, missing, err := a.holds(ctx, c)
 	bearing := a.looks.of(c, a.Clock.Now(), holds)
@@ -101,7 +101,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 	return false, "", fmt.Errorf("unknown condition %q", c.Kind)
 }
 
-// unreadyFor is why a node says that it is not Ready, after a colon; empty where it says nothing.
+// unreadyFor returns a node's reason for not being Ready, after a colon; empty if it gives none.
 func unreadyFor(node *corev1.Node) string {
 	for _, c := range node.Status.Conditions {
 		if words := strings.TrimSpace(c.Reason + " " + c.Message); c.Type == corev1.NodeReady && words != "" {
@@ -120,15 +120,15 @@ func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error)
 	if err != nil || object == nil {
 		return false, c.Ref.String() + " does not exist", err
 	}
-	return part(fields, object.Object), fmt.Sprintf("%s has not %s", c.Ref, c.Fields), nil
+	return part(fields, object.Object), fmt.Sprintf("%s does not have %s", c.Ref, c.Fields), nil
 }
 
-// part says whether one tree is part of another: each item of a list is part of some item of the other's, and null stands for nothing.
+// part reports whether one tree is part of another: each item of a list must be part of an item of the other list, and null means absent.
 func part(one, whole any) bool {
 	switch one := one.(type) {
 	case map[string]any:
 		in, ok := whole.(map[string]any)
-		ok = ok || whole == nil // where all that is asked for is that something is not there
+		ok = ok || whole == nil // true if only absent fields are required
 		for key, value := range one {
 			ok = ok && part(value, in[key])
 		}
@@ -187,7 +187,7 @@ func (a *Actor) podsReady(ctx context.Context, c step.Condition) (bool, string, 
 	return stray == "" && err == nil, stray, err
 }
 
-// held tries to delete a pod, without effect.
+// held tries to delete a pod with a dry run.
 func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error) {
 	pods, err := a.podsOn(ctx, "", c.Namespace, c.Selector)
 	if err != nil {
@@ -212,7 +212,7 @@ func (a *Actor) held(ctx context.Context, c step.Condition) (bool, string, error
 	return false, "no pod of " + c.Selector + " runs on which " + c.Ref.String() + " could be tried", nil
 }
 
-// imageTags are the tags of the images that a workload's containers have, each once.
+// imageTags returns the distinct tags of the images of a workload's containers.
 func imageTags(workload *unstructured.Unstructured) []string {
 	var tags []string
 	for _, container := range cni.ContainersOf(workload, "containers") {
@@ -224,7 +224,7 @@ func imageTags(workload *unstructured.Unstructured) []string {
 	return tags
 }
 
-// strayPod names a pod that has an address in none of the ranges, where there are any.
+// strayPod names a pod whose address is in none of the ranges, if there is one.
 func strayPod(pods []corev1.Pod, cidrs []string) (string, error) {
 	prefixes, err := prefixesOf(cidrs)
 	if err != nil || len(cidrs) == 0 {
@@ -262,7 +262,7 @@ func (a *Actor) nodesAmong(ctx context.Context, known []string) (bool, string, e
 	}
 	for i := range nodes.Items {
 		if name := nodes.Items[i].Name; !slices.Contains(known, name) {
-			return false, "node " + name + " joined since the plan was made, which has no step for it", nil
+			return false, "node " + name + " joined since the plan was made: the plan has no step for it", nil
 		}
 	}
 	return true, "", nil
@@ -280,9 +280,9 @@ func (a *Actor) podsOn(ctx context.Context, node, namespace, selector string) ([
 	return list.Items, nil
 }
 
-// inNetworks keeps the pods that have an address of their own in one of the ranges. Finished pods have
-// given theirs back; pods of the host network, Theseus' own and mirror pods, which no API can move, are not
-// counted.
+// inNetworks keeps the pods that have their own address in one of the ranges. Finished pods have released
+// their addresses. It leaves out hostNetwork pods, Theseus' own pods, and mirror pods, which cannot be moved
+// through the API.
 func inNetworks(pods []corev1.Pod, cidrs []string) ([]corev1.Pod, error) {
 	prefixes, err := prefixesOf(cidrs)
 	if err != nil {
@@ -333,7 +333,7 @@ func conditionTrue(object *unstructured.Unstructured, kind string) bool {
 	})
 }
 
-// unreported says in which of its conditions an object is not as wanted, in the object's own words; empty when it is in each.
+// unreported names a condition of an object that is not as wanted, with the object's own message; empty if all are.
 func unreported(object *unstructured.Unstructured, want map[string]string) string {
 	var all struct {
 		Status struct {
@@ -347,22 +347,22 @@ func unreported(object *unstructured.Unstructured, want map[string]string) strin
 		c := meta.FindStatusCondition(all.Status.Conditions, kind)
 		switch {
 		case c == nil:
-			return "does not say whether it is " + kind
+			return "does not report whether it is " + kind
 		case string(c.Status) != want[kind]:
-			return strings.TrimSuffix(fmt.Sprintf("says %s=%s (%s): %s", kind, c.Status, c.Reason, printable(c.Message)), ": ")
+			return strings.TrimSuffix(fmt.Sprintf("reports %s=%s (%s): %s", kind, c.Status, c.Reason, printable(c.Message)), ": ")
 		}
 	}
 	return ""
 }
 
-// unrolled says what a DaemonSet, Deployment or StatefulSet still lacks; empty when it is whole.
+// unrolled says why the rollout of a DaemonSet, Deployment or StatefulSet is not complete; empty if it is.
 func unrolled(object *unstructured.Unstructured) string {
 	number := func(fields ...string) int64 {
 		n, _, _ := unstructured.NestedInt64(object.Object, fields...)
 		return n
 	}
 	if number("status", "observedGeneration") < object.GetGeneration() {
-		return "its controller has not seen the last change"
+		return "its controller has not observed the latest change"
 	}
 	wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "readyReplicas")
 	if object.GetKind() == "DaemonSet" {

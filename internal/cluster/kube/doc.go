@@ -1,3 +1,3 @@
-// Package kube is the edge between Theseus and Kubernetes: clients, the live snapshot, snapshot files and
-// plain Kubernetes files, and the actor that carries out actions through the API.
+// Package kube is the interface between Theseus and Kubernetes: clients, live snapshots, snapshot files and plain
+// Kubernetes files, and the actor that executes actions through the API.
 package kube

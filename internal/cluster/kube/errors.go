@@ -12,14 +12,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// unavailable marks an error that says nothing about the action, only that the API server could not be
-// asked: the engine waits such errors out.
+// unavailable marks an error that only means that the API server was unavailable: the engine retries the action after
+// such errors.
 type unavailable struct{ error }
 
 func (u unavailable) Unwrap() error   { return u.error }
 func (u unavailable) Temporary() bool { return true }
 
-// classify marks the errors that pass by themselves.
+// classify marks transient errors.
 func classify(err error) error {
 	switch {
 	case err == nil || errors.Is(err, context.Canceled):
@@ -32,7 +32,7 @@ func classify(err error) error {
 	return err
 }
 
-// Passing marks the errors of other actors than this package's that pass by themselves: the engine waits them out.
+// Passing marks transient errors of actors in other packages, so that the engine retries.
 func Passing(err error) error {
 	switch {
 	case err != nil && outage.Passes(err):
@@ -43,8 +43,8 @@ func Passing(err error) error {
 	return err
 }
 
-// ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it has left, there is none.
-// A kind that went away while its mapping was remembered answers like an object that is not there.
+// ignoreNoKind turns "no such kind" into nil: before Theseus is set up, and after it was removed, its kinds do not exist.
+// If a kind was deleted while its mapping was cached, the API server answers "not found".
 func ignoreNoKind(err error) error {
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil

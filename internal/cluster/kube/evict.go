@@ -21,24 +21,24 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Evicted is what an eviction did, for the journal.
+// Evicted is the result of an eviction, for the journal.
 type Evicted struct {
 	Pods []EvictedPod `json:"pods"`
 }
 
-// EvictedPod names a pod that was moved, its workload, and how long the budget held it back.
+// EvictedPod names a pod that was moved, its workload, and how long a PDB delayed it.
 type EvictedPod struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Workload  string `json:"workload"`
-	// HeldMillis is how long the eviction API refused, in ms.
+	// HeldMillis is how long the eviction API refused the eviction, in ms.
 	HeldMillis int64 `json:"heldMillis,omitempty"`
-	// WholeMillis is how long it took from eviction until the workload was whole again, in ms.
+	// WholeMillis is the time from the eviction until the workload had all its ready pods again, in ms.
 	WholeMillis int64 `json:"wholeMillis"`
 }
 
-// beforeEviction is what was seen before an eviction, for the journal: a process that goes on with it must know
-// how many pods of each workload were ready before the first was moved.
+// beforeEviction is the state before an eviction, for the journal: a process that resumes the eviction must know how
+// many pods of each workload were ready before the first one was moved.
 type beforeEviction struct {
 	Pods      int           `json:"pods"`
 	Workloads []readyBefore `json:"workloads,omitempty"`
@@ -60,7 +60,7 @@ func readBefore(seen json.RawMessage) (beforeEviction, error) {
 	return before, nil
 }
 
-// ready is how many pods of a workload were ready; 0 where nothing is known.
+// ready is the number of a workload's pods that were ready; 0 if unknown.
 func (b beforeEviction) ready(owner workload) int {
 	for _, w := range b.Workloads {
 		if w.Ref == owner.ref() {
@@ -70,8 +70,8 @@ func (b beforeEviction) ready(owner workload) int {
 	return 0
 }
 
-// observeEvict says that an eviction is done when no pod is left to be moved and, of those that were moved by a
-// process that ended, when their workloads are whole again.
+// observeEvict reports an eviction as done if no pod is left to move and the workloads of pods moved by an earlier process have
+// all their ready pods again.
 func (a *Actor) observeEvict(ctx context.Context, set step.PodSet, seen json.RawMessage) (engine.Observation, error) {
 	before, err := readBefore(seen)
 	if err != nil {
@@ -122,10 +122,10 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// evict moves pods through the eviction API: those of different workloads side by side, those of one workload one
-// after another, each only when the workload is whole again. How long a pod takes to end holds up no other one whose
-// workload is whole without it. Replacements that land on the old network of this node, which cannot be once
-// its configuration is switched, would be moved again.
+// evict moves pods through the eviction API: pods of different workloads in parallel, pods of one workload one after another,
+// each only when the workload has all its ready pods again. A pod that takes long to terminate does not delay others if
+// its workload is complete without it. Replacements on the old network of this node would be evicted again; there are none
+// after the node's CNI configuration was switched.
 func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage) (json.RawMessage, error) {
 	before, err := readBefore(seen)
 	if err != nil {
@@ -155,14 +155,14 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 			lock.Lock()
 			defer lock.Unlock()
 			done.Pods = append(done.Pods, moved...)
-			if err != nil && failed == nil { // what follows comes of the others being called off
+			if err != nil && failed == nil { // later errors come from the cancelled others
 				failed = err
 				cancel()
 			}
 		})
 	}
 	all.Wait()
-	for _, w := range before.Workloads { // also of pods that a process moved that has ended
+	for _, w := range before.Workloads { // also those of pods that an earlier process moved
 		if failed == nil {
 			failed = a.awaitWhole(ctx, workloadAt(w.Ref), w.Ready)
 		}
@@ -171,7 +171,7 @@ func (a *Actor) evict(ctx context.Context, set step.PodSet, seen json.RawMessage
 	return jsonOf(done), failed
 }
 
-// byWorkload groups pods by what will create them again.
+// byWorkload groups pods by the workload that will recreate them.
 func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload][]corev1.Pod, error) {
 	groups := map[workload][]corev1.Pod{}
 	for i := range pods {
@@ -184,8 +184,8 @@ func (a *Actor) byWorkload(ctx context.Context, pods []corev1.Pod) (map[workload
 	return groups, nil
 }
 
-// refuseBare refuses pods that nothing would create again, before any other is moved. Those that are ending
-// already are none of them.
+// refuseBare refuses pods that no controller would recreate, before any other is moved. It ignores pods that are already
+// terminating.
 func refuseBare(groups map[workload][]corev1.Pod) error {
 	for owner, pods := range groups {
 		if owner.kind == "Pod" && pods[0].DeletionTimestamp == nil {
@@ -195,10 +195,9 @@ func refuseBare(groups map[workload][]corev1.Pod) error {
 	return nil
 }
 
-// moveAll moves the pods of one workload one by one, each when it is its turn, waits until all have
-// ended unless those may be left, and reports those that it moved even when it fails. After each, as many pods must be ready as before the
-// first one (least), also when an outage or the end of a process cut the moving short in between and it is tried
-// again.
+// moveAll moves the pods of one workload one by one, each in its turn. It waits until all have terminated, unless the action does
+// not wait for that, and returns the moved pods even if it fails. After each move, as many pods must be ready as before the first
+// move (least), also after a retry because of an outage or of the end of a process.
 func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []corev1.Pod, turn *turn, leaveEnding bool) ([]EvictedPod, error) {
 	slices.SortFunc(pods, func(x, y corev1.Pod) int { return cmp.Compare(x.Name, y.Name) })
 	var moved []EvictedPod
@@ -236,8 +235,8 @@ func (a *Actor) moveAll(ctx context.Context, owner workload, least int, pods []c
 	return moved, nil
 }
 
-// wholeAt is how many pods of a workload must be ready after each move: those that are now, or were before the first
-// one. It waits for them, as an earlier try may have been cut short.
+// wholeAt returns how many pods of a workload must be ready after each move: the number that is ready now, or was before the
+// first move. It waits for them, because an earlier try may have been interrupted.
 func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, error) {
 	now, err := a.count(ctx, owner)
 	if err != nil {
@@ -247,8 +246,8 @@ func (a *Actor) wholeAt(ctx context.Context, owner workload, least int) (int, er
 	return least, a.awaitWhole(ctx, owner, least)
 }
 
-// move evicts a pod and waits until its workload is whole without it; of one that does not say when it is whole,
-// until the pod is gone.
+// move evicts a pod and waits until its workload has all its ready pods without it; if that is unknown for the workload, until
+// the pod is gone.
 func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev1.Pod) (*EvictedPod, error) {
 	began := a.Clock.Now()
 	if err := a.askToGo(ctx, pod); err != nil {
@@ -268,7 +267,7 @@ func (a *Actor) move(ctx context.Context, owner workload, before int, pod *corev
 	return moved, err
 }
 
-// askToGo posts the eviction until the budget allows it.
+// askToGo requests the eviction until the PDB allows it.
 func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace},
@@ -291,7 +290,7 @@ func (a *Actor) askToGo(ctx context.Context, pod *corev1.Pod) error {
 	}
 }
 
-// budgetIn is what the API server says of the budget that holds a pod, after a colon: its name and what it lacks; empty where it says nothing.
+// budgetIn returns the API server's message about the PDB that blocks an eviction, after a colon: its name and what it lacks; empty if there is none.
 func budgetIn(err error) string {
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok {
 		return ": " + printable(cause.Message)
@@ -311,15 +310,15 @@ func (a *Actor) awaitGone(ctx context.Context, pod *corev1.Pod) error {
 		}
 		err = a.bear(ctx, &bearing, func(ctx context.Context) (trouble, error) { return lasting(a.down(ctx, pod.Spec.NodeName)) })
 		if err != nil {
-			return fmt.Errorf("it does not end: %w", err)
+			return fmt.Errorf("it does not terminate: %w", err)
 		}
 		if err := a.Clock.Sleep(ctx, poll); err != nil {
-			return fmt.Errorf("it does not end: %w", err)
+			return fmt.Errorf("it does not terminate: %w", err)
 		}
 	}
 }
 
-// workload is the controller that will create a pod again.
+// workload is the controller that will recreate a pod.
 type workload struct {
 	apiVersion, kind, namespace, name string
 	uid                               types.UID
@@ -335,8 +334,8 @@ func (w workload) ref() step.Ref {
 	return step.Ref{APIVersion: w.apiVersion, Kind: w.kind, Namespace: w.namespace, Name: w.name}
 }
 
-// workloadOf is a pod's controller, or that of its ReplicaSet. What is above, such as an operator's own kind,
-// says nothing of when the pods are whole; the plan names workloads in the same way (cluster.Owners).
+// workloadOf returns a pod's controller, or that of its ReplicaSet. It ignores owners above, such as an operator's own kind,
+// because they do not tell when the pods are complete; plans name workloads in the same way (cluster.Owners).
 func (a *Actor) workloadOf(ctx context.Context, pod *corev1.Pod) (workload, error) {
 	owner := controllerOf(pod.OwnerReferences)
 	if owner == nil {
@@ -365,22 +364,22 @@ func controllerOf(refs []metav1.OwnerReference) *metav1.OwnerReference {
 	return nil
 }
 
-// tally is how whole a workload is.
+// tally counts the ready pods of a workload.
 type tally struct {
-	// known is false for workloads that have no such notion, such as Jobs.
+	// known is false for workloads without a desired number of ready pods, such as Jobs.
 	known bool
-	// ready counts the pods that are Ready and not on their way out.
+	// ready counts the pods that are Ready and not terminating.
 	ready int
-	// wanted is how many pods the workload is to have now; -1 when it does not say.
+	// wanted is the desired number of pods now; -1 if unknown.
 	wanted int
 }
 
-// whole says whether as many pods are ready as before, or as are wanted by now: somebody may scale it down.
+// whole reports whether as many pods are ready as before, or as are wanted now, since the workload may have been scaled down.
 func (t tally) whole(before int) bool {
 	return !t.known || t.ready >= before || t.wanted >= 0 && t.ready >= t.wanted
 }
 
-// count looks at a workload's pods themselves and not at its status, which lags behind.
+// count counts a workload's pods instead of using its status, which lags behind.
 func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
 	if owner.kind == "Pod" || owner.kind == "Job" {
 		return tally{}, nil
@@ -406,7 +405,7 @@ func (a *Actor) count(ctx context.Context, owner workload) (tally, error) {
 	return now, nil
 }
 
-// selectorOf is the selector of Deployments and of everything made like them; nil for other kinds.
+// selectorOf returns the selector of Deployments and of kinds with the same fields; nil for other kinds.
 func selectorOf(object *unstructured.Unstructured) (labels.Selector, error) {
 	fields, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
 	if fields["matchLabels"] == nil && fields["matchExpressions"] == nil {
@@ -428,7 +427,7 @@ func wantedPods(object *unstructured.Unstructured) int {
 	return -1
 }
 
-// awaitWhole waits until a workload is whole again.
+// awaitWhole waits until a workload has all its ready pods again.
 func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) error {
 	bearing := patience{others: true}
 	for said := -1; ; {
@@ -451,7 +450,7 @@ func (a *Actor) awaitWhole(ctx context.Context, owner workload, before int) erro
 	}
 }
 
-// Workload names the workload that a pod belongs to in the end, as Kind/namespace/name.
+// Workload names the top-level workload of a pod, as Kind/namespace/name.
 func (a *Actor) Workload(ctx context.Context, pod *corev1.Pod) (string, error) {
 	owner, err := a.workloadOf(ctx, pod)
 	return owner.String(), err

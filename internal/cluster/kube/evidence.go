@@ -14,14 +14,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// Evidence gathers what the probes saw over a whole run. Reports in the cluster count from the moment a path
-// was first sent, and end with the agent that kept them; evidence outlives both.
+// Evidence collects the results of the probes over a whole run. Reports in the cluster begin when a path is first probed, and
+// are lost with the agent that wrote them; evidence outlives both.
 type Evidence struct {
 	lock    sync.Mutex
 	paths   map[string]v1alpha1.Path
 	results map[counter]v1alpha1.PathResult
 	parts   map[process]PartRun
-	foreign map[string]string // node to a path that its report held and that starts elsewhere
+	foreign map[string]string // by node, a path in its report that starts on another node
 }
 
 // process is one run of one of Theseus' own parts.
@@ -36,23 +36,23 @@ type PartRun struct {
 	v1alpha1.Part
 }
 
-// counter is one run of counting on one path: an agent that restarts begins another.
+// counter is one count of one path: an agent that restarts begins a new one.
 type counter struct {
 	path  string
 	since int64 // Unix time in ns
 }
 
-// Collected is evidence as a document: every path that was ever measured, the last state of every counter, and every run of
-// Theseus' own parts.
+// Collected is evidence as a document: all paths ever measured, the last state of each counter, and all runs of Theseus' own
+// parts.
 type Collected struct {
 	Paths   []v1alpha1.Path       `json:"paths"`
 	Results []v1alpha1.PathResult `json:"results"`
 	Parts   []PartRun             `json:"parts,omitempty"`
-	// Foreign is, of each node whose report held results of paths that start elsewhere, one of these paths.
+	// Foreign has, for each node whose report contained results of paths that start on other nodes, one such path.
 	Foreign map[string]string `json:"foreign,omitempty"`
 }
 
-// NewEvidence goes on from what was collected before, which may be nothing.
+// NewEvidence continues from earlier evidence, which may be empty.
 func NewEvidence(before Collected) *Evidence {
 	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}, foreign: map[string]string{}}
 	maps.Copy(e.foreign, before.Foreign)
@@ -68,8 +68,8 @@ func NewEvidence(before Collected) *Evidence {
 	return e
 }
 
-// Collect reads the plan of paths and every report, and adds what is new of the paths that were asked for. It is cheap enough for
-// once a second.
+// Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call once a
+// second.
 func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	plans, err := a.probePlans(ctx)
 	if err != nil {
@@ -101,12 +101,12 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 	return nil
 }
 
-// ran notes that a part runs.
+// ran records that a part runs.
 func (e *Evidence) ran(run PartRun) {
 	e.parts[process{run.Node, run.Name, run.Since.UnixNano()}] = run
 }
 
-// add takes over a result, unless what is known of the same counter is newer.
+// add stores a result, unless the stored one of the same counter is newer.
 func (e *Evidence) add(result v1alpha1.PathResult) {
 	key := counter{result.ID, result.Since.UnixNano()}
 	if before, ok := e.results[key]; !ok || result.Sent >= before.Sent {
@@ -114,7 +114,7 @@ func (e *Evidence) add(result v1alpha1.PathResult) {
 	}
 }
 
-// Document is everything collected so far, in the order of the paths' ids and of time.
+// Document returns everything collected so far, ordered by path ID and time.
 func (e *Evidence) Document() Collected {
 	e.lock.Lock()
 	defer e.lock.Unlock()
@@ -150,8 +150,8 @@ func pathsOf(plans []v1alpha1.ProbePlan) []v1alpha1.Path {
 	return paths
 }
 
-// probeReports reads the reports of all nodes. A node is a witness of its own paths alone: a result for a path that starts
-// elsewhere is no evidence, and whoever watches the run is told of it once.
+// probeReports reads the reports of all nodes. A node may only report on paths that start on it: results of other paths are
+// ignored, with one warning per node.
 func (a *Actor) probeReports(ctx context.Context) ([]v1alpha1.ProbeReport, error) {
 	reports, err := allOf[v1alpha1.ProbeReport](ctx, a, "ProbeReport")
 	for i := range reports {
@@ -179,7 +179,7 @@ func dropForeign(report *v1alpha1.ProbeReport) (example string) {
 	return example
 }
 
-// allOf reads all objects of one of Theseus' own kinds; none where the kind is not defined.
+// allOf reads all objects of one of Theseus' own kinds; none if the kind is not defined.
 func allOf[T any](ctx context.Context, a *Actor, kind string) ([]T, error) {
 	client, err := a.resource(v1alpha1.APIVersion, kind, v1alpha1.Namespace)
 	if err != nil {

@@ -19,12 +19,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-// Stdin is the path that stands for standard input.
+// Stdin is the path that means standard input.
 const Stdin = "-"
 
-// ReadFiles makes a snapshot of files: a Theseus snapshot, or plain Kubernetes YAML or JSON. A path is a
-// file, a folder (every .yaml, .yml and .json below it, links included), or Stdin. The notes are for people, one line each.
-// What is wrong with a file's content, or that all of them hold nothing, is a *document.Error, which has a hint.
+// ReadFiles makes a snapshot from files: a Theseus snapshot, or plain Kubernetes YAML or JSON. A path is a
+// file, a folder (all .yaml, .yml and .json files below it, including links), or Stdin. The notes are for people, one line
+// each. Invalid content, or files without any object, return a *document.Error, which has a hint.
 func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snapshot, []string, error) {
 	if len(paths) == 0 {
 		return nil, nil, errors.New("no file to read")
@@ -38,8 +38,8 @@ func ReadFiles(version string, stdin io.Reader, paths ...string) (*cluster.Snaps
 	snapshot, notes := builder.Snapshot()
 	answered := func(s cluster.Source) bool { return s.Missing == "" }
 	if len(snapshot.Nodes)+len(snapshot.Other) == 0 && !slices.ContainsFunc(snapshot.Sources, answered) {
-		return nil, nil, &document.Error{File: strings.Join(paths, ", "), Err: errors.New("nothing of a cluster is in it"),
-			Advice: "see whether what wrote it failed, such as: kubectl get nodes,pods,... -A -o yaml"}
+		return nil, nil, &document.Error{File: strings.Join(paths, ", "), Err: errors.New("it contains no objects of a cluster"),
+			Advice: "check whether the command that wrote it failed, such as: kubectl get nodes,pods,... -A -o yaml"}
 	}
 	return snapshot, notes, nil
 }
@@ -77,7 +77,7 @@ func readPath(builder *document.Builder, stdin io.Reader, path string) error {
 	return err
 }
 
-// isFile reports whether an entry of a folder is a file, or a link to one that is not met in the folder anyway.
+// isFile reports whether an entry of a folder is a file, or a link to a file outside of the folder.
 func isFile(root, file string, entry fs.DirEntry) (bool, error) {
 	if entry.Type()&fs.ModeSymlink == 0 {
 		return entry.Type().IsRegular(), nil
@@ -111,7 +111,7 @@ func readFile(builder *document.Builder, path string, lenient bool) error {
 	return builder.Add(path, file, lenient)
 }
 
-// ReadObjects reads manifests from a file: every object as it is, in its order.
+// ReadObjects reads manifests from a file: every object unchanged, in order.
 func ReadObjects(path string) ([]unstructured.Unstructured, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -125,8 +125,8 @@ func ReadObjects(path string) ([]unstructured.Unstructured, error) {
 	return objects, err
 }
 
-// WriteSnapshot writes a snapshot as JSON with one object on a line, which ReadFiles reads back as it was
-// and other tools can search line by line.
+// WriteSnapshot writes a snapshot as JSON with one object per line. ReadFiles reads it back unchanged, and other tools can search
+// it line by line.
 func WriteSnapshot(output io.Writer, snapshot *cluster.Snapshot) error {
 	raw, err := json.Marshal(snapshot)
 	if err != nil {
@@ -142,7 +142,7 @@ func WriteSnapshot(output io.Writer, snapshot *cluster.Snapshot) error {
 	return nil
 }
 
-// breakLines writes JSON with a line end after each field of the top level and each element of its lists.
+// breakLines writes JSON with a line end after each top-level field and each element of its lists.
 func breakLines(output *bufio.Writer, raw []byte) error {
 	depth, quoted, escaped := 0, false, false
 	for _, c := range raw {
@@ -161,7 +161,7 @@ func breakLines(output *bufio.Writer, raw []byte) error {
 		case c == '}' || c == ']':
 			depth--
 		case c == ',' && depth <= 2:
-			_ = output.WriteByte('\n') // an error sticks and shows at the next byte
+			_ = output.WriteByte('\n') // the error is sticky: the next write returns it
 		}
 	}
 	return output.WriteByte('\n')

@@ -12,22 +12,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// gatePatience is how long, beyond its bake, a gate waits for evidence. Silence longer than that is a failure.
+// gatePatience is how long, beyond its bake, a gate waits for evidence. After that, missing evidence is a failure.
 const gatePatience = 90 * time.Second
 
 // Gate judges what the probes report. It implements engine.Gate.
 type Gate struct {
 	Actor *Actor
-	// Since are the reports from which losses count: those of the gate before. Empty counts from the first
-	// answer of each path on; nil from the moment of the question, for a run that goes on after losses that
-	// a person has seen.
+	// Since are the reports after which losses count: those of the previous gate. If empty, losses count from the first
+	// answer of each path; if nil, from the beginning of this gate, for a run that is resumed after losses that a person
+	// has accepted.
 	Since []v1alpha1.ProbeReport
 	// canary compares changed nodes with the others, from the first gate on.
 	canary loss.Canary
 }
 
-// Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails at once
-// on a loss or a leak.
+// Ask implements engine.Gate: it waits for fresh evidence, at least for the bake, and judges it. It fails immediately on a loss
+// or a leak.
 func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (engine.Verdict, error) {
 	if gate.Compare && len(gate.Changed) == 0 {
 		return engine.Verdict{Reason: "it is not known which nodes have the change, to compare them with the others"}, nil
@@ -84,7 +84,7 @@ func (g *Gate) Ask(ctx context.Context, gate step.Gate, heed func(context.Contex
 	}
 }
 
-// compare lets a verdict pass only when changed nodes are no worse than the others. While that is in doubt it watches on,
+// compare passes a verdict only if changed nodes are not worse than the others. While that is uncertain, it keeps watching
 // until the time is over.
 func (g *Gate) compare(verdict *loss.Verdict, over bool) {
 	stop, why := g.canary.Stop()

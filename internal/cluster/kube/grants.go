@@ -10,9 +10,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// grants are what the roles that steps write allow: an API server lets nobody write a role, or bind one, who does not have all that
-// it allows, unless they may escalate and bind. Then there is nothing to ask about. Rules for single objects and for URLs are not asked
-// about.
+// grants returns the permissions in the roles that steps write: an API server only allows users to write or bind a role if they
+// have all its permissions themselves, or may escalate and bind. In the latter case there is nothing to check. Rules for named
+// objects and for URLs are not checked.
 func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
 	var needs []need
 	for i := range steps {
@@ -20,7 +20,7 @@ func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
 			if o := action.Object; o != nil && o.GroupVersionKind().Group == rbacv1.GroupName && (o.GetKind() == "ClusterRole" || o.GetKind() == "Role") {
 				var role rbacv1.ClusterRole // a Role has the same rules
 				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
-					continue // the API server says so when it is written
+					continue // the API server reports that when the role is written
 				}
 				for _, rule := range role.Rules {
 					needs = append(needs, allowed(rule, o.GetNamespace())...)
@@ -40,7 +40,7 @@ func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
 	return nil, err
 }
 
-// allowed is what a rule allows, one verb each.
+// allowed returns the permissions of a rule, one per verb.
 func allowed(rule rbacv1.PolicyRule, namespace string) []need {
 	var needs []need
 	if len(rule.ResourceNames) > 0 {

@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// lookAtOnce is how many nodes are asked at the same time.
+	// lookAtOnce is how many nodes are queried at the same time.
 	lookAtOnce = 16
-	// lookBack bounds the removal of what was installed to look.
+	// lookBack is the timeout for removing what was installed for the queries.
 	lookBack = 2 * time.Minute
 )
 
-// Sight is a node to look at.
+// Sight is a node to query.
 type Sight struct {
 	Node string
 	// Peers are addresses of other nodes, to which the node measures the path MTU.
 	Peers []string
 }
 
-// Look asks the agent of every node for the node's facts, in the order of the nodes. What of install was not
-// there before is taken away again, also when looking failed or was interrupted.
+// Look asks the agent of every node for the node's facts, and returns them in the order of the nodes. It removes the objects of
+// install that did not exist before, even if a query failed or was interrupted.
 func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) ([]cluster.NodeFacts, error) {
 	questions := make([]Question, len(nodes))
 	for i, node := range nodes {
@@ -55,20 +55,19 @@ func (a *Actor) Look(ctx context.Context, install []step.Action, nodes []Sight) 
 	return facts, err
 }
 
-// Question is a verb for the agent of a node.
+// Question is a verb for a node's agent.
 type Question struct {
 	Node, Verb string
 	Args       json.RawMessage
 }
 
-// Answer is what an agent said, and between which times of this machine.
+// Answer is an agent's answer, and the time of this machine before and after it.
 type Answer[T any] struct {
 	Value           T
 	Asked, Answered time.Time
 }
 
-// Ask asks agents, and takes what it installed for that away again, as Look does. Answers are in the order of the
-// questions.
+// Ask queries agents, and removes what it installed for that, like Look. Answers are in the order of the questions.
 func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions []Question) (answers []Answer[T], err error) {
 	back, err := a.Install(ctx, install)
 	defer func() { err = errors.Join(err, back(ctx)) }()
@@ -87,7 +86,7 @@ func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions 
 				err = json.Unmarshal(answer, &answers[i].Value)
 			}
 			if err != nil {
-				return fmt.Errorf("look at %s: %w", q.Node, err)
+				return fmt.Errorf("query node %s: %w", q.Node, err)
 			}
 			return nil
 		})
@@ -95,8 +94,8 @@ func Ask[T any](ctx context.Context, a *Actor, install []step.Action, questions 
 	return answers, group.Wait()
 }
 
-// Install does actions, and returns what takes them back, last first: also when one of them failed, and when ctx has ended. The
-// definitions and the namespace of a journal stay where there is one.
+// Install executes actions, and returns the actions that revert them in reverse order, even if one failed or ctx has ended. If the
+// cluster has a journal, its CRDs and its namespace stay.
 func (a *Actor) Install(ctx context.Context, actions []step.Action) (back func(context.Context) error, err error) {
 	var inverses []step.Action
 	back = func(ctx context.Context) (err error) {
@@ -137,7 +136,7 @@ func (a *Actor) takeBack(ctx context.Context, inverse step.Action) error {
 	return err
 }
 
-// journaled says whether the cluster holds a journal, or a part of one.
+// journaled reports whether the cluster has a journal, or a part of one.
 func (a *Actor) journaled(ctx context.Context) (bool, error) {
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
 		client, err := a.resource(v1alpha1.APIVersion, kind, v1alpha1.Namespace)

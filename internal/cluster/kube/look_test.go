@@ -24,7 +24,7 @@ func TestLook(t *testing.T) {
 		status    map[string]any
 	}{
 		{"facts", "", map[string]any{"phase": "Done", "result": map[string]any{"node": "a", "kernel": "6.1", "host": map[string]any{}}}},
-		{"a node that cannot be looked at", "look at a: the agent of a says: no /proc", map[string]any{"phase": "Failed", "message": "no /proc"}},
+		{"a node that cannot be looked at", "query node a: the agent of a says: no /proc", map[string]any{"phase": "Failed", "message": "no /proc"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, nil, there)

@@ -16,11 +16,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// keysWait is how long keys of a Node object are removed again and again: an agent of the network that is ending may write
-// them once more.
+// keysWait is how long to retry the removal of keys from a Node object: a terminating agent of the network may write them
+// once more.
 const keysWait = 20 * time.Second
 
-// nodeVerb has a verb done on a node. Its agent does it, but for what a residue names on the Node object.
+// nodeVerb runs a verb on a node. Its agent does the work, except for the keys on the Node object that a residue names.
 func (a *Actor) nodeVerb(ctx context.Context, action step.Action) (json.RawMessage, error) {
 	if !step.Takes[step.Residue](action.Verb) {
 		return a.runTask(ctx, action)
@@ -51,7 +51,7 @@ func (a *Actor) nodeVerb(ctx context.Context, action step.Action) (json.RawMessa
 	return jsonOf(inventory), nil
 }
 
-// keysLeft looks for a residue on the Node object, and removes it where that is asked for.
+// keysLeft finds a residue on the Node object, and removes it if requested.
 func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.Residue) (step.Residue, error) {
 	for deadline := a.Clock.Now().Add(keysWait); ; {
 		var found step.Residue
@@ -67,7 +67,7 @@ func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.R
 		})
 		switch {
 		case apierrors.IsNotFound(err):
-			return step.Residue{}, nil // the node left the cluster, and what was on it
+			return step.Residue{}, nil // the node left the cluster, and its keys with it
 		case err != nil || action.Verb == step.VerbInventory || found.Count() == 0:
 			return found, err
 		case a.Clock.Now().After(deadline):
@@ -80,7 +80,7 @@ func (a *Actor) keysLeft(ctx context.Context, action step.Action, residue step.R
 	}
 }
 
-// keysOn is what of a residue is on a Node object.
+// keysOn returns the part of a residue that is on a Node object.
 func keysOn(node *corev1.Node, residue step.Residue) step.Residue {
 	var taints, farewells []string
 	for _, taint := range node.Spec.Taints {
@@ -107,8 +107,8 @@ func keys(of map[string]string) []string {
 	return all
 }
 
-// removeKeys takes what was found off a Node object, and marks its network as available, from which the taint that keeps new pods
-// away follows. Taints are a list that others write too, so the patch holds only for the version that was read.
+// removeKeys removes the found keys from a Node object, and marks its network as available; Kubernetes then removes the taint that
+// repels new pods. Other writers also change the list of taints, so the patch only applies to the version that was read.
 func (a *Actor) removeKeys(ctx context.Context, node *corev1.Node, found step.Residue) error {
 	nodes := a.Typed.CoreV1().Nodes()
 	if len(found.Farewells) > 0 {
@@ -123,13 +123,13 @@ func (a *Actor) removeKeys(ctx context.Context, node *corev1.Node, found step.Re
 		if found.Count() == 0 {
 			return nil
 		}
-		return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, nil) // read again: the version is another one now
+		return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, nil) // read again: the version has changed
 	}
 	_, err := nodes.Patch(ctx, node.Name, types.MergePatchType, jsonOf(without(node, found)), metav1.PatchOptions{FieldManager: FieldManager})
 	return err
 }
 
-// without is the merge patch that removes keys from a Node.
+// without returns the merge patch that removes keys from a Node.
 func without(node *corev1.Node, gone step.Residue) map[string]any {
 	null := func(names []string) map[string]any {
 		nulls := map[string]any{}

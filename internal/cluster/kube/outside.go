@@ -16,10 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// apiServerName is the responder that stands in where the user names none.
+// apiServerName is the default responder if the user names none.
 const apiServerName = "api-server"
 
-// responders are the servers outside of the cluster with their addresses.
+// responders returns the servers outside of the cluster with their addresses.
 func (a *Actor) responders(ctx context.Context) ([]path.Responder, error) {
 	if len(a.Measured.Outside) == 0 {
 		return a.apiServerOutside(ctx)
@@ -38,8 +38,8 @@ func (a *Actor) responders(ctx context.Context) ([]path.Responder, error) {
 	return known, nil
 }
 
-// addressOf is the first address of a host, in the order of addresses, IPv4 before IPv6: the same on every machine that
-// has the same answer, whoever takes a run over.
+// addressOf returns the lowest address of a host, IPv4 before IPv6. It is the same on every machine with the same DNS answer, so
+// another machine can take over a run.
 func addressOf(ctx context.Context, host string) (string, error) {
 	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {
@@ -51,8 +51,8 @@ func addressOf(ctx context.Context, host string) (string, error) {
 	return slices.MinFunc(found, netip.Addr.Compare).String(), nil
 }
 
-// apiServerOutside is the API server at its own address, which is no pod's. Where this user may not read that address, or no
-// EndpointSlice has it, nothing is measured there.
+// apiServerOutside returns the API server at its own address, which is not a pod's. If this user may not read that address, or
+// no EndpointSlice has it, there is no such path.
 func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) {
 	found, err := a.Typed.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
 		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})

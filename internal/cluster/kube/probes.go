@@ -22,24 +22,24 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Measured is what a plan knows about its networks that the choice of paths depends on.
+// Measured has the facts of a plan about its networks that the choice of paths depends on.
 type Measured struct {
-	// FullSize is the payload in bytes that fills the pods' MTU; 0 measures none.
+	// FullSize is the payload in bytes that fills the pods' MTU; 0 disables full-size probes.
 	FullSize int
 	// Denied names the networks ("old", "new") on which NetworkPolicy is enforced.
 	Denied map[string]bool
-	// Interval is the time between two probes on the fastest paths; 0 means the default.
+	// Interval is the time between two probes on the paths with the highest rate; 0 means the default.
 	Interval time.Duration
-	// Outside are the user's responders beyond the cluster; without any, the API server's address is one.
+	// Outside are the user's responders outside of the cluster; if empty, the API server's address is used.
 	Outside []path.Responder
 	// OutsideEvery is the time between two probes that leave the cluster; 0 means the default.
 	OutsideEvery time.Duration
-	// NodesOutside names the networks that treat what pods send to other nodes' addresses as what leaves the cluster.
+	// NodesOutside names the networks that treat traffic from pods to other nodes' addresses like traffic that leaves the cluster.
 	NodesOutside map[string]bool
 }
 
-// setPaths waits until the Services lead to the probe pods that there are, makes the plans of paths match those, and waits
-// until every path is established: its source reports on its plan, and has had answers where they are expected.
+// setPaths waits until the Services have the existing probe pods as endpoints, updates the probe plans accordingly, and waits
+// until every path is established: its source reports on its current plan, and has received answers if any are expected.
 func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage, error) {
 	topology, err := a.topology(ctx, set)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *Actor) setPaths(ctx context.Context, set step.PathSet) (json.RawMessage
 	return jsonOf(map[string]int{"plans": len(plans), "paths": len(pathsOf(plans))}), nil
 }
 
-// waitOut asks until nothing is missing, and notes what is.
+// waitOut polls until nothing is missing, and reports what is.
 func (a *Actor) waitOut(ctx context.Context, asks func() (missing string, err error)) error {
 	for said := ""; ; {
 		missing, err := asks()
@@ -80,8 +80,8 @@ func (a *Actor) waitOut(ctx context.Context, asks func() (missing string, err er
 	}
 }
 
-// unserved says which probe pod no Service leads to yet; empty when all is well. What nodes' kube-proxies do with it comes
-// later: the paths through Services warm up for that. Where the API server has no EndpointSlices, nothing is known of it.
+// unserved names a probe pod that is not yet an endpoint of its Services; empty if there is none. kube-proxies follow later:
+// the warm-up of the paths through Services covers that. If the API server has no EndpointSlices, it is not checked.
 func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) {
 	for _, network := range []string{path.Old, path.New} {
 		if t.Services[network] == "" {
@@ -104,7 +104,7 @@ func (a *Actor) unserved(ctx context.Context, t *path.Topology) (string, error) 
 	return "", nil
 }
 
-// unservedBy says which of a network's probe pods, by node, a Service does not lead to.
+// unservedBy names the node of a network's probe pod that is not an endpoint of a Service.
 func (a *Actor) unservedBy(ctx context.Context, service string, pods map[string]string) (string, error) {
 	found, err := a.Typed.DiscoveryV1().EndpointSlices(v1alpha1.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	if err != nil {
@@ -120,18 +120,18 @@ func (a *Actor) unservedBy(ctx context.Context, service string, pods map[string]
 	}
 	for _, node := range slices.Sorted(maps.Keys(pods)) {
 		if !served[pods[node]] {
-			return fmt.Sprintf("the Service %s does not lead to the probe pod of %s yet", service, node), nil
+			return fmt.Sprintf("the probe pod of %[2]s is not an endpoint of the Service %[1]s yet", service, node), nil
 		}
 	}
 	return "", nil
 }
 
-// stopWait bounds how long is waited for sources that are to measure no more: what they aim at may go then. A node
-// that is down does not say that it has stopped.
+// stopWait is how long to wait for sources that must stop measuring, because their targets may be removed then. A node that
+// is down does not report that it has stopped.
 const stopWait = 10 * time.Second
 
-// unestablished says which path that should answer has no count yet, or whose report is missing; and, where stopping counts, who
-// still measures what is to be measured no more. Empty when all is well.
+// unestablished names a path that has not been answered yet although it should be, a missing report, and, if requested, a
+// source that still measures paths that were removed. Empty if there is none.
 func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, stopping bool) string {
 	status := map[string]v1alpha1.ProbeReportStatus{}
 	for _, report := range reports {
@@ -156,7 +156,7 @@ func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, s
 			counted[result.ID] = result.Sent > 0
 		}
 		for _, one := range plan.Spec.Paths {
-			// Whether a denied probe got through is known only after its timeout, for which every gate waits.
+			// The result of a denied probe is known only after its timeout, for which every gate waits.
 			if !counted[one.ID] && !(one.Denied && report.Paths != nil) {
 				missing++
 				example = one.ID
@@ -169,9 +169,8 @@ func unestablished(plans []v1alpha1.ProbePlan, reports []v1alpha1.ProbeReport, s
 	return fmt.Sprintf("%d of %d paths have not answered yet, such as %s%s", missing, len(pathsOf(plans)), example, silent)
 }
 
-// writePaths stores each node's paths under a new generation, unless they are the ones already stored, and
-// returns the plans of all nodes. A node that has no paths any more keeps an empty plan, so that its generations
-// go on to grow.
+// writePaths stores each node's paths under a new generation, unless they are unchanged, and returns the plans of all
+// nodes. A node without paths keeps an empty plan, so that its generations keep increasing.
 func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alpha1.ProbePlan, error) {
 	plans, err := a.probePlans(ctx)
 	if err != nil {
@@ -198,8 +197,8 @@ func (a *Actor) writePaths(ctx context.Context, paths []v1alpha1.Path) ([]v1alph
 	return plans, err
 }
 
-// keepPace leaves paths that differ from those of before in their interval alone as they were: where nodes come or go, a
-// path may change its ring, and another interval would begin its count anew, of which no gate could tell what was before.
+// keepPace keeps paths unchanged that differ from the previous ones only in their interval: when nodes join or leave, a path
+// may move to another ring, and a new interval would restart its count, so a gate could not compare it with earlier reports.
 func keepPace(paths, before []v1alpha1.Path) []v1alpha1.Path {
 	measured := make(map[string]v1alpha1.Path, len(before))
 	for _, one := range before {
@@ -235,7 +234,7 @@ func (a *Actor) writePlan(ctx context.Context, plan v1alpha1.ProbePlan) error {
 	return err
 }
 
-// topology reads what there is to measure between.
+// topology reads the endpoints between which to measure.
 func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, error) {
 	t := path.Topology{
 		Old: map[string]string{}, New: map[string]string{}, Services: map[string]string{}, NodePorts: map[string]int{}, SecondNodePorts: map[string]int{},
@@ -270,7 +269,7 @@ func (a *Actor) topology(ctx context.Context, set step.PathSet) (path.Topology, 
 		t.DNS, t.Query = net.JoinHostPort(dns.Spec.ClusterIP, "53"), "kubernetes.default.svc.cluster.local."
 	}
 	if apierrors.IsNotFound(err) {
-		err = nil // a cluster without it has no such path
+		err = nil // a cluster without this object has no such path
 	}
 	if err == nil {
 		t.Outside, err = a.responders(ctx)

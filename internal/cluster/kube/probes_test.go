@@ -182,7 +182,7 @@ func TestSetPathsWaitsForEndpoints(t *testing.T) {
 	if _, err := w.do(step.Action{ID: "p", Op: step.Probe, Paths: &set}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "waiting: the Service theseus-probe-old does not lead to the probe pod of b yet"; len(w.notes) == 0 || w.notes[0] != want {
+	if want := "waiting: the probe pod of b is not an endpoint of the Service theseus-probe-old yet"; len(w.notes) == 0 || w.notes[0] != want {
 		t.Errorf("%q", w.notes)
 	}
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// podsBefore are the pods of a DaemonSet on a node, by UID, when a restart was first looked at.
+// podsBefore are the pods of a DaemonSet on a node, by UID, when a restart was first observed.
 type podsBefore struct {
 	Pods []types.UID `json:"pods"`
 }
 
-// observeRestart says that a restart is done when the node runs the DaemonSet's current template, Ready; where it is to be made
-// anew, by a pod that was not there at the first look.
+// observeRestart reports a restart as done if the node has a Ready pod of the DaemonSet's current template. If the pod must be
+// recreated, it must not be one that existed at the first observation.
 func (a *Actor) observeRestart(ctx context.Context, action step.Action, seen json.RawMessage) (engine.Observation, error) {
 	before, first, err := readPods(action, seen)
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *Actor) observeRestart(ctx context.Context, action step.Action, seen jso
 	return engine.Observation{Done: now.missing == "" && !first, Before: jsonOf(podsBefore{now.all})}, nil
 }
 
-// readPods are the pods that a restart is to replace whatever their template; first is true where nobody has looked yet.
+// readPods returns the pods that a restart must replace regardless of their template; first is true at the first observation.
 func readPods(action step.Action, seen json.RawMessage) (before []types.UID, first bool, err error) {
 	if !action.Anew || len(seen) == 0 {
 		return nil, action.Anew, nil
@@ -48,15 +48,15 @@ func readPods(action step.Action, seen json.RawMessage) (before []types.UID, fir
 	return known.Pods, false, nil
 }
 
-// restart deletes the pods of an earlier template, and those that were there before where they are to be made anew, and waits
-// for their successor.
+// restart deletes the pods of earlier templates, and, if the pod must be recreated, all pods that existed before. Then it waits for
+// the replacement.
 func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMessage) error {
 	before, first, err := readPods(action, seen)
 	if err != nil {
 		return err
 	}
 	if first {
-		return fmt.Errorf("it is not known which pod of %s was on %s before", action.Ref, action.NodeName)
+		return fmt.Errorf("the journal does not record which pod of %s was on %s before", action.Ref, action.NodeName)
 	}
 	said := ""
 	var nudged *corev1.Pod
@@ -111,21 +111,21 @@ func (a *Actor) restart(ctx context.Context, action step.Action, seen json.RawMe
 	}
 }
 
-// nudgeEvery is the number of looks between two nudges.
+// nudgeEvery is the number of polls between two nudges.
 const nudgeEvery = 5
 
-// nudge lets the kubelet ask a pod's readiness probe now and not only when its period is over: it does so whenever a
-// pod has changed that is not ready (UpdatePodStatus in pkg/kubelet/prober). What it sees is the kubelet's to say. nil
-// takes the mark away.
+// nudge makes the kubelet run a pod's readiness probe now instead of at the end of its period, by changing an annotation: the
+// kubelet probes a pod that is not ready whenever the pod changes (UpdatePodStatus in pkg/kubelet/prober). Readiness is still
+// the kubelet's decision. A nil value removes the annotation.
 func (a *Actor) nudge(ctx context.Context, pod *corev1.Pod, mark any) error {
 	err := a.annotate(ctx, pod, v1alpha1.AnnotationAwaited, mark)
-	if apierrors.IsForbidden(err) { // then it is ready when it is ready
+	if apierrors.IsForbidden(err) { // optional: the kubelet probes later by itself
 		return nil
 	}
 	return err
 }
 
-// annotate gives a pod an annotation, or takes it away where value is nil. One that has gone has none.
+// annotate sets a pod's annotation, or removes it if value is nil. A pod that no longer exists is not an error.
 func (a *Actor) annotate(ctx context.Context, pod *corev1.Pod, key string, value any) error {
 	patch := jsonOf(map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}})
 	_, err := a.Typed.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: FieldManager})
@@ -135,14 +135,14 @@ func (a *Actor) annotate(ctx context.Context, pod *corev1.Pod, key string, value
 	return err
 }
 
-// rollout is how far a node is from running a DaemonSet's newest revision.
+// rollout is the state of a DaemonSet's rollout on a node.
 type rollout struct {
-	// all are the pods there are, and pods those of another revision, or to be made anew, that are not ending yet.
+	// all are all pods; pods are those of another revision, or to be recreated, that are not terminating yet.
 	all  []types.UID
 	pods []corev1.Pod
-	// starting is the pod of the newest revision while it is not Ready.
+	// starting is the pod of the newest revision, while it is not Ready.
 	starting *corev1.Pod
-	// missing is what is missing; empty when the node runs that revision.
+	// missing says what is missing; empty if the node runs the newest revision.
 	missing string
 }
 
@@ -162,12 +162,12 @@ func (a *Actor) outdated(ctx context.Context, action step.Action, before []types
 	}
 	revision, err := a.newestRevision(ctx, set)
 	if err != nil || revision == "" {
-		return rollout{all: now.all, missing: action.Ref.String() + " has not been looked at by its controller yet"}, err
+		return rollout{all: now.all, missing: "the controller of " + action.Ref.String() + " has not observed it yet"}, err
 	}
 	for _, pod := range pods {
 		switch {
 		case pod.DeletionTimestamp != nil:
-			return rollout{all: now.all, pods: now.pods, missing: "pod " + pod.Name + " is ending"}, nil
+			return rollout{all: now.all, pods: now.pods, missing: "pod " + pod.Name + " is terminating"}, nil
 		case pod.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
 			now.pods = append(now.pods, pod)
 			now.missing = "pod " + pod.Name + " is of an earlier template"
@@ -183,7 +183,7 @@ func (a *Actor) outdated(ctx context.Context, action step.Action, before []types
 	return now, nil
 }
 
-// newestRevision is the hash of a DaemonSet's current template; empty while its controller has not seen it.
+// newestRevision is the hash of a DaemonSet's current template; empty while the controller has not observed it.
 func (a *Actor) newestRevision(ctx context.Context, set *appsv1.DaemonSet) (string, error) {
 	if set.Status.ObservedGeneration < set.Generation {
 		return "", nil

@@ -14,8 +14,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Rights asks the API server whether this user may do what steps do, there and back, and returns the answers that are
-// not among those known. Commands, names and mirrors are not asked about.
+// Rights asks the API server whether this user may execute and roll back steps, and returns the answers that are not
+// among those known. It does not check commands, DNS names and mirrors.
 func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []step.Step) ([]cluster.Right, error) {
 	resources := resources{client.Mapper, defined(steps)}
 	var asked []need
@@ -44,18 +44,18 @@ func Rights(ctx context.Context, client *Client, known []cluster.Right, steps []
 	return reader.ask(ctx, asked)
 }
 
-// answered says that a right is what is needed, or more.
+// answered reports whether a right covers a need.
 func (n need) answered(r cluster.Right) bool {
 	return n.group == r.Group && n.resource == r.Resource && n.verbs == r.Verb && (n.namespace == r.Namespace || r.Namespace == "" && r.Allowed)
 }
 
-// want is what is done with a kind of objects. Its name does not count.
+// want is the use of a kind of objects. The name is ignored.
 type want struct {
 	step.Ref
 	sub, verbs string
 }
 
-// wantsOf is what steps do through the API, each once; Theseus' own objects, which every change has, are not among it.
+// wantsOf returns what steps do through the API, without duplicates, and without Theseus' own objects, which every change has.
 func wantsOf(steps []step.Step) []want {
 	seen := map[want]bool{}
 	var all []want
@@ -84,7 +84,7 @@ func wantsOf(steps []step.Step) []want {
 	return all
 }
 
-// core is a kind of the core API, and apps one of the workloads'.
+// core makes a want for a kind of the core API, apps for a kind of apps/v1.
 func core(kind, namespace, sub, verbs string) want {
 	return want{step.Ref{APIVersion: "v1", Kind: kind, Namespace: namespace}, sub, verbs}
 }
@@ -93,7 +93,7 @@ func apps(kind, namespace, verbs string) want {
 	return want{step.Ref{APIVersion: "apps/v1", Kind: kind, Namespace: namespace}, "", verbs}
 }
 
-// ofAction is what the actor does for an action, and for its inverse.
+// ofAction returns what the actor does for an action and for its inverse.
 func ofAction(a *step.Action) []want {
 	switch a.Op {
 	case step.Apply:
@@ -139,13 +139,13 @@ func ofCondition(c *step.Condition) []want {
 	return nil
 }
 
-// resources finds the resource of a kind, also of one that the steps themselves define.
+// resources finds the resource of a kind, including kinds that the steps define.
 type resources struct {
 	mapper  meta.RESTMapper
 	defined map[schema.GroupKind]string
 }
 
-// defined are the plurals of what steps define.
+// defined returns the plurals of the kinds that steps define.
 func defined(steps []step.Step) map[schema.GroupKind]string {
 	plurals := map[schema.GroupKind]string{}
 	for i := range steps {
@@ -163,9 +163,9 @@ func defined(steps []step.Step) map[schema.GroupKind]string {
 }
 
 func (r resources) of(apiVersion, kind string) schema.GroupVersionResource {
-	gv, _ := schema.ParseGroupVersion(apiVersion) // what cannot be read has no resource, and is found when it is done
+	gv, _ := schema.ParseGroupVersion(apiVersion) // an invalid version has no resource; the action itself reports it
 	versions := []schema.GroupVersion{gv}
-	if apiVersion == "" { // one of those that the gate of sessions reads
+	if apiVersion == "" { // one of the kinds that the session gate reads
 		versions = bgp.Versions
 	}
 	for _, gv := range versions {

@@ -17,28 +17,28 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Duty is what somebody does with Theseus, and so which rights they need.
+// Duty is a set of tasks that a user performs with Theseus, and so the permissions that the user needs.
 type Duty string
 
-// The duties; each has the rights of those before it.
+// The duties; each has the permissions of the previous ones.
 const (
 	// Look: status and report.
 	Look Duty = "look"
 	// Plan: snapshot, check and plan, which write nothing.
 	Plan Duty = "plan"
-	// Operate: apply, resume, pause, rollback, and snapshot --nodes. Whoever may install a privileged DaemonSet and give it rights
-	// may do anything in the end, so these rights are those of an administrator of the cluster, written out.
+	// Operate: apply, resume, pause, rollback, and snapshot --nodes. A user who may install a privileged DaemonSet and grant it
+	// permissions can do anything in the end, so these are effectively the permissions of a cluster administrator.
 	Operate Duty = "operate"
 )
 
-// Duties are all of them.
+// Duties lists all duties.
 var Duties = []Duty{Look, Plan, Operate}
 
-// Subject is who gets the rights.
+// Subject is the user, group or ServiceAccount that gets the permissions.
 type Subject struct{ Kind, Namespace, Name string }
 
-// Roles are the objects that give the rights of a duty, and bind them to subjects where there are some. steps are those of the plan
-// that is to be carried out; without them Operate has the rights of all changes that Theseus plans.
+// Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. steps are the steps
+// of the plan to execute; without them, Operate has the permissions for all changes that Theseus plans.
 func Roles(duty Duty, steps []step.Step, subjects []Subject) ([]unstructured.Unstructured, error) {
 	everywhere, within := map[string][]need{}, []string{}
 	for _, n := range rightsOf(duty, steps) {
@@ -50,7 +50,7 @@ func Roles(duty Duty, steps []step.Step, subjects []Subject) ([]unstructured.Uns
 	var all []unstructured.Unstructured
 	if slices.Contains(within, v1alpha1.Namespace) {
 		namespace := *manifest.Namespace()
-		namespace.SetLabels(nil) // privileged pods are let in by the run, for its time
+		namespace.SetLabels(nil) // a run allows privileged pods itself, while it lasts
 		all = append(all, namespace)
 	}
 	slices.Sort(within)
@@ -98,7 +98,7 @@ func toObject(from any) (unstructured.Unstructured, error) {
 	return unstructured.Unstructured{Object: fields}, nil
 }
 
-// rightsOf are the rights of a duty and of those before it.
+// rightsOf returns the permissions of a duty and of the previous ones.
 func rightsOf(duty Duty, steps []step.Step) []need {
 	const own = v1alpha1.Group
 	all := []need{
@@ -114,14 +114,14 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 		return all
 	}
 	all = append(all, needs()...)
-	// A role may give no right that its writer does not have, but for these two verbs.
+	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
 	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{rbacv1.GroupName, "roles", "", "get create patch delete escalate bind"},
 		need{rbacv1.GroupName, "rolebindings", "", "get create patch delete"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"},
-		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, to which paths are measured
+		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, the target of measured paths
 	if steps == nil {
 		return append(all, ofAnyChange()...)
 	}
-	// A Role goes with its namespace, and cannot be before it: rights within one that the plan makes or deletes are for all.
+	// A Role cannot exist before its namespace: permissions in a namespace that the plan creates or deletes are cluster-wide.
 	fleeting := map[string]bool{}
 	for i := range steps {
 		for _, action := range steps[i].Actions {
@@ -146,7 +146,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	return all
 }
 
-// reads are what a snapshot lists.
+// reads returns the resources that a snapshot lists.
 func reads() []need {
 	all := []need{
 		{"", "nodes", "", "list"}, {"", "namespaces", "", "list"}, {"", "services", "", "list"}, {"", "configmaps", "", "list"}, {"", "persistentvolumes", "", "list"},
@@ -162,7 +162,7 @@ func reads() []need {
 	return all
 }
 
-// ofAnyChange are what the changes that Theseus plans do, beside what each of them does.
+// ofAnyChange returns what any of Theseus' changes may do, in addition to what all changes do.
 func ofAnyChange() []need {
 	const write = "get create patch delete"
 	all := []need{
@@ -177,9 +177,9 @@ func ofAnyChange() []need {
 	return all
 }
 
-// rules are needs as rules: one for each group and set of verbs.
+// rules converts needs to rules: one for each group and set of verbs.
 func rules(needs []need) []rbacv1.PolicyRule {
-	verbs := map[[2]string]map[string]bool{} // of group and resource
+	verbs := map[[2]string]map[string]bool{} // by group and resource
 	for _, n := range needs {
 		key := [2]string{n.group, n.resource}
 		if verbs[key] == nil {
@@ -189,7 +189,7 @@ func rules(needs []need) []rbacv1.PolicyRule {
 			verbs[key][verb] = true
 		}
 	}
-	resources := map[[2]string][]string{} // of group and verbs
+	resources := map[[2]string][]string{} // by group and verbs
 	for key, of := range verbs {
 		together := [2]string{key[0], strings.Join(sortedKeys(of), " ")}
 		resources[together] = append(resources[together], key[1])
@@ -214,7 +214,7 @@ func sortedKeys(m map[string]bool) []string {
 	return keys
 }
 
-// ReadSubject reads who gets rights: user:NAME, group:NAME, or serviceaccount:NAMESPACE/NAME.
+// ReadSubject parses a subject: user:NAME, group:NAME, or serviceaccount:NAMESPACE/NAME.
 func ReadSubject(text string) (Subject, error) {
 	kind, name, _ := strings.Cut(text, ":")
 	switch {
@@ -228,5 +228,5 @@ func ReadSubject(text string) (Subject, error) {
 			return Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}, nil
 		}
 	}
-	return Subject{}, fmt.Errorf("%q is nobody: user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME", text)
+	return Subject{}, fmt.Errorf("%q is not a subject: use user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME", text)
 }

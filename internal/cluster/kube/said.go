@@ -15,17 +15,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Said is what an agent said last of a parameter on a node, and when, as its log has it. Both are empty when the log of the
-// pod that a selector picks there does not say.
+// Said returns the last value of a parameter in the log of an agent on a node, and its time. Both are empty if the log of the pod
+// that the selector matches there does not have it.
 func Said(ctx context.Context, client kubernetes.Interface, namespace, selector, node string, what step.Saying) (value, at string, err error) {
 	words, err := SaidOf(ctx, client, namespace, selector, node, what.Container, []string{what.Parameter})
 	return words[what.Parameter].Value, words[what.Parameter].At, err
 }
 
-// Word is what an agent said of a parameter, and when, as its log has it.
+// Word is the value of a parameter in an agent's log, and its time.
 type Word struct{ Value, At string }
 
-// SaidOf is Said of several parameters, read at once; one of which the log says nothing is not there.
+// SaidOf is Said for several parameters at once; the result has no entry for a parameter that is not in the log.
 func SaidOf(ctx context.Context, client kubernetes.Interface, namespace, selector, node, container string, parameters []string) (map[string]Word, error) {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector,
 		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()})

@@ -20,8 +20,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// whole holds a verdict that is reached to BGP as well: sessions that are missing are waited for, routes that the
-// cluster's objects make no more are a failure at once. A failure that was found already gets their words.
+// whole also checks BGP before it returns a verdict: it waits for missing sessions, and fails immediately if the cluster's
+// objects no longer produce the required routes. It adds these problems to an earlier failure.
 func (g *Gate) whole(ctx context.Context, want step.Sessions, reports []v1alpha1.ProbeReport, verdict *loss.Verdict) error {
 	objects, err := g.Actor.BGPObjects(ctx)
 	if err != nil {
@@ -38,12 +38,12 @@ func (g *Gate) whole(ctx context.Context, want step.Sessions, reports []v1alpha1
 	return nil
 }
 
-// incomplete says what BGP lacks on the nodes that report, and whether waiting does not mend it; empty when it is whole.
+// incomplete returns what BGP lacks on the nodes that report, and whether waiting does not help; empty if BGP is complete.
 func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeReport) (lacking string, final bool) {
-	in.Backend = "bird" // as it was when the plan was made; whatever it is now, no session is a failure
+	in.Backend = "bird" // the backend at planning time; whatever it is now, a missing session is a failure
 	seen := map[string]bgp.Seen{}
 	for _, report := range reports {
-		if len(report.Status.Paths) > 0 { // others measure nothing
+		if len(report.Status.Paths) > 0 { // other nodes measure nothing
 			seen[report.Name] = bgp.Reported(report.Status.BGP)
 		}
 	}
@@ -75,7 +75,7 @@ func incomplete(in *bgp.Input, want step.Sessions, reports []v1alpha1.ProbeRepor
 	return lacking, false
 }
 
-// words says what a node lacks.
+// words describes what a node lacks.
 func words(lack bgp.Lack) string {
 	switch {
 	case lack.Seen.Down != "":
@@ -88,7 +88,7 @@ func words(lack bgp.Lack) string {
 	return fmt.Sprintf("has %s from BIRD of at least %d", cluster.Count(lack.Seen.Routes, "route"), lack.Owed)
 }
 
-// BGPObjects reads what the graph of a cluster is made of whose Calico runs BGP, and nothing else.
+// BGPObjects reads only the objects that determine the BGP graph of a cluster with Calico.
 func (a *Actor) BGPObjects(ctx context.Context) (*cluster.Snapshot, error) {
 	s := &cluster.Snapshot{}
 	nodes, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -116,7 +116,7 @@ func (a *Actor) BGPObjects(ctx context.Context) (*cluster.Snapshot, error) {
 	return s, nil
 }
 
-// mapping finds one of Calico's kinds in whichever of its groups the API server has it.
+// mapping finds one of Calico's kinds in either of Calico's API groups.
 func (a *Actor) mapping(kind string) (*meta.RESTMapping, error) {
 	var errs []error
 	for _, gv := range bgp.Versions {

@@ -20,17 +20,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// FromLive is the origin of what was read from an API server.
+// FromLive is the source of objects read from an API server.
 const FromLive = "live"
 
 const (
 	pageSize = 500 // objects per page of a list
-	readers  = 8   // lists at once
+	readers  = 8   // concurrent lists
 )
 
-// Snapshot reads everything that a snapshot holds, in parallel and in pages. What cannot be read for want
-// of rights, or because the server does not have it, is named in Sources and is no error; that the server
-// cannot be reached at all is (*UnreachableError), and so is the end of the context.
+// Snapshot reads all resources of a snapshot, in parallel and in pages. If a resource cannot be read because of
+// missing permissions, or because the server does not have it, Sources says so, and there is no error. It is an
+// error if the server cannot be reached (*UnreachableError) or the context ends.
 func Snapshot(ctx context.Context, client *Client, version string, now time.Time) (*cluster.Snapshot, error) {
 	info, err := client.serverVersion(ctx)
 	if err != nil {
@@ -72,10 +72,10 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 	return s, nil
 }
 
-// task reads one resource and says where it came from, or why it did not.
+// task reads one resource and returns its source, or why it could not be read.
 type task func(context.Context) cluster.Source
 
-// runTasks runs all tasks, a few at once, and keeps their order.
+// runTasks runs all tasks with limited concurrency, and keeps their order.
 func runTasks(ctx context.Context, tasks []task) ([]cluster.Source, error) {
 	sources := make([]cluster.Source, len(tasks))
 	slots := make(chan struct{}, readers)
@@ -93,7 +93,7 @@ func runTasks(ctx context.Context, tasks []task) ([]cluster.Source, error) {
 
 type reader struct{ client *Client }
 
-// coreTasks reads the resources of Kubernetes itself, each into its own field.
+// coreTasks read the resources of Kubernetes itself, each into its own field.
 func (r reader) coreTasks(s *cluster.Snapshot) []task {
 	core, apps := r.client.Typed.CoreV1(), r.client.Typed.AppsV1()
 	all := metav1.NamespaceAll
@@ -113,7 +113,7 @@ func (r reader) coreTasks(s *cluster.Snapshot) []task {
 	}
 }
 
-// configMaps reads those of the system's namespaces, and no others: they may hold what is nobody's business.
+// configMaps reads only the ConfigMaps of system namespaces, since others may contain private data.
 func (r reader) configMaps(into *[]corev1.ConfigMap) task {
 	return func(ctx context.Context) cluster.Source {
 		var found []corev1.ConfigMap
@@ -133,7 +133,7 @@ func (r reader) configMaps(into *[]corev1.ConfigMap) task {
 
 type listFunc[L any] func(context.Context, metav1.ListOptions) (L, error)
 
-// read is the task that lists one resource into a field of the snapshot.
+// read returns the task that lists one resource into a field of the snapshot.
 func read[T any, L metav1.ListInterface](r reader, resource string, into *[]T, list listFunc[L], items func(L) []T) task {
 	return func(ctx context.Context) cluster.Source {
 		found, version, err := pages(ctx, r.client, list, items)
@@ -145,8 +145,8 @@ func read[T any, L metav1.ListInterface](r reader, resource string, into *[]T, l
 	}
 }
 
-// pages lists page by page. When the server has forgotten the list half way through (410, a compaction),
-// it is asked once for everything at once.
+// pages lists page by page. If the continue token expires (410, a compaction), it requests the whole list
+// once without pages.
 func pages[T any, L metav1.ListInterface](ctx context.Context, client *Client, list listFunc[L], items func(L) []T) ([]T, string, error) {
 	var found []T
 	options := metav1.ListOptions{Limit: pageSize}
@@ -173,7 +173,7 @@ func listPage[L any](ctx context.Context, client *Client, list listFunc[L], opti
 	return list(ctx, options)
 }
 
-// reason says in a few words why something was not read.
+// reason returns a short reason why a resource was not read.
 func reason(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):

@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// AddNames reads what gives a cluster's services their DNS names into a new snapshot's Other: Ingresses, and, where
-// they are served, Gateways with their routes and external-dns' DNSEndpoints. What cannot be read is named in Sources.
+// AddNames reads the objects that define the DNS names of a cluster's services into a new snapshot's Other: Ingresses,
+// and, if served, Gateways with their routes and external-dns' DNSEndpoints. Sources names what cannot be read.
 func AddNames(ctx context.Context, client *Client, s *cluster.Snapshot) error {
 	r := reader{client: client}
 	var lock sync.Mutex

@@ -13,23 +13,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// networkGroups are the API groups of networks and load balancers that are read whole.
+// networkGroups are the API groups of networks and load balancers of which all resources are read.
 func networkGroups() []string {
 	return []string{"crd.projectcalico.org", "projectcalico.org", "operator.tigera.io", "cilium.io", "metallb.io", "k8s.cni.cncf.io", "sriovnetwork.openshift.io"}
 }
 
-// changedGroups are those of them in which changes write objects.
+// changedGroups are the network groups in which changes write objects.
 func changedGroups() []string { return networkGroups()[:4] }
 
-// onePerPod are resources of those groups that are as many as pods and that nothing here asks for.
+// onePerPod are resources of these groups with one object per pod, which Theseus does not need.
 func onePerPod() []string {
 	return []string{"ipamhandles", "workloadendpoints", "ciliumendpoints", "ciliumendpointslices", "ciliumidentities"}
 }
 
 type keepFunc func([]unstructured.Unstructured)
 
-// registrationTasks read what makes the API server call others (definitions, webhooks, aggregated APIs), the
-// ranges of Services, and volumes.
+// registrationTasks read the registrations of extensions (CRDs, webhooks, aggregated APIs), the ranges of
+// Services, and volumes.
 func (r reader) registrationTasks(keep keepFunc) []task {
 	return []task{
 		r.other("customresourcedefinitions", schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}, func(found []unstructured.Unstructured) {
@@ -45,7 +45,7 @@ func (r reader) registrationTasks(keep keepFunc) []task {
 	}
 }
 
-// networkDefinitions keeps the definitions of network groups, without their schemas, which are long.
+// networkDefinitions keeps the CRDs of network groups, without their schemas, which are long.
 func networkDefinitions(all []unstructured.Unstructured) []unstructured.Unstructured {
 	var kept []unstructured.Unstructured
 	for _, definition := range all {
@@ -65,7 +65,7 @@ func networkDefinitions(all []unstructured.Unstructured) []unstructured.Unstruct
 	return kept
 }
 
-// aggregated keeps the APIs that a Service of the cluster serves; all others are the API server's own.
+// aggregated keeps the APIs that a Service of the cluster serves; the API server itself serves the others.
 func aggregated(all []unstructured.Unstructured) []unstructured.Unstructured {
 	return slices.DeleteFunc(all, func(service unstructured.Unstructured) bool {
 		_, found, err := unstructured.NestedMap(service.Object, "spec", "service")
@@ -73,8 +73,8 @@ func aggregated(all []unstructured.Unstructured) []unstructured.Unstructured {
 	})
 }
 
-// networkTasks asks discovery which resources the network groups have, be they from definitions or from an
-// aggregated API, and makes a task for each. The sources say per group whether discovery answered.
+// networkTasks asks discovery which resources the network groups have, from CRDs or from an aggregated API,
+// and makes a task for each. The sources say for each group whether discovery answered.
 func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 	var tasks []task
 	var sources []cluster.Source
@@ -102,7 +102,7 @@ func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 	return tasks, sources
 }
 
-// resourcesOf returns what can be listed in a group, in its preferred version; none when it is not served.
+// resourcesOf returns the resources of a group that can be listed, in its preferred version; none if it is not served.
 func (r reader) resourcesOf(served *metav1.APIGroupList, group string) ([]schema.GroupVersionResource, error) {
 	at := slices.IndexFunc(served.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
 	if at < 0 {
@@ -126,7 +126,7 @@ func (r reader) resourcesOf(served *metav1.APIGroupList, group string) ([]schema
 	return found, nil
 }
 
-// other is the task that lists any resource as it is.
+// other returns the task that lists any resource unchanged.
 func (r reader) other(name string, resource schema.GroupVersionResource, keep keepFunc) task {
 	return func(ctx context.Context) cluster.Source {
 		found, version, err := pages(ctx, r.client, r.client.Dynamic.Resource(resource).List,

@@ -14,15 +14,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// need is what a change does with one resource.
+// need is the verbs that a change uses on one resource.
 type need struct {
 	group     string
 	resource  string // "pods/eviction" names a subresource
-	namespace string // empty: in all of them
+	namespace string // empty: in all namespaces
 	verbs     string // separated by spaces
 }
 
-// needs are the rights that applying a change takes, whatever it changes; Rights asks for those of one plan.
+// needs are the permissions that any change requires; Rights checks those of a specific plan.
 func needs() []need {
 	return []need{
 		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get list create patch delete"},
@@ -53,7 +53,7 @@ func needs() []need {
 	}
 }
 
-// ask asks the API server about each. It says yes or no for all of them, or fails.
+// ask asks the API server about each need. It returns an answer for all of them, or fails.
 func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) {
 	var reviews []authorizationv1.ResourceAttributes
 	for _, n := range needs {
@@ -87,11 +87,11 @@ func (r reader) ask(ctx context.Context, needs []need) ([]cluster.Right, error) 
 	return answers, errors.Join(failures...)
 }
 
-// anyNamespace is one that nobody has: what is allowed there is allowed in all of them.
+// anyNamespace is a namespace that does not exist: what is allowed there is allowed in all namespaces.
 const anyNamespace = "theseus-any-namespace"
 
-// known are the rights that the API server lists for this user, by namespace, in one call each instead of one for each right. What it does not
-// list, or cannot, as with a webhook that decides, is asked about one by one.
+// known are the permissions that the API server lists for this user, by namespace: one call instead of one per permission. What
+// it does not or cannot list, as with a webhook authorizer, is checked one by one.
 func (r reader) known(ctx context.Context, reviews []authorizationv1.ResourceAttributes) (map[string][]authorizationv1.ResourceRule, error) {
 	found := map[string][]authorizationv1.ResourceRule{}
 	for _, review := range reviews {
@@ -115,7 +115,7 @@ func (r reader) known(ctx context.Context, reviews []authorizationv1.ResourceAtt
 	return found, nil
 }
 
-// covers says whether a rule allows what is asked, for objects of any name.
+// covers reports whether a rule allows a request for objects of any name.
 func covers(rule authorizationv1.ResourceRule, asked authorizationv1.ResourceAttributes) bool {
 	resource := asked.Resource
 	if asked.Subresource != "" {

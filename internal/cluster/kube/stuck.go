@@ -18,42 +18,42 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// What a wait looks for beside what it waits for, how often, and how long it bears it: a registry may be away
-// for a moment, and a node is called down only after a time of silence.
+// While it waits for a condition, Theseus also looks for problems that prevent it. These constants say how often, and how
+// long it tolerates them: a registry may be unavailable for a moment, and a node is down only after some time without contact.
 const (
 	stuckEvery = 5 * time.Second
 	stuckFor   = 30 * time.Second
-	// stuckForOthers is how long it is borne of workloads that the change only moves: going back moves them once more.
+	// stuckForOthers is the tolerance for workloads that the change only moves, because a rollback would move them again.
 	stuckForOthers = 2 * time.Minute
-	// stuckPods is how many pods that hold a wait up are looked at: when a rollout hangs, few are left.
+	// stuckPods is how many of the pods that block a wait are inspected: when a rollout hangs, few are left.
 	stuckPods = 10
-	// forever is longer than any action may take.
+	// forever is longer than the timeout of any action.
 	forever = time.Duration(math.MaxInt64)
 )
 
-// trouble is what holds a wait up, and for how long it is borne. The zero value is none.
+// trouble is a problem that blocks a wait, and how long it is tolerated. The zero value is no problem.
 type trouble struct {
 	why   string
 	bears time.Duration
 }
 
-// lasting is trouble that may pass, but not when it has stood for a while.
+// lasting is a problem that may be transient, unless it lasts for some time.
 func lasting(why string, err error) (trouble, error) { return trouble{why, stuckFor}, err }
 
-// patience watches a wait for what will not mend itself.
+// patience watches a wait for problems that do not resolve by themselves.
 type patience struct {
 	looked, since time.Time
 	why           string
-	// others says that the pods are not those of a network: what ailed them before is no matter, and that they start
-	// again and again is said, and no reason to give up.
+	// others is true if the pods are not those of a network: earlier problems of theirs are ignored, and crash loops are
+	// reported but do not end the wait.
 	others bool
-	// silent says that whoever asks tells what is found.
+	// silent is true if the caller reports the problems.
 	silent bool
-	// seen are the containers of the first look.
+	// seen are the containers at the beginning of the wait.
 	seen map[string]seenContainer
 }
 
-// bear looks, now and then, for what holds a wait up. It says so at once, and fails when that has stood for too long.
+// bear looks for problems from time to time. It reports a problem immediately, and fails if it lasts too long.
 func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context) (trouble, error)) error {
 	now := a.Clock.Now()
 	if now.Sub(p.looked) < stuckEvery {
@@ -81,13 +81,13 @@ func (a *Actor) bear(ctx context.Context, p *patience, look func(context.Context
 	return nil
 }
 
-// looks watch conditions that somebody else waits for, who asks again and again. The zero value is ready.
+// looks watches conditions that callers poll. The zero value is ready to use.
 type looks struct {
 	lock  sync.Mutex
 	known map[string]*patience
 }
 
-// of is the patience with a condition, which begins anew when it holds, or when nobody has asked for a while.
+// of returns the patience with a condition. It starts again if the condition held, or was not polled for a while.
 func (l *looks) of(c step.Condition, now time.Time, holds bool) *patience {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -105,7 +105,7 @@ func (l *looks) of(c step.Condition, now time.Time, holds bool) *patience {
 	return p
 }
 
-// late is the error of a wait that its context ended, with what held it up.
+// late is the error of a wait whose context ended, with the problem that blocked it.
 func (p *patience) late(missing string, err error) error {
 	if p.why != "" {
 		missing += ": " + p.why
@@ -113,7 +113,7 @@ func (p *patience) late(missing string, err error) error {
 	return fmt.Errorf("%s (%w)", missing, err)
 }
 
-// stuck says what keeps a condition from coming true that only a person can mend; nothing when nothing is known.
+// stuck returns a problem that keeps a condition from becoming true and that only a person can fix; zero if none is known.
 func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (trouble, error) {
 	switch {
 	case c.Kind == step.PodReady:
@@ -146,7 +146,7 @@ func (a *Actor) stuck(ctx context.Context, p *patience, c step.Condition) (troub
 	return trouble{}, nil
 }
 
-// ailingOf says which pods of a condition cannot start. Nodes that are down are left to whoever waits: they may come back.
+// ailingOf reports pods of a condition that cannot start. It ignores nodes that are down, because they may come back.
 func (a *Actor) ailingOf(ctx context.Context, p *patience, c step.Condition) (found trouble, err error) {
 	var pods []corev1.Pod
 	switch {
@@ -161,7 +161,7 @@ func (a *Actor) ailingOf(ctx context.Context, p *patience, c step.Condition) (fo
 	return a.ailing(ctx, p, pods), nil
 }
 
-// podsOfWorkload are its pods; none where it is not there, or has no selector.
+// podsOfWorkload returns a workload's pods; none if it does not exist, or has no selector.
 func (a *Actor) podsOfWorkload(ctx context.Context, ref step.Ref) ([]corev1.Pod, error) {
 	object, err := a.get(ctx, ref)
 	if err != nil || object == nil {
@@ -187,8 +187,8 @@ func (a *Actor) stuckWorkload(ctx context.Context, p *patience, ref step.Ref) (t
 	return lasting(a.downUnder(ctx, pods))
 }
 
-// downUnder says that a node of one of the pods does not work; empty when all do. Pods of a node that is not in the
-// cluster any more are held up by nobody: the cluster ends them within two minutes (garbage collection of pods).
+// downUnder reports a node of one of the pods that is down; empty if none is. It ignores nodes that were removed from the
+// cluster: pod garbage collection deletes their pods within two minutes.
 func (a *Actor) downUnder(ctx context.Context, pods []corev1.Pod) (string, error) {
 	for i := range pods[:min(len(pods), stuckPods)] {
 		node, err := a.node(ctx, pods[i].Spec.NodeName)
@@ -202,7 +202,7 @@ func (a *Actor) downUnder(ctx context.Context, pods []corev1.Pod) (string, error
 	return "", nil
 }
 
-// down says that a node does not work; empty when it does, or when none is named.
+// down reports that a node is down; empty if it is not, or if the name is empty.
 func (a *Actor) down(ctx context.Context, name string) (string, error) {
 	node, err := a.node(ctx, name)
 	if err == nil && node == nil && name != "" {
@@ -211,7 +211,7 @@ func (a *Actor) down(ctx context.Context, name string) (string, error) {
 	return notReady(node), err
 }
 
-// node gets a node; nil when there is none of that name.
+// node gets a node; nil if it does not exist.
 func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 	if name == "" {
 		return nil, nil

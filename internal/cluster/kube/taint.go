@@ -33,7 +33,7 @@ func (a *Actor) observeTaint(ctx context.Context, action step.Action) (engine.Ob
 	return engine.Observation{Done: done, Before: jsonOf(node.Spec.Taints), Inverse: inverse(action, back)}, nil
 }
 
-// taint adds or removes one taint and leaves the others, which may change at the same time.
+// taint adds or removes one taint and keeps the others, which may change at the same time.
 func (a *Actor) taint(ctx context.Context, action step.Action) error {
 	return a.persist(ctx, func() error {
 		node, err := a.Typed.CoreV1().Nodes().Get(ctx, action.NodeName, metav1.GetOptions{})

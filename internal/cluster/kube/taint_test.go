@@ -122,7 +122,7 @@ func TestConflictsArePersistedThrough(t *testing.T) {
 			}
 			left = 1000
 			_, err := w.Do(w.end(w.sleeps+3), test.action, nil)
-			wantError(t, err, "others write it without end")
+			wantError(t, err, "conflicts with other writers do not end")
 		})
 	}
 }

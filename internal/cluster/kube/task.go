@@ -19,7 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// taskName is unique for an action of a migration, so that a resumed run finds the task it began.
+// taskName is unique for an action of a migration, so that a resumed run finds the task that it created.
 func (a *Actor) taskName(action step.Action) string {
 	sum := sha256.Sum256([]byte(a.Migration + "\x00" + action.ID))
 	return action.Verb + "-" + hex.EncodeToString(sum[:8])
@@ -29,12 +29,12 @@ func (a *Actor) tasks() (dynamic.ResourceInterface, error) {
 	return a.resource(v1alpha1.APIVersion, "NodeTask", v1alpha1.Namespace)
 }
 
-// observeTask never calls a verb done: the agent itself observes first, and doing it again is free.
+// observeTask never reports a verb as done: the agent itself observes first, and verbs are idempotent.
 func (a *Actor) observeTask(_ context.Context, action step.Action) (engine.Observation, error) {
 	return engine.Observation{Inverse: inverseOf(action)}, nil
 }
 
-// inverseOf is the action that takes a verb back, or nil.
+// inverseOf returns the action that reverts a verb, or nil.
 func inverseOf(action step.Action) *step.Action {
 	verb, ok := step.InverseVerb(action.Verb)
 	if !ok {
@@ -44,8 +44,8 @@ func inverseOf(action step.Action) *step.Action {
 		Title: fmt.Sprintf("%s on %s", verb, action.NodeName)})
 }
 
-// runTask creates a task for a node's agent and waits for the answer. It replaces a task that has ended, and one of an older epoch
-// that no agent has begun: the agent would refuse it. It waits for one that an agent has begun, whoever created it.
+// runTask creates a task for a node's agent and waits for the answer. It replaces a finished task, and a task of an older epoch
+// that no agent has begun, which the agent would refuse. It waits for a task that an agent has begun, whoever created it.
 func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessage, error) {
 	client, err := a.tasks()
 	if err != nil {
@@ -58,17 +58,17 @@ func (a *Actor) runTask(ctx context.Context, action step.Action) (json.RawMessag
 	}
 	begun := task != nil && task.Status.Phase == v1alpha1.TaskRunning
 	if task == nil || !begun && (task.Status.Phase != "" || task.Spec.Epoch < a.Epoch) {
-		return a.askAnew(ctx, client, name, action)
+		return a.replaceTask(ctx, client, name, action)
 	}
 	answer, err := a.awaitTask(ctx, client, name, action.NodeName)
 	if _, failed := errors.AsType[taskFailed](err); failed && task.Spec.Epoch < a.Epoch {
-		return a.askAnew(ctx, client, name, action) // an agent that restarted refuses to do it again
+		return a.replaceTask(ctx, client, name, action) // an agent that restarted refuses to do it again
 	}
 	return answer, err
 }
 
-// askAnew replaces the task of this name, if there is one, and waits for the answer.
-func (a *Actor) askAnew(ctx context.Context, client dynamic.ResourceInterface, name string, action step.Action) (json.RawMessage, error) {
+// replaceTask replaces the task of this name, if there is one, and waits for the answer.
+func (a *Actor) replaceTask(ctx context.Context, client dynamic.ResourceInterface, name string, action step.Action) (json.RawMessage, error) {
 	if err := client.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (a *Actor) askAnew(ctx context.Context, client dynamic.ResourceInterface, n
 	return a.awaitTask(ctx, client, name, action.NodeName)
 }
 
-// taskFailed is an agent's answer that it could not do a task.
+// taskFailed is an agent's answer that a task failed.
 type taskFailed struct{ node, message string }
 
 func (t taskFailed) Error() string { return fmt.Sprintf("the agent of %s says: %s", t.node, t.message) }
@@ -126,7 +126,7 @@ func (a *Actor) readTask(ctx context.Context, client dynamic.ResourceInterface, 
 	return &task, nil
 }
 
-// decode goes through JSON, which keeps raw messages as they are.
+// decode converts through JSON, which keeps raw messages unchanged.
 func decode(object map[string]any, into any) error {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -135,7 +135,7 @@ func decode(object map[string]any, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// encode is the way back.
+// encode is the inverse of decode.
 func encode(from any) (map[string]any, error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(from)
 }

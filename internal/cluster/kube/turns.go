@@ -10,22 +10,22 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// turns keep evictions that are done together, of several nodes, to what one of them may do: one pod of a workload at
-// a time, and so many in all. The zero value is ready.
+// turns limits concurrent evictions on several nodes to what one eviction may do: one pod of a workload at a time, and a
+// maximum in total. The zero value is ready to use.
 type turns struct {
 	lock    sync.Mutex
 	waiting []*turn
 	moving  map[workload]bool
 }
 
-// turn is a place in the queue, and then the right to have one pod of a workload missing.
+// turn is a place in the queue, and then the permission to have one pod of a workload missing.
 type turn struct {
 	of    *turns
 	owner workload
-	come  chan struct{} // closed when it is there
+	come  chan struct{} // closed when it is this turn's time
 }
 
-// inOrder lists workloads as they are to queue: those first that take the longest.
+// inOrder sorts workloads for the queue: those that take the longest first.
 func inOrder[T any](groups map[workload]T) []workload {
 	rank := func(w workload) int {
 		if step.EndsFirst(w.kind) {
@@ -38,7 +38,7 @@ func inOrder[T any](groups map[workload]T) []workload {
 	})
 }
 
-// queue takes a place. Whoever does must wait, and then give.
+// queue takes a place in the queue. The caller must call wait, and then give.
 func (t *turns) queue(owner workload) *turn {
 	t.lock.Lock()
 	defer t.lock.Unlock()
@@ -54,7 +54,7 @@ func (t *turns) queue(owner workload) *turn {
 	return place
 }
 
-// next lets those go on that may. The lock is held.
+// next starts the turns that may start. The caller holds the lock.
 func (t *turns) next() {
 	if t.moving == nil {
 		t.moving = map[workload]bool{}
@@ -69,7 +69,7 @@ func (t *turns) next() {
 	})
 }
 
-// wait waits for the turn; when the context ends first, the place is given back.
+// wait waits for the turn; if the context ends first, it releases the place.
 func (p *turn) wait(ctx context.Context) error {
 	select {
 	case <-p.come:
@@ -80,7 +80,7 @@ func (p *turn) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// give gives the turn, or the place in the queue, back.
+// give releases the turn, or the place in the queue.
 func (p *turn) give() {
 	p.of.lock.Lock()
 	defer p.of.lock.Unlock()

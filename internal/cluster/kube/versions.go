@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Versions notices that Kubernetes is upgraded under a run: that drains and restarts nodes in an order of its own, and
-// what it breaks would count as loss of the change. It is for one goroutine.
+// Versions detects an upgrade of Kubernetes during a run: an upgrade drains and restarts nodes in its own order, and the losses
+// that it causes would be attributed to the change. It is not safe for concurrent use.
 type Versions struct {
 	Client *Client
 	Clock  engine.Clock
@@ -21,8 +21,8 @@ type Versions struct {
 	nodes  map[string]string // the kubelet's version by node
 }
 
-// Changed says which version is another one than when it was seen first; "" when none is. It looks every ten seconds, and
-// of more than 500 nodes more seldom. Nodes that come or go are no upgrade, and what cannot be read now is read the next time.
+// Changed reports a version that has changed since it was first seen; "" if none has. It checks every ten seconds, and
+// less often with more than 500 nodes. Nodes that join or leave are not an upgrade. If reading fails, it tries again next time.
 func (v *Versions) Changed(ctx context.Context) string {
 	if v.Clock.Now().Before(v.next) {
 		return ""

@@ -13,12 +13,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// HostRoot is where the agent sees the root of its node.
+// HostRoot is where the node's root filesystem is mounted in the agent.
 const HostRoot = "/host"
 
-// Agent is the node agent with its rights, in the order of application. The namespace and the CRDs must be
-// there already. The image's entry point must be theseus-agent. Kubernetes is the API server's version: where it can,
-// it holds each agent to its own node.
+// Agent returns the node agent and its RBAC objects, in the order in which to apply them. The namespace and the CRDs must
+// exist. The image's entry point must be theseus-agent. kubernetes is the API server's version: if it supports that, the API
+// server restricts each agent to its own node.
 func Agent(image, kubernetes string) []unstructured.Unstructured {
 	account := &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
@@ -32,8 +32,8 @@ func Agent(image, kubernetes string) []unstructured.Unstructured {
 	return append(all, *convert(everywhere(AgentName, agentPod(image))))
 }
 
-// rights are the least that the agent needs: to read and answer its tasks, to read the lock and the probe plan, and to write its
-// report. RBAC cannot narrow these to one node, which tie does.
+// rights are the minimum that the agent needs: to read and answer its tasks, to read the lock and the probe plan, and to write
+// its report. RBAC cannot restrict them to one node; tie does that.
 func rights() []unstructured.Unstructured {
 	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Name: AgentName, Namespace: v1alpha1.Namespace}}
 	reference := func(kind string) rbacv1.RoleRef {
@@ -56,8 +56,8 @@ func rights() []unstructured.Unstructured {
 	}
 }
 
-// everywhere is a DaemonSet whose pods, all replaced at once, are labelled with its name. Its pods run on every node whatever its
-// taints, in the node's own network, so that they depend on neither pod network.
+// everywhere is a DaemonSet whose pods are all replaced at once and have a label with its name. Its hostNetwork pods run on
+// every node, regardless of taints, and depend on neither pod network.
 func everywhere(name string, spec corev1.PodSpec) *appsv1.DaemonSet {
 	labels := map[string]string{LabelApp: name}
 	everything := intstr.FromString("100%")
@@ -83,7 +83,7 @@ func agentPod(image string) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName:            AgentName,
 		HostNetwork:                   true,
-		HostPID:                       true, // a network's plugins run in the node's root and look themselves up in its /proc
+		HostPID:                       true, // CNI plugins run in the node's root filesystem and look up their own process in its /proc
 		DNSPolicy:                     corev1.DNSDefault,
 		PriorityClassName:             "system-node-critical",
 		TerminationGracePeriodSeconds: new(int64(5)),
@@ -127,19 +127,19 @@ func requests(cpu, memory string) corev1.ResourceRequirements {
 		corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}}
 }
 
-// bounded are resources that also have limits.
+// bounded returns resource requests with limits.
 func bounded(resources corev1.ResourceRequirements, cpu, memory string) corev1.ResourceRequirements {
 	resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
 	return resources
 }
 
-// onLoopback asks on the loopback address, which is the node's for a pod in the node's network.
+// onLoopback probes the loopback address, which for a hostNetwork pod is the node's.
 func onLoopback(probe *corev1.Probe) *corev1.Probe {
 	probe.TCPSocket.Host = "127.0.0.1"
 	return probe
 }
 
-// listens is ready while the port takes connections.
+// listens is a probe that succeeds while the port accepts connections.
 func listens(port int) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:     corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(int32(port))}},

@@ -13,12 +13,12 @@ type column struct {
 	name, kind, path string
 }
 
-// definition is what differs between the kinds.
+// definition holds the differences between the kinds.
 type definition struct {
 	kind    string
-	object  any // the Go type that the schema is read from
+	object  any // the Go type from which the schema is generated
 	columns []column
-	// answered: the status is a subresource, so that those who may write it alone cannot change what was asked.
+	// answered is true if the status is a subresource, so that a writer of the status cannot change the spec.
 	answered bool
 }
 
@@ -41,9 +41,9 @@ func definitions() []definition {
 	}
 }
 
-// CRDs are the definitions of Theseus' kinds. A NodeTask has two writers: the engine asks, and the node's agent answers in
-// the status, which is a subresource of its own; the spec of a task never changes. The other kinds have one writer each, and
-// their status is part of the object, which is read and written in one request.
+// CRDs returns the CRDs of Theseus' kinds. A NodeTask has two writers: the engine writes the spec, which never changes, and
+// the node's agent writes the status, which is a subresource. The other kinds have one writer each; their status is part of
+// the object, so that both are read and written in one request.
 func CRDs() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, d := range definitions() {
@@ -52,7 +52,7 @@ func CRDs() []unstructured.Unstructured {
 	return all
 }
 
-// Kept are the names of the definitions that stay after everything: those of the kinds that the journal is in.
+// Kept returns the names of the CRDs that stay after a migration: those of the kinds that hold the journal.
 func Kept() []string {
 	var names []string
 	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
@@ -61,7 +61,7 @@ func Kept() []string {
 	return names
 }
 
-// Plural is the resource of one of Theseus' kinds, such as "nodetasks" of "NodeTask".
+// Plural is the resource of one of Theseus' kinds, such as "nodetasks" for "NodeTask".
 func Plural(kind string) string { return strings.ToLower(kind) + "s" }
 
 func (d definition) build() unstructured.Unstructured {
@@ -100,8 +100,8 @@ func (d definition) build() unstructured.Unstructured {
 	}}
 }
 
-// freeze makes the API server refuse every change of a kind's spec: a task that has another node, verb or arguments is
-// another task, under another UID.
+// freeze makes the API server refuse every change of a kind's spec: a task with another node, verb or arguments must be a new
+// object with a new UID.
 func freeze(schema map[string]any) {
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
 	spec["x-kubernetes-validations"] = []any{map[string]any{"rule": "self == oldSelf", "message": "the spec of a task never changes"}}

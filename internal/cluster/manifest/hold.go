@@ -10,10 +10,10 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Hold lets nobody delete the pods with these labels in a namespace, but for those that have AnnotationReplace, are ending or
-// have ended: the controller of their DaemonSet then replaces none by itself, as with OnDelete, whoever writes the
-// DaemonSet and as whatever user the controller comes. It is the policy and its binding (Kubernetes v1.30), both
-// called name. Pods that a node reports as failed go, so that they are made anew.
+// Hold prevents the deletion of the pods with these labels in a namespace, except pods that have AnnotationReplace, are
+// terminating, or have terminated. So the DaemonSet controller replaces no pod by itself, as with OnDelete, regardless of who
+// writes the DaemonSet and of the controller's user. It returns a ValidatingAdmissionPolicy and its binding (Kubernetes
+// v1.30), both called name. Failed pods can be deleted, so that they are recreated.
 func Hold(name, namespace string, pods map[string]string) []unstructured.Unstructured {
 	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	scope := admissionv1.NamespacedScope

@@ -1,6 +1,6 @@
-// Package manifest holds Theseus' own objects as data: its namespace and CRDs, the agent with its rights,
-// the probe pods with their services and policy, and node tasks. Nothing here acts; whoever applies them
-// uses server-side apply, so no object carries a field that only the API server writes.
+// Package manifest has Theseus' own objects as data: its namespace and CRDs, the agent and its RBAC objects,
+// the probe pods with their Services and NetworkPolicy, and node tasks. The package does not apply them.
+// Callers use server-side apply, so the objects contain no field that only the API server writes.
 package manifest
 
 import (
@@ -14,48 +14,48 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Names of objects, and labels, that others look for.
+// Names of objects and labels that other packages use.
 const (
 	// AgentName is the name of the agent's DaemonSet, ServiceAccount and roles.
 	AgentName = "theseus-agent"
 	// HostProberName is the name of the DaemonSet that probes from and to the addresses of nodes.
 	HostProberName = "theseus-probe-host"
-	// LabelApp tells the parts of Theseus apart; the agent's pods carry AgentName under it.
+	// LabelApp identifies the component of Theseus; on the agent's pods its value is AgentName.
 	LabelApp = "app.kubernetes.io/name"
 	// AgentSelector selects the agent's pods.
 	AgentSelector = LabelApp + "=" + AgentName
-	// LabelNode carries NodeValue of the node that a NodeTask or a probe pod is for.
+	// LabelNode has the NodeValue of the node of a NodeTask or a probe pod.
 	LabelNode = "theseus.dev/node"
-	// PolicyName is the name of the NetworkPolicy that shuts the denied ports of probe pods.
+	// PolicyName is the name of the NetworkPolicy that blocks the denied ports of probe pods.
 	PolicyName = "theseus-probe-deny"
 )
 
 // Ports of the probe servers. The prober of a node's host serves on the node's own address at these plus HostOffset.
 const (
 	PortUDP    = 7001 // echoes datagrams
-	PortTCP    = 7002 // echoes on connections, kept or new
-	PortDenied = 7009 // served for UDP and TCP, shut by policy
+	PortTCP    = 7002 // echoes on connections, long-lived or new
+	PortDenied = 7009 // served for UDP and TCP, blocked by policy
 	HostOffset = 100
-	// SecondOffset is how far above UDP and TCP the second responder of a prober's pod serves.
+	// SecondOffset is added to the UDP and TCP ports for the second responder of a prober's pod.
 	SecondOffset = 2
-	PortAlive    = 7110 // the agent takes connections here, on loopback, while it runs
+	PortAlive    = 7110 // the agent accepts connections here, on loopback, while it runs
 )
 
-// Folders of a node, seen under the same path in the containers.
+// Folders on a node, mounted under the same path in the containers.
 const (
-	// RunDir holds the agent's state: it survives a restart of the agent and not of the node.
+	// RunDir holds the agent's state: it survives a restart of the agent, but not of the node.
 	RunDir = "/run/theseus"
-	// ProbeDir holds what the agent and the probers of its node exchange.
+	// ProbeDir holds the files that the agent and the probers of its node exchange.
 	ProbeDir = RunDir + "/probe"
 )
 
 // ProberUser is the user and the group that probers run as.
 const ProberUser = 65532
 
-// enforce is the label by which Kubernetes says which pods may be in a namespace.
+// enforce is the pod security label: it says which pods are allowed in a namespace.
 const enforce = "pod-security.kubernetes.io/enforce"
 
-// Namespace is where everything of Theseus lives. Its pods are privileged, which the label admits.
+// Namespace is the namespace of all of Theseus' objects. Its label allows privileged pods.
 func Namespace() *unstructured.Unstructured {
 	namespace := NamespaceAtRest()
 	labels := namespace.GetLabels()
@@ -64,7 +64,7 @@ func Namespace() *unstructured.Unstructured {
 	return namespace
 }
 
-// NamespaceAtRest is the namespace when only the journal is left in it: applied, it takes the label back that admits privileged
+// NamespaceAtRest is the namespace when only the journal is left in it: applying it removes the label that allows privileged
 // pods.
 func NamespaceAtRest() *unstructured.Unstructured {
 	return convert(&corev1.Namespace{
@@ -73,7 +73,7 @@ func NamespaceAtRest() *unstructured.Unstructured {
 	})
 }
 
-// AdmitsPrivileged says whether a namespace is labelled to admit privileged pods.
+// AdmitsPrivileged reports whether the label of a namespace allows privileged pods.
 func AdmitsPrivileged(namespace *unstructured.Unstructured) bool {
 	return namespace.GetLabels()[enforce] == "privileged"
 }
@@ -91,8 +91,8 @@ func meta(name string, labels ...string) metav1.ObjectMeta {
 	return m
 }
 
-// convert makes a typed object unstructured, without the fields that only the API server writes. It
-// panics on a type that has no JSON form, which no object of this package is: the tests make them all.
+// convert converts a typed object to unstructured, without the fields that only the API server writes. It
+// panics on a type without a JSON form; the tests convert all objects of this package.
 func convert(object any) *unstructured.Unstructured {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

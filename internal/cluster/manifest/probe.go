@@ -16,12 +16,12 @@ func ProbePodName(node, network string) string { return "theseus-probe-" + netwo
 // ProbeServiceName is the name of the Service in front of the probe pods of a network.
 func ProbeServiceName(network string) string { return "theseus-probe-" + network }
 
-// ProbeNodePortName is the name of the Service with a node port in front of them.
+// ProbeNodePortName is the name of the NodePort Service in front of the probe pods of a network.
 func ProbeNodePortName(network string) string { return ProbeServiceName(network) + "-port" }
 
-// ProbePod serves and sends probes on one network of one node. It is a bare pod bound to its node, because
-// nothing but Theseus may create, move or remove it: which network it is on is decided when it is made. It has no priority: a kubelet
-// makes room for a critical pod by ending others, and those are the user's.
+// ProbePod serves and sends probes on one network of one node. It is a bare pod with a fixed nodeName, because only Theseus may
+// create, move or delete it: a pod's network is determined when the pod is created. It has no priority, because a kubelet
+// evicts other pods, the user's, to make room for a critical pod.
 func ProbePod(image, node, network string) *unstructured.Unstructured {
 	spec := prober(image, network)
 	spec.NodeName = node
@@ -33,18 +33,18 @@ func ProbePod(image, node, network string) *unstructured.Unstructured {
 	})
 }
 
-// HostProber serves and sends probes on the address of every node, as a probe pod does on its own. The agent takes no part in
-// that, so an agent that ends, by a lack of memory, an eviction or a person, takes no probe with it.
+// HostProber serves and sends probes on the address of every node, as a probe pod does on its own address. It is independent of
+// the agent, so no probe is lost if the agent ends (out of memory, evicted, or deleted by a person).
 func HostProber(image string) *unstructured.Unstructured {
 	spec := prober(image, "host")
 	spec.HostNetwork = true
-	// A kubelet that lacks memory ends other pods first: the end of a prober looks like a network that loses.
+	// Under memory pressure a kubelet kills other pods first: a killed prober would look like packet loss.
 	spec.PriorityClassName = "system-node-critical"
 	return convert(everywhere(HostProberName, spec))
 }
 
-// prober is the pod of a prober, and of a second responder, which answers beside it and sends nothing. It needs no right on its node but to write into one folder, which the agent makes for its
-// user (probe.MakeFolders).
+// prober is the pod of a prober and of a second responder, which only answers probes. On its node, the pod only needs
+// write access to one folder, which the agent creates for its user (probe.MakeFolders).
 func prober(image, network string) corev1.PodSpec {
 	dir, port := ProbeDir+"/"+network, PortTCP
 	if network == "host" {
@@ -54,7 +54,7 @@ func prober(image, network string) corev1.PodSpec {
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
 		DNSPolicy:                     corev1.DNSDefault,
-		TerminationGracePeriodSeconds: new(int64(10)), // it answers on for two seconds
+		TerminationGracePeriodSeconds: new(int64(10)), // it keeps answering for two seconds
 		Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: new(int64(ProberUser)), RunAsGroup: new(int64(ProberUser)),
@@ -66,7 +66,7 @@ func prober(image, network string) corev1.PodSpec {
 				Image:           image,
 				ImagePullPolicy: corev1.PullIfNotPresent,
 				Args:            []string{"probe", "--network", network},
-				// on one processor a probe costs a fifth to two fifths less (BenchmarkNode in internal/proof/probe, -cpu 1,2)
+				// with one processor a probe costs 20% to 40% less (BenchmarkNode in internal/proof/probe, -cpu 1,2)
 				Env: []corev1.EnvVar{field("NODE_NAME", "spec.nodeName"), field("HOST_IP", "status.hostIP"), field("POD_UID", "metadata.uid"),
 					{Name: "GOMAXPROCS", Value: "1"}},
 				Resources:       bounded(requests("10m", "32Mi"), "1", "128Mi"),
@@ -95,8 +95,9 @@ func unprivileged() *corev1.SecurityContext {
 	}
 }
 
-// ProbeServices stand in front of the probe pods, two for each network: one on a cluster address, and one with a node port, for
-// TCP alone. Whoever reaches a node may send to its ports under a false address, and UDP would be answered to that.
+// ProbeServices are the Services in front of the probe pods, two for each network: one with a cluster IP, and one with a node
+// port, only for TCP. Anyone who can reach a node can send to its node ports with a spoofed source address, and UDP would answer
+// to that address.
 func ProbeServices() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, network := range []string{"old", "new"} {
@@ -121,8 +122,8 @@ func servicePort(name string, protocol corev1.Protocol, port int32) corev1.Servi
 	return corev1.ServicePort{Name: name, Protocol: protocol, Port: port, TargetPort: intstr.FromInt32(port)}
 }
 
-// ProbePolicy shuts the denied ports of the probe pods by allowing the others from everywhere, so that a
-// leak of policy shows as an answer.
+// ProbePolicy blocks the denied ports of the probe pods by allowing only the others from everywhere. If the policy
+// is not enforced, probes to a denied port are answered.
 func ProbePolicy() *unstructured.Unstructured {
 	port := func(protocol corev1.Protocol, number int32) networkingv1.NetworkPolicyPort {
 		at := intstr.FromInt32(number)

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// schemaOf reads the structural schema of a kind from its Go type, so that the API server prunes nothing
-// that the types have. The fields of TypeMeta and ObjectMeta are the API server's own.
+// schemaOf generates the structural schema of a kind from its Go type, so that the API server does not prune any field
+// of the type. The API server defines the fields of TypeMeta and ObjectMeta.
 func schemaOf(object any) map[string]any {
 	s := schema(reflect.TypeOf(object))
 	properties := s["properties"].(map[string]any)
@@ -21,8 +21,8 @@ func schemaOf(object any) map[string]any {
 	return s
 }
 
-// schema follows encoding/json. Slices, maps and pointers are nullable, because that is how Go writes them
-// when they are nil; raw JSON is free in shape. It panics on types that no kind here uses.
+// schema follows encoding/json. Slices, maps and pointers are nullable, because Go encodes nil ones as null; raw JSON may
+// have any form. It panics on types that no kind here uses.
 func schema(t reflect.Type) map[string]any {
 	switch t {
 	case reflect.TypeFor[time.Time](), reflect.TypeFor[metav1.Time]():

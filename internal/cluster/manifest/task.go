@@ -12,13 +12,13 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Lease is the name of the lock in Theseus' namespace: one for each cluster.
+// Lease is the name of the lock in Theseus' namespace; there is one lock per cluster.
 const Lease = "theseus"
 
-// maxLabel is the longest value that a label can have.
+// maxLabel is the maximum length of a label's value.
 const maxLabel = 63
 
-// Task asks the agent of a node for a verb, in an epoch of the lock. The error says that the arguments are not JSON.
+// Task makes the task that asks a node's agent to run a verb, in an epoch of the lock. It fails if the arguments are not JSON.
 func Task(name, node, verb string, args json.RawMessage, epoch int64) (*unstructured.Unstructured, error) {
 	if len(args) > 0 && !json.Valid(args) {
 		return nil, fmt.Errorf("the arguments of task %s (%s) are not JSON", name, verb)
@@ -30,8 +30,8 @@ func Task(name, node, verb string, args json.RawMessage, epoch int64) (*unstruct
 	}), nil
 }
 
-// NodeValue is a node's name as the value of LabelNode: names that are too long for a label are cut and
-// end in a hash.
+// NodeValue is a node's name as the value of LabelNode: names that are too long for a label are truncated and end in a
+// hash.
 func NodeValue(node string) string {
 	if len(node) <= maxLabel {
 		return node

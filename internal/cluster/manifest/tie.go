@@ -8,9 +8,9 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// tie lets an agent write the answers to its own node's tasks and its own node's report alone. RBAC cannot say that, since all
-// agents have one account; the API server knows the node from the pod that the token was made for, which the node itself cannot
-// change. It is the policy and its binding, both called AgentName, for API servers that have those.
+// tie allows an agent to write only the status of its own node's tasks, and its own node's report. RBAC cannot express that,
+// because all agents share one ServiceAccount. The API server knows the node from the pod to which the token is bound, which the
+// node cannot change. It returns a ValidatingAdmissionPolicy and its binding, both called AgentName.
 //
 // The name of the claim: https://kubernetes.io/docs/reference/access-authn-authz/authentication/#additional-metadata-in-pod-bound-tokens
 func tie() []unstructured.Unstructured {

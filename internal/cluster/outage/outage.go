@@ -1,4 +1,4 @@
-// Package outage tells errors of API calls that pass by themselves from those that a person must see to.
+// Package outage distinguishes transient errors of API calls from errors that a person must fix.
 package outage
 
 import (
@@ -15,13 +15,13 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Passes says whether an error only means that the API server could not be asked just now. A deadline that the
-// caller set does not count.
+// Passes reports whether an error is transient: the API server could not be reached or was not ready. An expired deadline of
+// the caller is not transient.
 func Passes(err error) bool {
 	if Untrusted(err) {
 		return false
 	}
-	var network net.Error // every *url.Error calls itself one, whatever it wraps
+	var network net.Error // every *url.Error implements it, whatever it wraps
 	if status, ok := asStatus(err); ok {
 		return status.Code >= http.StatusInternalServerError || apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsInternalError(err) ||
 			apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err)
@@ -31,8 +31,8 @@ func Passes(err error) bool {
 		errors.As(err, &network) && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// Untrusted says whether the two sides of a connection do not trust one another: a certificate is not accepted,
-// or one side does not speak TLS. Time does not mend that.
+// Untrusted reports whether a connection failed for lack of trust: a certificate was rejected, or one side does not
+// speak TLS. Retrying does not help.
 func Untrusted(err error) bool {
 	var rejected *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
@@ -45,11 +45,11 @@ func Untrusted(err error) bool {
 		errors.As(err, &alert) && alert.Op == "remote error" && strings.Contains(alert.Error(), "certificate")
 }
 
-// UntrustedHint is what a person can do about it.
+// UntrustedHint is the hint for such an error.
 const UntrustedHint = "check certificate-authority, client-certificate and server of the current context, and this machine's clock: kubectl config view --minify"
 
-// Steady is an error of the network with a text that is the same at each try: without the port that this side happened to
-// have. Other errors stay as they are.
+// Steady returns a network error with a message that is the same for every retry, without the random local port. It returns
+// other errors unchanged.
 func Steady(err error) error {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Source == nil || op.Addr == nil {

@@ -9,9 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Refused says whether an API server that has just started may give this error to a call that it allows a moment later: it has
-// not yet read the roles, the keys of tokens, or the objects of its admission plugins. A missing right looks the same, so callers
-// take such an error as final after Bound. Refusals by policy (a quota, pod security, a webhook) are final at once.
+// Refused reports whether an error may come from an API server that has just started, and that allows the same call shortly
+// after: it has not yet read the roles, the token keys, or the objects of its admission plugins. A missing permission looks the
+// same, so callers treat such an error as final after Bound. Refusals by policy (a quota, pod security, a webhook) are final.
 func Refused(err error) bool {
 	if err == nil {
 		return false
@@ -23,14 +23,14 @@ func Refused(err error) bool {
 	return status.Code == http.StatusUnauthorized || status.Code == http.StatusForbidden && cold(status.Message)
 }
 
-// cold are the words of an authorizer, or of an admission plugin that is not ready.
+// cold reports whether a message is that of an authorizer, or of an admission plugin that is not ready.
 func cold(message string) bool {
 	return strings.Contains(message, `" cannot `) || strings.Contains(message, "not yet ready to handle request") ||
 		strings.Contains(message, "no relationship found between node")
 }
 
-// Said says whether an error that a CNI plugin or another program on a node printed only means that the API server is away, or
-// refuses calls as one that has just started does.
+// Said reports whether an error message of a CNI plugin or of another program on a node only means that the API server is
+// unavailable, or refuses calls because it has just started.
 func Said(text string) bool {
 	text = strings.ToLower(text)
 	if slices.ContainsFunc(untrustedWords, func(w string) bool { return strings.Contains(text, w) }) {
@@ -55,7 +55,7 @@ var passingWords = []string{
 // untrustedWords are TLS errors. Waiting does not help against them.
 var untrustedWords = []string{"x509:", "tls: ", "server gave http response to https client"}
 
-// asStatus is the API server's answer in an error.
+// asStatus returns the API server's answer in an error.
 func asStatus(err error) (status struct {
 	Code    int32
 	Message string

@@ -10,22 +10,22 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Bound is how long a refusal, or a plugin's error about an API server that is away, is retried. An API server that was killed is
+// Bound is how long to retry a refusal, or a plugin's error about an unavailable API server. An API server that was killed is
 // back within 20 to 60 seconds, and its authorizer some seconds later.
 const Bound = 2 * time.Minute
 
-// The pauses between two tries: short at first, since most outages are short.
+// The backoff between retries: short at first, because most outages are short.
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// Limits are how long Retry tries again: while the API server cannot be asked, and while it refuses.
+// Limits are how long Retry retries: while the API server is unavailable, and while it refuses.
 type Limits struct {
 	Away, Refused time.Duration
 }
 
-// of is the limit for an error; 0 for one that does not pass by itself.
+// of returns the limit for an error; 0 for an error that is not transient.
 func (l Limits) of(err error) time.Duration {
 	switch {
 	case Passes(err):
@@ -36,8 +36,8 @@ func (l Limits) of(err error) time.Duration {
 	return 0
 }
 
-// Retry makes a call until it succeeds, fails with an error that does not pass by itself, or its limit is reached; the error then
-// says for how long it was tried. note is called with each new error; it may be nil.
+// Retry repeats a call until it succeeds, fails with an error that is not transient, or reaches its limit; then the error says
+// for how long it was retried. note is called with each new error; it may be nil.
 func Retry(ctx context.Context, limits Limits, note func(error), call func(context.Context) error) error {
 	begun, refused := time.Now(), time.Time{}
 	said := ""
@@ -48,7 +48,7 @@ func Retry(ctx context.Context, limits Limits, note func(error), call func(conte
 			return err
 		}
 		since := begun
-		if Refused(err) { // a server that was away first has its own time to become warm
+		if Refused(err) { // after an outage, the limit for refusals starts again
 			if refused.IsZero() {
 				refused = time.Now()
 			}
@@ -59,7 +59,7 @@ func Retry(ctx context.Context, limits Limits, note func(error), call func(conte
 		if waited := time.Since(since); waited+pause > limit {
 			return Lasted(err, waited)
 		}
-		if err.Error() != said { // another answer: it is coming back
+		if err.Error() != said { // the error changed: the server is coming back
 			said, pause = err.Error(), firstPause
 			if note != nil {
 				note(err)
@@ -71,12 +71,12 @@ func Retry(ctx context.Context, limits Limits, note func(error), call func(conte
 	}
 }
 
-// Lasted adds to an error that did not pass by itself for how long the call was tried.
+// Lasted adds to an error for how long the call was retried.
 func Lasted(err error, waited time.Duration) error {
 	return fmt.Errorf("%w (tried again for %s)", err, waited.Round(time.Second))
 }
 
-// suggested is the pause that the server asks for (Retry-After), within reason.
+// suggested returns the delay that the server requested (Retry-After), within bounds.
 func suggested(err error) time.Duration {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -86,7 +86,7 @@ func suggested(err error) time.Duration {
 	return min(time.Duration(seconds)*time.Second, 2*lastPause)
 }
 
-// Sleep waits for a time; it returns the context's error where that ends first.
+// Sleep waits; it returns the context's error if the context ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -98,20 +98,20 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Spell measures how long an outage lasts that several calls meet. The zero value is ready to use.
+// Spell measures the length of an outage over several calls. The zero value is ready to use.
 type Spell struct {
 	lock  sync.Mutex
 	since time.Time
 }
 
-// Over is called after a call that succeeded: the outage has ended.
+// Over must be called after a successful call: the outage has ended.
 func (s *Spell) Over() {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.since = time.Time{}
 }
 
-// Lasts is called after a call that failed, and returns how long the outage has lasted.
+// Lasts must be called after a failed call; it returns how long the outage has lasted.
 func (s *Spell) Lasts(now time.Time) time.Duration {
 	s.lock.Lock()
 	defer s.lock.Unlock()

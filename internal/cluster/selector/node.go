@@ -38,7 +38,7 @@ func (n not) print(b *strings.Builder) {
 	n.operand.print(b)
 }
 
-// chain is a row of operands between && or ||.
+// chain is a list of operands joined by && or ||.
 type chain struct {
 	operator string
 	operands []node
@@ -65,7 +65,7 @@ func (c chain) print(b *strings.Builder) {
 	b.WriteByte(')')
 }
 
-// test compares the value of a label with a string. A label that is absent fails every test but !=.
+// test compares the value of a label with a string. An absent label fails every test except !=.
 type test struct {
 	key, operator, value string
 }
@@ -91,7 +91,7 @@ func (t test) print(b *strings.Builder) {
 	quote(b, t.value)
 }
 
-// member looks for the value of a label in a sorted set. A label that is absent is not in any.
+// member tests whether the value of a label is in a sorted set. An absent label is in no set.
 type member struct {
 	key    string
 	negate bool

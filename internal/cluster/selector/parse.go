@@ -11,7 +11,7 @@ const (
 	maxDepth = 5000
 )
 
-// parser reads from left to right; between two calls, at stands on the next thing that is not space.
+// parser reads from left to right; between two calls, at is the offset of the next non-space character.
 type parser struct {
 	text string
 	at   int
@@ -28,7 +28,7 @@ func (p *parser) space() {
 	}
 }
 
-// take eats a token, and the space behind it, where it is next.
+// take consumes a token and the space after it, if the token is next.
 func (p *parser) take(token string) bool {
 	if !strings.HasPrefix(p.text[p.at:], token) {
 		return false
@@ -101,7 +101,7 @@ func (p *parser) operand(depth int) (node, error) {
 	return p.test(key)
 }
 
-// test reads what is asked of a label.
+// test parses the test of a label.
 func (p *parser) test(key string) (node, error) {
 	for _, symbol := range []string{"==", "!="} {
 		if p.take(symbol) {
@@ -120,10 +120,10 @@ func (p *parser) test(key string) (node, error) {
 	case p.words("in"):
 		return p.set(key, false)
 	}
-	return nil, p.fail("an operator is expected after a label: ==, !=, in, not in, contains, starts with or ends with")
+	return nil, p.fail("expected an operator after a label: ==, !=, in, not in, contains, starts with or ends with")
 }
 
-// words eats the words of an operator, when something that is no part of a label follows.
+// words consumes the words of an operator, if a character that cannot be part of a label follows.
 func (p *parser) words(words ...string) bool {
 	start := p.at
 	for _, word := range words {
@@ -132,7 +132,7 @@ func (p *parser) words(words ...string) bool {
 			return false
 		}
 	}
-	// A single word ends where it ends; of several, space may stand before what follows.
+	// After several words, space may precede the next token.
 	end := p.at
 	if len(words) == 1 {
 		end = start + len(words[0])
@@ -180,7 +180,7 @@ func (p *parser) label() (string, error) {
 	key := p.text[start:p.at]
 	switch {
 	case key == "":
-		return "", p.fail("a label is expected here")
+		return "", p.fail("expected a label")
 	case len(key) > maxLabel:
 		return "", p.fail("the label is longer than 512 characters")
 	}
@@ -191,11 +191,11 @@ func (p *parser) label() (string, error) {
 
 func (p *parser) quoted() (string, error) {
 	if p.at == len(p.text) || p.text[p.at] != '"' && p.text[p.at] != '\'' {
-		return "", p.fail("a string in quotes is expected here")
+		return "", p.fail("expected a quoted string")
 	}
 	end := strings.IndexByte(p.text[p.at+1:], p.text[p.at])
 	if end < 0 {
-		return "", p.fail("the string has no end")
+		return "", p.fail("the string is not terminated")
 	}
 	value := p.text[p.at+1 : p.at+1+end]
 	p.at += end + 2
@@ -203,10 +203,10 @@ func (p *parser) quoted() (string, error) {
 	return value, nil
 }
 
-// expect eats a token that must be next. Its error is nil as an interface when there is none.
+// expect consumes a token that must be next. On success the error is a nil interface.
 func (p *parser) expect(token string) error {
 	if !p.take(token) {
-		return p.fail(token + " is expected here")
+		return p.fail("expected " + token)
 	}
 	return nil
 }

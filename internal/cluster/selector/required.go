@@ -1,7 +1,7 @@
 package selector
 
-// Required is a label and the only values of it with which anything is selected, where the selector has such
-// a one: it makes what is selected quick to find.
+// Required returns a label and the only values of it that the selector can match, if the selector requires such a
+// label. It allows an index lookup of the selected objects.
 func (s *Selector) Required() (label string, values []string, ok bool) { return required(s.root) }
 
 func required(n node) (label string, values []string, ok bool) {

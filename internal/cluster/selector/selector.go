@@ -1,5 +1,5 @@
-// Package selector is Calico's selector language, whole: parsed, evaluated on labels, printed back, and
-// asked which labels it looks at. The grammar is that of libcalico-go/lib/selector of Calico v3.31:
+// Package selector implements Calico's selector language: it parses, evaluates and prints selectors, and lists the
+// labels that they use. The grammar is that of libcalico-go/lib/selector of Calico v3.31:
 //
 //	selector  = [ or ]                         nothing at all selects everything
 //	or        = and { "||" and }
@@ -10,8 +10,8 @@
 //	label     = 1 to 512 of A-Z a-z 0-9 _ . / -
 //	string    = text in ' or ", without escapes
 //
-// Space and tab separate; a line end is an error. The words of an operator may be written without a space
-// between them (notin). A module of its own, test/calico-selector, holds this to Calico's parser.
+// Space and tab separate tokens; a line end is an error. The words of an operator may be written without a space
+// between them (notin). The separate module test/calico-selector compares this package with Calico's parser.
 package selector
 
 import (
@@ -24,13 +24,13 @@ import (
 type Selector struct {
 	text string
 	root node
-	// refs are the places in text where a label's key stands.
+	// refs are the positions of label keys in text.
 	refs []span
 }
 
 type span struct{ start, end int }
 
-// Error is a selector that Calico would refuse.
+// Error describes a selector that Calico would refuse.
 type Error struct {
 	Text string
 	// Offset counts bytes from 0.
@@ -47,7 +47,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("selector %q, column %d: %s", text, e.Offset+1, e.Reason)
 }
 
-// Parse reads a selector. An error is an *Error.
+// Parse parses a selector. An error is an *Error.
 func Parse(text string) (*Selector, error) {
 	p := parser{text: text}
 	p.space()
@@ -59,26 +59,26 @@ func Parse(text string) (*Selector, error) {
 		return nil, err
 	}
 	if p.at < len(text) {
-		return nil, p.fail("the end, && or || is expected here")
+		return nil, p.fail("expected the end, && or ||")
 	}
 	return &Selector{text: text, root: root, refs: p.refs}, nil
 }
 
-// Matches reports whether labels are selected.
+// Matches reports whether the selector selects an object with these labels.
 func (s *Selector) Matches(labels map[string]string) bool { return s.root.matches(labels) }
 
-// String is the selector in the form that Calico prints: one space around operators, sets sorted, every
-// chain of && and || in parentheses.
+// String formats the selector as Calico does: one space around operators, sets sorted, every chain of && and || in
+// parentheses.
 func (s *Selector) String() string {
 	var b strings.Builder
 	s.root.print(&b)
 	return b.String()
 }
 
-// Text is the selector as it was written.
+// Text returns the original text of the selector.
 func (s *Selector) Text() string { return s.text }
 
-// Keys are the labels that the selector looks at, sorted.
+// Keys returns the keys of the labels that the selector uses, sorted.
 func (s *Selector) Keys() []string {
 	var keys []string
 	for _, ref := range s.refs {
@@ -88,8 +88,8 @@ func (s *Selector) Keys() []string {
 	return slices.Compact(keys)
 }
 
-// Rename is the selector with other keys in place of some; all else is left as written. It is the selector
-// itself where a new key is none.
+// Rename returns the selector with some keys replaced; the rest of the text is unchanged. If a new key is not a valid
+// label key, it returns the selector unchanged.
 func (s *Selector) Rename(keys map[string]string) *Selector {
 	var b strings.Builder
 	done := 0

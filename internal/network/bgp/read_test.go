@@ -96,7 +96,7 @@ node b 10.0.0.2 invalid IP 64600 "244.0.0.2" "" map[own:]
 node etcd-only 10.0.0.3 invalid IP 0 "" "" map[own:]
 mesh false AS 64999 port 1790 map[a:1791] backend "": daemonsets: not in the input, guessed false
 peer both node "a" <nil> <nil> ip fd00::9 port 1792 AS 65547 local 64601 manual true own true global false bad map[]
-peer bad node "" <nil> rack == "1" ip invalid IP port 0 AS 0 local 0 manual false own false global false bad map[nodeSelector:selector "has(", column 5: a label is expected here]
+peer bad node "" <nil> rack == "1" ip invalid IP port 0 AS 0 local 0 manual false own false global false bad map[nodeSelector:selector "has(", column 5: expected a label]
 [{i IPIP false true invalid Prefix false} {v VXLAN true false invalid Prefix false}]`
 	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
 		t.Error(diff)

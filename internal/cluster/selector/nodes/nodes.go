@@ -1,5 +1,5 @@
-// Package nodes is how Kubernetes' own objects pick nodes: nodeSelector, node affinity and label selectors; and how nodes
-// shut pods out, by taints.
+// Package nodes evaluates how Kubernetes' own objects select nodes (nodeSelector, node affinity and label selectors), and
+// how nodes repel pods (taints).
 package nodes
 
 import (
@@ -16,15 +16,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Selector is a choice of nodes in one of Kubernetes' own forms, which knows where in its object each key stands.
+// Selector selects nodes in one of Kubernetes' own forms. It knows the position of each key in its object.
 type Selector struct {
 	base  []requirement
-	terms []term // one of which must hold, where either is true
+	terms []term // at least one must match
 	oneOf bool
 }
 
-// OfPod is what a pod's nodeSelector and required node affinity come to. The pointer (RFC 6901) is that of
-// the pod's spec.
+// OfPod combines a pod's nodeSelector and required node affinity. The JSON pointer (RFC 6901) is that of the pod's
+// spec.
 func OfPod(spec *corev1.PodSpec, pointer string) *Selector {
 	n := OfMap(spec.NodeSelector, pointer+"/nodeSelector")
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -35,17 +35,17 @@ func OfPod(spec *corev1.PodSpec, pointer string) *Selector {
 	return n
 }
 
-// OfMap is a map of labels that must all be there.
+// OfMap selects nodes that have all labels of a map.
 func OfMap(set map[string]string, pointer string) *Selector {
 	return &Selector{base: exactly(set, pointer)}
 }
 
-// OfLabels is a label selector.
+// OfLabels selects nodes by a label selector.
 func OfLabels(s metav1.LabelSelector, pointer string) *Selector {
 	return &Selector{base: ofLabels(s, pointer)}
 }
 
-// AnyOf is a list of label selectors, one of which must match; an empty list picks every node.
+// AnyOf selects nodes that match at least one of several label selectors; an empty list selects every node.
 func AnyOf(list []metav1.LabelSelector, pointer string) *Selector {
 	n := &Selector{oneOf: len(list) > 0}
 	for i, s := range list {
@@ -54,12 +54,12 @@ func AnyOf(list []metav1.LabelSelector, pointer string) *Selector {
 	return n
 }
 
-// OfAffinity is a required node affinity.
+// OfAffinity selects nodes by a required node affinity.
 func OfAffinity(s *corev1.NodeSelector, pointer string) *Selector {
 	return &Selector{oneOf: true, terms: ofTerms(s, pointer)}
 }
 
-// Shut is the first taint that keeps new pods with these tolerations off a node; nil when none does.
+// Shut returns the first taint that repels new pods with these tolerations from a node; nil if there is none.
 func Shut(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
 	for i := range node.Spec.Taints {
 		t := &node.Spec.Taints[i]
@@ -71,7 +71,7 @@ func Shut(node *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
 	return nil
 }
 
-// Operation is one of a JSON patch (RFC 6902).
+// Operation is one operation of a JSON patch (RFC 6902).
 type Operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -81,8 +81,8 @@ type Operation struct {
 // pointer escapes a key for a JSON pointer.
 func pointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
-// requirement is one condition on a label, with the JSON pointer of its key. An exact one is an entry of a
-// map, whose pointer is that of the map.
+// requirement is one condition on a label, with the JSON pointer of its key. If it is exact, it is an entry of a map,
+// and the pointer is that of the map.
 type requirement struct {
 	key      string
 	operator selection.Operator
@@ -91,8 +91,8 @@ type requirement struct {
 	exact    bool
 }
 
-// term is a row of requirements that must all hold; names restrict it to some nodes by name. A term without
-// any picks nobody, unless all is set.
+// term is a list of requirements that must all hold; names restricts it to some nodes by name. A term without
+// requirements and names selects no node, unless all is set.
 type term struct {
 	requirements []requirement
 	names        []requirement
@@ -110,7 +110,7 @@ func (n *Selector) each(visit func(requirement)) {
 	}
 }
 
-// Keys are the labels that the choice looks at, sorted.
+// Keys returns the keys of the labels that the selector uses, sorted.
 func (n *Selector) Keys() []string {
 	var keys []string
 	n.each(func(r requirement) { keys = append(keys, r.key) })
@@ -118,7 +118,7 @@ func (n *Selector) Keys() []string {
 	return slices.Compact(keys)
 }
 
-// Picks reports whether a node is picked, by other keys where rename has some.
+// Picks reports whether the selector selects a node. Keys in rename are replaced first.
 func (n *Selector) Picks(rename map[string]string, node *corev1.Node) bool {
 	if !holds(n.base, rename, node.Labels) {
 		return false
@@ -152,7 +152,7 @@ func holds(all []requirement, rename, set map[string]string) bool {
 	return true
 }
 
-// Patch goes by other keys: operations on the object that the choice is part of.
+// Patch returns the operations that replace keys in the object that contains the selector.
 func (n *Selector) Patch(rename map[string]string) []Operation {
 	var operations []Operation
 	n.each(func(r requirement) {
@@ -186,7 +186,7 @@ func (n *Selector) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// exactly is a map of labels that must all be there.
+// exactly converts a map of labels that must all be present.
 func exactly(set map[string]string, at string) []requirement {
 	var all []requirement
 	for _, key := range slices.Sorted(maps.Keys(set)) {
@@ -195,13 +195,13 @@ func exactly(set map[string]string, at string) []requirement {
 	return all
 }
 
-// operators as node affinity and label selectors write them.
+// Operators as spelled in node affinity and in label selectors.
 func operatorOf(text string) selection.Operator {
 	return map[string]selection.Operator{"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists,
 		"DoesNotExist": selection.DoesNotExist, "Gt": selection.GreaterThan, "Lt": selection.LessThan}[text]
 }
 
-// ofSelector is a Kubernetes label selector.
+// ofSelector converts a Kubernetes label selector.
 func ofLabels(s metav1.LabelSelector, at string) []requirement {
 	all := exactly(s.MatchLabels, at+"/matchLabels")
 	for i, e := range s.MatchExpressions {
@@ -210,7 +210,7 @@ func ofLabels(s metav1.LabelSelector, at string) []requirement {
 	return all
 }
 
-// ofTerms are the terms of a required node affinity.
+// ofTerms converts the terms of a required node affinity.
 func ofTerms(s *corev1.NodeSelector, at string) []term {
 	var terms []term
 	for i, t := range s.NodeSelectorTerms {
