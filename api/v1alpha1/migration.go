@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Migration is one change under way: the plan, what was asked of it, and its journal. It is the
-// cluster's copy, from which anybody with the rights can take over.
+// Migration is one change in progress: its plan, its desired state, and its progress. It is stored in the cluster,
+// so any user with the necessary permissions can take over the run.
 type Migration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -15,17 +15,18 @@ type Migration struct {
 	Status            MigrationStatus `json:"status,omitempty"`
 }
 
-// Desire is what an operator asks of a running migration.
+// Desire is the state that an operator requests for a migration.
 type Desire string
 
-// The desires; empty means run.
+// The possible desires; empty means run.
 const (
 	DesireRun      Desire = ""
 	DesirePause    Desire = "Pause"
 	DesireRollback Desire = "Rollback"
 )
 
-// MigrationSpec says where the plan is, so that the cluster alone is enough to resume. It is small, as it is read and written often.
+// MigrationSpec refers to the plan in the cluster, so that a run can be resumed without other files. It is small, because
+// it is read and written often.
 type MigrationSpec struct {
 	// PlanPages are the names of the PlanPages whose data, joined in this order, are the plan as gzipped JSON.
 	PlanPages []string `json:"planPages,omitempty"`
@@ -35,21 +36,21 @@ type MigrationSpec struct {
 	PlanGzip []byte `json:"planGzip,omitempty"`
 	// PlanHash is the plan's own hash.
 	PlanHash string `json:"planHash"`
-	// Desire is what the engine is asked to do next.
+	// Desire is the state that the engine must reach next.
 	Desire Desire `json:"desire,omitempty"`
 }
 
-// MigrationStatus is where it stands, for people and `kubectl get`; the journal's pages are the truth.
+// MigrationStatus is the progress, for people and `kubectl get`. The journal's pages are authoritative.
 type MigrationStatus struct {
 	Phase string `json:"phase,omitempty"`
 	Step  string `json:"step,omitempty"`
 	Done  int    `json:"done,omitempty"`
 	Total int    `json:"total,omitempty"`
-	// Pages counts the journal's pages.
+	// Pages is the number of the journal's pages.
 	Pages int `json:"pages,omitempty"`
 }
 
-// PlanPage holds a part of the plan of one migration. It is written once, before the Migration that names it.
+// PlanPage contains a part of the plan of one migration. It is written once, before the Migration that refers to it.
 type PlanPage struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -59,8 +60,8 @@ type PlanPage struct {
 	Data []byte `json:"data"`
 }
 
-// JournalPage holds a run of records of one migration; pages keep each object far below the
-// API server's limit of 1.5 MiB.
+// JournalPage contains consecutive journal records of one migration. Paging keeps each object far below the API
+// server's limit of 1.5 MiB.
 type JournalPage struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

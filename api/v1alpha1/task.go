@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NodeTask asks the agent of one node for one idempotent verb; the agent answers in Status.
+// NodeTask asks the agent of one node to run one idempotent verb; the agent answers in Status.
 type NodeTask struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -14,20 +14,20 @@ type NodeTask struct {
 	Status            NodeTaskStatus `json:"status,omitempty"`
 }
 
-// NodeTaskSpec is a verb with its arguments, for one node. It never changes once written.
+// NodeTaskSpec is a verb with its arguments, for one node. It is immutable.
 type NodeTaskSpec struct {
 	Node string          `json:"node"`
 	Verb string          `json:"verb"`
 	Args json.RawMessage `json:"args,omitempty"`
-	// Epoch is how often the lock on the cluster had changed hands when its holder created this task. An agent refuses a task of an
-	// epoch before that of the lock: its creator holds the lock no more.
+	// Epoch is the number of times that the cluster's lock had changed hands when its holder created this task. An agent refuses
+	// a task with an older epoch than the lock's, because its creator no longer holds the lock.
 	Epoch int64 `json:"epoch,omitempty"`
 }
 
-// TaskPhase is how far a task is.
+// TaskPhase is the phase of a task.
 type TaskPhase string
 
-// The phases of a task; empty means not seen by the agent yet.
+// The phases of a task; empty means that the agent has not seen the task yet.
 const (
 	TaskRunning TaskPhase = "Running"
 	TaskDone    TaskPhase = "Done"
@@ -37,11 +37,11 @@ const (
 // NodeTaskStatus is the agent's answer.
 type NodeTaskStatus struct {
 	Phase TaskPhase `json:"phase,omitempty"`
-	// Changed is false when everything was already as asked.
+	// Changed is false if the node was already in the requested state.
 	Changed bool `json:"changed,omitempty"`
-	// Message is one line for a person; on failure it says what failed.
+	// Message is one line for people; after a failure it is the error.
 	Message string `json:"message,omitempty"`
-	// Result is the verb's own answer, such as an inventory.
+	// Result is the verb's result, such as an inventory.
 	Result     json.RawMessage `json:"result,omitempty"`
 	FinishedAt *metav1.Time    `json:"finishedAt,omitempty"`
 }
