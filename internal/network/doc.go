@@ -1,5 +1,5 @@
-// Package network is the room of what is known of pod networks. Everything here is knowledge: it takes a
-// snapshot or a manifest and returns data.
+// Package network is the room of the knowledge about pod networks. All its packages are pure: they take a
+// snapshot or a manifest and return data.
 //
 // Belongs here: cni (the contract of a driver), one package for each network (flannel, calico, weave,
 // cilium, bridge), drivers (the list of all), cnitest (the acceptance suite that each driver runs), bgp

@@ -1,24 +1,24 @@
-// Package bgp is the BGP graph that Calico makes of a cluster: who has sessions with whom, who learns whose
-// routes, and what is left when reflectors or labels go.
+// Package bgp models the BGP graph of a cluster with Calico: which nodes have sessions, which node learns
+// which routes, and which of them are lost when reflectors or labels are removed.
 //
 // The rules are those of Calico v3.31 (confd/pkg/backends/calico/client.go, updatePeersV1, and confd's
 // template bird.cfg):
 //
-//   - The full mesh is on unless BIRD's configuration says otherwise, and holds the nodes without a cluster
-//     id: a node that is given one leaves it at once, on its own side and on everybody else's.
+//   - The full mesh is enabled by default, and contains the nodes without a cluster ID: a node that gets one
+//     leaves the mesh immediately, on its own side and on all other nodes.
 //   - BGPPeers without node and nodeSelector are global. They come first; a peering with an address and port
-//     that a node has already is not made again. Reverse peerings come last, unless reversePeering is Manual.
-//   - A selector that matches nobody makes no peering, without an event or a status. So does a bad one.
-//   - A session is there when both sides peer and expect each other's AS number. Whoever has the lower
+//     that a node already has is not made again. Reverse peerings come last, unless reversePeering is Manual.
+//   - A selector that matches no node makes no peering, without an event or a status. So does an invalid one.
+//   - A session is established if both sides peer and expect each other's AS number. The side with the lower
 //     address, as text, connects; the other side of a mesh session is passive.
-//   - The peer is a client where both are in one AS, this node has a cluster id, and the peer's is another
-//     one. The id of a peer named by address is not known to confd and counts as another one.
+//   - The peer is a client if both are in one AS, this node has a cluster ID, and the peer's ID is different.
+//     confd does not know the ID of a peer that is configured by address; such an ID counts as different.
 //
-// and those of Calico's BIRD, a fork of 1.6, with "add paths on", so that every path is passed on and not
-// only the best (proto/bgp/attrs.c): a route learned by iBGP goes to iBGP peers only from or to a client
-// (RFC 4456); nobody takes its own route back; a route whose cluster list holds a node's cluster id is
-// neither taken from a client nor given to one. RFC 4456 has the last check on every session; BIRD 1.6 does
-// not make it between reflectors of one cluster.
+// and those of Calico's BIRD, a fork of 1.6, with "add paths on", so that it passes on every path and not only
+// the best (proto/bgp/attrs.c): a route learned by iBGP is passed to iBGP peers only from or to a client
+// (RFC 4456); a node does not accept its own route; a route whose cluster list contains a node's cluster ID is
+// neither accepted from a client nor passed to one. RFC 4456 requires the last check on every session; BIRD
+// 1.6 does not make it between reflectors of one cluster.
 package bgp
 
 import (
@@ -28,37 +28,37 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector"
 )
 
-// DefaultAS is the AS number of nodes when nothing sets another one.
+// DefaultAS is the default AS number of nodes.
 const DefaultAS = 64512
 
-// Input is what a graph is built from.
+// Input has the data from which a graph is built.
 type Input struct {
 	Nodes []Node
 	Peers []Peer
-	// Mesh is the full mesh between nodes without a cluster id.
+	// Mesh is whether the full mesh between nodes without a cluster ID is enabled.
 	Mesh bool
-	// AS is the number of nodes that have none of their own.
+	// AS is the AS number of nodes without their own.
 	AS uint32
-	// Port is where nodes listen, 0 for BGP's 179; NodePorts has those that listen elsewhere, by name.
+	// Port is the port on which nodes listen, 0 for BGP's 179; NodePorts has other ports by node name.
 	Port      uint16
 	NodePorts map[string]uint16
 	// Backend is CALICO_NETWORKING_BACKEND of calico-node: with "vxlan" and "none" there is no BIRD.
-	// Unknown says why it is not known, where it is not.
+	// Unknown says why Backend is not known, if it is not.
 	Backend, Unknown string
-	// Pools are the IPPools, for what the loss of routes means.
+	// Pools are the IPPools, which determine the consequences of lost routes.
 	Pools []Pool
-	// Blocks are the ranges of nodes whose routes BIRD carries; none where filters decide which it does.
+	// Blocks are the ranges of nodes whose routes BIRD distributes; none if filters select them.
 	Blocks []Block
-	// Workloads are the pods that a BGPPeer with localWorkloadSelector may pick; none where there is no such one.
+	// Workloads are the pods that a BGPPeer with localWorkloadSelector may select; none if there is no such BGPPeer.
 	Workloads []Workload
-	// Guessed is true when no node says its address for BGP, and the node's internal ones were taken.
+	// Guessed is true if no node has an address for BGP, so that the nodes' internal addresses are used.
 	Guessed bool
 }
 
 // Started reports whether BIRD runs at all.
 func (i *Input) Started() bool { return i.Backend != "vxlan" && i.Backend != "none" }
 
-// Reflecting are the names of the nodes that reflect routes, sorted.
+// Reflecting returns the names of the route reflectors, sorted.
 func (i *Input) Reflecting() []string {
 	var names []string
 	for _, n := range i.Nodes {
@@ -70,8 +70,8 @@ func (i *Input) Reflecting() []string {
 	return names
 }
 
-// spare reports whether Felix makes the routes of every pool of a family, of which there must be one. Disabled ones count too: pods may
-// still have addresses of them.
+// spare reports whether a family has pools and Felix programs the routes of all of them. Disabled pools count too, because
+// pods may still have addresses from them.
 func (i *Input) spare(six bool) bool {
 	pools := 0
 	for _, pool := range i.Pools {
@@ -90,57 +90,57 @@ func (i *Input) Speaks(six bool) bool {
 	return slices.ContainsFunc(i.Nodes, func(n Node) bool { return six && n.IPv6.IsValid() || !six && n.IPv4.IsValid() })
 }
 
-// Node is a node as BGP sees it.
+// Node is a node's part in BGP.
 type Node struct {
 	Name   string
 	Labels map[string]string
-	// IPv4 and IPv6 are the addresses for BGP; the zero value where there is none.
+	// IPv4 and IPv6 are the addresses for BGP; the zero value if there is none.
 	IPv4, IPv6 netip.Addr
-	// AS is the node's own number, 0 for the cluster's.
+	// AS is the node's own AS number, 0 for the cluster's.
 	AS uint32
-	// ClusterID makes the node a route reflector. BadClusterID is one that Calico ignores.
+	// ClusterID makes the node a route reflector. BadClusterID is an invalid one, which Calico ignores.
 	ClusterID, BadClusterID string
 }
 
 // Peer is a BGPPeer.
 type Peer struct {
 	Name string
-	// Node, or NodeSelector, is this side of the peering; all nodes when both are empty.
+	// Node, or NodeSelector, is this side of the peering; all nodes if both are empty.
 	Node string
-	// Selectors are nil where none is set. A selector that cannot be parsed has its text and the reason in
-	// Bad, by field, and matches nobody.
+	// Selectors are nil if not set. A selector that cannot be parsed matches no node; Bad has its text and the
+	// reason, by field.
 	NodeSelector, PeerSelector, LocalWorkload *selector.Selector
 	Bad                                       map[string]error
-	// IP is the peer's address where there is no PeerSelector; invalid when it cannot be read.
+	// IP is the peer's address if there is no PeerSelector; invalid if it cannot be parsed.
 	IP   netip.Addr
 	Port uint16 // 0: the default
-	// AS is the peer's number (0: the cluster's), LocalAS this side's (0: the node's).
+	// AS is the peer's AS number (0: the cluster's), LocalAS this side's (0: the node's).
 	AS, LocalAS uint32
-	// ManualReverse leaves the other side to another BGPPeer.
+	// ManualReverse is true if the other side is configured by another BGPPeer.
 	ManualReverse bool
-	// AllowOwnAS takes routes in whose path this side's AS is.
+	// AllowOwnAS accepts routes that have this side's AS in their path.
 	AllowOwnAS bool
 }
 
-// Global reports whether the BGPPeer is for all nodes, which makes it come first.
+// Global reports whether the BGPPeer applies to all nodes; global ones come first.
 func (p *Peer) Global() bool {
 	return p.Node == "" && p.NodeSelector == nil && p.Bad["nodeSelector"] == nil
 }
 
-// Pool is an IPPool as far as routes matter.
+// Pool has the parts of an IPPool that matter for routes.
 type Pool struct {
 	Name string
 	// Encapsulation is "VXLAN", "IPIP" or "none".
 	Encapsulation string
-	// Felix is true where Felix programs the routes and BIRD does not.
+	// Felix is true if Felix, not BIRD, programs the routes.
 	Felix    bool
 	Disabled bool
 	CIDR     netip.Prefix
-	// Hidden keeps the blocks of nodes from being announced.
+	// Hidden is true if the blocks of nodes are not announced.
 	Hidden bool
 }
 
-// Block is a range of addresses that a node holds and announces.
+// Block is a range of addresses that a node has and announces.
 type Block struct {
 	Node string
 	CIDR netip.Prefix

@@ -1,6 +1,6 @@
 package bgp
 
-// Carried are the IPv4 ranges whose routes BIRD carries.
+// Carried returns the IPv4 ranges whose routes BIRD distributes.
 func (in *Input) Carried() []string {
 	if in.Unknown != "" || !in.Started() {
 		return nil
@@ -14,5 +14,5 @@ func (in *Input) Carried() []string {
 	return ranges
 }
 
-// AnnotationAddress is where Calico keeps a node's own address with its subnet.
+// AnnotationAddress is the annotation in which Calico stores a node's own address with its subnet.
 const AnnotationAddress = annotationIPv4

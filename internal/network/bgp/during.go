@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Kept is what is left of a graph in the moment in which it becomes another one of the same nodes: the sessions that both
-// have on the same terms. BIRD ends every other one when confd changes its configuration, be it only that the neighbour
-// becomes a client, and waits before it connects anew.
+// Kept returns what remains of a graph during the change to another one with the same nodes: the sessions with the same
+// settings in both. When confd changes its configuration, BIRD closes every other session, even if only the neighbour
+// becomes a client, and waits before it reconnects.
 func (g *Graph) Kept(after *Graph) *Graph {
 	n := len(after.Nodes)
 	kept := &Graph{Nodes: after.Nodes, Six: after.Six, Started: g.Started && after.Started, Spare: g.Spare && after.Spare, speaks: make([]bool, n),
@@ -32,8 +32,8 @@ func (g *Graph) Kept(after *Graph) *Graph {
 	return kept
 }
 
-// Interrupted counts the ordered pairs of nodes of which the first has the second's routes before and after, and not
-// meanwhile, and names the first ones.
+// Interrupted counts the ordered pairs of nodes where the first has the second's routes before and after the change, but
+// not during it, and names some of the first.
 func Interrupted(before, during, after *Routes) (pairs int, nodes []int) {
 	groups := map[[3]int32][]int{}
 	for i := range before.class {

@@ -8,37 +8,37 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector"
 )
 
-// Graph is what BGP makes of an input, for one address family. It is immutable.
+// Graph is the BGP graph of an input, for one address family. It is immutable.
 type Graph struct {
-	// Nodes are sorted by name; all else speaks of them by index.
+	// Nodes are sorted by name; all other fields refer to them by index.
 	Nodes []Node
 	// Six is true for IPv6.
 	Six bool
-	// Started is false where there is no BIRD, and so no session.
+	// Started is false if BIRD does not run, so that there are no sessions.
 	Started bool
-	// Spare is true where Felix makes the routes of all pools of the family, so that pods need none by BGP.
+	// Spare is true if Felix programs the routes of all pools of the family, so that pods need no routes by BGP.
 	Spare bool
 
 	speaks []bool     // has an address of the family
-	mesh   []uint32   // AS number of the members of the full mesh, which is not spelt out; 0 for others
+	mesh   []uint32   // AS number of the members of the full mesh, whose edges are implicit; 0 for others
 	edges  [][]edge   // the other sessions between nodes, by neighbour
-	wait   []Half     // peerings that the other side does not return
-	out    [][]Outer  // sessions with routers that are no node of the cluster
+	wait   []Half     // peerings without a counterpart on the other side
+	out    [][]Outer  // sessions with routers outside of the cluster
 	pods   []Workload // sessions with workloads
 	local  []uint32   // AS number of each node
 }
 
-// edge is a session as one side sees it; it is internal (iBGP) when both AS numbers are the same.
+// edge is one side of a session; it is internal (iBGP) if both AS numbers are the same.
 type edge struct {
 	to            int32
 	local, remote uint32 // AS numbers
-	// mine is true when the neighbour is a client of this node, theirs the other way round.
+	// mine is true if the neighbour is a client of this node, theirs if this node is a client of the neighbour.
 	mine, theirs bool
 	// allow waives the neighbour's check for its own AS number.
 	allow bool
 }
 
-// Outer is a session with a router outside of the cluster, as far as this side knows.
+// Outer is a session with a router outside of the cluster, as this side is configured.
 type Outer struct {
 	IP       netip.Addr
 	AS       uint32
@@ -46,10 +46,10 @@ type Outer struct {
 	client   bool
 }
 
-// Half is a peering that never becomes a session: the other side does not have it, or expects another AS.
+// Half is a peering that never becomes a session: the other side does not have it, or expects a different AS.
 type Half struct {
 	From, To int
-	// Mismatch is true when both sides peer and the AS numbers do not fit.
+	// Mismatch is true if both sides peer but the AS numbers do not match.
 	Mismatch bool
 }
 
@@ -62,7 +62,7 @@ type builder struct {
 	cached map[*selector.Selector][]int32
 }
 
-// Build makes the graph of one family; nil where BGPPeers multiply to more than MaxPeerings.
+// Build makes the graph of one family; nil if the BGPPeers make more than MaxPeerings peerings.
 func Build(in *Input, six bool) *Graph {
 	b := &builder{in: in, six: six, nodes: slices.Clone(in.Nodes), byName: map[string]int32{},
 		byIP: map[netip.Addr]int32{}, cached: map[*selector.Selector][]int32{}}
@@ -97,7 +97,7 @@ func Build(in *Input, six bool) *Graph {
 	return g
 }
 
-// connect pairs the peerings of both sides up. Of several sessions between two nodes one is enough.
+// connect matches the peerings of both sides. It keeps one of several sessions between two nodes.
 func (g *Graph) connect(all [][]peering) {
 	for i := range all {
 		own := g.address(i)
@@ -121,7 +121,7 @@ func (g *Graph) connect(all [][]peering) {
 	}
 }
 
-// with are the peerings with an address, of those that are sorted by address.
+// with returns the peerings with an address, from peerings that are sorted by address.
 func with(all []peering, ip netip.Addr) []peering {
 	byIP := func(p peering, ip netip.Addr) int { return p.ip.Compare(ip) }
 	from, _ := slices.BinarySearchFunc(all, ip, byIP)
@@ -139,7 +139,7 @@ func (g *Graph) address(i int) netip.Addr {
 	return g.Nodes[i].IPv4
 }
 
-// workloads are the pods that speak BGP with their nodes.
+// workloads returns the pods that have BGP sessions with their nodes.
 func (b *builder) workloads() []Workload {
 	var found []Workload
 	for i := range b.in.Peers {
@@ -169,10 +169,10 @@ func (b *builder) address(i int32) netip.Addr {
 
 func (b *builder) as(i int32) uint32 { return cmp.Or(b.nodes[i].AS, b.in.AS, DefaultAS) }
 
-// port is the one that confd writes into peerings with a node; 0 for BGP's own.
+// port is the port that confd writes into peerings with a node; 0 for BGP's default.
 func (b *builder) port(i int32) uint16 { return cmp.Or(b.in.NodePorts[b.nodes[i].Name], b.in.Port) }
 
-// all are the nodes that have an address of the family.
+// all returns the nodes that have an address of the family.
 func (b *builder) all() []int32 {
 	var found []int32
 	for i := range b.nodes {

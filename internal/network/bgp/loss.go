@@ -5,22 +5,22 @@ import (
 	"slices"
 )
 
-// Loss is what happens when reflectors are down.
+// Loss is the effect of the loss of some reflectors.
 type Loss struct {
 	// Down are the reflectors, by index.
 	Down []int
-	// Pairs counts the ordered pairs of other nodes that have a route now and would have none.
+	// Pairs counts the ordered pairs of other nodes that have a route now and would lose it.
 	Pairs int
 	// Cut are the other nodes that would lose routes.
 	Cut []int
 }
 
-// maxTries bounds how many sets of reflectors are tried.
+// maxTries is the maximum number of sets of reflectors to try.
 const maxTries = 2000
 
-// Losses are the sets of exactly k reflectors whose loss takes routes from other nodes, the worst first, and
-// whether all sets were tried. Sets that are alike, because their reflectors have the same neighbours on the
-// same terms, are told once.
+// Losses returns the sets of exactly k reflectors whose loss removes routes of other nodes, the worst first, and
+// whether all sets were tried. Of equivalent sets, whose reflectors have the same neighbours with the same settings, it
+// returns one.
 func (g *Graph) Losses(k int) (losses []Loss, complete bool) {
 	now := g.Routes()
 	reflectors := g.Reflectors()
@@ -53,8 +53,8 @@ func (g *Graph) Losses(k int) (losses []Loss, complete bool) {
 	return losses, complete
 }
 
-// Carriers is a smallest set of reflectors without which no other node has a route to another one; nil when there is
-// none of at most most reflectors, or there are too many sets to try.
+// Carriers returns a smallest set of reflectors without which no other node has a route to another one; nil if there is
+// no set of at most the given size, or there are too many sets to try.
 func (g *Graph) Carriers(most int) []int {
 	for k := 1; k <= min(most, len(g.Reflectors())); k++ {
 		losses, complete := g.Losses(k)
@@ -71,7 +71,7 @@ func (g *Graph) Carriers(most int) []int {
 	return nil
 }
 
-// alike names a set of nodes by their classes.
+// alike identifies a set of nodes by their classes.
 func (r *Routes) alike(set []int) string {
 	classes := make([]int32, len(set))
 	for i, node := range set {

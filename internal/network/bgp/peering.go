@@ -8,24 +8,24 @@ import (
 
 // peering is one neighbour in a node's configuration.
 type peering struct {
-	// node is the index of the neighbour; -1 when it is no node of the cluster.
+	// node is the index of the neighbour; -1 if it is outside of the cluster.
 	node int32
 	ip   netip.Addr
 	port uint16
-	// remote is the AS number that is expected, local the one that is shown.
+	// remote is the expected AS number, local the announced one.
 	remote, local uint32
-	// byAddress is true when a BGPPeer names the neighbour's address: its cluster id then counts for nothing.
+	// byAddress is true if a BGPPeer gives the neighbour's address: its cluster ID is then ignored.
 	byAddress bool
-	// client is true when the neighbour is a client of this node.
+	// client is true if the neighbour is a client of this node.
 	client bool
 	allow  bool
 	peer   int32 // index of the BGPPeer
 }
 
-// MaxPeerings bounds what selectors can multiply to, both directions counted: 100 bytes each.
+// MaxPeerings is the maximum number of peerings, counting both directions; each needs 100 bytes.
 const MaxPeerings = 4 << 20
 
-// peerings makes every node's configuration, as confd would; nil where there would be too many.
+// peerings makes every node's configuration, like confd; nil if there would be too many.
 func (b *builder) peerings() [][]peering {
 	all := make([][]peering, len(b.nodes))
 	order := b.inOrder()
@@ -49,8 +49,8 @@ func (b *builder) peerings() [][]peering {
 	return all
 }
 
-// inOrder is the order in which BGPPeers are taken. Calico's own order among those of one pass is random;
-// by name is one of the possible ones.
+// inOrder returns the BGPPeers in the order in which they apply. Calico's own order within one pass is random; by name is
+// one of the possible orders.
 func (b *builder) inOrder() []int {
 	order := make([]int, len(b.in.Peers))
 	for i := range order {
@@ -86,7 +86,7 @@ func (b *builder) reverse(i int, p *Peer) ([]int32, []peering) {
 	return b.remoteNodes(p), back
 }
 
-// locals are the nodes on this side of a BGPPeer.
+// locals returns the nodes on this side of a BGPPeer.
 func (b *builder) locals(p *Peer) []int32 {
 	switch {
 	case p.NodeSelector != nil:
@@ -102,7 +102,7 @@ func (b *builder) locals(p *Peer) []int32 {
 	return b.all()
 }
 
-// remotes are the neighbours that a BGPPeer gives to this side.
+// remotes returns the neighbours that a BGPPeer gives to this side.
 func (b *builder) remotes(i int, p *Peer) []peering {
 	if p.LocalWorkload != nil || p.Bad["localWorkloadSelector"] != nil || p.Bad["peerSelector"] != nil {
 		return nil
@@ -128,7 +128,7 @@ func (b *builder) remotes(i int, p *Peer) []peering {
 	return []peering{one}
 }
 
-// remoteNodes are the nodes on the other side of a BGPPeer.
+// remoteNodes returns the nodes on the other side of a BGPPeer.
 func (b *builder) remoteNodes(p *Peer) []int32 {
 	if p.PeerSelector != nil {
 		return b.matching(p.PeerSelector)
@@ -137,7 +137,7 @@ func (b *builder) remoteNodes(p *Peer) []int32 {
 	if !ok || p.Bad["peerSelector"] != nil || b.as(node) != cmp.Or(p.AS, b.in.AS) {
 		return nil
 	}
-	// Calico compares a port with the node's own one and then, all the same, with the cluster's.
+	// Calico compares a port with the node's own port and then also with the cluster's.
 	if own := b.in.NodePorts[b.nodes[node].Name]; p.Port != 0 &&
 		(own != 0 && own != p.Port || b.in.Port != 0 && b.in.Port != p.Port) {
 		return nil
@@ -145,12 +145,12 @@ func (b *builder) remoteNodes(p *Peer) []int32 {
 	return []int32{node}
 }
 
-// toNode is a peering with a node of the cluster, as selectors make it; client is settled by complete.
+// toNode makes a peering with a node of the cluster, selected by a selector; complete sets client.
 func (b *builder) toNode(peer int, node int32) peering {
 	return peering{node: node, ip: b.address(node), port: b.port(node), remote: b.as(node), peer: int32(peer)}
 }
 
-// complete settles what depends on the node that is configured.
+// complete sets the fields that depend on the configured node.
 func (b *builder) complete(local int32, p peering) peering {
 	if p.local == 0 {
 		p.local = b.as(local)

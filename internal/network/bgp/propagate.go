@@ -1,44 +1,44 @@
 package bgp
 
-// quotient is the graph of classes, on which routes are propagated.
+// quotient is the graph of classes, in which routes are propagated.
 type quotient struct {
 	g       *Graph
 	size    []int
-	cluster []int // bit of each class's cluster id, -1 where it has none
+	cluster []int // bit of each class's cluster ID, -1 if it has none
 	mesh    []uint32
 	edges   [][]link
 	out     [][]Outer
 	bits    bitmap
-	outside int // index of all that is outside, after the last class
+	outside int // index of all routers outside, after the last class
 }
 
-// link is an edge from a class to a class, from both sides.
+// link is an edge from one class to another, with the settings of both sides.
 type link struct {
 	to       int32
 	internal bool
-	// mine is true when the neighbour is a client of this class, theirs the other way round.
+	// mine is true if the neighbour is a client of this class, theirs if this class is a client of the neighbour.
 	mine, theirs bool
-	// left is the bit of this side's AS number, entered that of the other side; allow waives its check.
+	// left is the bit of this side's AS number, entered that of the other side; allow waives the check for it.
 	left, entered int
 	allow         bool
 }
 
-// kind is how a route was learned, in the order of where it may go.
+// kind is how a route was learned, from the least to the most restricted.
 type kind byte
 
 const (
-	free    kind = iota // own, from another AS, or from a client: it goes to everybody
-	limited             // from an iBGP peer that is no client: it goes to clients and to other ASs
+	free    kind = iota // own, from another AS, or from a client: passed to all neighbours
+	limited             // from an iBGP peer that is not a client: passed to clients and to other ASs
 )
 
-// path is a route at a class: how it was learned, and the cluster ids and AS numbers in it.
+// path is a route at a class: how it was learned, and its cluster IDs and AS numbers.
 type path struct {
 	kind     kind
 	internal bool // learned by iBGP
 	bits     set
 }
 
-// set is a set of small numbers; those of different length are never mixed.
+// set is a set of small numbers; sets of different length are never combined.
 type set []uint64
 
 func (s set) has(bit int) bool { return bit >= 0 && s[bit/64]&(1<<(bit%64)) != 0 }
@@ -61,7 +61,7 @@ func (s set) in(other set) bool {
 	return true
 }
 
-// bitmap gives cluster ids and AS numbers their bits: cluster ids first.
+// bitmap assigns bits to cluster IDs and AS numbers: cluster IDs first.
 type bitmap struct {
 	clusters map[string]int
 	systems  map[uint32]int
@@ -69,7 +69,7 @@ type bitmap struct {
 
 func (b bitmap) words() int { return (len(b.clusters) + len(b.systems) + 63) / 64 }
 
-// withoutClusters is what leaves an AS: cluster lists do not.
+// withoutClusters removes the cluster list, which does not leave an AS.
 func (q *quotient) withoutClusters(s set) set {
 	kept := make(set, len(s))
 	for _, bit := range q.bits.systems {
@@ -110,7 +110,7 @@ func (g *Graph) quotient(r *Routes) *quotient {
 	return q
 }
 
-// number gives bits to what may be in a path.
+// number assigns bits to the numbers that may be in a path.
 func (q *quotient) number(first []int) {
 	q.bits = bitmap{map[string]int{}, map[uint32]int{}}
 	for _, i := range first {
@@ -139,11 +139,11 @@ func (q *quotient) link(to int32, e edge) link {
 		left: q.bits.systems[e.local], entered: q.bits.systems[e.remote], allow: e.allow}
 }
 
-// from propagates the routes of one member of a class: to which classes they get (members of the origin's
-// own class apart), and whether to the other members of it.
+// from propagates the routes of one member of a class. It returns the other classes that learn them, and whether the other
+// members of the same class do.
 func (q *quotient) from(origin int) (reached []bool, twins bool) {
 	reached = make([]bool, len(q.size))
-	// at[c] are the paths known at class c, none of which makes another one needless.
+	// at[c] are the paths known at class c; none of them subsumes another.
 	at := make([][]path, len(q.size)+1)
 	type arrival struct {
 		class int
@@ -152,7 +152,7 @@ func (q *quotient) from(origin int) (reached []bool, twins bool) {
 	var queue []arrival
 	arrive := func(class int, p path) {
 		if class == origin && q.size[origin] == 1 {
-			return // nobody takes its own route
+			return // a node does not accept its own route
 		}
 		for _, known := range at[class] {
 			if known.kind <= p.kind && (p.internal || !known.internal) && known.bits.in(p.bits) {
@@ -183,7 +183,7 @@ func (q *quotient) from(origin int) (reached []bool, twins bool) {
 	return reached, twins
 }
 
-// send passes a path on to the neighbours of a class, by the rules of both sides.
+// send passes a path to the neighbours of a class, by the rules of both sides.
 func (q *quotient) send(from int, p path, arrive func(int, path)) {
 	for _, l := range q.edges[from] {
 		q.pass(from, l, p, arrive)
@@ -227,7 +227,7 @@ func (q *quotient) pass(from int, l link, p path, arrive func(int, path)) {
 	arrive(int(l.to), p)
 }
 
-// sendOut passes a path to the routers outside, if one of the sessions lets it through.
+// sendOut passes a path to the routers outside, if one of the sessions allows it.
 func (q *quotient) sendOut(from int, p path, arrive func(int, path)) {
 	for _, o := range q.out[from] {
 		if !o.Internal || p.kind == free || o.client {
@@ -237,7 +237,7 @@ func (q *quotient) sendOut(from int, p path, arrive func(int, path)) {
 	}
 }
 
-// comeBack gives what is known outside to every node that has a session there.
+// comeBack passes the paths known outside to every node that has a session with an outside router.
 func (q *quotient) comeBack(p path, arrive func(int, path)) {
 	for to := range q.size {
 		for _, o := range q.out[to] {

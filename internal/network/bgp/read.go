@@ -18,17 +18,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector"
 )
 
-// Kinds are those of Calico's objects that FromSnapshot reads besides nodes, of which it wants the annotations that begin with
-// AnnotationPrefix.
+// Kinds are the kinds of Calico's objects that FromSnapshot reads. It also reads nodes, of which it uses the annotations that
+// begin with AnnotationPrefix.
 var Kinds = []string{"BGPConfiguration", "BGPPeer", "IPPool", "FelixConfiguration", "BlockAffinity"}
 
-// Versions are those of Calico's API in which an API server may have them, the first that it has.
+// Versions are the API versions in which an API server may serve these kinds; the first one that it serves is used.
 var Versions = []schema.GroupVersion{{Group: "crd.projectcalico.org", Version: "v1"}, {Group: "projectcalico.org", Version: "v3"}}
 
-// AnnotationPrefix is what Calico's annotations of nodes begin with.
+// AnnotationPrefix is the prefix of Calico's annotations on nodes.
 const AnnotationPrefix = "projectcalico.org/"
 
-// The annotations in which Calico keeps a node's part in BGP where Kubernetes is its datastore
+// The annotations in which Calico stores a node's BGP settings if Kubernetes is its datastore
 // (libcalico-go/lib/backend/k8s/resources/node.go).
 const (
 	annotationIPv4 = "projectcalico.org/IPv4Address"
@@ -38,7 +38,7 @@ const (
 	AnnotationClusterID = "projectcalico.org/RouteReflectorClusterID"
 )
 
-// FromSnapshot reads what BGP is made of. Values that cannot be read count as Calico counts them: as not set.
+// FromSnapshot reads the BGP configuration. Like Calico, it treats invalid values as not set.
 func FromSnapshot(s *cluster.Snapshot) *Input {
 	in := &Input{Mesh: true, AS: DefaultAS, NodePorts: map[string]uint16{}}
 	in.Backend, in.Unknown = backend(s)
@@ -75,7 +75,7 @@ func readNodes(s *cluster.Snapshot) []Node {
 		at[node.Name] = len(nodes)
 		nodes = append(nodes, node)
 	}
-	// With etcd as its datastore, and in what calicoctl prints, Calico has Nodes of its own.
+	// With etcd as its datastore, and in calicoctl's output, Calico has its own Nodes.
 	for _, object := range s.Calico("Node") {
 		text := func(field string) string { return scalar(object.Object, "spec", "bgp", field) }
 		i, known := at[object.GetName()]
@@ -93,7 +93,7 @@ func readNodes(s *cluster.Snapshot) []Node {
 	return nodes
 }
 
-// set takes what is given and keeps the rest.
+// set applies the given values and keeps the others.
 func (n *Node) set(ipv4, ipv6, as, id string) {
 	if ip := address(ipv4); ip.Is4() {
 		n.IPv4 = ip
@@ -118,7 +118,7 @@ func anyAddress(nodes []Node) bool {
 	return false
 }
 
-// guess takes the nodes' internal addresses, which is what Calico mostly detects.
+// guess uses the nodes' internal addresses, which Calico usually detects.
 func guess(nodes []Node, from []corev1.Node) {
 	for i := range from {
 		for _, a := range from[i].Status.Addresses {
@@ -171,7 +171,7 @@ func readPeer(object unstructured.Unstructured) Peer {
 	return p
 }
 
-// readBlocks takes the affinities of nodes to blocks of pools whose routes are BIRD's.
+// readBlocks reads the affinities of nodes to blocks of pools whose routes BIRD programs.
 func (in *Input) readBlocks(s *cluster.Snapshot) {
 	for _, object := range s.Calico("BGPPeer") {
 		if filters, _, _ := unstructured.NestedSlice(object.Object, "spec", "filters"); len(filters) > 0 {
@@ -191,7 +191,7 @@ func (in *Input) readBlocks(s *cluster.Snapshot) {
 	}
 }
 
-// felixRoutes reports whether Felix programs routes of IPIP as it does those of VXLAN.
+// felixRoutes reports whether Felix programs the routes of IPIP, like those of VXLAN.
 func felixRoutes(s *cluster.Snapshot) bool {
 	for _, object := range s.Calico("FelixConfiguration") {
 		if object.GetName() == "default" && scalar(object.Object, "spec", "programClusterRoutes") == "Enabled" {
@@ -219,8 +219,8 @@ func readPool(object unstructured.Unstructured, felix bool) Pool {
 	return pool
 }
 
-// backend is what tells calico-node's container whether to start BIRD (node/filesystem/etc/rc.local); why says
-// what is missing to know it.
+// backend returns the setting that decides whether calico-node starts BIRD (node/filesystem/etc/rc.local); why says which
+// input is missing if it is unknown.
 func backend(s *cluster.Snapshot) (value, why string) {
 	for i := range s.DaemonSets {
 		set := &s.DaemonSets[i]
@@ -242,7 +242,7 @@ func backend(s *cluster.Snapshot) (value, why string) {
 	return "", "the DaemonSet calico-node is not in the input"
 }
 
-// variable resolves an environment variable of calico-node; empty where it is not set.
+// variable resolves an environment variable of calico-node; empty if it is not set.
 func variable(s *cluster.Snapshot, set *appsv1.DaemonSet, name string) (value, why string) {
 	for _, container := range set.Spec.Template.Spec.Containers {
 		for _, v := range container.Env {
@@ -262,7 +262,7 @@ func variable(s *cluster.Snapshot, set *appsv1.DaemonSet, name string) (value, w
 	return "", ""
 }
 
-// scalar is a field as text, be it written as text, as a number or as true and false; empty when it is none of these.
+// scalar returns a field that is text, a number or a boolean, as text; empty for any other type.
 func scalar(object map[string]any, path ...string) string {
 	value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
 	switch v := value.(type) {
@@ -274,14 +274,14 @@ func scalar(object map[string]any, path ...string) string {
 	return ""
 }
 
-// address is the address of "10.0.0.1/24" or "10.0.0.1"; the zero value for anything else.
+// address parses "10.0.0.1/24" or "10.0.0.1"; the zero value for anything else.
 func address(text string) netip.Addr {
 	host, _, _ := strings.Cut(text, "/")
 	ip, _ := netip.ParseAddr(host)
 	return ip
 }
 
-// parseAS reads an AS number, 64512 or 1.10; 0 for anything else.
+// parseAS parses an AS number, 64512 or 1.10; 0 for anything else.
 func parseAS(text string) uint32 {
 	high, low, dotted := strings.Cut(text, ".")
 	if !dotted {

@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// Routes says who learns whose routes. Nodes that have the same neighbours on the same terms are taken
-// together, so that thousands of clients of three reflectors cost as much as one.
+// Routes says which node learns which routes. Nodes that have the same neighbours with the same settings are combined into
+// a class, so that thousands of clients of three reflectors cost as much as one.
 type Routes struct {
 	graph *Graph
-	// class of each node, -1 for those that are down or do not speak.
+	// class of each node, -1 for nodes that are down or do not run BGP.
 	class []int32
 	size  []int
-	// reach[origin class][class]; twins[class] is whether a member learns the routes of another member.
+	// reach[origin class][class]; twins[class] is whether members learn each other's routes.
 	reach [][]bool
 	twins []bool
 }
 
-// Routes propagates every node's routes until nothing changes. Routers outside of the cluster are taken to
-// pass on, among each other and back, whatever the rules of the session let them.
+// Routes propagates every node's routes until nothing changes. It assumes that routers outside of the cluster pass routes to
+// each other and back, as far as the rules of the sessions allow.
 func (g *Graph) Routes() *Routes { return g.routes(nil) }
 
-// routes leaves out the nodes that are down.
+// routes propagates without the nodes that are down.
 func (g *Graph) routes(down []int) *Routes {
 	r := &Routes{graph: g}
 	r.class, r.size = g.classes(down)
@@ -34,7 +34,7 @@ func (g *Graph) routes(down []int) *Routes {
 	return r
 }
 
-// Learns reports whether a node has the routes of another one. Every node has its own.
+// Learns reports whether a node has the routes of another one. Every node has its own routes.
 func (r *Routes) Learns(node, origin int) bool {
 	n, o := r.class[node], r.class[origin]
 	switch {
@@ -48,7 +48,7 @@ func (r *Routes) Learns(node, origin int) bool {
 	return r.reach[o][n]
 }
 
-// Missing counts ordered pairs of nodes, of those that are up, of which the first lacks the routes of the second.
+// Missing counts the ordered pairs of running nodes where the first lacks the routes of the second.
 func (r *Routes) Missing() int {
 	total := 0
 	for o, n := range r.size {
@@ -64,7 +64,7 @@ func (r *Routes) Missing() int {
 	return total
 }
 
-// Pairs counts all the ordered pairs of nodes that are up.
+// Pairs counts all ordered pairs of running nodes.
 func (r *Routes) Pairs() int {
 	n := 0
 	for _, size := range r.size {
@@ -91,7 +91,7 @@ func (r *Routes) Lacks(node int) int {
 	return total
 }
 
-// classes puts nodes together whose neighbours are the same, or would be if each were its own neighbour too.
+// classes combines nodes whose neighbours are the same, or would be the same if each node were its own neighbour too.
 func (g *Graph) classes(down []int) (class []int32, size []int) {
 	class = make([]int32, len(g.Nodes))
 	gone := make([]bool, len(g.Nodes))
@@ -129,8 +129,8 @@ func (g *Graph) classes(down []int) (class []int32, size []int) {
 	return class, size
 }
 
-// signature is everything that makes a node's part in propagation. A closed one has the node among its own
-// neighbours, as a plain peer in its own AS, so that nodes which all peer with one another come out alike.
+// signature is everything that determines a node's part in propagation. A closed signature includes the node among its
+// neighbours, as a plain peer in its own AS, so that nodes which all peer with each other have equal signatures.
 func (g *Graph) signature(i int, gone []bool, closed bool) string {
 	var b []byte
 	number := func(n uint32) { b = binary.BigEndian.AppendUint32(b, n) }

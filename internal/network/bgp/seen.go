@@ -14,7 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// established is the state of a session that is up.
+// established is the state of an established session.
 const established = "Established"
 
 // ParseBIRD reads BIRD 1.6's answer to "show protocols all", as it comes over its control socket: lines that
@@ -33,7 +33,7 @@ func ParseBIRD(answer string) ([]cluster.BGPSession, error) {
 		case code == "0000":
 			return sessions, nil
 		case code != "" && code[0] >= '8':
-			return nil, fmt.Errorf("BIRD says: %s", text)
+			return nil, fmt.Errorf("BIRD reports: %s", text)
 		case code == "1002":
 			at = nil
 			if fields := strings.Fields(text); len(fields) > 1 && fields[1] == "BGP" {
@@ -50,10 +50,10 @@ func ParseBIRD(answer string) ([]cluster.BGPSession, error) {
 			}
 		}
 	}
-	return nil, errors.New("BIRD's answer breaks off")
+	return nil, errors.New("BIRD's answer is truncated")
 }
 
-// Up are the addresses of a daemon's neighbours whose sessions are up, sorted as text.
+// Up returns the addresses of a daemon's neighbours with established sessions, sorted as text.
 func Up(bird *cluster.BIRD) []string {
 	up := []string{}
 	for _, session := range bird.Sessions {
@@ -65,12 +65,12 @@ func Up(bird *cluster.BIRD) []string {
 	return up
 }
 
-// Whole says whether a daemon answered, has sessions, and all of them are up.
+// Whole reports whether a daemon answered, has sessions, and all of them are established.
 func Whole(bird *cluster.BIRD) bool {
 	return bird != nil && bird.Down == "" && len(bird.Sessions) > 0 && len(Up(bird)) == len(bird.Sessions)
 }
 
-// Reported is what a node's agent said last.
+// Reported is the last report of a node's agent.
 func Reported(said *v1alpha1.BGP) Seen {
 	if said == nil {
 		return Seen{Down: "no BIRD was ever there", Routes: -1}
@@ -82,18 +82,18 @@ func Reported(said *v1alpha1.BGP) Seen {
 	return seen
 }
 
-// Seen is what is known of a node's BGP as it runs.
+// Seen is the observed state of a node's BGP.
 type Seen struct {
-	// Down says why its BIRD did not answer; empty when it did.
+	// Down says why its BIRD did not answer; empty if it did.
 	Down string
-	// Peers has the state of each session by the neighbour's address, for both families.
+	// Peers has the state of each session, by the neighbour's address, for both families.
 	Peers map[netip.Addr]string
-	// Routes are those of the kernel that came from BIRD; -1 when nobody counted them.
+	// Routes is the number of the kernel's routes that BIRD programmed; -1 if unknown.
 	Routes int
 }
 
-// Watch is what a snapshot tells of the nodes' BGP as it runs, by the agent's facts or else by Calico's own
-// CalicoNodeStatus, which counts only while it is kept up to date.
+// Watch returns the observed BGP state of the nodes in a snapshot: from the agent's facts, or else from Calico's
+// CalicoNodeStatus, if it is up to date.
 func Watch(s *cluster.Snapshot) map[string]Seen {
 	seen := map[string]Seen{}
 	for _, object := range s.Calico("CalicoNodeStatus") {
@@ -120,7 +120,7 @@ func (s *Seen) add(peer, state string) {
 	}
 }
 
-// fromStatus reads a CalicoNodeStatus; false when it does not tell of BGP, or is out of date.
+// fromStatus reads a CalicoNodeStatus; false if it has no BGP state, or is out of date.
 func fromStatus(object unstructured.Unstructured, now time.Time) (string, Seen, bool) {
 	node, _, _ := unstructured.NestedString(object.Object, "spec", "node")
 	classes, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "classes")
@@ -145,8 +145,8 @@ func fromStatus(object unstructured.Unstructured, now time.Time) (string, Seen, 
 	return node, one, true
 }
 
-// outdated reports whether a status was last written much longer ago than its period. A time of now that is
-// not known proves nothing.
+// outdated reports whether a status was last written much longer ago than its period. If the current time is unknown, it
+// returns false.
 func outdated(object unstructured.Unstructured, now time.Time) bool {
 	text, _, _ := unstructured.NestedString(object.Object, "status", "lastUpdated")
 	at, err := time.Parse(time.RFC3339, text)
@@ -158,7 +158,7 @@ func outdated(object unstructured.Unstructured, now time.Time) bool {
 	return !now.IsZero() && now.Sub(at) > 2*time.Duration(period)*time.Second+slack
 }
 
-// fibRoutes counts the routes that BIRD learned from a peer and gave to the kernel.
+// fibRoutes counts the routes that BIRD learned from a peer and programmed into the kernel.
 func fibRoutes(object unstructured.Unstructured) int {
 	count := 0
 	for _, field := range []string{"routesV4", "routesV6"} {
@@ -176,18 +176,18 @@ func fibRoutes(object unstructured.Unstructured) int {
 	return count
 }
 
-// Lack is what a node's BGP, as it runs, lacks of what the graph says.
+// Lack is what a node's observed BGP state lacks compared to the graph.
 type Lack struct {
 	Node string
 	Seen Seen
-	// Up counts the sessions of the family that are up; Missing names the neighbours whose session is not.
+	// Up counts the established sessions of the family; Missing names the neighbours without one.
 	Up      int
 	Missing []string
-	// Owed is how many routes the kernel should have from BIRD at least, where it has fewer.
+	// Owed is the minimum number of routes that the kernel should have from BIRD, if it has fewer.
 	Owed int
 }
 
-// Compare holds every speaker of the graph against what was seen of it; those that nobody saw are left out.
+// Compare compares every speaker of the graph with its observed state; it skips nodes without one.
 func (g *Graph) Compare(in *Input, seen map[string]Seen) []Lack {
 	owed := g.owed(in)
 	var lacks []Lack
@@ -210,7 +210,7 @@ func (g *Graph) Compare(in *Input, seen map[string]Seen) []Lack {
 	return lacks
 }
 
-// owed counts for each node the blocks of the other nodes whose routes it learns.
+// owed counts, for each node, the blocks of other nodes whose routes it learns.
 func (g *Graph) owed(in *Input) []int {
 	owed := make([]int, len(g.Nodes))
 	if len(in.Blocks) == 0 {
@@ -242,7 +242,7 @@ func (g *Graph) owed(in *Input) []int {
 	return owed
 }
 
-// Missing are the neighbours of a node, by index, whose sessions should be there and are not up.
+// Missing returns the neighbours of a node, by index, whose sessions should be established but are not.
 func (g *Graph) Missing(i int, seen Seen) []int {
 	expected := g.Peers(i)
 	for j := range g.Nodes {
@@ -254,7 +254,7 @@ func (g *Graph) Missing(i int, seen Seen) []int {
 	return slices.DeleteFunc(slices.Compact(expected), func(j int) bool { return seen.Peers[g.address(j)] == established })
 }
 
-// Up counts the sessions of the graph's family that are up, whoever they are with.
+// Up counts the established sessions of the graph's family, with any neighbour.
 func (g *Graph) Up(seen Seen) int {
 	up := 0
 	for address, state := range seen.Peers {

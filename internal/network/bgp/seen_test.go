@@ -36,8 +36,8 @@ func TestParseBIRD(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for text, want := range map[string]string{
-		"":                           "breaks off",
-		recorded(t)[:4000]:           "breaks off",
+		"":                           "truncated",
+		recorded(t)[:4000]:           "truncated",
 		"0001 BIRD\n9001 no command": "no command",
 	} {
 		if _, err := ParseBIRD(text); err == nil || !strings.Contains(err.Error(), want) {

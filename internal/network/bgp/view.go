@@ -2,7 +2,7 @@ package bgp
 
 import "slices"
 
-// Speakers are the nodes with an address of the family.
+// Speakers returns the nodes with an address of the family.
 func (g *Graph) Speakers() []int {
 	var found []int
 	for i, speaks := range g.speaks {
@@ -13,7 +13,7 @@ func (g *Graph) Speakers() []int {
 	return found
 }
 
-// Reflectors are the speakers with a cluster id.
+// Reflectors returns the speakers with a cluster ID.
 func (g *Graph) Reflectors() []int {
 	var found []int
 	for _, i := range g.Speakers() {
@@ -27,7 +27,7 @@ func (g *Graph) Reflectors() []int {
 // InMesh reports whether a node is in the full mesh.
 func (g *Graph) InMesh(i int) bool { return g.mesh[i] != 0 }
 
-// MeshSize is how many nodes are in the full mesh.
+// MeshSize is the number of nodes in the full mesh.
 func (g *Graph) MeshSize() int {
 	size := 0
 	for _, as := range g.mesh {
@@ -38,7 +38,7 @@ func (g *Graph) MeshSize() int {
 	return size
 }
 
-// Peers are the neighbours of a node outside of the mesh.
+// Peers returns the neighbours of a node outside of the mesh.
 func (g *Graph) Peers(i int) []int {
 	var found []int
 	for _, e := range g.edges[i] {
@@ -55,16 +55,16 @@ func (g *Graph) Connected(i, j int) bool {
 	return slices.ContainsFunc(g.edges[i], func(e edge) bool { return int(e.to) == j })
 }
 
-// Outside are the sessions of a node with routers that are no node of the cluster.
+// Outside returns the sessions of a node with routers outside of the cluster.
 func (g *Graph) Outside(i int) []Outer { return g.out[i] }
 
-// Workloads are the pods that speak BGP with their nodes.
+// Workloads returns the pods that have BGP sessions with their nodes.
 func (g *Graph) Workloads() []Workload { return g.pods }
 
-// Halves are the peerings that never become sessions.
+// Halves returns the peerings that never become sessions.
 func (g *Graph) Halves() []Half { return g.wait }
 
-// Sessions counts the sessions between nodes, those of the mesh included.
+// Sessions counts the sessions between nodes, including those of the mesh.
 func (g *Graph) Sessions() int {
 	mesh := g.MeshSize()
 	total := mesh * (mesh - 1) / 2
@@ -92,7 +92,7 @@ func (g *Graph) Degree(i int) int {
 	return degree
 }
 
-// Via are the reflectors that a node has a session with.
+// Via returns the reflectors with which a node has a session.
 func (g *Graph) Via(i int) []int {
 	var found []int
 	for _, e := range g.edges[i] {

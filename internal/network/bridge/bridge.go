@@ -1,8 +1,8 @@
-// Package bridge knows the plain bridge network: on every node a file that somebody put there (a cloud's image, a person;
-// the kubelet of old called it "kubenet"), by which the plugins bridge and host-local hang pods on a bridge and give them
-// addresses of Node.spec.podCIDR. Nothing in the cluster runs for it, so nothing in the API shows it: it is found by
-// what nodes say of themselves. Routes between the nodes are somebody else's (a cloud's route controller, or a person),
-// and stay. It is known as a network to leave; Install refuses.
+// Package bridge is the driver of the plain bridge network: on every node, a static CNI configuration (from a cloud's image,
+// or written by hand; old kubelets called it "kubenet") makes the plugins bridge and host-local attach pods to a bridge
+// with addresses from Node.spec.podCIDR. It runs no workload in the cluster, so the API does not show it: Detect needs the
+// facts that agents report about nodes. Routes between the nodes belong to a cloud's route controller or a person, and
+// are left in place. It is supported as a source only; Install refuses.
 package bridge
 
 import (
@@ -36,7 +36,7 @@ func (Driver) NeverComes() *cni.Refusal {
 	}
 }
 
-// Detect implements cni.Driver. Without facts of nodes there is nothing to find it by.
+// Detect implements cni.Driver. It finds nothing without the nodes' facts.
 func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	nodes := serving(snapshot)
 	if len(nodes) == 0 {
@@ -66,7 +66,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	found.Parts = append(runs, rights...)
 	for _, set := range cni.Writers(snapshot) {
 		if set == router {
-			continue // with or without the file that it came with
+			continue // regardless of its file
 		}
 		found.Problems = append(found.Problems, "DaemonSet "+set.Namespace+"/"+set.Name+
 			" writes into the folder of CNI configurations, so "+first.File+" may be its work, and it may write it again")
@@ -74,7 +74,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	return found
 }
 
-// Residue implements cni.Driver. The plugins themselves are of many networks, and stay.
+// Residue implements cni.Driver. Many networks share the plugins themselves, so they stay.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	residue := step.Residue{Links: found.Capabilities.HostLinks, ConfFiles: []string{found.Capabilities.ConfName}, Paths: slices.Clone(found.Data)}
 	for _, addresses := range found.Data {
@@ -84,7 +84,7 @@ func (Driver) Residue(found *cni.Installation) step.Residue {
 	return residue
 }
 
-// served is a node whose runtime asks the plugins bridge and host-local for pods' networks.
+// served is a node whose runtime uses the plugins bridge and host-local for pods.
 type served struct {
 	*cluster.NodeFacts
 	conf cluster.Conf
@@ -101,7 +101,7 @@ func serving(snapshot *cluster.Snapshot) []served {
 	return found
 }
 
-// linkOf is the bridge; the plugin's own default is cni0.
+// linkOf is the name of the bridge; the plugin's default is cni0.
 func linkOf(c cluster.Conf) string {
 	if c.Bridge == "" {
 		return "cni0"
@@ -109,12 +109,12 @@ func linkOf(c cluster.Conf) string {
 	return c.Bridge
 }
 
-// addressesOf is where host-local keeps the addresses that it gave.
+// addressesOf is where host-local stores allocated addresses.
 func addressesOf(c cluster.Conf) string {
 	return path.Join(cmp.Or(c.DataDir, "/var/lib/cni/networks"), c.Network)
 }
 
-// attachment is how pods hang on the bridge, or why they cannot be taken from it as they run.
+// attachment says how pods are attached to the bridge, or why running pods cannot be detached from it.
 func attachment(nodes []served) (how *step.Attachment, why string) {
 	for _, n := range nodes {
 		for _, plugin := range n.conf.Plugins[1:] {
@@ -130,7 +130,7 @@ func attachment(nodes []served) (how *step.Attachment, why string) {
 	return &step.Attachment{Conf: []string{first.File}, Bridge: linkOf(first), Reservations: addressesOf(first)}, ""
 }
 
-// ranges are the nodes' own, as the API has them, and what of them is not as this network needs it.
+// ranges returns the nodes' own ranges in the API, and problems with them.
 func ranges(snapshot *cluster.Snapshot, nodes []served) (cidrs, problems []string) {
 	by := map[string]cluster.Conf{}
 	for _, n := range nodes {

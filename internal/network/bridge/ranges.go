@@ -11,7 +11,7 @@ func list(cidrs []string) string {
 	return strings.Join(cidrs, ", ")
 }
 
-// smallestMTU is that of the pods on any node: of the bridge, or what the configuration says; 0 where neither tells.
+// smallestMTU is the smallest MTU of pods on any node: that of the bridge, or in the configuration; 0 if unknown.
 func smallestMTU(nodes []served) int {
 	smallest := 0
 	note := func(mtu int) {

@@ -1,7 +1,7 @@
-// Package cilium knows Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings in
-// the ConfigMap cilium-config, and those of single nodes in CiliumNodeConfigs. It is read from what the project publishes
-// and was never run by Theseus' tests: what is known serves checks and rollouts of single flags, and no
-// plan is made from it or to it.
+// Package cilium is the driver of Cilium as its Helm chart deploys it (releases 1.12 to 1.20): the DaemonSet cilium, its settings
+// in the ConfigMap cilium-config, and settings of individual nodes in CiliumNodeConfigs. The facts come from the project's
+// publications; Theseus' tests never ran Cilium. Checks and rollouts of single flags use them, but Theseus makes no plan
+// from or to Cilium.
 package cilium
 
 import (
@@ -18,21 +18,21 @@ const (
 	agentName  = "cilium"
 	container  = "cilium-agent"
 	configName = "cilium-config"
-	// secretsName is the namespace of copies of Secrets that its proxy serves, which the charts of newer releases bring.
+	// secretsName is the namespace for copies of Secrets that its proxy serves, in the charts of newer releases.
 	secretsName = "cilium-secrets"
 	rbac        = "rbac.authorization.k8s.io/v1"
-	// confDir is the folder of CNI configurations, as the agent's container sees it.
+	// confDir is the mount path of the folder of CNI configurations in the agent's container.
 	confDir     = "/host/etc/cni/net.d/"
 	defaultConf = "05-cilium.conflist"
 	// installScript writes the CNI configuration in releases before 1.14, as the agent starts.
 	installScript = "/cni-install.sh"
 )
 
-// untried says why there is no plan.
+// untried says why Theseus makes no plan.
 const untried = "Cilium is known from its manifests alone: no change from it or to it was ever run with Theseus, " +
 	"neither its agent beside another network nor the removal of its BPF programs from a node"
 
-// tables are Cilium's for packets to its proxy and from it (pkg/datapath/linux/linux_defaults); 200 is IPsec's.
+// tables are Cilium's routing tables for packets to and from its proxy (pkg/datapath/linux/linux_defaults); 200 is for IPsec.
 var tables = []int{2004, 2005}
 
 const tableIPsec = 200
@@ -45,7 +45,7 @@ var _ cni.Driver = Driver{}
 // Name implements cni.Driver.
 func (Driver) Name() string { return "cilium" }
 
-// NeverComes implements cni.Outgoing. What Install makes is for the checks alone.
+// NeverComes implements cni.Outgoing. Only checks use the result of Install.
 func (Driver) NeverComes() *cni.Refusal {
 	return &cni.Refusal{Message: untried, Hint: "docs/networks.md says what was run and what was not; " + cni.Elsewhere}
 }
@@ -78,8 +78,8 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	}
 }
 
-// Residue implements cni.Driver. It is what can be named; programs that Cilium attached to the node's own interfaces and
-// to control groups cannot, which is one reason why there is no plan.
+// Residue implements cni.Driver. It cannot name the programs that Cilium attaches to the node's own interfaces and to
+// cgroups, which is one reason why Theseus makes no plan.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	conf := found.Capabilities.ConfName
 	return step.Residue{

@@ -18,7 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// agentIn is the DaemonSet that runs the agent, whatever its namespace and whoever built its image.
+// agentIn returns the DaemonSet that runs the agent, in any namespace and with any image registry.
 func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	for i := range snapshot.DaemonSets {
 		if agentOf(&snapshot.DaemonSets[i].Spec.Template.Spec) != nil {
@@ -37,7 +37,7 @@ func agentOf(pod *corev1.PodSpec) *corev1.Container {
 	return nil
 }
 
-// startHook is the command that a container runs as it starts, beside its own.
+// startHook is the postStart command of a container.
 func startHook(c *corev1.Container) []string {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
 		return nil
@@ -73,13 +73,13 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	return found
 }
 
-// telling are the keys of which two nodes with different values are on different networks in effect.
+// telling are the keys that must be equal on all nodes: nodes with different values are effectively on different networks.
 func telling() []string {
 	return []string{"cni-chaining-mode", "cni-exclusive", "custom-cni-conf", "kube-proxy-replacement", "routing-mode", "tunnel-port", "tunnel-protocol",
 		"write-cni-conf-when-ready"}
 }
 
-// perNode says which CiliumNodeConfigs make agents of some nodes unlike the others.
+// perNode reports CiliumNodeConfigs that make the agents of some nodes differ from the others.
 func perNode(snapshot *cluster.Snapshot, s settings) []string {
 	var problems []string
 	for _, object := range snapshot.OtherOf(group, "CiliumNodeConfig") {
@@ -116,8 +116,8 @@ func perNode(snapshot *cluster.Snapshot, s settings) []string {
 	return problems
 }
 
-// parts lists everything that Cilium consists of in the order in which it can be deleted. Roles and accounts are not in a
-// snapshot; their names are the chart's, and deleting what is not there does nothing.
+// parts lists Cilium's objects in the order in which they can be deleted. Roles and ServiceAccounts are not in a snapshot;
+// their names are the chart's, and deleting an object that does not exist is harmless.
 func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
 	add := func(apiVersion, kind string, names ...string) {

@@ -12,9 +12,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver: it says what Cilium would be beside the source, for checks. The user's manifest is what
-// `helm template` prints. The joint form runs the agent on labelled nodes alone, on a port of its own, and lets it write
-// its CNI configuration under a name that no runtime reads, and leave those of others.
+// Install implements cni.Driver: it describes, for checks, how Cilium would run together with the source. The user's manifest
+// is the output of `helm template`. The joint form runs the agent only on labelled nodes and on its own port. The agent
+// writes its CNI configuration under a name that no runtime reads, and leaves other configurations alone.
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Cilium", request.PodCIDR); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	return target, nil
 }
 
-// manifest is the user's own, taken apart. Everything in it is a copy.
+// manifest is the parsed manifest of the user. Everything in it is a copy.
 type manifest struct {
 	definitions, objects []unstructured.Unstructured
 	agent, config        *unstructured.Unstructured // in objects
@@ -101,7 +101,7 @@ func (m *manifest) settings() settings {
 	return data
 }
 
-// fit makes the joint form, and names its CNI configuration.
+// fit makes the joint form, and returns the name of its CNI configuration.
 func (m *manifest) fit(request cni.Request) step.ConfArgs {
 	s := m.settings()
 	if s == nil {
@@ -116,12 +116,12 @@ func (m *manifest) fit(request cni.Request) step.ConfArgs {
 	s["cluster-pool-ipv4-cidr"] = request.PodCIDR
 	s["custom-cni-conf"], s["cni-exclusive"] = "false", "false"
 	s["write-cni-conf-when-ready"] = confDir + conf.Staged
-	s["unmanaged-pod-watcher-interval"] = "0" // or the operator ends pods of the source
-	// Paths are through maps, as understand has seen.
+	s["unmanaged-pod-watcher-interval"] = "0" // otherwise the operator deletes pods of the source
+	// understand has checked that the paths lead through maps.
 	_ = unstructured.SetNestedStringMap(m.config.Object, s, "data")
 	_ = unstructured.SetNestedField(m.agent.Object, "true", "spec", "template", "spec", "nodeSelector", request.NodeLabel)
 	agent := cni.FindContainer(m.agent, "containers", container)
-	unstructured.RemoveNestedField(agent, "lifecycle", "preStop") // it takes the configuration away
+	unstructured.RemoveNestedField(agent, "lifecycle", "preStop") // it deletes the CNI configuration
 	if lifecycle, ok := agent["lifecycle"].(map[string]any); ok && len(lifecycle) == 0 {
 		delete(agent, "lifecycle")
 	}

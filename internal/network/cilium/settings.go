@@ -25,8 +25,8 @@ func read(config *corev1.ConfigMap) settings {
 	return config.Data
 }
 
-// scripted are the settings with what a release before 1.14 tells its script instead: what it calls the configuration, and
-// whether it renames those of others.
+// scripted adds the settings that releases before 1.14 pass to their script instead: the name of the CNI configuration, and
+// whether it renames other configurations.
 func (s settings) scripted(hook []string) settings {
 	text := strings.Join(hook, " ")
 	if !strings.Contains(text, installScript) {
@@ -45,7 +45,7 @@ func (s settings) scripted(hook []string) settings {
 
 func (s settings) on(key string) bool { return s[key] == "true" }
 
-// mode is how packets go between nodes: "vxlan", "geneve" or "none". Until 1.13 one key said it.
+// mode is the encapsulation between nodes: "vxlan", "geneve" or "none". Up to 1.13 a single key set it.
 func (s settings) mode() string {
 	switch old := s["tunnel"]; {
 	case old == "disabled" || s["routing-mode"] == "native":
@@ -64,12 +64,12 @@ func (s settings) port() int {
 	return map[string]int{"vxlan": 8472, "geneve": 6081}[s.mode()]
 }
 
-// replaces says whether the agent does kube-proxy's work; "partial" and "probe" do some of it.
+// replaces reports whether the agent does kube-proxy's work; "partial" and "probe" do a part of it.
 func (s settings) replaces() bool {
 	return !slices.Contains([]string{"", "false", "disabled"}, s["kube-proxy-replacement"])
 }
 
-// pools are the ranges of the mode cluster-pool.
+// pools returns the ranges of the IPAM mode cluster-pool.
 func (s settings) pools() []string {
 	var all []string
 	for _, family := range []string{"ipv4", "ipv6"} {
@@ -85,7 +85,7 @@ func (s settings) pools() []string {
 	return all
 }
 
-// confName is the file that the agent writes when it is ready.
+// confName is the CNI configuration that the agent writes when it is ready.
 func (s settings) confName() string {
 	if name := s["write-cni-conf-when-ready"]; name != "" {
 		return strings.TrimSuffix(path.Base(name), cni.StagedSuffix)
@@ -101,7 +101,7 @@ func (s settings) capabilities() cni.Capabilities {
 		ReplacesKubeProxy: s.replaces(),
 		ConfName:          s.confName(),
 		Policy:            cni.PolicyCilium,
-		// With cni-exclusive the agent renames what other networks have in the folder.
+		// With cni-exclusive the agent renames the configurations of other networks.
 		SwitchedPerNode: !s.on("cni-exclusive"),
 	}
 	if s.on("enable-ipsec") {
@@ -116,17 +116,17 @@ func (s settings) capabilities() cni.Capabilities {
 	if mode := s.mode(); mode != "none" {
 		caps.Port, caps.Overhead = s.port(), 50
 		caps.HostLinks = append(caps.HostLinks, "cilium_"+mode)
-		if mode == "vxlan" { // the VNI of a packet is the identity of its sender; 2 is what the node itself sends
+		if mode == "vxlan" { // the VNI of a packet is the identity of its sender; 2 is the node itself
 			caps.VNI, caps.WholePort = 2, true
 		}
 	}
-	if mtu, err := strconv.Atoi(s["mtu"]); err == nil && mtu > caps.Overhead { // it is that of the links between nodes
+	if mtu, err := strconv.Atoi(s["mtu"]); err == nil && mtu > caps.Overhead { // the setting is the MTU of the links between nodes
 		caps.MTU = mtu - caps.Overhead
 	}
 	return caps
 }
 
-// odd are settings with which Cilium is not the one network of the cluster's pods.
+// odd reports settings with which Cilium is not the only network of the cluster's pods.
 func (s settings) odd() []string {
 	var problems []string
 	if mode := s["cni-chaining-mode"]; mode != "" && mode != "none" {

@@ -1,4 +1,4 @@
-// Package drivers lists the networks that Theseus knows.
+// Package drivers lists the drivers of the networks that Theseus supports.
 package drivers
 
 import (

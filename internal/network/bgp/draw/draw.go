@@ -1,4 +1,4 @@
-// Package draw makes a picture (SVG) of BGP graphs, before a change and after it, side by side.
+// Package draw draws BGP graphs as SVG, before and after a change, side by side.
 package draw
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 )
 
-// Row is one address family: the graph today and the one that the change leaves, under their titles. After is
-// nil when nothing changes.
+// Row is one address family: the graphs before and after the change, with their titles. After is nil if nothing
+// changes.
 type Row struct {
 	Family                  string
 	Before, After           *bgp.Graph
@@ -28,9 +28,8 @@ const (
 	margin           = 20
 )
 
-// SVG draws the rows one below the other. A node stands at the same place before the change and after it, and
-// sessions that the change ends are drawn too, as such. Up to 60 nodes are drawn one by one; of more, those that are
-// alike are drawn as one.
+// SVG draws the rows one below the other. A node has the same position before and after the change, and sessions that
+// the change ends are drawn as such. Up to 60 nodes are drawn individually; with more, similar nodes are drawn as one.
 func SVG(output io.Writer, rows []Row) error {
 	columns := 1
 	for _, r := range rows {
@@ -55,15 +54,15 @@ func SVG(output io.Writer, rows []Row) error {
 	return err
 }
 
-// The colours of nodes, by how many routes they lack, and those of sessions. Signs in the nodes, the strokes of the
-// lines and the words say the same.
+// The colours of nodes, by how many routes they lack, and of sessions. Signs in the nodes, the strokes of the lines and
+// the words also show the state.
 const (
 	whole, part, none = "#2f7d4f", "#b86e00", "#b3261e"
 	same, come        = "#8a94a6", "#1f5fbf"
 	ink               = "#1c2430"
 )
 
-// sign is what a node has in it besides its colour.
+// sign is the sign in a node, in addition to its colour.
 var sign = map[string]string{part: "!", none: "×"}
 
 func legend(b *strings.Builder, compared bool, y int) {
@@ -91,7 +90,7 @@ func legend(b *strings.Builder, compared bool, y int) {
 	}
 }
 
-// stroke is how sessions are drawn, by their colour.
+// stroke is the line style of sessions, by their colour.
 func stroke(color string) string {
 	more := map[string]string{none: ` stroke-dasharray="4 4" opacity="0.7"`, come: ` stroke-width="2"`}[color]
 	return fmt.Sprintf(`fill="none" stroke="%s"%s`, color, more)
@@ -114,7 +113,7 @@ func panel(b *strings.Builder, g, before *bgp.Graph, all layout, title string, x
 	b.WriteString("</g>\n")
 }
 
-// outcome says how many nodes reach each other, and in which colour.
+// outcome describes how many nodes reach each other, with a colour.
 func outcome(g *bgp.Graph, r *bgp.Routes) (text, color string) {
 	switch missing := r.Missing(); {
 	case !g.Started:
@@ -145,7 +144,7 @@ func summary(g *bgp.Graph) string {
 	return text
 }
 
-// mesh draws the full mesh as a circle, with a spoke to each of its members that stands inside of it.
+// mesh draws the full mesh as a circle, with a spoke to each member inside of it.
 func mesh(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]int) {
 	color := same
 	switch {
@@ -169,8 +168,8 @@ func mesh(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]i
 	}
 }
 
-// edges draws the sessions outside of the mesh, one line between two marks: first those that were there before and
-// are gone, then those that stay, then new ones.
+// edges draws the sessions outside of the mesh, one line between two marks: first sessions that end, then those that stay,
+// then new ones.
 func edges(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]int) {
 	now := pairs(g, places)
 	was := now
@@ -188,7 +187,7 @@ func edges(b *strings.Builder, g, before *bgp.Graph, all layout, places map[int]
 	}
 }
 
-// pair is two marks between which there are sessions, the first one first.
+// pair is two marks with sessions between them, the lower one first.
 type pair [2]int
 
 func pairs(g *bgp.Graph, places map[int]int) []pair {
@@ -207,7 +206,7 @@ func pairs(g *bgp.Graph, places map[int]int) []pair {
 	return found
 }
 
-// without are the pairs that are not among others.
+// without returns the pairs that are not in others.
 func without(all, others []pair) []pair {
 	gone := make(map[pair]bool, len(others))
 	for _, p := range others {
@@ -231,12 +230,12 @@ func node(b *strings.Builder, g *bgp.Graph, r *bgp.Routes, all layout, places ma
 		}
 	}
 	if !here {
-		return // it is in the other graph alone
+		return // it is only in the other graph
 	}
 	color := whole
 	switch {
 	case !g.Started, g.Spare && lacks > 0:
-		color = same // it is no fault: Felix may program all routes
+		color = same // not an error: Felix may program all routes
 	case lacks > 0 && lacks == others:
 		color = none
 	case lacks > 0:
@@ -267,7 +266,7 @@ func dot(b *strings.Builder, x, y, size float64, color string, reflector bool) {
 	b.WriteByte('\n')
 }
 
-// short cuts a long name in its middle.
+// short abbreviates a long name in the middle.
 func short(name string) string {
 	const longest = 17
 	runes := []rune(name)
@@ -277,9 +276,9 @@ func short(name string) string {
 	return string(runes[:longest/2]) + "…" + string(runes[len(runes)-longest/2:])
 }
 
-// escape makes a text fit for XML, whatever is in it.
+// escape escapes any text for XML.
 func escape(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes all
+	_ = xml.EscapeText(&b, []byte(text)) // writing to a Builder cannot fail
 	return b.String()
 }

@@ -10,17 +10,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/bgp"
 )
 
-// layout says where nodes stand, before a change and after it: reflectors in a line above the others where they are
-// few, else on a ring within that of the others.
+// layout has the positions of nodes, before and after a change: reflectors in a line above the others if they are few,
+// else on a ring inside of the others' ring.
 type layout struct {
 	marks  []mark
 	places map[string]int // of nodes among the marks, by name
 	lines  bool
-	radial bool    // names stand like spokes, since they would cover each other otherwise
+	radial bool    // names are drawn like spokes, so that they do not overlap
 	radius float64 // of the outer ring
 }
 
-// mark is a node in the picture, or several that are alike.
+// mark is a node in the picture, or several similar nodes.
 type mark struct {
 	at    int // among the marks
 	nth   int // of its line or ring
@@ -29,16 +29,16 @@ type mark struct {
 	x, y  float64
 }
 
-// The measures of layouts: how many marks there are of one sort, in a line, and on a ring without radial names.
+// The limits of layouts: the number of marks of one kind, in a line, and on a ring without radial names.
 const (
 	most, mostInLine, mostPlain = 60, 8, 10
 	upperLine, lowerLine        = 190, 520
 	inner                       = 85.0
 )
 
-// arrange finds a place for every node of both graphs.
+// arrange places every node of both graphs.
 func arrange(r Row) layout {
-	like := map[string]string{} // what a node is like in both graphs, in words
+	like := map[string]string{} // the properties of a node in both graphs
 	reflects := map[string]bool{}
 	meshed := false
 	for _, g := range []*bgp.Graph{r.Before, r.After} {
@@ -64,7 +64,7 @@ func arrange(r Row) layout {
 		case m.inner || len(like) <= most:
 		case ok:
 			m = l.marks[known]
-		case others == most: // there are more sorts than there is room: the last one takes the rest
+		case others == most: // more kinds than fit: the last mark takes the rest
 			m = l.marks[last]
 		}
 		if m.at == len(l.marks) {
@@ -108,7 +108,7 @@ func (l *layout) place(reflectors, others int) {
 	}
 }
 
-// in are the places of a graph's nodes, by index.
+// in returns the positions of a graph's nodes, by index.
 func (l *layout) in(g *bgp.Graph) map[int]int {
 	places := map[int]int{}
 	for _, i := range g.Speakers() {
@@ -117,7 +117,7 @@ func (l *layout) in(g *bgp.Graph) map[int]int {
 	return places
 }
 
-// path leads from one mark to another, around those that stand between them in one line.
+// path draws a line from one mark to another, around marks between them in the same line.
 func (l *layout) path(from, to mark) string {
 	between := float64(max(from.nth-to.nth, to.nth-from.nth) - 1)
 	if !l.lines || from.inner != to.inner || between == 0 {
@@ -130,7 +130,7 @@ func (l *layout) path(from, to mark) string {
 	return fmt.Sprintf("M%.1f %.1fQ%.1f %.1f %.1f %.1f", from.x, from.y, (from.x+to.x)/2, from.y+bend, to.x, to.y)
 }
 
-// label writes a name beside its mark: outside of the ring, or above and below of lines, in turns.
+// label writes a name next to its mark: outside of the ring, or alternately above and below a line.
 func (l *layout) label(b *strings.Builder, m mark, size float64, name string) {
 	x, y, anchor, turn := m.x, m.y-size-6, "middle", ""
 	stagger := float64(15 * (m.nth % 2))
