@@ -58,7 +58,7 @@ func TestBIRD(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	serveBIRD(t, root, "bird6.ctl", "0001 BIRD 1.6.8 ready.\n9001 Access denied\n")
-	if got := n.bird(t.Context()); len(got.Sessions) != 2 || !strings.Contains(got.Down, "bird6.ctl: BIRD says: Access denied") {
+	if got := n.bird(t.Context()); len(got.Sessions) != 2 || !strings.Contains(got.Down, "bird6.ctl: BIRD reports: Access denied") {
 		t.Errorf("got %+v", got)
 	}
 	if got := n.BGP(t.Context()); !cmp.Equal(got.Up, []string{"198.18.0.12"}) || !strings.Contains(got.Down, "Access denied") {

@@ -161,7 +161,7 @@ func TestMakeRefuses(t *testing.T) {
 		{"no range", func(r *request) { r.change.PodCIDR = "" }, "no range"},
 		{"no agent image", func(r *request) { r.change.AgentImage = "" }, "no image of the agent"},
 		{"overlap", func(r *request) { r.change.PodCIDR = "10.244.128.0/17" }, "overlaps"},
-		{"range that is none", func(r *request) { r.change.PodCIDR = "10.96" }, "no IPv4 CIDR"},
+		{"range that is none", func(r *request) { r.change.PodCIDR = "10.96" }, "is not an IPv4 CIDR"},
 		{"other version", func(r *request) { r.change.CNIVersion = "v3.30.0" }, "installs calico v3.31.0, not v3.30.0"},
 		{"no network", func(r *request) { r.snapshot.DaemonSets, r.snapshot.ConfigMaps = nil, nil }, "no network that Theseus knows"},
 		{"two networks", func(r *request) {

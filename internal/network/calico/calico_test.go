@@ -273,8 +273,8 @@ func TestInstallRefuses(t *testing.T) {
 		{"no installer", func(t *testing.T, r *cni.Request) {
 			unstructured.RemoveNestedField(find(t, r.Manifest, "DaemonSet").Object, "spec", "template", "spec", "initContainers")
 		}, "init container"},
-		{"no CIDR", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "10.96.0.0" }, "no IPv4 CIDR"},
-		{"IPv6", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "fd00::/64" }, "no IPv4 CIDR"},
+		{"no CIDR", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "10.96.0.0" }, "is not an IPv4 CIDR"},
+		{"IPv6", func(_ *testing.T, r *cni.Request) { r.PodCIDR = "fd00::/64" }, "is not an IPv4 CIDR"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := request(t)

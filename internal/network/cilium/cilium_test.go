@@ -183,8 +183,8 @@ func TestInstallRefuses(t *testing.T) {
 		change func(*cni.Request)
 		want   string
 	}{
-		{"no range", func(r *cni.Request) { r.PodCIDR = "10.0.0.0" }, "no IPv4 CIDR"},
-		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "no IPv4 CIDR"},
+		{"no range", func(r *cni.Request) { r.PodCIDR = "10.0.0.0" }, "is not an IPv4 CIDR"},
+		{"an IPv6 range", func(r *cni.Request) { r.PodCIDR = "fd00::/104" }, "is not an IPv4 CIDR"},
 		{"adoption", func(r *cni.Request) { r.Takeover = &cni.Takeover{NodeBits: 24} }, "cannot take over running pods"},
 		{"no settings", func(r *cni.Request) {
 			r.Manifest = slices.DeleteFunc(r.Manifest, func(o unstructured.Unstructured) bool { return o.GetName() == "cilium-config" })

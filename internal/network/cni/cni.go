@@ -1,5 +1,5 @@
-// Package cni is the contract of network drivers. A driver is knowledge, not hands: it takes a snapshot
-// or a manifest and returns data. Only the edges of Theseus touch the world.
+// Package cni defines the contract of network drivers. Drivers are pure: they take a snapshot or a manifest and
+// return data.
 package cni
 
 import (
@@ -13,66 +13,66 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Hints where running pods cannot be adopted: CreateAgain, and which range the pods then need, such as FreeRange.
+// Hints for pods that cannot be adopted: CreateAgain, followed by the range that recreated pods need, such as FreeRange.
 const (
 	CreateAgain = "let pods be created again instead: "
 	FreeRange   = "say --pod-cidr with a free range, such as 10.96.0.0/16"
 )
 
-// Driver knows one CNI.
+// Driver is the knowledge about one CNI.
 type Driver interface {
-	// Name is how users name it, such as "calico".
+	// Name is the CNI's name for users, such as "calico".
 	Name() string
-	// Detect finds this CNI in a snapshot; nil when it is not there at all. A half-installed or damaged
-	// one is found too, with Problems.
+	// Detect finds this CNI in a snapshot; nil if there is no trace of it. It also finds an incomplete or damaged
+	// installation, with Problems.
 	Detect(*cluster.Snapshot) *Installation
-	// Install adapts the user's own manifests to come up beside another network on no node: the agent's
-	// DaemonSet waits for the label of each node, and its CNI configuration is written under a staged name.
+	// Install adapts the user's manifests so that the CNI can be installed next to another network without running on any
+	// node: the agent's DaemonSet waits for a label on each node, and its CNI configuration gets a staged name.
 	Install(Request) (*Target, error)
-	// Residue is what this CNI leaves behind.
+	// Residue is what this CNI leaves on nodes and in the API.
 	Residue(*Installation) step.Residue
 }
 
-// Installation is a CNI as found in a cluster, or as it will be once installed.
+// Installation describes a CNI in a cluster, or after its installation.
 type Installation struct {
 	CNI     string `json:"cni"`
 	Version string `json:"version,omitempty"`
-	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels; both are empty where the nodes'
-	// own files are all there is of it.
+	// Agent is the DaemonSet that runs on nodes, Selector (k=v,k=v) its pods' labels; both are empty if the CNI consists
+	// only of files on the nodes.
 	Agent    step.Ref `json:"agent"`
 	Selector string   `json:"selector"`
-	// PodCIDRs are the ranges that pods get their addresses from.
+	// PodCIDRs are the ranges from which pods get their addresses.
 	PodCIDRs     []string     `json:"podCIDRs"`
 	Capabilities Capabilities `json:"capabilities"`
-	// Parts are all the API objects that it consists of, in the order in which they can be deleted.
+	// Parts are all its API objects, in the order in which they can be deleted.
 	Parts []step.Ref `json:"parts,omitempty"`
-	// Written are objects that only this network reads and that users wrote, such as policies of its own kinds: without it they
-	// mean nothing, and some would go with it.
+	// Written are objects written by users that only this network reads, such as policies of its own kinds. They have no effect
+	// without it, and some are deleted with it.
 	Written []step.Ref `json:"written,omitempty"`
-	// Untried says what was never run with this network, and so why no plan is made with it; empty where it was.
+	// Untried says why Theseus makes no plan with this network: what was never tested with it; empty if it was tested.
 	Untried string `json:"untried,omitempty"`
-	// Data are the folders of a node in which it keeps its state, where they are not the same everywhere.
+	// Data are the folders of a node in which it stores its state, if they depend on the installation.
 	Data []string `json:"data,omitempty"`
-	// PolicyAgent is a DaemonSet that enforces NetworkPolicy beside it, where there is one (kube-router).
+	// PolicyAgent is a separate DaemonSet that enforces NetworkPolicy for it (kube-router), if there is one.
 	PolicyAgent *step.Ref `json:"policyAgent,omitempty"`
-	// Maker is the object of which an operator makes the agents; nil where a manifest holds them itself.
+	// Maker is the object from which an operator creates the agents; nil if a manifest contains the agents.
 	Maker *Maker `json:"maker,omitempty"`
-	// Problems say what is wrong or half done with it, for people.
+	// Problems describe errors and incomplete changes, for people.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Maker is an object of which an operator makes a network's workloads; it writes back what others change in those.
+// Maker is an object from which an operator creates a network's workloads; the operator reverts changes to these by others.
 type Maker struct {
 	Ref step.Ref `json:"ref"`
-	// Makes are what comes and goes with it, as far as something waits for it, the agents' DaemonSet among them.
+	// Makes are the workloads that the operator creates from it and that steps wait for, including the agents' DaemonSet.
 	Makes []step.Ref `json:"makes"`
-	// NodeSelector are the fields of Ref that lead to the node selector of the agents.
+	// NodeSelector is the path in Ref to the node selector of the agents.
 	NodeSelector []string `json:"nodeSelector"`
-	// Ready is what the operator says when all is in order.
+	// Ready is what the operator reports if everything is in order.
 	Ready step.Condition `json:"ready"`
 }
 
-// HasAgent is false for a network that files on the nodes make, and nothing in the cluster.
+// HasAgent is false for a network that consists only of files on the nodes.
 func (i *Installation) HasAgent() bool { return i.Agent.Name != "" }
 
 // Versioned is its name with its version, where that is known.
@@ -83,17 +83,17 @@ func (i *Installation) Versioned() string {
 	return i.CNI + " " + i.Version
 }
 
-// Masquerade is traffic that leaves a node with the node's address: what comes from one of From and goes to none of Except.
-// Both are CIDRs of IPv4.
+// Masquerade describes traffic that leaves a node with the node's address: traffic from one of From to none of Except. Both
+// are IPv4 CIDRs.
 type Masquerade struct {
 	From   []string `json:"from"`
 	Except []string `json:"except"`
 }
 
-// Multicast is what agents that masquerade leave alone besides pods.
+// Multicast is traffic that masquerading agents exempt, in addition to traffic to pods.
 const Multicast = "224.0.0.0/4"
 
-// PolicyDialect is which policies a network enforces.
+// PolicyDialect says which policies a network enforces.
 type PolicyDialect string
 
 // The dialects.
@@ -104,65 +104,62 @@ const (
 	PolicyCilium     PolicyDialect = "cilium"
 )
 
-// Capabilities are the facts from which the joint phase of any pair is computed.
+// Capabilities are the facts about a network from which the joint phase of any pair is computed.
 type Capabilities struct {
 	// CIDRSource is where a pod's range comes from: "node" (Node.spec.podCIDR) or "pool".
 	CIDRSource string `json:"cidrSource"`
-	// KeptFirst and KeptLast are how many of the first and the last addresses of each node's range it gives to no pod, since
-	// they are the network's, its bridge's and for broadcasts; where CIDRSource is "node".
+	// KeptFirst and KeptLast are the numbers of addresses at the start and the end of each node's range that pods do not get:
+	// the network address, the bridge's address and the broadcast address. They apply if CIDRSource is "node".
 	KeptFirst int `json:"keptFirst,omitempty"`
 	KeptLast  int `json:"keptLast,omitempty"`
-	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) go with VXLAN. WholePort is set where the VNI of a
-	// packet means something else, so that no other VXLAN can have the port.
+	// Encapsulation is "vxlan", "ipip", "none", ...; VNI and Port (UDP) are for VXLAN. WholePort is set if the network uses the
+	// VNI for something else, so that no other VXLAN can use the same port.
 	Encapsulation string `json:"encapsulation"`
 	VNI           int    `json:"vni,omitempty"`
 	Port          int    `json:"port,omitempty"`
 	WholePort     bool   `json:"wholePort,omitempty"`
-	// Untracked is set where the agent exempts Port from connection tracking: a connection that a node masquerades with
-	// that port as its own gets no answer.
+	// Untracked is set if the agent exempts Port from connection tracking: a connection that a node masquerades with that
+	// source port gets no answer.
 	Untracked *step.Untracked `json:"untracked,omitempty"`
-	// Masquerade is what it masquerades of what its pods send, where that is known and is to the address of the interface by
-	// which a packet leaves.
+	// Masquerade is the traffic of its pods that it masquerades to the address of the outgoing interface, if that is known.
 	Masquerade *Masquerade `json:"masquerade,omitempty"`
-	// Overhead is what encapsulation takes from the path MTU, in bytes; MTU is the pods' where fixed, else 0.
-	// LinkMTU is what the pods' own links say, where that is more than what comes through to other nodes.
+	// Overhead is the size of the encapsulation headers in bytes. MTU is the pods' MTU if it is fixed, else 0. LinkMTU is the
+	// MTU of the pods' own interfaces, if it is larger than the packets that can reach other nodes.
 	Overhead int `json:"overhead"`
 	MTU      int `json:"mtu,omitempty"`
 	LinkMTU  int `json:"linkMTU,omitempty"`
-	// HostLinks are the interfaces it owns on a node; a trailing * is a prefix.
+	// HostLinks are its interfaces on a node; a trailing * matches a prefix.
 	HostLinks []string `json:"hostLinks"`
-	// RouteTables are the numbers of the kernel's routing tables that it uses, besides the main one.
+	// RouteTables are the numbers of the routing tables that it uses, except the main table.
 	RouteTables []int `json:"routeTables,omitempty"`
 	// ReplacesKubeProxy is true when its agent does kube-proxy's work.
 	ReplacesKubeProxy bool `json:"replacesKubeProxy,omitempty"`
-	// ConfName is its file in /etc/cni/net.d.
+	// ConfName is the name of its file in /etc/cni/net.d.
 	ConfName string        `json:"confName"`
 	Policy   PolicyDialect `json:"policy"`
-	// CanRequestAddress is true when a pod can be given an address of choice (needed to adopt).
+	// CanRequestAddress is true if a given address can be requested for a pod (needed to adopt).
 	CanRequestAddress bool `json:"canRequestAddress"`
-	// SwitchedPerNode is true when the CNI configuration decides per node, which recreate needs: so not where the agent
-	// takes other networks' configurations away.
+	// SwitchedPerNode is true if the CNI configuration selects the network on each node, which recreate needs. It is false if
+	// the agent removes other networks' configurations.
 	SwitchedPerNode bool `json:"switchedPerNode"`
-	// KeepsSources is true when its pods' packets leave with the pods' own addresses whatever they are sent to: nothing of
-	// its own masquerades.
+	// KeepsSources is true if it masquerades nothing: packets leave with the pods' own addresses, whatever their destination.
 	KeepsSources bool `json:"keepsSources,omitempty"`
-	// Flat is true when the pods of all nodes are neighbours of each other: one Ethernet, and one range of addresses of which
-	// no node has a part of its own.
+	// Flat is true if all pods are in one layer 2 network with one range of addresses that is not divided by node.
 	Flat bool `json:"flat,omitempty"`
-	// Sessions is true where its agents may carry routes by BGP, in sessions that the cluster's objects make (internal/network/bgp).
+	// Sessions is true if its agents may distribute routes by BGP, in sessions configured by the cluster's objects (internal/network/bgp).
 	Sessions bool `json:"sessions,omitempty"`
-	// Orders are annotations by which pods ask it for something of their own; nil where it reads none.
+	// Orders are annotations with which pods request individual settings; nil if it reads none.
 	Orders *step.Orders `json:"orders,omitempty"`
-	// Attachment is how its pods hang on a node, for those who move a running pod from it or to it; nil where that
-	// cannot be done, or was never tried. Unattached says why it is nil, where the network knows.
+	// Attachment describes how its pods are attached to a node, for moving a running pod from or to this network; nil if that
+	// is impossible or untested. Unattached says why it is nil, if there is a specific reason.
 	Attachment *step.Attachment `json:"attachment,omitempty"`
 	Unattached string           `json:"unattached,omitempty"`
-	// OnRequest says why its pods are adopted only where that is asked for; empty where it is the planner's choice.
+	// OnRequest says why its pods are adopted only if the user requests it; empty if the planner may choose it.
 	OnRequest string `json:"onRequest,omitempty"`
 }
 
-// RoutesBy are the interfaces, as patterns, by which routes to its pods may lead: its own, and where it has no tunnel any
-// other, as packets between nodes then go by the nodes' own.
+// RoutesBy returns patterns of the interfaces that routes to its pods may use: its own, and, if it has no tunnel, any other,
+// because traffic between nodes then uses the nodes' interfaces.
 func (c Capabilities) RoutesBy() []string {
 	if c.Encapsulation == "none" {
 		return []string{"*"}
@@ -170,80 +167,80 @@ func (c Capabilities) RoutesBy() []string {
 	return c.HostLinks
 }
 
-// Request asks a driver for an installation beside a source network.
+// Request asks a driver for an installation next to a source network.
 type Request struct {
-	// Manifest is the user's own manifests, decoded.
+	// Manifest is the user's decoded manifests.
 	Manifest []unstructured.Unstructured
 	// PodCIDR is the range for the target's pods.
 	PodCIDR string
 	Source  *Installation
-	// Takeover asks for a target that takes over the running pods of Source with their addresses; PodCIDR is then
-	// the range of Source.
+	// Takeover requests a target that takes over the running pods of Source with their addresses; PodCIDR is then the range
+	// of Source.
 	Takeover *Takeover
-	// NodeLabel (a key; value "true") decides which nodes run the agent.
+	// NodeLabel (a key; value "true") selects the nodes that run the agent.
 	NodeLabel string
-	// Defined are the names of the CustomResourceDefinitions that the cluster has already, as far as they are known.
+	// Defined are the names of the CustomResourceDefinitions that the cluster already has, as far as known.
 	Defined []string
 }
 
 // Target is a target network as data.
 type Target struct {
 	Installation Installation
-	// Definitions come first (CRDs), Objects next, in the order of application. They hold the joint form:
-	// agent gated by node label, configuration staged.
+	// Definitions (CRDs) are applied first, then Objects, in order. They have the joint form: the agent waits for the node
+	// label, and its configuration is staged.
 	Definitions []unstructured.Unstructured
 	Objects     []unstructured.Unstructured
-	// Extras are applied when Definitions serve and one agent runs: such as a disabled pool of the old
-	// range, so that its addresses are not masqueraded.
+	// Extras are applied when the CRDs are served and one agent runs: for example a disabled pool with the old range, so that
+	// traffic to its addresses is not masqueraded.
 	Extras []unstructured.Unstructured
-	// Final turns the joint form into the user's own manifest. It leaves the agent's running pods alone: they
-	// are restarted after it, node by node. HandOver follows when all of them run their own form, and what of
-	// Objects only the joint form has is discarded then.
+	// Final turns the joint form into the user's own manifest. It does not restart the agent's pods: they are restarted after it,
+	// node by node. HandOver follows when all of them run their own form; then objects that only the joint form has are
+	// deleted.
 	Final    []step.Action
 	HandOver []step.Action
 	Discard  []step.Ref
-	// Made is set where the Installation has a Maker, which comes after all other Objects.
+	// Made is set if the Installation has a Maker, which is the last of Objects.
 	Made *Made
-	// Guard is set when the agent's own form keeps its rules elsewhere than the joint form does: what it denies
-	// must be guarded while it restarts.
+	// Guard is set if the agent's own form stores its rules in another place than the joint form: then denied traffic must be
+	// blocked separately while the agent restarts.
 	Guard *step.Guard
 	Conf  step.ConfArgs
-	// Adoption is set when a Takeover was asked for.
+	// Adoption is set if a Takeover was requested.
 	Adoption *Adoption
 }
 
-// Made are fields of the agents' DaemonSet as an operator has made it, of the joint form and of the user's own: what is written
-// into its object counts only when that is seen.
+// Made are fields of the agents' DaemonSet that show that the operator has applied the joint form or the user's own form: a
+// change of the operator's object has taken effect only when they are observed.
 type Made struct {
 	Joint, Own json.RawMessage
 }
 
-// Takeover is what a target must know of the range that it takes over.
+// Takeover has the facts about the range that a target takes over.
 type Takeover struct {
-	// NodeBits is the length of the prefix of each node's range, such as 24.
+	// NodeBits is the prefix length of each node's range, such as 24.
 	NodeBits int
-	// Reserved are addresses (as CIDRs) that no new pod may get while the source is there: those of its own
-	// interfaces, and of pods that stay on it for now.
+	// Reserved are addresses (as CIDRs) that no new pod may get while the source is installed: those of its own interfaces, and
+	// of pods that stay on it for now.
 	Reserved []string
 }
 
-// AdoptedValue is the value of LabelAdopted of nodes whose own range is within one of a network's (a CIDR), as in
+// AdoptedValue is the value of LabelAdopted on nodes whose own range is within a range of a network (a CIDR), such as
 // "10.244.0.0-16".
 func AdoptedValue(cidr string) string { return strings.ReplaceAll(cidr, "/", "-") }
 
-// Adoption is what a target needs beyond an installation to take over running pods with their addresses.
+// Adoption has the actions that a target needs, in addition to its installation, to take over running pods with their addresses.
 type Adoption struct {
-	// Pools are applied when Definitions serve, before the first agent runs, and stay: the source's range, of
-	// which a pod gets an address only where it asks for that very one, or on nodes whose LabelAdopted names the range.
+	// Pools are applied when the CRDs are served, before the first agent runs, and stay: the source's range, from which a pod
+	// gets an address only if it requests that address, or on nodes whose LabelAdopted names the range.
 	Pools []unstructured.Unstructured
-	// Carry lets the target carry the source's ranges between nodes, each by one action, in their order; Drop takes that back.
+	// Carry makes the target route the source's ranges between nodes, with one action per range, in order; Drop reverts it.
 	Carry, Drop []step.Action
-	// Settle opens the ranges on every node, each by one action, when nothing is left of the source.
+	// Settle allows the ranges on every node, with one action per range, when the source is removed completely.
 	Settle []step.Action
 }
 
-// Remembered are the files in which a runtime keeps what a network's plugins answered for each pod. It asks the plugins of the network that
-// serves when a pod ends, and forgets what these answered: what the network before had answered for the pod stays.
+// Remembered is the pattern of the files in which a runtime caches a network's CNI results for each pod. When a pod ends, the runtime
+// calls the plugins of the current network and deletes their cached result; the previous network's result for the pod stays.
 func Remembered(network string) string { return "/var/lib/cni/results/" + network + "-*" }
 
 // Registry is the set of drivers, in order.
@@ -259,7 +256,7 @@ func (r Registry) Get(name string) (Driver, bool) {
 	return nil, false
 }
 
-// Names are those of its drivers.
+// Names returns the drivers' names.
 func (r Registry) Names() []string {
 	var names []string
 	for _, driver := range r {
@@ -268,7 +265,7 @@ func (r Registry) Names() []string {
 	return names
 }
 
-// Detect finds every CNI that is in the snapshot.
+// Detect finds all CNIs in the snapshot.
 func (r Registry) Detect(snapshot *cluster.Snapshot) []*Installation {
 	var found []*Installation
 	for _, driver := range r {
@@ -279,19 +276,19 @@ func (r Registry) Detect(snapshot *cluster.Snapshot) []*Installation {
 	return found
 }
 
-// Refusal says why something is not done, such as to install from a manifest that is not understood: nothing has changed yet.
+// Refusal says why Theseus refuses something, such as a manifest that it does not understand, before anything was changed.
 type Refusal struct {
 	Message string
-	// Hint is what the user can do about it.
+	// Hint says what the user can do.
 	Hint string
-	// Anew is set where only adopting pods is refused, and Hint tells whether they can be created again instead.
+	// Anew is set if only adopting pods is refused; Hint then says whether they can be recreated instead.
 	Anew bool
-	// OfManifest is set where the manifest alone is the reason, or the version that it installs: nothing in the cluster
-	// could be mended so that it would do.
+	// OfManifest is set if the reason is only the manifest, or the version that it installs: no change in the cluster would
+	// help.
 	OfManifest bool
 }
 
-// OfManifest marks a refusal as one of the manifest alone.
+// OfManifest marks a refusal as caused only by the manifest.
 func OfManifest(err error) error {
 	if refused, ok := errors.AsType[*Refusal](err); ok {
 		refused.OfManifest = true
@@ -299,10 +296,10 @@ func OfManifest(err error) error {
 	return err
 }
 
-// Unadoptable refuses to adopt pods, whatever else they are on.
+// Unadoptable makes a refusal to adopt pods.
 func Unadoptable(message string) error {
 	return &Refusal{Message: message, Hint: CreateAgain + FreeRange, Anew: true}
 }
 
-// Error is the message alone; the hint is printed on a line of its own.
+// Error returns only the message; the hint is printed on a separate line.
 func (r *Refusal) Error() string { return r.Message }

@@ -17,7 +17,7 @@ import (
 
 const rbac = "rbac.authorization.k8s.io/v1"
 
-// ImageOf is the image of the first container whose image's own name (without registry and tag) contains a word.
+// ImageOf returns the image of the first container whose image name (without registry and tag) contains a word.
 func ImageOf(containers []corev1.Container, word string) string {
 	for _, container := range containers {
 		if strings.Contains(cluster.ImageOf(container.Image).Base, word) {
@@ -32,7 +32,7 @@ func DaemonSetRef(set *appsv1.DaemonSet) step.Ref {
 	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: set.Namespace, Name: set.Name}
 }
 
-// SelectorOf is what selects a DaemonSet's pods, as k=v,k=v.
+// SelectorOf is the selector of a DaemonSet's pods, as k=v,k=v.
 func SelectorOf(set *appsv1.DaemonSet) string {
 	if set.Spec.Selector == nil {
 		return ""
@@ -40,7 +40,7 @@ func SelectorOf(set *appsv1.DaemonSet) string {
 	return pairs(set.Spec.Selector.MatchLabels)
 }
 
-// SelectorText is the same of a workload in a manifest.
+// SelectorText is SelectorOf for a workload in a manifest.
 func SelectorText(workload *unstructured.Unstructured) string {
 	matches, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
 	return pairs(matches)
@@ -55,7 +55,7 @@ func pairs(matches map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// Rights are what a DaemonSet works with: a ClusterRole, its binding, and its own account.
+// Rights returns a DaemonSet's ClusterRole, its binding, and its ServiceAccount.
 func Rights(set *appsv1.DaemonSet, role string) []step.Ref {
 	refs := []step.Ref{
 		{APIVersion: rbac, Kind: "ClusterRoleBinding", Name: role},
@@ -67,8 +67,8 @@ func Rights(set *appsv1.DaemonSet, role string) []step.Ref {
 	return refs
 }
 
-// Writers are the DaemonSets that write into the folder of CNI configurations on nodes: networks, and what hooks into
-// them. Theseus' own is none.
+// Writers returns the DaemonSets that can write to the folder of CNI configurations on nodes: networks, and plugins that hook
+// into them. It leaves out Theseus' own.
 func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
 	for i := range snapshot.DaemonSets {
@@ -82,8 +82,8 @@ func Writers(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	return found
 }
 
-// Strangers say what writes or is a configuration of pods' networks and belongs to none of the networks found: a
-// DaemonSet, or what the runtimes of nodes ask.
+// Strangers describes DaemonSets that write CNI configurations, and CNI configurations that runtimes use, which belong to none
+// of the detected networks.
 func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 	var all []string
 	writers := Writers(snapshot)
@@ -114,8 +114,8 @@ func Strangers(snapshot *cluster.Snapshot, found []*Installation) []string {
 	return all
 }
 
-// NotReady says on how many nodes a DaemonSet's pod is not ready, by its own status, and names those
-// that the snapshot's pods show.
+// NotReady says on how many nodes a DaemonSet's pod is not ready, by its status, and names the nodes that are known from
+// the snapshot's pods.
 func NotReady(snapshot *cluster.Snapshot, set *appsv1.DaemonSet) []string {
 	status := set.Status
 	if status.NumberReady >= status.DesiredNumberScheduled {
@@ -145,7 +145,7 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// Unfinished says of an agent, and of the CNI configuration that it writes, whether they are in the form that a migration gives them.
+// Unfinished reports an agent, or a CNI configuration, that has the form of an unfinished migration.
 func Unfinished(agent *appsv1.DaemonSet, conf string) []string {
 	if agent.Spec.Template.Spec.NodeSelector[v1alpha1.LabelTarget] == "" && !strings.HasSuffix(conf, StagedSuffix) {
 		return nil

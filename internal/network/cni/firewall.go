@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Firewall is a kube-router that enforces NetworkPolicy beside a network that enforces none, and neither routes nor
-// proxies; nil where there is none.
+// Firewall finds a kube-router that only enforces NetworkPolicy, next to a network that enforces none, without routing or
+// proxying; nil if there is none.
 func Firewall(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	for i := range snapshot.DaemonSets {
 		set := &snapshot.DaemonSets[i]
@@ -29,7 +29,7 @@ func Firewall(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	return nil
 }
 
-// flag reads a boolean flag of kube-router, all of which are true unless they are set.
+// flag reads a boolean flag of kube-router; the default of all these flags is true.
 func flag(args []string, name string) bool {
 	for _, arg := range args {
 		word := strings.TrimLeft(arg, "-")
@@ -40,7 +40,7 @@ func flag(args []string, name string) bool {
 	return true
 }
 
-// BesideFirewall notes on a network what enforces policy for it, where something does.
+// BesideFirewall records in a network the Firewall that enforces policy for it, if there is one.
 func BesideFirewall(snapshot *cluster.Snapshot, router *appsv1.DaemonSet, found *Installation) {
 	if router == nil {
 		return
@@ -51,7 +51,7 @@ func BesideFirewall(snapshot *cluster.Snapshot, router *appsv1.DaemonSet, found 
 	found.Problems = append(found.Problems, NotReady(snapshot, router)...)
 }
 
-// FirewallParts are the objects of a Firewall: what runs, and the rights that it has; none of nil.
+// FirewallParts returns the objects of a Firewall: the DaemonSet and its RBAC objects; none for nil.
 func FirewallParts(router *appsv1.DaemonSet) (runs, rights []step.Ref) {
 	if router == nil {
 		return nil, nil
@@ -59,7 +59,7 @@ func FirewallParts(router *appsv1.DaemonSet) (runs, rights []step.Ref) {
 	return []step.Ref{DaemonSetRef(router)}, Rights(router, "kube-router")
 }
 
-// FirewallResidue adds what the Firewall of a network leaves on nodes.
+// FirewallResidue adds the residue of a network's Firewall on nodes.
 func FirewallResidue(found *Installation, residue *step.Residue) {
 	if found.PolicyAgent == nil {
 		return

@@ -11,10 +11,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// StagedSuffix makes a name that no container runtime reads: they take .conf, .conflist and .json.
+// StagedSuffix makes a name that container runtimes ignore: they read .conf, .conflist and .json.
 const StagedSuffix = ".theseus"
 
-// Staged names a target's configuration: the user's own name where it sorts before the source's, another where not.
+// Staged names a target's configuration: the user's own name if it sorts before the source's, else another one.
 func Staged(own, other string, source *Installation) step.ConfArgs {
 	active := own
 	if source != nil && source.Capabilities.ConfName != "" && active >= source.Capabilities.ConfName {
@@ -23,7 +23,7 @@ func Staged(own, other string, source *Installation) step.ConfArgs {
 	return step.ConfArgs{Staged: active + StagedSuffix, Active: active}
 }
 
-// Parts are objects in the order of deletion, which is that of application backwards.
+// Parts returns objects in the order of deletion, which is the reverse of the order of application.
 func Parts(lists ...[]unstructured.Unstructured) []step.Ref {
 	var all []step.Ref
 	for _, list := range lists {
@@ -34,8 +34,8 @@ func Parts(lists ...[]unstructured.Unstructured) []step.Ref {
 	return all
 }
 
-// Finish makes the actions that turn the joint form into the user's own: what differs is applied, for pods that
-// are made from then on. The joint form may have more objects, which come last.
+// Finish makes the actions that turn the joint form into the user's own: they apply the differences, which affect pods created
+// from then on. Objects that only the joint form has must come last.
 func Finish(joint, final []unstructured.Unstructured) []step.Action {
 	var actions []step.Action
 	for i := range final {
@@ -52,15 +52,15 @@ func Finish(joint, final []unstructured.Unstructured) []step.Action {
 	return actions
 }
 
-// onDelete leaves the pods of a DaemonSet as they are until somebody deletes them.
+// onDelete keeps the pods of a DaemonSet until they are deleted explicitly.
 func onDelete(object *unstructured.Unstructured) {
 	if object.GetKind() == "DaemonSet" {
 		_ = unstructured.SetNestedMap(object.Object, map[string]any{"type": "OnDelete"}, "spec", "updateStrategy")
 	}
 }
 
-// HandOver takes LabelManaged off every object, and gives DaemonSets back the user's update strategy, which is the API's
-// own where the user has none.
+// HandOver removes LabelManaged from every object, and restores the user's update strategy of DaemonSets, or the API's
+// default if the user has none.
 func HandOver(lists ...[]unstructured.Unstructured) []step.Action {
 	var actions []step.Action
 	for _, list := range lists {

@@ -8,14 +8,14 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// applyOrder is the order of application; kinds that are not in it come before the workloads.
+// applyOrder is the order of application; kinds that are not listed come before the workloads.
 var applyOrder = map[string]int{
 	"Namespace": 0, "ServiceAccount": 1, "ConfigMap": 2, "Secret": 2,
 	"ClusterRole": 3, "Role": 3, "ClusterRoleBinding": 4, "RoleBinding": 4,
 	"DaemonSet": 8, "Deployment": 9,
 }
 
-// SortForApply puts a manifest into the order of application: what others need comes first.
+// SortForApply sorts a manifest for application: dependencies first.
 func SortForApply(objects []unstructured.Unstructured) {
 	rank := func(object unstructured.Unstructured) int {
 		if n, ok := applyOrder[object.GetKind()]; ok {
@@ -38,7 +38,7 @@ func Label(objects []unstructured.Unstructured) {
 	}
 }
 
-// ContainersOf returns the containers of a workload as they are in it: a change to one changes the workload.
+// ContainersOf returns the containers of a workload without copying: changing one changes the workload.
 func ContainersOf(workload *unstructured.Unstructured, field string) []map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(workload.Object, "spec", "template", "spec", field)
 	items, _ := list.([]any)
@@ -51,7 +51,7 @@ func ContainersOf(workload *unstructured.Unstructured, field string) []map[strin
 	return found
 }
 
-// FindContainer is one of them, by its name; nil where there is none.
+// FindContainer returns a container by name; nil if there is none.
 func FindContainer(workload *unstructured.Unstructured, field, name string) map[string]any {
 	for _, container := range ContainersOf(workload, field) {
 		if container["name"] == name {

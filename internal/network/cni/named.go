@@ -4,11 +4,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// Elsewhere is the way where Theseus changes no network.
+// Elsewhere is the hint for networks that Theseus cannot replace in place.
 const Elsewhere = "move its workloads and their names to a second cluster with the network that you want: docs/strategies/mirror.md"
 
-// named are networks, and parts of networks, that Theseus tells by name and does not change, by a DaemonSet of theirs or by the last
-// word of an image's name. First the DaemonSets of the providers, as in their own manifests: amazon-vpc-cni-k8s
+// named are networks, and components of networks, that Theseus recognises but does not change, by the name of a DaemonSet or
+// by the last part of an image name. First the DaemonSets of the providers, as in their own manifests: amazon-vpc-cni-k8s
 // (config/master/aws-k8s-cni.yaml), ovn-kubernetes (dist/templates), kind (images/kindnetd), antrea (build/yamls),
 // azure-container-networking (cns/azure-cns.yaml), GKE (netd; anetd is its Dataplane V2), OpenShift.
 var named = []struct{ network, set, image string }{
@@ -23,7 +23,7 @@ var named = []struct{ network, set, image string }{
 	{"kube-router", "kube-router", "kube-router"},
 }
 
-// NamedBy is the network that a DaemonSet is of, as people know it, such as "Amazon VPC CNI"; empty where Theseus does not know.
+// NamedBy returns the common name of a DaemonSet's network, such as "Amazon VPC CNI"; empty if Theseus does not recognise it.
 func NamedBy(set *appsv1.DaemonSet) string {
 	for _, n := range named {
 		if set.Name == n.set || ImageOf(set.Spec.Template.Spec.Containers, n.image) != "" {
@@ -33,13 +33,13 @@ func NamedBy(set *appsv1.DaemonSet) string {
 	return ""
 }
 
-// Outgoing is a driver whose network Theseus moves clusters away from, and never to.
+// Outgoing is a driver whose network is supported as a source only.
 type Outgoing interface {
-	// NeverComes says why, and what to do.
+	// NeverComes says why it cannot be a target, and what to do.
 	NeverComes() *Refusal
 }
 
-// NeverComes refuses the network of a driver as the one to come, whatever its manifest; nil of those that may come.
+// NeverComes refuses the network of a driver as a target, whatever its manifest; nil if it can be a target.
 func NeverComes(driver Driver) error {
 	if outgoing, ok := driver.(Outgoing); ok {
 		return outgoing.NeverComes()

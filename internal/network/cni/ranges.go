@@ -12,7 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// NodeRanges are the nodes' own ranges of pods' addresses (spec.podCIDRs), as few as can be.
+// NodeRanges returns the nodes' own ranges of pod addresses (spec.podCIDRs), merged to as few as possible.
 func NodeRanges(snapshot *cluster.Snapshot) []string {
 	var all []string
 	for i := range snapshot.Nodes {
@@ -21,7 +21,7 @@ func NodeRanges(snapshot *cluster.Snapshot) []string {
 	return mergeRanges(all)
 }
 
-// RangesOf are those of one node.
+// RangesOf returns the ranges of one node.
 func RangesOf(node *corev1.Node) []string {
 	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
 		return []string{node.Spec.PodCIDR}
@@ -29,8 +29,8 @@ func RangesOf(node *corev1.Node) []string {
 	return node.Spec.PodCIDRs
 }
 
-// mergeRanges joins ranges that are halves of one, so that few remain of many nodes; nothing is in the result that was in
-// none of them.
+// mergeRanges merges ranges that are the two halves of a larger one, so that few remain. The result contains exactly the same
+// addresses.
 func mergeRanges(cidrs []string) []string {
 	var all []netip.Prefix
 	for _, cidr := range cidrs {
@@ -44,7 +44,7 @@ func mergeRanges(cidrs []string) []string {
 	var kept []netip.Prefix
 	for _, prefix := range all {
 		if n := len(kept); n > 0 && kept[n-1].Overlaps(prefix) {
-			continue // in the one before, which is the larger
+			continue // within the previous, larger one
 		}
 		kept = append(kept, prefix)
 		for n := len(kept); n > 1; n = len(kept) {
@@ -62,8 +62,8 @@ func mergeRanges(cidrs []string) []string {
 	return texts
 }
 
-// PodRange reads the range for the pods of a network, or says in a *Refusal why it cannot be one: it is no IPv4, it is
-// not written as the routes to it will be, or nobody can be called by its addresses.
+// PodRange parses the range for the pods of a network, or returns a *Refusal: it is not an IPv4 CIDR, it has host bits set, or
+// its addresses cannot be used for hosts.
 func PodRange(network, text string) (netip.Prefix, error) {
 	refuse := func(why, hint string) error {
 		return &Refusal{Message: "the range for " + network + "'s pods, " + why, Hint: hint}
@@ -71,10 +71,10 @@ func PodRange(network, text string) (netip.Prefix, error) {
 	const hint = "set --pod-cidr to a free range, such as 10.96.0.0/16"
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || !prefix.Addr().Is4() {
-		return prefix, refuse(strconv.Quote(text)+", is no IPv4 CIDR", hint)
+		return prefix, refuse(strconv.Quote(text)+", is not an IPv4 CIDR", hint)
 	}
 	if prefix != prefix.Masked() {
-		return prefix, refuse(text+", begins in the middle of "+prefix.Masked().String(), "say --pod-cidr "+prefix.Masked().String()+" if that is meant")
+		return prefix, refuse(text+", has host bits set: its network is "+prefix.Masked().String(), "set --pod-cidr "+prefix.Masked().String()+" if that is meant")
 	}
 	if why := Unusable(prefix); why != "" {
 		return prefix, refuse(text+", "+why, hint)
@@ -82,13 +82,13 @@ func PodRange(network, text string) (netip.Prefix, error) {
 	return prefix, nil
 }
 
-// Unusable says why nobody can be called by addresses of an IPv4 range; empty where they can.
+// Unusable says why addresses of an IPv4 range cannot be used for hosts; empty if they can.
 func Unusable(prefix netip.Prefix) string {
 	for _, special := range []struct{ prefix, what string }{
-		{"0.0.0.0/8", "that stand for no address"},
+		{"0.0.0.0/8", "that mean \"this network\""},
 		{"127.0.0.0/8", "of loopback"},
-		{"169.254.0.0/16", "that hold on one link alone"},
-		{"224.0.0.0/3", "of multicast, or kept for later"},
+		{"169.254.0.0/16", "that are link-local"},
+		{"224.0.0.0/3", "that are multicast or reserved"},
 	} {
 		if prefix.Overlaps(netip.MustParsePrefix(special.prefix)) {
 			return fmt.Sprintf("holds addresses %s (%s)", special.what, special.prefix)

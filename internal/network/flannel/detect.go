@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
-// agentsOf are the DaemonSets that run flanneld: one, or one per architecture in old manifests.
+// agentsOf returns the DaemonSets that run flanneld: one, or one per architecture in old manifests.
 func agentsOf(snapshot *cluster.Snapshot) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
 	for i := range snapshot.DaemonSets {
@@ -32,8 +32,8 @@ func configOf(snapshot *cluster.Snapshot, namespaces ...string) *corev1.ConfigMa
 	return nil
 }
 
-// embeddedOn names a node on which k3s runs flannel within its own process. Annotations alone prove
-// nothing: they outlive flannel.
+// embeddedOn names a node on which k3s runs flannel within its own process. Annotations alone are no proof, because they
+// outlive flannel.
 func embeddedOn(snapshot *cluster.Snapshot) string {
 	for i := range snapshot.Nodes {
 		node := &snapshot.Nodes[i]
@@ -83,7 +83,7 @@ func describe(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet) *cni.Insta
 	return found
 }
 
-// masqueraded is what flannel masquerades where each of its agents is told to.
+// masqueraded returns the traffic that flannel masquerades, if all its agents are configured to.
 func masqueraded(agents []*appsv1.DaemonSet, conf netConf) *cni.Masquerade {
 	for _, agent := range agents {
 		if !slices.ContainsFunc(agent.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
@@ -100,7 +100,7 @@ func masqueraded(agents []*appsv1.DaemonSet, conf netConf) *cni.Masquerade {
 	return &cni.Masquerade{From: []string{conf.Network}, Except: []string{conf.Network, cni.Multicast}}
 }
 
-// joined says what runs beside flannel in one pod, and makes it a network of another kind; empty where nothing does.
+// joined describes a second agent in flannel's pods that makes it a different network, such as Canal; empty if there is none.
 func joined(agent *appsv1.DaemonSet) string {
 	containers := agent.Spec.Template.Spec.Containers
 	name := "DaemonSet " + agent.Namespace + "/" + agent.Name
@@ -130,7 +130,7 @@ func confFile(set *appsv1.DaemonSet) string {
 	return confName
 }
 
-// isConf says of a name whether a runtime reads such a file, or would but for the suffix that a migration gives it.
+// isConf reports whether a runtime reads a file of this name, ignoring the suffix of a staged configuration.
 func isConf(name string) bool {
 	name = strings.TrimSuffix(name, cni.StagedSuffix)
 	return strings.HasSuffix(name, ".conflist") || strings.HasSuffix(name, ".conf")

@@ -1,6 +1,6 @@
-// Package flannel knows flannel as its own manifest and its Helm chart deploy it: one DaemonSet that reads its network from
-// the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, and beside it, often, a
-// kube-router that does nothing but enforce NetworkPolicy. As a network to come it is known over VXLAN, alone.
+// Package flannel is the driver of flannel as its own manifest and its Helm chart deploy it: one DaemonSet that reads its
+// network from the ConfigMap kube-flannel-cfg and each node's range from Node.spec.podCIDR, often together with a
+// kube-router that only enforces NetworkPolicy. As a target, it is supported only with VXLAN.
 package flannel
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Names by which flannel's parts are found.
+// Names that identify flannel's parts.
 const (
 	annotations = "flannel.alpha.coreos.com/"
 	configMap   = "kube-flannel-cfg"
 	ownSpace    = "kube-flannel"
 	confName    = "10-flannel.conflist"
 	network     = "cbr0"                  // to the plugins
-	policies    = "kube-network-policies" // what flannel's chart runs in the same pod for NetworkPolicy, where it is told to
+	policies    = "kube-network-policies" // an option of flannel's chart: enforces NetworkPolicy in the same pod
 )
 
 // Driver implements cni.Driver.
@@ -46,7 +46,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	return nil
 }
 
-// embedded is the flannel of k3s, which is no object of the cluster.
+// embedded is the flannel of k3s, which has no object in the cluster.
 func embedded(node string) *cni.Installation {
 	found := leftover("", "")
 	found.Problems = nil

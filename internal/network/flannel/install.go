@@ -17,12 +17,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver. Two forms of the user's manifest are made. The joint form runs flannel only on labelled
-// nodes and copies its CNI configuration to a name that no runtime reads. The final form is the user's own, with the range
-// of the pods. Addresses are of each node's own range in any case, so whoever asks must know that those are within it.
+// Install implements cni.Driver. It makes two forms of the user's manifest. The joint form runs flannel only on labelled nodes
+// and copies its CNI configuration to a name that no runtime reads. The final form is the user's own, with the range of
+// the pods. Pods always get addresses of their node's own range, so the caller must check that those are within the range.
 func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	if prefix, err := netip.ParsePrefix(request.PodCIDR); err != nil || !prefix.Addr().Is4() {
-		return nil, refuse(fmt.Sprintf("the range for flannel's pods, %q, is no IPv4 CIDR", request.PodCIDR),
+		return nil, refuse(fmt.Sprintf("the range for flannel's pods, %q, is not an IPv4 CIDR", request.PodCIDR),
 			"set --pod-cidr to the range that the nodes' own (spec.podCIDR) are of, such as 10.244.0.0/16")
 	}
 	if source := request.Source; source != nil && source.Capabilities.Encapsulation != "vxlan" {
@@ -53,7 +53,7 @@ func (Driver) Install(request cni.Request) (*cni.Target, error) {
 	}, nil
 }
 
-// manifest is the user's own, taken apart. Everything in it is a copy.
+// manifest is the parsed manifest of the user. Everything in it is a copy.
 type manifest struct {
 	objects       []unstructured.Unstructured
 	agent, config *unstructured.Unstructured // in objects
@@ -61,7 +61,7 @@ type manifest struct {
 
 const useUpstream = "give flannel's own manifest alone: kube-flannel.yml of its release, or what helm template makes of its chart"
 
-// understand takes a manifest apart, or refuses it with a reason.
+// understand parses a manifest, or refuses it with a reason.
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	m := &manifest{}
 	for i := range documents {
@@ -94,10 +94,10 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	return m, nil
 }
 
-// imageOf is that of a workload's container that runs flannel; empty where none does.
+// imageOf returns the image of the container that runs flannel; empty if there is none.
 func imageOf(workload *unstructured.Unstructured) string { return imageNamed(workload, "flannel") }
 
-// imageNamed is that of a workload's container whose image has a word in its name; empty where none does.
+// imageNamed returns the image of a workload's container whose image name contains a word; empty if there is none.
 func imageNamed(workload *unstructured.Unstructured, word string) string {
 	var containers []corev1.Container
 	for _, container := range cni.ContainersOf(workload, "containers") {
@@ -107,10 +107,10 @@ func imageNamed(workload *unstructured.Unstructured, word string) string {
 	return cni.ImageOf(containers, word)
 }
 
-// confDir is the folder of CNI configurations, as the init container sees it.
+// confDir is the mount path of the folder of CNI configurations in the init container.
 const confDir = "/etc/cni/net.d/"
 
-// installer is the init container that copies the CNI configuration: its last word says where to.
+// installer returns the init container that copies the CNI configuration: its last argument is the destination.
 func (m *manifest) installer() map[string]any {
 	for _, container := range cni.ContainersOf(m.agent, "initContainers") {
 		args, _ := container["args"].([]any)
@@ -125,11 +125,11 @@ func (m *manifest) installer() map[string]any {
 }
 
 func (m *manifest) confName() string {
-	args := m.installer()["args"].([]any) // as understand has seen
+	args := m.installer()["args"].([]any) // checked by understand
 	return strings.TrimSuffix(path.Base(args[len(args)-1].(string)), cni.StagedSuffix)
 }
 
-// fit gives flannel its range, or refuses what was never tried beside another network.
+// fit sets flannel's range, or refuses settings that were never tested next to another network.
 func (m *manifest) fit(cidr string) error {
 	text, _, _ := unstructured.NestedString(m.config.Object, "data", "net-conf.json")
 	conf := map[string]any{}
@@ -164,7 +164,7 @@ func (m *manifest) fit(cidr string) error {
 
 func (m *manifest) netConf() (netConf, []string) { return readNetConf(m.typed()) }
 
-// typed is the ConfigMap.
+// typed returns the ConfigMap as a typed object.
 func (m *manifest) typed() *corev1.ConfigMap {
 	data, _, _ := unstructured.NestedStringMap(m.config.Object, "data")
 	config := &corev1.ConfigMap{Data: data}
@@ -174,14 +174,14 @@ func (m *manifest) typed() *corev1.ConfigMap {
 
 // stage turns the manifest into its joint form.
 func (m *manifest) stage(label string, conf step.ConfArgs) {
-	// The path is through maps, as understand has seen.
+	// understand has checked that the path leads through maps.
 	_ = unstructured.SetNestedField(m.agent.Object, "true", "spec", "template", "spec", "nodeSelector", label)
 	args := m.installer()["args"].([]any)
 	args[len(args)-1] = confDir + conf.Staged
 }
 
 func (m *manifest) installation(request cni.Request) cni.Installation {
-	conf, _ := m.netConf() // fit has seen that both can be read
+	conf, _ := m.netConf() // fit has checked that both can be parsed
 	pods, _ := readPodConf(m.typed())
 	version := cluster.ImageOf(imageOf(m.agent)).Tag
 	caps := capabilities(conf, pods.bridge(), m.confName())

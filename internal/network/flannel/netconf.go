@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// netConf is flannel's net-conf.json as far as it matters here.
+// netConf has the relevant parts of flannel's net-conf.json.
 type netConf struct {
 	Network     string
 	IPv6Network string
@@ -63,7 +63,7 @@ func readNetConf(config *corev1.ConfigMap) (netConf, []string) {
 	return conf, problems
 }
 
-// podConf is the CNI configuration that flannel's init container copies to nodes, as far as it matters here.
+// podConf has the relevant parts of the CNI configuration that flannel's init container copies to nodes.
 type podConf struct {
 	Name    string
 	Plugins []struct {
@@ -72,14 +72,14 @@ type podConf struct {
 	}
 }
 
-// plainName is what both a link and a folder can be called, and means nothing else.
+// plainName matches names that are valid for both interfaces and folders, without special characters.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.-]*$`)
 
-// readPodConf reads it from the ConfigMap; what it does not say is upstream's.
+// readPodConf reads it from the ConfigMap; missing settings have upstream's defaults.
 func readPodConf(config *corev1.ConfigMap) (podConf, []string) {
 	usual := podConf{Name: network}
 	if config == nil {
-		return usual, nil // as readNetConf says
+		return usual, nil // readNetConf reports the problem
 	}
 	conf := usual
 	where := "cni-conf.json of ConfigMap " + config.Namespace + "/" + config.Name
@@ -94,7 +94,7 @@ func readPodConf(config *corev1.ConfigMap) (podConf, []string) {
 	return conf, nil
 }
 
-// bridge is the link that pods hang on; flannel's own default is cni0.
+// bridge is the bridge to which pods are attached; flannel's default is cni0.
 func (c podConf) bridge() string {
 	for _, plugin := range c.Plugins {
 		if plugin.Delegate.Bridge != "" {
@@ -104,10 +104,10 @@ func (c podConf) bridge() string {
 	return "cni0"
 }
 
-// reservations is the folder of the addresses that pods of a network have.
+// reservations is the folder in which host-local stores the addresses of a network's pods.
 func reservations(network string) string { return "/var/lib/cni/networks/" + network }
 
-// data is that folder where it is not the usual one.
+// data returns that folder if it is not the usual one.
 func (c podConf) data() []string {
 	if c.Name == network {
 		return nil
@@ -115,7 +115,7 @@ func (c podConf) data() []string {
 	return []string{reservations(c.Name)}
 }
 
-// attachment is how pods hang on flannel; nil where plugins are chained that nobody tried to move a pod from.
+// attachment says how pods are attached to flannel's bridge; nil with chained plugins for which adoption was never tested.
 func (c podConf) attachment(confName string) *step.Attachment {
 	for i, plugin := range c.Plugins {
 		if i == 0 && plugin.Type != "flannel" || i > 0 && plugin.Type != "portmap" {
@@ -130,7 +130,7 @@ func (c podConf) attachment(confName string) *step.Attachment {
 	}
 }
 
-// capabilities follow from the backend; flannel's own defaults are VNI 1 on UDP port 8472.
+// capabilities depend on the backend; flannel's defaults are VNI 1 on UDP port 8472.
 func capabilities(conf netConf, bridge, confName string) cni.Capabilities {
 	caps := cni.Capabilities{
 		CIDRSource:        "node",
@@ -140,7 +140,7 @@ func capabilities(conf netConf, bridge, confName string) cni.Capabilities {
 		HostLinks:         []string{bridge},
 		ConfName:          confName,
 		Policy:            cni.PolicyNone,
-		CanRequestAddress: true, // host-local gives what the runtime asks for
+		CanRequestAddress: true, // host-local allocates a requested address
 		SwitchedPerNode:   true,
 	}
 	switch conf.Backend.Type {
@@ -160,7 +160,7 @@ func orDefault(value, otherwise int) int {
 	return value
 }
 
-// podMTU is the smallest MTU that pods have on any node, or 0 when neither nodes nor configuration tell.
+// podMTU is the smallest MTU of pods on any node; 0 if unknown from both nodes and configuration.
 func podMTU(snapshot *cluster.Snapshot, conf netConf, bridge string) int {
 	smallest := 0
 	for _, facts := range snapshot.Facts {

@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// parts lists everything that flannel consists of in the order in which it can be deleted. Roles are not
-// in a snapshot; their names are upstream's, and deleting what is not there does nothing.
+// parts lists flannel's objects in the order in which they can be deleted. Roles are not in a snapshot; their names are
+// upstream's, and deleting an object that does not exist is harmless.
 func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv1.DaemonSet) []step.Ref {
 	all, rights := cni.FirewallParts(router)
 	for _, agent := range agents {
@@ -29,8 +29,8 @@ func parts(snapshot *cluster.Snapshot, agents []*appsv1.DaemonSet, router *appsv
 	return all
 }
 
-// onlyFlannel reports whether the namespace is flannel's own and holds nothing of anybody else. What a
-// snapshot does not hold (Secrets, say) cannot be seen, which is why only flannel's own namespace counts.
+// onlyFlannel reports whether the namespace is flannel's own and has no other objects. A snapshot does not contain all kinds
+// (such as Secrets), which is why only flannel's own namespace is considered.
 func onlyFlannel(snapshot *cluster.Snapshot, namespace string, own []step.Ref) bool {
 	if namespace != ownSpace {
 		return false

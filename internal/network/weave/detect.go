@@ -16,7 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// agentIn is the DaemonSet that runs the router.
+// agentIn returns the DaemonSet that runs the router.
 func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	for i := range snapshot.DaemonSets {
 		if router(&snapshot.DaemonSets[i]) != nil {
@@ -26,7 +26,7 @@ func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	return nil
 }
 
-// router is the container that runs the router, whoever built its image.
+// router returns the container that runs the router, with any image registry.
 func router(set *appsv1.DaemonSet) *corev1.Container {
 	containers := set.Spec.Template.Spec.Containers
 	for i := range containers {
@@ -60,15 +60,15 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	}
 }
 
-// settings are what a user decides by environment variables, and what nodes show.
+// settings are the user's settings (environment variables), and facts from the nodes.
 type settings struct {
 	pods      netip.Prefix
-	router    string // where its API is, on each node
-	sleeve    bool   // no Open vSwitch data path: frames go through the router, in UDP
+	router    string // address of the router's API, on each node
+	sleeve    bool   // no Open vSwitch data path: the router forwards frames in UDP
 	policy    bool
-	mtu       int // of the pods, where the user fixed it
-	bridgeMTU int // smallest of the bridges, where nodes were looked at
-	linkMTU   int // smallest of the links between nodes, where nodes were looked at
+	mtu       int // of the pods, if the user set it
+	bridgeMTU int // smallest of the bridges, if there are facts about nodes
+	linkMTU   int // smallest of the links between nodes, if there are facts about nodes
 }
 
 func (s settings) ranges() []string {
@@ -78,7 +78,7 @@ func (s settings) ranges() []string {
 	return []string{s.pods.String()}
 }
 
-// read takes the settings from the router's environment; defaults are those of its launch.sh.
+// read reads the settings from the router's environment; the defaults are those of its launch.sh.
 func read(router *corev1.Container) (settings, []string) {
 	var problems []string
 	value := func(name, otherwise string) string {
@@ -115,7 +115,7 @@ func read(router *corev1.Container) (settings, []string) {
 	return s, problems
 }
 
-// encrypts reports whether there is a password, which mostly comes from a Secret.
+// encrypts reports whether a password is set, usually from a Secret.
 func encrypts(router *corev1.Container) bool {
 	for _, env := range router.Env {
 		if env.Name == "WEAVE_PASSWORD" && (env.Value != "" || env.ValueFrom != nil) {
@@ -125,17 +125,17 @@ func encrypts(router *corev1.Container) bool {
 	return false
 }
 
-// UDP ports of the two ways to send frames, what each adds to a packet, and the pods' MTU that the fast
-// one has where the user fixed none: router/overlay_switch.go and router/fastdp.go of Weave Net. What
-// sleeve adds was measured: the router announces 1438 on links of 1500.
+// UDP ports and overhead of the two ways to send frames, and the default MTU of pods with the fast one:
+// router/overlay_switch.go and router/fastdp.go of Weave Net. The overhead of sleeve was measured: the router announces
+// 1438 on links of 1500.
 const (
 	fastPort, fastOverhead     = 6784, 50
 	sleevePort, sleeveOverhead = 6783, 62
 	fastMTU                    = 1376
 )
 
-// capabilities follow from the settings. The fast data path is VXLAN, but in Open vSwitch and with a VNI for
-// every pair of peers: nothing else can use its port, whatever the VNI, so it is not called "vxlan" here.
+// capabilities depend on the settings. The fast data path is VXLAN, but in Open vSwitch and with a VNI for every pair of
+// peers: no other VXLAN can use its port, whatever the VNI, so it is not called "vxlan" here.
 func capabilities(s settings) cni.Capabilities {
 	caps := cni.Capabilities{
 		CIDRSource:      "pool",
@@ -155,7 +155,7 @@ func capabilities(s settings) cni.Capabilities {
 	}
 	if s.sleeve {
 		caps.Encapsulation, caps.Port, caps.Overhead = "sleeve", sleevePort, sleeveOverhead
-		if s.linkMTU > 0 { // pods may have 65535: what counts is what the router gets through
+		if s.linkMTU > 0 { // pods may have 65535: the limit is what the router can send
 			caps.MTU = smallest(caps.MTU, s.linkMTU-sleeveOverhead)
 			if s.bridgeMTU > caps.MTU {
 				caps.LinkMTU = s.bridgeMTU
@@ -171,9 +171,9 @@ func capabilities(s settings) cni.Capabilities {
 	return caps
 }
 
-// attachment is how pods hang on a node's bridge, or why they cannot be taken from it. Weave Net gives a sandbox the address that it has
-// already, or that was claimed for it; its plugin asks the router for everything. What comes from another node for a pod
-// that has left the bridge is routed, and weave-npc, from the first policy of egress on, drops what is not bridged and no pod's
+// attachment says how pods are attached to a node's bridge, or why they cannot be detached. Weave Net's plugin asks the router, which
+// gives a sandbox the address that it already has or that was claimed for it. Traffic from another node to a pod that has left the
+// bridge is routed. As soon as there is an egress policy, weave-npc drops traffic that is neither bridged nor from a pod
 // (npc/controller.go).
 func attachment(snapshot *cluster.Snapshot, s settings) (how *step.Attachment, why string) {
 	for i := range snapshot.NetworkPolicies {
@@ -186,7 +186,7 @@ func attachment(snapshot *cluster.Snapshot, s settings) (how *step.Attachment, w
 		Claim: fmt.Sprintf("http://%s/ip/{id}/{address}/%d", s.router, s.pods.Bits())}, ""
 }
 
-// measured are the smallest MTUs of the bridges and of the links between nodes, 0 where nobody looked.
+// measured returns the smallest MTUs of the bridges and of the links between nodes; 0 if there are no facts about nodes.
 func measured(snapshot *cluster.Snapshot) (bridges, links int) {
 	for i := range snapshot.Facts {
 		facts := &snapshot.Facts[i]
@@ -206,7 +206,7 @@ func measured(snapshot *cluster.Snapshot) (bridges, links int) {
 	return bridges, links
 }
 
-// smallest is the smaller of two sizes of which 0 is none.
+// smallest returns the smaller of two sizes; 0 means unknown.
 func smallest(a, b int) int {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -214,8 +214,8 @@ func smallest(a, b int) int {
 	return min(a, b)
 }
 
-// parts lists everything that Weave Net consists of in the order in which it can be deleted. Roles are not
-// in a snapshot; their names are upstream's, and deleting what is not there does nothing.
+// parts lists Weave Net's objects in the order in which they can be deleted. Roles are not in a snapshot; their names are
+// upstream's, and deleting an object that does not exist is harmless.
 func parts(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	const rbac = "rbac.authorization.k8s.io/v1"
 	all := []step.Ref{cni.DaemonSetRef(agent)}

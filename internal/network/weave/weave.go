@@ -1,7 +1,7 @@
-// Package weave knows Weave Net as its own manifest deploys it: one DaemonSet that runs the router and,
-// beside it, weave-npc, which enforces NetworkPolicy. Nodes hold no ranges: each asks its peers for
-// addresses of the one range that all share, and all nodes' bridges are one Ethernet. It is known as a
-// network to leave; Install refuses.
+// Package weave is the driver of Weave Net as its own manifest deploys it: one DaemonSet that runs the router and
+// weave-npc, which enforces NetworkPolicy. Nodes have no ranges of their own: they share one range and ask their peers
+// for addresses, and the bridges of all nodes form one layer 2 network. It is supported as a source only; Install
+// refuses.
 package weave
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Names by which Weave Net's parts are found, all of them fixed in its programs and scripts.
+// Names that identify Weave Net's parts; they are fixed in its programs and scripts.
 const (
 	objects   = "weave-net" // its DaemonSet, ConfigMap, account and roles
 	namespace = "kube-system"
@@ -45,7 +45,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	if snapshot.ConfigMap(namespace, objects) == nil {
 		return nil
 	}
-	// The list of peers that the nodes keep for each other; nobody deletes it with the DaemonSet.
+	// The list of peers that the nodes maintain; it is not deleted with the DaemonSet.
 	return &cni.Installation{
 		CNI:          "weave",
 		Agent:        step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: namespace, Name: objects},
@@ -58,7 +58,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 // Residue implements cni.Driver. Chains, sets and rules are those of versions 2.5 to 2.8.
 func (Driver) Residue(found *cni.Installation) step.Residue {
 	return step.Residue{
-		Links:        []string{bridge, "datapath", "vethwe-*", "vxlan-6784"}, // vethwepl* are pods'
+		Links:        []string{bridge, "datapath", "vethwe-*", "vxlan-6784"}, // vethwepl* belong to pods
 		Chains:       []string{"WEAVE", "WEAVE-*"},
 		RuleComments: []string{"Block non-local access to Weave Net control port"},
 		RuleLinks:    []string{bridge},
