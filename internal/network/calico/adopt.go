@@ -15,14 +15,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Names of what a takeover needs.
+// Names of the objects for a takeover.
 const (
 	poolName        = "default-ipv4-ippool" // as calico-node itself would name it
 	reservationName = "theseus-reserved"
 )
 
-// attachment is how pods hang on Calico: by a veth pair without a bridge, whose packets Felix drops until the
-// chains of that interface are there, in iptables and in nftables alike.
+// attachment says how pods are attached with Calico: by a veth pair without a bridge. Felix drops its packets until the chains
+// of that interface exist, in iptables and in nftables.
 func attachment(conf string) *step.Attachment {
 	return &step.Attachment{
 		Conf:   []string{conf + cni.StagedSuffix, conf},
@@ -31,7 +31,7 @@ func attachment(conf string) *step.Attachment {
 	}
 }
 
-// takeOver refuses what Calico cannot do. Its blocks of addresses hold 1 to 4096, and a pool at least one of them.
+// takeOver refuses ranges that Calico cannot take over. Its address blocks have 1 to 4096 addresses, and a pool has at least one block.
 func (m *manifest) takeOver(request cni.Request) error {
 	bits := request.Takeover.NodeBits
 	if bits < 20 || bits > 32 {
@@ -60,9 +60,9 @@ func rangesOf(request cni.Request) []string {
 	return []string{request.PodCIDR}
 }
 
-// pools are the ranges that are taken over: their blocks are the nodes' ranges, so that the first address that is
-// taken over claims its node's range for that node. Each selects only nodes whose range is within it, since calico-node
-// takes the tunnel's address from the first pool that has a tunnel and selects its node.
+// pools are the IPPools for the ranges that are taken over. Their blocks are the nodes' ranges, so the first address that is
+// taken over on a node claims the node's range for it. Each pool selects only nodes whose range is within it, because
+// calico-node takes the tunnel address from the first pool with a tunnel that selects its node.
 func pools(request cni.Request, api string) []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for i, cidr := range rangesOf(request) {
@@ -102,9 +102,9 @@ func reservation(takeover *cni.Takeover, api string) []unstructured.Unstructured
 	return all
 }
 
-// adoption has an action for each pool. Two pools must not get their tunnels at once: what gives a node its tunnel's address
-// passes over a change that it hears of while it still looks at the one before, and the node never gets one (seen with
-// v3.31.0; reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
+// adoption has an action for each pool. Two pools must not get their tunnels at once: the allocator of tunnel addresses drops a
+// change that arrives while it handles the previous one, and the node never gets a tunnel address (seen with v3.31.0;
+// reconciler.OnUpdates of node/pkg/allocateip does not wait for its reader).
 func adoption(request cni.Request, api string) *cni.Adoption {
 	made := pools(request, api)
 	patches := func(title string, value any) []step.Action {
@@ -130,28 +130,28 @@ func adoption(request cni.Request, api string) *cni.Adoption {
 	}
 }
 
-// fitTakeover makes what calico-node would make of the range by itself the same as what is made here.
+// fitTakeover makes calico-node's own settings for the range equal to those made here.
 func (m *manifest) fitTakeover(takeover *cni.Takeover) {
 	setEnv(cni.FindContainer(m.agent, "containers", agentName), "CALICO_IPV4POOL_BLOCK_SIZE", strconv.Itoa(takeover.NodeBits))
 }
 
-// keepName names what keeps Felix from forgetting connections, and keepPath is where the shell and every
-// program's own search look for a program first.
+// keepName names the objects that keep Felix from deleting conntrack entries, and keepPath is a path that shells and programs
+// search first for an executable.
 const (
 	keepName = "theseus-keep-connections"
 	keepPath = "/usr/local/sbin/conntrack"
 )
 
-// keepScript stands in for the program that Felix runs.
+// keepScript replaces the program conntrack that Felix runs.
 const keepScript = `#!/bin/sh
 # calico-node asks for a pod's connections to be forgotten when the pod leaves it. While pods are moved from one
 # network to another they live on, and so do their connections.
 exit 0
 `
 
-// keepConnections lets Felix delete no entries of connection tracking. It does so for a pod's address as soon as it
-// has no route of its own to it any more (felix/routetable, ConntrackCleanupManager), which is right for a pod that
-// ended, and resets every connection through a Service of one that was moved away. There is no setting for it.
+// keepConnections prevents Felix from deleting conntrack entries. Felix deletes the entries of a pod's address as soon as it
+// removes its own route to the pod (felix/routetable, ConntrackCleanupManager). That is right for a deleted pod, but resets
+// all connections through a Service to a pod that was moved away. Felix has no setting for it.
 func (m *manifest) keepConnections() {
 	keep := unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1",

@@ -9,12 +9,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// apiVar tells Calico's programs in which API version they keep their objects.
+// apiVar is the environment variable with the API version in which Calico's programs store their objects.
 const apiVar = "CALICO_API_GROUP"
 
-// api is the API version in which the agents of a manifest keep their objects, in a cluster that has definitions already
-// (their names). The rule is Calico's own (libcalico-go/lib/backend/k8s/discovery.go): what the agents are told, else
-// projectcalico.org/v3 where the API server has that group alone. What is written elsewhere they would never read.
+// api returns the API version in which the agents of a manifest store their objects, given the names of the CRDs in the
+// cluster. The rule is Calico's own (libcalico-go/lib/backend/k8s/discovery.go): the agents' setting, else
+// projectcalico.org/v3 if the API server has only that group. They never read objects of the other group.
 func (m *manifest) api(defined []string) (string, error) {
 	stored, served := groupsOf(defined)
 	storedHere, servedHere := groupsOf(definitionsOf(m))
@@ -33,7 +33,7 @@ func (m *manifest) api(defined []string) (string, error) {
 	return cluster.CalicoStored, nil
 }
 
-// groupsOf says of which of Calico's two groups there are definitions.
+// groupsOf reports for which of Calico's two groups there are CRDs.
 func groupsOf(definitions []string) (stored, served bool) {
 	of := func(version string) bool {
 		group, _, _ := strings.Cut(version, "/")
@@ -50,7 +50,7 @@ func definitionsOf(m *manifest) []string {
 	return names
 }
 
-// sameAPI refuses another version that would keep its objects elsewhere than those that run: it would begin without any.
+// sameAPI refuses a version that would store its objects in another group than the running agents: it would start without any.
 func sameAPI(snapshot *cluster.Snapshot, live, wanted *manifest) error {
 	defined := snapshot.Definitions()
 	if len(defined) == 0 {
@@ -71,8 +71,8 @@ func sameAPI(snapshot *cluster.Snapshot, live, wanted *manifest) error {
 	return nil
 }
 
-// webhookParts are what calico-webhooks has beside what a snapshot shows, in the order of deletion; the names are those of
-// manifests/calico-v3-crds.yaml. Its admission policies stay, and mean nothing without the definitions.
+// webhookParts are the objects of calico-webhooks that are not in a snapshot, in the order of deletion; the names are those of
+// manifests/calico-v3-crds.yaml. Its admission policies stay; they have no effect without the CRDs.
 func webhookParts(namespace string) []step.Ref {
 	const rbac = "rbac.authorization.k8s.io/v1"
 	return []step.Ref{

@@ -1,19 +1,19 @@
 package calico
 
-// AnnotationIPv4Pools names the IPPools of which a pod, or all pods of a namespace, get their IPv4 addresses.
+// AnnotationIPv4Pools names the IPPools from which a pod, or all pods of a namespace, get their IPv4 addresses.
 const AnnotationIPv4Pools = "cni.projectcalico.org/ipv4pools"
 
-// Ask is an annotation by which pods ask Calico's IPAM for something.
+// Ask is an annotation with which pods make a request to Calico's IPAM.
 type Ask struct {
 	Annotation string
-	What       string // that is asked for
-	// Namespaces is true where a namespace asks by it for all of its pods (cni-plugin/pkg/k8s/k8s.go of Calico).
+	What       string // what is requested
+	// Namespaces is true if the annotation on a namespace applies to all its pods (cni-plugin/pkg/k8s/k8s.go of Calico).
 	Namespaces bool
-	// Left is what becomes of such pods where pods get another IPv4 pool; empty where they get what they ask for as before.
+	// Left says what happens to such pods if pods get another IPv4 pool; empty if the request still works.
 	Left string
 }
 
-// Asks are all of them.
+// Asks returns all such annotations.
 func Asks() []Ask {
 	const fixed, pool = "a fixed address", "an address of a certain pool"
 	return []Ask{

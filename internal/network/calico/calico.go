@@ -1,7 +1,7 @@
-// Package calico knows Calico as its own manifests deploy it (calico.yaml, calico-vxlan.yaml,
-// calico-typha.yaml), with the Kubernetes datastore: the DaemonSet calico-node, the ConfigMap calico-config
-// and pools of addresses as custom resources; and what its operator makes, as far as that can be said in the operator's own object.
-// What etcd or the BPF data plane deploys is found, named and refused.
+// Package calico is the driver of Calico as its own manifests deploy it (calico.yaml, calico-vxlan.yaml, calico-typha.yaml),
+// with the Kubernetes datastore: the DaemonSet calico-node, the ConfigMap calico-config and IPPools as custom resources;
+// and of Calico installed by its operator, as far as the operator's own object has the necessary settings. Installations
+// with etcd or the BPF data plane are detected and refused.
 package calico
 
 import (
@@ -15,8 +15,8 @@ const (
 	agentName  = "calico-node"
 	configName = "calico-config"
 	typhaName  = "calico-typha"
-	// controllersName is that of the Deployment beside the agents; webhooksName that of another, where definitions of
-	// projectcalico.org keep the objects.
+	// controllersName is the Deployment of the controllers; webhooksName is another Deployment, if the objects are stored
+	// with the CRDs of projectcalico.org.
 	controllersName = "calico-kube-controllers"
 	webhooksName    = "calico-webhooks"
 	defaultConf     = "10-calico.conflist"
@@ -54,7 +54,7 @@ func (Driver) Detect(snapshot *cluster.Snapshot) *cni.Installation {
 	return nil
 }
 
-// vxlanLink is the interface of a node's tunnels.
+// vxlanLink is the name of the VXLAN interface on nodes.
 const vxlanLink = "vxlan.calico"
 
 // capabilities of Calico over VXLAN with its defaults: VNI 4096 on UDP port 4789.
@@ -71,7 +71,7 @@ func capabilities(confName string) cni.Capabilities {
 		CanRequestAddress: true,
 		SwitchedPerNode:   true,
 		Sessions:          true,
-		// What it notes of a pod that has left it stays.
+		// Its notes stay on a pod that has left it.
 		Orders: &step.Orders{Network: "Calico", Prefix: "cni.projectcalico.org/", Notes: []string{"containerID", "podIP", "podIPs"}},
 	}
 }

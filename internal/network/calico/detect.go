@@ -30,12 +30,12 @@ func agentIn(snapshot *cluster.Snapshot) *appsv1.DaemonSet {
 	return nil
 }
 
-// usersKinds are of objects that neither Calico nor its manifest makes.
+// usersKinds are the kinds of objects that only users create.
 var usersKinds = []string{"BGPFilter", "BGPPeer", "GlobalNetworkPolicy", "GlobalNetworkSet", "HostEndpoint", "NetworkPolicy", "NetworkSet",
 	"StagedGlobalNetworkPolicy", "StagedKubernetesNetworkPolicy", "StagedNetworkPolicy"}
 
-// unattached: both were seen with v3.31.0. Where pods are adopted from another network, and back, the joint form keeps
-// Felix from either.
+// unattached: both effects were seen with v3.31.0. When pods are adopted from another network, or back, the joint form
+// prevents them.
 const unattached = "in its own form its agent puts a blackhole in the place of another network's route to a node's range, and forgets the connections of a pod that leaves it"
 
 func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installation {
@@ -70,7 +70,7 @@ func describe(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) *cni.Installa
 	return found
 }
 
-// pool is an IPPool as far as it matters here.
+// pool has the relevant parts of an IPPool.
 type pool struct {
 	name, cidr, vxlan, ipip string
 	disabled                bool
@@ -88,7 +88,7 @@ func readPools(snapshot *cluster.Snapshot) []pool {
 	return pools
 }
 
-// applyPools takes ranges and encapsulation from the pools that hand out addresses.
+// applyPools reads ranges and encapsulation from the enabled pools.
 func applyPools(found *cni.Installation, pools []pool) {
 	caps := &found.Capabilities
 	for _, p := range pools {
@@ -111,7 +111,7 @@ func applyPools(found *cni.Installation, pools []pool) {
 	}
 }
 
-// applyFelix takes VNI and port from FelixConfigurations, where one sets them.
+// applyFelix reads VNI and port from FelixConfigurations, if set there.
 func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructured) {
 	if caps.Encapsulation != "vxlan" {
 		return
@@ -127,7 +127,7 @@ func applyFelix(caps *cni.Capabilities, configurations []unstructured.Unstructur
 }
 
 // untracked: since v3.29 Felix exempts VXLAN from connection tracking (https://github.com/projectcalico/calico/pull/8977).
-// A version that is not known is taken for one of those.
+// An unknown version counts as one of those.
 func untracked(of string, caps cni.Capabilities) *step.Untracked {
 	if now, err := version.ParseSemantic(of); caps.Encapsulation != "vxlan" || err == nil && now.LessThan(version.MajorMinor(3, 29)) {
 		return nil
@@ -170,9 +170,9 @@ func notReady(set *appsv1.DaemonSet) []string {
 		set.Status.NumberReady, set.Status.DesiredNumberScheduled)}
 }
 
-// partsIn lists everything that Calico consists of in the order in which it can be deleted. Rights are not in a snapshot;
-// their names are upstream's, and deleting what is not there does nothing. The definitions go last and take every custom
-// resource with them.
+// partsIn lists Calico's objects in the order in which they can be deleted. RBAC objects are not in a snapshot; their names are
+// upstream's, and deleting an object that does not exist is harmless. The CRDs are last; deleting them deletes all custom
+// resources.
 func partsIn(snapshot *cluster.Snapshot, agent *appsv1.DaemonSet) []step.Ref {
 	var all []step.Ref
 	webhooks := false

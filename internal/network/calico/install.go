@@ -16,9 +16,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Install implements cni.Driver. Two forms of the user's manifest are made. The joint form runs calico-node
-// only on labelled nodes and writes its CNI configuration under a name that no runtime reads. The final
-// form is the user's own, with what makes the two networks fit (range of addresses, VXLAN) kept.
+// Install implements cni.Driver. It makes two forms of the user's manifest. The joint form runs calico-node only on labelled
+// nodes and writes its CNI configuration under a name that no runtime reads. The final form is the user's own, except for
+// the settings that make the two networks compatible (address range, VXLAN).
 func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	if _, err := cni.PodRange("Calico", request.PodCIDR); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (d Driver) Install(request cni.Request) (*cni.Target, error) {
 	return target, nil
 }
 
-// fit keeps two networks out of each other's way, for good.
+// fit makes the permanent changes that keep the two networks from conflicting.
 func (m *manifest) fit(request cni.Request) {
 	agent := cni.FindContainer(m.agent, "containers", agentName)
 	setEnv(agent, poolCIDR, request.PodCIDR)
@@ -93,7 +93,7 @@ func (m *manifest) fit(request cni.Request) {
 	if method := m.env(agent, "IP_AUTODETECTION_METHOD"); method == "" || method == "first-found" {
 		setEnv(agent, "IP_AUTODETECTION_METHOD", "kubernetes-internal-ip")
 	}
-	// Without BGP there is no BIRD to be alive or ready.
+	// Without BGP, BIRD does not run, so its probes must be removed.
 	for _, probe := range []string{"livenessProbe", "readinessProbe"} {
 		command, ok, _ := unstructured.NestedStringSlice(agent, probe, "exec", "command")
 		if !ok {
@@ -110,13 +110,13 @@ func (m *manifest) fit(request cni.Request) {
 func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	spec := []string{"spec", "template", "spec"}
 	set := func(value any, fields ...string) {
-		// The path is through maps, as understand has seen.
+		// understand has checked that the path leads through maps.
 		_ = unstructured.SetNestedField(m.agent.Object, value, fields...)
 	}
 	set("true", append(slices.Clone(spec), "nodeSelector", request.NodeLabel)...)
 	set(map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}, "spec", "updateStrategy")
-	// A rollback takes the agent off a node and then cleans that node, so its process must have ended by
-	// the time its pod is gone; and its farewell would mark the node's network as unavailable.
+	// A rollback removes the agent from a node and then cleans the node, so the process must have ended when the pod
+	// is gone. The agent's shutdown command would mark the node's network as unavailable.
 	set(int64(10), append(slices.Clone(spec), "terminationGracePeriodSeconds")...)
 	agent := cni.FindContainer(m.agent, "containers", agentName)
 	unstructured.RemoveNestedField(agent, "lifecycle", "preStop")
@@ -129,7 +129,7 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 		setEnv(agent, "FELIX_NFTABLESMARKMASK", "0xfff00000")
 	}
 	if request.Takeover != nil {
-		// The tunnel must be there before the range needs it: Felix would restart at that very moment.
+		// The tunnel must exist before the range needs it, because Felix restarts when the first tunnel is enabled.
 		setEnv(agent, "FELIX_VXLANENABLED", "true")
 		m.keepConnections()
 	}
@@ -139,8 +139,8 @@ func (m *manifest) stage(request cni.Request, conf step.ConfArgs) {
 	}
 }
 
-// askOften makes a container that is ready after a second or two known as ready then, and not at the next of the
-// long periods of its readiness probe: a startup probe asks the same every two seconds until the first yes.
+// askOften shortens the time until a container is known to be ready: it adds a startup probe that runs the same check as the
+// readiness probe every two seconds until it succeeds, instead of waiting for the readiness probe's long period.
 func askOften(container map[string]any) {
 	ready, ok, _ := unstructured.NestedMap(container, "readinessProbe")
 	if _, own := container["startupProbe"]; own || !ok {
@@ -152,23 +152,23 @@ func askOften(container map[string]any) {
 	container["startupProbe"] = ready
 }
 
-// sharesTables says that an agent of the source enforces policy in iptables: kube-router, weave-npc. Either accepts there what
-// its own rules let pass, before Felix is asked where its rules come first (weaver puts them there when it starts), and marks packets
-// with bits of Felix' default mask: 0x10000 and 0x20000 (kube-router v1.5.1, pkg/controllers/netpol), and 0x40000 for what egress policy
-// allows (Weave Net 2.6.5, npc/constants.go), which Felix leaves set on what a rule of many CIDRs or ports lets pass
-// (felix/rules/policy.go). In nftables tables of its own, and with other bits, Felix denies whatever the other accepts, and the other way round.
+// sharesTables reports whether an agent of the source (kube-router, weave-npc) enforces policy in iptables. Such an agent accepts
+// packets before Felix's rules if its own rules come first (weaver inserts them when it starts). It also uses mark bits of Felix's
+// default mask: 0x10000 and 0x20000 (kube-router v1.5.1, pkg/controllers/netpol), and 0x40000 for traffic that egress policy allows
+// (Weave Net 2.6.5, npc/constants.go), which Felix leaves set on packets that a rule with many CIDRs or ports allows
+// (felix/rules/policy.go). With its own nftables tables and other bits, Felix can deny what the other agent accepts, and vice versa.
 func sharesTables(source *cni.Installation) bool {
 	return source != nil && source.Capabilities.Policy == cni.PolicyKubernetes
 }
 
-// hasNFTables says whether an agent's version knows the mode: from v3.29 on, and where the version is not known.
+// hasNFTables reports whether an agent's version has the nftables mode: since v3.29, or if the version is unknown.
 func hasNFTables(agent map[string]any) bool {
 	image, _ := agent["image"].(string)
 	found, err := version.ParseGeneric(cluster.ImageOf(image).Tag)
 	return err != nil || found.AtLeast(version.MajorMinor(3, 29))
 }
 
-// nftables says whether Felix keeps its rules in nftables: an environment variable beats the configuration.
+// nftables reports whether Felix uses nftables; an environment variable overrides the configuration.
 func (m *manifest) nftables() bool {
 	mode := m.env(cni.FindContainer(m.agent, "containers", agentName), "FELIX_NFTABLESMODE")
 	for i := range m.objects {
@@ -188,8 +188,8 @@ func (m *manifest) setMTU(agent map[string]any, mtu string) {
 	setEnv(m.installer(), "CNI_MTU", mtu)
 }
 
-// jointMTU is the smaller of the two networks' MTUs, so that no packet of one is too long for the other; 0
-// leaves it to Calico, which takes 50 from the node's own.
+// jointMTU is the smaller of the two networks' MTUs, so that no packet of one is too large for the other; 0 means
+// that Calico chooses, which subtracts 50 from the node's MTU.
 func jointMTU(source *cni.Installation, own string) int {
 	wanted, _ := strconv.Atoi(own)
 	if source == nil || source.Capabilities.MTU == 0 {
@@ -203,13 +203,13 @@ func jointMTU(source *cni.Installation, own string) int {
 	return smallest
 }
 
-// confName is the user's own name of the configuration, also where it is staged already.
+// confName is the user's name of the configuration, even if it is already staged.
 func (m *manifest) confName() string {
 	return strings.TrimSuffix(orDefault(m.env(m.installer(), confNameVar), defaultConf), cni.StagedSuffix)
 }
 
-// oldPools tell Calico that the old addresses are pods too, so that it does not masquerade traffic to
-// them. Disabled pools hand out no address.
+// oldPools are disabled pools that tell Calico that the old addresses also belong to pods, so that it does not masquerade
+// traffic to them. Disabled pools allocate no addresses.
 func oldPools(source *cni.Installation, api string) []unstructured.Unstructured {
 	if source == nil {
 		return nil

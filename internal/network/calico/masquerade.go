@@ -9,11 +9,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
-// natKnobs change how, or whether, Felix masquerades what pods send to the outside: from a plain MASQUERADE of what leaves a
-// pool with natOutgoing for no pool at all.
+// natKnobs are settings that change Felix's default masquerading, which is a plain MASQUERADE of traffic from a pool with
+// natOutgoing to addresses outside of all pools.
 var natKnobs = []string{"natOutgoingAddress", "natPortRange", "natOutgoingExclusions", "iptablesNATOutgoingInterfaceFilter"}
 
-// plainNAT says whether Felix masquerades in its default way on every node. env is the agent's environment.
+// plainNAT reports whether Felix uses its default masquerading on every node. env is the agent's environment.
 func plainNAT(configurations []unstructured.Unstructured, env func(name string) string) bool {
 	for _, name := range natKnobs {
 		if env("FELIX_"+strings.ToUpper(name)) != "" {
@@ -28,8 +28,8 @@ func plainNAT(configurations []unstructured.Unstructured, env func(name string) 
 	return true
 }
 
-// masqueraded is what the pods of IPv4 pools with natOutgoing send to what is in none of all pools. Felix counts disabled
-// pools among both.
+// masqueraded is the traffic from IPv4 pools with natOutgoing to addresses outside of all pools. Felix includes disabled pools
+// in both.
 func masqueraded(pools, configurations []unstructured.Unstructured, env func(name string) string) *cni.Masquerade {
 	var plain cni.Masquerade
 	for _, object := range pools {
@@ -49,7 +49,7 @@ func masqueraded(pools, configurations []unstructured.Unstructured, env func(nam
 	return &plain
 }
 
-// willMasquerade is the same of a Calico that comes: of its own ranges, where its pools are to have natOutgoing.
+// willMasquerade is masqueraded for a target: its own ranges, if its pools will have natOutgoing.
 func willMasquerade(request cni.Request, outgoing bool, configurations []unstructured.Unstructured, env func(name string) string) *cni.Masquerade {
 	if request.Takeover != nil {
 		outgoing = !request.Source.Capabilities.KeepsSources

@@ -20,7 +20,7 @@ func findEnv(container map[string]any, name string) map[string]any {
 
 func hasEnv(container map[string]any, name string) bool { return findEnv(container, name) != nil }
 
-// setEnv gives a variable a plain value, in its place when it is there.
+// setEnv sets a variable to a plain value, in place if it exists.
 func setEnv(container map[string]any, name, value string) {
 	if variable := findEnv(container, name); variable != nil {
 		delete(variable, "valueFrom")
@@ -30,7 +30,7 @@ func setEnv(container map[string]any, name, value string) {
 	container["env"] = append(envOf(container), map[string]any{"name": name, "value": value})
 }
 
-// env reads a variable's value, through the ConfigMap where it comes from there.
+// env returns a variable's value, from the ConfigMap if it refers to one.
 func (m *manifest) env(container map[string]any, name string) string {
 	variable := findEnv(container, name)
 	if variable == nil {
@@ -64,6 +64,6 @@ func (m *manifest) hasSetting(key string) bool {
 }
 
 func (m *manifest) set(key, value string) {
-	// The field is a map of strings, or the manifest would not have been decoded.
+	// The field is a map of strings; otherwise decoding the manifest would have failed.
 	_ = unstructured.SetNestedField(m.config.Object, value, "data", key)
 }

@@ -15,15 +15,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Names of Calico's operator, and the namespace of what it makes.
+// Names of Calico's operator, and the namespace of the objects that it creates.
 const (
 	operatorGroup     = "operator.tigera.io"
 	operatorName      = "tigera-operator"
 	operatorNamespace = "calico-system"
 )
 
-// rendered are the patch releases of Calico that releases of the operator make, by the operator's minor and patch release:
-// v1.34 makes v3.28, v1.36 v3.29 and so on (config/calico_versions.yml of tigera/operator, at its tags).
+// rendered are the patch releases of Calico that releases of the operator install, by the operator's minor and patch release:
+// v1.34 installs v3.28, v1.36 v3.29 and so on (config/calico_versions.yml of tigera/operator, at its tags).
 var rendered = map[uint][]uint{
 	34: {0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4, 5, 5},
 	36: {0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 6, 6, 7},
@@ -31,8 +31,8 @@ var rendered = map[uint][]uint{
 	40: {0, 1, 2, 3, 3, 3, 3, 4, 5, 5, 5, 5, 5, 6, 6, 7},
 }
 
-// Rendered is the version of Calico that the operator of a manifest makes; empty where the manifest has no operator, or one
-// whose release is not known.
+// Rendered is the version of Calico that the operator in a manifest installs; empty if the manifest has no operator, or one of
+// an unknown release.
 func Rendered(documents []unstructured.Unstructured) string {
 	deployment := operatorIn(documents)
 	if deployment == nil {
@@ -45,7 +45,7 @@ func Rendered(documents []unstructured.Unstructured) string {
 	return "v3." + strconv.Itoa(int(v.Minor()-34)/2+28) + "." + strconv.Itoa(int(rendered[v.Minor()][v.Patch()]))
 }
 
-// operatorIn is the operator's Deployment in a manifest; nil where there is none.
+// operatorIn returns the operator's Deployment in a manifest; nil if there is none.
 func operatorIn(documents []unstructured.Unstructured) *unstructured.Unstructured {
 	i := slices.IndexFunc(documents, func(o unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" && o.GetName() == operatorName
@@ -56,15 +56,15 @@ func operatorIn(documents []unstructured.Unstructured) *unstructured.Unstructure
 	return &documents[i]
 }
 
-// reported is what the operator says of all that it makes of Calico, in its TigeraStatus of that name. It is not Available while
-// pods of the DaemonSet are of an older template (pkg/controller/status of tigera/operator), and Degraded when one fails or
-// the operator itself cannot go on.
+// reported is the condition on the operator's TigeraStatus calico, which covers all of Calico. It is not Available while pods of
+// the DaemonSet have an older template (pkg/controller/status of tigera/operator), and Degraded if a workload fails or the
+// operator itself cannot continue.
 func reported(conditions map[string]string) *step.Condition {
 	return &step.Condition{Kind: step.Reports, Reports: conditions,
 		Ref: &step.Ref{APIVersion: operatorGroup + "/v1", Kind: "TigeraStatus", Name: "calico"}}
 }
 
-// status is that object; nil where there is none.
+// status returns that object; nil if there is none.
 func status(snapshot *cluster.Snapshot) *unstructured.Unstructured {
 	all := snapshot.OtherOf(operatorGroup, "TigeraStatus")
 	at := slices.IndexFunc(all, func(s unstructured.Unstructured) bool { return s.GetName() == "calico" })
@@ -74,15 +74,16 @@ func status(snapshot *cluster.Snapshot) *unstructured.Unstructured {
 	return &all[at]
 }
 
-// whole is the operator saying that all of Calico is there, and sound that nothing of it fails.
+// whole is the operator reporting that Calico is complete, and sound that no part of it fails.
 func whole() *step.Condition {
 	return reported(map[string]string{"Available": "True", "Degraded": "False"})
 }
 
 func sound() *step.Condition { return reported(map[string]string{"Degraded": "False"}) }
 
-// operated is another version of a Calico that its operator makes: the operator's own Deployment changes, and the operator
-// makes the rest. says is the version of Calico that the user says it makes; it may be empty where that is known.
+// operated upgrades a Calico that is installed by its operator: the plan changes the operator's own Deployment, and the operator
+// changes the rest. says is the version of Calico that the operator installs, according to the user; it may be empty if that
+// is known.
 func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured, documents []unstructured.Unstructured,
 	says string) (*cni.Upgrade, error) {
 	if err := stageable(snapshot, found, installation); err != nil {
@@ -94,7 +95,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 	}
 	to := says
 	if known := Rendered(documents); known != "" {
-		to = known // where another one is wanted, the plan says so
+		to = known // if the user wants another version, the plan reports that
 	}
 	if to == "" {
 		return nil, refuse(fmt.Sprintf("which version of Calico the operator %s makes is not known", workloadVersion(wanted)),
@@ -124,7 +125,7 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 	return operatorParts(snapshot, documents, &cni.Upgrade{Installation: next, Owner: o}, found.Version)
 }
 
-// stageable refuses what the operator makes in a way that cannot be held node by node, or was not thought through.
+// stageable refuses installations that the operator cannot upgrade node by node, or that Theseus does not support.
 func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation *unstructured.Unstructured) error {
 	for _, setting := range []struct {
 		fields []string
@@ -163,7 +164,7 @@ func stageable(snapshot *cluster.Snapshot, found *cni.Installation, installation
 	return nil
 }
 
-// operators are the operator's Deployment in the manifest, and the one that runs.
+// operators returns the operator's Deployment in the manifest, and the running one.
 func operators(snapshot *cluster.Snapshot, documents []unstructured.Unstructured) (wanted, live *unstructured.Unstructured, err error) {
 	if wanted = operatorIn(documents); wanted == nil {
 		return nil, nil, refuse("Calico belongs to its operator, and the manifest has no Deployment "+operatorName,
@@ -222,8 +223,8 @@ func operatorParts(snapshot *cluster.Snapshot, documents []unstructured.Unstruct
 	return u, nil
 }
 
-// inForce refuses an object of the operator's kinds that says something which the cluster's does not: the operator would act on
-// it everywhere at once. The cluster's says more, since the operator writes its defaults into it.
+// inForce refuses an object of the operator's kinds with settings that differ from the cluster's: the operator would apply them
+// on all nodes at once. The cluster's object may have more fields, because the operator writes its defaults into it.
 func inForce(snapshot *cluster.Snapshot, object *unstructured.Unstructured) error {
 	if object.GroupVersionKind().Group != operatorGroup {
 		return settled(snapshot, object)
@@ -237,7 +238,7 @@ func inForce(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 		"take it out of the manifest, and change it afterwards")
 }
 
-// partOf says whether all that one tree says is in another.
+// partOf reports whether one tree is part of another.
 func partOf(one, whole any) bool {
 	switch one := one.(type) {
 	case nil:

@@ -16,36 +16,36 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// What is said of the operator in this file is of its v1.40 (tigera/operator: api/v1/installation_types.go, pkg/render/node.go,
+// The facts about the operator in this file are from v1.40 (tigera/operator: api/v1/installation_types.go, pkg/render/node.go,
 // pkg/controller/ippool, pkg/controller/installation).
 const (
 	operatorCRDs = "installations." + operatorGroup
 	poolCRDs     = "ippools.crd.projectcalico.org"
 	confFolder   = "/etc/cni/net.d"
-	// stagedFolder is one in it, which no runtime reads.
+	// stagedFolder is a subfolder of it, which no runtime reads.
 	stagedFolder = "theseus"
-	// managedBy is the label by which the operator knows pools for its own.
+	// managedBy is the label that marks pools as managed by the operator.
 	managedBy = "app.kubernetes.io/managed-by"
 	allFiles  = "give operator-crds.yaml, tigera-operator.yaml and custom-resources.yaml of one release, in one file"
 	withoutIt = "give the release's manifest without the operator, such as manifests/calico-vxlan.yaml; the operator can take that over afterwards"
 )
 
-// operation is the user's own manifest with the operator, taken apart. Everything in it is a copy.
+// operation is the parsed manifest of the user, with the operator. Everything in it is a copy.
 type operation struct {
 	version              string
 	definitions, objects []unstructured.Unstructured
-	// installation is what the operator makes Calico of, later what it makes else.
+	// installation configures Calico for the operator, later other products.
 	installation *unstructured.Unstructured
 	later        []unstructured.Unstructured
 }
 
-// byOperator says whether a manifest leaves Calico to its operator.
+// byOperator reports whether a manifest installs Calico through its operator.
 func byOperator(documents []unstructured.Unstructured) bool {
 	return operatorIn(documents) != nil || slices.ContainsFunc(documents, func(o unstructured.Unstructured) bool { return o.GroupVersionKind().Group == operatorGroup })
 }
 
-// operate makes a target that the operator installs. It writes back what others change in what it makes, so all that the joint
-// phase needs is said in its Installation: labels of nodes, and another folder for the CNI configuration.
+// operate makes a target that the operator installs. The operator reverts changes to its objects, so all settings for the joint
+// phase are in its Installation: the node label, and another folder for the CNI configuration.
 func operate(request cni.Request) (*cni.Target, error) {
 	own, err := understandOperator(request)
 	if err != nil {
@@ -83,7 +83,7 @@ func operate(request cni.Request) (*cni.Target, error) {
 	}, nil
 }
 
-// made are the fields by which the agents' DaemonSet shows what it was made of.
+// made returns the fields of the agents' DaemonSet that show which Installation it was created from.
 func made(label string, value any, folder string) json.RawMessage {
 	return cni.Raw(map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
 		"nodeSelector": map[string]any{label: value},
@@ -91,7 +91,7 @@ func made(label string, value any, folder string) json.RawMessage {
 	}}}})
 }
 
-// understandOperator takes a manifest apart, or refuses it with a reason.
+// understandOperator parses a manifest, or refuses it with a reason.
 func understandOperator(request cni.Request) (*operation, error) {
 	o := &operation{version: Rendered(request.Manifest)}
 	for i := range request.Manifest {
@@ -137,7 +137,7 @@ func understandOperator(request cni.Request) (*operation, error) {
 	return o, o.understood(request.Source)
 }
 
-// unstage takes back what stageOperator wrote, where it is in the manifest already.
+// unstage reverts the changes of stageOperator, if the manifest already has them.
 func (o *operation) unstage(label string) {
 	if o.setting("cni.confDir") != confFolder+"/"+stagedFolder {
 		return
@@ -148,8 +148,8 @@ func (o *operation) unstage(label string) {
 	}
 }
 
-// stages says whether the operator can be told where agents write their CNI configuration: by the definition of its Installation
-// where the manifest has that, and by its release.
+// stages reports whether the operator has a setting for the folder of the agents' CNI configuration, according to the CRD of the
+// Installation, if the manifest has it, and to the operator's release.
 func (o *operation) stages(release string) bool {
 	for i := range o.definitions {
 		versions, _, _ := unstructured.NestedSlice(o.definitions[i].Object, "spec", "versions")
@@ -166,7 +166,7 @@ func (o *operation) stages(release string) bool {
 	return err == nil && v.AtLeast(version.MajorMinor(1, 40))
 }
 
-// understood refuses the settings that a joint phase was not thought through for.
+// understood refuses settings for which the joint phase is not supported.
 func (o *operation) understood(source *cni.Installation) error {
 	for _, setting := range []struct {
 		field string
@@ -204,7 +204,7 @@ func (o *operation) setting(field string) string {
 	return value
 }
 
-// number is a number of an object as text; empty where there is none.
+// number returns a number in an object as text; empty if there is none.
 func number(object *unstructured.Unstructured, fields ...string) string {
 	if n, ok, _ := unstructured.NestedInt64(object.Object, fields...); ok {
 		return strconv.FormatInt(n, 10)
@@ -212,8 +212,8 @@ func number(object *unstructured.Unstructured, fields ...string) string {
 	return ""
 }
 
-// fit keeps two networks out of each other's way, for good. The pool is made here, as the operator would make it: it takes pools
-// for its own by their label, and makes none by itself where a cluster has some, or where kubeadm was told of another range.
+// fit makes the permanent changes that keep the two networks from conflicting. It creates the pool as the operator would: the
+// operator adopts pools with its label, and creates none if a cluster already has pools, or if kubeadm has another range.
 func (o *operation) fit(request cni.Request) error {
 	pool := map[string]any{"name": "default-ipv4-ippool", "blockSize": int64(26), "natOutgoing": "Enabled", "nodeSelector": "all()", "disableBGPExport": false,
 		"allowedUses": []any{"Workload", "Tunnel"}, "assignmentMode": "Automatic"}
@@ -230,7 +230,7 @@ func (o *operation) fit(request cni.Request) error {
 	pool["cidr"], pool["encapsulation"], pool["disableNewAllocations"] = request.PodCIDR, "VXLAN", false
 	o.set([]any{pool}, "calicoNetwork", "ipPools")
 	o.set("Disabled", "calicoNetwork", "bgp")
-	// Both are the operator's defaults but on some clouds, of which it finds out by itself.
+	// Both are the operator's defaults, except on some clouds, which it detects.
 	o.set("Calico", "cni", "type")
 	o.set(confFolder, "cni", "confDir")
 	// The first interface found may be the other network's; the node's own address in the API cannot be.
@@ -255,8 +255,8 @@ func (o *operation) fit(request cni.Request) error {
 	return nil
 }
 
-// otherMarks gives Felix bits that whoever enforces policy beside it does not use (sharesTables). The definition of the field takes
-// no more than 31 of them.
+// otherMarks gives Felix mark bits that the other policy agent does not use (sharesTables). The CRD allows at most 31 bits in the
+// field.
 func (o *operation) otherMarks() {
 	const mask = 0x7ff80000
 	at := slices.IndexFunc(o.objects, func(u unstructured.Unstructured) bool {
@@ -271,11 +271,11 @@ func (o *operation) otherMarks() {
 }
 
 func (o *operation) set(value any, fields ...string) {
-	// The path is through maps, or the API server would not take the object either.
+	// The path leads through maps; otherwise the API server would not accept the object either.
 	_ = unstructured.SetNestedField(o.installation.Object, value, append([]string{"spec"}, fields...)...)
 }
 
-// nodeSelectorOf are the fields of an Installation that lead to the node selector of what the operator makes.
+// nodeSelectorOf returns the path in an Installation to the node selector of a workload.
 func nodeSelectorOf(override string) []string {
 	return []string{"spec", override, "spec", "template", "spec", "nodeSelector"}
 }
@@ -285,7 +285,7 @@ const (
 	driverOverride = "csiNodeDriverDaemonSet"
 )
 
-// stageOperator turns the Installation into its joint form. The storage driver, which comes on every node at once, comes at the end.
+// stageOperator turns the Installation into its joint form. The CSI driver, which the operator runs on all nodes at once, comes at the end.
 func stageOperator(installation *unstructured.Unstructured, label string, mtu int) {
 	set := func(value any, fields ...string) {
 		_ = unstructured.SetNestedField(installation.Object, value, fields...)
@@ -303,8 +303,8 @@ func oneByOne() map[string]any {
 	return map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxUnavailable": int64(1)}}
 }
 
-// final are the actions that give the Installation its own form, of which the operator makes the agents anew, one by one, and
-// then what else it is to make.
+// final returns the actions that give the Installation its own form, after which the operator recreates the agents one by one,
+// and then creates the other objects.
 func (o *operation) final(labels map[string]string) []step.Action {
 	own := o.installation.DeepCopy()
 	own.SetLabels(labels)
@@ -317,7 +317,7 @@ func (o *operation) final(labels map[string]string) []step.Action {
 	return actions
 }
 
-// handOver takes the mark off the Installation, and gives it the user's own strategy of updates, or none.
+// handOver removes Theseus' label from the Installation, and restores the user's update strategy, if any.
 func (o *operation) handOver(ref step.Ref) step.Action {
 	actions := cni.HandOver([]unstructured.Unstructured{*o.installation})
 	strategy, _, _ := unstructured.NestedFieldNoCopy(o.installation.Object, "spec", "nodeUpdateStrategy")
@@ -327,7 +327,7 @@ func (o *operation) handOver(ref step.Ref) step.Action {
 	return action
 }
 
-// outgoing says whether the pool that is made masquerades.
+// outgoing reports whether the created pool has natOutgoing.
 func (o *operation) outgoing() bool {
 	for i := range o.objects {
 		if o.objects[i].GetKind() == "IPPool" {
@@ -338,7 +338,7 @@ func (o *operation) outgoing() bool {
 	return false
 }
 
-// described is the network as the operator will have made it.
+// described returns the network as the operator will install it.
 func (o *operation) described(request cni.Request, ref step.Ref) cni.Installation {
 	caps := capabilities(defaultConf)
 	var felix []unstructured.Unstructured

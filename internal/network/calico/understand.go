@@ -8,15 +8,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/cni"
 )
 
-// manifest is the user's own manifest, taken apart. Everything in it is a copy.
+// manifest is the parsed manifest of the user. Everything in it is a copy.
 type manifest struct {
 	definitions []unstructured.Unstructured
 	objects     []unstructured.Unstructured
 	agent       *unstructured.Unstructured // in objects
-	config      *unstructured.Unstructured // in objects; nil when the agent needs none
+	config      *unstructured.Unstructured // in objects; nil if the agent needs none
 }
 
-// understand takes a manifest apart, or refuses it with a reason.
+// understand parses a manifest, or refuses it with a reason.
 func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	m := &manifest{}
 	for i := range documents {
@@ -47,7 +47,7 @@ func understand(documents []unstructured.Unstructured) (*manifest, error) {
 	return m, m.agentUnderstood()
 }
 
-// foreign refuses documents that only an operator acts on.
+// foreign refuses documents that only an operator uses.
 func foreign(object *unstructured.Unstructured) error {
 	gvk := object.GroupVersionKind()
 	if gvk.Group == "operator.tigera.io" || gvk.Kind == "Deployment" && object.GetName() == "tigera-operator" {
@@ -57,7 +57,7 @@ func foreign(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// agentUnderstood refuses the forms of calico-node that a joint phase was not thought through for.
+// agentUnderstood refuses forms of calico-node for which the joint phase is not supported.
 func (m *manifest) agentUnderstood() error {
 	agent := cni.FindContainer(m.agent, "containers", agentName)
 	if agent == nil {

@@ -19,10 +19,10 @@ import (
 
 var _ cni.Upgrader = Driver{}
 
-// furthest is how many minor releases apart agents that run side by side may be: v3.28 and v3.31 were measured.
+// furthest is the maximum distance in minor releases of agents that run side by side: v3.28 and v3.31 were measured.
 const furthest = 3
 
-// rightsPrefix names the rights that only the time of two versions needs.
+// rightsPrefix is the name prefix of RBAC objects that exist only while two versions run.
 const rightsPrefix = "theseus-upgrade-"
 
 // Upgrade implements cni.Upgrader.
@@ -68,7 +68,7 @@ func (d Driver) Upgrade(snapshot *cluster.Snapshot, found *cni.Installation, doc
 	return upgrade(snapshot, found, live, wanted)
 }
 
-// owned refuses a Calico that somebody would put back of whom nothing is known.
+// owned refuses a Calico that an unknown owner would revert.
 func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
 	set := snapshot.DaemonSet(found.Agent.Namespace, found.Agent.Name)
 	if set == nil {
@@ -81,7 +81,7 @@ func owned(snapshot *cluster.Snapshot, found *cni.Installation) error {
 	return nil
 }
 
-// running takes apart what runs, as understand does with a manifest.
+// running parses the running objects, as understand parses a manifest.
 func running(snapshot *cluster.Snapshot, agent any) (*manifest, error) {
 	object, err := plain(agent)
 	if err != nil {
@@ -94,7 +94,7 @@ func running(snapshot *cluster.Snapshot, agent any) (*manifest, error) {
 	return m, err
 }
 
-// plain is a typed object as a tree, without what is empty in the type and not in the API.
+// plain converts a typed object to a tree, without fields that are empty in the type and absent in the API.
 func plain(typed any) (*unstructured.Unstructured, error) {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
@@ -115,7 +115,7 @@ func prune(tree map[string]any) map[string]any {
 	return tree
 }
 
-// versions refuses what was never seen to run side by side; source is what says the one that comes.
+// versions refuses versions that were never tested side by side; source names where the new version is from.
 func versions(from, to, source string) error {
 	then, err := version.ParseSemantic(from)
 	if err != nil {
@@ -136,8 +136,8 @@ func versions(from, to, source string) error {
 	return nil
 }
 
-// lacking are the definitions that a cluster is known not to have. An older Calico works with newer ones, and what newer agents write
-// would be lost with older ones.
+// lacking returns the CRDs that a cluster is known not to have. An older Calico works with newer CRDs, but with older CRDs, fields
+// that newer agents write would be lost.
 func lacking(snapshot *cluster.Snapshot, definitions []unstructured.Unstructured) []unstructured.Unstructured {
 	if known, _ := snapshot.Has("customresourcedefinitions"); !known {
 		return nil
@@ -173,7 +173,7 @@ func sameNetwork(live, wanted *manifest, found *cni.Installation) error {
 	return nil
 }
 
-// agentEnv is a variable of the agent, or of what installs its CNI configuration.
+// agentEnv returns a variable of the agent, or of the container that installs its CNI configuration.
 func (m *manifest) agentEnv(name string, installs bool) string {
 	if installs {
 		return m.env(m.installer(), name)
@@ -181,7 +181,7 @@ func (m *manifest) agentEnv(name string, installs bool) string {
 	return m.env(cni.FindContainer(m.agent, "containers", agentName), name)
 }
 
-// upgrade turns two manifests into what is done between them.
+// upgrade makes the changes between two manifests.
 func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *manifest) (*cni.Upgrade, error) {
 	image, _ := cni.FindContainer(wanted.agent, "containers", agentName)["image"].(string)
 	next := *found
@@ -221,7 +221,7 @@ func upgrade(snapshot *cluster.Snapshot, found *cni.Installation, live, wanted *
 	if err := complete(snapshot, u); err != nil {
 		return nil, err
 	}
-	if down { // as an upgrade is taken back: so the same versions meet
+	if down { // like the rollback of an upgrade, so that the same versions run side by side
 		slices.Reverse(u.Followers)
 		u.Leaders, u.Followers = u.Followers, nil
 	}
@@ -236,7 +236,7 @@ func place(ref step.Ref) int {
 	return 1
 }
 
-// complete refuses manifests that lack a part of what runs: its version would be left behind.
+// complete refuses manifests that lack a running workload: it would stay at the old version.
 func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
 	for i := range snapshot.Deployments {
 		d := &snapshot.Deployments[i]
@@ -248,7 +248,7 @@ func complete(snapshot *cluster.Snapshot, u *cni.Upgrade) error {
 	return nil
 }
 
-// form changes what pods are made from: the whole template, since lists cannot be merged.
+// form changes the pod template as a whole, because lists cannot be merged.
 func form(live, wanted *unstructured.Unstructured, from, to string) cni.Form {
 	ref := step.RefOf(wanted)
 	template := func(of, other *unstructured.Unstructured) any {
@@ -262,7 +262,7 @@ func form(live, wanted *unstructured.Unstructured, from, to string) cni.Form {
 	}
 }
 
-// instead is a merge patch that leaves nothing of other but what is in wanted too.
+// instead returns a merge patch that replaces other by wanted.
 func instead(wanted, other map[string]any) map[string]any {
 	patch := map[string]any{}
 	for key := range other {
@@ -283,7 +283,7 @@ func patch(ref step.Ref, title string, value any) step.Action {
 	return step.Action{Op: step.Patch, Title: title, Ref: &ref, Patch: cni.Raw(value)}
 }
 
-// strategies are the DaemonSet's: none, that of now, and that of the manifest.
+// strategies are the DaemonSet's update strategies: none, the current one, and that of the manifest.
 func strategies(live, wanted *unstructured.Unstructured) (hold, unhold, resume step.Action) {
 	ref := step.RefOf(wanted)
 	now, _, _ := unstructured.NestedMap(live.Object, "spec", "updateStrategy")
@@ -300,7 +300,7 @@ func strategies(live, wanted *unstructured.Unstructured) (hold, unhold, resume s
 		set("let "+ref.String()+" replace pods by itself again", then, held)
 }
 
-// follow is a Deployment that takes its turn when the agents have, or before they do where the version goes down.
+// follow returns a Deployment that is changed after the agents, or, for a downgrade, before them.
 func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down bool) (*cni.Follower, error) {
 	for i := range snapshot.Deployments {
 		d := &snapshot.Deployments[i]
@@ -334,7 +334,7 @@ func workloadVersion(workload *unstructured.Unstructured) string {
 	return ""
 }
 
-// config changes a ConfigMap together with the agents' form, since they read it when they start.
+// config changes a ConfigMap together with the agents' form, because agents read it when they start.
 func config(u *cni.Upgrade, snapshot *cluster.Snapshot, wanted *unstructured.Unstructured) {
 	now := snapshot.ConfigMap(wanted.GetNamespace(), wanted.GetName())
 	if now == nil {
@@ -359,7 +359,7 @@ func config(u *cni.Upgrade, snapshot *cluster.Snapshot, wanted *unstructured.Uns
 	u.Agent.Old = slices.Insert(u.Agent.Old, 0, set("give new pods "+ref.String()+" as it was", live, next))
 }
 
-// beside is a role, or its binding, under a name of Theseus' own: while both versions run, both have their rights.
+// beside copies a role, or its binding, under a name of Theseus, so that both versions have their permissions while both run.
 func beside(object *unstructured.Unstructured, all []unstructured.Unstructured) unstructured.Unstructured {
 	copied := *object.DeepCopy()
 	copied.SetName(rightsPrefix + object.GetName())
@@ -371,7 +371,7 @@ func beside(object *unstructured.Unstructured, all []unstructured.Unstructured) 
 	return copied
 }
 
-// settled refuses configuration of Calico's own kinds that is not in force: it would act on every node at once.
+// settled refuses configuration of Calico's own kinds that differs from the cluster's: it would take effect on all nodes at once.
 func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) error {
 	group := object.GroupVersionKind().Group
 	if !strings.HasSuffix(group, "projectcalico.org") {
@@ -386,7 +386,7 @@ func settled(snapshot *cluster.Snapshot, object *unstructured.Unstructured) erro
 		"take it out of the manifest, and change it with a plan of its own")
 }
 
-// lossless refuses definitions that do not know a field which is in use: the next write of the object would lose it.
+// lossless refuses CRDs that lack a field in use: the next write of the object would lose it.
 func lossless(definitions, objects []unstructured.Unstructured) error {
 	for i := range definitions {
 		spec, _, _ := unstructured.NestedMap(definitions[i].Object, "spec")
@@ -409,7 +409,7 @@ func lossless(definitions, objects []unstructured.Unstructured) error {
 	return nil
 }
 
-// kept names the first field of an object that a definition does not know; empty when it knows all.
+// kept names the first field of an object that a CRD does not have; empty if it has all.
 func kept(versions []any, wanted string, object map[string]any) string {
 	for _, one := range versions {
 		v, _ := one.(map[string]any)

@@ -14,7 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Beside lets actions be done together: none of them needs another.
+// Beside lets actions run concurrently: they are independent of each other.
 func Beside(actions []step.Action) []step.Action {
 	for i := range actions {
 		actions[i].Beside = i > 0
@@ -22,7 +22,7 @@ func Beside(actions []step.Action) []step.Action {
 	return actions
 }
 
-// OnEach makes an action for each of several nodes, to be done together.
+// OnEach makes an action for each of several nodes, to run concurrently.
 func OnEach(nodes []string, action func(node string) step.Action) []step.Action {
 	var actions []step.Action
 	for _, node := range nodes {
@@ -38,7 +38,7 @@ func number(stepID, prefix string, actions []step.Action) {
 	}
 }
 
-// Name is how people name an object: its kind, and namespace/name.
+// Name formats an object for people: kind and namespace/name.
 func Name(ref step.Ref) string {
 	if ref.Namespace == "" {
 		return ref.Kind + " " + ref.Name
@@ -46,7 +46,7 @@ func Name(ref step.Ref) string {
 	return ref.Kind + " " + ref.Namespace + "/" + ref.Name
 }
 
-// Apply makes an object so.
+// Apply applies an object.
 func Apply(object unstructured.Unstructured) step.Action {
 	return step.Action{Op: step.Apply, Object: &object, Title: "create " + Name(step.RefOf(&object))}
 }
@@ -65,10 +65,10 @@ func established(ref step.Ref) step.Condition {
 	return step.Condition{Kind: step.Established, Ref: &ref}
 }
 
-// Rolled is a workload that is ready everywhere.
+// Rolled is the condition that a workload's rollout is complete.
 func Rolled(ref step.Ref) step.Condition { return step.Condition{Kind: step.Rolled, Ref: &ref} }
 
-// Gone is an object that is not there.
+// Gone is the condition that an object does not exist.
 func Gone(ref step.Ref) step.Condition { return step.Condition{Kind: step.Gone, Ref: &ref} }
 
 // OnNode asks the agent of a node for a verb. Arguments are plain data, so encoding cannot fail.
@@ -76,7 +76,7 @@ func OnNode(node, verb, title string, args any) step.Action {
 	return step.Action{Op: step.Node, NodeName: node, Verb: verb, Args: Canonical(args), Title: title}
 }
 
-// Canonical encodes plain data with sorted keys, so that reading and writing a plan changes nothing.
+// Canonical encodes plain data with sorted keys, so that reading and writing a plan does not change it.
 func Canonical(value any) json.RawMessage {
 	data, err := json.Marshal(value)
 	if err == nil {
@@ -91,7 +91,7 @@ func Canonical(value any) json.RawMessage {
 	return data
 }
 
-// Label sets a label of a node, or removes it where value is nil.
+// Label sets a label of a node, or removes it if value is nil.
 func Label(node, key string, value any, title string) step.Action {
 	return step.Action{
 		Op: step.Patch, Title: title,
@@ -100,37 +100,37 @@ func Label(node, key string, value any, title string) step.Action {
 	}
 }
 
-// pending is the soft taint: where there is a choice, pods go to nodes that are switched.
+// pending is the soft taint (PreferNoSchedule): pods prefer nodes that are switched.
 func pending() *corev1.Taint {
 	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectPreferNoSchedule}
 }
 
-// Taint makes a node the second choice for new pods.
+// Taint makes new pods prefer other nodes.
 func Taint(node string) step.Action {
 	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(), Title: "prefer other nodes to " + node + " for new pods"}
 }
 
-// Untaint takes Taint back.
+// Untaint reverts Taint.
 func Untaint(node string) step.Action {
 	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "let new pods come to " + node + " again"}
 }
 
-// shut is the hard taint: no pod comes that does not bear every taint.
+// shut is the hard taint (NoSchedule): only pods that tolerate every taint are scheduled to the node.
 func shut() *corev1.Taint {
 	return &corev1.Taint{Key: v1alpha1.TaintPending, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 }
 
-// Shut keeps new pods off a node.
+// Shut repels new pods from a node.
 func Shut(node string) step.Action {
 	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(), Title: "let no new pod come to " + node}
 }
 
-// Open takes Shut back.
+// Open reverts Shut.
 func Open(node string) step.Action {
 	return step.Action{Op: step.Untaint, NodeName: node, Taint: shut(), Title: "let pods come to " + node}
 }
 
-// Evict moves the pods of a node that have an address in a range of a network.
+// Evict evicts the pods of a node that have an address in a range of a network.
 func Evict(node, network string, cidrs []string, pods int) step.Action {
 	return step.Action{
 		Op: step.Evict, Pods: &step.PodSet{Node: node, CIDRs: cidrs},
@@ -139,7 +139,7 @@ func Evict(node, network string, cidrs []string, pods int) step.Action {
 	}
 }
 
-// Probe makes the measured paths match the probe pods that a set names.
+// Probe updates the measured paths to the probe pods in a set.
 func Probe(title string, set step.PathSet) step.Action {
 	return step.Action{Op: step.Probe, Paths: &set, Title: title, Timeout: step.Duration(2 * time.Minute)}
 }
@@ -150,7 +150,7 @@ func Restart(agent step.Ref, node string) step.Action {
 		Timeout: step.Duration(5 * time.Minute)}
 }
 
-// Every stands for every node in a set of paths.
+// Every means every node in a set of paths.
 func Every() []string { return []string{step.EveryNode} }
 
 // ProbePod names the probe pod of a node on a network.
@@ -172,7 +172,7 @@ func HostProber() step.Ref {
 	return step.Ref{APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: v1alpha1.Namespace, Name: manifest.HostProberName}
 }
 
-// ProbePodReady is that pod being ready.
+// ProbePodReady is the condition that a probe pod is ready.
 func ProbePodReady(node, network string) step.Condition {
 	return step.Condition{
 		Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace,
@@ -180,14 +180,14 @@ func ProbePodReady(node, network string) step.Condition {
 	}
 }
 
-// ProbePodIn is that pod being ready with an address of its network, since the files of a node may let another one serve.
+// ProbePodIn is the condition that a probe pod is ready with an address of its network, because a node's files may select another network.
 func ProbePodIn(node, network string, cidrs []string) step.Condition {
 	ready := ProbePodReady(node, network)
 	ready.CIDRs = cidrs
 	return ready
 }
 
-// Backwards turns applied objects into their deletion, last first.
+// Backwards makes actions that delete applied objects in reverse order.
 func Backwards(objects []unstructured.Unstructured) []step.Action {
 	var actions []step.Action
 	for i := len(objects) - 1; i >= 0; i-- {

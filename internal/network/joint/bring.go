@@ -11,8 +11,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Bring brings the target up beside the source, so that both networks carry traffic on every node before
-// the first pod moves.
+// Bring installs the target next to the source, so that both networks carry traffic on every node before the
+// first pod moves.
 func (b *Builder) Bring() {
 	if b.Target.Adoption != nil {
 		b.acceptEither()
@@ -30,17 +30,17 @@ func (b *Builder) Bring() {
 // TargetName is the target's name.
 func (b *Builder) TargetName() string { return b.Target.Installation.CNI }
 
-// TargetOn is the target's agent on one node.
+// TargetOn is the condition that the target's agent is ready on a node.
 func (b *Builder) TargetOn(node string) step.Condition {
 	return agentOn(b.Target.Installation.Agent, b.Target.Installation.Selector, node)
 }
 
-// Running is what must be there on a node before its pods may move: the node, and the agents of both networks.
+// Running returns the conditions for moving a node's pods: the node and the agents of both networks are ready.
 func (b *Builder) Running(node string) []step.Condition {
 	return append(b.SourceOn(node), b.TargetOn(node))
 }
 
-// SourceOn is the node being ready, and the source's agent on it, where the source has agents.
+// SourceOn returns the conditions that a node is ready, and the source's agent on it, if the source has agents.
 func (b *Builder) SourceOn(node string) []step.Condition {
 	if !b.Source.HasAgent() {
 		return []step.Condition{NodeReady(node)}
@@ -48,7 +48,7 @@ func (b *Builder) SourceOn(node string) []step.Condition {
 	return []step.Condition{NodeReady(node), b.SourceAgentOn(node)}
 }
 
-// SourceAgentOn is the source's agent on one node, where the source has agents.
+// SourceAgentOn is the condition that the source's agent is ready on a node, if the source has agents.
 func (b *Builder) SourceAgentOn(node string) step.Condition {
 	return agentOn(b.Source.Agent, b.Source.Selector, node)
 }
@@ -57,7 +57,7 @@ func agentOn(agent step.Ref, selector, node string) step.Condition {
 	return step.Condition{Kind: step.PodReady, Node: node, Namespace: agent.Namespace, Selector: selector}
 }
 
-// NodeReady is a node that is Ready.
+// NodeReady is the condition that a node is Ready.
 func NodeReady(node string) step.Condition { return step.Condition{Kind: step.NodeReady, Node: node} }
 
 // joinOn joins the networks on nodes.
@@ -71,7 +71,7 @@ func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
 	return actions, undo
 }
 
-// acceptEither comes before everything else of an adoption, which has no new addresses to be translated.
+// acceptEither is the first step of an adoption, which has no new addresses to translate.
 func (b *Builder) acceptEither() {
 	actions, undo := b.joinOn(b.Nodes())
 	b.Add(step.Step{
@@ -128,13 +128,13 @@ func (b *Builder) applyTarget() {
 	})
 }
 
-// made waits until an operator has made the agents' DaemonSet so.
+// made waits until an operator has given the agents' DaemonSet certain fields.
 func (b *Builder) made(how string, fields json.RawMessage) step.Action {
 	agent := b.Target.Installation.Agent
 	return Wait("wait until the operator has made "+Name(agent)+", which "+how, step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
 }
 
-// madeReady waits for the Deployments that an operator makes, such as the one that its agents ask: none of them needs an agent.
+// madeReady waits for the Deployments that an operator creates, such as the one that its agents query; none of them needs an agent.
 func (b *Builder) madeReady() []step.Action {
 	var actions []step.Action
 	for _, ref := range b.Target.Installation.Maker.Makes {
@@ -145,7 +145,7 @@ func (b *Builder) madeReady() []step.Action {
 	return actions
 }
 
-// definePools tells the target of the range that it takes over before its first agent looks for one.
+// definePools creates the target's pool for the range that it takes over, before its first agent looks for a pool.
 func (b *Builder) definePools() {
 	var actions []step.Action
 	for _, pool := range b.Target.Adoption.Pools {
@@ -160,7 +160,7 @@ func (b *Builder) definePools() {
 	})
 }
 
-// startAgents lets the target run on the nodes of a wave; with the last of them it is whole.
+// startAgents starts the target on the nodes of a wave; after the last wave it is complete.
 func (b *Builder) startAgents(wave Wave, first, last bool) {
 	var before []step.Condition
 	agent := b.Target.Installation.Agent
@@ -200,7 +200,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 		}
 	}
 	title := b.TargetName() + " beside " + b.Source.CNI + " disturbs nothing on " + List(wave.Nodes)
-	if last { // no pod may move while there is a node from which it could not be reached on its new address
+	if last { // no pod may move while a node exists from which its new address cannot be reached
 		title = "both networks are up on every node and nothing was lost"
 		actions = append(actions, b.targetWhole()...)
 	}
@@ -216,7 +216,7 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 	})
 }
 
-// targetWhole waits for the target's agents and what else belongs to it, such as its controllers.
+// targetWhole waits for the target's agents and its other workloads, such as controllers.
 func (b *Builder) targetWhole() []step.Action {
 	actions := []step.Action{b.AgentsReady()}
 	for i := range b.Target.Objects {
@@ -232,7 +232,7 @@ func (b *Builder) targetWhole() []step.Action {
 	return Beside(actions)
 }
 
-// AgentsReady waits until the target's agent is ready wherever it is to run.
+// AgentsReady waits until the target's agent is ready on all its nodes.
 func (b *Builder) AgentsReady() step.Action {
 	agent := b.Target.Installation.Agent
 	return Wait("wait until "+Name(agent)+" is ready on every node", Rolled(agent), b.Fleet(5*time.Minute))
@@ -246,7 +246,7 @@ func List(nodes []string) string {
 	return strings.Join(nodes, ", ")
 }
 
-// ListOrAll is List, where nodes are not all that there are.
+// ListOrAll is List, unless nodes are all nodes of the cluster.
 func ListOrAll(nodes []string, all bool) string {
 	if all {
 		return "all nodes"

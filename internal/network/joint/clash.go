@@ -12,15 +12,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// JoinArgs are the two networks as the agent's verb "join" takes them: traffic between them keeps its
-// addresses, and its way back may differ from its way there, since each network routes only to its own.
+// JoinArgs are the two networks as arguments of the agent's verb "join": traffic between them keeps its addresses, and
+// its return path may be different, because each network only routes to its own pods.
 func JoinArgs(source, target cni.Installation) step.JoinArgs {
 	return step.JoinArgs{Old: slices.Clone(source.PodCIDRs), New: slices.Clone(target.PodCIDRs), Untracked: Unused(source, target)}
 }
 
-// Unused is the port that nothing may be masqueraded with while some networks are on the nodes, and whose pods' traffic to
-// the outside that is said of; nil where none of the networks exempts a port. What goes from one of the networks to another
-// is no outside.
+// Unused returns the UDP port that must not be used for masquerading while some networks are installed, and the pod traffic to
+// which that applies; nil if none of the networks exempts a port. Traffic between the networks is not included.
 func Unused(networks ...cni.Installation) *step.Untracked {
 	var port *step.Untracked
 	var from, except []string
@@ -42,8 +41,8 @@ func Unused(networks ...cni.Installation) *step.Untracked {
 	return &unused
 }
 
-// distinct are the IPv4 ranges among some, sorted, each once, and none that is within another: an nft set takes no two that
-// overlap.
+// distinct returns the IPv4 ranges, sorted, without duplicates and without ranges inside of others, because an nft set accepts no
+// overlapping ranges.
 func distinct(ranges []string) []string {
 	all := prefixes(ranges)
 	slices.SortFunc(all, func(a, b netip.Prefix) int { return cmp.Or(a.Addr().Compare(b.Addr()), a.Bits()-b.Bits()) })
@@ -59,17 +58,17 @@ func distinct(ranges []string) []string {
 	return kept
 }
 
-// Clash is a reason why two networks cannot live on the same nodes.
+// Clash is a reason why two networks cannot run on the same nodes.
 type Clash struct {
 	// ID is stable: "overlap", "ranges", "vxlan", "links", "tables", "conf", "not-switched", "kube-proxy", "family", "untried".
 	ID string
-	// Check is the ID of the check that tells of it; empty where only a plan does.
+	// Check is the ID of the check that reports it; empty if only plans do.
 	Check   string
 	Message string
 	Hint    string
 }
 
-// Clashes compares two networks by what they say of themselves. It knows no pair by name.
+// Clashes compares two networks by their capabilities. It has no knowledge about specific pairs.
 func Clashes(source, target cni.Installation) []Clash {
 	var found []Clash
 	for _, check := range []func(source, target cni.Installation) []Clash{
@@ -97,7 +96,7 @@ func overlaps(source, target cni.Installation) []Clash {
 	return nil
 }
 
-// families: rules between the networks are made for IPv4 only.
+// families: networks can only be joined for IPv4.
 func families(source, _ cni.Installation) []Clash {
 	for _, old := range source.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(old); err == nil && !prefix.Addr().Is4() {
@@ -147,7 +146,7 @@ func sameTables(source, target cni.Installation) []Clash {
 	return nil
 }
 
-// unnamedConf: the runtime takes the first file by name, so both names must be known.
+// unnamedConf: the runtime uses the first file by name, so both names must be known.
 func unnamedConf(source, target cni.Installation) []Clash {
 	if source.Capabilities.ConfName == "" || target.Capabilities.ConfName == "" {
 		return []Clash{{"conf", "cni/clash", "the name of a network's CNI configuration is not known", "give the network's own manifest"}}
@@ -164,7 +163,7 @@ func notSwitched(source, target cni.Installation) []Clash {
 	return nil
 }
 
-// kubeProxy: Services would end with the source, or be taken over on every node at once by the target.
+// kubeProxy: Services would fail when the source is removed, or the target would take them over on all nodes at once.
 func kubeProxy(source, target cni.Installation) []Clash {
 	switch {
 	case source.Capabilities.ReplacesKubeProxy:
@@ -177,7 +176,7 @@ func kubeProxy(source, target cni.Installation) []Clash {
 	return nil
 }
 
-// untried comes last: what clashes is worth knowing first.
+// untried comes last: clashes are more important.
 func untried(source, target cni.Installation) []Clash {
 	for _, network := range []cni.Installation{source, target} {
 		if network.Untried != "" {
@@ -187,8 +186,8 @@ func untried(source, target cni.Installation) []Clash {
 	return nil
 }
 
-// Unranged are reasons why a network that gives the pods of each node addresses of that node's own range cannot give them
-// addresses of its own range, which it routes.
+// Unranged returns reasons why a network that allocates pod addresses from each node's own range (spec.podCIDR) cannot use the
+// range that it routes.
 func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 	if target.Capabilities.CIDRSource != "node" {
 		return nil
@@ -210,7 +209,7 @@ func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 	return nil
 }
 
-// Anew says how pods can be created again, where they cannot be adopted.
+// Anew is the hint how pods can be recreated, if they cannot be adopted.
 func Anew(snapshot *cluster.Snapshot, source, target cni.Installation) string {
 	nodes := target
 	nodes.PodCIDRs = cni.NodeRanges(snapshot)
@@ -224,7 +223,7 @@ func sameRanges(target cni.Installation) string {
 	return "the nodes' own ranges are " + target.CNI + "'s, and the network in place has them; a cluster beside this one can take its work over (theseus mirror)"
 }
 
-// whichRange says which range for its pods a network can be given.
+// whichRange is the hint which pod range a network can use.
 func whichRange(snapshot *cluster.Snapshot, target cni.Installation) string {
 	if target.Capabilities.CIDRSource != "node" {
 		return cni.FreeRange

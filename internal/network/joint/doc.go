@@ -1,8 +1,8 @@
-// Package joint holds what the strategies that run two networks side by side have in common: Theseus itself is
-// installed and measuring proven, the target comes up beside the source on no node and then on all of them, and
-// at the end the source is cleaned away, the target gets its own form and Theseus leaves.
+// Package joint has the steps that all strategies with two networks side by side share: it installs Theseus' agent and
+// verifies that measuring works, installs the target next to the source, first on no node and then on all nodes, and at
+// the end removes the source, gives the target its own form and removes Theseus.
 //
-// The package is pure: it turns what was seen and what is wanted into steps.
+// The package is pure: it turns observations and a requested change into steps.
 package joint
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Input is everything that the steps follow from.
+// Input is all data that the steps depend on.
 type Input struct {
 	Snapshot *cluster.Snapshot
 	Source   *cni.Installation
 	Target   *cni.Target
 	Change   v1alpha1.ChangeSpec
 	Waves    []Wave
-	// SourceResidue and TargetResidue are what either network leaves on a node.
+	// SourceResidue and TargetResidue are what each network leaves on a node.
 	SourceResidue step.Residue
 	TargetResidue step.Residue
-	// Outlook says what happens to pods: their number per node is for the estimates.
+	// Outlook says what happens to pods; estimates use the number of pods per node.
 	Outlook Outlook
 }
 
@@ -42,9 +42,9 @@ type Builder struct {
 	// Join names the two networks.
 	Join  step.JoinArgs
 	Steps []step.Step
-	// BeforeClean is what a node needs before it is cleaned of the source; it may be nil.
+	// BeforeClean returns the actions before a node is cleaned of the source; it may be nil.
 	BeforeClean func(node string) step.Action
-	// Slots are the nodes that came in the course of the change.
+	// Slots are the nodes that the change added.
 	Slots []string
 	// spared: nodes keep connections off a port, until the end.
 	spared bool
@@ -66,7 +66,7 @@ func New(in Input) *Builder {
 	return b
 }
 
-// stagedIn is the folder of nodes in which alone the target's configuration is staged; empty where it is beside those that serve.
+// stagedIn is the separate folder in which the target's configuration is staged; empty if it is staged in the runtime's own folder.
 func (b *Builder) stagedIn() string {
 	folder, _, deeper := strings.Cut(b.Target.Conf.Staged, "/")
 	if !deeper {
@@ -83,7 +83,7 @@ func (b *Builder) Add(s step.Step) {
 	b.Steps = append(b.Steps, s)
 }
 
-// Stand sets the waves of the nodes that the cluster has from here on.
+// Stand sets the waves of the nodes that the cluster has from this step on.
 func (b *Builder) Stand(waves []Wave) {
 	b.Waves, b.all = waves, nil
 	for _, wave := range waves {
@@ -91,10 +91,10 @@ func (b *Builder) Stand(waves []Wave) {
 	}
 }
 
-// Nodes are all nodes in the order of the waves.
+// Nodes returns all nodes in the order of the waves.
 func (b *Builder) Nodes() []string { return b.all }
 
-// Gate demands that no path had a gap; baked gates watch for as long as the change says.
+// Gate requires that no path had a gap; a baked gate watches the paths for the bake time of the change.
 func (b *Builder) Gate(title string, baked bool) *step.Gate {
 	gate := &step.Gate{Title: title, MaxGap: step.Duration(DefaultMaxGap), MaxLost: b.Change.MaxLost}
 	if b.Change.MaxGapMillis > 0 {

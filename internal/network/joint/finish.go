@@ -10,8 +10,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// RemoveParts deletes the source: what runs goes first, with the rights that it has and together with what else goes,
-// then all the rest. A namespace takes seconds to end; CleanSource sees that it has.
+// RemoveParts deletes the source: first its workloads, together with other given objects, then the rest, so that workloads keep
+// their permissions while they terminate. A namespace takes seconds to terminate; CleanSource checks that it is gone.
 func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 	var actions []step.Action
 	running := func(part step.Ref) bool { return part.Kind == "DaemonSet" || part.Kind == "Deployment" }
@@ -32,7 +32,7 @@ func (b *Builder) RemoveParts(others ...step.Action) []step.Action {
 	return actions
 }
 
-// SourceGone is the end of the source's agents; nothing where it has none.
+// SourceGone returns the conditions that the source's agents are gone; none if it has no agents.
 func (b *Builder) SourceGone() []step.Condition {
 	if !b.Source.HasAgent() {
 		return nil
@@ -40,7 +40,7 @@ func (b *Builder) SourceGone() []step.Condition {
 	return []step.Condition{Gone(b.Source.Agent)}
 }
 
-// WaitSourceGone waits until the source's agents have ended on every node.
+// WaitSourceGone waits until the source's agents have terminated on every node.
 func (b *Builder) WaitSourceGone() []step.Action {
 	if !b.Source.HasAgent() {
 		return nil
@@ -49,8 +49,7 @@ func (b *Builder) WaitSourceGone() []step.Action {
 		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute))}
 }
 
-// DeleteSource deletes the source, and its probe pods on those nodes that have one. It is the point of no return unless
-// there was one before.
+// DeleteSource deletes the source and its probe pods. It is the point of no return, unless there was one before.
 func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 	actions := OnEach(b.Nodes(), func(node string) step.Action {
 		return OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
@@ -72,7 +71,7 @@ func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 	})
 }
 
-// CleanSource cleans node by node what the source left.
+// CleanSource removes the source's residue node by node.
 func (b *Builder) CleanSource() {
 	for i, wave := range b.Waves {
 		var after []step.Condition
@@ -109,15 +108,15 @@ func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 	})
 }
 
-// Finish hands the target over in the user's own form and takes Theseus' own parts away, with the probe pods
-// of the networks that still have some.
+// Finish gives the target the user's own form and removes Theseus' own objects, including the remaining probe
+// pods.
 func (b *Builder) Finish(probed ...string) {
 	b.finalForm()
 	b.tidy()
 	b.End(probed, probed)
 }
 
-// End takes Theseus' own parts away: the agents, and the probe pods and the Services that networks still have.
+// End removes Theseus' own objects: the agents, and the remaining probe pods and their Services.
 func (b *Builder) End(pods, services []string) {
 	b.stopProbes(pods, services)
 	b.leave()
@@ -156,11 +155,11 @@ func (b *Builder) finalForm() {
 	})
 }
 
-// restartsAtOnce is how many agents of a wave restart together: while one does, pods that start on its node wait.
-// Their guards must outlast it, whatever the size of the wave.
+// restartsAtOnce is how many agents of a wave restart concurrently: during a restart, new pods on the node have to wait. The
+// nodes' guards must outlast the restarts, whatever the size of the wave.
 const restartsAtOnce = 4
 
-// restartOn restarts the agents of some nodes, each guarded where its rules move.
+// restartOn restarts the agents of some nodes, with a guard on each node if the rules move to another place.
 func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 	restarts := OnEach(nodes, func(node string) step.Action { return Restart(agent, node) })
 	guard := b.Target.Guard
@@ -177,10 +176,10 @@ func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 		}))
 }
 
-// tidy takes back what only the joint phase needed.
+// tidy reverts the changes that only the joint phase needed.
 func (b *Builder) tidy() {
 	var actions []step.Action
-	if b.Target.Adoption == nil { // else they keep addresses from new pods that connections may still have
+	if b.Target.Adoption == nil { // otherwise the reservation protects addresses that connections may still use
 		actions = Backwards(b.Target.Extras)
 	}
 	staged := step.Residue{ConfFiles: []string{b.Target.Conf.Staged}}

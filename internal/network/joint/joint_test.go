@@ -49,7 +49,7 @@ func TestWaves(t *testing.T) {
 		{4, 0, []int{2, 2}, "n1 n2 | n3 n4"},
 		{2, 0, []int{5, 5}, "n1 n2"},
 		{3, 0, []int{1, 1}, "error: the waves leave out 1 node, such as n3"},
-		{3, 0, []int{-1}, "error: a wave of -1 nodes makes no sense"},
+		{3, 0, []int{-1}, "error: a wave cannot have -1 nodes"},
 	} {
 		t.Run(fmt.Sprint(test.workers, test.control, test.counts), func(t *testing.T) {
 			waves, err := joint.Waves(nodes(test.workers, test.control), test.counts)

@@ -4,12 +4,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// MovedAtOnce is how many nodes of a wave have their pods moved together. A run can be paused between two such steps.
+// MovedAtOnce is the number of nodes of a wave whose pods are moved in one step. A run can be paused between two steps.
 const MovedAtOnce = 4
 
-// Move has the pods of some nodes of a wave created again; from and to name where. It leaves pods that are ending to
-// themselves, as both networks carry them; only after the last node of all it waits for those that have not ended yet,
-// wherever they may have come from. What is done then comes before the gate.
+// Move evicts the pods of some nodes of a wave, so that they are recreated; from and to name the networks. It does not wait for
+// terminating pods, because both networks still carry their traffic; only after the very last node it waits for all pods that
+// are still terminating. The actions in then come before the gate.
 func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, lastWave bool, then ...step.Action) {
 	pods := 0
 	for _, node := range nodes {

@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Prepare installs Theseus' own parts and proves that measuring works before anything else changes.
+// Prepare installs Theseus' own objects and verifies that measuring works before anything else changes.
 func (b *Builder) Prepare() {
 	b.installTheseus()
 	b.startProbes()
@@ -30,7 +30,7 @@ func (b *Builder) installTheseus() {
 	})
 }
 
-// InstallAgent installs Theseus' agent in a cluster of a version of Kubernetes, and waits until it is ready on every node.
+// InstallAgent installs Theseus' agent for a version of Kubernetes, and waits until it is ready on every node.
 func InstallAgent(image, kubernetes string, timeout time.Duration) []step.Action {
 	crds, agent := manifest.CRDs(), manifest.Agent(image, kubernetes)
 	actions := append([]step.Action{Apply(*manifest.Namespace())}, Define(crds)...)
@@ -41,7 +41,7 @@ func InstallAgent(image, kubernetes string, timeout time.Duration) []step.Action
 	return append(actions, Wait("wait until "+Name(daemonSet)+" is ready on every node", Rolled(daemonSet), timeout))
 }
 
-// Define makes definitions, and waits until they serve.
+// Define creates CRDs, and waits until they are established.
 func Define(definitions []unstructured.Unstructured) []step.Action {
 	var applies, waits []step.Action
 	for i := range definitions {
@@ -52,8 +52,8 @@ func Define(definitions []unstructured.Unstructured) []step.Action {
 	return slices.Concat(Beside(applies), Beside(waits))
 }
 
-// Leave takes back what InstallAgent applied, last first, but the journal, its definitions and the namespace that it
-// lives in, which admits no privileged pods any more.
+// Leave removes the objects of InstallAgent in reverse order, except the journal, its CRDs and its namespace, which no longer
+// allows privileged pods.
 func Leave(install []step.Action) []step.Action {
 	kept := append(manifest.Kept(), v1alpha1.Namespace)
 	var actions []step.Action
@@ -67,7 +67,7 @@ func Leave(install []step.Action) []step.Action {
 	return append(actions, rest)
 }
 
-// Shared are the objects that measuring needs besides the probe pods. Policy says whether the network enforces any.
+// Shared returns the objects that measuring needs in addition to the probe pods. policy says whether the network enforces NetworkPolicy.
 func Shared(image string, policy bool) []unstructured.Unstructured {
 	shared := append(manifest.ProbeServices(), *manifest.HostProber(image))
 	if policy {
@@ -76,7 +76,7 @@ func Shared(image string, policy bool) []unstructured.Unstructured {
 	return shared
 }
 
-// ApplyShared makes the objects of Shared, and waits until the host of every node is probed.
+// ApplyShared applies the objects of Shared, and waits until the host prober is ready on every node.
 func ApplyShared(shared []unstructured.Unstructured, timeout time.Duration) []step.Action {
 	var actions []step.Action
 	for _, object := range shared {
@@ -106,8 +106,8 @@ func (b *Builder) startProbes() {
 	})
 }
 
-// SparePort keeps what a network that stays masquerades off the port of its tunnels, where its agent exempts that, until
-// End. Where two networks are joined, that is part of it.
+// SparePort prevents, until End, that a network which stays masquerades traffic with its tunnel port as source port, if its
+// agent exempts that port from connection tracking. If two networks are joined, the join rules do the same.
 func (b *Builder) SparePort() {
 	if spare := SparePort(b.Nodes(), b.Join.Untracked); spare != nil {
 		spare.Gate = b.Gate("nothing noticed", false)
@@ -116,7 +116,7 @@ func (b *Builder) SparePort() {
 	}
 }
 
-// SparePort is the step that does so, without its gate; nil where no port is to be spared.
+// SparePort is the step that does so, without its gate; nil if no port needs it.
 func SparePort(nodes []string, port *step.Untracked) *step.Step {
 	if port == nil {
 		return nil
@@ -132,14 +132,14 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 	}
 }
 
-// UseAnyPort takes SparePort back.
+// UseAnyPort reverts SparePort.
 func UseAnyPort(nodes []string) []step.Action {
 	return OnEach(nodes, func(node string) step.Action {
 		return OnNode(node, step.VerbPart, "let connections have any port on "+node+" again", step.JoinArgs{})
 	})
 }
 
-// Fleet is a timeout for something that all nodes do.
+// Fleet is the timeout of an operation on all nodes.
 func (b *Builder) Fleet(least time.Duration) time.Duration {
 	return least + time.Duration(len(b.Nodes()))*time.Second
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Retain is the step by which every node retains the routes within ranges that BIRD has made, without its gate; why says what it is for.
+// Retain is the step in which every node retains BIRD's routes within some ranges, without its gate; why is the step's reason.
 func Retain(nodes, within []string, why string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
@@ -17,7 +17,7 @@ func Retain(nodes, within []string, why string) step.Step {
 	}
 }
 
-// LetGo is the step that ends Retain, without its gate.
+// LetGo is the step that reverts Retain, without its gate.
 func LetGo(nodes, within []string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
@@ -28,14 +28,14 @@ func LetGo(nodes, within []string) step.Step {
 	}
 }
 
-// Retain adds the step Retain, gated.
+// Retain adds the step Retain with its gate.
 func (b *Builder) Retain(within []string, why string) {
 	s := Retain(b.Nodes(), within, why)
 	s.Gate = b.Gate("nothing noticed", false)
 	b.Add(s)
 }
 
-// LetGo adds the step LetGo, gated.
+// LetGo adds the step LetGo with its gate.
 func (b *Builder) LetGo(within []string) {
 	s := LetGo(b.Nodes(), within)
 	s.Gate = b.Gate("BIRD alone carries all routes and nothing was lost", true)

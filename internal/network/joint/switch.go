@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// KeepOff steers new pods to nodes that are switched, so that few pods move twice.
+// KeepOff makes new pods prefer switched nodes, so that few pods move twice.
 func (b *Builder) KeepOff() {
 	b.Add(step.Step{
 		Group: "switch", Does: "prefer",
@@ -20,9 +20,9 @@ func (b *Builder) KeepOff() {
 	})
 }
 
-// SwitchNodes switches the nodes of one wave after another, where more conditions hold, and moves their pods. A wave ends when the target's
-// agents are ready everywhere: an agent that fails after its node was switched leaves routes and rules as they are, which no probe notices,
-// and would be found only when it restarts, with no way back.
+// SwitchNodes switches the nodes wave by wave, with additional conditions, and moves their pods. A wave ends when the target's agents
+// are ready on all nodes. An agent that fails after its node was switched leaves routes and rules unchanged, so probes do not notice;
+// the failure would only show when the agent restarts, when a rollback may be impossible.
 func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 	for i, wave := range waves {
 		b.switchWave(wave, slices.Clone(before))

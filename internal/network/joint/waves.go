@@ -11,14 +11,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster"
 )
 
-// Wave is a set of nodes that is changed, watched and gated together.
+// Wave is a set of nodes that are changed together, followed by a gate.
 type Wave struct {
 	Name  string
 	Nodes []string
 }
 
-// Waves divides the nodes: a canary, then 2, 4, 8 and so on, or as counts say (0: all that remain). Nodes of
-// the control plane come last, in waves of their own unless counts say otherwise. The error is for the user.
+// Waves divides the nodes: a canary, then 2, 4, 8 and so on, or as given by counts (0: all remaining nodes).
+// Control-plane nodes come last, in separate waves unless counts are given. The error is for the user.
 func Waves(snapshot *cluster.Snapshot, counts []int) ([]Wave, error) {
 	workers, control := inOrder(snapshot)
 	if len(counts) > 0 {
@@ -41,7 +41,7 @@ func counted(nodes []string, counts []int) ([]Wave, error) {
 	var waves []Wave
 	for _, count := range counts {
 		if count < 0 {
-			return nil, fmt.Errorf("a wave of %d nodes makes no sense", count)
+			return nil, fmt.Errorf("a wave cannot have %d nodes", count)
 		}
 		if count == 0 {
 			count = len(nodes)
@@ -75,7 +75,7 @@ func inOrder(snapshot *cluster.Snapshot) (workers, control []string) {
 	return workers, control
 }
 
-// IsControlPlane goes by the labels that kubeadm, kops and others put on.
+// IsControlPlane checks the labels that kubeadm, kops and others set.
 func IsControlPlane(node *corev1.Node) bool {
 	for _, key := range []string{"control-plane", "master", "controlplane"} {
 		if _, ok := node.Labels["node-role.kubernetes.io/"+key]; ok {
@@ -85,7 +85,7 @@ func IsControlPlane(node *corev1.Node) bool {
 	return false
 }
 
-// natural compares names so that node-2 comes before node-10.
+// natural compares names so that node-2 sorts before node-10.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		headA, restA := chunk(a)
@@ -102,7 +102,7 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// chunk splits off the longest head of only digits or of none.
+// chunk splits off the longest prefix that has only digits or no digits.
 func chunk(text string) (head, rest string) {
 	end := 1
 	for end < len(text) && isDigit(text[end]) == isDigit(text[0]) {

@@ -19,13 +19,13 @@ import (
 
 // The treatments of a workload.
 const (
-	Adopt  = "adopt"  // its pods go on to run, with their addresses and connections
-	Move   = "move"   // its pods are evicted and created again
+	Adopt  = "adopt"  // its pods keep running, with their addresses and connections
+	Move   = "move"   // its pods are evicted and recreated
 	Stay   = "stay"   // its pods use the host's network
 	Refuse = "refuse" // its pods would be lost
 )
 
-// Workload says what will happen to one workload.
+// Workload says what happens to one workload.
 type Workload struct {
 	Kind, Namespace, Name string
 	// Pods are the names of its pods that move or are adopted, by wave.
@@ -36,27 +36,27 @@ type Workload struct {
 	Note   string
 	// moving counts its pods on the pod network.
 	moving int
-	// others is more than 0 when others of its pods go on to run.
+	// others is the number of its other pods, which keep running.
 	others int
 }
 
 // Outlook says what happens to pods.
 type Outlook struct {
-	// Workloads are sorted by namespace, kind and name. One whose pods are treated differently is there twice.
+	// Workloads are sorted by namespace, kind and name. A workload whose pods are treated differently has two entries.
 	Workloads []Workload
-	// PerNode are the pods of each node that move or are adopted.
+	// PerNode is the number of pods on each node that move or are adopted.
 	PerNode map[string][]estimate.Pod
 	// Apart are the pods that cannot be adopted, by node.
 	Apart map[string][]Pod
-	// Strangers are pods that have an address in none of the ranges.
+	// Strangers are pods whose address is in none of the ranges.
 	Strangers []string
 }
 
-// Pod is a pod (namespace/name) and its address, which may not be known yet.
+// Pod is a pod (namespace/name) and its address, which may be unknown.
 type Pod struct{ Name, Address string }
 
-// Survey says what happens to every workload on networks of these ranges. unfit says why a pod cannot be adopted,
-// empty if it can; without it all are moved.
+// Survey says what happens to every workload on networks with these ranges. unfit returns why a pod cannot be adopted, empty
+// if it can; if unfit is nil, all pods are moved.
 func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func(*corev1.Pod) string) Outlook {
 	s := surveyor{snapshot: snapshot, networks: prefixes(cidrs), waveOf: map[string]string{}, unfit: unfit,
 		owners: ownersOf(snapshot), found: map[treated]*Workload{}, Outlook: Outlook{PerNode: map[string][]estimate.Pod{}, Apart: map[string][]Pod{}}}
@@ -73,7 +73,7 @@ func Survey(snapshot *cluster.Snapshot, cidrs []string, waves []Wave, unfit func
 	return s.Outlook
 }
 
-// treated is what one line of an outlook is about.
+// treated is the key of one entry of an outlook.
 type treated struct {
 	owner     cluster.Owner
 	treatment string
@@ -118,7 +118,7 @@ func (s *surveyor) pod(pod *corev1.Pod) {
 		return
 	}
 	owner := s.ownerOf(pod)
-	if owner.Kind == "Node" { // a static pod: each is on its own
+	if owner.Kind == "Node" { // a static pod is a workload by itself
 		owner = cluster.Owner{Kind: "Node", Namespace: pod.Namespace, Name: pod.Name}
 	}
 	if pod.Spec.HostNetwork || pod.Spec.NodeName == "" {
@@ -199,7 +199,7 @@ func (s *surveyor) result() []Workload {
 	return all
 }
 
-// judge says in words what a move means for this kind.
+// judge describes what a move means for a kind of workload.
 func (w *Workload) judge() {
 	switch w.Treatment {
 	case Stay:
