@@ -46,8 +46,8 @@ type Builder struct {
 	BeforeClean func(node string) step.Action
 	// Slots are the nodes that the change added.
 	Slots []string
-	// spared: nodes keep connections off a port, until the end.
-	spared bool
+	// portReserved is true if nodes use a port for no masqueraded connection, until End.
+	portReserved bool
 	all    []string
 }
 

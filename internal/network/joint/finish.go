@@ -245,7 +245,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 func (b *Builder) leave() {
 	actions := Leave(InstallAgent(b.Change.AgentImage, b.Snapshot.Kubernetes, 0))
 	Beside(actions[1 : len(actions)-1]) // the first are the agents, which use all the others; the last changes the namespace
-	if b.spared {
+	if b.portReserved {
 		actions = append(UseAnyPort(b.Nodes()), actions...)
 	}
 	b.Add(step.Step{

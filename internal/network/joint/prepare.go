@@ -112,7 +112,7 @@ func (b *Builder) SparePort() {
 	if spare := SparePort(b.Nodes(), b.Join.Untracked); spare != nil {
 		spare.Gate = b.Gate("nothing noticed", false)
 		b.Add(*spare)
-		b.spared = true
+		b.portReserved = true
 	}
 }
 

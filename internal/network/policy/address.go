@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// atlas numbers the ranges into which all addresses that policies and profiles name cut the address space.
-// Addresses of one range are the same to every policy, so sets of addresses are sets of these numbers.
+// atlas numbers the ranges into which the address ranges of all policies and profiles divide the address space.
+// Every policy treats all addresses of one range alike, so a set of addresses is a set of these numbers.
 type atlas struct {
 	// starts are the first addresses of the ranges, in order.
 	starts []netip.Addr
-	// made are the sets handed out by shared.
+	// made are the sets returned by shared.
 	made map[span]spans
 }
 
@@ -26,7 +26,7 @@ func newAtlas(prefixes []netip.Prefix) *atlas {
 	return &atlas{slices.Compact(starts), map[span]spans{}}
 }
 
-// at is the number of the range that an address is in.
+// at returns the number of the range that contains an address.
 func (a *atlas) at(address netip.Addr) uint32 {
 	i, exact := slices.BinarySearchFunc(a.starts, address, netip.Addr.Compare)
 	if !exact {
@@ -35,7 +35,7 @@ func (a *atlas) at(address netip.Addr) uint32 {
 	return uint32(i)
 }
 
-// shared is the set of these ranges, in order; equal sets that are one range long are one.
+// shared returns the set of these ranges, in order; equal sets of one range share memory.
 func (a *atlas) shared(ranges ...span) spans {
 	if len(ranges) != 1 {
 		return ranges
@@ -46,7 +46,7 @@ func (a *atlas) shared(ranges ...span) spans {
 	return a.made[ranges[0]]
 }
 
-// set is the ranges that prefixes hold. A prefix that is not in the atlas is rounded up.
+// set returns the ranges that prefixes contain. A prefix that is not in the atlas is rounded up.
 func (a *atlas) set(prefixes []netip.Prefix) spans {
 	var ranges []span
 	for _, prefix := range prefixes {
@@ -64,7 +64,7 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return last
 }
 
-// parsePrefix reads a range or a single address; the bits behind the mask do not matter.
+// parsePrefix parses a range or a single address; it ignores the host bits.
 func parsePrefix(text string) (netip.Prefix, bool) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Masked(), true

@@ -17,16 +17,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector"
 )
 
-// calicoServed is the group in which users know Calico's objects.
+// calicoServed is the API group of Calico's objects for users.
 const calicoServed = "projectcalico.org"
 
-// defaultTier is the tier of policies that name none, and of NetworkPolicies.
+// defaultTier is the tier of NetworkPolicies and of policies without a tier.
 const (
 	defaultTier      = "default"
 	defaultTierOrder = 1_000_000
 )
 
-// calicoSpec is the part of (Global)NetworkPolicy that decides: api/pkg/apis/projectcalico/v3 of Calico v3.31.
+// calicoSpec is the part of (Global)NetworkPolicy that affects verdicts: api/pkg/apis/projectcalico/v3 of Calico v3.31.
 type calicoSpec struct {
 	Tier                   string       `json:"tier"`
 	Order                  *float64     `json:"order"`
@@ -71,7 +71,7 @@ type calicoTier struct {
 	DefaultAction string   `json:"defaultAction"`
 }
 
-// readCalico reads Calico's own policies, and NetworkPolicies as Calico does: in the default tier, at order 1000.
+// readCalico reads Calico's own policies, and NetworkPolicies as Calico treats them: in the default tier, at order 1000.
 func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 	tiers := m.calicoTiers(r, snapshot)
 	m.networkPolicies(r, snapshot, tiers[defaultTier])
@@ -94,7 +94,7 @@ func (m *Model) readCalico(r *reading, snapshot *cluster.Snapshot) {
 	}
 }
 
-// calicoTiers sorts the tiers; a policy that names one which is not there comes last.
+// calicoTiers sorts the tiers; a policy with a tier that does not exist comes last.
 func (m *Model) calicoTiers(r *reading, snapshot *cluster.Snapshot) map[string]int {
 	type ordered struct {
 		tier
@@ -144,7 +144,7 @@ func decode(object unstructured.Unstructured, field string, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// calicoPolicy is nil for one that is not about pods.
+// calicoPolicy parses a policy; nil if it does not apply to pods.
 func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*policy, string) {
 	c := calico{m, finding.Subject{Kind: kind + "." + calicoServed, Namespace: object.GetNamespace(), Name: object.GetName()}}
 	var spec calicoSpec
@@ -174,7 +174,7 @@ func (m *Model) calicoPolicy(kind string, object unstructured.Unstructured) (*po
 	return p, tier
 }
 
-// directions are the types; without any, those that there are rules for, and ingress when there are none.
+// directions returns the policy's types; by default those for which it has rules, or ingress if it has none.
 func (s calicoSpec) directions() []Direction {
 	var found []Direction
 	if slices.Contains(s.Types, "Ingress") || len(s.Types) == 0 && (len(s.Egress) == 0 || len(s.Ingress) > 0) {
@@ -211,7 +211,7 @@ func (c calico) rules(rules []calicoRule, direction Direction) []rule {
 	return found
 }
 
-// rule reports false for a rule that never decides: one that logs, or is about a protocol without ports.
+// rule parses a rule; false for a rule that never decides: a log rule, or one for a protocol without ports.
 func (c calico) rule(from *calicoRule, direction Direction) (r rule, ok bool, err error) {
 	switch strings.ToLower(from.Action) {
 	case "allow":
@@ -254,7 +254,7 @@ func (c calico) rule(from *calicoRule, direction Direction) (r rule, ok bool, er
 	return r, len(r.ports) > 0 || r.byName(), nil
 }
 
-// unsure names what is not modelled of a rule.
+// unsure names the parts of a rule that are not modelled.
 func (c calico) unsure(from *calicoRule) bool {
 	var what []string
 	if from.HTTP != nil {
@@ -272,7 +272,7 @@ func (c calico) unsure(from *calicoRule) bool {
 	return len(what) > 0
 }
 
-// calicoProtocols are all ports of the protocols that a rule is about.
+// calicoProtocols returns all ports of a rule's protocols.
 func calicoProtocols(from *calicoRule) ([]int, error) {
 	all := []int{0, 1, 2}
 	if from.ICMP != nil {
@@ -295,7 +295,7 @@ func calicoProtocols(from *calicoRule) ([]int, error) {
 	return all, nil
 }
 
-// calicoProtocol is -1 for a protocol without ports.
+// calicoProtocol returns the number of a protocol; -1 for one without ports.
 func calicoProtocol(p intstr.IntOrString) (int, error) {
 	switch strings.ToUpper(p.String()) {
 	case "TCP", "6":
@@ -343,7 +343,7 @@ func (c calico) addPorts(numbers spans, names []namedPort, protocol int, ports [
 	return numbers, names, nil
 }
 
-// calicoPort reads a number, a range 1:2, or a name.
+// calicoPort parses a number, a range 1:2, or a name.
 func calicoPort(port intstr.IntOrString) (first, last int, name string, err error) {
 	text := port.String()
 	from, to, ranged := strings.Cut(text, ":")
@@ -361,8 +361,8 @@ func calicoPort(port intstr.IntOrString) (first, last int, name string, err erro
 	return 0, 0, text, nil
 }
 
-// entity is one end of a rule. Within a namespaced policy a selector is about that namespace, unless it names
-// others; so is one of notSelector alone (libcalico-go/lib/backend/syncersv1/updateprocessors/rules.go).
+// entity is one end of a rule. In a namespaced policy a selector only applies to that namespace, unless it names others;
+// so does notSelector without a selector (libcalico-go/lib/backend/syncersv1/updateprocessors/rules.go).
 func (c calico) entity(e *calicoEntity) (p peer, err error) {
 	accounts := ""
 	var names []string
@@ -396,11 +396,11 @@ func (c calico) entity(e *calicoEntity) (p peer, err error) {
 	return p, nil
 }
 
-// selected is the set of pods that selectors of namespaces, pods and service accounts (or their names) agree on.
+// selected returns the set of pods that match all selectors: of namespaces, pods and service accounts (or their names).
 func (c calico) selected(own, namespaces, pods, accounts string, names []string) (*set, error) {
 	s := scope{namespace: own}
 	if namespaces != "" {
-		// As Calico itself does: all() is every namespace, global() is what is in none.
+		// As in Calico, all() matches every namespace, and global() matches objects without a namespace.
 		text := strings.NewReplacer("all()", "has("+calicoNamespaceLabel+")", "global()", "!has("+calicoNamespaceLabel+")").Replace(namespaces)
 		parsed, err := selector.Parse(text)
 		if err != nil {

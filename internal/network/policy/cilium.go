@@ -18,7 +18,7 @@ import (
 
 const ciliumGroup = "cilium.io"
 
-// ciliumSpec is the part of Cilium(Clusterwide)NetworkPolicy that decides: pkg/policy/api of Cilium v1.18.
+// ciliumSpec is the part of Cilium(Clusterwide)NetworkPolicy that affects verdicts: pkg/policy/api of Cilium v1.18.
 type ciliumSpec struct {
 	EndpointSelector  *metav1.LabelSelector `json:"endpointSelector"`
 	NodeSelector      *metav1.LabelSelector `json:"nodeSelector"`
@@ -32,8 +32,8 @@ type ciliumSpec struct {
 	} `json:"enableDefaultDeny"`
 }
 
-// ciliumRule is a rule of either direction: from and to are read alike. A list that is there and empty selects
-// nobody, one that is not there says nothing.
+// ciliumRule is a rule of either direction: from and to are parsed in the same way. An empty list selects nothing, a
+// missing list is no restriction.
 type ciliumRule struct {
 	FromEndpoints []metav1.LabelSelector `json:"fromEndpoints"`
 	ToEndpoints   []metav1.LabelSelector `json:"toEndpoints"`
@@ -65,7 +65,7 @@ type ciliumPorts struct {
 	ServerNames []string                   `json:"serverNames"`
 }
 
-// readCilium reads Cilium's own policies. What any of them denies is denied before anything is allowed.
+// readCilium reads Cilium's own policies. Deny rules of all policies precede allow rules.
 func (m *Model) readCilium(r *reading, snapshot *cluster.Snapshot) {
 	for _, kind := range []string{"CiliumClusterwideNetworkPolicy", "CiliumNetworkPolicy"} {
 		for _, object := range snapshot.OtherOf(ciliumGroup, kind) {
@@ -81,7 +81,7 @@ type cilium struct {
 	ref finding.Subject
 }
 
-// policies is one for each spec.
+// policies makes one policy for each spec.
 func (c cilium) policies(object unstructured.Unstructured) []*policy {
 	var specs []ciliumSpec
 	for _, field := range []string{"spec", "specs"} {
@@ -148,8 +148,8 @@ func (c cilium) policy(spec *ciliumSpec) (*policy, error) {
 	return p, nil
 }
 
-// rules makes a rule for each kind of peer. One that names neither peers nor ports takes nothing (it only
-// isolates); one that names only ports takes everybody.
+// rules makes a rule for each kind of peer. A rule with neither peers nor ports allows nothing (it only isolates); a rule
+// with only ports allows all peers.
 func (c cilium) rules(from *ciliumRule, a action) ([]rule, error) {
 	bases, err := c.ports(from, a)
 	if err != nil {
@@ -183,7 +183,7 @@ type ciliumPeer struct {
 	unsure    bool
 }
 
-// peers are those that a rule names, one for each way of naming; named is false when it names none at all.
+// peers returns a rule's peers, one for each kind of peer; named is false if it has none.
 func (c cilium) peers(from *ciliumRule) (peers []ciliumPeer, named bool, err error) {
 	requires := len(from.FromRequires)+len(from.ToRequires) > 0
 	if requires {
@@ -235,7 +235,7 @@ func (c cilium) hostsOnly(answer match) *set {
 	return s
 }
 
-// entity is what a named entity means for pods and nodes of this cluster.
+// entity converts a named entity into pods and nodes of this cluster.
 func (c cilium) entity(name string) *set {
 	switch name {
 	case "all", "cluster":
@@ -300,8 +300,8 @@ func ciliumProtocols(name string) []int {
 	return nil
 }
 
-// endpoints is the set of a selector of pods. In a namespaced policy it is about that namespace, unless a peer
-// names another by label.
+// endpoints is the set of pods of a selector. In a namespaced policy it only applies to that namespace, unless a peer names
+// another namespace by label.
 func (c cilium) endpoints(from *metav1.LabelSelector, subject bool) (*set, error) {
 	plain, err := ciliumSelector(from)
 	if err != nil {
@@ -329,8 +329,8 @@ func ofNamespace(label string) bool {
 	return label == ciliumNamespace || strings.HasPrefix(label, ciliumOfNamespace)
 }
 
-// ciliumSelector takes the sources off a selector's labels (k8s:app is app). It is nil for one that selects
-// no pod, such as reserved:host.
+// ciliumSelector removes the source prefixes from a selector's labels (k8s:app becomes app). It is nil for a selector that
+// selects no pod, such as reserved:host.
 func ciliumSelector(from *metav1.LabelSelector) (labels.Selector, error) {
 	plain := from.DeepCopy()
 	plain.MatchLabels = map[string]string{}

@@ -9,10 +9,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 )
 
-// Verdict is what policies say of a connection.
+// Verdict is the decision of policies about a connection.
 type Verdict string
 
-// Depends is a verdict that rests on what is not known: an address that is not given out, a gap.
+// Depends is a verdict that depends on unknown facts: an address that is not allocated yet, or a gap.
 const (
 	Allow   Verdict = "allow"
 	Deny    Verdict = "deny"
@@ -29,10 +29,10 @@ func (v verdict) at(port uint32) Verdict {
 	return Deny
 }
 
-// Change is what becomes of a verdict.
+// Change is the change of a verdict.
 type Change string
 
-// The changes. May is for verdicts that depend under one of the profiles.
+// The changes. May is for verdicts that are Depends under one of the profiles.
 const (
 	Closes   Change = "closes"
 	Opens    Change = "opens"
@@ -42,7 +42,7 @@ const (
 
 func changes() []Change { return []Change{Closes, Opens, MayClose, MayOpen} }
 
-// ports are those of a change from one verdict to another.
+// ports returns the ports of a change from one verdict to another.
 func (c Change) ports(before, after verdict) spans {
 	depends := func(v verdict) spans { return v.may.subtract(v.must) }
 	denied := func(v verdict) spans { return allPorts.subtract(v.may) }
@@ -64,25 +64,25 @@ type Flow struct {
 	Port     Port
 }
 
-// Witness is a flow whose verdict differs.
+// Witness is a flow whose verdict differs between the profiles.
 type Witness struct {
 	Flow
 	Before, After Verdict
 }
 
-// Difference is what one policy does to pods, under one profile and not under the other.
+// Difference is an effect of one policy on pods under only one of the profiles.
 type Difference struct {
 	Policy    finding.Subject
 	Direction Direction
 	Change    Change
-	// Only is the side on which the policy is in force for these pods, else Both.
+	// Only is the side on which the policy is enforced for these pods, else Both.
 	Only Side
-	// Deviations are the IDs of those that the policy is read by; Addresses is true when the policy names
-	// address ranges and the pods' addresses are others.
+	// Deviations are the IDs of the deviations that affect the policy; Addresses is true if the policy has address
+	// ranges and the pods get other addresses.
 	Deviations []string
 	Addresses  bool
-	// Pods is how many pods of the policy's the change is about, and Peers how many others at most; Ports are
-	// the ports at the widest.
+	// Pods is the number of the policy's pods that are affected, Peers the maximum number of their peers; Ports are the
+	// widest set of ports.
 	Pods, Peers int
 	Ports       Ports
 	Witness     Witness
@@ -95,14 +95,14 @@ type differenceKey struct {
 	only      Side
 }
 
-// Differences compares the profiles over all pairs of pods and all ports. Pairs are never enumerated: pods
-// are grouped by what policies can see of them.
+// Differences compares the profiles over all pairs of pods and all ports. It does not enumerate pairs: it groups pods
+// by the properties that policies can distinguish.
 func (m *Model) Differences() []Difference {
 	m.compare()
 	return m.differences
 }
 
-// comparison is the work of one call of compare.
+// comparison is the state of one call of compare.
 type comparison struct {
 	*Model
 	subjects [2][]*subject
@@ -115,20 +115,20 @@ type comparison struct {
 	tries   []try
 }
 
-// try is a pair that sees differences: a candidate for a probe.
+// try is a pair of pods that shows differences: a candidate for a probe.
 type try struct {
 	witness Witness
 	shows   []differenceKey
 }
 
-// count is what a difference counted last: a subject, and of its regions, which do not overlap.
+// count is the last subject that a difference counted, and that subject's regions, which do not overlap.
 type count struct {
 	subject *subject
 	region  *region
 	peers   int
 }
 
-// witnesses is how many pairs are kept as candidates for probes, for each region that differs.
+// witnesses is the number of pairs kept as candidates for probes, for each region that differs.
 const witnesses = 4
 
 func (m *Model) compare() {
@@ -154,7 +154,7 @@ func (m *Model) compare() {
 	c.finish()
 }
 
-// most are the ports that the policies of a subject open to anybody, under either profile.
+// most returns the ports that a subject's policies open to any peer, under either profile.
 func (c *comparison) most(s *subject) spans {
 	var most spans
 	for side, policies := range s.policies {
@@ -179,14 +179,14 @@ func (c *comparison) subject(s *subject) {
 	}
 }
 
-// region looks for pairs of pods that see the difference: the policies of the other end may hide it.
+// region looks for pairs of pods that show the difference: the policies of the other end may hide it.
 func (c *comparison) region(s *subject, r *region, v [2]verdict) {
 	others := c.others[s.direction.other()]
 	if !r.rest {
 		others = c.bySubject(r.members, s.direction.other())
 	}
-	// hidden are the ports whose difference no pair has shown yet. When there are none left, some pairs more
-	// are worth a look: one that shows other differences too makes a good probe.
+	// hidden are the ports whose difference no pair has shown yet. When none is left, it tries some more pairs,
+	// because a pair that also shows other differences makes a good probe.
 	here := differing(v)
 	hidden, found := here, 0
 	for _, class := range s.classes {
@@ -241,7 +241,7 @@ func (c *comparison) bySubject(endpoints []*endpoint, direction Direction) [][]*
 	return groups
 }
 
-// subjectOf is nil for pods on the host network.
+// subjectOf returns an endpoint's subject; nil for hostNetwork pods.
 func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
 	if e.class == nil {
 		return nil
@@ -249,8 +249,8 @@ func (c *comparison) subjectOf(e *endpoint, direction Direction) *subject {
 	return c.of[direction][e.class.index]
 }
 
-// record adds a difference, or more evidence to one that is known, and a candidate for a probe. What the other
-// end's policies do is recorded in its own turn.
+// record adds a difference, or more evidence to a known one, and a candidate for a probe. The differences of the other
+// end's policies are recorded separately.
 func (c *comparison) record(s *subject, change Change, ports spans, r *region, causes []cause, port uint32, witness Witness) {
 	t := try{witness: witness}
 	for _, cause := range causes {
@@ -315,7 +315,7 @@ func (c *comparison) widen(d *Difference, s *subject, ports spans, r *region, b 
 	}
 }
 
-// finish sorts what was found.
+// finish sorts the results.
 func (c *comparison) finish() {
 	order := make([]int, len(c.found))
 	for i := range order {

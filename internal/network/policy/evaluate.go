@@ -2,23 +2,23 @@ package policy
 
 import "slices"
 
-// verdict says which ports are open: may holds those that are or might be, must those that surely are.
+// verdict has the open ports: may has those that are or might be open, must those that certainly are.
 type verdict struct{ may, must spans }
 
 func (v verdict) and(other verdict) verdict {
 	return verdict{v.may.intersect(other.may), v.must.intersect(other.must)}
 }
 
-// outcome is a decision and the ports that it was (or may have been) made for.
+// outcome is a decision and the ports to which it applies (or may apply).
 type outcome struct {
 	ports spans
-	// by are the policies that decided: one whose rule matched, or all those of a tier at its end.
+	// by are the policies that decided: the one whose rule matched, or, at the end of a tier, all of the tier.
 	by   []*policy
 	rule *rule // nil at the end of a tier
 }
 
-// flow is one direction of one connection: a pod that policies are about, and the other end. Without another
-// end it is about anybody: what may match does.
+// flow is one direction of one connection: the pod to which policies apply, and the other end. Without another end it
+// stands for any peer: rules that may match do match.
 type flow struct {
 	model     *Model
 	side      Side
@@ -40,8 +40,8 @@ func (m *Model) flow(side Side, direction Direction, subject *class, other *endp
 	return f
 }
 
-// evaluate decides over all ports at once. The policies are those that select the subject, in order of
-// evaluation; note is called for each decision, and may be nil.
+// evaluate evaluates all ports at once. policies are those that select the subject, in order of evaluation; note is called
+// for each decision, and may be nil.
 func (f flow) evaluate(policies []*policy, note func(outcome)) verdict {
 	if note == nil {
 		note = func(outcome) {}
@@ -80,7 +80,7 @@ func (f flow) evaluate(policies []*policy, note func(outcome)) verdict {
 	return verdict{may: opened, must: opened.subtract(denied)}
 }
 
-// rules walks the rules of a tier until no port is left open.
+// rules evaluates the rules of a tier until all ports are decided.
 func (f flow) rules(policies []*policy, t tier, open *spans, hit func(*rule, *policy, spans)) {
 	walk := func(wanted func(action) bool) {
 		for _, p := range policies {
@@ -128,7 +128,7 @@ func (f flow) isolating(policies []*policy) []*policy {
 	return found
 }
 
-// matches says whether a rule is about the other end, ports aside.
+// matches reports whether a rule matches the other end, regardless of ports.
 func (f flow) matches(r *rule) match {
 	matched := f.peer(&r.peer)
 	if matched != no && !r.self.anybody() {
@@ -164,7 +164,7 @@ func (f flow) peer(p *peer) match {
 	return matched
 }
 
-// anybody says whether there may be another end that the rule is about.
+// anybody reports whether any peer could match the rule.
 func (f flow) anybody(p *peer) match {
 	if slices.ContainsFunc(p.in, (*set).empty) {
 		return no
@@ -172,8 +172,8 @@ func (f flow) anybody(p *peer) match {
 	return maybe
 }
 
-// itself matches the pod that the policy is about. Pods of one class differ in their addresses, so a rule
-// that names some may match.
+// itself matches the pod to which the policy applies. Pods of one class have different addresses, so a rule with
+// addresses may match.
 func (f flow) itself(p *peer) match {
 	matched := yes
 	for _, s := range p.in {

@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 )
 
-// read turns the policies of a snapshot into those of a profile.
+// read converts the policies of a snapshot according to a profile.
 func (m *Model) read(snapshot *cluster.Snapshot, profile Profile) *reading {
 	r := &reading{profile: profile}
 	switch profile.Dialect {
@@ -28,7 +28,7 @@ func (m *Model) read(snapshot *cluster.Snapshot, profile Profile) *reading {
 	return r
 }
 
-// calicoOrder is where Calico puts NetworkPolicies among its own; elsewhere it does not matter.
+// calicoOrder is the order that Calico gives to NetworkPolicies; it is irrelevant for other networks.
 const calicoOrder = 1000
 
 func (m *Model) networkPolicies(r *reading, snapshot *cluster.Snapshot, tier int) {
@@ -40,7 +40,7 @@ func (m *Model) networkPolicies(r *reading, snapshot *cluster.Snapshot, tier int
 	}
 }
 
-// networkPolicy is nil for one that is not in force.
+// networkPolicy converts a NetworkPolicy; nil if it is not enforced.
 func (m *Model) networkPolicy(object *networkingv1.NetworkPolicy, profile Profile) *policy {
 	k := kubernetes{m, profile, finding.Subject{Kind: "NetworkPolicy", Namespace: object.Namespace, Name: object.Name}}
 	if profile.deviates(deviatesNamedPorts) && usesNames(object) {
@@ -64,7 +64,7 @@ func (m *Model) networkPolicy(object *networkingv1.NetworkPolicy, profile Profil
 	return p
 }
 
-// typesOf are the directions that a policy governs; the API server fills in what is left out.
+// typesOf returns the directions that a policy governs, with the API server's defaults.
 func typesOf(spec *networkingv1.NetworkPolicySpec) []Direction {
 	if len(spec.PolicyTypes) == 0 {
 		if len(spec.Egress) > 0 {
@@ -113,7 +113,7 @@ type kubernetes struct {
 	ref     finding.Subject
 }
 
-// rules makes a rule for each peer, or one for everybody when there is none.
+// rules makes a rule for each peer, or one for all peers if there is none.
 func (k kubernetes) rules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) []rule {
 	base := k.ports(ports)
 	if len(peers) == 0 {
@@ -201,7 +201,7 @@ func (m *Model) portName(protocol int, name string) namedPort {
 
 func (m *Model) nobody() *set { return m.set("nobody", scope{nobody: true}) }
 
-// podSet is the set that a namespace (or a selector of namespaces) and a selector of pods describe.
+// podSet is the set of pods of a namespace (or a namespace selector) and a pod selector.
 func (m *Model) podSet(own string, namespaces, pods *metav1.LabelSelector) (*set, error) {
 	s := scope{namespace: own}
 	key := "k8s\x00" + own
@@ -229,7 +229,7 @@ func (m *Model) podSet(own string, namespaces, pods *metav1.LabelSelector) (*set
 	return m.set(key, s), nil
 }
 
-// remembered asks each namespace once: many classes are in one.
+// remembered evaluates each namespace once, because many classes share a namespace.
 func remembered(ask func(*namespace) bool) func(*namespace) bool {
 	answers := map[*namespace]bool{}
 	return func(n *namespace) bool {
@@ -242,7 +242,7 @@ func remembered(ask func(*namespace) bool) func(*namespace) bool {
 	}
 }
 
-// labelsOf are the labels that a selector looks at, and one that it demands, with its values.
+// labelsOf returns the labels that a selector uses, and one that it requires, with its values.
 func labelsOf(selector labels.Selector) (keys []string, label string, values []string) {
 	requirements, _ := selector.Requirements()
 	for _, r := range requirements {

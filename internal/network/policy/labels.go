@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The labels that Calico gives to a pod beside its own (libcalico-go/lib/backend/k8s/conversion).
+// The labels that Calico adds to a pod's own (libcalico-go/lib/backend/k8s/conversion).
 const (
 	calicoPrefix         = "projectcalico.org/"
 	calicoNamespaceLabel = calicoPrefix + "namespace"
@@ -16,7 +16,7 @@ const (
 	calicoOfAccount      = "pcsa."
 )
 
-// The labels that Cilium gives to a pod beside its own (pkg/k8s/apis/cilium.io/const.go).
+// The labels that Cilium adds to a pod's own (pkg/k8s/apis/cilium.io/const.go).
 const (
 	ciliumNamespace   = "io.kubernetes.pod.namespace"
 	ciliumOfNamespace = "io.cilium.k8s.namespace.labels."
@@ -24,7 +24,7 @@ const (
 	ciliumCluster     = "io.cilium.k8s.policy.cluster"
 )
 
-// derived reports whether a label is none of the pod's own.
+// derived reports whether a label is not the pod's own.
 func derived(label string) bool {
 	for _, prefix := range []string{calicoPrefix, calicoOfNamespace, calicoOfAccount, ciliumNamespace, "io.cilium.k8s."} {
 		if strings.HasPrefix(label, prefix) {
@@ -34,12 +34,12 @@ func derived(label string) bool {
 	return false
 }
 
-// ofAccount reports whether a label tells of a pod's service account.
+// ofAccount reports whether a label comes from a pod's service account.
 func ofAccount(label string) bool {
 	return label == calicoAccount || label == ciliumAccount || strings.HasPrefix(label, calicoOfAccount)
 }
 
-// seen are a class's labels as Calico and Cilium see them.
+// seen returns a class's labels including those that Calico and Cilium add.
 func (m *Model) seen(c *class) map[string]string {
 	if c.derived != nil {
 		return c.derived
@@ -67,14 +67,14 @@ func (m *Model) seen(c *class) map[string]string {
 	return c.derived
 }
 
-// calicoNamespace are the labels that a selector of namespaces looks at.
+// calicoNamespace returns the labels that a namespace selector uses.
 func calicoNamespace(n *namespace) map[string]string {
 	seen := map[string]string{calicoName: n.name, calicoNamespaceLabel: n.name}
 	maps.Copy(seen, n.labels)
 	return seen
 }
 
-// accountLabels are the labels that a selector of service accounts looks at.
+// accountLabels returns the labels that a service account selector uses.
 func (m *Model) accountLabels(c *class) map[string]string {
 	seen := map[string]string{calicoName: c.account}
 	maps.Copy(seen, m.accountOf[c.namespace.name+"/"+c.account])

@@ -18,15 +18,15 @@ import (
 // Side is one of the two profiles of a model.
 type Side int
 
-// Before and After are the profiles in the order in which they were given to Build.
+// Before and After are the profiles in the order of Build's arguments.
 const (
 	Before Side = iota
 	After
-	// Both stands for what holds on either side.
+	// Both means both sides.
 	Both Side = -1
 )
 
-// Model is a snapshot's pods and policies as two profiles read them.
+// Model is a snapshot's pods and policies under two profiles.
 type Model struct {
 	readings   [2]*reading
 	namespaces map[string]*namespace
@@ -39,10 +39,10 @@ type Model struct {
 
 	sets map[string]*set
 	nets map[string]*net
-	// labels are the keys that any selector looks at; accounts, whether one looks at service accounts.
+	// labels are the keys that any selector uses; accounts says whether a selector uses service accounts.
 	labels   map[string]bool
 	accounts bool
-	// accountOf are the labels of service accounts, by namespace/name, where the snapshot has any.
+	// accountOf are the labels of service accounts, by namespace/name, if the snapshot has any.
 	accountOf     map[string]map[string]string
 	accountsKnown bool
 	// portNames are the named ports that any rule uses.
@@ -58,7 +58,7 @@ type Model struct {
 	gapped map[Gap]bool
 }
 
-// reading is what a profile makes of the policies.
+// reading is the policies under one profile.
 type reading struct {
 	profile  Profile
 	tiers    []tier
@@ -72,22 +72,21 @@ type namespace struct {
 	labels map[string]string
 }
 
-// class is pods that no policy can tell apart but by their addresses.
+// class is a set of pods that policies can only distinguish by address.
 type class struct {
 	index     int32
 	namespace *namespace
-	// labels are those of its first pod, and account its service account: the others differ in nothing that
-	// is looked at.
+	// labels and account are those of its first pod: the others do not differ in anything that policies use.
 	labels    map[string]string
 	account   string
 	names     map[namedPort]spans
 	endpoints []*endpoint
-	// derived caches the labels that Calico and Cilium see on a pod.
+	// derived caches the labels including those that Calico and Cilium add.
 	derived map[string]string
 }
 
-// endpoint is pods of a class that have addresses which no policy can tell apart; class is nil for pods on
-// the host network, which networks take for the node itself.
+// endpoint is the pods of a class whose addresses no policy can distinguish; class is nil for hostNetwork pods, which
+// networks treat like the node itself.
 type endpoint struct {
 	index int32
 	class *class
@@ -96,16 +95,16 @@ type endpoint struct {
 	pods      []int32
 }
 
-// address is the endpoint's, for the policies of the pod at the other end.
+// address returns the endpoint's address for the policies of the pod at the other end.
 func (e *endpoint) address(side Side, direction Direction) spans { return e.addresses[side][direction] }
 
-// Gap is something about a policy that is not modelled, so that verdicts may be wrong or stay open.
+// Gap is a feature of a policy that is not modelled, so that verdicts may be wrong or undecided.
 type Gap struct {
 	Policy finding.Subject
 	What   string
 }
 
-// Build reads a snapshot under two profiles.
+// Build makes the model of a snapshot under two profiles.
 func Build(snapshot *cluster.Snapshot, before, after Profile) *Model {
 	m := &Model{
 		namespaces: map[string]*namespace{}, sets: map[string]*set{}, nets: map[string]*net{},
@@ -142,7 +141,7 @@ func compareSubjects(a, b finding.Subject) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Gaps are what is not modelled, in order.
+// Gaps returns the features that are not modelled, in order.
 func (m *Model) Gaps() []Gap { return m.gaps }
 
 func (m *Model) gap(policy finding.Subject, what string) {
@@ -153,7 +152,7 @@ func (m *Model) gap(policy finding.Subject, what string) {
 	}
 }
 
-// set is the set of a scope; the key must tell apart all that differ.
+// set returns the set of a scope; different scopes must have different keys.
 func (m *Model) set(key string, s scope) *set {
 	if found, ok := m.sets[key]; ok {
 		return found
@@ -167,7 +166,7 @@ func (m *Model) set(key string, s scope) *set {
 	return made
 }
 
-// net is the list of the ranges that can be read; bad ones are reported.
+// net returns the list of valid ranges, and reports invalid ones.
 func (m *Model) net(ref finding.Subject, texts ...string) *net {
 	var prefixes []netip.Prefix
 	for _, text := range texts {
@@ -208,7 +207,7 @@ func (s scope) holds(c *class) bool {
 		(s.pod == nil || s.pod(c))
 }
 
-// catalogue finds classes by what most selectors name.
+// catalogue indexes classes by the properties that most selectors use.
 type catalogue struct {
 	all         []int32
 	byNamespace map[string][]int32
@@ -228,7 +227,7 @@ func index(classes []*class) catalogue {
 	return found
 }
 
-// candidates are classes among which all members are.
+// candidates returns classes that include all members.
 func (c catalogue) candidates(s scope) []int32 {
 	shortest := c.all
 	if s.namespace != "" {
@@ -268,7 +267,7 @@ func comparePolicies(a, b *policy) int {
 	return cmp.Or(a.tier-b.tier, cmp.Compare(a.order, b.order), cmp.Compare(a.key, b.key))
 }
 
-// classify sorts pods into classes and endpoints. Pods that have ended, and Theseus' own, are left out.
+// classify sorts pods into classes and endpoints. It skips finished pods and Theseus' own.
 func (m *Model) classify(snapshot *cluster.Snapshot) {
 	a := m.atlas()
 	classes, endpoints := map[string]*class{}, map[string]*endpoint{}
@@ -314,7 +313,7 @@ func (m *Model) newClass(pod *corev1.Pod) *class {
 	return c
 }
 
-// classKey appends what policies can see of a pod, addresses aside.
+// classKey appends the properties of a pod that policies can use, except addresses.
 func (m *Model) classKey(key []byte, pod *corev1.Pod) []byte {
 	text := func(s string) { key = append(append(key, s...), 0) }
 	text(pod.Namespace)
@@ -335,7 +334,7 @@ func (m *Model) classKey(key []byte, pod *corev1.Pod) []byte {
 	return appendNames(key, m.namesOf(pod))
 }
 
-// appendNames appends named ports, the same for the same ports.
+// appendNames appends named ports in a canonical form.
 func appendNames(key []byte, names map[namedPort]spans) []byte {
 	for _, name := range slices.SortedFunc(maps.Keys(names), func(a, b namedPort) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), a.protocol-b.protocol)
@@ -347,7 +346,7 @@ func appendNames(key []byte, names map[namedPort]spans) []byte {
 	return key
 }
 
-// namesOf are the named ports of a pod that any rule uses; nil for most pods.
+// namesOf returns the named ports of a pod that a rule uses; nil for most pods.
 func (m *Model) namesOf(pod *corev1.Pod) map[namedPort]spans {
 	if len(m.portNames) == 0 {
 		return nil
@@ -394,7 +393,7 @@ func appendSpans(key []byte, set spans) []byte {
 	return key
 }
 
-// atlas is made of every range that a policy or a profile names.
+// atlas makes the atlas of all ranges in policies and profiles.
 func (m *Model) atlas() *atlas {
 	var prefixes []netip.Prefix
 	for _, n := range m.nets {
@@ -410,7 +409,7 @@ func (m *Model) atlas() *atlas {
 	return a
 }
 
-// addresses are a pod's under each profile, as a source and as a destination. Equal ones are one.
+// addresses returns a pod's addresses under each profile, as a source and as a destination. Equal ones share memory.
 func (m *Model) addresses(a *atlas, pod *corev1.Pod) (found [2][2]spans) {
 	own, known := parseAddress(pod.Status.PodIP)
 	if pod.Spec.HostNetwork && !known {
@@ -443,7 +442,7 @@ func holds(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// Idle are the policies that only the second profile enforces and that select no pod, in order.
+// Idle returns the policies that only the second profile enforces and that select no pod, in order.
 func (m *Model) Idle() []finding.Subject {
 	enforced := map[finding.Subject]bool{}
 	for _, p := range m.readings[Before].policies {

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pair looks at two endpoints: mine is the one that the subject's policies select. It returns the ports whose
-// difference shows in spite of the other end's policies, and false where there are no two pods.
+// pair compares two endpoints: mine is the one that the subject's policies select. It returns the ports whose difference
+// is not hidden by the other end's policies, and false if there are no two pods.
 func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region) (seen spans, ok bool) {
 	from, to := e, mine
 	if s.direction == Egress {
@@ -51,7 +51,7 @@ func (c *comparison) pair(s *subject, mine, e *endpoint, v [2]verdict, r *region
 	return seen, true
 }
 
-// differing are the ports whose verdicts are not the same.
+// differing returns the ports whose verdicts differ.
 func differing(v [2]verdict) spans {
 	var ports spans
 	for _, change := range changes() {
@@ -60,7 +60,7 @@ func differing(v [2]verdict) spans {
 	return ports
 }
 
-// podsOf picks two pods, on two nodes where one is on the host network: a node always reaches its own pods.
+// podsOf picks two pods; if one is a hostNetwork pod, on different nodes, because a node always reaches its own pods.
 func (m *Model) podsOf(from, to *endpoint) (Flow, bool) {
 	apart := from.class == nil || to.class == nil
 	for _, i := range from.pods {
@@ -74,7 +74,7 @@ func (m *Model) podsOf(from, to *endpoint) (Flow, bool) {
 	return Flow{}, false
 }
 
-// likely is the port of a set that is most worth trying: one that the pod declares, a usual one, the first.
+// likely returns the most useful port of a set to probe: one that the pod declares, a common one, or the first.
 func likely(ports spans, pod *corev1.Pod) uint32 {
 	for i := range pod.Spec.Containers {
 		for _, declared := range pod.Spec.Containers[i].Ports {
@@ -99,7 +99,7 @@ type cause struct {
 	differs  spans
 }
 
-// causes is the one cause of a subject, or none where it decides the same under both profiles.
+// causes returns the cause of a subject, or none if it decides the same under both profiles.
 func (c *comparison) causes(s *subject, class *class, other *endpoint) []cause {
 	found := cause{subject: s}
 	var v [2]verdict
@@ -114,7 +114,7 @@ func (c *comparison) causes(s *subject, class *class, other *endpoint) []cause {
 	return []cause{found}
 }
 
-// alike are those of some ports for which the same was decided as for this one.
+// alike returns the ports with the same decision as a given one.
 func (c cause) alike(ports spans, port uint32) spans {
 	narrow := func(to spans) {
 		if to.contains(port) {
@@ -132,8 +132,8 @@ func (c cause) alike(ports spans, port uint32) spans {
 	return ports
 }
 
-// blame names the policies that make the difference at a port: those in force on one side only if there are
-// any, else those whose rules decided, else those that deny what no rule takes.
+// blame names the policies that cause the difference at a port: those enforced on one side only, if there are any, else
+// those whose rules decided, else those that deny by default.
 func (c cause) blame(port uint32) []blamed {
 	var only, byRule, rest []blamed
 	for side, outcomes := range c.outcomes {

@@ -7,23 +7,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Port is one port of a pod that listens.
+// Port is one port of a listening pod.
 type Port struct {
 	Protocol corev1.Protocol
 	Number   int // 1 to 65535
 }
 
-// String is as people write it: "TCP 80".
+// String formats the port: "TCP 80".
 func (p Port) String() string { return fmt.Sprintf("%s %d", p.Protocol, p.Number) }
 
 func (p Port) code() uint32 { return uint32(protocolAt(p.Protocol))<<16 | uint32(p.Number) }
 
 func portOf(code uint32) Port { return Port{protocols[code>>16], int(code & 0xffff)} }
 
-// protocols are those that have ports, in the order in which they are numbered within a set of ports.
+// protocols are the protocols with ports, in the order of their numbers in a set of ports.
 var protocols = [...]corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP}
 
-// protocolAt is -1 for a protocol without ports.
+// protocolAt returns the number of a protocol; -1 for one without ports.
 func protocolAt(protocol corev1.Protocol) int {
 	for i, p := range protocols {
 		if p == protocol {
@@ -38,7 +38,7 @@ const (
 	lastPort  = 65535
 )
 
-// protocolPorts is a range of ports of one protocol.
+// protocolPorts returns a range of ports of one protocol.
 func protocolPorts(protocol, first, last int) spans {
 	first, last = max(first, firstPort), min(last, lastPort)
 	if protocol < 0 || first > last {
@@ -62,7 +62,7 @@ type Ports struct{ set spans }
 // Has reports whether a port is in the set.
 func (p Ports) Has(port Port) bool { return p.set.contains(port.code()) }
 
-// String names the ports by protocol: "TCP 80, 443-500; all UDP". A long list is cut.
+// String lists the ports by protocol: "TCP 80, 443-500; all UDP". It truncates long lists.
 func (p Ports) String() string {
 	const most = 6
 	var parts []string

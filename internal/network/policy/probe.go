@@ -1,14 +1,14 @@
 package policy
 
-// Probe is a connection worth trying, and the differences (by index) that its verdict shows.
+// Probe is a connection to try, and the differences (by index) that its verdict shows.
 type Probe struct {
 	Witness
 	Shows []int
 }
 
-// Probes are connections whose verdicts show every difference. The smallest such set is a set cover, which is
-// NP-hard; this is the greedy one, at most 1+ln(differences) times as large, out of a few candidates for each
-// region that differs.
+// Probes returns connections whose verdicts show every difference. Finding the smallest set is a set cover problem, which is
+// NP-hard; this is the greedy solution, at most 1+ln(differences) times as large, from a few candidates for each region
+// that differs.
 func (m *Model) Probes() []Probe {
 	m.compare()
 	widest := 0

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Dialect is which policies a network enforces, and how.
+// Dialect says which policies a network enforces, and how.
 type Dialect string
 
 // The dialects. Calico and Cilium read NetworkPolicy as well as their own.
@@ -18,17 +18,16 @@ const (
 	Cilium     Dialect = "cilium"
 )
 
-// Profile is how one network reads policies.
+// Profile describes how one network treats policies.
 type Profile struct {
-	// CNI is the network's name, such as "flannel"; Version, such as v1.15.3, may be empty: then it is taken
-	// for the newest.
+	// CNI is the network's name, such as "flannel"; Version is a version such as v1.15.3; empty means the newest.
 	CNI     string
 	Version string
 	Dialect Dialect
-	// Pods are the ranges that pods get addresses from. A pod whose address lies in none of them is taken for
-	// one that will get another. Without ranges pods keep the addresses of the snapshot.
+	// Pods are the ranges from which pods get addresses. A pod whose address is in none of them is assumed to get a new one.
+	// Without ranges, pods keep the addresses of the snapshot.
 	Pods []netip.Prefix
-	// Tunnelled is true when a node may reach pods of other nodes from an address of Pods instead of its own.
+	// Tunnelled is true if a node may use an address of Pods, instead of its own, as the source of traffic to pods on other nodes.
 	Tunnelled bool
 }
 
@@ -40,19 +39,19 @@ const (
 	deviatesRange      = "weave/end-port-ignored"
 )
 
-// Deviation is where a network does something else than the API's text says, or where that says nothing.
+// Deviation is a behaviour of a network that differs from the API's documentation, or that the API leaves open.
 type Deviation struct {
 	ID  string
 	CNI string
-	// Until is the first version without it; empty when all have it.
+	// Until is the first version without it; empty if all versions have it.
 	Until string
 	Says  string
-	// Modelled is true when verdicts follow it.
+	// Modelled is true if verdicts take it into account.
 	Modelled bool
 	Source   string
 }
 
-// Deviations are those known, by network.
+// Deviations returns the known deviations, by network.
 func Deviations() []Deviation {
 	return []Deviation{
 		{ID: "any/host-to-own-pods", CNI: "any", Modelled: true,
@@ -98,7 +97,7 @@ func (p Profile) deviates(id string) bool {
 	})
 }
 
-// older compares versions by major and minor; one that cannot be read is the newest.
+// older compares versions by major and minor; an invalid one counts as the newest.
 func older(version, than string) bool {
 	v, ok := majorMinor(version)
 	t, _ := majorMinor(than)
@@ -124,8 +123,8 @@ func (p Profile) sameAddresses(other Profile) bool {
 	return slices.Equal(p.Pods, other.Pods) && p.Tunnelled == other.Tunnelled
 }
 
-// rangesLike are the ranges of a pod's address family; all of them when it has no address yet, or none of
-// its family is given.
+// rangesLike returns the ranges of a pod's address family; all ranges if the pod has no address yet, or if there are none
+// of its family.
 func (p Profile) rangesLike(address netip.Addr, known bool) []netip.Prefix {
 	var found []netip.Prefix
 	for _, prefix := range p.Pods {

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// subject is classes that the same policies select in one direction, under either profile, and to which
-// their rules say the same.
+// subject is a set of classes that the same policies select in one direction, under both profiles, and for which their
+// rules are equivalent.
 type subject struct {
 	direction Direction
 	policies  [2][]*policy
 	classes   []*class
-	// most are the ports that its policies open to anybody.
+	// most are the ports that its policies open to any peer.
 	most spans
 }
 
-// subjects groups the classes of a direction; of gives each class its subject.
+// subjects groups the classes of a direction into subjects.
 func (m *Model) subjects(direction Direction) (all []*subject, of []*subject) {
 	ids := map[*policy]uint32{}
 	for _, r := range m.readings {
@@ -53,7 +53,7 @@ func (m *Model) subjects(direction Direction) (all []*subject, of []*subject) {
 	return all, of
 }
 
-// selfKey appends what a policy's rules say of the class itself.
+// selfKey appends the parts of a policy's rules that depend on the class itself.
 func (m *Model) selfKey(key []byte, p *policy, c *class, side Side, direction Direction, byName bool) ([]byte, bool) {
 	for i := range p.rules[direction] {
 		r := &p.rules[direction][i]
@@ -65,15 +65,15 @@ func (m *Model) selfKey(key []byte, p *policy, c *class, side Side, direction Di
 	return key, byName
 }
 
-// region is endpoints that a subject's rules cannot tell apart.
+// region is a set of endpoints that a subject's rules cannot distinguish.
 type region struct {
-	// first stands for all of them.
+	// first represents all of them.
 	first   *endpoint
 	members []*endpoint
-	// rest is true for those that no rule names; members is then empty, and named holds all others.
+	// rest is true for the endpoints that no rule names; then members is empty, and named has all others.
 	rest  bool
 	named map[int32]int32
-	// pods is how many there are in it.
+	// pods is the number of its pods.
 	pods int
 }
 
@@ -83,8 +83,8 @@ func (r *region) holdsNamed(e *endpoint) bool {
 	return named
 }
 
-// regions cuts all endpoints by the questions that a subject's rules ask about the other end. The work is in
-// the endpoints whose answers are unusual, not in all of them.
+// regions divides all endpoints by the questions of a subject's rules about the other end. The work depends on the number
+// of endpoints with unusual answers, not on the number of all endpoints.
 func (m *Model) regions(s *subject) []*region {
 	type cut struct {
 		from     int32
@@ -135,7 +135,7 @@ func (m *Model) regions(s *subject) []*region {
 	return regions
 }
 
-// questions are what the rules of a subject ask about the other end, each once.
+// questions returns the distinct questions of a subject's rules about the other end.
 func (m *Model) questions(s *subject) []*split {
 	asked := map[*split]bool{}
 	var all []*split
@@ -170,7 +170,7 @@ func (m *Model) questions(s *subject) []*split {
 	return all
 }
 
-// askSet answers who is in a set. The members are known, so that a small set costs little.
+// askSet answers which endpoints are in a set. The members are known, so a small set is cheap.
 func (m *Model) askSet(s *set) *split {
 	if s.asked != nil {
 		return s.asked
@@ -200,7 +200,7 @@ type neighbours struct {
 	endpoints []*endpoint
 }
 
-// askNet asks each address once: many endpoints share few.
+// askNet checks each address once, because many endpoints share few addresses.
 func (m *Model) askNet(n *net, side Side, direction Direction) *split {
 	if n.asked[side][direction] != nil {
 		return n.asked[side][direction]
@@ -251,7 +251,7 @@ func (m *Model) neighbours(side Side, direction Direction) []neighbours {
 	return groups
 }
 
-// askNames tells endpoints apart by their named ports.
+// askNames distinguishes endpoints by their named ports.
 func (m *Model) askNames() []*split {
 	if m.byNames != nil {
 		return m.byNames

@@ -2,7 +2,7 @@ package policy
 
 import "github.com/theseus-cni/theseus/internal/cluster/finding"
 
-// match is an answer that may be unknown: an address that is not given out yet, a feature that is not modelled.
+// match is an answer that may be unknown: because an address is not allocated yet, or a feature is not modelled.
 type match int8
 
 const (
@@ -13,10 +13,10 @@ const (
 
 func (m match) not() match { return yes - m }
 
-// Direction is the side of a connection that a policy is about.
+// Direction is the side of a connection to which a policy applies.
 type Direction int
 
-// Ingress is what a pod takes, Egress what it opens.
+// Ingress is for connections to a pod, Egress for connections from it.
 const (
 	Ingress Direction = iota
 	Egress
@@ -39,39 +39,39 @@ const (
 	pass // on to the next tier
 )
 
-// policy is any dialect's policy in the form that is evaluated.
+// policy is a policy of any dialect, in the form for evaluation.
 type policy struct {
 	ref  finding.Subject
 	tier int // index into the tiers of its reading
 	// order and key sort policies within a tier.
 	order float64
 	key   string
-	// pods are those that it is about.
+	// pods are the pods to which it applies.
 	pods *set
-	// rules and governs go by Direction. A policy that governs a direction isolates in it too, unless it says
-	// otherwise: what no rule takes is then denied at the end of its tier.
+	// rules and governs are indexed by Direction. A policy that governs a direction also isolates in it, unless it says
+	// otherwise: traffic that no rule matches is denied at the end of its tier.
 	rules    [2][]rule
 	governs  [2]bool
 	isolates [2]bool
 }
 
-// rule is one line of a policy: the first that matches decides.
+// rule is one rule of a policy: the first that matches decides.
 type rule struct {
 	action action
 	peer   peer
-	// self is what the rule says of the pod that the policy is about; hardly ever anything.
+	// self is the rule's condition on the pod to which the policy applies; usually empty.
 	self peer
-	// ports are numbers; named are looked up on the pod that listens.
+	// ports are numbers; named ports are looked up on the listening pod.
 	ports spans
 	named []namedPort
-	// notPorts and notNamed are taken out.
+	// notPorts and notNamed are excluded.
 	notPorts spans
 	notNamed []namedPort
-	// unsure is true when a part of the rule is not modelled: where the rest matches, the rule may.
+	// unsure is true if a part of the rule is not modelled: if the rest matches, the rule may match.
 	unsure bool
-	// deviation is the ID of the deviation that the rule is read by, where there is one.
+	// deviation is the ID of the deviation that affects the rule, if there is one.
 	deviation string
-	// byAddress is true when the rule names address ranges.
+	// byAddress is true if the rule has address ranges.
 	byAddress bool
 }
 
@@ -80,8 +80,8 @@ type namedPort struct {
 	name     string
 }
 
-// peer is the other end of a connection, as a rule describes it: all of what it says must hold. The zero
-// value is everybody.
+// peer is a rule's description of the other end of a connection: all conditions must hold. The zero value matches any
+// peer.
 type peer struct {
 	in, out       []*set
 	nets, notNets []*net
@@ -91,16 +91,16 @@ func (p peer) anybody() bool {
 	return len(p.in) == 0 && len(p.out) == 0 && len(p.nets) == 0 && len(p.notNets) == 0
 }
 
-// tier is a row of policies that is evaluated as one.
+// tier is a list of policies that are evaluated together.
 type tier struct {
 	name string
-	// passes is true when what no rule takes goes on to the next tier, instead of being denied.
+	// passes is true if traffic that no rule matches is passed to the next tier instead of denied.
 	passes bool
-	// denyFirst is true when the rules that deny come before all others, whatever their order.
+	// denyFirst is true if deny rules precede all others, whatever their order.
 	denyFirst bool
 }
 
-// portsFor are the rule's ports on a pod that listens; nil names stand for a pod that has none.
+// portsFor returns the rule's ports on a listening pod; nil names mean a pod without named ports.
 func (r *rule) portsFor(names map[namedPort]spans) spans {
 	ports := r.ports
 	for _, name := range r.named {

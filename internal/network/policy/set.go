@@ -5,29 +5,28 @@ import (
 	"slices"
 )
 
-// set is the pods that a selector selects. Equal selectors share one.
+// set is the set of pods that a selector selects. Equal selectors share a set.
 type set struct {
 	key   string
 	scope scope
-	// hosts says whether it holds the addresses of nodes, and so pods on the host network.
+	// hosts says whether it contains the addresses of nodes, and so hostNetwork pods.
 	hosts match
 
 	classes []int32 // indices, sorted
 	asked   *split
 }
 
-// scope is what a set selects; the zero value is all pods.
+// scope describes which pods a set selects; the zero value is all pods.
 type scope struct {
-	// namespace is the only one, or empty.
+	// namespace is the only namespace, or empty.
 	namespace string
 	// inNamespace and pod may be nil.
 	inNamespace func(*namespace) bool
 	pod         func(*class) bool
-	// label is one that every pod in the set has, with one of the values, where it is not empty: it makes them
-	// quick to find.
+	// label, if not empty, is a label that every pod in the set has with one of the values. It allows an index lookup.
 	label  string
 	values []string
-	// labels are the keys that pod looks at; accounts is true when it looks at service accounts.
+	// labels are the keys that pod uses; accounts is true if it uses service accounts.
 	labels   []string
 	accounts bool
 	nobody   bool
@@ -49,14 +48,14 @@ func (s *set) has(e *endpoint) match {
 	return s.hasClass(e.class)
 }
 
-// net is a list of address ranges. Equal lists share one.
+// net is a list of address ranges. Equal lists share memory.
 type net struct {
 	prefixes []netip.Prefix
 	ranges   spans
 	asked    [2][2]*split
 }
 
-// split is a yes-or-no question about endpoints in the shorter form: the usual answer, and who differs.
+// split is the answer to a yes-or-no question about all endpoints in a compact form: the usual answer, and the exceptions.
 type split struct {
 	usual  match
 	except []exception

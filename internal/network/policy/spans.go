@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// span is a range of numbers, both ends in it.
+// span is a range of numbers, including both ends.
 type span struct{ first, last uint32 }
 
-// spans is a set of numbers: ranges in order that neither overlap nor touch. Ports and addresses are both
-// kept in it. A set is never changed once it is made.
+// spans is a set of numbers: ranges in order that neither overlap nor touch. It is used for ports and addresses. A set is
+// immutable.
 type spans []span
 
-// makeSpans brings ranges in any order into a set; one that ends before it begins is empty.
+// makeSpans makes a set from ranges in any order; a range that ends before it begins is empty.
 func makeSpans(ranges ...span) spans {
 	slices.SortFunc(ranges, func(a, b span) int { return cmp.Compare(a.first, b.first) })
 	var set spans
@@ -95,7 +95,7 @@ func (s spans) contains(n uint32) bool {
 	return ok
 }
 
-// overlap says how much of s is in other.
+// overlap returns how much of s is in other.
 func (s spans) overlap(other spans) match {
 	switch shared := s.intersect(other); {
 	case len(shared) == 0:

@@ -2,7 +2,7 @@ package policy
 
 import "fmt"
 
-// Verdict is what a profile says of one connection between two pods, named namespace/name.
+// Verdict returns the verdict of a profile on one connection between two pods, given as namespace/name.
 func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) {
 	source, err := m.find(from)
 	if err != nil {
@@ -13,7 +13,7 @@ func (m *Model) Verdict(side Side, from, to string, port Port) (Verdict, error) 
 		return "", err
 	}
 	if protocolAt(port.Protocol) < 0 || port.Number < firstPort || port.Number > lastPort {
-		return "", fmt.Errorf("%s is no port", port)
+		return "", fmt.Errorf("%s is not a port", port)
 	}
 	a, b := m.byPod[source], m.byPod[target]
 	own := (a.class == nil || b.class == nil) && m.pods[source].Spec.NodeName == m.pods[target].Spec.NodeName
@@ -32,12 +32,12 @@ func (m *Model) find(name string) (int, error) {
 	}
 	i, ok := m.byName[name]
 	if !ok {
-		return 0, fmt.Errorf("no pod %s", name)
+		return 0, fmt.Errorf("there is no pod %s", name)
 	}
 	return i, nil
 }
 
-// between is what the policies of both ends make of it.
+// between combines the verdicts of the policies of both ends.
 func (m *Model) between(side Side, from, to *endpoint) verdict {
 	v := verdict{allPorts, allPorts}
 	if from.class != nil {
