@@ -38,7 +38,7 @@ func TestRefused(t *testing.T) {
 		{"twice", "{\"flags\": {\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}},\n\"a\": {\"state\": \"DISABLED\", \"variants\": {\"x\": 1}}}}", "s.json:2: flags.a: duplicate key: line 1"},
 		{"twice in a list", `{"flags": [{"key": "a", "state": "DISABLED", "variants": {"x": 1}}, {"key": "a", "state": "DISABLED", "variants": {"x": 1}}]}`, `flags[1]: the flag "a" is defined twice`},
 		{"operator", flagOf("{\"if\":\n[{\"=>\": [1, 2]}, \"on\"]}"), `s.json:2: flags.f.targeting.if.=>: there is no operator "=>"`},
-		{"two operators", flagOf(`{"if": [{"==": [1, 1], "!": [1]}, "on"]}`), "an object with one key, this one has 2"},
+		{"two operators", flagOf(`{"if": [{"==": [1, 1], "!": [1]}, "on"]}`), "an object with one key, but this one has 2"},
 		{"arity", flagOf(`{"if": [{"==": [1]}, "on"]}`), "targeting.if.==: 2 arguments are expected, here are 1"},
 		{"unknown variant", flagOf(`{"if": [true, "onn"]}`), `there is no variant "onn": there is off, on`},
 		{"unknown variant in a bucket", flagOf(`{"fractional": [["on", 1], ["of", 1]]}`), `there is no variant "of"`},

@@ -48,7 +48,7 @@ type Builder struct {
 	Slots []string
 	// portReserved is true if nodes use a port for no masqueraded connection, until End.
 	portReserved bool
-	all    []string
+	all          []string
 }
 
 // New makes a builder without steps.
