@@ -11,36 +11,37 @@ import (
 )
 
 const (
-	// RecordAnnotation on an object whose certificate got names says, as a Record, what was before. It is part of the
-	// write that adds the names, so neither is there without the other.
+	// RecordAnnotation is on an object whose certificate got more names. Its value, a Record, is the state before. The
+	// same write sets the annotation and adds the names, so neither exists without the other.
 	RecordAnnotation = "theseus.dev/before-mirror-certs"
-	// altNames is how cert-manager (pkg/controller/certificate-shim) is told more names than an Ingress or Gateway
-	// serves: it would take others off the Certificate again, and as hosts of the Ingress they would become records.
+	// altNames is the annotation that adds names to the Certificate of an Ingress or Gateway (cert-manager's
+	// pkg/controller/certificate-shim). cert-manager would remove names that are only in the Certificate, and names that
+	// are hosts of the Ingress would become DNS records.
 	altNames = "cert-manager.io/alt-names"
 )
 
-// Record is what was before names were added.
+// Record is the state before names were added.
 type Record struct {
-	// Before is the field as it was, as JSON; missing where there was none.
+	// Before is the old value of the field, as JSON; missing if there was none.
 	Before json.RawMessage `json:"before,omitempty"`
 	// Added are the names that were added.
 	Added []string `json:"added"`
-	// After is the field as it was written: if it is another when the names are taken away, somebody changed it.
+	// After is the field as written. If it is different when the names are removed, another user has changed it.
 	After json.RawMessage `json:"after"`
 }
 
 // Edit is one write to an object.
 type Edit struct {
-	// Patch is a merge patch that holds for the version of the object that was read, and no other.
+	// Patch is a merge patch that only applies to the version of the object that was read.
 	Patch []byte
-	// Names are the ones that it adds, or takes away.
+	// Names are the names that it adds or removes.
 	Names []string
-	// Changed says that somebody else changed the field since the names were added: their change is kept.
+	// Changed is true if another user changed the field after the names were added: that change is kept.
 	Changed bool
 }
 
-// Add makes the write that gives an object names, or nil where it has them. The object is a Certificate, or the
-// Ingress or Gateway that cert-manager makes one from.
+// Add makes the write that adds names to an object, or nil if it already has them. The object is a Certificate, or the
+// Ingress or Gateway from which cert-manager makes one.
 func Add(object *unstructured.Unstructured, names []string) (*Edit, error) {
 	field, have, err := read(object)
 	if err != nil {
@@ -61,8 +62,8 @@ func Add(object *unstructured.Unstructured, names []string) (*Edit, error) {
 	return edit(object, slices.Concat(have, names), record, names)
 }
 
-// Back makes the write that takes added names away, or nil where none were added. The field becomes exactly what it
-// was; if somebody else changed it since, it loses the added names and nothing else.
+// Back makes the write that removes added names, or nil if none were added. It restores the field exactly; if another user
+// has changed the field since, it only removes the added names.
 func Back(object *unstructured.Unstructured) (*Edit, error) {
 	record, err := recordOf(object)
 	if record == nil || err != nil {
@@ -89,7 +90,7 @@ func Back(object *unstructured.Unstructured) (*Edit, error) {
 	return e, err
 }
 
-// edit writes names and the record of what was, in one.
+// edit writes the names and the record of the previous state in one patch.
 func edit(object *unstructured.Unstructured, names []string, record *Record, added []string) (*Edit, error) {
 	value, err := write(object, names)
 	if err != nil {
@@ -118,7 +119,7 @@ func recordOf(object *unstructured.Unstructured) (*Record, error) {
 
 func isCertificate(object *unstructured.Unstructured) bool { return object.GetKind() == "Certificate" }
 
-// read returns the field that names are written to, as JSON (nil where there is none), and the names in it.
+// read returns the field that holds the names, as JSON (nil if there is none), and the names in it.
 func read(object *unstructured.Unstructured) (json.RawMessage, []string, error) {
 	if !isCertificate(object) {
 		text, ok := object.GetAnnotations()[altNames]
@@ -140,7 +141,7 @@ func read(object *unstructured.Unstructured) (json.RawMessage, []string, error) 
 	return field, names, err
 }
 
-// write is the field with names in it: nil, which takes it away, for none.
+// write returns the field with the given names; nil, which removes it, if there are none.
 func write(object *unstructured.Unstructured, names []string) (json.RawMessage, error) {
 	switch {
 	case len(names) == 0:
@@ -167,7 +168,7 @@ func patch(object *unstructured.Unstructured, field json.RawMessage, note any) (
 	return json.Marshal(merge)
 }
 
-// Name is how people see an object: Certificate shop/web.
+// Name formats an object for people: Certificate shop/web.
 func Name(object *unstructured.Unstructured) string {
 	if object.GetNamespace() == "" {
 		return object.GetKind() + " " + object.GetName()

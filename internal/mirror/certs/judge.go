@@ -19,7 +19,7 @@ type Leaf struct {
 	*x509.Certificate
 }
 
-// LeafOf reads a Secret's certificate, and demands that its key is the certificate's.
+// LeafOf reads a Secret's certificate, and checks that the key belongs to it.
 func LeafOf(secret string, data map[string][]byte) (*Leaf, error) {
 	block, _ := pem.Decode(data["tls.crt"])
 	if block == nil {
@@ -35,7 +35,7 @@ func LeafOf(secret string, data map[string][]byte) (*Leaf, error) {
 	return &Leaf{secret, certificate}, nil
 }
 
-// Covers says which of the names a certificate is not for. A wildcard among the names must be in it as it is.
+// Covers returns the names that a certificate does not cover. A wildcard among the names must be in it literally.
 func Covers(certificate *x509.Certificate, names []string) (missing []string) {
 	for _, name := range names {
 		if !contains(certificate.DNSNames, name) && (strings.HasPrefix(name, "*.") || certificate.VerifyHostname(name) != nil) {
@@ -45,19 +45,19 @@ func Covers(certificate *x509.Certificate, names []string) (missing []string) {
 	return missing
 }
 
-// Trust is what a served certificate is judged by.
+// Trust has the criteria for a served certificate.
 type Trust struct {
-	// Roots verify the chain; nil for the system's.
+	// Roots verify the chain; nil means the system's roots.
 	Roots *x509.CertPool
 	Now   time.Time
-	// Left is how long it must be valid from now on.
+	// Left is how long it must still be valid.
 	Left time.Duration
 }
 
-// defaults are the names in certificates that controllers serve when they have none for a name.
+// defaults are the names in the default certificates of controllers.
 var defaults = []string{"Kubernetes Ingress Controller Fake Certificate", "TRAEFIK DEFAULT CERT"}
 
-// Judge says what is wrong with the chain, the leaf first, that an address served for a name: nothing, or all of it.
+// Judge returns all problems of the chain, leaf first, that an address served for a name; none if it is valid.
 func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 	if len(chain) == 0 {
 		return []string{"no certificate was served"}
@@ -78,7 +78,7 @@ func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 	case t.Now.Add(t.Left).After(leaf.NotAfter):
 		wrong = append(wrong, "it expires "+day(leaf.NotAfter)+", too soon")
 	}
-	// Whether the dates of the leaf hold has been said: the chain is looked at as of a moment at which they do.
+	// The leaf's dates were checked above: verify the chain at a time at which they are valid.
 	moment := t.Now
 	if moment.Before(leaf.NotBefore) || moment.After(leaf.NotAfter) {
 		moment = leaf.NotAfter
@@ -97,7 +97,7 @@ func (t Trust) Judge(name string, chain []*x509.Certificate) []string {
 	return wrong
 }
 
-// Same says which of the Secrets that a cluster has for a name the served certificate is of; an error when it is of none.
+// Same returns the Secret, of those that a cluster has for a name, that contains the served certificate; an error if none does.
 func Same(served *x509.Certificate, secrets []*Leaf) (secret string, err error) {
 	var names []string
 	for _, one := range secrets {

@@ -1,5 +1,5 @@
-// Package certs decides which names the certificates of a cluster have to get for its mirror, and the way back;
-// says how the authority will ask for each; and judges the certificate that an address really serves for a name.
+// Package certs determines which names the certificates of a cluster need for its mirror, how to add and remove them, and
+// how the authority validates each name. It also validates the certificate that an address serves for a name.
 package certs
 
 import (
@@ -10,13 +10,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// Rule says which domain of the mirror stands for which of the original. Both are lower case, without a dot at the end.
+// Rule maps a domain of the original to a domain of the mirror. Both are lower case, without a trailing dot.
 type Rule struct{ Old, New string }
 
-// Rules are what a person gave.
+// Rules are the user's rules.
 type Rules []Rule
 
-// ParseRules reads rules of the form OLD=NEW.
+// ParseRules parses rules of the form OLD=NEW.
 func ParseRules(texts []string) (Rules, error) {
 	var rules Rules
 	for _, text := range texts {
@@ -51,7 +51,7 @@ func domain(text string) (string, error) {
 	return strings.TrimSuffix(name, "."), nil
 }
 
-// Mirror is the name that stands for a name on the mirror; not ok where no rule is for it. The longest domain counts.
+// Mirror returns a name's equivalent on the mirror; not ok if no rule applies. The rule with the longest domain wins.
 func (r Rules) Mirror(name string) (mirror string, ok bool) {
 	best := -1
 	lower := strings.ToLower(strings.TrimSuffix(name, "."))
@@ -65,7 +65,7 @@ func (r Rules) Mirror(name string) (mirror string, ok bool) {
 	return mirror, best >= 0
 }
 
-// Missing are the mirror's names that a list of names lacks, each once, in the order of the list.
+// Missing returns the mirror's names that a list of names lacks, without duplicates, in the order of the list.
 func (r Rules) Missing(names []string) ([]string, error) {
 	var missing []string
 	for _, name := range names {

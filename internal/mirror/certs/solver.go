@@ -8,26 +8,26 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// Way is how the issuer of a certificate makes sure that a name is ours.
+// Way is how the issuer of a certificate validates the ownership of a name.
 type Way string
 
 // The ways.
 const (
-	// NotAsked: the issuer asks nobody (a CA, Vault and the like).
+	// NotAsked: the issuer does not validate names (a CA, Vault and similar).
 	NotAsked Way = "not asked"
-	// DNS01: a TXT record in the name's zone; where the name points does not matter.
+	// DNS01: by a TXT record in the name's zone; the name's address does not matter.
 	DNS01 Way = "DNS-01"
-	// HTTP01: the authority asks the address that the name points to.
+	// HTTP01: by a request to the address that the name points to.
 	HTTP01 Way = "HTTP-01"
-	// NoWay: no solver of the issuer is for the name.
+	// NoWay: no solver of the issuer matches the name.
 	NoWay Way = "no solver"
-	// Unknown: an issuer of a kind that is not cert-manager's own.
+	// Unknown: the issuer is not of cert-manager's own kinds.
 	Unknown Way = "unknown"
 )
 
-// WayOf finds the way of an Issuer or ClusterIssuer for a name of a Certificate with labels. Of several solvers of
-// ACME the most specific counts: one that selects the name before one that selects its zone before one that selects
-// the labels, as in cert-manager's pkg/util/solverpicker.
+// WayOf returns how an Issuer or ClusterIssuer validates a name of a Certificate with labels. Of several ACME solvers the
+// most specific wins: a solver that selects the name, then one that selects its zone, then one that selects the labels,
+// as in cert-manager's pkg/util/solverpicker.
 func WayOf(issuer *unstructured.Unstructured, labels map[string]string, name string) Way {
 	acme, found, _ := unstructured.NestedMap(issuer.Object, "spec", "acme")
 	if !found {

@@ -14,7 +14,7 @@ import (
 // Group is the API group of cert-manager.
 const Group = "cert-manager.io"
 
-// World is what was read of a cluster.
+// World has the objects read from a cluster.
 type World struct {
 	// Certificates and Issuers (ClusterIssuers too) are cert-manager's; Routes are Ingresses and Gateways.
 	Certificates, Issuers, Routes []*unstructured.Unstructured
@@ -23,10 +23,10 @@ type World struct {
 	Wrong  map[string]error
 }
 
-// Use is a place where the certificate of a Secret is served.
+// Use is an object that serves the certificate of a Secret.
 type Use struct {
 	Object string
-	// Hosts are the names; none for every name.
+	// Hosts are the names; empty means every name.
 	Hosts []string
 	// Secret is namespace/name; empty for the default of the controller.
 	Secret string
@@ -34,7 +34,7 @@ type Use struct {
 	from *unstructured.Unstructured
 }
 
-// For says whether a name is served there.
+// For reports whether a name is served there.
 func (u Use) For(name string) bool {
 	return len(u.Hosts) == 0 || slices.ContainsFunc(u.Hosts, func(host string) bool {
 		_, parent, _ := strings.Cut(name, ".")
@@ -42,7 +42,7 @@ func (u Use) For(name string) bool {
 	})
 }
 
-// Uses are the places at which Ingresses and Gateways serve certificates.
+// Uses returns the certificates that Ingresses and Gateways serve.
 func Uses(routes []*unstructured.Unstructured) []Use {
 	var uses []Use
 	for _, object := range routes {
@@ -126,22 +126,22 @@ type Entry struct {
 	Certificate, Target *unstructured.Unstructured `json:"-"`
 }
 
-// Options are what a person decided.
+// Options are the user's decisions.
 type Options struct {
 	Rules Rules
 	// Skip leaves certificates out, by namespace/name of the Certificate, of its Secret, or of where it is served.
 	Skip []string
-	// HTTP01 accepts that names are proven by HTTP-01: they point to the original.
+	// HTTP01 accepts validation by HTTP-01, because the names point to the original.
 	HTTP01 bool
 	Now    time.Time
-	// For is how long the mirror is to serve.
+	// For is how long the mirror will serve.
 	For time.Duration
 }
 
-// maxNames is how many names a certificate of Let's Encrypt may have.
+// maxNames is the maximum number of names in a certificate of Let's Encrypt.
 const maxNames = 100
 
-// Survey says of every certificate what becomes of it, sorted by object.
+// Survey returns what happens to every certificate, sorted by object.
 func Survey(w World, o Options) []Entry {
 	var entries []Entry
 	made := map[string]bool{}
@@ -346,7 +346,7 @@ func (w World) byHand(use Use, o Options) Entry {
 	return e
 }
 
-// Said is what cert-manager says in the conditions of a Certificate that is not as it should be.
+// Said returns cert-manager's messages in the conditions of a Certificate that has problems.
 func Said(object *unstructured.Unstructured) string {
 	var said []string
 	for _, kind := range []string{"Ready", "Issuing"} {
@@ -362,14 +362,15 @@ func Said(object *unstructured.Unstructured) string {
 	return " (cert-manager: " + strings.Join(said, "; ") + ")"
 }
 
-// Wants says whether a Certificate asks for all of these names.
+// Wants reports whether a Certificate requests all of these names.
 func Wants(object *unstructured.Unstructured, names []string) bool {
 	wanted, _, _ := unstructured.NestedStringSlice(object.Object, "spec", "dnsNames")
 	return !slices.ContainsFunc(names, func(name string) bool { return !contains(wanted, name) })
 }
 
-// GivenUp says that cert-manager has failed to have a Certificate issued as it is, and is not trying: it waits an hour after the first failure, and longer after each other, even where the names were taken away
-// and added again meanwhile (pkg/controller/certificates/trigger).
+// GivenUp reports whether cert-manager has failed to get a Certificate issued and is not retrying: it waits an hour after the first
+// failure, and longer after each further one, even if the names were removed and added again meanwhile
+// (pkg/controller/certificates/trigger).
 func GivenUp(object *unstructured.Unstructured) bool {
 	ready, _ := conditionOf(object, "Ready")
 	issuing, _ := conditionOf(object, "Issuing")
@@ -397,7 +398,7 @@ func (w World) SecretsFor(name string) ([]*Leaf, error) {
 	return found, nil
 }
 
-// Blocking are the entries that stand against adding names.
+// Blocking returns the entries that prevent adding names.
 func Blocking(entries []Entry) []Entry {
 	return slices.DeleteFunc(slices.Clone(entries), func(e Entry) bool { return e.Verdict != Blocked })
 }

@@ -1,6 +1,7 @@
-// Package cloud compares what a cluster and its mirror may do in Amazon's cloud: IAM roles with their policies and
-// trust, instance profiles, issuers of tokens, security groups, and what else refers to those of the original. It makes
-// a plan of what the mirror lacks, and shows it as lines of the aws tool or as Terraform. It talks to nobody.
+// Package cloud compares the permissions of a cluster and its mirror in AWS: IAM roles with their policies and trust,
+// instance profiles, OIDC providers, security groups, and other resources that refer to the original's. It makes a plan
+// with the permissions that the mirror lacks, and formats it as aws commands or as Terraform. It is pure: it makes no
+// API calls.
 package cloud
 
 import (
@@ -35,9 +36,9 @@ type Inventory struct {
 	Issuers []Issuer `json:"issuers,omitempty"`
 	Groups  []Group  `json:"securityGroups,omitempty"`
 	VPCs    []VPC    `json:"vpcs,omitempty"`
-	// ResourcePolicies are those of buckets, keys, queues and the like.
+	// ResourcePolicies are the policies of buckets, keys, queues and similar resources.
 	ResourcePolicies []ResourcePolicy `json:"resourcePolicies,omitempty"`
-	// Missing says what was not read, and why.
+	// Missing lists what was not read, and why.
 	Missing []string `json:"missing,omitempty"`
 }
 
@@ -104,7 +105,7 @@ type VPC struct {
 	CIDRs []string `json:"cidrs"`
 }
 
-// ResourcePolicy is the policy of something that has one of its own.
+// ResourcePolicy is the policy of a resource.
 type ResourcePolicy struct {
 	Resource string   `json:"resource"` // its ARN
 	Document Document `json:"document"`
@@ -173,7 +174,7 @@ func (d Document) MarshalJSON() ([]byte, error) {
 	return []byte(d), nil
 }
 
-// ReadInventory reads an Inventory from YAML or JSON, and says all that is wrong with it.
+// ReadInventory reads an Inventory from YAML or JSON, and reports all problems in it.
 func ReadInventory(data []byte) (*Inventory, error) {
 	var i Inventory
 	if err := bounded.UnmarshalStrict(data, &i); err != nil {
@@ -185,7 +186,7 @@ func ReadInventory(data []byte) (*Inventory, error) {
 	return &i, i.Check()
 }
 
-// Check says all that is wrong with an inventory.
+// Check reports all problems in an inventory.
 func (i *Inventory) Check() error {
 	var wrong []error
 	note := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
@@ -253,7 +254,7 @@ func (r Rule) check() error {
 	return nil
 }
 
-// Same says whether two rules allow the same.
+// Same reports whether two rules allow the same traffic.
 func (r Rule) Same(other Rule) bool {
 	r.Text, other.Text = "", ""
 	for _, one := range []*Rule{&r, &other} {

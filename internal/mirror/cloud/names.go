@@ -8,10 +8,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/kopsname"
 )
 
-// Pair is a name of the original and the one that stands for it on the mirror.
+// Pair is a name of the original and its equivalent on the mirror.
 type Pair struct{ Old, New string }
 
-// ParsePairs reads pairs of the form OLD=NEW.
+// ParsePairs parses pairs of the form OLD=NEW.
 func ParsePairs(texts []string) ([]Pair, error) {
 	var pairs []Pair
 	for _, text := range texts {

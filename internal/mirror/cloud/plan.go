@@ -20,10 +20,10 @@ import (
 // PlanKind is the kind of a file that holds a Plan.
 const PlanKind = "CloudPlan"
 
-// Verb is what an action does.
+// Verb is the operation of an action.
 type Verb string
 
-// The verbs. Each adds something, and what it adds can be taken away again.
+// The verbs. Each adds something, and can be reverted.
 const (
 	CreateIssuer  Verb = "create-issuer"
 	CreateProfile Verb = "create-profile"
@@ -39,11 +39,11 @@ const (
 // Action is one change.
 type Action struct {
 	Verb Verb `json:"verb"`
-	// Subject is what is changed: the name of a role or profile, the ARN of a policy, the URL of an issuer, the id of a group.
+	// Subject is the changed resource: the name of a role or profile, the ARN of a policy, the URL of an issuer, the ID of a group.
 	Subject string `json:"subject"`
-	// Name is the policy or the role that it gets.
+	// Name is the policy or the role that is added to it.
 	Name string `json:"name,omitempty"`
-	// Before and After are the policy; if it is another one than Before when it is changed, it is left alone.
+	// Before and After are the policy; if the policy is not Before when the action runs, the action does not change it.
 	Before Document `json:"before,omitempty"`
 	After  Document `json:"after,omitempty"`
 	Rule   *Rule    `json:"rule,omitempty"`
@@ -51,7 +51,7 @@ type Action struct {
 	Why    string   `json:"why"`
 }
 
-// String is how people see an action.
+// String formats an action for people.
 func (a Action) String() string {
 	switch {
 	case a.Rule != nil:
@@ -62,16 +62,16 @@ func (a Action) String() string {
 	return fmt.Sprintf("%s %s", a.Verb, a.Subject)
 }
 
-// Finding is what no action mends.
+// Finding is a problem that no action can fix.
 type Finding struct {
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 	Hint    string `json:"hint"`
-	// Blocks says that the mirror lacks something until a person has seen to it.
+	// Blocks is true if the mirror lacks something until a person has fixed it.
 	Blocks bool `json:"blocks"`
 }
 
-// Plan is what the mirror lacks.
+// Plan has the actions and findings for what the mirror lacks.
 type Plan struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -79,7 +79,7 @@ type Plan struct {
 	Mirror     string    `json:"mirror"`
 	Actions    []Action  `json:"actions,omitempty"`
 	Findings   []Finding `json:"findings,omitempty"`
-	// Hash is that of the rest: a plan that was edited is refused.
+	// Hash is the hash of the other fields: an edited plan is refused.
 	Hash string `json:"hash"`
 }
 
@@ -94,10 +94,10 @@ func (p *Plan) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// WritePlan and ReadPlan are a plan's form in files.
+// WritePlan encodes a plan for a file.
 func WritePlan(p *Plan) ([]byte, error) { return yaml.Marshal(p) }
 
-// ReadPlan reads a plan, and refuses one that was edited.
+// ReadPlan reads a plan, and refuses an edited one.
 func ReadPlan(data []byte) (*Plan, error) {
 	var p Plan
 	if err := bounded.UnmarshalStrict(data, &p); err != nil {
@@ -127,8 +127,8 @@ type comparison struct {
 	byID          map[string]*Group
 }
 
-// Compare says what the mirror lacks. Names are the clusters', as kops has them; pairs are names that do not follow from
-// these.
+// Compare makes the plan with what the mirror lacks. The names are the clusters' names in kops; pairs are names that cannot be
+// derived from them.
 func Compare(i *Inventory, original, mirror string, pairs []Pair) *Plan {
 	c := &comparison{Inventory: i, names: newNames(original, mirror, pairs), roles: map[string]string{}, groups: map[string]string{}, byID: map[string]*Group{},
 		plan: &Plan{APIVersion: v1alpha1.APIVersion, Kind: PlanKind, Original: original, Mirror: mirror}}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Lines are a plan's actions as lines for a shell with the aws tool; back takes them away again, the last first.
+// Lines formats a plan's actions as aws commands for a shell; back makes the commands that revert them, in reverse order.
 func Lines(p *Plan, back bool) []string {
 	lines := []string{"set -eu"}
 	for _, a := range p.Steps(back) {
@@ -15,7 +15,7 @@ func Lines(p *Plan, back bool) []string {
 	return lines
 }
 
-// Steps are the actions in the order in which they are done, or taken away.
+// Steps returns the actions in the order in which they are executed or reverted.
 func (p *Plan) Steps(back bool) []Action {
 	steps := make([]Action, 0, len(p.Actions))
 	for n := range p.Actions {
@@ -116,8 +116,8 @@ func words(flag string, values []string) string {
 // shell quotes a word for a shell.
 func shell(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// Terraform is a plan as resources of the provider hashicorp/aws. What belongs to a resource that is written elsewhere
-// (the trust of a role, the document of a managed policy) is a comment: two resources for it would fight.
+// Terraform formats a plan as resources of the provider hashicorp/aws. Parts of a resource that is defined elsewhere (the
+// trust of a role, the document of a managed policy) become comments, because two resources for it would conflict.
 func Terraform(p *Plan) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# What %s lacks of %s.\n", p.Mirror, p.Original)

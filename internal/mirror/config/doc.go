@@ -1,6 +1,6 @@
-// Package config turns the configuration of a cluster into that of its mirror, and into the one with another network.
-// It reads what kops, Cluster API and kubeadm keep, edits it in place, says of each changed field why it was changed, and
-// asks about whatever only a person can know.
+// Package config converts the configuration of a cluster into that of its mirror, or into one with another network. It reads
+// the formats of kops, Cluster API and kubeadm and edits them in place. It gives a reason for each changed field, and asks
+// questions about decisions that only a person can make.
 package config
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/splice"
 )
 
-// Options are what is wanted.
+// Options are the requested changes.
 type Options struct {
 	Name    string            // the mirror's name; empty: the original's own configuration
 	State   string            // where kops keeps the mirror (s3://bucket); empty: where the original is kept
@@ -35,7 +35,7 @@ type Change struct {
 	Why    string `json:"why"`
 }
 
-// Question is what a person must decide. Nothing is made until all are answered.
+// Question is a decision for a person. Convert makes no configuration until all questions are answered.
 type Question struct {
 	ID      string   `json:"id"`
 	File    string   `json:"file"`
@@ -44,14 +44,14 @@ type Question struct {
 	Answers []string `json:"answers"` // in capitals: what to fill in
 }
 
-// Name is what the tool derives from the cluster's name, in the cloud.
+// Name is a name of a cloud resource that the tool derives from the cluster's name.
 type Name struct {
 	What string `json:"what"`
 	Old  string `json:"old"`
 	New  string `json:"new"`
 }
 
-// Result is what was made.
+// Result is the result of a conversion.
 type Result struct {
 	Text      []byte     `json:"-"`
 	Changes   []Change   `json:"changes"`
@@ -60,7 +60,7 @@ type Result struct {
 	Names     []Name     `json:"names,omitempty"`
 }
 
-// Usage is an error in what was asked for, not in the files.
+// Usage is an error in the options, not in the files.
 type Usage struct {
 	Err    error
 	Advice string
@@ -73,7 +73,7 @@ func (u *Usage) Unwrap() error { return u.Err }
 // Hint says what to try.
 func (u *Usage) Hint() string { return u.Advice }
 
-// Convert edits the files, which are one cluster's, as the options say. With questions open the result has no text.
+// Convert edits the files of one cluster according to the options. If questions are open, the result has no text.
 func Convert(files []*splice.File, options Options) (*Result, error) {
 	j := &job{Options: options, result: &Result{Changes: []Change{}}, asked: map[string]bool{}, done: map[*yaml.Node]bool{}}
 	if err := j.collect(files); err != nil {

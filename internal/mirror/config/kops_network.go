@@ -21,7 +21,7 @@ var networks = []struct {
 	{"lyftvpc", ""}, {"romana", ""}, {"weave", ""},
 }
 
-// Networks are the networks that a configuration of kops can be changed to.
+// Networks returns the networks to which a kops configuration can be changed.
 func Networks() []string {
 	var keys []string
 	for _, n := range networks {

@@ -17,11 +17,11 @@ import (
 // Actor implements engine.Actor for the operation step.DNS.
 type Actor struct {
 	Zones []*Zone
-	// Resolvers are those, as host:port, that must show a change, beside the authoritative servers.
+	// Resolvers are resolvers (host:port) that must show a change, in addition to the authoritative servers.
 	Resolvers []string
 	Prober    *Prober
 	Clock     Clock
-	// Note hears what is waited for; it may be nil.
+	// Note is called with what is being waited for; it may be nil.
 	Note func(string)
 }
 
@@ -144,7 +144,7 @@ func names(units []zone.Unit) string {
 	return fmt.Sprintf("%d names", len(units))
 }
 
-// Left is the answer of a way back that left names alone which somebody else had changed.
+// Left is the result of a rollback that did not touch names which were changed by someone else.
 type Left struct {
 	Left []string `json:"left"`
 }
@@ -216,7 +216,7 @@ func answer(others []string) json.RawMessage {
 	return encode(Left{others})
 }
 
-// Holds implements engine.Actor; plans of moves have no conditions.
+// Holds implements engine.Actor; plans for moving names have no conditions.
 func (a *Actor) Holds(_ context.Context, c step.Condition) (bool, string, error) {
 	return false, "", fmt.Errorf("condition %q is none of DNS", c.Kind)
 }

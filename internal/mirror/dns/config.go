@@ -25,15 +25,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
-// ConfigKind is the kind of the file that says how zones are reached.
+// ConfigKind is the kind of the zones file.
 const ConfigKind = "Zones"
 
-// Config says how zones are reached, and who sees and owns what is in them. It is a YAML file.
+// Config is the zones file (YAML): how to access zones, which resolvers must see changes, and who owns the records.
 type Config struct {
 	APIVersion string       `json:"apiVersion"`
 	Kind       string       `json:"kind"`
 	Zones      []ZoneConfig `json:"zones"`
-	// Resolvers must show each change before the next wave, beside the authoritative servers: host:port.
+	// Resolvers (host:port) must show each change before the next wave, in addition to the authoritative servers.
 	Resolvers []string `json:"resolvers,omitempty"`
 	// Registry and Owners are the flags of external-dns in the two clusters.
 	Registry zone.Registry `json:"registry,omitempty"`
@@ -41,11 +41,11 @@ type Config struct {
 		Original string `json:"original,omitempty"`
 		Mirror   string `json:"mirror,omitempty"`
 	} `json:"owners,omitempty"`
-	// CA is a file of certificates (PEM) that verify what is served over TLS, beside the system's; relative to this file.
+	// CA is a file with root certificates (PEM), in addition to the system's; the path is relative to this file.
 	CA string `json:"ca,omitempty"`
-	// Ports replaces ports of probes, where a load balancer listens on others than the objects say.
+	// Ports replaces ports of probes, if a load balancer listens on different ports than its objects say.
 	Ports map[int]int `json:"ports,omitempty"`
-	// From are places from where addresses must answer too before a name moves, beside where theseus runs.
+	// From are additional places from which addresses must answer before a name moves.
 	From []Place `json:"from,omitempty"`
 
 	dir string
@@ -57,11 +57,11 @@ type ZoneConfig struct {
 	RFC2136 *RFC2136Config `json:"rfc2136,omitempty"`
 	Route53 *Route53Config `json:"route53,omitempty"`
 	Libdns  *LibdnsConfig  `json:"libdns,omitempty"`
-	// Authoritative are the servers that must show each change, as host:port; empty for what the zone's NS records name.
+	// Authoritative are the servers (host:port) that must show each change; empty means those in the zone's NS records.
 	Authoritative []string `json:"authoritative,omitempty"`
 }
 
-// RFC2136Config is a name server that takes dynamic updates.
+// RFC2136Config is a name server that accepts dynamic updates.
 type RFC2136Config struct {
 	// Server is the primary, host:port.
 	Server string `json:"server"`
@@ -71,10 +71,10 @@ type RFC2136Config struct {
 	SecretFile string `json:"secretFile,omitempty"`
 }
 
-// Route53Config is a hosted zone of Amazon Route 53; credentials are taken as the aws tool takes them.
+// Route53Config is a hosted zone of Amazon Route 53; credentials are found like by the aws tool.
 type Route53Config struct {
 	ID string `json:"id"`
-	// Endpoint replaces Route 53's own.
+	// Endpoint replaces Route 53's default endpoint.
 	Endpoint string `json:"endpoint,omitempty"`
 }
 
@@ -198,7 +198,7 @@ func addressesIn(field string, all []string) error {
 	return nil
 }
 
-// Open makes the zones of a file ready. Nothing is changed, and only the servers of zones that name none are looked up.
+// Open opens the zones of a file. It changes nothing, and only looks up the servers of zones that name none.
 func (c *Config) Open(ctx context.Context) ([]*Zone, error) {
 	var all []*Zone
 	for _, z := range c.Zones {

@@ -17,8 +17,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Gate implements engine.Gate over names: it asks the services by their names for as long as the gate bakes, and
-// their own error rate where that is measured.
+// Gate implements engine.Gate for names: during the bake time it sends requests to the services by their names, and checks
+// their error rate if it is measured.
 type Gate struct {
 	Prober *Prober
 	Clock  Clock

@@ -16,21 +16,21 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Place is somewhere else from where addresses are asked, such as a pod of the original: the command, in words, by which theseus
-// is run there. It is given `mirror dns ask`, a Question on standard input, and writes an Answer.
+// Place is another place from which addresses are tested, such as a pod of the original: the command, as a list of words, that
+// runs theseus there. It gets the arguments `mirror dns ask` and a Question on standard input, and writes an Answer.
 type Place []string
 
 func (p Place) String() string { return strings.Join(p, " ") }
 
-// Question is what a place is asked.
+// Question is the request to a place.
 type Question struct {
 	Probes []zone.Probe `json:"probes"`
 	Ports  map[int]int  `json:"ports,omitempty"`
-	// CA are certificates (PEM) that are trusted beside those of the place.
+	// CA are root certificates (PEM), in addition to those of the place.
 	CA string `json:"ca,omitempty"`
 }
 
-// Answer says how many probes were made, and what does not answer as it should, a line for each.
+// Answer has the number of probes made, and a line for each failure.
 type Answer struct {
 	Asked  int      `json:"asked"`
 	Failed []string `json:"failed"`
@@ -65,7 +65,7 @@ func (p Place) ask(ctx context.Context, q Question) ([]string, error) {
 	return answer.Failed, nil
 }
 
-// Serve is a place: it reads a Question, asks, and writes the Answer.
+// Serve runs at a place: it reads a Question, sends the probes, and writes the Answer.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	var q Question
 	err := strictly(in, &q)

@@ -1,5 +1,5 @@
-// Package dns carries plans of moves out: it is the engine's hands on zones, the eyes on every name server and
-// resolver, and the gate on the services' names.
+// Package dns executes plans that move DNS names: it has the actor that changes zones and checks name servers and
+// resolvers, and the gate that tests services by their names.
 package dns
 
 import (
@@ -9,23 +9,23 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// Provider changes one zone where it is kept.
+// Provider reads and changes one zone at its provider.
 type Provider interface {
 	// Load reads the whole zone.
 	Load(context.Context) (*zone.Zone, error)
-	// Read says what is at places now, by the authority itself.
+	// Read returns the current record sets at places, from the authority itself.
 	Read(context.Context, []zone.Place) (zone.Current, error)
-	// Commit changes all units or none; where Provider has a method Piecemeal that says true, it may end in the middle, and goes
-	// on from there when it is called again. It fails with zone.ErrConflict when one is not as expected, with
-	// zone.ErrRefused when it must not, with engine.ErrUnavailable when nobody can tell whether it did.
+	// Commit changes all units or none. If Provider has a method Piecemeal that returns true, Commit may stop in the middle, and
+	// resumes there when it is called again. It fails with zone.ErrConflict if a unit is not as expected, with zone.ErrRefused
+	// if the change is not allowed, and with engine.ErrUnavailable if it is unknown whether the change was made.
 	Commit(context.Context, zone.Transaction) error
 }
 
-// Zone is a zone at hand.
+// Zone is an open zone.
 type Zone struct {
 	Name string
 	Provider
-	// Authoritative are all servers that answer for the zone, as host:port.
+	// Authoritative are all authoritative servers of the zone, as host:port.
 	Authoritative []string
 }
 

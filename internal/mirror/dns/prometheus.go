@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// ErrorRate asks a Prometheus for an instant value: of several series the greatest. No data is an error.
+// ErrorRate queries an instant value from Prometheus: the greatest of several series. Missing data is an error.
 func ErrorRate(ctx context.Context, server, query string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

@@ -19,16 +19,16 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Prober asks addresses whether they serve a name, from where it runs.
+// Prober tests from this machine whether addresses serve a name.
 type Prober struct {
-	// Roots verify certificates; nil for the system's. CA is what they have beside those, as PEM.
+	// Roots verify certificates; nil means the system's. CA is the additional roots among them, as PEM.
 	Roots *x509.CertPool
 	CA    string
-	// From are places that ask too when something is proven.
+	// From are additional places from which Prove tests.
 	From []Place
 	// Timeout bounds one probe; 0 for 5 s.
 	Timeout time.Duration
-	// Resolvers are asked for names of load balancers, and for the names themselves by a gate.
+	// Resolvers resolve names of load balancers, and, for a gate, the names themselves.
 	Resolvers []string
 	// Ports replaces a port, for tests and for load balancers behind another one.
 	Ports map[int]int
@@ -41,7 +41,7 @@ const (
 	tries = 3
 )
 
-// Prove asks every address of every probe, from here and from each place, and says which do not answer as they should.
+// Prove tests every address of every probe, from here and from each place, and reports failures.
 func (p *Prober) Prove(ctx context.Context, probes []zone.Probe) error {
 	if err := unproven(ctx, p.failures(ctx, probes), probes, ""); err != nil || len(probes) == 0 {
 		return err
@@ -144,7 +144,7 @@ func (p *Prober) retry(ctx context.Context, probe zone.Probe, address string) (s
 	return status, err
 }
 
-// Ask asks one address (an IP) once. The status is HTTP's, 0 of other probes.
+// Ask tests one address (an IP) once. The status is the HTTP status, or 0 for other probes.
 func (p *Prober) Ask(ctx context.Context, probe zone.Probe, address string) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, 5*time.Second))
 	defer cancel()

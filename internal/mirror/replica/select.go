@@ -16,8 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/registry"
 )
 
-// NewCopier makes what copies a selection. The clusters are still to be given. Rewritten images are proven before
-// anything is applied.
+// NewCopier makes a Copier for a selection, without its clusters. Rewritten images are verified before anything is
+// applied.
 func NewCopier(s mirror.Selection, note func(string)) (*Copier, error) {
 	refuse := func(hint, format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...), hint} }
 	switch {

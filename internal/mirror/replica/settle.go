@@ -13,8 +13,8 @@ import (
 // never gets there.
 const rounds = 5
 
-// Settle looks and writes until nothing differs. Tell hears of every look before, and of every pass after it wrote;
-// it may be nil.
+// Settle compares and writes until nothing differs. It calls tell with every comparison before writing, and with every pass after
+// it; tell may be nil.
 func (c *Copier) Settle(ctx context.Context, tell func(round int, pass *Pass, wrote bool)) (*Pass, error) {
 	if tell == nil {
 		tell = func(int, *Pass, bool) {}
@@ -42,10 +42,10 @@ func (c *Copier) Settle(ctx context.Context, tell func(round int, pass *Pass, wr
 	return nil, &Refusal{fmt.Sprintf("after %d rounds the mirror still differs: somebody else writes there", rounds), "theseus mirror diff shows what, and who writes it"}
 }
 
-// Undecided is a copy about which a person has something to decide: nothing was written.
+// Undecided is the error of a copy that needs a person's decision: nothing was written.
 type Undecided struct{ Refusal }
 
-// Decided refuses a copy about which a person has something to decide, with an *Undecided.
+// Decided refuses a copy that needs a person's decision, with an *Undecided.
 func Decided(pass *Pass) error {
 	if foreign := pass.Delta.Foreign; len(foreign) > 0 {
 		return &Undecided{Refusal{fmt.Sprintf("the mirror has %d objects already that were not copied from here: %s", len(foreign), objects.Some(foreign)),

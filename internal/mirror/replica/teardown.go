@@ -17,7 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/objects"
 )
 
-// Removal is what a teardown takes from a mirror: Delete in this order, and what stays of it, and why.
+// Removal is the plan of a teardown: the objects to delete, in order, and those that stay, with the reason.
 type Removal struct {
 	Delete []objects.Object
 	Stays  []objects.Left
@@ -27,9 +27,9 @@ type Removal struct {
 	kinds   map[objects.Key]kind
 }
 
-// Copies says what of a mirror was copied from a cluster, by the identity that its label names, and would go with a
-// teardown: objects of the namespaces, the namespaces where nothing of anybody else is left in them, and what is
-// cluster-wide. Definitions of kinds stay: others may have objects of them.
+// Copies finds the objects on a mirror that were copied from a cluster, by the identity in their label, and that a teardown
+// would delete: objects in the namespaces, the namespaces without other objects, and cluster-scoped objects. CRDs stay,
+// because others may have objects of these kinds.
 func (c *Cluster) Copies(ctx context.Context, of string, namespaces []string) (*Removal, error) {
 	kinds, _, unread, err := c.kinds()
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *Removal) volume(object objects.Object) {
 	r.Stays = append(r.Stays, objects.Left{Key: objects.KeyOf(object), Why: "its reclaim policy keeps " + what + ", which costs money until you delete both"})
 }
 
-// Remove deletes, and waits until everything is gone, with what finalizers stand for, load balancers above all, and the volumes.
+// Remove deletes the objects and waits until all are gone, including what finalizers protect, such as load balancers, and volumes.
 func (c *Cluster) Remove(ctx context.Context, r *Removal, note func(string)) error {
 	var group errgroup.Group
 	group.SetLimit(DefaultWorkers)

@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Get is the value of a key, nil where there is none.
+// Get returns the value of a key; nil if there is none.
 func Get(node *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		i := index(node, key)
@@ -19,7 +19,7 @@ func Get(node *yaml.Node, path ...string) *yaml.Node {
 	return node
 }
 
-// Text is the value of a scalar, empty where there is none.
+// Text returns the value of a scalar; empty if there is none.
 func Text(node *yaml.Node, path ...string) string {
 	if node = Get(node, path...); node == nil || node.Kind != yaml.ScalarNode || node.ShortTag() == "!!null" {
 		return ""
@@ -27,7 +27,7 @@ func Text(node *yaml.Node, path ...string) string {
 	return node.Value
 }
 
-// Items are the items of a list, none where there is none.
+// Items returns the items of a list; none if there is no list.
 func Items(node *yaml.Node, path ...string) []*yaml.Node {
 	if node = Get(node, path...); node == nil || node.Kind != yaml.SequenceNode {
 		return nil
@@ -48,7 +48,7 @@ func index(node *yaml.Node, key string) int {
 	return -1
 }
 
-// SetText gives a scalar, key or value, another text.
+// SetText changes the text of a scalar, key or value.
 func (f *File) SetText(node *yaml.Node, value string) {
 	if node.Value == value && node.ShortTag() == "!!str" {
 		return
@@ -67,7 +67,7 @@ func (f *File) SetText(node *yaml.Node, value string) {
 	node.Value, node.Tag = value, "!!str"
 }
 
-// Rewrite changes the text of a scalar line by line, blocks of text included. It says whether anything changed.
+// Rewrite changes the text of a scalar line by line, including block scalars. It reports whether anything changed.
 func (f *File) Rewrite(node *yaml.Node, change func(string) string) bool {
 	value := change(node.Value)
 	if node.Kind != yaml.ScalarNode || value == node.Value {
@@ -88,7 +88,7 @@ func (f *File) Rewrite(node *yaml.Node, change func(string) string) bool {
 	return true
 }
 
-// Remove takes a key out of a mapping, with everything below it. Comments above it stay.
+// Remove removes a key from a mapping, with everything below it. Comments above it stay.
 func (f *File) Remove(parent *yaml.Node, key string) {
 	if i := index(parent, key); i >= 0 {
 		f.replaceEntry(parent, i, "")
@@ -96,13 +96,13 @@ func (f *File) Remove(parent *yaml.Node, key string) {
 	}
 }
 
-// Set gives a key of a mapping a value, which is YAML of its own: `100%`, `{}` or a block. An entry that is new comes
-// where the order of the alphabet wants it if the others keep that order, else last.
+// Set sets a key of a mapping to a value, given as YAML: `100%`, `{}` or a block. A new entry is inserted in alphabetical order
+// if the other entries are sorted, else last.
 func (f *File) Set(parent *yaml.Node, key, value string) {
 	f.Swap(parent, key, key, value)
 }
 
-// Swap is Set under another name, in the place of the old one if that is there.
+// Swap is Set with a new key, which replaces the old key if it exists.
 func (f *File) Swap(parent *yaml.Node, old, key, value string) {
 	var doc yaml.Node
 	text := key + ": " + value
@@ -237,7 +237,7 @@ func (f *File) replaceEntry(parent *yaml.Node, i int, text string) {
 	}
 }
 
-// RemoveItem takes an item out of a block list that keeps others.
+// RemoveItem removes an item from a block list that has other items.
 func (f *File) RemoveItem(list *yaml.Node, item *yaml.Node) {
 	i := slices.Index(list.Content, item)
 	if i < 0 || item.Line == 0 || list.Style&yaml.FlowStyle != 0 || len(list.Content) < 2 {
@@ -257,7 +257,7 @@ func (f *File) RemoveItem(list *yaml.Node, item *yaml.Node) {
 	list.Content = slices.Delete(list.Content, i, i+1)
 }
 
-// RemoveDocument takes a whole document out.
+// RemoveDocument removes a whole document.
 func (f *File) RemoveDocument(root *yaml.Node) {
 	for _, doc := range f.docs {
 		if doc.root == root && !doc.gone {

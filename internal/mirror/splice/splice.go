@@ -1,9 +1,9 @@
-// Package splice edits YAML in place: what is changed is replaced in the text, and every other byte stays as it is, so that
-// comments, order, blank lines, quotes and unknown fields survive. After the edits the text is read again and
-// compared with what was meant, node by node; a text that does not say what was meant is never handed out.
+// Package splice edits YAML in place: it replaces only the changed parts of the text, so that comments, order, blank lines,
+// quotes and unknown fields are preserved. After the edits it parses the text again and compares it with the intended result,
+// node by node; it never returns a text that differs.
 //
-// It edits what is written in block style, one field a line, as kops, kubectl and people write it. A place that is
-// written otherwise (braces on one line, anchors, tags) is refused, with its line.
+// It edits block style with one field per line, as kops, kubectl and people write it. It refuses to edit other styles (braces
+// on one line, anchors, tags), and names the line.
 package splice
 
 import (
@@ -23,10 +23,10 @@ import (
 // MaxInput is the size of a text in bytes. No cluster's configuration is near it.
 const MaxInput = 16 << 20
 
-// Error is what is wrong with a text, and where.
+// Error is an error in a text, with its position.
 type Error = fault.Error
 
-// File is one text of one or more YAML documents, and the edits of it.
+// File is a text with one or more YAML documents, and its edits.
 type File struct {
 	Name  string
 	text  []byte
@@ -51,7 +51,7 @@ type edit struct {
 
 const blockAdvice = "write the field as a block, one field a line, as kops get -o yaml and kubectl get -o yaml print it"
 
-// Parse reads a text. Aliases and merge keys are refused, since what is edited in one place would change another.
+// Parse parses a text. It refuses aliases and merge keys, because an edit in one place would change another.
 func Parse(name string, text []byte) (*File, error) {
 	f := &File{Name: name, text: text, lines: []int{0}, spans: map[*yaml.Node][2]int{}}
 	if len(text) > MaxInput {
@@ -165,7 +165,7 @@ func (f *File) lineText(line int) string {
 	return strings.TrimRight(string(f.text[f.lines[line]:end]), "\r\n")
 }
 
-// Roots are the documents that stay, in order.
+// Roots returns the remaining documents, in order.
 func (f *File) Roots() []*yaml.Node {
 	var roots []*yaml.Node
 	for _, doc := range f.docs {
@@ -182,7 +182,7 @@ func (f *File) refuse(node *yaml.Node, format string, args ...any) {
 	}
 }
 
-// Err is the first edit that could not be made.
+// Err returns the error of the first edit that could not be made.
 func (f *File) Err() error { return f.err }
 
 // offset is where a node begins.
@@ -203,7 +203,7 @@ func (f *File) splice(start, end int, with string) {
 	f.edits = append(f.edits, edit{start, end, with})
 }
 
-// Bytes is the edited text, proven to say what the edits meant.
+// Bytes returns the edited text after verifying it.
 func (f *File) Bytes() ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err

@@ -9,11 +9,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// https is asked for every name, whatever its objects say: a load balancer may serve it of its own.
+// https is tested for every name, whatever its objects say, because a load balancer may serve it by itself.
 const https = 443
 
-// Asks are what has to be asked: every name that an object of either cluster wants, and what the rules say is its name
-// on the mirror, on port 443 and on every other TCP port that the mirror's objects have.
+// Asks returns the handshakes to make: for every name that an object of either cluster wants, and its name on the mirror
+// according to the rules, on port 443 and on every other TCP port of the mirror's objects.
 func Asks(original, mirror []names.Claim, rules certs.Rules) []Ask {
 	was := map[string][]string{}
 	for _, claim := range original {

@@ -14,8 +14,8 @@ import (
 // Patience is how long a certificate may take to be issued.
 const Patience = 10 * time.Minute
 
-// AddNames adds names in two waves: one object of every issuer, then the others. All certificates that cert-manager makes
-// for one Ingress or Gateway are of one wave: it gives each of them all names that are written there.
+// AddNames adds names in two waves: one object of every issuer, then the others. All certificates that cert-manager makes for one
+// Ingress or Gateway are in the same wave, because cert-manager gives each of them all names that are written there.
 func (c *Cluster) AddNames(ctx context.Context, entries []certs.Entry, patience time.Duration, note func(string)) (added int, err error) {
 	seen, early := map[string]bool{}, map[*unstructured.Unstructured]bool{}
 	for _, e := range entries {
@@ -76,10 +76,10 @@ type Loss struct {
 	Changed bool     `json:"changedByOthers,omitempty"`
 }
 
-// TakeNamesHint says what a person does about an error of TakeNames.
-const TakeNamesHint = "put the names right by hand, and take the annotation away"
+// TakeNamesHint is the hint for an error of TakeNames.
+const TakeNamesHint = "correct the names by hand, and remove the annotation"
 
-// TakeNames says what gives every certificate its names back, and what that is.
+// TakeNames makes the writes that restore the names of every certificate, and returns what they change.
 func TakeNames(world certs.World) ([]Loss, []Write, error) {
 	rows := []Loss{}
 	var writes []Write

@@ -21,22 +21,22 @@ import (
 
 const (
 	provers = 32 // handshakes under way at once
-	tries   = 3  // a connection may fail so often in a row before it counts
+	tries   = 3  // connection attempts before a failure counts
 )
 
-// Ask is a name that has to be served at the mirror's addresses.
+// Ask is a name that the mirror's addresses must serve.
 type Ask struct {
 	Name string
 	Port int
-	// At are the mirror's addresses, IPs or names of load balancers; Was the original's.
+	// At are the mirror's addresses, IPs or names of load balancers; Was are the original's.
 	At, Was []string
-	// Must says that the mirror's objects serve TLS there; else it must if the original does.
+	// Must is true if the mirror's objects serve TLS there; otherwise TLS is required only if the original serves it.
 	Must bool
-	// Object is what wants the name.
+	// Object is the object that wants the name.
 	Object string
 }
 
-// Proof is what one address served for one name.
+// Proof is the result of one handshake: what an address served for a name.
 type Proof struct {
 	Name    string `json:"name"`
 	Object  string `json:"object,omitempty"`
@@ -46,26 +46,26 @@ type Proof struct {
 	Until  time.Time `json:"until,omitzero"`
 	// Secret is the one whose certificate it is; empty where the cluster has none for the name.
 	Secret string `json:"secret,omitempty"`
-	// Wrong says what is not as it should be; nothing for a proof.
+	// Wrong lists the problems; empty if the proof succeeded.
 	Wrong []string `json:"wrong,omitempty"`
-	// Plain says that no object asks for TLS there and that the original does not serve it, so nothing was asked.
+	// Plain is true if no object wants TLS there and the original does not serve it, so no handshake was made.
 	Plain bool `json:"plain,omitempty"`
 }
 
-// Prover makes handshakes.
+// Prover makes TLS handshakes.
 type Prover struct {
 	Trust certs.Trust
-	// Timeout bounds one handshake.
+	// Timeout is the timeout of one handshake.
 	Timeout time.Duration
-	// Ports replaces a port, where a load balancer listens on another one.
+	// Ports replaces ports, if a load balancer listens on a different one.
 	Ports map[int]int
 	// Resolve finds the addresses of load balancers, of which some may be given by name (dns.Prober.Addresses).
 	Resolve func(ctx context.Context, targets []string) ([]string, error)
-	// Secrets are those that the mirror has for a name; nil to compare with none.
+	// Secrets returns the mirror's Secrets for a name; nil skips the comparison.
 	Secrets func(name string) ([]*certs.Leaf, error)
 }
 
-// Names asks for every name that an object of either cluster wants, and for what the rules say is its name on the mirror.
+// Names proves every name that an object of either cluster wants, and its name on the mirror according to the rules.
 func (p *Prover) Names(ctx context.Context, original, mirror *cluster.Snapshot, rules certs.Rules) ([]Proof, error) {
 	asks := Asks(names.Claims(original), names.Claims(mirror), rules)
 	if len(asks) == 0 {
@@ -84,7 +84,7 @@ func (nothingError) Hint() string {
 	return "theseus mirror dns inventory says which objects have names"
 }
 
-// Prove asks for every name at every address of the mirror, from where it runs, in the order of the asks.
+// Prove tests every name at every address of the mirror, from this machine. Proofs are in the order of the asks.
 func (p *Prover) Prove(ctx context.Context, asks []Ask) ([]Proof, error) {
 	results := make([][]Proof, len(asks))
 	var group errgroup.Group

@@ -1,5 +1,5 @@
-// Package prover reads the certificates of a cluster, gives cert-manager's more names and takes them off again, waits
-// until they are issued, and proves by handshakes what addresses really serve.
+// Package prover reads the certificates of a cluster, adds names to cert-manager's certificates and removes them, waits
+// until they are issued, and verifies by TLS handshakes which certificates addresses serve.
 package prover
 
 import (
@@ -54,8 +54,8 @@ func sources() []source {
 	}
 }
 
-// Read reads the certificates of some namespaces, of all where none is named, with their issuers and Secrets.
-// Namespaces that do not exist, and what may not be read, are errors: no certificate is to be forgotten.
+// Read reads the certificates of the given namespaces, by default of all, with their issuers and Secrets. A namespace that does
+// not exist, or missing permissions, are errors, because no certificate may be missed.
 func (c *Cluster) Read(ctx context.Context, namespaces []string) (certs.World, error) {
 	w := certs.World{}
 	if _, err := c.Discovery.ServerVersion(); err != nil {
@@ -173,8 +173,8 @@ type Write struct {
 	Edit func(*unstructured.Unstructured) (*certs.Edit, error)
 }
 
-// Apply makes all writes, each a compare-and-swap on the version that it was made from. First the API server is asked
-// for each without effect: if it refuses one, none is made.
+// Apply makes all writes, each as a compare-and-swap on the version that it was made from. First it makes dry runs of all
+// writes: if the API server refuses one, Apply makes none.
 func (c *Cluster) Apply(ctx context.Context, writes []Write) error {
 	for _, options := range []metav1.PatchOptions{{FieldManager: manager, DryRun: []string{metav1.DryRunAll}}, {FieldManager: manager}} {
 		for i, w := range writes {
@@ -227,9 +227,8 @@ type Issued struct {
 // surely is how long cert-manager must have stood still before it counts as having given up: it may not yet have looked.
 const surely = 10 * time.Second
 
-// Wait returns when the Secret of every certificate has what it should, and else, after some patience or when
-// cert-manager has given up on all that are left, an error that says of each what it lacks and what cert-manager says
-// about it.
+// Wait returns when the Secret of every certificate has the expected names. After a timeout, or when cert-manager has given up on
+// all remaining certificates, it returns an error with what each of them lacks and cert-manager's messages.
 func (c *Cluster) Wait(ctx context.Context, wanted []Issued, patience time.Duration, note func(string)) error {
 	start := time.Now()
 	lacks, since := map[string]string{}, map[string]time.Time{}

@@ -1,5 +1,5 @@
-// Package aws reads what package cloud compares from Amazon's API, and does the actions of its plans there: each only
-// if what it changes is still as it was when the plan was made.
+// Package aws reads the data that package cloud compares from AWS, and executes the actions of its plans: each action only if
+// the resource has not changed since the plan was made.
 package aws
 
 import (
@@ -75,7 +75,7 @@ type Cloud struct {
 	EC2      EC2
 }
 
-// Connect takes credentials and region as every AWS tool does. The endpoint is empty for Amazon's own.
+// Connect uses the same credentials and region as other AWS tools. An empty endpoint means Amazon's own.
 func Connect(ctx context.Context, endpoint string) (*Cloud, error) {
 	c, err := config.LoadDefaultConfig(ctx, config.WithLogger(logging.Nop{})) // what goes wrong is in errors
 	if err != nil {
@@ -91,7 +91,7 @@ func Connect(ctx context.Context, endpoint string) (*Cloud, error) {
 	return &Cloud{IAM: client, Policies: client, EC2: ec2.NewFromConfig(c)}, nil
 }
 
-// Read reads what there is. Roles of Amazon's own services are left out.
+// Read reads the inventory. It leaves out roles of Amazon's own services.
 func (c *Cloud) Read(ctx context.Context) (*cloud.Inventory, error) {
 	i := &cloud.Inventory{APIVersion: v1alpha1.APIVersion, Kind: cloud.InventoryKind,
 		Missing: []string{"policies of buckets, keys, queues and the like (resourcePolicies): put those that name the original into an inventory file"}}

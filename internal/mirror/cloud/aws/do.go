@@ -14,17 +14,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/cloud"
 )
 
-// Changed says that somebody else changed what an action is about since the plan was made.
+// Changed is the error of an action whose resource was changed after the plan was made.
 type Changed struct{ Action cloud.Action }
 
 func (c *Changed) Error() string {
 	return fmt.Sprintf("%s: somebody else changed it since the plan was made", c.Action)
 }
 
-// Hint says what to try.
+// Hint returns what to do.
 func (c *Changed) Hint() string { return "look at it, then make a new plan" }
 
-// Needed says whether an action, or what takes it back, is still to be done.
+// Needed reports whether an action, or its reversal, still has to be done.
 func (c *Cloud) Needed(ctx context.Context, a cloud.Action, back bool) (bool, error) {
 	needed, _, err := c.look(ctx, a, back)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Cloud) Needed(ctx context.Context, a cloud.Action, back bool) (bool, er
 	return needed, nil
 }
 
-// Do does an action, or takes it back, if that is not done already. Before anything is written, begin is called.
+// Do executes an action, or reverts it, unless that is already done. It calls begin before it writes anything.
 func (c *Cloud) Do(ctx context.Context, a cloud.Action, back bool, begin func() error) error {
 	needed, write, err := c.look(ctx, a, back)
 	if err != nil {

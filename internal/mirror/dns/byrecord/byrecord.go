@@ -1,6 +1,6 @@
-// Package byrecord keeps zones at providers that are reached through libdns. None of those offers compare-and-swap: what
-// is there is read, compared, written and read again, so a change that somebody else makes in the moment between is
-// overwritten. Nor do they change several records together: a change that ends in the middle is gone on with.
+// Package byrecord changes zones at providers through libdns. None of these offers compare-and-swap: the package reads,
+// compares, writes and reads again, so it overwrites a concurrent change between the two. Providers also cannot change
+// several records atomically: the package resumes a change that was interrupted.
 package byrecord
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Provider is what of libdns is needed.
+// Provider has the methods of libdns that are needed.
 type Provider interface {
 	libdns.RecordGetter
 	libdns.RecordSetter
@@ -38,7 +38,7 @@ type Zone struct {
 // timeout bounds one question to a name server.
 const timeout = 5 * time.Second
 
-// Piecemeal says that a transaction may end in the middle of a unit.
+// Piecemeal returns true: a transaction may be interrupted in the middle of a unit.
 func (z *Zone) Piecemeal() bool { return true }
 
 // Load reads the whole zone.
@@ -161,7 +161,7 @@ func text(chunks []string) string {
 	return string(b)
 }
 
-// Read says what is at places now, by the provider.
+// Read returns the provider's current record sets at places.
 func (z *Zone) Read(ctx context.Context, places []zone.Place) (zone.Current, error) {
 	records, err := z.records(ctx)
 	if err != nil {
@@ -177,7 +177,7 @@ func (z *Zone) Read(ctx context.Context, places []zone.Place) (zone.Current, err
 	return current, nil
 }
 
-// Commit reads, compares, writes, and reads again. Units that are changed already, or in part, are gone on with.
+// Commit reads, compares, writes, and reads again. It resumes units that were already changed completely or partly.
 func (z *Zone) Commit(ctx context.Context, t zone.Transaction) error {
 	if err := replaceable(t); err != nil {
 		return err

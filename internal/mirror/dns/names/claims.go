@@ -1,5 +1,5 @@
-// Package names finds out which DNS names belong to which service of a cluster, compares that with what the
-// zones hold and with a mirror of the cluster, and says of each name whether it can move.
+// Package names determines which DNS names belong to which service of a cluster, compares them with the zones and with a
+// mirror of the cluster, and decides for each name whether it can move.
 package names
 
 import (
@@ -41,13 +41,13 @@ type Claim struct {
 	// Targets are the addresses that the name should have: IPs, or canonical names of load balancers. None while
 	// the cluster has not given it any.
 	Targets []string `json:"targets,omitempty"`
-	// Unready says why the service behind it does not serve; empty when it does, or cannot be told.
+	// Unready says why the service behind it does not serve; empty if it does, or if that is unknown.
 	Unready string `json:"unready,omitempty"`
-	// TTL is what the annotation asks for; empty without one.
+	// TTL is the TTL in the annotation; empty without one.
 	TTL string `json:"ttl,omitempty"`
-	// Disarmed says that it was copied, and its names hidden from external-dns.
+	// Disarmed is true if the object is a copy whose names are hidden from external-dns.
 	Disarmed bool `json:"disarmed,omitempty"`
-	// Ports are what answers at the targets.
+	// Ports are the ports that answer at the targets.
 	Ports []Port `json:"ports,omitempty"`
 }
 

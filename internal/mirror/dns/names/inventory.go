@@ -11,18 +11,18 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// Verdict says what can be done with a name.
+// Verdict says whether a name can move.
 type Verdict string
 
 // The verdicts.
 const (
-	// Moves: the name is the original's, and the mirror is ready for it.
+	// Moves: the name points to the original, and the mirror is ready for it.
 	Moves Verdict = "moves"
-	// Moved: the name is the mirror's already.
+	// Moved: the name already points to the mirror.
 	Moved Verdict = "moved"
-	// Stays: it belongs to no object of either cluster, and to no external-dns of theirs: it is not ours.
+	// Stays: it belongs to no object and to no external-dns of either cluster, so it is left alone.
 	Stays Verdict = "stays"
-	// Blocked: it must be looked at by a person; Why says so.
+	// Blocked: a person must fix a problem; Why describes it.
 	Blocked Verdict = "blocked"
 )
 
@@ -31,12 +31,12 @@ type Entry struct {
 	Name    string  `json:"name"`
 	Zone    string  `json:"zone,omitempty"`
 	Verdict Verdict `json:"verdict"`
-	// Why is the reason of the verdict, Hint what a person may do about it.
+	// Why is the reason for the verdict, Hint says what to do.
 	Why  string `json:"why,omitempty"`
 	Hint string `json:"hint,omitempty"`
 	// Warnings do not block.
 	Warnings []string `json:"warnings,omitempty"`
-	// Now is what the zone holds; Owners are those that TXT records name.
+	// Now are the current records in the zone; Owners are the owners in TXT records.
 	Now    []zone.RRSet `json:"now,omitempty"`
 	Owners []string     `json:"owners,omitempty"`
 	// Original and Mirror are the objects of the two clusters that want the name.
@@ -49,12 +49,12 @@ type Entry struct {
 // Options say how to read the zones.
 type Options struct {
 	Registry zone.Registry
-	// Original and Mirror are the --txt-owner-id of external-dns in the two clusters; empty where it does not run.
+	// Original and Mirror are the --txt-owner-id of external-dns in the two clusters; empty if it does not run.
 	Original, Mirror string
 }
 
-// Inventory compares what two clusters want with what the zones hold: one entry for each name that is wanted and
-// each that has an address, sorted. The mirror may be nil: then nothing moves.
+// Inventory compares the names that two clusters want with the zones: one entry for each wanted name and for each name with
+// an address, sorted. The mirror may be nil: then no name moves.
 func Inventory(original, mirror *cluster.Snapshot, zones []*zone.Zone, options Options) []Entry {
 	entries := map[string]*Entry{}
 	at := func(name string) *Entry {

@@ -1,6 +1,6 @@
-// Package rfc2136 reads zones and changes them by dynamic updates (RFC 2136) whose prerequisites make them
-// compare-and-swap: the server changes all records, or none when one is not as expected. Updates and transfers
-// are signed (TSIG, RFC 8945).
+// Package rfc2136 reads zones and changes them by dynamic updates (RFC 2136). Prerequisites make an update a
+// compare-and-swap: the server changes all records, or none if one is not as expected. Updates and transfers are
+// signed (TSIG, RFC 8945).
 package rfc2136
 
 import (
@@ -34,7 +34,7 @@ type Key struct {
 	Secret    string // base64
 }
 
-// Check says what is wrong with a key's form.
+// Check reports errors in a key's format.
 func (k Key) Check() error {
 	if _, err := base64.StdEncoding.DecodeString(k.Secret); err != nil || k.Secret == "" {
 		return errors.New("the secret is not base64")
@@ -42,7 +42,7 @@ func (k Key) Check() error {
 	return nil
 }
 
-// Server is the primary of one zone: the server that takes its updates.
+// Server is the primary of one zone, which accepts its updates.
 type Server struct {
 	Zone    string // canonical
 	Address string // host:port
@@ -115,7 +115,7 @@ func (s *Server) Load(ctx context.Context) (*zone.Zone, error) {
 // lookups is how many questions are under way at a time.
 const lookups = 8
 
-// Read asks the server for what it has at places.
+// Read queries the server for the record sets at places.
 func (s *Server) Read(ctx context.Context, places []zone.Place) (zone.Current, error) {
 	current := zone.Current{}
 	var lock sync.Mutex
@@ -181,7 +181,7 @@ func exchange(ctx context.Context, network, address string, m *dns.Msg) (*dns.Ms
 	return answer, err
 }
 
-// Commit changes all units or, when one is not as expected, none, with zone.ErrConflict.
+// Commit changes all units, or, if one is not as expected, none, with zone.ErrConflict.
 func (s *Server) Commit(ctx context.Context, t zone.Transaction) error {
 	m, err := message(t)
 	if err != nil {
