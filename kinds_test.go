@@ -82,7 +82,7 @@ func kindsNamed(file *ast.File, pkg string, sections []string) (named []string) 
 	for _, spec := range file.Imports {
 		path, _ := strconv.Unquote(spec.Path.Value)
 		other, ours := strings.CutPrefix(path, module+"internal/change/")
-		if ours && !slices.Contains([]string{"kind", "plan", "verify"}, other) {
+		if ours && !slices.Contains([]string{"compact", "kind", "plan", "verify"}, other) {
 			named = append(named, other)
 		}
 	}

@@ -257,7 +257,7 @@ func (s *sentence) takes(line string) bool {
 		}
 		differs = i
 	}
-	if differs <= 0 {
+	if differs <= 0 || !strings.ContainsAny(words[differs], "./") { // only names of objects
 		return false
 	}
 	s.at = differs

@@ -53,9 +53,14 @@ func TestServed(t *testing.T) {
 			stored, served := make(), withServed(inServed(t, make()))
 			stored.options.Name, served.options.Name = "one", "one"
 			was, is := mustMake(t, stored), mustMake(t, served)
-			rewritten := strings.NewReplacer(cluster.CalicoStored, cluster.CalicoServed, "crd.projectcalico.org", "projectcalico.org",
-				"ipamconfigs", "ipamconfigurations").Replace(plan.Runbook(was))
-			if diff := cmp.Diff(sorted(rewritten), sorted(plan.Runbook(is))); diff != "" {
+			rewrite := strings.NewReplacer(cluster.CalicoStored, cluster.CalicoServed, "crd.projectcalico.org", "projectcalico.org",
+				"ipamconfigs", "ipamconfigurations")
+			titles := titlesOf(was)
+			for i := range titles {
+				titles[i] = rewrite.Replace(titles[i])
+			}
+			slices.Sort(titles)
+			if diff := cmp.Diff(titles, titlesOf(is)); diff != "" {
 				t.Errorf("another plan is made:\n%s", diff)
 			}
 			touched := 0
@@ -86,8 +91,18 @@ func TestServed(t *testing.T) {
 }
 
 // sorted are the lines of a text in order: definitions are deleted in any.
-func sorted(text string) []string {
-	lines := strings.Split(text, "\n")
+// titlesOf are the titles of a plan's steps, actions and gates, sorted: the order of objects depends on their names.
+func titlesOf(p *plan.Plan) []string {
+	var lines []string
+	for _, s := range p.Steps {
+		lines = append(lines, s.ID+" "+s.Title+": "+s.Why)
+		if s.Gate != nil {
+			lines = append(lines, s.Gate.Title)
+		}
+		for _, a := range slices.Concat(s.Actions, s.Undo) {
+			lines = append(lines, a.Title)
+		}
+	}
 	slices.Sort(lines)
 	return lines
 }

@@ -95,8 +95,8 @@ func TestJudge(t *testing.T) {
 		"another data plane":  {func(a *rollout.Attestation) { a.Kernel.Kernel = "both" }, "Enabled", links("a"), "rules in both, not in nftables alone"},
 		"left over":           {func(a *rollout.Attestation) { a.Kernel.Sets = 2 }, "Enabled", links("a"), "2 ipsets"},
 		"a pod without rules": {func(a *rollout.Attestation) { a.Kernel.Bare = []string{"cali1"} }, "Enabled", links("a"), "no rules for cali1"},
-		"no interface":        {nil, "Enabled", links(), "no interface a"},
-		"one too many":        {nil, "Enabled", links("a", "b"), "b is still there"},
+		"no interface":        {nil, "Enabled", links(), "interface a does not exist"},
+		"one too many":        {nil, "Enabled", links("a", "b"), "interface b still exists"},
 	} {
 		a := sound()
 		if test.change != nil {
