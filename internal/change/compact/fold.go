@@ -20,13 +20,13 @@ func Fold(steps []step.Step, c Cluster) (Form, error) {
 }
 
 func newFolder(steps []step.Step, c Cluster) (*folder, error) {
-	f := &folder{cluster: c, names: nodesOf(steps, c), byText: map[string]*candidate{}}
+	f := &folder{cluster: c, base: newExpander(c), names: nodesOf(steps, c), byText: map[string]*candidate{}}
 	for i := range steps {
 		if err := f.add(&steps[i]); err != nil {
 			return nil, err
 		}
 	}
-	f.share(steps)
+	f.share()
 	return f, nil
 }
 
@@ -54,17 +54,19 @@ func nodesOf(steps []step.Step, c Cluster) names {
 // folder makes a form.
 type folder struct {
 	cluster    Cluster
+	base       *expander // without procedures
 	names      names
 	steps      []folded
 	candidates []*candidate // in the order of the steps that they are of
 	byText     map[string]*candidate
 }
 
-// folded is a step as a row and as it is written out.
+// folded is a step, and the row that it may be.
 type folded struct {
-	row     Row
-	of      *candidate // the procedure that the row would run
-	written json.RawMessage
+	step  *step.Step
+	parts *parts // nil where another step has the candidate already
+	row   Row
+	of    *candidate // the procedure that the row would run
 }
 
 // candidate is what may become a procedure.
@@ -82,15 +84,11 @@ func (f *folder) add(s *step.Step) error {
 	if err != nil {
 		return err
 	}
-	written, err := f.written(s, parts)
-	if err != nil {
-		return err
-	}
 	text, row, err := f.template(s, parts)
 	if err != nil {
 		return err
 	}
-	next := folded{written: written, row: row}
+	next := folded{step: s, parts: parts, row: row}
 	if text != nil {
 		of, err := f.candidate(text, row)
 		if err != nil {
@@ -98,7 +96,9 @@ func (f *folder) add(s *step.Step) error {
 		}
 		if f.exact(s, row, of) {
 			next.of = of
-			of.uses++
+			if of.uses++; of.uses > 1 {
+				next.parts = nil
+			}
 		}
 	}
 	f.steps = append(f.steps, next)
@@ -122,14 +122,15 @@ func (f *folder) candidate(text []byte, row Row) (*candidate, error) {
 // parts are a step's lists, folded.
 type parts struct{ before, actions, after, undo []segment }
 
-func (f *folder) fold(s *step.Step) (p parts, err error) {
+func (f *folder) fold(s *step.Step) (*parts, error) {
+	p := &parts{}
 	for _, l := range []struct {
 		conditions []step.Condition
 		into       *[]segment
 	}{{s.Before, &p.before}, {s.After, &p.after}} {
 		items, err := f.names.conditionItems(l.conditions)
 		if err != nil {
-			return p, err
+			return nil, err
 		}
 		*l.into = segments(items, false)
 	}
@@ -140,7 +141,7 @@ func (f *folder) fold(s *step.Step) (p parts, err error) {
 	}{{s.Actions, s.ID + "/", &p.actions}, {s.Undo, s.ID + "/undo-", &p.undo}} {
 		items, err := f.names.actionItems(l.actions, l.id)
 		if err != nil {
-			return p, err
+			return nil, err
 		}
 		*l.into = segments(items, true)
 	}
@@ -148,7 +149,7 @@ func (f *folder) fold(s *step.Step) (p parts, err error) {
 }
 
 // shape is a step with folded lists; name names lists of nodes.
-func (p parts) shape(s *step.Step, name func([]string) string) (shape, error) {
+func (p *parts) shape(s *step.Step, name func([]string) string) (shape, error) {
 	of := shape{ID: s.ID, Group: s.Group, Does: s.Does, Title: s.Title, Why: s.Why, Gate: s.Gate, Alone: s.Alone, NoReturn: s.NoReturn}
 	if s.Actions != nil {
 		of.Actions = []json.RawMessage{}
@@ -169,26 +170,40 @@ func (p parts) shape(s *step.Step, name func([]string) string) (shape, error) {
 }
 
 // written is a step that no procedure says: its lists are folded where that is exact.
-func (f *folder) written(s *step.Step, p parts) (json.RawMessage, error) {
-	whole, err := json.Marshal(s)
+func (f *folder) written(s folded) (json.RawMessage, error) {
+	p, err := s.parts, error(nil)
+	if p == nil {
+		if p, err = f.fold(s.step); err != nil {
+			return nil, err
+		}
+	}
+	of, err := p.shape(s.step, func(list []string) string { return f.name(list, nil, s.step.Wave) })
 	if err != nil {
 		return nil, err
 	}
-	of, err := p.shape(s, func(list []string) string { return f.name(list, nil, s.Wave) })
-	if err != nil {
-		return nil, err
-	}
-	of.Wave, of.Node, of.Estimate = s.Wave, s.Node, s.Estimate
+	of.Wave, of.Node, of.Estimate = s.step.Wave, s.step.Node, s.step.Estimate
 	text, err := json.Marshal(of)
 	if err != nil {
 		return nil, err
 	}
+	whole, err := json.Marshal(s.step)
+	if err != nil {
+		return nil, err
+	}
 	for _, text := range [][]byte{f.every(text), text, whole} {
-		if again, err := Expand(Form{Steps: []json.RawMessage{text}}, f.cluster); err == nil && same(&again[0], whole) {
+		var again step.Step
+		if f.expander().step(text, &again) == nil && same(&again, whole) {
 			return text, nil
 		}
 	}
-	return nil, fmt.Errorf("step %s has a text that stands for something else in a plan's file", s.ID)
+	return nil, fmt.Errorf("step %s has a text that stands for something else in a plan's file", s.step.ID)
+}
+
+// expander is one without procedures.
+func (f *folder) expander() *expander {
+	e := *f.base
+	e.procedures = map[string]*shape{}
+	return &e
 }
 
 // every puts a placeholder in the places of the list of every node.
@@ -196,7 +211,7 @@ func (f *folder) every(text []byte) []byte {
 	if len(f.cluster.All) < 2 {
 		return text
 	}
-	return bytes.ReplaceAll(text, newExpander(f.cluster).all, []byte(allAsList))
+	return bytes.ReplaceAll(text, f.base.all, []byte(allAsList))
 }
 
 func same(s *step.Step, whole []byte) bool {
@@ -214,7 +229,7 @@ func (f *folder) name(list, row []string, wave string) string {
 		case len(known.nodes) == 0:
 		case slices.Equal(known.nodes, list):
 			return known.name
-		case slices.Equal(reverse(known.nodes), list):
+		case isReverse(known.nodes, list):
 			return known.name + reversed
 		}
 	}
@@ -222,7 +237,7 @@ func (f *folder) name(list, row []string, wave string) string {
 }
 
 // template is a step as a procedure, and the row that runs it. There is none where the step has neither wave nor node.
-func (f *folder) template(s *step.Step, p parts) (json.RawMessage, Row, error) {
+func (f *folder) template(s *step.Step, p *parts) (json.RawMessage, Row, error) {
 	row := Row{Wave: s.Wave, Part: partOf(s.ID), Node: s.Node, Estimate: &s.Estimate}
 	nodes := p.nodes(s)
 	if s.Node == "" && len(nodes) > 0 {
@@ -255,7 +270,7 @@ func (f *folder) template(s *step.Step, p parts) (json.RawMessage, Row, error) {
 }
 
 // nodes are those that a step is about: its own, or those of most of its entries.
-func (p parts) nodes(s *step.Step) (most []string) {
+func (p *parts) nodes(s *step.Step) (most []string) {
 	if s.Node != "" {
 		return []string{s.Node}
 	}
@@ -280,21 +295,21 @@ func (f *folder) exact(s *step.Step, row Row, of *candidate) bool {
 	if err != nil {
 		return false
 	}
-	e := newExpander(f.cluster)
+	e := f.expander()
 	e.procedures[row.Procedure] = &of.shape
 	var again step.Step
 	return e.row(row, &again) == nil && same(&again, whole)
 }
 
 // share lets steps that have a candidate of their own run that of others, where it expands to the same.
-func (f *folder) share(steps []step.Step) {
+func (f *folder) share() {
 	for i := range f.steps {
 		at := &f.steps[i]
 		if at.of == nil || at.of.uses > 1 && at.row.Nodes != nil {
 			continue // a step of one node may be said as those of several
 		}
 		for _, other := range f.candidates {
-			if other != at.of && other.uses > 0 && (at.row.Nodes != nil || other.several) && f.runs(other, at.row, steps[i].ID) && f.exact(&steps[i], at.row, other) {
+			if other != at.of && other.uses > 0 && (at.row.Nodes != nil || other.several) && f.runs(other, at.row, at.step.ID) && f.exact(at.step, at.row, other) {
 				at.of.uses--
 				at.of = other
 				other.uses++
@@ -306,7 +321,7 @@ func (f *folder) share(steps []step.Step) {
 
 // runs says whether a row that runs a candidate has an ID.
 func (f *folder) runs(of *candidate, row Row, id string) bool {
-	in, err := newExpander(f.cluster).scope(row)
+	in, err := f.base.scope(row)
 	return err == nil && string(in.fill([]byte(of.shape.ID))) == id
 }
 
@@ -315,7 +330,11 @@ func (f *folder) form() (Form, error) {
 	form := Form{Procedures: map[string]json.RawMessage{}}
 	for _, s := range f.steps {
 		if s.of == nil || s.of.uses < 2 {
-			form.Steps = append(form.Steps, s.written)
+			text, err := f.written(s)
+			if err != nil {
+				return form, err
+			}
+			form.Steps = append(form.Steps, text)
 			continue
 		}
 		if s.of.name == "" {

@@ -37,6 +37,19 @@ func (c Cluster) wave(name string) []string {
 	return nil
 }
 
+// isReverse says whether b has the nodes of a, the last first.
+func isReverse(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[len(b)-1-i] {
+			return false
+		}
+	}
+	return true
+}
+
 func reverse(nodes []string) []string {
 	back := slices.Clone(nodes)
 	slices.Reverse(back)

@@ -10,7 +10,7 @@ import (
 
 // item is one entry of a step's list, before it is folded.
 type item struct {
-	// text is the entry as JSON, without what follows from its place: the ID, and whether it is done beside the entry before.
+	// text is the entry as JSON, without what follows from its place: the ID, and whether it is done together with the entry before.
 	text   string
 	node   string // the only node that the text names, which is {node} in it; "" where there is none, or several
 	beside bool
@@ -80,7 +80,7 @@ func (n names) tell(it *item, text []byte) {
 	it.text = string(text)
 }
 
-// entry is the item as an entry of a list: with its node, and saying whether it is done beside the entry before.
+// entry is the item as an entry of a list: with its node, and saying whether it is done together with the entry before.
 func (it item) entry() json.RawMessage {
 	text := it.template()
 	if it.node == "" {

@@ -1,21 +1,11 @@
 package compact
 
 import (
-	"regexp"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/theseus-cni/theseus/internal/cluster/document"
 )
-
-// plain are texts that YAML takes for text as they stand, also between brackets, but for its own words.
-var plain = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9._-]*|[0-9.hmnuµ]+s)$`)
-
-// words are those that YAML takes for something else than text.
-var words = []string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
-
-func isPlain(text string) bool {
-	return plain.MatchString(text) && !slices.Contains(words, strings.ToLower(text))
-}
 
 // Line is the row as one line of YAML; ok is false where a name would have to be quoted.
 func (r Row) Line() (text string, ok bool) {
@@ -39,7 +29,7 @@ func (r Row) Line() (text string, ok bool) {
 		add("estimate", time.Duration(*r.Estimate).String())
 	}
 	for _, value := range all {
-		if !isPlain(value) {
+		if !safe.MatchString(value) || !document.IsText(value) {
 			return "", false
 		}
 	}

@@ -109,25 +109,21 @@ func (d *describer) cycles(i, period int) int {
 	return n
 }
 
+// step describes a step in full.
 func (d *describer) step(i int) {
 	s := &d.plan.Steps[i]
-	describeStep(d.Builder, i+1, s, d.names)
-	describeUndo(d.Builder, s, d.past, d.names)
-}
-
-func describeStep(b *strings.Builder, n int, s *step.Step, names compact.Namer) {
-	fmt.Fprintf(b, "\n%d. %s [%s, about %s]\n", n, s.Title, s.ID, s.Estimate.About())
+	fmt.Fprintf(d, "\n%d. %s [%s, about %s]\n", i+1, s.Title, s.ID, s.Estimate.About())
 	if s.Why != "" {
-		fmt.Fprintf(b, "   Why: %s\n", s.Why)
+		fmt.Fprintf(d, "   Why: %s\n", s.Why)
 	}
-	for _, condition := range phrases(names, s.Before) {
-		fmt.Fprintf(b, "   Before: %s\n", condition)
+	for _, condition := range d.phrases(s.Before) {
+		fmt.Fprintf(d, "   Before: %s\n", condition)
 	}
-	for _, line := range titles(names, s.Actions, s.ID+"/") {
-		fmt.Fprintf(b, "   - %s\n", line)
+	for _, line := range d.titles(s.Actions, s.ID+"/") {
+		fmt.Fprintf(d, "   - %s\n", line)
 	}
-	for _, condition := range phrases(names, s.After) {
-		fmt.Fprintf(b, "   After: %s\n", condition)
+	for _, condition := range d.phrases(s.After) {
+		fmt.Fprintf(d, "   After: %s\n", condition)
 	}
 	if s.Gate != nil {
 		watch := "on two fresh reports of every node"
@@ -146,18 +142,20 @@ func describeStep(b *strings.Builder, n int, s *step.Step, names compact.Namer) 
 		if s.Gate.Sessions != nil {
 			lost += ", BIRD's sessions and routes whole on every node"
 		}
-		fmt.Fprintf(b, "   Gate: %s; %s, %s\n", s.Gate.Title, lost, watch)
+		fmt.Fprintf(d, "   Gate: %s; %s, %s\n", s.Gate.Title, lost, watch)
 	}
+	d.undo(s)
 }
 
-func describeUndo(b *strings.Builder, s *step.Step, past bool, names compact.Namer) {
-	for _, line := range titles(names, s.Undo, s.ID+"/undo-") {
-		fmt.Fprintf(b, "   Undo: %s\n", line)
+// undo describes how a step is taken back.
+func (d *describer) undo(s *step.Step) {
+	for _, line := range d.titles(s.Undo, s.ID+"/undo-") {
+		fmt.Fprintf(d, "   Undo: %s\n", line)
 	}
-	if past && s.Alone {
-		b.WriteString("   Where it fails: this step alone is taken back, and a person is asked\n")
+	if d.past && s.Alone {
+		d.WriteString("   Where it fails: this step alone is taken back, and a person is asked\n")
 	}
-	if past || len(s.Undo) > 0 {
+	if d.past || len(s.Undo) > 0 {
 		return
 	}
 	for _, k := range kinds() {
@@ -165,12 +163,12 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool, names compact.Nam
 			continue
 		}
 		if text := k.Words.Undo(s); text != "" {
-			fmt.Fprintf(b, "   Undo: %s\n", text)
+			fmt.Fprintf(d, "   Undo: %s\n", text)
 			return
 		}
 	}
 	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Apply }) {
-		b.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")
+		d.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")
 		return
 	}
 	if i := slices.IndexFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }); i >= 0 {
@@ -178,13 +176,13 @@ func describeUndo(b *strings.Builder, s *step.Step, past bool, names compact.Nam
 		if s.Actions[i].Pods.LeaveDaemons {
 			back = "the new nodes are shut again"
 		}
-		fmt.Fprintf(b, "   Undo: nothing of its own; pods move back when %s\n", back)
+		fmt.Fprintf(d, "   Undo: nothing of its own; pods move back when %s\n", back)
 	}
 }
 
 // titles are the lines of a list of actions. What is done to several nodes is said of the first.
-func titles(names compact.Namer, actions []step.Action, id string) []string {
-	runs, err := names.Actions(actions, id)
+func (d *describer) titles(actions []step.Action, id string) []string {
+	runs, err := d.names.Actions(actions, id)
 	if err != nil {
 		runs = []compact.Run[step.Action]{{First: actions}}
 	}
@@ -192,83 +190,10 @@ func titles(names compact.Namer, actions []step.Action, id string) []string {
 }
 
 // phrases says conditions in words. What must hold of several nodes is said of the first.
-func phrases(names compact.Namer, conditions []step.Condition) []string {
-	runs, err := names.Conditions(conditions)
+func (d *describer) phrases(conditions []step.Condition) []string {
+	runs, err := d.names.Conditions(conditions)
 	if err != nil {
 		runs = []compact.Run[step.Condition]{{First: conditions}}
 	}
 	return lines(runs, verify.Phrase)
-}
-
-func lines[T any](runs []compact.Run[T], say func(T) string) (all []string) {
-	var open sentence
-	for _, run := range runs {
-		for _, entry := range run.First {
-			text := say(entry)
-			if len(run.Nodes) < 2 && open.takes(text) {
-				all[len(all)-1] = open.text()
-				continue
-			}
-			all, open = append(all, text), sentence{words: strings.Fields(text), at: -1}
-		}
-		if len(run.Nodes) < 2 {
-			continue
-		}
-		open = sentence{}
-		others := strings.Join(run.Nodes[1:], ", ")
-		if len(run.Nodes) > 4 {
-			others = fmt.Sprintf("%d more nodes", len(run.Nodes)-1)
-		}
-		same := "the same"
-		if len(run.First) > 1 {
-			same = fmt.Sprintf("these %d", len(run.First))
-		}
-		all[len(all)-1] += "; " + same + " for " + others
-		if run.Batches > 1 {
-			all[len(all)-1] += fmt.Sprintf(", in %d batches", run.Batches)
-		}
-	}
-	return all
-}
-
-// longest is how long a line grows by what it takes.
-const longest = 150
-
-// sentence is a line that takes the lines after it that differ from it in one word: "create Service a, b, c".
-type sentence struct {
-	words []string
-	at    int      // the word in which they differ; -1 until there are two
-	more  []string // that word in the lines that were taken
-}
-
-// takes says whether a line became part of the sentence.
-func (s *sentence) takes(line string) bool {
-	words := strings.Fields(line)
-	if len(words) != len(s.words) || len(words) == 0 || len(s.text())+len(words[len(words)-1]) > longest {
-		return false
-	}
-	differs := -1
-	for i := range words {
-		if words[i] == s.words[i] {
-			continue
-		}
-		if differs >= 0 || s.at >= 0 && s.at != i {
-			return false
-		}
-		differs = i
-	}
-	if differs <= 0 || !strings.ContainsAny(words[differs], "./") { // only names of objects
-		return false
-	}
-	s.at = differs
-	s.more = append(s.more, words[differs])
-	return true
-}
-
-func (s *sentence) text() string {
-	words := slices.Clone(s.words)
-	if s.at >= 0 {
-		words[s.at] = strings.Join(append([]string{words[s.at]}, s.more...), ", ")
-	}
-	return strings.Join(words, " ")
 }

@@ -396,6 +396,10 @@ const (
 	isJSON // the same in JSON
 )
 
+// IsText says whether YAML certainly takes a plain scalar for text: not for a number, a truth, a time or nothing. It is not certain of all
+// that YAML does take for text.
+func IsText(scalar string) bool { return scalar != "" && kindOf([]byte(scalar)) == isText }
+
 // kindOf returns the type of a plain scalar in YAML 1.1, if that is certain.
 func kindOf(text []byte) scalarKind {
 	switch c := text[0]; {
