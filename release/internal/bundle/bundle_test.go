@@ -39,7 +39,7 @@ func TestArchive(t *testing.T) {
 		check := exec.Command("sh", "-c", "sha256sum --strict -c checksums.txt && tar --numeric-owner --utc -tvzf a.tar.gz")
 		check.Dir = release
 		out, err := check.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "-rwxr-xr-x 0/0                 7 2026-01-02 03:04 theseus") {
+		if err != nil || !strings.Contains(string(out), "-rwxr-xr-x 0/0               7 2026-01-02 03:04 theseus") {
 			t.Errorf("%v\n%s", err, out)
 		}
 		content, err := os.ReadFile(file)

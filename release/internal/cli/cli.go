@@ -76,8 +76,11 @@ func (a *app) maker(ctx context.Context, version, near string) (*oci.Maker, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the build: %w", err)
 	}
-	m := &oci.Maker{Work: work, Archive: &debian.Archive{
-		Dir: filepath.Join(a.cache, "debian"), Mirrors: []string{debian.Mirror, debian.Collection}, Say: a.err}}
+	m := &oci.Maker{Work: work, Archive: &debian.Archive{Dir: filepath.Join(a.cache, "debian"), Say: a.err}}
+	if m.Archive.Archives, err = debian.Configured(ctx); err != nil {
+		os.RemoveAll(work)
+		return nil, err
+	}
 	if m.Source, err = source.Checkout(ctx, a.repository, filepath.Join(work, "source"), version); err == nil {
 		m.Lock, err = debian.ReadLock(filepath.Join(m.Source.Dir, filepath.FromSlash(lockFile)))
 	}

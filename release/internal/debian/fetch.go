@@ -20,22 +20,18 @@ const helper = "/usr/lib/apt/apt-helper"
 
 // Archive fetches pinned packages, and keeps them.
 type Archive struct {
-	Dir     string    // where packages are kept, by their checksums
-	Mirrors []string  // tried in order; each ends in a slash
-	Say     io.Writer // is told of what is fetched
+	Dir      string    // where packages are kept, by their checksums
+	Archives Archives  // asked first
+	Say      io.Writer // is told of what is fetched
 }
 
-// Collection is Debian's of everything that its archives ever had.
-const Collection = "http://snapshot.debian.org/archive/"
+// collection is Debian's of everything that its archives ever had, asked second.
+const collection = "http://snapshot.debian.org/archive/"
 
-// at is where a mirror has a package. The collection has a folder for every time.
-func at(mirror string, taken time.Time, p Package) string {
-	file := (&url.URL{Path: p.File}).EscapedPath()
-	if mirror == Collection {
-		archive, rest, _ := strings.Cut(file, "/")
-		file = archive + "/" + taken.UTC().Format("20060102T150405Z") + "/" + rest
-	}
-	return mirror + file
+// collected is where the collection has a package: it has a folder for every time.
+func collected(taken time.Time, file string) string {
+	archive, rest, _ := strings.Cut(file, "/")
+	return collection + archive + "/" + taken.UTC().Format("20060102T150405Z") + "/" + rest
 }
 
 // Fetch returns the file of a package.
@@ -49,8 +45,9 @@ func (a *Archive) Fetch(ctx context.Context, taken time.Time, p Package) (string
 	}
 	fmt.Fprintf(a.Say, "fetching %s %s\n", p.Name, p.Version)
 	var failed []error
-	for _, mirror := range a.Mirrors {
-		err := download(ctx, at(mirror, taken, p), kept, p.SHA256)
+	file := (&url.URL{Path: p.File}).EscapedPath()
+	for _, address := range []string{a.Archives.at(file), collected(taken, file)} {
+		err := download(ctx, address, kept, p.SHA256)
 		if err == nil {
 			return kept, nil
 		}

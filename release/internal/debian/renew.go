@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Mirror is where Debian's archives are; the folders debian and debian-security are in it.
-const Mirror = "http://deb.debian.org/"
-
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // Resolver finds the newest versions of packages for one architecture, by an apt of its own that knows of nothing
 // installed. Apt verifies the signatures of the archive.
-type Resolver struct{ config, mirror string }
+type Resolver struct {
+	config   string
+	archives Archives
+}
 
 // NewResolver asks the archive for its lists, and keeps them in dir.
 func NewResolver(ctx context.Context, dir, suite, architecture string) (*Resolver, error) {
@@ -32,10 +32,14 @@ func NewResolver(ctx context.Context, dir, suite, architecture string) (*Resolve
 			return nil, fmt.Errorf("make a folder for apt: %w", err)
 		}
 	}
-	r := &Resolver{config: filepath.Join(dir, "apt.conf"), mirror: Mirror}
+	archives, err := Configured(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Resolver{config: filepath.Join(dir, "apt.conf"), archives: archives}
 	var sources strings.Builder
-	for _, of := range []string{"debian " + suite, "debian " + suite + "-updates", "debian-security " + suite + "-security"} {
-		fmt.Fprintf(&sources, "deb [signed-by=%s] %s%s main\n", keyring, r.mirror, of)
+	for _, of := range []struct{ archive, suite string }{{main, suite}, {main, suite + "-updates"}, {security, suite + "-security"}} {
+		fmt.Fprintf(&sources, "deb [signed-by=%s] %s %s main\n", keyring, archives[of.archive], of.suite)
 	}
 	for file, text := range map[string]string{r.config: aptConfig(dir, architecture), filepath.Join(dir, "etc/sources.list"): sources.String(),
 		filepath.Join(dir, "status"): ""} {
@@ -43,7 +47,7 @@ func NewResolver(ctx context.Context, dir, suite, architecture string) (*Resolve
 			return nil, fmt.Errorf("write apt's configuration: %w", err)
 		}
 	}
-	_, err := r.apt(ctx, "apt-get", "update", "-q")
+	_, err = r.apt(ctx, "apt-get", "update", "-q")
 	return r, err
 }
 
@@ -107,7 +111,7 @@ func (r *Resolver) listed(ctx context.Context, out string) ([]Package, error) {
 		if len(fields) < 3 {
 			continue
 		}
-		file, err := url.PathUnescape(strings.TrimPrefix(strings.Trim(fields[0], "'"), r.mirror))
+		file, err := url.PathUnescape(r.archives.path(strings.Trim(fields[0], "'")))
 		if err != nil {
 			return nil, fmt.Errorf("read what apt printed: %w", err)
 		}

@@ -75,8 +75,11 @@ func makeAll(t *testing.T, repository string) (string, []Made) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Maker{Source: checkout, Lock: lock, Work: work,
-		Archive: &debian.Archive{Dir: cache, Mirrors: []string{debian.Mirror, debian.Collection}, Say: t.Output()}}
+	archives, err := debian.Configured(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Maker{Source: checkout, Lock: lock, Work: work, Archive: &debian.Archive{Dir: cache, Archives: archives, Say: t.Output()}}
 	dir := filepath.Join(work, "images")
 	made, err := m.Layout(t.Context(), "registry.example.com/theseus", dir)
 	if err != nil {

@@ -59,7 +59,7 @@ func Of(subject Subject, programs []string, suite, architecture string, packages
 		b.add(&spdx.Package{
 			PackageName: p.Name, PackageSPDXIdentifier: identifier("Debian", p.Name), PackageVersion: p.Version,
 			PackageSupplier:         &common.Supplier{SupplierType: "Organization", Supplier: "Debian"},
-			PackageDownloadLocation: debian.Mirror + p.File, PackageLicenseDeclared: none,
+			PackageDownloadLocation: none, PackageLicenseDeclared: none,
 			PackageChecksums:          []common.Checksum{{Algorithm: common.SHA256, Value: p.SHA256}},
 			PackageExternalReferences: purl(fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=%s", escape(p.Name), escape(p.Version), architecture, suite)),
 		}, root, common.TypeRelationshipContains)
