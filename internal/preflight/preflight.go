@@ -127,7 +127,26 @@ func Page(c check.Check) string {
 	return fmt.Sprintf("# %s\n\n%s\n\n%s\n%s", c.ID, c.Title, strings.TrimSpace(c.Doc), needs)
 }
 
-func inCode(names []string) string { return "`" + strings.Join(names, "`, `") + "`" }
+// maxColumns is how wide a page is.
+const maxColumns = 110
+
+// inCode lists names, on a second line from where the first, which begins with other words, would be too wide.
+func inCode(names []string) string {
+	const begun = len("Optional input, at least one of: ")
+	text, width := "", begun
+	for i, name := range names {
+		one := "`" + name + "`"
+		switch {
+		case i == 0:
+		case width+len(", ")+len(one)+len(".") > maxColumns:
+			text, width = text+",\n", 0
+		default:
+			text, width = text+", ", width+len(", ")
+		}
+		text, width = text+one, width+len(one)
+	}
+	return text
+}
 
 func compare(a, b finding.Finding) int {
 	return cmp.Or(

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 )
 
-var update = flag.Bool("update", false, "write the expected files and docs/checks anew")
+var update = flag.Bool("update", false, "rewrite the expected files and docs/checks")
 
 // golden compares with a file, or writes it.
 func golden(t *testing.T, file string, got []byte) {
@@ -118,7 +119,11 @@ func TestDocs(t *testing.T) {
 		"    - {id: workload/single-replica, subject: Deployment/shop/*, reason: \"restart agreed, ticket 42\", until: 2026-12-31}\n\n"
 	pages := map[string]bool{"README.md": true}
 	for _, c := range All() {
-		index += fmt.Sprintf("- [%s](%s): %s\n", c.ID, PageName(c.ID), c.Title)
+		line := fmt.Sprintf("- [%s](%s): %s\n", c.ID, PageName(c.ID), c.Title)
+		if len(line) > maxColumns+len("\n") {
+			line = strings.Replace(line, "): ", "):\n  ", 1)
+		}
+		index += line
 		pages[PageName(c.ID)] = true
 		golden(t, filepath.Join(dir, PageName(c.ID)), []byte(Page(c)))
 	}

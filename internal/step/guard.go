@@ -23,7 +23,7 @@ type Guard struct {
 	Sets []string `json:"sets,omitempty"`
 	// Without leaves out rules whose comment contains one of these.
 	Without []string `json:"without,omitempty"`
-	// For is how long the copy denies. The kernel itself ends it, so nobody has to be alive for that.
+	// For is how long the copy denies. The kernel itself ends it, also if the agent has died.
 	For Duration `json:"for"`
 }
 

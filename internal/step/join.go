@@ -20,7 +20,7 @@ var joining = []Verb{
 type JoinArgs struct {
 	Old []string `json:"old"` // pod CIDRs of the source
 	New []string `json:"new"` // pod CIDRs of the target
-	// Keep are interfaces of the source, as patterns: somebody who takes their routes within Old is not let have them.
+	// Keep are interfaces of the source, as patterns. If a program removes their routes within Old, the agent puts them back.
 	Keep []string `json:"keep,omitempty"`
 	// Untracked is the port of tunnels that no connection may be masqueraded with; nil for none.
 	Untracked *Untracked `json:"untracked,omitempty"`

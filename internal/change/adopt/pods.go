@@ -17,7 +17,7 @@ import (
 func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []joint.Clash {
 	var found []joint.Clash
 	clash := func(id, message string) {
-		found = append(found, joint.Clash{ID: id, Message: message, Hint: joint.Anew(snapshot, source, target)})
+		found = append(found, joint.Clash{ID: id, Message: message, Hint: joint.RecreateHint(snapshot, source, target)})
 	}
 	ofNodes := target.Capabilities.CIDRSource == "node"
 	if ofNodes {

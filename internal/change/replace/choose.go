@@ -46,7 +46,7 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	reserve := source.Capabilities.OnRequest
 	switch {
 	case err == nil && open && reserve != "":
-		return change, "", kind.Refuse("say --strategy adopt to have it so; or "+joint.Anew(snapshot, *source, cni.Installation{}),
+		return change, "", kind.Refuse("say --strategy adopt to have it so; or "+joint.RecreateHint(snapshot, *source, cni.Installation{}),
 			"no range for the pods of %s is given, and running pods are taken from %s only when that is asked for: %s", change.To, source.CNI, reserve)
 	case err == nil:
 		return asked, "", nil
@@ -54,8 +54,8 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 		return change, "", err
 	case open:
 		hint := refused.Hint
-		if !refused.Anew { // something else stands against it
-			hint += "; or " + joint.Anew(snapshot, *source, cni.Installation{})
+		if !refused.Recreate { // something else stands against it
+			hint += "; or " + joint.RecreateHint(snapshot, *source, cni.Installation{})
 		}
 		return change, "", kind.Refuse(hint, "no range for the pods of %s is given, and they cannot be adopted: %s", change.To, refused.Message)
 	}
@@ -76,7 +76,7 @@ func adoptable(snapshot *cluster.Snapshot, driver cni.Driver, source *cni.Instal
 	case len(clashes) == 0:
 		return comes, nil
 	case !comes.CanRequestAddress:
-		return comes, unadoptable(joint.Anew(snapshot, *source, target.Installation),
+		return comes, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation),
 			driver.Name()+" gives no pod an address of the pod's choice, so it cannot take over running pods")
 	}
 	return comes, unadoptable(clashes[0].Hint, clashes[0].Message)

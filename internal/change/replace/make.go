@@ -105,7 +105,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		}
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, adoption.Unfit(snapshot, source.Capabilities.Flat, comes.Orders))
 		if clash := adopt.Apart(*source, outlook); clash != "" {
-			return nil, outlook, unadoptable(joint.Anew(snapshot, *source, cni.Installation{}), clash)
+			return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, cni.Installation{}), clash)
 		}
 	} else {
 		outlook = joint.Survey(snapshot, source.PodCIDRs, waves, nil)
@@ -121,7 +121,7 @@ func bring(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, driver cni.Dr
 		return nil, outlook, kind.Refuse("give the manifest of the version that is wanted", "the manifest installs %s %s, not %s", change.To, have, want)
 	}
 	if change.Strategy == adopt.Name && (target.Adoption == nil || target.Installation.Capabilities.Attachment == nil) {
-		return nil, outlook, unadoptable(joint.Anew(snapshot, *source, target.Installation), "it was never tried to give running pods to "+change.To)
+		return nil, outlook, unadoptable(joint.RecreateHint(snapshot, *source, target.Installation), "it was never tried to give running pods to "+change.To)
 	}
 	for _, clash := range append(joint.Unranged(snapshot, target.Installation), joint.Clashes(*source, target.Installation)...) {
 		if change.Strategy == adopt.Name && clash.ID == "overlap" {
@@ -170,7 +170,7 @@ func wanted(change v1alpha1.ChangeSpec, drivers cni.Registry, manifest []unstruc
 	return driver, nil
 }
 
-// unadoptable refuses to adopt pods; hint, of joint.Anew, tells whether they can be created again.
+// unadoptable refuses to adopt pods; hint, of joint.RecreateHint, tells whether they can be created again.
 func unadoptable(hint, message string) error {
-	return &kind.Refusal{Message: message, Hint: hint, Anew: true}
+	return &kind.Refusal{Message: message, Hint: hint, Recreate: true}
 }

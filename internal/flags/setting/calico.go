@@ -55,7 +55,7 @@ func ofParameter(table *felix.Table, p *felix.Parameter) *Knob {
 				Scope: Node, Effect: effect, Trigger: Itself})
 	}
 	k.Places = append(k.Places,
-		Place{Name: "/etc/calico/felix.cfg in the container", Scope: Node, Effect: Restart, Trigger: Nobody, Note: p.Name + " = value"},
+		Place{Name: "/etc/calico/felix.cfg in the container", Scope: Node, Effect: Restart, Trigger: ByHand, Note: p.Name + " = value"},
 		Place{Name: "environment of calico-node", APIVersion: "apps/v1", Kind: "DaemonSet", Object: "calico-node", Namespace: "kube-system",
 			Container: "calico-node", Env: p.Variable(), Scope: Cluster, Effect: Recreate, Trigger: Rollout,
 			Note: "silently overrides every FelixConfiguration; with the operator the namespace is calico-system, and the operator removes variables that it did not set"})

@@ -25,7 +25,7 @@ func TestComplete(t *testing.T) {
 			}
 			for _, p := range k.Places {
 				if !slices.Contains(scopes[1:], p.Scope) || !slices.Contains([]Effect{Live, Restart, Recreate, Workloads}, p.Effect) ||
-					!slices.Contains([]Trigger{Itself, Rollout, Nobody}, p.Trigger) {
+					!slices.Contains([]Trigger{Itself, Rollout, ByHand}, p.Trigger) {
 					t.Errorf("%s: %+v", k.ID(), p)
 				}
 			}

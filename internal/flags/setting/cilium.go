@@ -72,7 +72,7 @@ func ofFlag(f *ciliumFlag, release string) *Knob {
 		k.Takes = "according to its help: " + strings.Join(f.Values, ", ") // the help does not always list all values
 	}
 	k.Places = []Place{{Name: "ConfigMap cilium-config", APIVersion: "v1", Kind: "ConfigMap", Namespace: "kube-system", Object: "cilium-config",
-		Path: "data." + f.Name, Scope: Cluster, Effect: Recreate, Trigger: Nobody,
+		Path: "data." + f.Name, Scope: Cluster, Effect: Recreate, Trigger: ByHand,
 		Note: "takes effect only when the agents are restarted; helm upgrade restarts them only with rollOutCiliumPods"}}
 	if f.Local {
 		k.Process = "cilium-operator"
@@ -80,7 +80,7 @@ func ofFlag(f *ciliumFlag, release string) *Knob {
 	}
 	k.Places = append(k.Places,
 		Place{Name: "CiliumNodeConfig", APIVersion: "cilium.io/v2", Kind: "CiliumNodeConfig", Namespace: "kube-system", Path: "spec.defaults." + f.Name,
-			SelectorPath: "spec.nodeSelector", Scope: Selector, Effect: Recreate, Trigger: Nobody,
+			SelectorPath: "spec.nodeSelector", Scope: Selector, Effect: Recreate, Trigger: ByHand,
 			Note: "if several match a node, the last by name applies; keys that the agent does not allow there are ignored"},
 		Place{Name: "environment of cilium-agent", APIVersion: "apps/v1", Kind: "DaemonSet", Namespace: "kube-system", Object: "cilium", Container: CiliumAgent,
 			Env: "CILIUM_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_")), Scope: Cluster, Effect: Recreate, Trigger: Rollout,

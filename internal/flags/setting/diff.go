@@ -180,7 +180,7 @@ func (f *Fleet) atOnce(component string, trigger Trigger, nodes int) int {
 	switch trigger {
 	case Itself:
 		return nodes
-	case Nobody:
+	case ByHand:
 		return 0
 	}
 	for _, set := range f.sets {

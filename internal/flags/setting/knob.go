@@ -116,8 +116,8 @@ const (
 	Itself Trigger = "itself"
 	// Rollout: the DaemonSet controller replaces pods, at most maxUnavailable at once; with OnDelete it does not.
 	Rollout Trigger = "rollout"
-	// Nobody: nothing happens until the agents are restarted by hand or for another reason, which may be months later.
-	Nobody Trigger = "nobody"
+	// ByHand: the agents take the value when they are restarted by hand or for another reason, which may be months later.
+	ByHand Trigger = "nobody"
 )
 
 // Place is where a knob can be set.

@@ -205,7 +205,7 @@ func (r *reader) readDaemonSet(set *appsv1.DaemonSet) {
 					made := r.all(s, own(), ref, value)
 					if made.Unknown = !known; from != nil { // a change of the ConfigMap restarts no pod
 						p := *s.place()
-						p.Name, p.Trigger = p.Name+", from a ConfigMap", Nobody
+						p.Name, p.Trigger = p.Name+", from a ConfigMap", ByHand
 						made.Ref, made.Place = *from, &p
 					}
 					found = true

@@ -88,7 +88,7 @@ func TestOperatorRefused(t *testing.T) {
 	r.Takeover = &cni.Takeover{NodeBits: 24}
 	_, err := calico.Driver{}.Install(r)
 	var refused *cni.Refusal
-	if !errors.As(err, &refused) || !refused.Anew {
+	if !errors.As(err, &refused) || !refused.Recreate {
 		t.Errorf("adopting: %v", err)
 	}
 }

@@ -281,8 +281,8 @@ type Refusal struct {
 	Message string
 	// Hint says what the user can do.
 	Hint string
-	// Anew is set if only adopting pods is refused; Hint then says whether they can be recreated instead.
-	Anew bool
+	// Recreate is set if only adopting pods is refused; Hint then says whether they can be recreated instead.
+	Recreate bool
 	// OfManifest is set if the reason is only the manifest, or the version that it installs: no change in the cluster would
 	// help.
 	OfManifest bool
@@ -298,7 +298,7 @@ func OfManifest(err error) error {
 
 // Unadoptable makes a refusal to adopt pods.
 func Unadoptable(message string) error {
-	return &Refusal{Message: message, Hint: CreateAgain + FreeRange, Anew: true}
+	return &Refusal{Message: message, Hint: CreateAgain + FreeRange, Recreate: true}
 }
 
 // Error returns only the message; the hint is printed on a separate line.

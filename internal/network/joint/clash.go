@@ -209,8 +209,8 @@ func Unranged(snapshot *cluster.Snapshot, target cni.Installation) []Clash {
 	return nil
 }
 
-// Anew is the hint how pods can be recreated, if they cannot be adopted.
-func Anew(snapshot *cluster.Snapshot, source, target cni.Installation) string {
+// RecreateHint is the hint how pods can be recreated, if they cannot be adopted.
+func RecreateHint(snapshot *cluster.Snapshot, source, target cni.Installation) string {
 	nodes := target
 	nodes.PodCIDRs = cni.NodeRanges(snapshot)
 	if target.Capabilities.CIDRSource == "node" && len(overlaps(source, nodes)) > 0 {

@@ -107,7 +107,7 @@ webhooks:
 	})
 	p.theseus(1, []string{"the mirror did not take 4 objects", "its admission webhook refuser.example.com denies: nothing passes here", "Deployment.apps shop/web", "exempt the field manager's user"}, "copy", "-n", "shop")
 	p.green.kubectl(t, "", "patch", "validatingwebhookconfiguration", "refuser", "--type=json", "-p", `[{"op":"replace","path":"/webhooks/0/clientConfig/url","value":"https://127.0.0.1:1/"}]`)
-	rigtest.Until(t, "the webhook is called where nobody is", func() bool {
+	rigtest.Until(t, "the API server calls the webhook, which does not answer", func() bool {
 		out, err := p.green.try(p.green.kubeconfig, "", "create", "configmap", "x", "--dry-run=server")
 		return err != nil && strings.Contains(out, "failed calling webhook")
 	})

@@ -208,7 +208,7 @@ func printDifference(a *app.App, d difference) error {
 }
 
 func atOnce(trigger setting.Trigger, n int) string {
-	if trigger == setting.Nobody || n == 0 {
+	if trigger == setting.ByHand || n == 0 {
 		return "when somebody restarts it"
 	}
 	if n == 1 {

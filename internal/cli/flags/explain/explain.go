@@ -141,7 +141,7 @@ func byWhom(t setting.Trigger) string {
 	return map[setting.Trigger]string{
 		setting.Itself:  "by itself, everywhere it is for at the same moment",
 		setting.Rollout: "by the DaemonSet's rollout",
-		setting.Nobody:  "when somebody restarts it",
+		setting.ByHand:  "when somebody restarts it",
 	}[t]
 }
 
