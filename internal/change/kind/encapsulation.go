@@ -28,8 +28,7 @@ func (e *Encapsulation) Words(string) (from, to string) {
 
 // Ends add that to the networks.
 func (e *Encapsulation) Ends(source, target cni.Installation) (from, to string) {
-	from, to = e.Words(source.CNI)
-	return source.Versioned() + " in " + from, target.Versioned() + " in " + to
+	return ends(e, "in", source, target)
 }
 
 // Setting is empty.

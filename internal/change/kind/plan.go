@@ -72,6 +72,12 @@ type Section interface {
 	Spares() bool
 }
 
+// ends are the networks, each with a preposition and what the section's words are for it.
+func ends(s Section, preposition string, source, target cni.Installation) (from, to string) {
+	from, to = s.Words(source.CNI)
+	return source.Versioned() + " " + preposition + " " + from, target.Versioned() + " " + preposition + " " + to
+}
+
 // Section is that of the plan; nil where one network replaces another.
 func (p *Plan) Section() Section {
 	switch {

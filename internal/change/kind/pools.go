@@ -15,8 +15,7 @@ func (p *Pools) Words(string) (from, to string) { return "IPPool " + p.From, "IP
 
 // Ends add that to the networks.
 func (p *Pools) Ends(source, target cni.Installation) (from, to string) {
-	from, to = p.Words(source.CNI)
-	return source.Versioned() + " in " + from, target.Versioned() + " in " + to
+	return ends(p, "in", source, target)
 }
 
 // Setting is empty.

@@ -34,8 +34,7 @@ func (r *Reflectors) Words(string) (from, to string) { return reflecting(r.Befor
 
 // Ends add that to the networks.
 func (r *Reflectors) Ends(source, target cni.Installation) (from, to string) {
-	from, to = r.Words(source.CNI)
-	return source.Versioned() + " with " + from, target.Versioned() + " with " + to
+	return ends(r, "with", source, target)
 }
 
 // Setting is the selector.

@@ -84,8 +84,7 @@ func (r *Rollout) Words(string) (from, to string) {
 
 // Ends add that to the networks.
 func (r *Rollout) Ends(source, target cni.Installation) (from, to string) {
-	from, to = r.Words(source.CNI)
-	return source.Versioned() + " in " + from, target.Versioned() + " in " + to
+	return ends(r, "in", source, target)
 }
 
 // InPlace is true: agents start again, and pods stay.
