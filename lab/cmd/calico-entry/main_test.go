@@ -6,9 +6,11 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -92,9 +94,12 @@ func TestKeep(t *testing.T) {
 
 // TestSV hangs up a service that runs and asks for one that does not.
 func TestSV(t *testing.T) {
+	// Under nohup SIGHUP is ignored, and a shell sets no trap on a signal that it inherits as ignored: once notified, a
+	// program's children inherit the default.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	dir := t.TempDir()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
 	up := filepath.Join(dir, "up")
 	script := "trap 'exit 7' HUP; echo up > " + up + "; while :; do sleep 0.01; done"
 	go func() { done <- service{name: "bird", argv: []string{"sh", "-c", script}}.run(ctx, dir) }()
@@ -117,9 +122,14 @@ func TestSV(t *testing.T) {
 	if err := sv([]string{"hup", "bird"}, dir, &out); err != nil {
 		t.Fatal(err)
 	}
-	var exit *exec.ExitError
-	if err := <-done; !errors.As(err, &exit) || exit.ExitCode() != 7 {
-		t.Errorf("the service ended with %v; want the exit of its handler", err)
+	select {
+	case err := <-done:
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != 7 {
+			t.Errorf("the service ended with %v; want the exit of its handler", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the service was hung up, and goes on")
 	}
 	if err := sv([]string{"hup", "bird"}, dir, &out); err == nil {
 		t.Error("a service that ended was hung up")
