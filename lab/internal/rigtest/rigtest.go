@@ -24,6 +24,10 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
+// Rate is how many requests a second each client sends in a test, inside the cluster. At the rate of the demos the clients and
+// the servers that answer them take more than half of two cores, and the control plane is what has to wait.
+const Rate = 100
+
 // patience only ends a test that has failed.
 const patience = 10 * time.Minute
 
@@ -45,7 +49,7 @@ func Unstarted(t *testing.T, bin, name string, nodes int, flags ...string) *scen
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := &scenario.Rig{Name: name, Nodes: nodes, Dir: t.TempDir(), Out: &writer{name: t.Name()}, Flags: flags,
+	rig := &scenario.Rig{Name: name, Nodes: nodes, Rate: Rate, Dir: t.TempDir(), Out: &writer{name: t.Name()}, Flags: flags,
 		Lab: filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus")}
 	for _, program := range []string{rig.Lab, rig.Theseus} {
 		if _, err := os.Stat(program); err != nil {

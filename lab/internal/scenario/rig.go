@@ -39,6 +39,7 @@ type Rig struct {
 	Proxy   string    // mode of kube-proxy: iptables where empty
 	Flags   []string  // more flags of the change, such as --bake 2s
 
+	Rate      int // requests a second that each client sends inside the cluster; 0 is that of the demos
 	WorldRate int // requests a second, of each kind, that each client sends out of the cluster; 0 is the clients' default
 
 	Strategy string // of the change; empty lets the planner choose
@@ -166,7 +167,7 @@ func (r *Rig) Deploy(ctx context.Context) error {
 		return err
 	}
 	world := workload.World{Address: net.JoinHostPort(strings.TrimSpace(host), strconv.Itoa(controlplane.WorldPort)), Rate: r.WorldRate}
-	manifests := [][]byte{workload.Manifest(world)}
+	manifests := [][]byte{workload.Manifest(r.Rate, world)}
 	if r.Outside {
 		manifests = append(manifests, workload.Outside())
 	}

@@ -5,6 +5,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 )
@@ -27,16 +28,20 @@ const RecordDir = "/var/lib/theseus-workload"
 // driveArgs are the arguments of the clients in the manifest.
 const driveArgs = "[drive, --rate=260]"
 
+// demoRate is the rate in driveArgs.
+const demoRate = 260
+
 // World is a server outside of the cluster that the clients send to as well, and how many requests a second of each kind; a
-// rate of 0 is the clients' default.
+// Rate of 0 is the clients' default.
 type World struct {
 	Address string
 	Rate    int
 }
 
-// Manifest returns the documents that deploy the workload.
-func Manifest(world World) []byte {
-	args := "[drive, --rate=260, --world=" + world.Address
+// Manifest returns the documents that deploy the workload. Each of its two clients sends rate requests a second inside the
+// cluster; 0 is the rate of the demos.
+func Manifest(rate int, world World) []byte {
+	args := fmt.Sprintf("[drive, --rate=%d, --world=%s", cmp.Or(rate, demoRate), world.Address)
 	if world.Rate > 0 {
 		args += fmt.Sprintf(", --world-rate=%d", world.Rate)
 	}

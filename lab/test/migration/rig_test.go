@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,52 +21,12 @@ import (
 // bin holds the built programs: `make build` makes them, and these tests are of no other.
 const bin = "../../../bin"
 
-// newRig brings a lab up for one test; its failure and its end take it down.
+// newRig brings a lab on flannel up for one test; its end takes the lab down. What these tests are about is the way back and the
+// way on; how little is lost is the demo's matter. A machine that is busy with other things loses a probe now and then, and must
+// not turn them around.
 func newRig(t *testing.T, name string, nodes int) *scenario.Rig {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Fatal("the lab makes namespaces: run the tests as root")
-	}
-	dir, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rig := &scenario.Rig{
-		Name: name, Nodes: nodes, Dir: t.TempDir(), Out: &testWriter{t: t},
-		// What these tests are about is the way back and the way on; how little is lost is the demo's matter. A
-		// machine that is busy with other things loses a probe now and then, and must not turn them around.
-		Flags: []string{"--max-lost", "50", "--max-gap", "10s", "--bake", "1s"},
-		Lab:   filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus"),
-	}
-	for _, program := range []string{rig.Lab, rig.Theseus} {
-		if _, err := os.Stat(program); err != nil {
-			t.Fatalf("%v: run `make build` first", err)
-		}
-	}
-	t.Cleanup(func() {
-		if err := rig.Down(); err != nil {
-			t.Errorf("the lab does not go: %v", err)
-		}
-	})
-	if err := rig.Up(t.Context(), "flannel"); err != nil {
-		t.Fatal(err)
-	}
-	return rig
-}
-
-// testWriter shows what happens as it happens, so that a test of minutes says where it is.
-type testWriter struct {
-	t    *testing.T
-	lock sync.Mutex
-}
-
-func (w *testWriter) Write(p []byte) (int, error) {
-	w.lock.Lock()
-	defer w.lock.Unlock()
-	for line := range strings.Lines(string(p)) {
-		fmt.Printf("    %s: %s\n", w.t.Name(), strings.TrimRight(line, "\n"))
-	}
-	return len(p), nil
+	return rigtest.New(t, bin, name, nodes, "flannel", "--max-lost", "50", "--max-gap", "10s", "--bake", "1s")
 }
 
 // command prepares theseus against the rig's cluster, with a state folder of the given name: another name

@@ -3,13 +3,12 @@
 package piday
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/theseus-cni/theseus/lab/internal/network"
+	"github.com/theseus-cni/theseus/lab/internal/rigtest"
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
@@ -17,22 +16,7 @@ import (
 const bin = "../../../bin"
 
 func TestPiDay(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("the lab makes namespaces: run the test as root")
-	}
-	dir, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rig := &scenario.Rig{
-		Name: "piday", Nodes: 5, Dir: t.TempDir(), Out: t.Output(),
-		Lab: filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus"),
-	}
-	t.Cleanup(func() {
-		if err := rig.Down(); err != nil {
-			t.Errorf("the lab does not go: %v", err)
-		}
-	})
+	rig := rigtest.Unstarted(t, bin, "piday", 5)
 	story, err := scenario.PiDay(t.Context(), rig)
 	if err != nil {
 		t.Error(err) // and see how far it came

@@ -18,7 +18,11 @@ func (c client) datagram(ctx context.Context) (string, error) {
 		return c.host, err
 	}
 	defer conn.Close()
-	return roundTrip(ctx, conn)
+	target, err := roundTrip(ctx, conn)
+	if err != nil {
+		err = fmt.Errorf("%w%s", err, translated(conn))
+	}
+	return target, err
 }
 
 // roundTrip sends a datagram that has never been sent before and waits for that one, so that a late
@@ -36,7 +40,7 @@ func roundTrip(ctx context.Context, conn net.Conn) (string, error) {
 	for {
 		n, err := conn.Read(buffer)
 		if err != nil {
-			return target, fmt.Errorf("receive: %w%s", err, translated(conn))
+			return target, fmt.Errorf("receive: %w", err)
 		}
 		if string(buffer[:n]) == sent {
 			return target, nil
