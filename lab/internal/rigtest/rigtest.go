@@ -24,9 +24,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// Rate is how many requests a second each client sends in a test, inside the cluster. At the rate of the demos the clients and
-// the servers that answer them take more than half of two cores, and the control plane is what has to wait.
-const Rate = 100
+// Tests measure less often than the demos do. At the rates of the demos the clients, the servers that answer them, and the probers
+// take more than half of two slow cores, and then the control plane has to wait.
+const (
+	rate          = 60     // requests a second of each client inside the cluster
+	probeInterval = "60ms" // of the fastest paths
+)
 
 // patience only ends a test that has failed.
 const patience = 10 * time.Minute
@@ -49,7 +52,8 @@ func Unstarted(t *testing.T, bin, name string, nodes int, flags ...string) *scen
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := &scenario.Rig{Name: name, Nodes: nodes, Rate: Rate, Dir: t.TempDir(), Out: &writer{name: t.Name()}, Flags: flags,
+	rig := &scenario.Rig{Name: name, Nodes: nodes, Rate: rate, Dir: t.TempDir(), Out: &writer{name: t.Name()},
+		Flags: append([]string{"--probe-interval", probeInterval}, flags...),
 		Lab: filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus")}
 	for _, program := range []string{rig.Lab, rig.Theseus} {
 		if _, err := os.Stat(program); err != nil {
