@@ -1,5 +1,5 @@
-// Package safeio is the room of what Theseus reads from strangers and writes for people: files and text
-// that are bounded, escaped, signed, hashed, and written whole or not at all.
+// Package safeio reads input from outside and writes output for people: files and text that are bounded, escaped,
+// signed, hashed, and written completely or not at all.
 //
 // Belongs here: small packages that know nothing of clusters, and guard a boundary of the program: bounded
 // (YAML and JSON within limits), infile and outfile (files of the user's), printable (no control

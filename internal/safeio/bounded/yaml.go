@@ -1,6 +1,6 @@
-// Package bounded reads YAML and JSON that come from outside within bounds that hold for what the text expands to, and
-// not only for the text: aliases let a few bytes stand for gigabytes. All YAML that Theseus did not write itself is read
-// here; a test at the root of the module holds this. What the text means belongs to the callers.
+// Package bounded reads YAML and JSON from outside within bounds that hold for the expanded text, and not only for the
+// text itself: aliases let a few bytes represent gigabytes. All YAML that Theseus did not write itself is read here; a
+// test at the root of the module checks this. The meaning of the text belongs to the callers.
 package bounded
 
 import (
@@ -16,10 +16,10 @@ import (
 
 // The bounds of one input.
 const (
-	// MaxBytes is the size of one document that is read as a whole.
+	// MaxBytes is the largest size of one document.
 	MaxBytes = 64 << 20
-	// MaxValues is how many values a YAML document may have: a parser of the whole language makes about 200 bytes of each,
-	// which may be one byte of text.
+	// MaxValues is how many values a YAML document may have: a parser of the whole language needs about 200 bytes for
+	// each value, which may be one byte of text.
 	MaxValues = 2_000_000
 	// MaxDepth is how deep mappings and lists may be nested.
 	MaxDepth = 1000
@@ -27,11 +27,11 @@ const (
 	MaxAliases = 10_000
 	// MaxExpanded is how many bytes aliases may add to an input.
 	MaxExpanded = 4 << 20
-	// nodeCost is what every value that an alias repeats costs on top of its text, in bytes.
+	// nodeCost is the memory of every value that an alias repeats, in addition to its text, in bytes.
 	nodeCost = 32
 )
 
-// ErrBound is wrapped by every error that says that an input exceeds a bound.
+// ErrBound is wrapped by every error about an input that exceeds a bound.
 var ErrBound = errors.New("the input is out of bounds")
 
 type boundError string
@@ -42,10 +42,10 @@ func (e boundError) Unwrap() error { return ErrBound }
 
 func exceeds(format string, args ...any) error { return boundError(fmt.Sprintf(format, args...)) }
 
-// Budget is what the aliases of one input have used of its bounds. The zero value is a fresh one.
+// Budget is how much of the bounds the aliases of one input have used. The zero value is unused.
 type Budget struct{ aliases, added int }
 
-// Unmarshal reads YAML or JSON into what target points to, as sigs.k8s.io/yaml does.
+// Unmarshal reads YAML or JSON into target, as sigs.k8s.io/yaml does.
 func Unmarshal(text []byte, target any) error {
 	if err := new(Budget).admit(text); err != nil {
 		return err
@@ -53,7 +53,7 @@ func Unmarshal(text []byte, target any) error {
 	return yaml.Unmarshal(text, target)
 }
 
-// UnmarshalStrict is Unmarshal that refuses unknown fields and keys that are given twice.
+// UnmarshalStrict is Unmarshal, but refuses unknown fields and duplicate keys.
 func UnmarshalStrict(text []byte, target any) error {
 	if err := new(Budget).admit(text); err != nil {
 		return err
@@ -61,7 +61,7 @@ func UnmarshalStrict(text []byte, target any) error {
 	return yaml.UnmarshalStrict(text, target)
 }
 
-// ToJSON turns one YAML document into JSON, and takes what its aliases add from the budget.
+// ToJSON converts one YAML document to JSON, and charges its aliases to the budget.
 func (b *Budget) ToJSON(text []byte) ([]byte, error) {
 	if err := b.admit(text); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (b *Budget) ToJSON(text []byte) ([]byte, error) {
 	return json, err
 }
 
-// ReadAll reads an input to its end, and fails where that is more than a number of bytes away.
+// ReadAll reads an input to its end, and fails if it is larger than most bytes.
 func ReadAll(input io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(input, most+1))
 	if err == nil && int64(len(text)) > most {
@@ -103,11 +103,11 @@ func named(node *yamlv3.Node) bool {
 	return false
 }
 
-// What may be an anchor and an alias: their names are of these characters alone, for every parser that is used here
-// (yaml_parser_scan_anchor of go-yaml), so that the && of an expression is neither.
+// Text that may be an anchor or an alias: for all parsers that are used here, their names consist of these characters
+// only (yaml_parser_scan_anchor of go-yaml). So the && of an expression is neither.
 var anchor, alias = regexp.MustCompile(`&[0-9A-Za-z_-]`), regexp.MustCompile(`\*[0-9A-Za-z_-]`)
 
-// admit measures what the aliases of a text add, before anything expands them.
+// admit measures how much the aliases of a text add, before a parser expands them.
 func (b *Budget) admit(text []byte) error {
 	if len(text) > MaxBytes {
 		return exceeds("the text is larger than %d MiB", MaxBytes>>20)
@@ -116,18 +116,18 @@ func (b *Budget) admit(text []byte) error {
 		return exceeds("the text has more than %d values", MaxValues)
 	}
 	if !alias.Match(text) || !anchor.Match(text) {
-		return nil // nothing expands without both
+		return nil // without both, no value expands
 	}
 	var document yamlv3.Node
 	if err := yamlv3.Unmarshal(text, &document); err != nil {
-		return err // what one parser refuses is not given to another: that one might expand it
+		return err // text that one parser refuses is not given to another, which might expand it
 	}
 	w := weigher{budget: b, known: map[*yamlv3.Node]weight{}}
 	_, err := w.weigh(&document, 0)
 	return err
 }
 
-// values is the most values that a text can have, each of which needs one of a few characters before or after it.
+// values is an upper bound of the values in a text. Each value needs one of a few characters before or after it.
 func values(text []byte) int {
 	count := 1
 	for _, c := range text {
@@ -139,7 +139,7 @@ func values(text []byte) int {
 	return count
 }
 
-// CheckJSON refuses JSON that is nested too deeply; all of it is at hand, and aliases are none in it.
+// CheckJSON refuses JSON that is nested too deeply. JSON has no aliases.
 func CheckJSON(json []byte) error {
 	if deeper(json, MaxDepth) {
 		return exceeds("the text is nested more than %d deep", MaxDepth)
@@ -150,7 +150,7 @@ func CheckJSON(json []byte) error {
 // weight is the size of a value with its aliases expanded, and how deep it is.
 type weight struct {
 	bytes, depth int
-	open         bool // it is being weighed: who meets it again is inside of it
+	open         bool // it is being weighed: a reference to it now is inside of it
 }
 
 type weigher struct {

@@ -1,5 +1,6 @@
-// Package canonical gives JSON one form: what means the same has the same bytes, and so the same hash. Keys are sorted, numbers are
-// written one way, and a document in which a key stands twice is refused, since readers differ in which of the two they take.
+// Package canonical gives JSON one form: documents with the same meaning have the same bytes, and so the same hash.
+// Keys are sorted, and numbers are written in one way. A document with a duplicate key is refused, since readers differ
+// in which value they take.
 package canonical
 
 import (
@@ -42,7 +43,8 @@ func Hash(values ...any) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// Same says whether two JSON documents mean the same; of what is not one, only nothing at all is the same as nothing.
+// Same reports whether two JSON documents have the same meaning. Empty data only equals empty data, and invalid JSON
+// equals nothing.
 func Same(a, b json.RawMessage) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) == len(b)
@@ -52,7 +54,8 @@ func Same(a, b json.RawMessage) bool {
 	return errLeft == nil && errRight == nil && bytes.Equal(left, right)
 }
 
-// Once is an error where data is not one JSON document, or has a key twice in one object. It holds no tree of the document.
+// Once returns an error if data is not one JSON document, or has a duplicate key in an object. It builds no tree of the
+// document.
 func Once(data []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -92,12 +95,12 @@ func once(decoder *json.Decoder, depth int) error {
 	return err
 }
 
-func twice(key string) error { return fmt.Errorf("key %q is there twice in one object", key) }
+func twice(key string) error { return fmt.Errorf("duplicate key %q in an object", key) }
 
-// end is an error where something follows.
+// end returns an error if more data follows.
 func end(decoder *json.Decoder) error {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more follows the end of the JSON document")
+		return errors.New("data after the end of the JSON document")
 	}
 	return nil
 }
@@ -164,15 +167,15 @@ func array(decoder *json.Decoder, depth int) (any, error) {
 	return items, err
 }
 
-// number reads a number as Kubernetes does: as int64 where it is one, else as float64. So a document that passed through an API server
-// has the same form as before. A float without a fraction equals the integer.
+// number reads a number as Kubernetes does: as int64 if it is one, else as float64. So a document has the same form
+// before and after it passed through an API server. A float without a fraction equals the integer.
 func number(n json.Number) any {
 	if whole, err := strconv.ParseInt(n.String(), 10, 64); err == nil {
 		return whole
 	}
 	float, err := n.Float64()
 	if err != nil {
-		return n // out of range: its text is all there is
+		return n // out of range: keep its text
 	}
 	if whole := int64(float); float > -1<<53 && float < 1<<53 && float64(whole) == float {
 		return whole

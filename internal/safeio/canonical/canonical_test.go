@@ -51,7 +51,7 @@ func TestRefuses(t *testing.T) {
 		`{"a":1,"a":2}`:                   `key "a"`,
 		`{"x":[{"a":1,"\u0061":1}]}`:      `key "a"`,
 		strings.Repeat("[", 2000):         "nested deeper",
-		`{} {}`:                           "more follows",
+		`{} {}`:                           "data after",
 		`{"a":`:                           "EOF",
 		``:                                "EOF",
 		`{"a":{"x":1},"b":1,"a":{"y":1}}`: `key "a"`,

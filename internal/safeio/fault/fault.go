@@ -1,17 +1,17 @@
-// Package fault says what is wrong with an input, and where.
+// Package fault describes an error in an input, and its position.
 //
 // The package is pure.
 package fault
 
 import "fmt"
 
-// Error is what is wrong with an input, and where.
+// Error is an error in an input, with its position.
 type Error struct {
 	File string
-	// Line counts from 1; 0 when it is not known.
+	// Line counts from 1; 0 if it is unknown.
 	Line int
 	Err  error
-	// Advice is what to try, where there is something.
+	// Advice is a hint how to fix it; it may be empty.
 	Advice string
 }
 
@@ -24,5 +24,5 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says what to try; empty when nothing comes to mind.
+// Hint says how to fix the error; it may be empty.
 func (e *Error) Hint() string { return e.Advice }

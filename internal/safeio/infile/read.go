@@ -1,5 +1,5 @@
-// Package infile reads files that a person names, with a bound: a device, a pipe without an end or a wrong file costs no
-// more memory than the largest input that makes sense. What the text means belongs to the callers.
+// Package infile reads files that a person names, with a bound: a device, an endless pipe or a wrong file costs no more
+// memory than the largest valid input. The meaning of the text belongs to the callers.
 package infile
 
 import (
@@ -15,7 +15,7 @@ import (
 // Read reads a file of at most bounded.MaxBytes.
 func Read(name string) ([]byte, error) { return ReadUpTo(name, bounded.MaxBytes) }
 
-// ReadUpTo reads a file of at most so many bytes.
+// ReadUpTo reads a file of at most a number of bytes.
 func ReadUpTo(name string, most int64) ([]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -29,7 +29,7 @@ func ReadUpTo(name string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// ReadOr reads a file, or what a stream has for the name "-".
+// ReadOr reads a file, or the given stream for the name "-".
 func ReadOr(stream io.Reader, name string) ([]byte, error) {
 	if name != "-" {
 		return Read(name)
@@ -41,7 +41,7 @@ func ReadOr(stream io.Reader, name string) ([]byte, error) {
 	return text, nil
 }
 
-// ReadJSON reads a JSON document of at most so many bytes.
+// ReadJSON reads a JSON document of at most a number of bytes.
 func ReadJSON(name string, most int64, into any) error {
 	text, err := ReadUpTo(name, most)
 	if err != nil {

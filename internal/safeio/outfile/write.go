@@ -1,5 +1,5 @@
-// Package outfile writes the files that a person asked for: whole or not at all, and readable by their owner alone,
-// since each says something of a cluster.
+// Package outfile writes the files that a person asked for: completely or not at all, and readable only by their owner,
+// since each describes a cluster.
 package outfile
 
 import (
@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file by data.
+// Write replaces a file with data.
 func Write(name string, data []byte) error {
 	return WriteBy(name, func(to io.Writer) error {
 		_, err := to.Write(data)
@@ -19,7 +19,7 @@ func Write(name string, data []byte) error {
 	})
 }
 
-// WriteJSON replaces a file by a value.
+// WriteJSON replaces a file with a value as JSON.
 func WriteJSON(name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -28,11 +28,11 @@ func WriteJSON(name string, value any) error {
 	return Write(name, data)
 }
 
-// WriteBy replaces a file by what a function writes. Until that is on disk, the former file stays as it is; where a name
-// leads to something other than a file, such as /dev/stdout, it is written directly.
+// WriteBy replaces a file with the output of a function. Until the output is on disk, the former file remains
+// unchanged. If a name leads to something other than a file, such as /dev/stdout, it is written directly.
 func WriteBy(name string, write func(io.Writer) error) error {
 	if real, err := filepath.EvalSymlinks(name); err == nil {
-		name = real // a link stays a link
+		name = real // keep symbolic links
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return direct(name, write)
@@ -42,13 +42,13 @@ func WriteBy(name string, write func(io.Writer) error) error {
 		return failed(name, err)
 	}
 	if err := fill(file, name, write); err != nil {
-		os.Remove(file.Name()) //nolint:errcheck // what failed first is what a person can mend
+		os.Remove(file.Name()) //nolint:errcheck // the first error is the one that a person can fix
 		return failed(name, err)
 	}
 	return syncFolder(filepath.Dir(name))
 }
 
-// fill writes the temporary file, and gives it the name.
+// fill writes the temporary file, and renames it.
 func fill(file *os.File, name string, write func(io.Writer) error) error {
 	if err := write(file); err != nil {
 		file.Close()
@@ -64,7 +64,7 @@ func fill(file *os.File, name string, write func(io.Writer) error) error {
 	return os.Rename(file.Name(), name)
 }
 
-// failed names the file that a person asked for, and not the temporary one, whose name is another each time.
+// failed names the file that a person asked for, and not the temporary one, whose name is random.
 func failed(name string, err error) error {
 	var path *fs.PathError
 	var link *os.LinkError

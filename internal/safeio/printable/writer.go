@@ -1,6 +1,6 @@
-// Package printable makes text harmless for terminals, logs and pages. Names and messages of a cluster are written by
-// others: a control character among them can hide lines, write to the clipboard, or reorder what a person reads. Each
-// such character is shown as \u and its code, which JSON reads as the same character.
+// Package printable makes text safe for terminals, logs and pages. Names and messages in a cluster are written by
+// others: a control character in them can hide lines, write to the clipboard, or reorder the text that a person reads.
+// Each such character is shown as \u and its code, which JSON reads as the same character.
 package printable
 
 import (
@@ -13,21 +13,21 @@ import (
 	"unicode/utf8"
 )
 
-// colour is what Theseus itself emits: bold, dim, and colours that are seen on black and on white. None hides text.
+// colour matches Theseus' own escapes: bold, dim, and colours that are visible on black and on white. None hides text.
 var colour = regexp.MustCompile("^\x1b\\[(?:[012]|(?:1;)?3[1-6])m")
 
-// begun is the beginning of what may become a colour.
+// begun matches the beginning of a colour escape.
 var begun = regexp.MustCompile("^\x1b(?:\\[[0-9;]{0,4})?$")
 
-// Text is a text without control characters but line ends, tabs and colours, and without marks that change the direction
-// of reading. Bytes that are not UTF-8 are shown as \ufffd.
+// Text returns a text without control characters except line ends, tabs and colours, and without marks that change the
+// direction of reading. Bytes that are not UTF-8 are shown as \ufffd.
 func Text(text []byte) []byte {
 	clean, rest := convert(text, true)
 	return append(clean, rest...)
 }
 
-// Line is a text of others as part of one line: without control characters of any kind, so that it neither begins a line
-// of its own nor has a colour.
+// Line returns a text as part of one line: without control characters of any kind, so that it neither begins a line of
+// its own nor has a colour.
 func Line(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return harmful(r) || r == utf8.RuneError }) {
 		return text
@@ -43,7 +43,7 @@ func Line(text string) string {
 	return string(clean)
 }
 
-// convert makes text harmless up to where it cannot be told yet what comes; at the end of all text, that is its end.
+// convert makes text safe, except an incomplete character or colour at its end, unless it is the end of all text.
 func convert(text []byte, end bool) (clean, rest []byte) {
 	clean = make([]byte, 0, len(text))
 	for len(text) > 0 {
@@ -70,7 +70,7 @@ func convert(text []byte, end bool) (clean, rest []byte) {
 	return clean, nil
 }
 
-// harmful are control characters, line ends that only some programs know, and the marks of direction.
+// harmful are control characters, line ends that only some programs know, and marks that change the direction.
 func harmful(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x2028, r == 0x2029,
@@ -80,14 +80,14 @@ func harmful(r rune) bool {
 	return false
 }
 
-// Writer passes text on as Text makes it, also where a character is cut apart by two writes.
+// Writer writes text as Text makes it, also if two writes split a character.
 type Writer struct {
 	to   io.Writer
 	lock sync.Mutex
 	held []byte
 }
 
-// NewWriter makes a writer to another one.
+// NewWriter makes a Writer to another writer.
 func NewWriter(to io.Writer) *Writer { return &Writer{to: to} }
 
 // Unwrap is the writer that the text goes to.
@@ -107,7 +107,7 @@ func (w *Writer) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Flush writes what was held back.
+// Flush writes an incomplete end of the text.
 func (w *Writer) Flush() error {
 	w.lock.Lock()
 	defer w.lock.Unlock()

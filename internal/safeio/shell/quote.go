@@ -1,5 +1,5 @@
-// Package shell writes words of command lines, so that a command that is shown to a person does what it says when it is
-// pasted: names and values of a cluster are words, and no part of the command. It runs nothing.
+// Package shell writes words of command lines, so that a command that is shown to a person does exactly that when it is
+// pasted: names and values from a cluster are words, and no part of the command. It runs nothing.
 package shell
 
 import (
@@ -10,7 +10,7 @@ import (
 // plain are the characters besides letters and digits that mean only themselves to a shell.
 const plain = "_-./:=@%+,"
 
-// Word is a text as one word of a command line: bare where that is safe, else in single quotes.
+// Word is a text as one word of a command line: unquoted if that is safe, else in single quotes.
 func Word(text string) string {
 	special := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(plain, r)

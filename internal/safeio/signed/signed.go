@@ -1,5 +1,5 @@
-// Package signed signs files with SSH keys and checks such signatures, in the format of OpenSSH (PROTOCOL.sshsig): what
-// ssh-keygen -Y sign writes is accepted here, and ssh-keygen -Y verify accepts what is written here.
+// Package signed signs files with SSH keys and checks such signatures, in the format of OpenSSH (PROTOCOL.sshsig): it
+// accepts signatures of ssh-keygen -Y sign, and ssh-keygen -Y verify accepts its signatures.
 package signed
 
 import (
@@ -21,10 +21,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
-// Namespace is what signatures of plans are for (ssh-keygen -n): one for another purpose is none for a plan.
+// Namespace is the namespace of signatures of plans (ssh-keygen -n). Signatures with another namespace are not
+// accepted.
 const Namespace = "theseus"
 
-// Error says what is wrong with a key, a signature or a list of signers, and what to do.
+// Error is an error of a key, a signature or a list of signers, with a hint.
 type Error struct {
 	Err    error
 	Advice string
@@ -33,15 +34,15 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says what to do.
+// Hint says how to fix the error.
 func (e *Error) Hint() string { return e.Advice }
 
 func wrong(advice, format string, args ...any) error {
 	return &Error{fmt.Errorf(format, args...), advice}
 }
 
-// Sign signs a message with a key: a file with a private key, or one with a public key (.pub) whose private key the agent of
-// SSH_AUTH_SOCK has. passphrase is asked for one where the file needs it.
+// Sign signs a message with a key: a file with a private key, or one with a public key (.pub) whose private key is in
+// the agent of SSH_AUTH_SOCK. passphrase is called if the file needs one.
 func Sign(message []byte, keyFile string, passphrase func() ([]byte, error)) ([]byte, error) {
 	signer, err := signerOf(keyFile, passphrase)
 	if err != nil {
@@ -98,19 +99,19 @@ func fromAgent(file string, public ssh.PublicKey) (ssh.Signer, error) {
 	return nil, wrong("ssh-add the key", "the SSH agent does not have the key of %s", file)
 }
 
-// Signer is a line of a list of those who may sign.
+// Signer is a line of a list of allowed signers.
 type Signer struct {
-	// Principals are who it is, as the line names them.
+	// Principals are the names of the signer in the line.
 	Principals string
 	Key        ssh.PublicKey
-	// From and Until bound the time of signing, where they are set.
+	// From and Until bound the time of signing, if they are set.
 	From, Until time.Time
 	namespaces  []string
 }
 
-const listHint = "write it as ssh-keygen(1) says under ALLOWED SIGNERS: alice@example.com ssh-ed25519 AAAA..."
+const listHint = "use the format of ALLOWED SIGNERS in ssh-keygen(1): alice@example.com ssh-ed25519 AAAA..."
 
-// ReadSigners reads a list of those who may sign, in the format of ssh-keygen's allowed signers.
+// ReadSigners reads a list of allowed signers, in the format of ssh-keygen.
 func ReadSigners(file string) ([]Signer, error) {
 	data, err := infile.Read(file)
 	if err != nil {
@@ -128,7 +129,7 @@ func ReadSigners(file string) ([]Signer, error) {
 		all = append(all, signer)
 	}
 	if len(all) == 0 {
-		return nil, wrong(listHint, "%s names nobody", file)
+		return nil, wrong(listHint, "%s has no signers", file)
 	}
 	return all, nil
 }
@@ -166,7 +167,7 @@ func readSigner(line string) (Signer, error) {
 	return s, nil
 }
 
-// readTime reads YYYYMMDD[HHMM[SS]][Z], of this machine's zone without the Z.
+// readTime reads YYYYMMDD[HHMM[SS]][Z]; without the Z, in this machine's time zone.
 func readTime(text string) (time.Time, error) {
 	zone := time.Local
 	if bare, utc := strings.CutSuffix(text, "Z"); utc {
@@ -177,11 +178,12 @@ func readTime(text string) (time.Time, error) {
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time such as 20260131", text)
+	return time.Time{}, fmt.Errorf("%q is not a time such as 20260131", text)
 }
 
-// Check returns who of the signers signed a message, each once, sorted. signatures are files with one or more signatures each, and where
-// each came from; one that is of nobody on the list, of another message or for another purpose is an error that names it.
+// Check returns which of the signers signed a message, each once, sorted. signatures are files with one or more
+// signatures each, by name. A signature of a key that is not on the list, of another message or with another namespace
+// is an error that names it.
 func Check(message []byte, signatures map[string][]byte, signers []Signer, now time.Time) ([]string, error) {
 	who := map[string]bool{}
 	for _, name := range sorted(signatures) {
@@ -192,7 +194,7 @@ func Check(message []byte, signatures map[string][]byte, signers []Signer, now t
 		for _, block := range blocks {
 			signer, err := check(message, block, signers, now)
 			if err != nil {
-				return nil, wrong("nothing was done: have the plan signed by those on the list, with the namespace "+Namespace, "%s: %w", name, err)
+				return nil, wrong("nothing was done: have the plan signed by people on the list, with the namespace "+Namespace, "%s: %w", name, err)
 			}
 			who[signer] = true
 		}
@@ -208,21 +210,21 @@ func check(message []byte, signature *sshsig.Signature, signers []Signer, now ti
 		}
 		switch {
 		case s.namespaces != nil && !slices.Contains(s.namespaces, Namespace):
-			err = fmt.Errorf("the list lets %s sign for %s alone", s.Principals, strings.Join(s.namespaces, ", "))
+			err = fmt.Errorf("the list lets %s sign only for %s", s.Principals, strings.Join(s.namespaces, ", "))
 			continue
 		case !s.From.IsZero() && now.Before(s.From) || !s.Until.IsZero() && !now.Before(s.Until):
 			err = fmt.Errorf("the key of %s is not valid at this time", s.Principals)
 			continue
 		}
 		if err := sshsig.Verify(bytes.NewReader(message), signature, s.Key, signature.HashAlgorithm, Namespace); err != nil {
-			return "", fmt.Errorf("the signature of %s is not of this file, or not for %s: %w", s.Principals, Namespace, err)
+			return "", fmt.Errorf("the signature of %s is not for this file, or not for %s: %w", s.Principals, Namespace, err)
 		}
 		return s.Principals, nil
 	}
 	return "", err
 }
 
-// split takes the signatures out of a file.
+// split extracts the signatures from a file.
 func split(data []byte) ([]*sshsig.Signature, error) {
 	const end = "-----END SSH SIGNATURE-----"
 	var all []*sshsig.Signature

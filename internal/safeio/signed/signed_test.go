@@ -95,10 +95,10 @@ func TestRefused(t *testing.T) {
 	}
 	option := func(text string) string { return strings.Replace(aliceLine, " ", " "+text+" ", 1) }
 	for name, test := range map[string]struct{ message, signature, list, words string }{
-		"edited":             {"another plan\n", string(good), aliceLine, "is not of this file"},
+		"edited":             {"another plan\n", string(good), aliceLine, "is not for this file"},
 		"nobody on the list": {message, string(strange), aliceLine, "is not on the list"},
 		"for another use":    {message, string(forGit), aliceLine, "not for theseus"},
-		"other namespaces":   {message, string(good), option(`namespaces="git,file"`), "sign for git, file alone"},
+		"other namespaces":   {message, string(good), option(`namespaces="git,file"`), "sign only for git, file"},
 		"over":               {message, string(good), option(`valid-before="20200101Z"`), "not valid at this time"},
 		"not yet":            {message, string(good), option(`valid-after="29990101"`), "not valid at this time"},
 		"cut short":          {message, string(good[:len(good)-20]), aliceLine, "unexpected EOF"},
