@@ -8,13 +8,13 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// Counts says what became of probes. On a path that should answer, Sent is the sum of Answered, Excused and Lost. On
-// a denied path every answer is a leak, and silence is right.
+// Counts are the results of probes. On a path that should answer, Sent is the sum of Answered, Excused and Lost. On a
+// denied path every answer is a leak, and no answer is the expected result.
 type Counts struct {
 	Sent, Answered int64
-	// Late are those of Answered that the sender saw past their timeout, because it did not run meanwhile.
+	// Late are those of Answered that the sender read after their timeout, because it was stalled.
 	Late int64
-	// Excused were not answered while no process ran that could have answered (Stills).
+	// Excused were unanswered while all possible responders were stalled (Stalls).
 	Excused int64
 	// Lost were not answered and should have been. Leaked were answered and should not have been.
 	Lost, Leaked int64
@@ -25,43 +25,43 @@ func (c *Counts) add(o Counts) {
 	c.Excused, c.Lost, c.Leaked = c.Excused+o.Excused, c.Lost+o.Lost, c.Leaked+o.Leaked
 }
 
-// wrong is how many probes did not do what their path expects. Of Lost and Leaked one is always 0 on a path.
+// wrong is how many probes had an unexpected result. On a path, either Lost or Leaked is 0.
 func (c Counts) wrong() int64 { return c.Lost + c.Leaked }
 
-// Account is the one count of what reports say of paths. Gates, the view of a run, its status and its report all read
+// Account is the one count of the paths in reports. Gates, the view of a run, its status and its report all use
 // it.
 type Account []*PathAccount
 
-// PathAccount is what became of the probes of one path.
+// PathAccount has the results of one path's probes.
 type PathAccount struct {
 	v1alpha1.Path
 	Counts
 	// Gaps are those that count, oldest first; gaps whose probes are all excused are left out. Hidden counts gaps
-	// that no report holds.
+	// that were dropped from all reports.
 	Gaps   []Gap
 	Hidden int64
-	// Stalls are the times in which the source itself did not run, oldest first.
+	// Stalls are the times in which the source itself was stalled, oldest first.
 	Stalls []v1alpha1.Gap
 	// Results is the newest result of every counter, oldest first. A source that restarts begins a new counter. There
-	// is none where the path was not measured.
+	// is none if the path was not measured.
 	Results []v1alpha1.PathResult
 
-	heard []time.Time // when the latest report that holds each of Results was written; zero where that is not known
+	reported []time.Time // when the latest report with each of Results was written; zero if that is unknown
 }
 
 // Gap is a gap of an account.
 type Gap struct {
 	v1alpha1.Gap
-	// Open is true when the gap had not ended in the newest report.
+	// Open is true if the gap had not ended in the newest report.
 	Open bool
 	// Excused is how many of its probes are excused.
 	Excused int64
 }
 
-// NewAccount counts what reports say of paths, in the order of the paths. Results of other paths are left out. The
+// NewAccount counts the results in reports, in the order of the paths. Results of other paths are left out. The
 // reports may come in any order and overlap: the results of a path that have the same Since are one counter that
-// grew, and different counters are added up. Where earlier reports are given, one for each node, only what came after
-// them counts; of a path that restarted since then, only the new counter does. The timeout is that of the probes; 0
+// grew, and different counters are added up. If earlier reports are given, one for each node, only later probes
+// are counted; of a path that restarted since then, only the new counter. The timeout is that of the probes; 0
 // means DefaultTimeout.
 func NewAccount(paths []v1alpha1.Path, earlier, reports []v1alpha1.ProbeReport, timeout time.Duration) Account {
 	before, counters := byPath(earlier), countersOf(reports)
@@ -73,16 +73,16 @@ func NewAccount(paths []v1alpha1.Path, earlier, reports []v1alpha1.ProbeReport, 
 		}
 		slices.SortFunc(account[i].Gaps, func(a, b Gap) int { return a.From.Compare(b.From) })
 	}
-	stills := sync.OnceValue(func() *Stills { return account.stills(reports, timeout) })
+	stalls := sync.OnceValue(func() *Stalls { return account.stalls(reports, timeout) })
 	for _, p := range account {
 		if len(p.Gaps) > 0 {
-			p.excuse(stills())
+			p.excuse(stalls())
 		}
 	}
 	return account
 }
 
-// count adds what a counter says of the path after an earlier result.
+// count adds what a counter counted after an earlier result.
 func (p *PathAccount) count(before v1alpha1.PathResult, c counter) {
 	last := c.results[len(c.results)-1]
 	before = baseline(before, last)
@@ -92,7 +92,7 @@ func (p *PathAccount) count(before v1alpha1.PathResult, c counter) {
 	p.Hidden += max(0, int64(len(last.Gaps)-len(gaps))+last.Dropped-before.Dropped)
 	from := before.Last
 	if before.Open != nil {
-		from = before.Open.From.Add(-1) // it counts as a whole
+		from = before.Open.From.Add(-1) // the open gap counts as a whole
 	}
 	for _, gap := range gaps {
 		if gap.From.After(from) {
@@ -103,42 +103,42 @@ func (p *PathAccount) count(before v1alpha1.PathResult, c counter) {
 		p.Gaps = append(p.Gaps, Gap{Gap: *last.Open, Open: true})
 	}
 	p.Stalls = append(p.Stalls, united(c.results, func(r v1alpha1.PathResult) []v1alpha1.Gap { return r.Stalls })...)
-	p.Results, p.heard = append(p.Results, last), append(p.heard, c.heard)
+	p.Results, p.reported = append(p.Results, last), append(p.reported, c.reported)
 }
 
-// excuse takes out of the losses what was sent while no process ran that could have answered.
-func (p *PathAccount) excuse(stills *Stills) {
+// excuse subtracts from the losses the probes whose possible responders were all stalled.
+func (p *PathAccount) excuse(stalls *Stalls) {
 	var excused int64
 	for i := range p.Gaps {
-		p.Gaps[i].Excused = stills.Unheard(p.Path, p.Gaps[i].Gap)
+		p.Gaps[i].Excused = stalls.Excused(p.Path, p.Gaps[i].Gap)
 		excused += p.Gaps[i].Excused
 	}
 	p.Gaps = slices.DeleteFunc(p.Gaps, func(gap Gap) bool { return gap.Excused == gap.Probes })
-	p.Excused = min(excused, p.Lost) // a gap that was open in the earlier report holds probes that do not count
+	p.Excused = min(excused, p.Lost) // a gap that was open in the earlier report has probes that are not counted here
 	p.Lost -= p.Excused
 }
 
-// stills is what the reports tell of the times in which the processes that answer did not run. A path that has not
-// been measured tells nothing of its source.
-func (a Account) stills(reports []v1alpha1.ProbeReport, timeout time.Duration) *Stills {
-	stills := NewStills(timeout)
+// stalls collects the stalls of the processes that answer, from the reports of the paths on which they send. A path
+// that was not measured says nothing about its source.
+func (a Account) stalls(reports []v1alpha1.ProbeReport, timeout time.Duration) *Stalls {
+	stalls := NewStalls(timeout)
 	for _, report := range reports {
-		stills.Gone(report.Name, report.Status.Parts)
+		stalls.Gone(report.Name, report.Status.Parts)
 	}
 	for _, p := range a {
 		for i, result := range p.Results {
-			stills.Add(p.Path, result.Since, later(result.Last, p.heard[i]), p.Stalls)
+			stalls.Add(p.Path, result.Since, later(result.Last, p.reported[i]), p.Stalls)
 		}
 	}
-	return stills
+	return stalls
 }
 
-// restarted says whether a result was begun by a source that had lost its counts.
+// restarted reports whether the source of a result had lost its earlier counts.
 func restarted(before, after v1alpha1.PathResult) bool {
 	return before.Sent > 0 && (after.Sent < before.Sent || after.Since.After(before.Since))
 }
 
-// baseline is the result from which a later one of its path counts: an earlier one, or nothing where the source
+// baseline is the result from which a later one of its path counts: an earlier one, or nothing if the source
 // restarted.
 func baseline(before, after v1alpha1.PathResult) v1alpha1.PathResult {
 	if restarted(before, after) {
@@ -147,7 +147,7 @@ func baseline(before, after v1alpha1.PathResult) v1alpha1.PathResult {
 	return before
 }
 
-// between is what became of the probes between two results of one counter, before any is excused.
+// between counts the probes between two results of one counter, before any is excused.
 func between(denied bool, before, after v1alpha1.PathResult) Counts {
 	c := Counts{Sent: after.Sent - before.Sent, Answered: after.Answered - before.Answered,
 		Late: after.Excused - before.Excused}

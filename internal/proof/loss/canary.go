@@ -8,27 +8,28 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// slotLength is the shortest time between two looks that count as slots of their own.
+// slotLength is the shortest time between two calls of Look that count as separate slots.
 const slotLength = time.Second
 
-// enough nodes without the change are compared with alone. Where there are fewer, what nodes did before they were
-// changed is compared with too.
+// enough nodes without the change are compared with alone. If there are fewer, the results of nodes before they were
+// changed are compared with, too.
 const enough = 10
 
-// Canary compares nodes that have a change with those that have not, over as many looks as one likes: what they lose,
-// and how long answers take. The zero value is ready.
+// Canary compares nodes that have a change with those that do not: what they lose, and how long answers take. Look may
+// be called any number of times. The zero value is ready.
 type Canary struct {
 	lost            comparison
 	last            map[string]v1alpha1.PathResult
 	at              time.Time
 	changed, others Tally
 	slow            slowness
-	// losing says that the node that was changed last lost something in the last slot, and that no other node did.
+	// losing is true if the node that was changed last lost probes in the last slot, and no other node did.
 	losing bool
 }
 
-// Look takes in reports. changed are the nodes that have the change by now, the latest last. A path counts for the
-// latest of its changed ends; for the others it counts only when none of its ends is changed, or could be (a Service's).
+// Look evaluates reports. changed are the nodes that have the change by now, the latest last. A path counts for the
+// latest of its changed ends. It counts for the other nodes only if none of its ends is changed, or could be (a
+// Service's).
 func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, changed []string, at time.Time) {
 	if !c.at.IsZero() && at.Sub(c.at) < slotLength {
 		return
@@ -44,7 +45,7 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 		counts := between(path.Denied, then, now)
 		sent, lost := counts.Sent, counts.Lost
 		if lost > 0 && explained(then, now) {
-			lost = 0 // of the target's prober: gates ask whether it was gone
+			lost = 0 // lost by the target's prober: gates check whether it was absent
 		}
 		latest := max(turns[path.Source.Node], turns[path.Target.Node]) - 1
 		switch {
@@ -65,7 +66,8 @@ func (c *Canary) Look(paths []v1alpha1.Path, reports []v1alpha1.ProbeReport, cha
 	c.slow.look(paths, results, changed, at)
 }
 
-// explained says whether a path's second responder answered in each gap that ended, or went on, since an earlier result.
+// explained reports whether a path's second responder answered in each gap that ended, or continued, since an earlier
+// result.
 func explained(then, now v1alpha1.PathResult) bool {
 	gaps := slices.DeleteFunc(slices.Clone(now.Gaps), func(gap v1alpha1.Gap) bool {
 		return !gap.From.Add(time.Duration(gap.Millis * float64(time.Millisecond))).After(then.Last)
@@ -85,7 +87,7 @@ func turnsOf(changed []string) map[string]int {
 	return turns
 }
 
-// lossy says whether any of some nodes lost something.
+// lossy reports whether any of the given nodes lost probes.
 func lossy(nodes map[string]nodeSum) bool {
 	for _, n := range nodes {
 		if n.lost > 0 {
@@ -95,7 +97,7 @@ func lossy(nodes map[string]nodeSum) bool {
 	return false
 }
 
-// Stop says whether the evidence against the change is enough to stop, and why in plain words.
+// Stop reports whether the evidence against the change is enough to stop, and why in plain words.
 func (c *Canary) Stop() (stop bool, why string) {
 	figures := fmt.Sprintf("%s of %s probes lost on changed nodes, %s of %s on the others", count(c.changed.Lost), count(c.changed.Sent),
 		count(c.others.Lost), count(c.others.Sent))
@@ -108,9 +110,10 @@ func (c *Canary) Stop() (stop bool, why string) {
 	return false, figures
 }
 
-// doubt is the evidence at which a gate does not pass yet: without a fault it is reached once in ten rollouts.
+// doubt is the evidence from which a gate does not pass yet. Without a fault, one in ten rollouts reaches it.
 const doubt = 10
 
-// Doubt says whether it is worth to watch on, although the evidence is not enough to stop: while the node that was changed last
-// is losing, however short that has been, and while the evidence is strong. Evidence that does not repeat itself fades.
+// Doubt reports whether to continue watching, although the evidence is not enough to stop: while the node that was
+// changed last is losing probes, however briefly, and while the evidence is strong. Evidence that does not repeat
+// fades.
 func (c *Canary) Doubt() bool { return c.losing || max(c.lost.most(), c.slow.most()) >= doubt }

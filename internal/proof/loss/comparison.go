@@ -14,8 +14,8 @@ type comparison struct {
 	before past
 }
 
-// evidence is that against one node: half the stake is bet on what others do at the same time, half on what nodes did
-// before.
+// evidence is the evidence against one node: half of the stake is bet against other nodes in the same slot, half
+// against nodes before the change.
 type evidence struct{ now, before Process }
 
 func (e *evidence) value() float64 { return (e.now.Value() + e.before.Value()) / 2 }
@@ -31,7 +31,7 @@ func (h past) odds() float64 {
 // nodeSum is what one node sent and lost in a slot.
 type nodeSum struct{ sent, lost int64 }
 
-// bet adds a slot to the evidence: what changed nodes did, and what the others.
+// bet adds a slot to the evidence: the results of changed nodes, and of the others.
 func (c *comparison) bet(fresh, old map[string]nodeSum) {
 	slot := Slot{Changed: len(fresh), Control: len(old)}
 	var sent, controls int64
@@ -75,8 +75,8 @@ func one(holds bool) int {
 	return 0
 }
 
-// stop says whether the evidence is enough for a chance of alpha to be wrong, and against which nodes; none where it is
-// against all of them together.
+// stop reports whether the evidence is enough, with a chance of alpha of being wrong, and against which nodes; none if
+// it is against all of them together.
 func (c *comparison) stop(alpha float64) (stop bool, because string, names []string) {
 	names, values := c.ranked()
 	bad := worst(values, alpha)
@@ -92,7 +92,7 @@ func (c *comparison) stop(alpha float64) (stop bool, because string, names []str
 
 func stake(value float64) string { return count(int64(min(value, 1e15))) }
 
-// most is the strongest evidence that there is.
+// most is the strongest evidence.
 func (c *comparison) most() float64 {
 	most := c.pooled.Value()
 	for _, e := range c.single {

@@ -11,11 +11,11 @@ import (
 
 // counter is one run of counting on a path, from the fewest probes to the most.
 type counter struct {
-	results []v1alpha1.PathResult
-	heard   time.Time // when the latest report that holds it was written
+	results  []v1alpha1.PathResult
+	reported time.Time // when the latest report with it was written
 }
 
-// countersOf sorts the results of reports by path, and within a path by counter, oldest first. It leaves out results
+// countersOf groups the results of reports by path, and within a path by counter, oldest first. It leaves out results
 // of sources that have not begun to count.
 func countersOf(reports []v1alpha1.ProbeReport) map[string][]counter {
 	counters := map[string][]counter{}
@@ -30,7 +30,7 @@ func countersOf(reports []v1alpha1.ProbeReport) map[string][]counter {
 				i, all = len(all), append(all, counter{})
 			}
 			all[i].results = append(all[i].results, result)
-			all[i].heard = later(all[i].heard, report.Status.At)
+			all[i].reported = later(all[i].reported, report.Status.At)
 			counters[result.ID] = all
 		}
 	}

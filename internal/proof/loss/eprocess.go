@@ -2,18 +2,18 @@ package loss
 
 import "math"
 
-// Alpha is how likely a comparison stops a change that loses nothing, over all looks at it together.
+// Alpha is the probability that a comparison stops a change that loses nothing, over all looks together.
 const Alpha = 0.001
 
-// tolerated is the ratio of odds up to which changed nodes may be worse than the others: what differs between
-// two nodes for other reasons is no fault of the change.
+// tolerated is the odds ratio up to which changed nodes may be worse than the others: a difference between
+// two nodes that has other reasons is not the fault of the change.
 const tolerated = 1.5
 
-// suspected are the ratios of odds that the evidence is weighed for, each as likely as the others beforehand.
+// suspected are the odds ratios that the evidence is weighed for; all are equally likely a priori.
 var suspected = [...]float64{5, 20, 100, 1000}
 
-// Slot is what was seen in one stretch of time: of how many nodes of each kind something was lost. To count a
-// node once per slot, however much it lost, keeps one hiccup from being taken for many events.
+// Slot is the result of one interval of time: how many nodes of each kind lost something. Counting a
+// node once per slot, however much it lost, prevents one hiccup from counting as many events.
 type Slot struct {
 	Changed, ChangedBad int
 	Control, ControlBad int
@@ -31,7 +31,7 @@ type Process struct {
 	logs [len(suspected)]float64
 }
 
-// Add bets on one slot. A slot in which nothing or everything was bad, or with one kind of nodes only, says
+// Add bets on one slot. A slot in which no node or every node was bad, or with one kind of nodes only, says
 // nothing.
 func (p *Process) Add(s Slot) {
 	bad, all := s.ChangedBad+s.ControlBad, s.Changed+s.Control
@@ -61,7 +61,7 @@ func (p *Process) AddKnown(odds float64, bad bool) {
 	}
 }
 
-// Value is the evidence: what one unit of stake has become.
+// Value is the evidence: the current value of one unit of stake.
 func (p *Process) Value() float64 {
 	sum := 0.0
 	for _, log := range p.logs {
@@ -107,7 +107,7 @@ func worst(values []float64, alpha float64) int {
 	return 0
 }
 
-// Tally is what was sent and lost on paths of one kind.
+// Tally counts probes sent and lost on paths of one kind.
 type Tally struct{ Sent, Lost int64 }
 
 func (t *Tally) add(sent, lost int64) { t.Sent += sent; t.Lost += lost }

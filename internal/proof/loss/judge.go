@@ -30,7 +30,7 @@ type Limits struct {
 	Timeout time.Duration
 }
 
-// watch is how long a source must have measured: as long as asked, and until every probe that was under way
+// watch is how long a source must have measured: as long as asked, and until every probe that was in flight
 // when the gate was asked is decided.
 func (l Limits) watch() time.Duration { return max(l.Bake, l.Timeout+l.Timeout/4) }
 
@@ -46,38 +46,38 @@ type Evidence struct {
 	Now []v1alpha1.ProbeReport
 }
 
-// Verdict is what the evidence says.
+// Verdict is a gate's verdict on the evidence.
 type Verdict struct {
 	Pass bool
-	// Waiting is true when there is not enough fresh evidence yet and nothing else is wrong: asking again
+	// Waiting is true if there is not enough fresh evidence yet and nothing else is wrong: asking again
 	// later may pass. A gate that runs out of time while waiting has failed.
 	Waiting bool
 	// Reason is one sentence in plain words, with the figures.
 	Reason string
-	// Paths is how many paths were judged, Counts what became of their probes, and LongestGap the longest gap or leak.
+	// Paths is how many paths were judged, Counts the results of their probes, and LongestGap the longest gap or leak.
 	Paths int
 	Counts
 	LongestGap time.Duration
-	// Anew counts paths whose prober restarted: what they lost since is known, and what was measured in the moment before is not.
-	Anew int
+	// Restarted counts paths whose prober restarted: its losses since are known, but not those of the moment before.
+	Restarted int
 	// Bad names the worst paths, at most ten, with their figures.
 	Bad []string
 }
 
-// delta is what one path did since a report, and how much of that can be trusted.
+// delta is the result of one path since a report, and how far it can be trusted.
 type delta struct {
 	*PathAccount
 	longest float64 // ms
-	silence float64 // ms, of the longest run of lost probes: what lies between them
-	unknown string  // why the evidence cannot be trusted; empty when it can
-	anew    bool    // its prober restarted, and counted anew
-	pending int64   // of the wrong: whether they are lost will be known soon
-	missing string  // what is not there yet; empty when all is
+	silence float64 // ms between the first and the last probe of the longest run of lost probes
+	unknown string  // why the evidence cannot be trusted; empty if it can
+	recount bool    // its prober restarted, and with it the count
+	pending int64   // wrong probes that may yet turn out to be excused
+	missing string  // the evidence that is still missing; empty if none is
 }
 
-// Judge says whether the evidence holds the limits. It demands, from every node that is a source of a
-// path, a report of the plan's generation with at least two publications since the gate was asked, and
-// on every path enough new probes; a path that should answer must have answered. No data is no pass.
+// Judge says whether the evidence meets the limits. From every node that is a source of a path, it demands a report of
+// the plan's generation and at least two reports since the gate was asked; on every path, it demands enough new probes,
+// and an answer if the path should answer. Without data, no gate passes.
 func Judge(limits Limits, evidence Evidence) Verdict {
 	if limits.Timeout <= 0 {
 		limits.Timeout = DefaultTimeout
@@ -107,7 +107,7 @@ func Judge(limits Limits, evidence Evidence) Verdict {
 	return verdict
 }
 
-// staleNodes says for which nodes there is no fresh report, and why.
+// staleNodes lists the nodes without a fresh report, each with the reason.
 func staleNodes(limits Limits, evidence Evidence) []string {
 	asked, now := byNode(evidence.Asked), byNode(evidence.Now)
 	var stale []string
@@ -143,16 +143,16 @@ func Sources(paths []v1alpha1.Path) []string {
 	return nodes
 }
 
-// compare works out what each path did: losses since Since, freshness since Asked.
+// compare computes the result of each path: losses since Since, freshness since Asked.
 func compare(limits Limits, evidence Evidence) []delta {
 	since, asked, now := byPath(evidence.Since), byPath(evidence.Asked), byPath(evidence.Now)
-	anew := begunAnew(evidence)
+	probers := restartedProbers(evidence)
 	var deltas []delta
 	for _, path := range NewAccount(evidence.Paths, evidence.Since, evidence.Now, limits.Timeout) {
 		d := delta{PathAccount: path, missing: path.ID + " has no result"}
 		if after, ok := now[path.ID]; ok {
 			d.missing = wanting(limits, path.Path, asked[path.ID], after)
-			d.doubt(limits.MaxGap, since[path.ID], after, anew[process(path.Source)])
+			d.doubt(limits.MaxGap, since[path.ID], after, probers[process(path.Source)])
 			d.measure(after)
 		}
 		deltas = append(deltas, d)
@@ -160,7 +160,7 @@ func compare(limits Limits, evidence Evidence) []delta {
 	return deltas
 }
 
-// wanting says what evidence a path lacks since the gate was asked; empty when it has enough.
+// wanting names the evidence that a path lacks since the gate was asked; empty if it has enough.
 func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult) string {
 	fresh, need := between(path.Denied, baseline(asked, after), after), int64(1)
 	if path.IntervalMillis > 0 {
@@ -170,20 +170,20 @@ func wanting(limits Limits, path v1alpha1.Path, asked, after v1alpha1.PathResult
 		return fmt.Sprintf("%s sent %d of at least %d new probes", path.ID, fresh.Sent, need)
 	}
 	if !path.Denied && fresh.Answered == 0 {
-		return path.ID + " has no answer at all"
+		return path.ID + " got no answer at all"
 	}
 	return ""
 }
 
-// doubt says why counts between two results cannot be trusted. Gaps that were dropped from a result are shorter than those that
-// are kept.
-func (d *delta) doubt(maxGap time.Duration, before, after v1alpha1.PathResult, anew bool) {
+// doubt sets unknown if the counts between two results cannot be trusted. Gaps that were dropped from a result are
+// shorter than those that were kept.
+func (d *delta) doubt(maxGap time.Duration, before, after v1alpha1.PathResult, known bool) {
 	switch {
 	case !restarted(before, after):
-	case anew && (after.Sent == 0 || after.Since.After(before.Last)):
-		d.anew = true
+	case known && (after.Sent == 0 || after.Since.After(before.Last)):
+		d.recount = true
 	default:
-		d.unknown = d.ID + " was measured anew from " + after.Since.UTC().Format("15:04:05") + " on: what happened before is unknown"
+		d.unknown = d.ID + " restarted its count at " + after.Since.UTC().Format("15:04:05") + ": earlier losses are unknown"
 	}
 	allowed := func(gap v1alpha1.Gap) bool { return maxGap == 0 || gap.Millis <= millis(maxGap) }
 	if d.Hidden > 0 && !slices.ContainsFunc(after.Gaps, allowed) {
@@ -191,7 +191,7 @@ func (d *delta) doubt(maxGap time.Duration, before, after v1alpha1.PathResult, a
 	}
 }
 
-// measure takes the length of the gaps, and counts what may yet turn out to be excused.
+// measure takes the lengths of the gaps, and counts lost probes that may yet turn out to be excused.
 func (d *delta) measure(after v1alpha1.PathResult) {
 	for _, gap := range d.Gaps {
 		d.longest = max(d.longest, gap.Millis)
@@ -202,14 +202,15 @@ func (d *delta) measure(after v1alpha1.PathResult) {
 	}
 }
 
-// A gap of a path with a second responder is not judged in its first moments, undecided, before that can have answered; nor, where it
-// did, before the node of a prober that was gone has told that: settles after the gap's end at the latest.
+// A gap of a path with a second responder is not judged for the time undecided, in which the second responder may
+// answer. If it answered, the gap is not judged until settles after its end: by then the node of an absent prober has
+// reported the absence.
 const (
 	undecided = 3 * maxSilence / 2
 	settles   = 5 * time.Second
 )
 
-// pending says whether a gap is too young to be judged, by the time of the last probe.
+// pending reports whether a gap is too recent to be judged. last is the time of the last probe.
 func (g Gap) pending(last time.Time) bool {
 	if g.Open {
 		return seconded(g.Second) || g.Millis < millis(undecided)
@@ -217,7 +218,7 @@ func (g Gap) pending(last time.Time) bool {
 	return seconded(g.Second) && last.Sub(g.From.Add(time.Duration(g.Millis*float64(time.Millisecond)))) < settles
 }
 
-// explainable says whether what was lost beyond the limits may yet turn out to be owed to probers that were gone.
+// explainable reports whether losses beyond the limits may yet turn out to be those of absent probers.
 func explainable(limits Limits, deltas []delta) bool {
 	lost, hope := int64(0), false
 	var others []delta
@@ -236,18 +237,18 @@ func explainable(limits Limits, deltas []delta) bool {
 	return hope && lost <= limits.MaxLost && (limits.MaxGap == 0 || limits.longestLoss(others) <= limits.MaxGap)
 }
 
-// begunAnew are the probers that restarted between two reports, as their nodes say.
-func begunAnew(evidence Evidence) map[v1alpha1.Endpoint]bool {
-	before, anew := byNode(evidence.Since), map[v1alpha1.Endpoint]bool{}
+// restartedProbers are the probers that restarted between two reports, as their nodes report.
+func restartedProbers(evidence Evidence) map[v1alpha1.Endpoint]bool {
+	before, probers := byNode(evidence.Since), map[v1alpha1.Endpoint]bool{}
 	for node, now := range byNode(evidence.Now) {
 		for _, part := range now.Parts {
 			i := slices.IndexFunc(before[node].Parts, func(former v1alpha1.Part) bool { return former.Name == part.Name })
 			if i >= 0 && part.Since.After(before[node].Parts[i].Since) {
-				anew[v1alpha1.Endpoint{Node: node, Network: part.Name}] = true
+				probers[v1alpha1.Endpoint{Node: node, Network: part.Name}] = true
 			}
 		}
 	}
-	return anew
+	return probers
 }
 
 // sum adds the paths up and names the worst.
@@ -256,8 +257,8 @@ func sum(verdict *Verdict, deltas []delta) {
 	var all Sum
 	for _, d := range deltas {
 		all.Add(d.PathAccount)
-		if d.anew {
-			verdict.Anew++
+		if d.recount {
+			verdict.Restarted++
 		}
 		if d.wrong() > 0 {
 			bad = append(bad, d)
@@ -284,7 +285,7 @@ func (d delta) String() string {
 	return fmt.Sprintf("%s: %s of %s %s, longest gap %s", d.ID, count(d.wrong()), count(d.Sent), what, ms(d.longest))
 }
 
-// failure is why the evidence at hand fails already, whatever comes later; empty when it does not.
+// failure is why the gate fails, whatever evidence comes later; empty if it does not.
 func failure(limits Limits, verdict *Verdict, deltas []delta) string {
 	var reasons []string
 	if verdict.Leaked > 0 {
@@ -345,12 +346,12 @@ func wrongs(deltas []delta, leaks bool) string {
 	}
 	text := "%s of %s probes lost on %s, longest gap %s on %s"
 	if leaks {
-		text = "%s of %s probes got through on %s that must stay shut, longest for %s on %s"
+		text = "%s of %s probes got through on %s that policy must block, longest for %s on %s"
 	}
 	return fmt.Sprintf(text, count(wrong), count(sent), plural(paths, "path"), ms(worst.longest), worst.ID)
 }
 
-// missing is what evidence is not there yet; empty when all is.
+// missing names the evidence that is still missing; empty if none is.
 func missing(stale []string, deltas []delta) string {
 	if len(stale) > 0 {
 		return "no fresh evidence: " + stale[0] + more(len(stale)-1, "node")
@@ -372,19 +373,19 @@ func pass(verdict Verdict) string {
 	if verdict.Lost == 0 {
 		text += "none lost"
 	} else {
-		text += fmt.Sprintf("%s lost within what is allowed, longest gap %s", count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
+		text += fmt.Sprintf("%s lost, which is allowed, longest gap %s", count(verdict.Lost), ms(float64(verdict.LongestGap)/float64(time.Millisecond)))
 	}
 	if verdict.Excused > 0 {
-		text += fmt.Sprintf("; %s more had no answer while nobody ran who could give it", count(verdict.Excused))
+		text += fmt.Sprintf("; %s more were unanswered while all possible responders were stalled (not counted)", count(verdict.Excused))
 	}
-	if verdict.Anew > 0 {
-		text += fmt.Sprintf("; a prober restarted, and %s began anew", plural(verdict.Anew, "path"))
+	if verdict.Restarted > 0 {
+		text += fmt.Sprintf("; a prober restarted, and with it the count of %s", plural(verdict.Restarted, "path"))
 	}
 	return text
 }
 
-// behind says whether a node has not reported for a moment, which may have stood still and know of losses why: it is
-// waited for, but not for one that lags by more than twice the probes' timeout.
+// behind reports whether a node has not reported for a moment. It may have been stalled, and then knows the reason for
+// losses. So the gate waits for it, but not if it lags by more than twice the probes' timeout.
 func (e Evidence) behind(limits Limits) bool {
 	now := byNode(e.Now)
 	var latest time.Time

@@ -71,7 +71,7 @@ func TestJudge(t *testing.T) {
 		{name: "a path that stopped", change: func(w *world) { w.now(1, 0).Sent, w.now(1, 0).Answered = 1000, 1000 }, waiting: true, reason: "not enough evidence: b>a sent 0 of at least 1 new probes"},
 		{
 			name:   "no answer is no pass even where loss is allowed",
-			limits: Limits{MaxLost: 1000}, change: func(w *world) { w.now(1, 0).Answered = 1000 }, waiting: true, reason: "not enough evidence: b>a has no answer at all",
+			limits: Limits{MaxLost: 1000}, change: func(w *world) { w.now(1, 0).Answered = 1000 }, waiting: true, reason: "not enough evidence: b>a got no answer at all",
 		}, {
 			name: "loss", change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1488, []v1alpha1.Gap{gap(12000, 120, 12)}
@@ -97,7 +97,7 @@ func TestJudge(t *testing.T) {
 		}, {
 			name: "within what is allowed", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1498, []v1alpha1.Gap{gap(12000, 20, 2)}
-			}, pass: true, reason: "1,500 probes on 3 paths, 2 lost within what is allowed, longest gap 20 ms",
+			}, pass: true, reason: "1,500 probes on 3 paths, 2 lost, which is allowed, longest gap 20 ms",
 		}, {
 			name: "few lost in too long a gap", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Gaps = 1498, []v1alpha1.Gap{gap(12000, 60, 2)}
@@ -108,18 +108,18 @@ func TestJudge(t *testing.T) {
 		}, {
 			name: "a leak", limits: Limits{MaxLost: 1000}, change: func(w *world) {
 				w.now(0, 1).Answered, w.now(0, 1).Open = 7, &v1alpha1.Gap{From: after(13930), Millis: 70, Probes: 7}
-			}, reason: "7 of 500 probes got through on 1 path that must stay shut, longest for 70 ms on a>b/denied",
+			}, reason: "7 of 500 probes got through on 1 path that policy must block, longest for 70 ms on a>b/denied",
 		}, {
 			name: "counts begun anew", change: func(w *world) {
 				w.now(0, 0).Since, w.now(0, 0).Sent, w.now(0, 0).Answered = after(12000), 300, 300
-			}, reason: "a>b was measured anew from 03:04:17 on: what happened before is unknown",
+			}, reason: "a>b restarted its count at 03:04:17: earlier losses are unknown",
 		}, {
 			name: "more gaps than the report holds", change: func(w *world) { w.now(0, 0).Dropped = 2 },
 			reason: "a>b had 2 more gaps than its report holds",
 		}, {
 			name: "more gaps than the report holds, all of them short", limits: Limits{MaxLost: 5, MaxGap: 50 * time.Millisecond}, change: func(w *world) {
 				w.now(0, 0).Answered, w.now(0, 0).Dropped, w.now(0, 0).Gaps = 1495, 2, []v1alpha1.Gap{gap(12000, 30, 3)}
-			}, pass: true, reason: "5 lost within what is allowed",
+			}, pass: true, reason: "5 lost, which is allowed",
 		}, {
 			name: "losses count since the gate before", change: func(w *world) {
 				w.evidence.Since = []v1alpha1.ProbeReport{report("a", 1, 5000, result("a>b", 500, 500, 5000), result("a>b/denied", 0, 0, 0)), report("b", 1, 5000, result("b>a", 500, 500, 5000))}

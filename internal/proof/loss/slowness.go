@@ -12,33 +12,33 @@ import (
 // weighs little.
 const slowSlot = 10 * time.Second
 
-// resting is for how many slots a node that was slow is not judged.
+// resting is the number of slots for which a node that was slow is not judged.
 const resting = 1
 
-// fewest answers, in a slot, from which a node is judged.
+// fewest is the number of answers in a slot from which a node is judged.
 const fewest = 50
 
 // noticed is the time, in microseconds, below which no answer is slow.
 const noticed = 1000
 
-// apart is by how many ranges an answer is slower than what its path's quantile was before the change: two to three
-// times.
-const apart = 3
+// margin is by how many ranges an answer must be slower than its path's quantile was before the change: two to three
+// times as slow.
+const margin = 3
 
 // slowness compares how long answers take. A node is slow in a slot when half of its answers take more than twice as
-// long as half of them did before anything was changed, path by path, or a tenth more than twice as long as nine tenths did.
-// Such slots are compared as those with losses are: however slow, a node counts once, and what makes all nodes slow is
-// no evidence.
+// long as half of them did before anything was changed, path by path, or a tenth more than twice as long as nine tenths
+// did. Such slots are compared as those with losses are: however slow, a node counts once, and a cause that slows all
+// nodes is no evidence.
 type slowness struct {
 	comparison
 	at   time.Time
 	last map[string]v1alpha1.PathResult
-	// before are the counts of paths until the first node was changed; what makes all of them slow since is seen on all.
+	// before are the counts of paths until the first node was changed.
 	before map[string][]int64
 	// was and is are those of changed nodes, over their paths, before and since.
 	was, is         map[string][]int64
 	changed, others Tally // slots, and slow ones
-	// rest is in how many slots to come a node is not judged.
+	// rest is for how many more slots a node is not judged.
 	rest map[string]int
 }
 
@@ -48,7 +48,7 @@ type paceSum struct{ answers, median, tail int64 }
 
 func (p paceSum) slow() bool { return 2*p.median > p.answers || 10*p.tail > p.answers }
 
-// look takes in results, as Canary.Look does; a slot ends with the first look after its time.
+// look evaluates results, as Canary.Look does; a slot ends with the first look after its time.
 func (s *slowness) look(paths []v1alpha1.Path, results map[string]v1alpha1.PathResult, changed []string, at time.Time) {
 	if !s.at.IsZero() && at.Sub(s.at) < slowSlot {
 		return
@@ -84,8 +84,8 @@ func (s *slowness) look(paths []v1alpha1.Path, results map[string]v1alpha1.PathR
 	s.bet(s.rested(now), s.rested(others))
 }
 
-// rested leaves out nodes that were found slow lately, and remembers those that are now: what makes a node slow lasts longer than a
-// slot, and is to count once.
+// rested leaves out nodes that were found slow recently, and remembers those that are slow now: a cause of slowness
+// lasts longer than a slot, and must count once.
 func (s *slowness) rested(nodes map[string]nodeSum) map[string]nodeSum {
 	for name, n := range nodes {
 		switch {
@@ -99,7 +99,7 @@ func (s *slowness) rested(nodes map[string]nodeSum) map[string]nodeSum {
 	return nodes
 }
 
-// judged are the nodes with answers enough, as nodes that sent one thing each, and lost it where they were slow.
+// judged are the nodes with enough answers, as nodes that sent one probe each, and lost it if they were slow.
 func judged(nodes map[string]paceSum, tally *Tally) map[string]nodeSum {
 	sums := map[string]nodeSum{}
 	for name, p := range nodes {
@@ -126,12 +126,12 @@ func (p paceSum) plus(before, since []int64) paceSum {
 	return p
 }
 
-// slowFrom is the first range that is slow, by a quantile of what was before.
+// slowFrom is the first range that counts as slow, by a quantile from before the change.
 func slowFrom(before []int64, q float64) int {
-	return max(quantileRange(before, q)+apart, rangeOf(noticed)+1)
+	return max(quantileRange(before, q)+margin, rangeOf(noticed)+1)
 }
 
-// quantileRange is the range that holds a quantile; the first where there is nothing.
+// quantileRange is the range of a quantile; the first if there are no answers.
 func quantileRange(counts []int64, q float64) int {
 	total := int64(0)
 	for _, n := range counts {
@@ -163,7 +163,7 @@ func minus(a, b []int64) []int64 {
 	return left
 }
 
-// figures say in plain words how slow nodes are; none stands for all that are changed.
+// figures describes how slow nodes are; without nodes, it describes all changed ones.
 func (s *slowness) figures(names []string) string {
 	var was, is []int64
 	for node := range s.is {

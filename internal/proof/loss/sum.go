@@ -6,9 +6,10 @@ type Sum struct {
 	Paths int
 	Counts
 	Gaps int
-	// LongestMillis is the longest gap of a path that should answer, LongestLeakMillis that of a denied one, in ms.
+	// LongestMillis is the longest gap of a path that should answer, LongestLeakMillis the longest leak of a denied
+	// one, in ms.
 	LongestMillis, LongestLeakMillis float64
-	// Stalls counts the times in which the source of a path did not run, and LongestStallMillis is the longest, in ms.
+	// Stalls counts the times in which the source of a path was stalled, and LongestStallMillis is the longest, in ms.
 	Stalls             int
 	LongestStallMillis float64
 }
@@ -42,7 +43,7 @@ func (a Account) Sum() Sum {
 	return s
 }
 
-// Nodes adds up, for every node, the paths that begin or end on it; a path that does both counts once. Stalls and
+// Nodes adds up the paths that begin or end on each node; a path that does both counts once. Stalls and
 // late answers are those of the node's own senders.
 func (a Account) Nodes() map[string]Sum {
 	nodes := map[string]Sum{}

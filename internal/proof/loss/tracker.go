@@ -8,8 +8,8 @@ import (
 )
 
 // DefaultTimeout is how long an answer may take before its probe is lost.
-// On UDP a lost datagram is never answered, however long it is; what is late but answered (a retransmitted
-// SYN, a sender that did not run) shows in the round-trip times.
+// On UDP a lost datagram is never answered, however long it is; a late answer (to a retransmitted
+// SYN, or read after a stall of the sender) shows in the round-trip times.
 const DefaultTimeout = 2 * time.Second
 
 // DefaultMaxGaps is how many gaps, and how many stalls, a path's result keeps.
@@ -22,13 +22,13 @@ type Config struct {
 	Interval time.Duration
 	// Timeout is how long after its send an answer still counts.
 	Timeout time.Duration
-	// Awake is the time between two moments in which the sender ran; nil means all of it. Only that counts
-	// towards the timeout: an answer that came while the sender stood still waits for it, and is no loss.
-	// One that never comes is lost all the same, that much later.
+	// Awake is the time between two moments in which the sender ran; nil means all of it. Only that time counts towards
+	// the timeout: an answer that arrived while the sender was stalled is no loss. A probe that is never answered is
+	// still lost, that much later.
 	Awake func(from, to time.Time) time.Duration
-	// Denied is true when an answer is what must not happen.
+	// Denied is true if the path must not answer.
 	Denied bool
-	// WarmUp is how many probes in a row must do what is expected before counting begins: until then the
+	// WarmUp is how many probes in a row must have the expected result before counting begins: until then the
 	// path is being set up and its result is empty, which no gate takes for a pass. An answer on a denied
 	// path counts at once. 0 counts from the first probe.
 	WarmUp int
@@ -52,20 +52,21 @@ type Tracker struct {
 	gaps, stalls   []v1alpha1.Gap
 	dropped        int64
 	open           *openGap
-	// seconds are when the second responder was sent what it answered, since the oldest probe that may be in a gap.
+	// seconds are the send times of the probes that the second responder answered, since the oldest probe that may be
+	// in a gap.
 	seconds []time.Time
 }
 
-// maxSeconds bounds what is kept of a second responder: enough for the longest gap that it can explain.
+// maxSeconds bounds the times kept of a second responder: enough for the longest gap that it can explain.
 const maxSeconds = 512
 
 // probe is one send that waits to be settled in its turn.
 type probe struct {
-	at      time.Time
-	rtt     time.Duration
-	state   state
-	excused bool // answered past the timeout, within the time in which the sender ran
-	cause   string
+	at    time.Time
+	rtt   time.Duration
+	state state
+	late  bool // answered after the timeout, but within it if stalls of the sender are not counted
+	cause string
 }
 
 type state uint8
@@ -76,14 +77,14 @@ const (
 	lost
 )
 
-// openGap is a gap whose end is not known yet.
+// openGap is a gap that has not ended yet.
 type openGap struct {
 	from   time.Time
 	cause  string
 	probes int64
 }
 
-// New makes a Tracker that has seen nothing.
+// New makes a Tracker without probes.
 func New(config Config) *Tracker {
 	if config.Timeout <= 0 {
 		config.Timeout = DefaultTimeout
@@ -96,7 +97,7 @@ func New(config Config) *Tracker {
 
 // Send notes a probe sent at the time at that was due at due (the same when there is no schedule), and
 // returns its number, from 0. Send times must not go backwards. A probe more than two intervals late
-// is noted as a stall from due to at.
+// is recorded as a stall from due to at.
 func (t *Tracker) Send(due, at time.Time) uint64 {
 	t.Expire(at)
 	if late := at.Sub(due); t.config.Interval > 0 && late > 2*t.config.Interval {
@@ -123,7 +124,7 @@ func (t *Tracker) Answer(seq uint64, at time.Time) bool {
 	if t.past(p, at) {
 		p.state = lost
 	}
-	p.excused = p.state == answered && p.rtt > t.config.Timeout
+	p.late = p.state == answered && p.rtt > t.config.Timeout
 	inTime := p.state == answered
 	t.settle()
 	return inTime
@@ -153,7 +154,7 @@ func (t *Tracker) Expire(now time.Time) {
 	t.settle()
 }
 
-// Silent says whether a path that counts has had no answer for some time: a gap is open, or may be the next to be.
+// Silent reports whether a path that counts has had no answer for some time: a gap is open, or may open next.
 func (t *Tracker) Silent(now time.Time, patience time.Duration) bool {
 	if t.sent == 0 || t.config.Denied {
 		return false
@@ -161,7 +162,7 @@ func (t *Tracker) Silent(now time.Time, patience time.Duration) bool {
 	return t.open != nil || t.first < t.next && now.Sub(t.slot(t.first).at) > patience
 }
 
-// Second notes that the path's second responder answered what it was sent at a moment.
+// Second records that the path's second responder answered the probe that was sent at a moment.
 func (t *Tracker) Second(at time.Time) {
 	if len(t.seconds) < maxSeconds {
 		t.seconds = append(t.seconds, at)
@@ -176,13 +177,13 @@ func (t *Tracker) past(p *probe, now time.Time) bool {
 	return t.config.Awake == nil || t.config.Awake(p.at, now) > t.config.Timeout
 }
 
-// Pending is how many probes are sent and not settled.
+// Pending is how many probes are sent but not settled.
 func (t *Tracker) Pending() int { return int(t.next - t.first) }
 
 // First is the number of the oldest probe that is not settled: what shortened numbers count from.
 func (t *Tracker) First() uint64 { return t.first }
 
-// Result is what is settled so far. It shares nothing with the Tracker.
+// Result is the result of the probes settled so far. It shares no memory with the Tracker.
 func (t *Tracker) Result() v1alpha1.PathResult {
 	result := v1alpha1.PathResult{
 		ID: t.config.ID, Sent: t.sent, Answered: t.answered, Excused: t.excused, Since: t.since, Last: t.last,
@@ -227,7 +228,7 @@ func (t *Tracker) count(p *probe) {
 	t.last = p.at
 	if p.state == answered {
 		t.answered++
-		if p.excused {
+		if p.late {
 			t.excused++
 		}
 		t.rtt.add(p.rtt.Microseconds())
@@ -284,7 +285,7 @@ func (t *Tracker) until(end time.Time) v1alpha1.Gap {
 	return v1alpha1.Gap{From: g.from, Millis: millis(end.Sub(g.from)), Probes: g.probes, Cause: g.cause, Second: t.second(g.from, end)}
 }
 
-// second is what the second responder did between two moments.
+// second has the second responder's answers between two moments.
 func (t *Tracker) second(from, to time.Time) v1alpha1.Second {
 	var s v1alpha1.Second
 	slices.SortFunc(t.seconds, time.Time.Compare)

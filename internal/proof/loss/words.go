@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// count writes a number with thousands apart: 41,200.
+// count writes a number with thousands separators: 41,200.
 func count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	var out strings.Builder
@@ -37,7 +37,7 @@ func plural(n int, noun string) string {
 	return count(int64(n)) + " " + noun + "s"
 }
 
-// more is the tail of a list of which only the first is told.
+// more is the tail of a list of which only the first item is named.
 func more(n int, noun string) string {
 	if n <= 0 {
 		return ""

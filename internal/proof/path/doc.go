@@ -1,5 +1,5 @@
-// Package path chooses what is measured: from the nodes, their probe pods and the cluster's services it
-// makes the set of paths, the same for the same input, and nothing else.
+// Package path chooses which paths are measured: it makes the set of paths from the nodes, their probe pods and the
+// cluster's services. The same input makes the same paths. The package does nothing else.
 //
 // # Which nodes measure which
 //
@@ -26,7 +26,7 @@
 //	host to Service          kept TCP and new TCP connections x 2 Services                   4
 //	DNS                      x 2 networks                                                    2
 //	host to node port        new TCP connections x 2 Services, on the next node              2
-//	shut by policy           UDP and new TCP connections, first ring x 4 pairs               8
+//	denied by policy         UDP and new TCP connections, first ring x 4 pairs               8
 //	pod to outside           new TCP, kept TCP and new UDP, 2 networks, to the next node     6
 //	pod, host to outside     1 for each responder x 2 networks and the host                  3
 //	                                                                                   sum  63
@@ -40,12 +40,12 @@
 // Three intervals, with their defaults: Fast (10 ms) for UDP from pod to pod on the first ring, on which
 // every node is a source and a target on every pair of networks; Medium (50 ms) for all other UDP and for
 // kept TCP, where a lost segment shows as a retransmission of 200 ms and more anyway; Slow (100 ms) for
-// full-MTU datagrams, new connections, DNS, node ports and shut UDP; and ten times Slow for shut TCP,
-// whose every probe keeps a connection attempt open until its timeout. What goes to servers of others, and kept
+// full-MTU datagrams, new connections, DNS, node ports and denied UDP; and ten times Slow for denied TCP,
+// whose every probe keeps a connection attempt open until its timeout. Probes to servers of others, and kept
 // TCP to the next node, has 500 ms. That makes at most
 //
 //	4/10ms + 28/50ms + 22/100ms + 5/500ms + 4/1s = 400 + 560 + 220 + 10 + 4 = 1,194 probes a second and node
 //
 // (1,114 at 3 nodes, 3,342 in all), each answered by one datagram or segment; and 367 while there is
-// one network. It depends on the degree and not on N. Intervals.Fast scales all of it but what goes outside.
+// one network. It depends on the degree and not on N. Intervals.Fast scales all of it except paths to the outside.
 package path

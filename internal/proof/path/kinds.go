@@ -2,15 +2,15 @@ package path
 
 import "strings"
 
-// Kind is a kind of path that workloads have, and what is known of it.
+// Kind is a kind of path that workloads have, and how far it is measured or tested.
 type Kind struct {
-	// Name says which packets go from where to where.
+	// Name says which packets go from which end to which.
 	Name string
-	// Classes are those that measure it in every run; empty where none does.
+	// Classes are those that measure it in every run; empty if none does.
 	Classes []string
-	// Tests try it where no run measures it: names of tests of this repository.
+	// Tests cover it if no run measures it: names of tests of this repository.
 	Tests []string
-	// Note says what limits the knowledge; empty where there is nothing to say.
+	// Note names the limits of the measurement or the tests; it may be empty.
 	Note string
 }
 
@@ -76,7 +76,7 @@ func Kinds() []Kind {
 	}
 }
 
-// Unmeasured are the names of the kinds that no run measures, those that tests try first.
+// Unmeasured are the names of the kinds that no run measures; those that tests cover come first.
 func Unmeasured() (tested, unknown []string) {
 	for _, kind := range Kinds() {
 		switch kind.Known() {

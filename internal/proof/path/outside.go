@@ -10,13 +10,14 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// DefaultOutsideRate is how many probes a second each source sends to each responder outside: others own those servers.
+// DefaultOutsideRate is how many probes a second each source sends to each responder outside. It is low, since others
+// own those servers.
 const DefaultOutsideRate = 2
 
 // MaxOutsideRate bounds that rate.
 const MaxOutsideRate = 100
 
-// AnyName is the query to a name server outside, of which any answer counts: it shows that the network works.
+// AnyName is the query to a name server outside. Any answer to it counts: it shows that the network works.
 const AnyName = "."
 
 // Responder is a server outside of the cluster that answers probes.
@@ -24,10 +25,10 @@ type Responder struct {
 	// Name is how the user wrote it, such as "tcp:192.0.2.1:443"; it names the paths.
 	Name     string
 	Protocol v1alpha1.Protocol
-	// Host and Port are where it listens; both are empty where the cluster's name server is asked for Query.
+	// Host and Port are where it listens; both are empty if the cluster's name server is asked for Query.
 	Host, Port string
 	Query      string
-	// Address is host:port as dialled, when the host's address is known.
+	// Address is host:port as dialled, once the host's address is known.
 	Address string
 }
 
@@ -69,7 +70,7 @@ func ParseResponder(text string) (Responder, error) {
 	} else if _, err := netip.ParseAddr(r.Host); err != nil && !hostName(r.Host) {
 		return r, fmt.Errorf("%q is neither an IP address nor a host name", r.Host)
 	} else if err == nil && strings.Contains(r.Host, ":") {
-		return r, fmt.Errorf("an IPv6 address stands in brackets, as in %s:[%s]:%s", kind, r.Host, r.Port)
+		return r, fmt.Errorf("write an IPv6 address in brackets, as in %s:[%s]:%s", kind, r.Host, r.Port)
 	}
 	if r.Protocol == v1alpha1.UDPNew && r.Port == "53" {
 		r.Protocol, r.Query = v1alpha1.DNS, AnyName
@@ -77,7 +78,7 @@ func ParseResponder(text string) (Responder, error) {
 	return r, nil
 }
 
-// hostName tells a name from a misspelt address, which has digits alone at its end.
+// hostName distinguishes a name from a misspelt address, whose last label has only digits.
 func hostName(text string) bool {
 	last := text[strings.LastIndexByte(strings.TrimSuffix(text, "."), '.')+1:]
 	return dnsName.MatchString(text) && len(text) <= 253 && strings.Trim(last, "0123456789.") != ""
@@ -106,8 +107,9 @@ func (b *builder) outside(node Node) {
 	}
 }
 
-// nodeOutside measures what leaves the pod network towards another node, which is outside of it. Theseus' own agent answers there,
-// so that new connections are as many as elsewhere: one data plane in place of another leaves a window of some 100 ms.
+// nodeOutside measures traffic that leaves the pod network towards another node, which is outside of it. Theseus' own
+// agent answers there, so that new connections are as many as elsewhere: one data plane in place of another leaves a
+// window of some 100 ms.
 func (b *builder) nodeOutside(from, to Node) {
 	for _, network := range []string{Old, New} {
 		if !b.NodesOutside[network] || b.pod(from.Name, network) == "" {

@@ -33,7 +33,7 @@ func TestParseResponder(t *testing.T) {
 		"tcp:192.0.2.256:80":  "neither an IP address nor a host name",
 		"tcp:192.0.2:80":      "neither an IP address nor a host name",
 		"tcp:a b:80":          "neither an IP address nor a host name",
-		"tcp:2001:db8::1:80":  "stands in brackets",
+		"tcp:2001:db8::1:80":  "in brackets",
 		"tcp:[192.0.2.1]:80":  "not an IPv6 address",
 		"dns:":                "not a DNS name",
 		"dns:example..org":    "not a DNS name",

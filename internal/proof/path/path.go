@@ -31,11 +31,11 @@ const (
 	ClassOutside     = "outside"
 )
 
-// Denies tells from a path's id alone whether policy denies it: the id then ends in the class.
+// Denies reports, from a path's id alone, whether policy denies it: the id then ends in the class.
 func Denies(id string) bool { return strings.HasSuffix(id, "/"+ClassDenied) }
 
-// Origin is where a path starts, by its id alone: the node, and the network of the source there. Both are empty where the id is
-// none that Build makes.
+// Origin is where a path starts, by its id alone: the node, and the network of the source there. Both are empty if the
+// id is not one that Build makes.
 func Origin(id string) (node, network string) {
 	source, _, is := strings.Cut(id, ">")
 	node, network, whole := strings.Cut(source, "/")
@@ -55,7 +55,7 @@ type Node struct {
 }
 
 // Ports are where the servers of probe pods listen; hosts listen HostOffset above, and second responders SecondOffset above
-// either. A SecondOffset of 0 says that there are none.
+// either. A SecondOffset of 0 means that there are none.
 type Ports struct {
 	UDP, TCP, Denied, HostOffset, SecondOffset int
 }
@@ -63,11 +63,11 @@ type Ports struct {
 // Intervals are the times between two sends; zero values mean 10, 50, 100 and 500 ms.
 type Intervals struct {
 	Fast, Medium, Slow time.Duration
-	// Outside is that of paths that leave the cluster. It does not follow Fast, as others' servers answer there.
+	// Outside is the interval of paths that leave the cluster. Fast does not scale it, as others' servers answer there.
 	Outside time.Duration
 }
 
-// Topology is what there is to measure. What it does not name is not measured.
+// Topology lists everything that can be measured.
 type Topology struct {
 	// Nodes are the nodes whose agent runs.
 	Nodes []Node
@@ -82,15 +82,15 @@ type Topology struct {
 	Query string
 	// FullSize is the payload in bytes that fills the MTU of the pods (MTU-28 for IPv4); 0 measures none.
 	FullSize int
-	// Leaving are the networks some of whose probe pods are about to go: nothing is measured through their Service or node port,
-	// which may lead to any of them.
+	// Leaving are the networks some of whose probe pods are about to be removed: no path leads through their Service or
+	// node port, which may lead to any of them.
 	Leaving map[string]bool
-	// Denied are the networks on which policy shuts the denied port of the probe pods.
+	// Denied are the networks on which policy blocks the denied port of the probe pods.
 	Denied map[string]bool
-	// Outside are the responders beyond the cluster.
+	// Outside are the responders outside of the cluster.
 	Outside []Responder
-	// NodesOutside are the networks to which another node's address is outside, as any other: what their pods send there
-	// is masqueraded where the network masquerades.
+	// NodesOutside are the networks for which another node's address is outside: traffic of their pods to it
+	// is masqueraded if the network masquerades.
 	NodesOutside map[string]bool
 	Ports        Ports
 	// Intervals may be left out.
@@ -135,7 +135,7 @@ type builder struct {
 	paths []v1alpha1.Path
 }
 
-// pod is the address of the probe pod of a node on a network; empty when there is none.
+// pod is the address of the probe pod of a node on a network; empty if there is none.
 func (b *builder) pod(node, network string) string {
 	if network == Old {
 		return b.Old[node]
@@ -156,7 +156,7 @@ func (b *builder) pairs(from, to Node, f func(source, target v1alpha1.Endpoint))
 	}
 }
 
-// mesh measures pods of one node from pods of another.
+// mesh makes the paths from pods of one node to pods of another.
 func (b *builder) mesh(e edge) {
 	interval := b.Intervals.Medium
 	if e.ring == 0 {
@@ -167,7 +167,7 @@ func (b *builder) mesh(e edge) {
 	})
 }
 
-// neighbour measures the rest of what the first ring measures.
+// neighbour makes the other paths of the first ring.
 func (b *builder) neighbour(e edge) {
 	b.pairs(e.from, e.to, func(source, target v1alpha1.Endpoint) {
 		b.add(ClassPodPod, v1alpha1.TCP, source, at(target, b.Ports.TCP), b.Intervals.Medium)
@@ -189,7 +189,7 @@ func (b *builder) neighbour(e edge) {
 	}
 }
 
-// local measures what happens within one node.
+// local makes the paths within one node.
 func (b *builder) local(node Node) {
 	b.pairs(node, node, func(source, target v1alpha1.Endpoint) {
 		if source.Network != target.Network {
@@ -199,7 +199,7 @@ func (b *builder) local(node Node) {
 	b.hosts(node, node)
 }
 
-// hosts measures from the host of one node to the pods of another, and from its pods to the other's host.
+// hosts makes the paths from the host of one node to the pods of another, and from its pods to the other's host.
 func (b *builder) hosts(from, to Node) {
 	for _, network := range []string{Old, New} {
 		if address := b.pod(to.Name, network); address != "" {
@@ -213,7 +213,7 @@ func (b *builder) hosts(from, to Node) {
 	}
 }
 
-// services measures the Services and the name server from one node.
+// services makes the paths from one node to the Services and the name server.
 func (b *builder) services(node Node) {
 	for _, network := range []string{Old, New} {
 		address := b.Services[network]
@@ -293,7 +293,7 @@ func at(target v1alpha1.Endpoint, port int) v1alpha1.Endpoint {
 	return target
 }
 
-// withPort is a host:port with another port; empty where it is none.
+// withPort is a host:port with another port; empty if it is not a host:port.
 func withPort(address string, port func(int) int) string {
 	one, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -16,30 +16,31 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 )
 
-// PathsFile is what the agent asks of a prober on its node.
+// PathsFile has the paths that the agent asks a prober on its node to measure.
 type PathsFile struct {
 	Generation int64           `json:"generation"`
 	Paths      []v1alpha1.Path `json:"paths"`
 }
 
-// ResultsFile is what a prober has seen.
+// ResultsFile has a prober's results.
 type ResultsFile struct {
-	// Generation is that of the paths that it measures.
+	// Generation is that of the PathsFile that it measures.
 	Generation int64     `json:"generation"`
 	At         time.Time `json:"at"`
-	// Pod is the UID of the prober's pod, and Since when this process of it began.
+	// Pod is the UID of the prober's pod, and Since the start of its process.
 	Pod   string    `json:"pod,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	Paths results   `json:"paths"`
 }
 
-// Bounds of what the agent reads of a prober, which it does not trust. The API server takes no object larger than maxFile.
+// Bounds of the agent's reads from a prober, which it does not trust. The API server accepts no object larger than
+// maxFile.
 const (
 	maxFile  = 3 << 19 // bytes
 	maxPaths = 1024
 )
 
-// results are bounded in number: an empty result is two bytes in a file, and hundreds in memory.
+// results are bounded in number: an empty result takes two bytes in a file, and hundreds in memory.
 type results []v1alpha1.PathResult
 
 // UnmarshalJSON reads one result after the other, and stops at the first too many.
@@ -62,7 +63,7 @@ func (r *results) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ProberUser is the user and group, on the node too, that probers run as.
+// ProberUser is the user and group that probers run as, also on the node.
 const ProberUser = manifest.ProberUser
 
 // MakeFolders makes the folders that the agent and the probers of its node exchange files in, and repairs their owners. Each
@@ -98,17 +99,17 @@ func ResultsPath(dir, network string) string {
 // WritePaths replaces the paths in a file, which every user may read.
 func WritePaths(file string, paths PathsFile) error { return replace(file, paths, 0o644) }
 
-// ReadPaths reads paths; errors.Is(err, fs.ErrNotExist) when there are none.
+// ReadPaths reads paths; errors.Is(err, fs.ErrNotExist) if there are none.
 func ReadPaths(file string) (PathsFile, error) { return read[PathsFile](file) }
 
 // WriteResults replaces the results in a file.
 func WriteResults(file string, results ResultsFile) error { return replace(file, results, 0o600) }
 
-// ReadResults reads results; errors.Is(err, fs.ErrNotExist) when there are none.
+// ReadResults reads results; errors.Is(err, fs.ErrNotExist) if there are none.
 func ReadResults(file string) (ResultsFile, error) { return read[ResultsFile](file) }
 
-// replace writes a file by renaming, so that readers see the old or the new one and nothing between. It
-// is not synced: neither file is of use after a power cut.
+// replace writes a file by renaming, so that readers see either the old or the new one. It
+// is not synced: neither file is needed after a power failure.
 func replace(file string, value any, mode os.FileMode) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -120,7 +121,7 @@ func replace(file string, value any, mode os.FileMode) error {
 	}
 	_, err = temp.Write(data)
 	if err == nil {
-		err = temp.Chmod(mode) // of the open file: by its name it might be another by now
+		err = temp.Chmod(mode) // on the open file: the name may belong to another file by now
 	}
 	if closeErr := temp.Close(); err == nil {
 		err = closeErr
@@ -135,7 +136,7 @@ func replace(file string, value any, mode os.FileMode) error {
 	return nil
 }
 
-// read reads a file that another user may have made: no link, device or pipe, and no more than maxFile bytes of it.
+// read reads a file that another user may have made: it refuses links, devices, pipes, and more than maxFile bytes.
 func read[T any](file string) (T, error) {
 	var value T
 	opened, err := openHere(file)
@@ -148,13 +149,13 @@ func read[T any](file string) (T, error) {
 		return value, err
 	}
 	if !info.Mode().IsRegular() {
-		return value, fmt.Errorf("read %s: it is no regular file", file)
+		return value, fmt.Errorf("read %s: it is not a regular file", file)
 	}
 	tooLarge := fmt.Errorf("read %s: it has more than %d bytes", file, maxFile)
 	if info.Size() > maxFile {
 		return value, tooLarge
 	}
-	data, err := io.ReadAll(io.LimitReader(opened, maxFile+1)) // it may grow meanwhile
+	data, err := io.ReadAll(io.LimitReader(opened, maxFile+1)) // the file may grow meanwhile
 	if err != nil {
 		return value, err
 	}
@@ -167,11 +168,11 @@ func read[T any](file string) (T, error) {
 	return value, nil
 }
 
-// watchInterval is how often a watched file is looked at.
+// watchInterval is how often a watched file is checked.
 const watchInterval = 200 * time.Millisecond
 
-// Watch calls changed at once when the file is there, and then whenever it was replaced, until the
-// context ends. It looks five times a second, as the file may be on any kind of mount.
+// Watch calls changed at once if the file exists, and then whenever it was replaced, until the
+// context ends. It polls five times a second, as the file may be on any kind of mount.
 func Watch(ctx context.Context, file string, changed func()) {
 	var last os.FileInfo
 	for ctx.Err() == nil {

@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// guests are the connections of a TCP server. One that comes when there are too many is let in all the same, and another is
-// closed: of the same source where that has too many, or of the source that has most. Those that never said anything go first,
-// and then those that have been silent for longest.
+// guests are the connections of a TCP server. A connection above the limits is accepted all the same, and another one
+// is closed: one of the same source if that has too many, else one of the source with the most. Connections without any
+// traffic are closed first, then those that have been silent for longest.
 type guests struct {
 	most, perSource int
 
 	mu    sync.Mutex
 	all   map[netip.Prefix]map[*guest]bool
 	total int
-	came  int64 // in all
+	came  int64 // total number so far
 }
 
 // guest is one connection.
@@ -26,12 +26,12 @@ type guest struct {
 	conn   net.Conn
 	source netip.Prefix
 	came   int64        // its number
-	last   atomic.Int64 // when it last said something; Unix time in ns, and 0 is never
+	last   atomic.Int64 // when it last sent something, as Unix time in ns; 0 is never
 }
 
 func (g *guest) heard() { g.last.Store(time.Now().UnixNano()) }
 
-// before says whether it is closed before another.
+// before reports whether it is closed before another.
 func (g *guest) before(other *guest) bool {
 	return cmp.Or(cmp.Compare(g.last.Load(), other.last.Load()), cmp.Compare(g.came, other.came)) < 0
 }
@@ -40,7 +40,7 @@ func newGuests(most, perSource int) *guests {
 	return &guests{most: most, perSource: perSource, all: map[netip.Prefix]map[*guest]bool{}}
 }
 
-// enter takes a connection in.
+// enter adds a connection.
 func (g *guests) enter(conn net.Conn) *guest {
 	came := &guest{conn: conn, source: sourceOf(conn)}
 	g.mu.Lock()
@@ -61,7 +61,7 @@ func (g *guests) enter(conn net.Conn) *guest {
 	return came
 }
 
-// leave forgets a connection.
+// leave removes a connection.
 func (g *guests) leave(gone *guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *guests) evict(source netip.Prefix) {
 	}
 }
 
-// drop forgets a connection, once. The lock is held.
+// drop removes a connection, once. The lock is held.
 func (g *guests) drop(gone *guest) {
 	if !g.all[gone.source][gone] {
 		return
@@ -94,7 +94,7 @@ func (g *guests) drop(gone *guest) {
 	}
 }
 
-// largest is the source with most connections. The lock is held.
+// largest is the source with the most connections. The lock is held.
 func (g *guests) largest() (largest netip.Prefix) {
 	for source, conns := range g.all {
 		if len(conns) > len(g.all[largest]) {
@@ -104,7 +104,7 @@ func (g *guests) largest() (largest netip.Prefix) {
 	return largest
 }
 
-// sourceOf is who connects: an IPv4 address, or the /64 of an IPv6 address, of which one machine may have all.
+// sourceOf is a client: an IPv4 address, or the /64 of an IPv6 address, since one machine may have all of a /64.
 func sourceOf(conn net.Conn) netip.Prefix {
 	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
-// wire carries the probes of one path. send must not block for longer than a moment; what becomes of
-// the probe is told to the line.
+// wire sends the probes of one path. send must not block for longer than a moment; the wire reports the result of
+// each probe to the line.
 type wire interface {
 	send(seq uint64, at time.Time)
 	close()
@@ -20,10 +20,10 @@ type line struct {
 	mu      sync.Mutex
 	path    v1alpha1.Path
 	tracker *loss.Tracker
-	ports   sourcePorts // of new connections, whichever wire makes them
-	second  exchange    // with the path's second responder; nil where it has none
+	ports   sourcePorts // of new connections of all wires
+	second  exchange    // with the path's second responder; nil if it has none
 
-	// The rest belongs to the runner: wire is nil when the path was removed.
+	// The rest belongs to the runner: wire is nil once the path is removed.
 	wire     wire
 	ready    bool // the schedule runs
 	schedule schedule
@@ -31,14 +31,14 @@ type line struct {
 	asked    time.Time // when the second responder was asked last
 }
 
-// sent notes a send and gives the probe its number.
+// sent records a send and returns the probe's number.
 func (l *line) sent(due, at time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tracker.Send(due, at)
 }
 
-// answered notes an answer seen now.
+// answered records an answer that arrived now.
 func (l *line) answered(seq uint64) {
 	now := time.Now()
 	l.mu.Lock()
@@ -46,28 +46,28 @@ func (l *line) answered(seq uint64) {
 	l.tracker.Answer(seq, now)
 }
 
-// failed notes a probe that will not be answered, and why.
+// failed records a probe that will not be answered, and why.
 func (l *line) failed(seq uint64, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tracker.Fail(seq, cause.Error())
 }
 
-// silent says whether the target owes an answer for longer than usual.
+// silent reports whether the target has owed an answer for longer than usual.
 func (l *line) silent(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tracker.Silent(now, secondAfter)
 }
 
-// seconded notes that the second responder answered what it was sent at a moment.
+// seconded records that the second responder answered the probe that was sent at a moment.
 func (l *line) seconded(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tracker.Second(at)
 }
 
-// result is what is known at now.
+// result is the path's result at now.
 func (l *line) result(now time.Time) v1alpha1.PathResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()

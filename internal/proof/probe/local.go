@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
-// Local says what to measure from this machine.
+// Local is a measurement from this machine.
 type Local struct {
 	Paths []v1alpha1.Path
 	// For is how long probes are sent; the context's end ends them early, which is no error.
@@ -25,8 +25,8 @@ type Local struct {
 	Name string
 }
 
-// Document is a measurement as a file: a ProbeReport with the paths that it is about. What the cluster
-// keeps as ProbeReport reads as one without paths.
+// Document is a measurement as a file: a ProbeReport with its paths. A ProbeReport from
+// the cluster can be read as one without paths.
 type Document struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        metav1.ObjectMeta          `json:"metadata"`
@@ -40,8 +40,8 @@ type DocumentSpec struct {
 }
 
 // ParseTarget makes a path of a URL: udp://host:port, tcp://host:port (a kept connection),
-// tcp-new://host:port (a connection per probe) or dns://server[:port]/name. ?size=BYTES, ?interval=20ms
-// and ?denied=true say more; interval is what it is otherwise.
+// tcp-new://host:port (a connection per probe) or dns://server[:port]/name. It accepts ?size=BYTES, ?interval=20ms
+// and ?denied=true; interval is the default interval.
 func ParseTarget(target string, interval time.Duration) (v1alpha1.Path, error) {
 	path := v1alpha1.Path{ID: target, Class: "outside", Size: 64, Source: v1alpha1.Endpoint{Network: "host"}}
 	parsed, err := url.Parse(target)
@@ -74,7 +74,7 @@ func ParseTarget(target string, interval time.Duration) (v1alpha1.Path, error) {
 	return path, nil
 }
 
-// options reads what stands after the question mark.
+// options reads the part after the question mark.
 func options(path *v1alpha1.Path, values url.Values, interval time.Duration) error {
 	for key, value := range values {
 		var err error
@@ -109,7 +109,7 @@ func trimSlash(path string) string {
 	return path
 }
 
-// RunLocal measures paths from this machine and returns what was seen, probes under way at the end
+// RunLocal measures paths from this machine and returns the results, probes in flight at the end
 // included. Host names are looked up once, before the start.
 func RunLocal(ctx context.Context, local Local) (Document, error) {
 	if len(local.Paths) == 0 {
@@ -139,7 +139,7 @@ func RunLocal(ctx context.Context, local Local) (Document, error) {
 	}, nil
 }
 
-// resolve puts addresses in place of host names.
+// resolve replaces host names with addresses.
 func resolve(ctx context.Context, paths []v1alpha1.Path) ([]v1alpha1.Path, error) {
 	resolved := make([]v1alpha1.Path, len(paths))
 	for i, path := range paths {

@@ -18,7 +18,7 @@ import (
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// exchange is a whole probe on a socket of its own; it returns when it is answered, or why it is not.
+// exchange is a complete probe on a socket of its own; it returns nil once it is answered, else the error.
 type exchange func(ctx context.Context, seq uint64, at time.Time) error
 
 // oneShot runs an exchange for each probe, each in its own goroutine, which its deadline ends.
@@ -39,16 +39,16 @@ func (w *oneShot) send(seq uint64, at time.Time) {
 		switch {
 		case err == nil:
 			w.line.answered(seq)
-		case w.runner.ctx.Err() == nil: // otherwise it was cut off by us, and is not decided
+		case w.runner.ctx.Err() == nil: // otherwise the runner cut it off, and it stays undecided
 			w.line.failed(seq, err)
 		}
 	})
 }
 
-// close leaves the probes under way to their deadlines.
+// close leaves probes in flight to their deadlines.
 func (w *oneShot) close() {}
 
-// dial dials from an address; the end of the context ends whatever waits on the connection.
+// dial dials from an address; the end of the context interrupts reads and writes on the connection.
 func dial(ctx context.Context, network, address string, from net.Addr) (net.Conn, error) {
 	dialer := net.Dialer{KeepAlive: -1, LocalAddr: from}
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -70,8 +70,8 @@ func (b bound) Close() error {
 	return b.Conn.Close()
 }
 
-// tcpExchange connects, sends a payload and reads it back. The connection is reset in the end, as tens of
-// them a second would otherwise wait out their minute.
+// tcpExchange connects, sends a payload and reads it back. It resets the connection at the end, as tens of
+// connections a second would otherwise stay in TIME_WAIT for a minute.
 func tcpExchange(address string, p *payload, from *sourcePorts) exchange {
 	return func(ctx context.Context, seq uint64, at time.Time) error {
 		conn, err := from.dial(ctx, "tcp", address)
@@ -121,7 +121,7 @@ func udpExchange(address string, p *payload, from *sourcePorts) exchange {
 	}
 }
 
-// connectExchange opens a connection and closes it, as a client does that has nothing to say.
+// connectExchange opens a connection and closes it without sending anything.
 func connectExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 	return func(ctx context.Context, _ uint64, _ time.Time) error {
 		conn, err := from.dial(ctx, "tcp", path.Target.Address)
@@ -135,7 +135,7 @@ func connectExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 	}
 }
 
-// dnsExchange looks the path's query up once: an A record must be there, unless any answer will do.
+// dnsExchange looks up the path's query once. The answer must have an A record, unless any answer is accepted.
 func dnsExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 	message := new(dns.Msg).SetQuestion(dns.Fqdn(path.Query), dns.TypeA)
 	packed, packErr := message.Pack()
@@ -157,7 +157,7 @@ func dnsExchange(path v1alpha1.Path, from *sourcePorts) exchange {
 	}
 }
 
-// readDNS reads until the answer with the given id is there, and says whether it holds records; any answer may do.
+// readDNS reads until the answer with the given id arrives, and demands records in it, unless any answer is accepted.
 func readDNS(conn net.Conn, id uint16, anyAnswer bool) error {
 	buffer := make([]byte, 1232)
 	for {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// openHere opens a file for reading, but follows no link and waits for no writer of a pipe.
+// openHere opens a file for reading. It follows no symbolic link and does not block on a pipe.
 func openHere(file string) (*os.File, error) {
 	return os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }

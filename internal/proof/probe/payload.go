@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A payload is 24 bytes and padding: a mark that tells questions from answers, the run and path it belongs
+// A payload is 24 bytes and padding: a mark that distinguishes questions from answers, the run and path it belongs
 // to, its number, and its send time on the sender's monotonic clock in nanoseconds since the run began.
 const (
 	headerSize = 24
@@ -19,7 +19,7 @@ const (
 	maxSize = 65507
 )
 
-// payload is one path's buffer, filled anew for each probe.
+// payload is one path's buffer, filled again for each probe.
 type payload struct {
 	data []byte
 	run  uint32
@@ -34,14 +34,14 @@ func newPayload(size int, run uint32, base time.Time) *payload {
 	return p
 }
 
-// fill writes the number and stamp of a probe and returns the bytes to send.
+// fill writes the number and send time of a probe and returns the bytes to send.
 func (p *payload) fill(seq uint64, at time.Time) []byte {
 	binary.BigEndian.PutUint64(p.data[8:], seq)
 	binary.BigEndian.PutUint64(p.data[16:], uint64(at.Sub(p.base)))
 	return p.data
 }
 
-// seq reads the number of a probe from its answer; plain echo servers leave the mark as it was. Answers
+// seq reads the number of a probe from its answer; plain echo servers do not change the mark. Answers
 // of another run or length are not this path's.
 func (p *payload) seq(data []byte) (uint64, bool) {
 	if len(data) != len(p.data) || binary.BigEndian.Uint32(data[4:]) != p.run {
@@ -53,8 +53,8 @@ func (p *payload) seq(data []byte) (uint64, bool) {
 	return binary.BigEndian.Uint64(data[8:]), true
 }
 
-// isQuestion says whether a datagram is a probe. Servers answer nothing else, so that two of them can
-// never be made to talk to each other for ever.
+// isQuestion reports whether a datagram is a probe. Servers answer nothing else, so that two of them can
+// never be made to answer each other forever.
 func isQuestion(data []byte) bool {
 	return len(data) >= headerSize && string(data[:4]) == question
 }

@@ -12,26 +12,26 @@ import (
 // publishInterval is how often a prober writes its results.
 const publishInterval = 500 * time.Millisecond
 
-// Pod says what a prober does: a probe pod, or the prober of a node's host.
+// Pod configures a prober: a probe pod, or the prober of a node's host.
 type Pod struct {
 	// Dir is the folder shared with the node's agent, Network "old", "new" or "host".
 	Dir, Network string
-	// Address is where probes are answered; empty is everywhere.
+	// Address is where probes are answered; empty means all addresses.
 	Address string
-	// UID is that of the Kubernetes pod.
+	// UID is the UID of the Kubernetes pod.
 	UID     string
 	Ports   Ports
 	Options Options
-	// Linger is for how long probes are answered after the end of the context: until those that ask know that the pod is
-	// about to go.
+	// Linger is how long probes are answered after the end of the context, until the senders know that the pod is about
+	// to be removed.
 	Linger time.Duration
-	// Warn is told what went wrong and is tried again; nil means nobody.
+	// Warn gets errors that are retried; it may be nil.
 	Warn func(error)
 }
 
-// RunPod serves probes, measures the paths that the agent asks for, and writes the results, until the context ends. It then
-// sends no more, still answers for pod.Linger, and writes what came of the probes that were under way. Results of an earlier
-// pod are removed first, so that none is taken for this one's. It fails only when it cannot serve.
+// RunPod serves probes, measures the paths that the agent asks for, and writes the results, until the context ends.
+// Then it stops sending, answers for pod.Linger, and writes the results of the probes in flight. It removes the results
+// of an earlier pod first, so that they are not taken for its own. It fails only if it cannot serve.
 func RunPod(ctx context.Context, pod Pod) error {
 	if pod.Warn == nil {
 		pod.Warn = func(error) {}
@@ -67,15 +67,15 @@ func RunPod(ctx context.Context, pod Pod) error {
 	return <-served
 }
 
-// prober measures what the agent asks for.
+// prober measures the paths that the agent asks for.
 type prober struct {
 	Pod
 	results string // file
 	since   time.Time
 	runner  *Runner
 
-	known      bool  // the agent has asked for something
-	generation int64 // of what it asked last
+	known      bool  // the agent has asked for paths
+	generation int64 // of the last PathsFile
 }
 
 // measure follows the paths file and publishes the results until the context ends.
@@ -118,7 +118,7 @@ func (p *prober) publish(ctx context.Context, generations <-chan int64) {
 	}
 }
 
-// write writes what is known, unless nothing was asked for.
+// write writes the results, unless no paths were asked for.
 func (p *prober) write() {
 	if !p.known {
 		return

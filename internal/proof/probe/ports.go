@@ -6,7 +6,7 @@ import "github.com/theseus-cni/theseus/internal/cluster/manifest"
 type Ports struct {
 	UDP int
 	TCP int
-	// Denied is served for UDP and TCP: what is behind it must be shut by policy, so an answer is a leak.
+	// Denied is served for UDP and TCP. Policy must block it, so an answer is a leak.
 	Denied int
 }
 
@@ -21,7 +21,7 @@ func HostPorts() Ports {
 	return Ports{UDP: manifest.PortUDP + manifest.HostOffset, TCP: manifest.PortTCP + manifest.HostOffset}
 }
 
-// Second are the ports of the second responder beside these. Policy shuts none of them.
+// Second are the ports of the second responder in the same pod. Policy blocks none of them.
 func (p Ports) Second() Ports {
 	return Ports{UDP: p.UDP + manifest.SecondOffset, TCP: p.TCP + manifest.SecondOffset}
 }

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// beatEvery is how often a runner that runs beats, at least.
+	// beatEvery is the longest time between two beats of a runner that is not stalled.
 	beatEvery = 100 * time.Millisecond
-	// minStall is how late a beat must be to count as a stall. What is shorter is little beside any timeout.
+	// minStall is how late a beat must be to count as a stall. Shorter delays are small compared with any timeout.
 	minStall = 200 * time.Millisecond
-	// maxStalls is how many stalls are remembered, the latest: more than fit into the life of a probe.
+	// maxStalls is how many of the latest stalls are kept: more than fit into the lifetime of a probe.
 	maxStalls = 64
 )
 
-// pulse knows from beats that came late when this process did not run. Time in which it did not run is none
-// that an answer had: it may have come and lie in a socket's buffer. Its methods may be called concurrently.
+// pulse detects, from late beats, when this process was stalled. That time does not count as time for an answer: the
+// answer may have arrived and be in a socket's buffer. Its methods may be called concurrently.
 type pulse struct {
 	mu     sync.Mutex
 	last   time.Time // beat
@@ -26,7 +26,7 @@ type span struct{ from, to time.Time }
 
 func newPulse(now time.Time) *pulse { return &pulse{last: now} }
 
-// beat notes that the process runs now.
+// beat records that the process runs now.
 func (p *pulse) beat(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,8 +34,8 @@ func (p *pulse) beat(now time.Time) {
 	p.last = now
 }
 
-// awake is the time between two moments in which the process ran. Whoever asks first after a stall may come
-// before the beat that is overdue; it learns of the stall all the same.
+// awake is the time between two moments in which the process ran. The first caller after a stall may come before the
+// overdue beat; awake accounts for the stall all the same.
 func (p *pulse) awake(from, to time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *pulse) awake(from, to time.Time) time.Duration {
 	return ran
 }
 
-// look notes a stall when the next beat is overdue, or the one at hand as longer. The lock is held.
+// look records a stall if the next beat is overdue, or extends the current one. The lock is held.
 func (p *pulse) look(now time.Time) {
 	due := p.last.Add(beatEvery)
 	if now.Sub(due) < minStall {

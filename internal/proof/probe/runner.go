@@ -13,13 +13,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// DefaultInterval is the time between two probes of a path that names none.
+// DefaultInterval is the time between two probes of a path without an interval.
 const DefaultInterval = 10 * time.Millisecond
 
-// maxRetired bounds the removed paths whose results are kept; the oldest go first.
+// maxRetired bounds the removed paths whose results are kept; the oldest are dropped first.
 const maxRetired = 256
 
-// Options of a Runner; the zero value will do.
+// Options of a Runner; the zero value is valid.
 type Options struct {
 	// Timeout is how long an answer may take; 0 means loss.DefaultTimeout.
 	Timeout time.Duration
@@ -29,32 +29,33 @@ type Options struct {
 	WarmUp int
 }
 
-// WarmUp is what agents and probe pods use: a path through a Service or a policy that was made a moment ago
-// answers now and then before it answers for good.
+// WarmUp is the value that agents and probe pods use: a path through a new Service or policy
+// answers intermittently before it answers reliably.
 const WarmUp = 10
 
-// warmUpOutside is the least of it for paths that leave the cluster, which send seldom, and settlesOutside the time that they
-// have to answer for at most: no rules are made for them.
+// warmUpOutside is the minimum for paths that leave the cluster, which send seldom, and settlesOutside the longest time
+// that they must answer before they count: no rules are made for them.
 const (
 	warmUpOutside  = 3
 	settlesOutside = time.Second
 )
 
-// settles is for how long a path through a Service must answer without a miss before it counts, where paths warm up: the
-// rules of kube-proxy may be a second or more behind the Service's endpoints (minSyncPeriod), and change when one comes.
+// settles is how long a path through a Service must answer without a miss before it counts, if paths warm up: the rules
+// of kube-proxy may be a second or more behind the Service's endpoints (minSyncPeriod), and change when an endpoint is
+// added.
 const settles = 2 * time.Second
 
 // Runner measures a set of paths. Its methods may be called concurrently.
 type Runner struct {
 	options Options
-	run     uint32    // tells this runner's probes from those of others
-	base    time.Time // schedules and stamps count from here
+	run     uint32    // distinguishes this runner's probes from those of others
+	base    time.Time // origin of schedules and send times
 	pulse   *pulse
 
 	mu     sync.Mutex
-	lines  map[string]*line // by path ID, the removed ones too
+	lines  map[string]*line // by path ID, including removed ones
 	active []*line
-	ended  time.Time // when it was closed; probes that were open then stay undecided
+	ended  time.Time // when it was closed; probes in flight then stay undecided
 
 	wake   chan struct{}
 	cancel context.CancelFunc
@@ -94,10 +95,10 @@ func (r *Runner) Close() {
 	r.tasks.Wait()
 }
 
-// SetPaths makes the runner measure exactly the given paths. Unchanged ones keep their sockets and
-// counters. A path that is removed sends no more, still takes the answers that are under way, and keeps
-// its final result; under the same ID it goes on counting when it comes back, unless it is measured
-// differently (interval, denied), which begins its result anew.
+// SetPaths makes the runner measure exactly the given paths. Unchanged paths keep their sockets and
+// counters. A removed path sends no more, still accepts the answers to probes in flight, and keeps
+// its final result; if a path with its ID is added again, it continues to count, unless it is measured
+// differently (interval, denied): then its result starts again.
 func (r *Runner) SetPaths(paths []v1alpha1.Path) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -134,8 +135,8 @@ func (r *Runner) Paths() []v1alpha1.Path {
 	return paths
 }
 
-// Results are the results of all paths so far, the removed ones too, by ID. Paths that have sent
-// nothing yet are among them with counts of zero.
+// Results are the results of all paths so far, including removed ones, by ID. Paths that have sent
+// nothing yet are included, with counts of zero.
 func (r *Runner) Results() []v1alpha1.PathResult {
 	r.mu.Lock()
 	lines := make([]*line, 0, len(r.lines))
@@ -155,7 +156,7 @@ func (r *Runner) Results() []v1alpha1.PathResult {
 	return results
 }
 
-// ensure makes the line of a path, or finds the one that there is. The lock is held.
+// ensure makes the line of a path, or finds the existing one. The lock is held.
 func (r *Runner) ensure(path v1alpha1.Path) *line {
 	if path.IntervalMillis <= 0 {
 		path.IntervalMillis = int(DefaultInterval.Milliseconds())
@@ -182,7 +183,7 @@ func (r *Runner) ensure(path v1alpha1.Path) *line {
 	return l
 }
 
-// warmUp is how many probes of a path must go right before it counts.
+// warmUp is how many probes of a path in a row must have the expected result before it counts.
 func (r *Runner) warmUp(one v1alpha1.Path) int {
 	switch least := r.options.WarmUp; {
 	case one.Denied || least == 0:
@@ -225,7 +226,7 @@ func (r *Runner) begin(l *line) {
 	l.ready = true
 }
 
-// start is begin for wires that were not ready when they were made.
+// start is begin for wires that were not ready at once.
 func (r *Runner) start(l *line, of wire) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -235,7 +236,7 @@ func (r *Runner) start(l *line, of wire) {
 	}
 }
 
-// retire stops sending on a line, and closes its wire when the last answer can have come. The lock is held.
+// retire stops sending on a line, and closes its wire once no more answers can arrive. The lock is held.
 func (r *Runner) retire(l *line) {
 	wire := l.wire
 	l.wire, l.ready, l.retired = nil, false, time.Now()
@@ -262,7 +263,7 @@ func (r *Runner) within(since time.Time) (context.Context, context.CancelFunc) {
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
-// forget drops the oldest removed lines beyond what is kept. The lock is held.
+// forget drops the oldest removed lines beyond maxRetired. The lock is held.
 func (r *Runner) forget() {
 	var retired []*line
 	for _, l := range r.lines {
@@ -276,7 +277,7 @@ func (r *Runner) forget() {
 	}
 }
 
-// nudge makes the pump look at the paths again.
+// nudge makes the pump check the paths again.
 func (r *Runner) nudge() {
 	select {
 	case r.wake <- struct{}{}:
@@ -284,7 +285,7 @@ func (r *Runner) nudge() {
 	}
 }
 
-// pump sends what is due, until the runner is closed.
+// pump sends the probes that are due, until the runner is closed.
 func (r *Runner) pump() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -300,7 +301,7 @@ func (r *Runner) pump() {
 	}
 }
 
-// sendDue sends on every path that is due and returns when the next one is.
+// sendDue sends on every path that is due, and returns the time at which the next one is.
 func (r *Runner) sendDue() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()

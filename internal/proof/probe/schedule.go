@@ -12,7 +12,7 @@ type schedule struct {
 	due      time.Time
 }
 
-// newSchedule begins at the first multiple of the interval since base that is after now, or of coarse where
+// newSchedule begins at the first multiple of the interval since base that is after now, or of coarse if
 // the interval is longer.
 func newSchedule(base, now time.Time, interval time.Duration) schedule {
 	grid := min(interval, coarse)
@@ -20,8 +20,8 @@ func newSchedule(base, now time.Time, interval time.Duration) schedule {
 	return schedule{interval, base.Add((passed + 1) * grid)}
 }
 
-// advance moves on from a probe that was due and sent at the given time. When that was more than two
-// intervals late, the sends missed meanwhile are given up (the tracker records the stall).
+// advance moves on from a probe that was due and sent at the given times. If it was more than two
+// intervals late, the missed sends are skipped (the tracker records the stall).
 func (s *schedule) advance(sent time.Time) {
 	late := sent.Sub(s.due)
 	if late > 2*s.interval {

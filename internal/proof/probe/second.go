@@ -7,8 +7,8 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// A second responder is asked while the first one is silent: from secondAfter on, or at the next look where a probe was refused, every
-// secondEvery, and each time for secondTimeout, as a node that stood still answers when it runs again.
+// A second responder is asked while the first one is silent: from secondAfter on, or at the next check if a probe was
+// refused, then every secondEvery. Each question has secondTimeout, as a stalled node answers once it runs again.
 const (
 	secondLook    = 50 * time.Millisecond
 	secondAfter   = 200 * time.Millisecond
@@ -16,7 +16,8 @@ const (
 	secondTimeout = 10 * time.Second
 )
 
-// openSecond is an exchange with a path's second responder, like the path's own and from other ports; nil where it has none.
+// openSecond is an exchange with a path's second responder, like the path's own but from other ports; nil if it has
+// none.
 func (r *Runner) openSecond(l *line) exchange {
 	payload, ports := newPayload(l.path.Size, r.run, r.base), new(sourcePorts)
 	switch {
@@ -46,7 +47,7 @@ func (r *Runner) seconds() {
 	}
 }
 
-// silent are the lines whose target owes an answer, and that have a second responder.
+// silent are the lines with a second responder whose target owes an answer.
 func (r *Runner) silent(now time.Time) []*line {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// Bounds of a TCP server: a stranger must not keep others from being answered.
+// Bounds of a TCP server: an unknown client must not keep others from being answered.
 const (
-	// maxConnections is how many connections are kept, and maxPerSource how many of one address. A node has a few kept ones,
-	// and new ones for some ms each.
+	// maxConnections is how many connections are open at most, and maxPerSource how many of one address. A node has a
+	// few kept connections, and new ones for some ms each.
 	maxConnections = 4096
 	maxPerSource   = 1024
-	// idleTimeout is how long a connection may say nothing.
+	// idleTimeout is how long a connection may be idle.
 	idleTimeout = 30 * time.Second
 )
 
 // Serve answers probes on the given address (empty for all) until the context ends, which is no error.
-// It fails at once when a port cannot be had. A host with several addresses should name the one that is
+// It fails at once if a port is not available. A host with several addresses should name the one that is
 // probed, as answers must come from it.
 func Serve(ctx context.Context, address string, ports Ports) error {
 	serve, err := open(ctx, address, ports)
@@ -33,7 +33,7 @@ func Serve(ctx context.Context, address string, ports Ports) error {
 	return serve()
 }
 
-// open takes the ports, from when on what comes is held until it is answered, and returns the function that answers.
+// open opens the ports; from then on, probes are queued until they are answered. It returns the function that answers.
 func open(ctx context.Context, address string, ports Ports) (serve func() error, err error) {
 	var servers []func() error
 	var closers []io.Closer
@@ -117,7 +117,7 @@ func echoUDP(conn *net.UDPConn) error {
 	}
 }
 
-// reply sends an answer. One that cannot be sent is a probe lost, which its sender notices.
+// reply sends an answer. If that fails, the probe is lost, as its sender will notice.
 func reply(conn *net.UDPConn, data []byte, to netip.AddrPort) {
 	copy(data, answer)
 	conn.WriteToUDPAddrPort(data, to)
@@ -133,7 +133,7 @@ func echoTCP(ctx context.Context, listener net.Listener) error {
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
-		if err != nil { // such as too many open files: the connection is lost, the server is not
+		if err != nil { // such as too many open files: the connection is lost, but the server continues
 			pause(ctx, 10*time.Millisecond)
 			continue
 		}
@@ -153,7 +153,7 @@ func echoStream(ctx context.Context, guest *guest) {
 	defer stop()
 	buffer := make([]byte, 2048)
 	for {
-		conn.SetDeadline(time.Now().Add(idleTimeout)) // of the answer, too: nobody may read it
+		conn.SetDeadline(time.Now().Add(idleTimeout)) // for the answer, too: the client may not read it
 		n, err := conn.Read(buffer)
 		if err != nil {
 			return

@@ -9,21 +9,21 @@ import (
 	"syscall"
 )
 
-// The source ports of new connections and of questions: those that the kernel takes by default.
+// The source ports of new connections and of DNS queries: the kernel's default range.
 const (
 	firstPort = 32768
 	lastPort  = 60999
 	allPorts  = lastPort - firstPort + 1
-	// portTries is how many ports in a row may be another socket's.
+	// portTries is how many ports in a row may be in use by other sockets.
 	portTries = 64
 )
 
-// sourcePorts deals out the source ports of a path's new connections, each again only after all others: at ten
-// connections a second, after 47 minutes. The kernel's own choice may come back to a port at any time, and
-// connection tracking keeps an attempt that nobody answered for two minutes, with the translation that it
-// began with. An attempt on a Service that a node does not translate yet, such as the first ones on a path,
-// would so spoil a later connection from the same port: it goes where the first went, or is invalid beside it. So would a
-// question to a name server: it is kept for half a minute, and kube-proxy lets it be for as long as that server's pod serves while it ends.
+// sourcePorts assigns the source ports of a path's new connections. It uses each port again only after all others: at
+// ten connections a second, after 47 minutes. The kernel may choose a port again at any time. But connection tracking
+// keeps an unanswered attempt for two minutes, with the translation that it began with. An attempt on a Service that a
+// node does not translate yet, such as the first ones on a path, would so spoil a later connection from the same port:
+// that goes where the first one went, or is invalid. The same holds for a DNS query: its entry is kept for half a
+// minute, and kube-proxy keeps it as long as the terminating pod of that name server still serves.
 type sourcePorts struct{ next atomic.Uint32 }
 
 // dial connects from the next free port, by TCP or UDP.

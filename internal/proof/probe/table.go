@@ -14,41 +14,41 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// Parse reads measurements: a Document, a ProbeReport as the cluster keeps it, or a List of those.
+// Parse reads measurements: a Document, a ProbeReport from the cluster, or a List of those.
 func Parse(data []byte) ([]Document, error) {
 	var list struct {
 		Kind  string     `json:"kind"`
 		Items []Document `json:"items"`
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, errors.New("no measurement, but an empty file")
+		return nil, errors.New("not a measurement: the file is empty")
 	}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, errors.New("no measurement: it cannot be read as JSON")
+		return nil, errors.New("not a measurement: the file is not valid JSON")
 	}
 	if list.Kind == "List" || list.Kind == "ProbeReportList" {
 		return list.Items, nil
 	}
 	if list.Kind != "ProbeReport" {
-		return nil, fmt.Errorf("no measurement: its kind is %q, not ProbeReport", list.Kind)
+		return nil, fmt.Errorf("not a measurement: its kind is %q, not ProbeReport", list.Kind)
 	}
 	var document Document
 	if err := json.Unmarshal(data, &document); err != nil {
-		return nil, fmt.Errorf("no measurement: %w", err)
+		return nil, fmt.Errorf("not a measurement: %w", err)
 	}
 	return []Document{document}, nil
 }
 
-// Summary adds measurements up: probes sent, lost and leaked, and the longest gap in ms.
+// Summary adds up measurements: probes sent, lost and leaked, and the longest gap in ms.
 type Summary struct {
 	Paths              int
 	Sent, Lost, Leaked int64
 	LongestGapMillis   float64
-	// Unanswered are the paths that should answer and never did.
+	// Unanswered are the paths that should answer, but never did.
 	Unanswered []string
 }
 
-// Summarise adds measurements up.
+// Summarise adds up measurements.
 func Summarise(documents []Document) Summary {
 	var sum Summary
 	var all loss.Sum
@@ -66,8 +66,8 @@ func Summarise(documents []Document) Summary {
 	return sum
 }
 
-// account counts a document, in the order of its results. What the cluster keeps describes no path; the id of a denied one says
-// that it is denied.
+// account counts a document, in the order of its results. A ProbeReport from the cluster describes no paths; the id of
+// a denied path shows that it is denied.
 func account(document Document) loss.Account {
 	known := map[string]v1alpha1.Path{}
 	for _, path := range document.Spec.Paths {
@@ -85,7 +85,7 @@ func account(document Document) loss.Account {
 	return loss.NewAccount(paths, nil, []v1alpha1.ProbeReport{report}, 0)
 }
 
-// WriteTable writes one line per path, and what they add up to.
+// WriteTable writes one line per path, and the totals.
 func WriteTable(w io.Writer, documents []Document) error {
 	if len(documents) == 0 {
 		return errors.New("no measurement to show")
@@ -114,7 +114,7 @@ func writeRow(w io.Writer, result v1alpha1.PathResult, path *loss.PathAccount) {
 	open := ""
 	if result.Open != nil {
 		gaps++
-		open = "+" // it goes on
+		open = "+" // it had not ended
 	}
 	micros := func(i int) string {
 		if result.Answered == 0 {
@@ -137,7 +137,7 @@ func longest(result v1alpha1.PathResult) float64 {
 	return length
 }
 
-// millis writes milliseconds with as many digits as say something.
+// millis writes milliseconds with the significant digits.
 func millis(value float64) string {
 	switch {
 	case value == 0:

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// silence is how long a kept connection may go without any answer before it is given up for a new one.
+// silence is how long a kept connection may stay without any answer before it is replaced.
 const silence = 10 * time.Second
 
 // writeTimeout bounds a write into a connection whose buffers are full, which silence makes impossible in practice.
 const writeTimeout = time.Second
 
-// Why a kept connection is given up, beside what the kernel says.
+// The reasons for replacing a kept connection, apart from the kernel's errors.
 var (
 	errSilent     = errors.New("no answer for " + silence.String())
-	errGarbled    = errors.New("the answer is not what was sent")
+	errGarbled    = errors.New("the answer is not an echo of the probe")
 	errConnecting = errors.New("not connected yet")
 )
 
-// tcpWire is a kept connection, made anew when it breaks. Probes between a break and the new connection
+// tcpWire is a kept connection, replaced when it breaks. Probes between a break and the new connection
 // are lost, and always at least one.
 type tcpWire struct {
 	runner  *Runner
@@ -38,7 +38,7 @@ type tcpWire struct {
 	heard   time.Time
 }
 
-// newTCP connects in the background; the line's schedule starts when that has come out either way.
+// newTCP connects in the background; the line's schedule starts once the attempt has succeeded or failed.
 func (r *Runner) newTCP(l *line, p *payload) *tcpWire {
 	w := &tcpWire{runner: r, line: l, target: l.path.Target.Address, payload: p, cause: errConnecting}
 	w.mu.Lock()
@@ -59,7 +59,7 @@ func (w *tcpWire) send(seq uint64, at time.Time) {
 		w.redial()
 		return
 	}
-	w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // not from at: this process may not have run since
+	w.conn.SetWriteDeadline(time.Now().Add(writeTimeout)) // not from at: this process may have been stalled since
 	if _, err := w.conn.Write(w.payload.fill(seq, at)); err != nil {
 		w.line.failed(seq, err)
 		w.drop(w.conn, err)
@@ -68,7 +68,7 @@ func (w *tcpWire) send(seq uint64, at time.Time) {
 	}
 }
 
-// redial connects in the background, unless that is under way or needless. The lock is held.
+// redial connects in the background, unless a connection exists or is being made. The lock is held.
 func (w *tcpWire) redial() {
 	if w.dialing || w.conn != nil || w.closed {
 		return
@@ -82,7 +82,7 @@ func (w *tcpWire) redial() {
 	})
 }
 
-// connected takes a new connection into use.
+// connected starts using a new connection.
 func (w *tcpWire) connected(conn net.Conn, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -99,7 +99,7 @@ func (w *tcpWire) connected(conn net.Conn, err error) {
 	w.runner.tasks.Go(func() { w.receive(conn) })
 }
 
-// receive takes answers until the connection breaks.
+// receive reads answers until the connection breaks.
 func (w *tcpWire) receive(conn net.Conn) {
 	buffer := make([]byte, len(w.payload.data))
 	var cause error
@@ -123,7 +123,7 @@ func (w *tcpWire) receive(conn net.Conn) {
 	w.redial()
 }
 
-// drop gives up a connection, and remembers why. The lock is held.
+// drop closes a connection, and records why. The lock is held.
 func (w *tcpWire) drop(conn net.Conn, cause error) {
 	conn.Close()
 	if w.conn == conn {

@@ -12,8 +12,8 @@ import (
 // whether packets of its size pass.
 const fullSize = 1200
 
-// receiveBuffer is what the kernel is asked to hold, in bytes, for a socket whose process is not
-// scheduled: a busy machine must not look like a network that loses.
+// receiveBuffer is the size in bytes of the kernel's buffer for a socket whose process is not
+// scheduled: a busy machine must not look like a lossy network.
 const receiveBuffer = 4 << 20
 
 // udpWire is a connected socket, kept for the life of the path.
@@ -24,13 +24,13 @@ type udpWire struct {
 	payload *payload
 
 	mu     sync.Mutex
-	conn   *net.UDPConn // nil while it cannot be had, as when there is no route
+	conn   *net.UDPConn // nil while it cannot be opened, for example without a route
 	closed bool
 }
 
 func (r *Runner) newUDP(l *line, p *payload) *udpWire {
 	w := &udpWire{runner: r, line: l, target: l.path.Target.Address, payload: p}
-	w.dial() //nolint:errcheck // the first send tries again, and says why
+	w.dial() //nolint:errcheck // the first send retries, and records the error
 	return w
 }
 
@@ -70,7 +70,7 @@ func (w *udpWire) send(seq uint64, at time.Time) {
 	data := w.payload.fill(seq, at)
 	_, err = conn.Write(data)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		// The error is of an earlier probe, whose ICMP answer has come; this one was not sent yet.
+		// The error is an ICMP answer to an earlier probe; this one was not sent yet.
 		_, err = conn.Write(data)
 	}
 	if err != nil {
@@ -78,8 +78,8 @@ func (w *udpWire) send(seq uint64, at time.Time) {
 	}
 }
 
-// receive takes answers until the socket is closed. Errors are ICMP's about some probe, which is lost
-// by its timeout.
+// receive reads answers until the socket is closed. Errors are ICMP answers to some probe, which is lost
+// at its timeout.
 func (w *udpWire) receive(conn *net.UDPConn) {
 	buffer := make([]byte, len(w.payload.data)+1)
 	for {

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// holdMore enlarges the receive buffer: past the system's limit where the process may (CAP_NET_ADMIN), and
+// holdMore enlarges the receive buffer: past the system's limit if the process may (CAP_NET_ADMIN), and
 // up to it otherwise.
 func holdMore(conn *net.UDPConn) {
 	raw, err := conn.SyscallConn()
@@ -21,8 +21,8 @@ func holdMore(conn *net.UDPConn) {
 	}
 }
 
-// neverFragment sets the don't-fragment bit and ignores what the kernel has learnt about the path, so
-// that every probe shows anew whether its size passes.
+// neverFragment sets the don't-fragment bit and ignores the kernel's cached path MTU, so
+// that every probe tests whether its size passes.
 func neverFragment(conn *net.UDPConn) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -4,7 +4,7 @@ package probe
 
 import "net"
 
-// holdMore enlarges the receive buffer as far as the system grants.
+// holdMore enlarges the receive buffer as far as the system allows.
 func holdMore(conn *net.UDPConn) { conn.SetReadBuffer(receiveBuffer) }
 
 // neverFragment is the system's default elsewhere.

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// TestStills: a probe is unheard only where all that may answer on its path stood still for half of its time.
-func TestStills(t *testing.T) {
+// TestStalls: a probe is excused only if all possible responders were stalled for half of its time.
+func TestStalls(t *testing.T) {
 	if nodePort != path.ClassNodePort {
 		t.Errorf("the class is %q", path.ClassNodePort)
 	}
@@ -23,21 +23,21 @@ func TestStills(t *testing.T) {
 	span := func(from int, millis float64, probes int64) v1alpha1.Gap {
 		return v1alpha1.Gap{From: after(from), Millis: millis, Probes: probes}
 	}
-	stills := NewStills(0)
+	stalls := NewStalls(0)
 	until := after(60000)
 	// b/new stood still from 10.0 s for 2.5 s, b/old too, and both twice for 0.6 s; c/new never; of b/host one path was late
 	// and another not; d/new was measured only later.
 	for _, network := range []string{"new", "old"} {
-		stills.Add(from("b", network), start, until, []v1alpha1.Gap{span(10000, 2500, 25), span(20000, 600, 6), span(21000, 600, 6)})
-		stills.Add(from("b", network), start, until, []v1alpha1.Gap{span(10050, 2450, 12), span(20000, 600, 3), span(21000, 600, 3)})
+		stalls.Add(from("b", network), start, until, []v1alpha1.Gap{span(10000, 2500, 25), span(20000, 600, 6), span(21000, 600, 6)})
+		stalls.Add(from("b", network), start, until, []v1alpha1.Gap{span(10050, 2450, 12), span(20000, 600, 3), span(21000, 600, 3)})
 	}
-	stills.Add(from("c", "new"), start, until, nil)
+	stalls.Add(from("c", "new"), start, until, nil)
 	seldom := from("b", "new")
 	seldom.IntervalMillis = 1000
-	stills.Add(seldom, start, until, nil)
-	stills.Add(from("b", "host"), start, until, []v1alpha1.Gap{span(10000, 2500, 25)})
-	stills.Add(from("b", "host"), start, until, nil)
-	stills.Add(from("d", "old"), after(30000), until, []v1alpha1.Gap{span(10000, 2500, 25)})
+	stalls.Add(seldom, start, until, nil)
+	stalls.Add(from("b", "host"), start, until, []v1alpha1.Gap{span(10000, 2500, 25)})
+	stalls.Add(from("b", "host"), start, until, nil)
+	stalls.Add(from("d", "old"), after(30000), until, []v1alpha1.Gap{span(10000, 2500, 25)})
 	for _, test := range []struct {
 		name string
 		path v1alpha1.Path
@@ -61,7 +61,7 @@ func TestStills(t *testing.T) {
 		{name: "timed out", path: v1alpha1.Path{Target: end("b", "new")}, gap: v1alpha1.Gap{From: after(10100), Probes: 4, Cause: "read tcp: i/o timeout"}, want: 4},
 	} {
 		test.path.IntervalMillis = 100
-		if got := stills.Unheard(test.path, test.gap); got != test.want {
+		if got := stalls.Excused(test.path, test.gap); got != test.want {
 			t.Errorf("%s: %d of %d probes are unheard, not %d", test.name, got, test.gap.Probes, test.want)
 		}
 	}
@@ -70,11 +70,11 @@ func TestStills(t *testing.T) {
 // TestSecond: where a path has a second responder its answers decide, whatever the first one says of itself.
 func TestSecond(t *testing.T) {
 	target := v1alpha1.Endpoint{Node: "b", Network: "host", Address: "192.0.2.2:7101"}
-	stills := NewStills(0)
-	stills.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, start, after(9000), []v1alpha1.Gap{{From: after(4000), Millis: 2500, Probes: 25}})
-	stills.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, after(12100), after(60000), nil)
+	stalls := NewStalls(0)
+	stalls.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, start, after(9000), []v1alpha1.Gap{{From: after(4000), Millis: 2500, Probes: 25}})
+	stalls.Add(v1alpha1.Path{Source: target, IntervalMillis: 100}, after(12100), after(60000), nil)
 	for range 2 {
-		stills.Gone("b", []v1alpha1.Part{{Name: "agent", Since: after(30000)}, {Name: "host", Since: after(12000), Gone: []v1alpha1.Absence{{From: after(9000), To: after(12000)}}}})
+		stalls.Gone("b", []v1alpha1.Part{{Name: "agent", Since: after(30000)}, {Name: "host", Since: after(12000), Gone: []v1alpha1.Absence{{From: after(9000), To: after(12000)}}}})
 	}
 	throughout := v1alpha1.Second{Answered: 9, SilentMillis: 1000}
 	for _, test := range []struct {
@@ -104,7 +104,7 @@ func TestSecond(t *testing.T) {
 		if test.none {
 			path.Second = ""
 		}
-		got := stills.Unheard(path, v1alpha1.Gap{From: after(test.from), Probes: test.probes, Cause: test.cause, Second: test.second})
+		got := stalls.Excused(path, v1alpha1.Gap{From: after(test.from), Probes: test.probes, Cause: test.cause, Second: test.second})
 		if got != test.want {
 			t.Errorf("%s: %d of %d probes are unheard, not %d", test.name, got, test.probes, test.want)
 		}
@@ -113,23 +113,23 @@ func TestSecond(t *testing.T) {
 
 // TestSecondOfService: one member that was gone explains what a Service did not answer, where the others' second responders did.
 func TestSecondOfService(t *testing.T) {
-	stills := NewStills(0)
+	stalls := NewStalls(0)
 	for _, node := range []string{"a", "b"} {
 		last := map[string]int{"a": 60000, "b": 9000}[node]
-		stills.Add(v1alpha1.Path{Source: v1alpha1.Endpoint{Node: node, Network: "old"}, IntervalMillis: 100}, start, after(last), nil)
+		stalls.Add(v1alpha1.Path{Source: v1alpha1.Endpoint{Node: node, Network: "old"}, IntervalMillis: 100}, start, after(last), nil)
 	}
-	stills.Gone("b", []v1alpha1.Part{{Name: "old", Since: after(12000), Gone: []v1alpha1.Absence{{From: after(9000), To: after(12000)}}}})
+	stalls.Gone("b", []v1alpha1.Part{{Name: "old", Since: after(12000), Gone: []v1alpha1.Absence{{From: after(9000), To: after(12000)}}}})
 	service := v1alpha1.Path{Target: v1alpha1.Endpoint{Network: "old"}, Class: path.ClassPodService, IntervalMillis: 100, Second: "198.18.96.1:7004"}
 	gap := v1alpha1.Gap{From: after(9500), Probes: 5, Cause: "connection refused", Second: v1alpha1.Second{Answered: 3, SilentMillis: 300}}
-	if got := stills.Unheard(service, gap); got != 5 {
+	if got := stalls.Excused(service, gap); got != 5 {
 		t.Errorf("one of two was gone: %d", got)
 	}
 	gap.Second = v1alpha1.Second{}
-	if got := stills.Unheard(service, gap); got != 0 {
+	if got := stalls.Excused(service, gap); got != 0 {
 		t.Errorf("the Service was silent: %d", got)
 	}
 	gap.From, gap.Second = after(3000), v1alpha1.Second{Answered: 3}
-	if got := stills.Unheard(service, gap); got != 0 {
+	if got := stalls.Excused(service, gap); got != 0 {
 		t.Errorf("nobody was gone: %d", got)
 	}
 }
@@ -154,10 +154,10 @@ func TestJudgeRestart(t *testing.T) {
 		result.Since, result.Sent, result.Answered = after(12000), sent, sent
 		return Judge(Limits{Bake: 4 * time.Second}, w.evidence)
 	}
-	if got := ask(start, start, 400); got.Pass || got.Waiting || !strings.Contains(got.Reason, "was measured anew") {
+	if got := ask(start, start, 400); got.Pass || got.Waiting || !strings.Contains(got.Reason, "restarted its count at") {
 		t.Errorf("no prober restarted: %+v", got)
 	}
-	if got := ask(start, after(11900), 400); !got.Pass || got.Anew == 0 || !strings.HasSuffix(got.Reason, "; a prober restarted, and 1 path began anew") {
+	if got := ask(start, after(11900), 400); !got.Pass || got.Restarted == 0 || !strings.HasSuffix(got.Reason, "; a prober restarted, and with it the count of 1 path") {
 		t.Errorf("the prober restarted: %+v", got)
 	}
 	if got := ask(start, after(11900), 0); got.Pass || !got.Waiting {
@@ -260,7 +260,7 @@ func TestJudgeStill(t *testing.T) {
 	if got := ask(func(w *world) { w.evidence.Now[1].Status.At = after(10100) }); got.Pass || got.Waiting {
 		t.Errorf("lost, while the other node has not reported for 5 s: %+v", got)
 	}
-	want := "1,500 probes on 3 paths, none lost; 10 more had no answer while nobody ran who could give it"
+	want := "1,500 probes on 3 paths, none lost; 10 more were unanswered while all possible responders were stalled (not counted)"
 	if got := ask(still); !got.Pass || got.Lost != 0 || got.Excused != 10 || got.LongestGap != 0 || got.Reason != want {
 		t.Errorf("unheard: %+v", got)
 	}
