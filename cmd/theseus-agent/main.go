@@ -1,5 +1,5 @@
-// Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a
-// node; `probe` is what a prober runs: a probe pod, or the prober of a node's host; `answer` is the second responder beside it.
+// Command theseus-agent is the part of Theseus that runs on nodes. `run` (the default) is the agent of a node; `probe`
+// is a prober, in a probe pod or for a node's host; `answer` is the second responder in the same pod.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// usage says that the command line is wrong.
+// usage is an error in the command line.
 type usage struct{ error }
 
 func hint(err error) string {
@@ -68,14 +68,14 @@ func start(ctx context.Context, log *slog.Logger, args []string) error {
 
 func runAgent(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("run", flag.ContinueOnError)
-	kubeconfig := flags.String("kubeconfig", "", "how to reach the API; empty is from inside the cluster")
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file; empty means the pod's own credentials")
 	name := flags.String("node", os.Getenv("NODE_NAME"), "the node's name")
-	root := flags.String("root", manifest.HostRoot, "where the node's root is mounted")
+	root := flags.String("root", manifest.HostRoot, "where the node's root filesystem is mounted")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
 	if *name == "" {
-		return usage{errors.New("the node's name is needed (NODE_NAME)")}
+		return usage{errors.New("the node's name is missing (set NODE_NAME or --node)")}
 	}
 	client, err := connect(*kubeconfig)
 	if err != nil {
@@ -110,20 +110,20 @@ func connect(kubeconfig string) (dynamic.Interface, error) {
 	return client, nil
 }
 
-// linger is for how long a prober answers after it was told to end: longer than kube-proxy takes to lead its Service elsewhere, and
-// as long as answers may take to come.
+// linger is how long a prober answers after it was told to stop: longer than kube-proxy takes to route its Service
+// elsewhere, and as long as answers may take to arrive.
 const linger = 2 * time.Second
 
 func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("probe", flag.ContinueOnError)
 	network := flags.String("network", "", "the network of this pod: old, new or host")
-	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address, which the network host serves on")
+	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address, on which the network host serves")
 	dir := flags.String("dir", manifest.ProbeDir, "the folder shared with the node's agent")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
 	pod := probe.Pod{Dir: *dir, Network: *network, UID: os.Getenv("POD_UID"), Ports: probe.PodPorts(), Linger: linger,
-		Options: probe.Options{WarmUp: probe.WarmUp}, Warn: func(err error) { log.Warn("probing goes on", "error", err) }}
+		Options: probe.Options{WarmUp: probe.WarmUp}, Warn: func(err error) { log.Warn("probing continues", "error", err) }}
 	var err error
 	if pod.Address, pod.Ports, err = places(*network, *address); err != nil {
 		return err
@@ -132,11 +132,11 @@ func runProbe(ctx context.Context, log *slog.Logger, args []string) error {
 	return probe.RunPod(ctx, pod)
 }
 
-// places are where a prober of a network serves; hosts serve on the address of their node.
+// places returns the address and the ports of a network's prober; hosts serve on the address of their node.
 func places(network, address string) (string, probe.Ports, error) {
 	switch {
 	case network == "host" && address == "":
-		return "", probe.Ports{}, usage{errors.New("the node's address is needed (HOST_IP)")}
+		return "", probe.Ports{}, usage{errors.New("the node's address is missing (set HOST_IP or --address)")}
 	case network == "host":
 		return address, probe.HostPorts(), nil
 	case network != "old" && network != "new":
@@ -145,11 +145,11 @@ func places(network, address string) (string, probe.Ports, error) {
 	return "", probe.PodPorts(), nil
 }
 
-// runAnswer answers probes beside a prober, and as long after it was told to end.
+// runAnswer answers probes in a prober's pod, and lingers like the prober after it was told to stop.
 func runAnswer(ctx context.Context, log *slog.Logger, args []string) error {
 	flags := flag.NewFlagSet("answer", flag.ContinueOnError)
 	network := flags.String("network", "", "the network of this pod: old, new or host")
-	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address, which the network host serves on")
+	address := flags.String("address", os.Getenv("HOST_IP"), "the node's own address, on which the network host serves")
 	if err := flags.Parse(args); err != nil {
 		return usage{err}
 	}
