@@ -8,10 +8,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
-// sideBySide is how many actions that do not need each other are done at once.
+// sideBySide is how many independent actions are done at once.
 const sideBySide = 8
 
-// Together makes calls side by side, and returns when all have returned.
+// Together makes calls concurrently, and returns when all have returned.
 func Together(calls []func()) {
 	slots := make(chan struct{}, sideBySide)
 	var running sync.WaitGroup

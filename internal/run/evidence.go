@@ -41,7 +41,7 @@ func (r *Run) collect(ctx context.Context, actor *kube.Actor, evidence *kube.Evi
 	}
 }
 
-// EvidenceFile keeps what the probes saw, in the folder of a run.
+// EvidenceFile holds the probes' results, in the folder of a run.
 const EvidenceFile = "evidence.json"
 
 func (r *Run) save(evidence *kube.Evidence) {
@@ -55,7 +55,7 @@ func (r *Run) save(evidence *kube.Evidence) {
 	r.unkept = why
 }
 
-// evidence goes on from what an earlier process kept.
+// evidence continues with what an earlier process kept.
 func (r *Run) evidence() *kube.Evidence {
 	before, err := kept(r.Dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func (r *Run) evidence() *kube.Evidence {
 	return kube.NewEvidence(before)
 }
 
-// kept is the evidence in the folder of a run; empty where there is none.
+// kept is the evidence in the folder of a run; empty if there is none.
 func kept(dir string) (kube.Collected, error) {
 	var before kube.Collected
 	err := infile.ReadJSON(filepath.Join(dir, EvidenceFile), document.MaxInput, &before)
@@ -74,8 +74,8 @@ func kept(dir string) (kube.Collected, error) {
 	return before, err
 }
 
-// Gather is the evidence in the folder of a run, with what the probes in the cluster say now. Where the cluster cannot be asked it
-// is what was kept, and the error says why.
+// Gather combines the evidence in the folder of a run with the current reports of the probes in the cluster. If the
+// cluster cannot be read, Gather returns the evidence in the folder, and an error that says why.
 func Gather(ctx context.Context, actor *kube.Actor, dir string) (kube.Collected, error) {
 	before, err := kept(dir)
 	if err != nil {
@@ -86,14 +86,14 @@ func Gather(ctx context.Context, actor *kube.Actor, dir string) (kube.Collected,
 	return evidence.Document(), err
 }
 
-// SeenIn adds up what evidence says of its paths.
+// SeenIn adds up the evidence of all paths.
 func SeenIn(document kube.Collected) Seen {
 	sum := loss.NewAccount(document.Paths, nil, Reports(document), 0).Sum()
 	return Seen{Paths: len(document.Paths), Sent: sum.Sent, Lost: sum.Lost, Excused: sum.Excused, Leaked: sum.Leaked,
 		LongestGapMillis: sum.LongestMillis}
 }
 
-// Foreign are the results of paths that start elsewhere which nodes' reports held.
+// Foreign are results in a node's report of paths that start on another node.
 func Foreign(document kube.Collected) []report.Foreign {
 	var all []report.Foreign
 	for _, node := range slices.Sorted(maps.Keys(document.Foreign)) {
@@ -102,7 +102,7 @@ func Foreign(document kube.Collected) []report.Foreign {
 	return all
 }
 
-// Reports gives evidence the form of one report per sending node, which a path's id begins with.
+// Reports turns evidence into one report per sending node. A path's id begins with its sending node.
 func Reports(document kube.Collected) []v1alpha1.ProbeReport {
 	byNode := map[string]*v1alpha1.ProbeReport{}
 	of := func(name string) *v1alpha1.ProbeReport {

@@ -18,15 +18,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// graphFile keeps what the BGP graph was made of before anything was changed.
+// graphFile holds the input of the BGP graph from before the change.
 const graphFile = "bgp-before.json"
 
-// speaksBGP reports whether a plan's gates hold Calico's sessions.
+// speaksBGP reports whether a plan's gates check Calico's BGP sessions.
 func speaksBGP(p *plan.Plan) bool {
 	return slices.ContainsFunc(p.Steps, func(s step.Step) bool { return s.Gate != nil && s.Gate.Sessions != nil })
 }
 
-// keepGraph writes down what the graph is made of, once for a change.
+// keepGraph saves the input of the BGP graph, once for a change.
 func (r *Run) keepGraph(ctx context.Context, actor *kube.Actor) {
 	file := filepath.Join(r.Dir, graphFile)
 	var before cluster.Snapshot
@@ -42,7 +42,7 @@ func (r *Run) keepGraph(ctx context.Context, actor *kube.Actor) {
 	}
 }
 
-// Graphs are the graphs before a change, as kept on this machine, and now; none where its gates hold no sessions.
+// Graphs are the graphs before a change, as saved on this machine, and now; none if its gates check no sessions.
 func Graphs(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string) ([]draw.Row, error) {
 	if !speaksBGP(p) {
 		return nil, nil
@@ -51,7 +51,7 @@ func Graphs(ctx context.Context, actor *kube.Actor, p *plan.Plan, dir string) ([
 	if err != nil {
 		return nil, err
 	}
-	before, title := now, "now (how it was before is on the machine that ran the change)"
+	before, title := now, "now (the graph from before is on the machine that ran the change)"
 	var kept cluster.Snapshot
 	switch err := infile.ReadJSON(filepath.Join(dir, graphFile), document.MaxInput, &kept); {
 	case err == nil:

@@ -16,8 +16,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// ReportInput collects what a report is made of: the journal from the cluster, the evidence from dir, the folder of the run on
-// this machine, and, where the probes still run, from the cluster.
+// ReportInput collects the input of a report: the journal from the cluster, the evidence from dir, the folder of the
+// run on this machine, and, if the probes still run, from the cluster.
 func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string) (report.Input, error) {
 	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
 	if err != nil {
@@ -38,8 +38,8 @@ func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir str
 	return input, err
 }
 
-// inventories finds the first and the last stock-taking of every node in the journal, by the name that it really has: the plan
-// has names of its own for nodes that come.
+// inventories finds the first and the last inventory of every node in the journal, by the node's real name: the plan
+// has names of its own for nodes that join.
 func inventories(p *plan.Plan, records []engine.Record) (before, after map[string]step.Inventory) {
 	script := NewScript(p)
 	before, after = map[string]step.Inventory{}, map[string]step.Inventory{}
@@ -61,7 +61,7 @@ func inventories(p *plan.Plan, records []engine.Record) (before, after map[strin
 	return before, after
 }
 
-// outcomes says what happened to every workload: who was moved, and who restarted since the start.
+// outcomes says what happened to every workload: how many pods were moved, and how many restarted since the start.
 func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []engine.Record) ([]report.WorkloadOutcome, error) {
 	moved, whole := evictions(records)
 	pods, err := client.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
@@ -85,7 +85,7 @@ func outcomes(ctx context.Context, client *kube.Client, p *plan.Plan, records []
 	return perWorkload(p.Workloads, count, restarts, moved, whole), nil
 }
 
-// perWorkload is what was counted by workload, once for each: one whose pods are treated differently is in a plan twice.
+// perWorkload counts each workload once: a workload whose pods are treated differently is in a plan twice.
 func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int, whole map[string]int64) []report.WorkloadOutcome {
 	var all []report.WorkloadOutcome
 	seen := map[string]bool{}
@@ -101,7 +101,7 @@ func perWorkload(planned []plan.Workload, count, restarts, moved map[string]int,
 	return all
 }
 
-// evictions sums up the journal by workload: pods moved, and the time until it was whole again, in ms.
+// evictions sums up the journal by workload: pods moved, and the time in ms until it had all its pods again.
 func evictions(records []engine.Record) (moved map[string]int, whole map[string]int64) {
 	moved, whole = map[string]int{}, map[string]int64{}
 	for _, record := range records {

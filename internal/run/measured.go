@@ -13,13 +13,13 @@ import (
 // headers are what a probe's payload leaves of the MTU to IPv4 and UDP, in bytes.
 const headers = 28
 
-// nodesOutside says whether a network treats the addresses of other nodes as it treats those beyond the cluster. Cilium knows nodes
-// and handles them in another way.
+// nodesOutside reports whether a network treats the addresses of other nodes like addresses outside of the cluster.
+// Cilium knows the nodes and treats them differently.
 func nodesOutside(i cni.Installation) bool {
 	return slices.Contains([]string{"bridge", "calico", "flannel", "weave"}, i.CNI)
 }
 
-// MeasuredBy says what the networks of a plan allow to be measured.
+// MeasuredBy says which paths can be measured with the networks of a plan.
 func MeasuredBy(p *plan.Plan) kube.Measured {
 	enforced := func(i cni.Installation) bool {
 		return i.Capabilities.Policy != cni.PolicyNone && i.Capabilities.Policy != "" || i.PolicyAgent != nil
@@ -31,7 +31,7 @@ func MeasuredBy(p *plan.Plan) kube.Measured {
 		m.OutsideEvery = time.Second / time.Duration(p.Change.OutsideRate)
 	}
 	for _, text := range p.Change.Outside {
-		if responder, err := path.ParseResponder(text); err == nil { // else the plan would not have been made
+		if responder, err := path.ParseResponder(text); err == nil { // the planner has refused others
 			m.Outside = append(m.Outside, responder)
 		}
 	}

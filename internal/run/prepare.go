@@ -9,7 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Prepare makes the place where the journal lives: it must be there before anything is done.
+// Prepare creates the namespace and the CRDs of the journal, which must exist before anything is done.
 func Prepare(ctx context.Context, client *kube.Client) error {
 	actor := NewActor(client)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

@@ -22,28 +22,30 @@ type Run struct {
 	Client *kube.Client
 	Plan   *plan.Plan
 	View   View
-	// Begins: the cluster does not have the plan yet.
+	// Begins is true if the cluster does not have the plan yet.
 	Begins bool
-	// Desire is what is asked of it when this process has the lock.
+	// Desire is the desired state that this process sets once it has the lock.
 	Desire v1alpha1.Desire
 	// Fresh counts losses only from now on: a person has seen the earlier ones.
 	Fresh bool
-	// Head is that of the journal which the run must find; "" where any will do.
+	// Head is the head that the journal must have; "" accepts any.
 	Head string
 	// Dir is the folder of this run on this machine: the copy of the journal, and the evidence.
 	Dir string
 	// Theseus is the version of this program.
 	Theseus string
-	// Waiting is told why a call waits while the API server is away.
+	// Waiting gets the reason why a call is retried while the API server is unavailable.
 	Waiting func(error)
-	// Stoppable gives the channel whose closing ends the run after the action at hand, and what is called at its end.
+	// Stoppable returns a channel whose closing ends the run after the current action, and a function to call when the
+	// run ends.
 	Stoppable func(*Flight) (stop <-chan struct{}, done func())
-	// Mirrored gives the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is nil for other plans.
+	// Mirrored returns the actor and the gate of a plan with a mirror; own are those for the original's nodes. It is nil
+	// for other plans.
 	Mirrored func(ctx context.Context, own engine.Deps, records engine.Journal) (engine.Actor, engine.Gate, error)
-	// Follow watches the source of a plan's flag until it is stopped. Where it is nil, nobody does.
+	// Follow watches the source of a plan's flag until it is stopped. It may be nil.
 	Follow func(ctx context.Context, origin *plan.Origin) (stop func())
 
-	// unkept is why the evidence cannot be kept on this machine, once that was said.
+	// unkept is the last warning that the evidence cannot be kept on this machine.
 	unkept string
 	flight *Flight
 }
@@ -51,20 +53,20 @@ type Run struct {
 // JournalFile is this machine's copy of the journal, in the folder of a run.
 const JournalFile = "journal.jsonl"
 
-// NewFlight returns what is said of a plan before its first record.
+// NewFlight returns the flight of a plan before its first record.
 func NewFlight(p *plan.Plan) *Flight { return &Flight{script: NewScript(p)} }
 
-// Leases is where the lock on a cluster lives.
+// Leases has the lock on a cluster.
 func Leases(client *kube.Client) coordination.LeaseInterface {
 	return client.Typed.CoordinationV1().Leases(v1alpha1.Namespace)
 }
 
-// patiently calls the API server until a run's own patience begins.
+// patiently retries calls to the API server before the engine starts, which has limits of its own.
 func (r *Run) patiently(ctx context.Context, call func(context.Context) error) error {
 	return outage.Retry(ctx, journal.Patience, r.Waiting, call)
 }
 
-// Flight is what a run is doing, in words, for whoever interrupts it.
+// Flight describes the current action of a run, for the person who interrupts it.
 type Flight struct {
 	lock   sync.Mutex
 	script *Script
@@ -90,17 +92,17 @@ func (f *Flight) String() string {
 	if f.what == "" {
 		return "between two actions"
 	}
-	return "in the middle of " + f.what
+	return "during " + f.what
 }
 
-// Execute carries a plan out from where its journal stands, and keeps everything that a report needs.
+// Execute carries out a plan from where its journal ends, and keeps everything that a report needs.
 func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	r.flight = NewFlight(r.Plan)
 	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), journal.Holder())
 	if err != nil {
 		return engine.Outcome{}, err
 	}
-	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not released expires
 	if r.Client, err = r.Client.Fenced(lease.Check); err != nil {
 		return engine.Outcome{}, err
 	}
@@ -152,7 +154,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	if origin := r.Plan.Origin(); r.Follow != nil && origin != nil {
 		defer r.Follow(ctx, origin)()
 	}
-	if r.Mirrored == nil { // with a mirror, the original is idle while it is changed
+	if r.Mirrored == nil { // with a mirror, the original is idle during the change
 		versions := &kube.Versions{Client: r.Client, Clock: Clock{}}
 		deps.Hindrance = versions.Changed
 	}
@@ -166,14 +168,14 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
 			if record.Event == engine.StepBegan && r.Plan.OnNodes() {
-				evidence.Collect(ctx, actor) //nolint:errcheck // the collector tries again; an outage is the engine's to report
+				evidence.Collect(ctx, actor) //nolint:errcheck // the collector retries; the engine reports outages
 			}
 			r.View.Record(record)
 		},
 	})
 }
 
-// enter writes the plan to the cluster, unless the cluster has it, and then what is asked of the run. It is idempotent.
+// enter writes the plan to the cluster, unless the cluster has it, and then the desired state. It is idempotent.
 func (r *Run) enter(ctx context.Context) error {
 	if r.Begins {
 		if err := journal.Create(ctx, r.Client.Dynamic, r.Plan); err != nil {
@@ -192,7 +194,7 @@ func (r *Run) actor(epoch int64) *kube.Actor {
 	}
 }
 
-// withPool lets the nodes of a plan come and go.
+// withPool adds hooks that add and remove nodes, if the plan has them.
 func (r *Run) withPool(actor *kube.Actor) engine.Actor {
 	if len(r.Plan.Hooks()) == 0 {
 		return actor
@@ -201,24 +203,24 @@ func (r *Run) withPool(actor *kube.Actor) engine.Actor {
 		Migration: r.Plan.Name, Note: actor.Note}
 }
 
-// HooksRun demands that the commands of a plan can be run on this machine.
+// HooksRun demands that the hooks of a plan can run on this machine.
 func HooksRun(p *plan.Plan) error {
 	if err := nodepool.Runnable(p.Hooks()...); err != nil {
-		return engine.WithHint(err, "install it here, or go on where it is; in the plan --add-hook and --remove-hook name it")
+		return engine.WithHint(err, "install it here, or continue on a machine that has it; --add-hook and --remove-hook of theseus plan name it")
 	}
 	return nil
 }
 
-// MustBeHead demands the head of the journal that was named; "" demands none.
+// MustBeHead demands that the journal has this head; "" accepts any.
 func MustBeHead(name string, records []engine.Record, head string) error {
 	if now := HeadOf(records); head != "" && head != now {
-		return engine.NeedsPerson("compare `theseus status` here and on the machine that ran the migration: records were added, or taken away",
+		return engine.NeedsPerson("compare `theseus status` here and on the machine that ran the migration: records were added or removed",
 			"the journal of %s has the head %s, not %s", name, now, head)
 	}
 	return nil
 }
 
-// HeadOf stands for a whole journal; "" where it is empty.
+// HeadOf is the head of a journal: the chain of its last record, "" if it is empty.
 func HeadOf(records []engine.Record) string {
 	if len(records) == 0 {
 		return ""

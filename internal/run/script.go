@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Script puts a plan's steps and actions into words, and the records of its journal.
+// Script describes a plan's steps and actions, and the records of its journal, for people.
 type Script struct {
 	steps   map[string]*step.Step
 	index   map[string]int
@@ -16,7 +16,7 @@ type Script struct {
 	total   int
 }
 
-// NewScript returns the words of a plan.
+// NewScript returns the script of a plan.
 func NewScript(p *plan.Plan) *Script {
 	s := &Script{steps: map[string]*step.Step{}, index: map[string]int{}, actions: map[string]*step.Action{}, total: len(p.Steps)}
 	for i := range p.Steps {
@@ -31,7 +31,7 @@ func NewScript(p *plan.Plan) *Script {
 	return s
 }
 
-// Describe puts a record into words; empty for records that say nothing to people.
+// Describe describes a record; empty for records that people do not need.
 func (s *Script) Describe(r engine.Record) string {
 	action := s.Action(r)
 	title := r.Step
@@ -55,13 +55,13 @@ func (s *Script) Describe(r engine.Record) string {
 		}
 		return fmt.Sprintf("        gate: %s: %s", mark, r.Verdict.Reason)
 	case engine.Paused:
-		return "paused: everything works as it stands; theseus status says what leads on from there"
+		return "paused: all pods stay connected; theseus status says how to continue"
 	case engine.Resumed:
 		return "resumed by " + r.By
 	case engine.RollingBack:
 		return "rolling back: " + r.Error
 	case engine.TakingBack:
-		return "taking back this step alone: " + r.Error
+		return "undoing only this step: " + r.Error
 	case engine.StepUndone:
 		return "        undone: " + title
 	case engine.Finished:
@@ -70,7 +70,7 @@ func (s *Script) Describe(r engine.Record) string {
 	return ""
 }
 
-// Place is where a step stands in the plan, and its title.
+// Place is a step's number in the plan, and its title.
 func (s *Script) Place(id string) string {
 	if one := s.steps[id]; one != nil {
 		return fmt.Sprintf("[%d/%d] %s", s.index[id], s.total, one.Title)
@@ -78,7 +78,7 @@ func (s *Script) Place(id string) string {
 	return id
 }
 
-// Learn takes in the inverses of actions, so as to name them in a rollback.
+// Learn records the inverses of actions, to name them in a rollback.
 func (s *Script) Learn(records []engine.Record) {
 	for _, r := range records {
 		if r.Inverse != nil {
@@ -99,14 +99,14 @@ func (s *Script) Action(r engine.Record) string {
 func acted(title string, r engine.Record) string {
 	switch r.Result {
 	case "already":
-		return title + ": already so"
+		return title + ": already done"
 	case "failed":
 		return title + ": FAILED: " + r.Error
 	}
 	return title
 }
 
-// Step is the step of an id; nil where the plan has none of it.
+// Step is the step with an id; nil if the plan has none.
 func (s *Script) Step(id string) *step.Step { return s.steps[id] }
 
 // Index counts a step from 1.
@@ -115,5 +115,5 @@ func (s *Script) Index(id string) int { return s.index[id] }
 // Total is how many steps there are.
 func (s *Script) Total() int { return s.total }
 
-// Find is the action of an id, or the inverse that was learnt; nil where neither is known.
+// Find is the action with an id, or an inverse that Learn recorded; nil if neither is known.
 func (s *Script) Find(id string) *step.Action { return s.actions[id] }

@@ -177,7 +177,7 @@ func (s *stream) sameInReport(live Seen) {
 	document := s.evidence.Document()
 	m := report.Build(report.Input{Paths: document.Paths, Reports: Reports(document)})
 	t := m.Totals
-	got := Seen{Paths: t.Paths + t.Denied, Sent: t.Sent + t.DeniedSent, Lost: t.Lost, Excused: t.Unheard, Leaked: t.Leaked,
+	got := Seen{Paths: t.Paths + t.Denied, Sent: t.Sent + t.DeniedSent, Lost: t.Lost, Excused: t.Excused, Leaked: t.Leaked,
 		LongestGapMillis: t.ProbeGapMillis}
 	if got != live {
 		s.t.Errorf("the report says %+v, and the view showed %+v", got, live)

@@ -9,27 +9,27 @@ import (
 
 // View shows a run as it happens.
 type View interface {
-	// Past is told, before all else, what earlier processes wrote to the journal.
+	// Past gets, before all else, the records that earlier processes wrote to the journal.
 	Past([]engine.Record)
-	// Record is told every record of the journal, once.
+	// Record gets every record of the journal, once.
 	Record(engine.Record)
-	// Note is told what a long action waits for.
+	// Note gets what a long action waits for.
 	Note(string)
-	// Say is told what a person must not miss.
+	// Say gets messages that a person must not miss.
 	Say(string)
-	// Evidence is told, about once a second, what the probes have seen so far.
+	// Evidence gets, about once a second, the probes' results so far.
 	Evidence(Seen)
 }
 
-// Seen is what the probes have seen so far, counted as gates and the report count it.
+// Seen are the probes' results so far, counted as gates and the report count them.
 type Seen struct {
 	Paths int   `json:"paths"`
 	Sent  int64 `json:"sent"`
 	Lost  int64 `json:"lost"`
-	// Excused were not answered while no process ran that could have answered. They are not in Lost.
+	// Excused were unanswered while all possible responders were stalled. They are not in Lost.
 	Excused int64 `json:"excused,omitempty"`
 	Leaked  int64 `json:"leaked"`
-	// LongestGapMillis is that of the paths that should answer, in ms.
+	// LongestGapMillis is the longest gap of the paths that should answer, in ms.
 	LongestGapMillis float64 `json:"longestGapMillis"`
 }
 

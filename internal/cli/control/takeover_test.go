@@ -314,7 +314,7 @@ func TestForgotten(t *testing.T) {
 		var out bytes.Buffer
 		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Signals: &interrupt.Signals{Err: &out}}
 		code := exit.Code(&out, command(a))
-		for _, want := range []string{"the point of no return of held is behind, by this machine's journal", "its journal ends before record 6", "only this machine knows of: ", "step-done", "hint: "} {
+		for _, want := range []string{"by this machine's journal, held is past its point of no return", "its journal ends before record 6", "only this machine has: ", "step-done", "hint: "} {
 			if code != exit.NeedsPerson || !strings.Contains(out.String(), want) {
 				t.Errorf("%s: exit %d, %q is not in:\n%s", name, code, want, out.String())
 			}

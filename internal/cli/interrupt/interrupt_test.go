@@ -53,7 +53,7 @@ func TestSignalsToARun(t *testing.T) {
 		t.Fatal("the first signal ends the program")
 	}
 	<-run.Stop
-	const doing = "in the middle of [2/2] Move the pods: evict the pods of n1"
+	const doing = "during [2/2] Move the pods: evict the pods of n1"
 	if len(said) != 1 || !strings.Contains(said[0], doing) || !strings.Contains(said[0], "once more") {
 		t.Errorf("said %q", said)
 	}

@@ -238,7 +238,7 @@ func TestKeyEnds(t *testing.T) {
 				records := &journal.Memory{}
 				outcome := w.run(newPlan(moves(n), o), w.deps(records))
 				if outcome.End != engine.EndNeedsPerson || outcome.ExitCode() != 6 || !strings.Contains(outcome.Cause, "refused") ||
-					!strings.Contains(outcome.Hint, "; then `theseus resume` goes on with the rollback") || outcome.Advice == "" {
+					!strings.Contains(outcome.Hint, "; then `theseus resume` continues the rollback") || outcome.Advice == "" {
 					t.Fatalf("%s: %s, exit code %d: %s, hint %q", what, outcome.End, outcome.ExitCode(), outcome.Cause, outcome.Hint)
 				}
 				t.Logf("%s, %s: %s; hint: %s", kind, what, outcome.Cause, outcome.Hint)

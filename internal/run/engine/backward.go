@@ -6,7 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// backward takes back the steps that have begun, the last one first.
+// backward undoes the steps that have begun, the last one first.
 func (m *machine) backward(ctx context.Context) error {
 	for i := len(m.plan.Steps) - 1; i >= 0; i-- {
 		st := m.plan.Steps[i]
@@ -20,7 +20,7 @@ func (m *machine) backward(ctx context.Context) error {
 	return m.append(ctx, Record{Event: Finished, Result: ResultRolledBack, Error: m.state.Cause})
 }
 
-// undo takes one step back.
+// undo undoes one step.
 func (m *machine) undo(ctx context.Context, st step.Step) error {
 	if err := m.carryOut(ctx, st, undoOf(st, m.state.Find(st.ID)), true); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (m *machine) undo(ctx context.Context, st step.Step) error {
 	return m.append(ctx, Record{Event: StepUndone, Step: st.ID})
 }
 
-// alone takes back the one step that failed, and leaves the rest to a person.
+// alone undoes only the step that failed, and leaves the rest to a person.
 func (m *machine) alone(ctx context.Context) error {
 	for _, st := range m.plan.Steps {
 		if st.ID != m.state.Back {
@@ -41,8 +41,8 @@ func (m *machine) alone(ctx context.Context) error {
 	return &takenBack{m.state.Cause}
 }
 
-// undoOf is what takes a step back: its own undo, or the inverses of everything that was intended, done or
-// not, backwards. A step of which nothing was intended has changed nothing.
+// undoOf returns the actions that undo a step: its own undo, or the inverses of everything that was intended, done or
+// not, in reverse order. A step without intents has changed nothing.
 func undoOf(st step.Step, known *StepState) []step.Action {
 	if len(known.Actions) == 0 {
 		return nil

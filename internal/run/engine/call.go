@@ -9,17 +9,17 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// The pauses between two tries during an outage: short at first, since most are short.
+// The pauses between two attempts during an outage: short at first, since most outages are short.
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 5 * time.Second
 	// longCall is a call that outlived an outage: one that fails after it begins a new one.
 	longCall = time.Minute
-	// heedEvery is the time between two looks at what the operator asks for while a gate measures.
-	heedEvery = 2 * time.Second
+	// desireInterval is the time between two reads of the operator's desire while a gate measures.
+	desireInterval = 2 * time.Second
 )
 
-// patiently calls until the world answers, or the patience ends. Errors that are no outage pass through.
+// patiently retries a call during an outage, for at most Options.Patience. It returns all other errors at once.
 func (m *machine) patiently(ctx context.Context, what string, call func(context.Context) error) error {
 	var since, refusedSince time.Time
 	pause := firstPause
@@ -53,7 +53,7 @@ func (m *machine) patiently(ctx context.Context, what string, call func(context.
 		case !refusedSince.IsZero() && now.Sub(refusedSince) >= m.deps.Settling:
 			return &refusedForGood{now.Sub(refusedSince), err}
 		}
-		m.say(fmt.Sprintf("%s: %v; trying again", what, err))
+		m.say(fmt.Sprintf("%s: %v; retrying", what, err))
 		if err := m.deps.Clock.Sleep(ctx, pause); err != nil {
 			return errInterrupted
 		}
@@ -61,7 +61,7 @@ func (m *machine) patiently(ctx context.Context, what string, call func(context.
 	}
 }
 
-// stopped is true once the run is to end after the action at hand.
+// stopped reports whether the run is to end after the current action.
 func (m *machine) stopped() bool {
 	select {
 	case <-m.deps.Stop:
@@ -71,8 +71,8 @@ func (m *machine) stopped() bool {
 	}
 }
 
-// append makes records durable, then true. The end of the context does not cut it off: an append under
-// way is finished, so that what was done is not forgotten.
+// append makes records durable, and then applies them to the state. The end of the context does not interrupt an append
+// that has begun, so that what was done is not forgotten.
 func (m *machine) append(ctx context.Context, records ...Record) error {
 	if len(records) == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (m *machine) append(ctx context.Context, records ...Record) error {
 	return nil
 }
 
-// say tells people what is being waited for, once per text; "" forgets the last one.
+// say tells people what the run waits for, once per text; "" forgets the last one.
 func (m *machine) say(text string) {
 	if text == m.note {
 		return
@@ -125,14 +125,14 @@ func (m *machine) say(text string) {
 // desire reads what the operator asks for.
 func (m *machine) desire(ctx context.Context) (v1alpha1.Desire, error) {
 	var desire v1alpha1.Desire
-	err := m.patiently(ctx, "reading what is asked of the migration", func(ctx context.Context) (err error) {
+	err := m.patiently(ctx, "reading the migration's desired state", func(ctx context.Context) (err error) {
 		desire, err = m.deps.Control.Desire(ctx)
 		return err
 	})
 	return desire, err
 }
 
-// hindered pauses a run that should not go on just now.
+// hindered pauses a run that should not continue just now.
 func (m *machine) hindered(ctx context.Context) error {
 	if m.deps.Hindrance == nil {
 		return nil
@@ -143,8 +143,8 @@ func (m *machine) hindered(ctx context.Context) error {
 	return nil
 }
 
-// heed does what the operator asks for: nothing, a pause, or the way back.
-func (m *machine) heed(ctx context.Context) error {
+// followDesire does what the operator asks for: it continues, pauses, or turns back.
+func (m *machine) followDesire(ctx context.Context) error {
 	if ctx.Err() != nil || m.stopped() {
 		return errInterrupted
 	}
@@ -158,14 +158,14 @@ func (m *machine) heed(ctx context.Context) error {
 	case desire == v1alpha1.DesirePause:
 		return m.pause(ctx, "")
 	case desire != v1alpha1.DesireRollback:
-		return WithHint(fmt.Errorf("the migration is asked for %q, which is unknown", desire),
+		return WithHint(fmt.Errorf("the migration's desired state is %q, which is unknown", desire),
 			"use `theseus pause`, `theseus resume` or `theseus rollback`")
 	case m.state.Undoing:
 		return nil
 	case m.state.PastReturn(m.plan.Steps):
-		return m.pause(ctx, "a rollback was asked for after the point of no return: there is no way back")
+		return m.pause(ctx, "a rollback was requested after the point of no return, where it is not possible")
 	}
-	if err := m.append(ctx, Record{Event: RollingBack, Result: ResultAsked, Error: "the operator asked for it",
+	if err := m.append(ctx, Record{Event: RollingBack, Result: ResultAsked, Error: "the operator requested it",
 		By: m.deps.By}); err != nil {
 		return err
 	}

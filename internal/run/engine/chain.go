@@ -8,10 +8,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 )
 
-// ErrNeedsPerson marks errors after which nothing may go on by itself: a journal or a plan is not what was approved and recorded.
-var ErrNeedsPerson = errors.New("a person has to look")
+// ErrNeedsPerson marks errors after which no run may continue by itself: a journal or a plan is not what was approved
+// and recorded.
+var ErrNeedsPerson = errors.New("a person has to decide")
 
-// ErrUnchained says that a journal has no chain. It can be read; nothing goes on with it.
+// ErrUnchained says that a journal has no hash chain. It can be read, but no run continues it.
 var ErrUnchained = errors.New("the journal has no hash chain: an older version of theseus began this migration")
 
 // NeedsPerson marks an error as ErrNeedsPerson, and gives it a hint.
@@ -31,7 +32,8 @@ func Link(before string, r Record) (string, error) {
 	return canonical.Hash(before, r)
 }
 
-// Broken is a record that does not follow from the one before it: it was edited, or what is before it was dropped or moved.
+// Broken is a record that does not follow from the one before it: it was edited, or earlier records were dropped or
+// moved.
 type Broken struct {
 	Record Record
 	Index  int // in the journal, from 0
@@ -53,16 +55,16 @@ func (b *Broken) Error() string {
 	return fmt.Sprintf("the journal was changed after it was written: record %d%s: %s: %s", b.Record.Seq, where, what, b.Why)
 }
 
-// Hint says what a person may do.
+// Hint says what a person can do.
 func (b *Broken) Hint() string {
-	return "do not go on with this journal: compare it with journal.jsonl on the machine that ran the migration, and find out who wrote to it"
+	return "do not continue with this journal: compare it with journal.jsonl on the machine that ran the migration, and find out who wrote to it"
 }
 
 // Is makes it an ErrNeedsPerson.
 func (b *Broken) Is(target error) bool { return target == ErrNeedsPerson }
 
-// Chained verifies the chain of a whole journal and returns its head, the chain of the last record; "" for an empty journal. Whoever
-// knows the plan compares its hash with the first record's (State.Matches).
+// Chained verifies the chain of a whole journal and returns its head, the chain of the last record; "" for an empty
+// journal. A caller that knows the plan compares its hash with the first record's (State.Matches).
 func Chained(records []Record) (head string, err error) {
 	for i, r := range records {
 		if i == 0 {

@@ -398,7 +398,7 @@ func TestRefusedForGood(t *testing.T) {
 		if back {
 			want = engine.EndNeedsPerson
 		}
-		if err != nil || outcome.End != want || !strings.Contains(outcome.Cause, "forbidden (tried again for 2m") {
+		if err != nil || outcome.End != want || !strings.Contains(outcome.Cause, "forbidden (retried for 2m") {
 			t.Errorf("back %t: %v, %s: %s", back, err, outcome.End, outcome.Cause)
 		}
 	}

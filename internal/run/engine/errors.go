@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrUnavailable says that the cluster, or the journal, cannot be reached just now. Whatever failed with
-// it is tried again for as long as the run has patience.
+// ErrUnavailable says that the cluster, or the journal, cannot be reached just now. The engine retries such a call for
+// at most Options.Patience.
 var ErrUnavailable = errors.New("unavailable")
 
 // ErrRefused says that the API server refused a call, perhaps because it has just started and has not read its roles yet. A
@@ -43,20 +43,20 @@ func (h *hinted) Error() string { return h.err.Error() }
 func (h *hinted) Unwrap() error { return h.err }
 func (h *hinted) Hint() string  { return h.hint }
 
-// failure is a step that cannot go on: the policy decides between undoing it and asking a person.
+// failure is a step that cannot continue: the policy decides between undoing it and asking a person.
 type failure struct {
 	step  string
 	cause string
-	hint  string // of the error that it was, or ""
+	hint  string // of the underlying error, or ""
 }
 
 func (f *failure) Error() string { return f.cause }
 
-// takenBack is a step that failed and was taken back alone.
+// takenBack is a step that failed and was undone alone.
 type takenBack struct{ cause string }
 
 func (t *takenBack) Error() string {
-	return t.cause + "; that step was taken back, the others stand as they are"
+	return t.cause + "; that step was undone, the other steps remain as they are"
 }
 
 // gaveUp is an outage that lasted longer than the run's patience.
@@ -78,7 +78,7 @@ type refusedForGood struct {
 }
 
 func (r *refusedForGood) Error() string {
-	return fmt.Sprintf("%v (tried again for %s: the right is missing)", r.err, r.waited.Round(time.Second))
+	return fmt.Sprintf("%v (retried for %s: the permission is missing)", r.err, r.waited.Round(time.Second))
 }
 func (r *refusedForGood) Unwrap() error { return r.err }
 
@@ -90,7 +90,7 @@ var (
 	errTurn        = errors.New("turned")
 )
 
-// transient says whether an error may go away by itself.
+// transient reports whether an error may go away by itself.
 func transient(err error) bool {
 	if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRefused) {
 		return true

@@ -20,17 +20,17 @@ func (m *machine) forward(ctx context.Context) error {
 			return err
 		}
 	}
-	if !m.state.PastReturn(m.plan.Steps) { // the last moment to be asked back
-		if err := m.heed(ctx); err != nil {
+	if !m.state.PastReturn(m.plan.Steps) { // the last chance to roll back
+		if err := m.followDesire(ctx); err != nil {
 			return err
 		}
 	}
 	return m.append(ctx, Record{Event: Finished, Result: ResultDone})
 }
 
-// step carries one step to its end, from wherever the journal left it.
+// step completes one step, from wherever the journal left it.
 func (m *machine) step(ctx context.Context, st step.Step) error {
-	if err := m.heed(ctx); err != nil {
+	if err := m.followDesire(ctx); err != nil {
 		return err
 	}
 	if m.state.Find(st.ID) == nil {
@@ -38,7 +38,7 @@ func (m *machine) step(ctx context.Context, st step.Step) error {
 			return err
 		}
 	}
-	// Once an action was intended, what had to hold before the step need not hold any more.
+	// Once an action was intended, the step's conditions before it need not hold any more.
 	if len(m.state.Find(st.ID).Actions) == 0 {
 		if err := m.await(ctx, st, "before it may begin", st.Before); err != nil {
 			return err
@@ -62,7 +62,7 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 	for {
 		missing, err := m.missing(ctx, conditions)
 		if err != nil {
-			return m.failed(st, fmt.Sprintf("step %s: looking %s", st.ID, when), err)
+			return m.failed(st, fmt.Sprintf("step %s: checking conditions %s", st.ID, when), err)
 		}
 		if missing == "" {
 			m.say("")
@@ -72,8 +72,8 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 		if waited >= m.deps.ConditionTimeout {
 			return &failure{st.ID, fmt.Sprintf("step %s: %s: %s, for %s", st.ID, when, missing, waited.Round(time.Second)), ""}
 		}
-		m.say(fmt.Sprintf("step %s waits, %s: %s", st.ID, when, missing))
-		if err := m.heed(ctx); err != nil {
+		m.say(fmt.Sprintf("step %s waits %s: %s", st.ID, when, missing))
+		if err := m.followDesire(ctx); err != nil {
 			return err
 		}
 		if err := m.deps.Clock.Sleep(ctx, m.deps.Poll); err != nil {
@@ -82,12 +82,12 @@ func (m *machine) await(ctx context.Context, st step.Step, when string, conditio
 	}
 }
 
-// missing says what keeps the conditions from holding; "" when nothing does.
+// missing says which condition does not hold, and why; "" when all hold.
 func (m *machine) missing(ctx context.Context, conditions []step.Condition) (string, error) {
 	for _, condition := range conditions {
 		var holds bool
 		var why string
-		err := m.patiently(ctx, "looking at the cluster", func(ctx context.Context) (err error) {
+		err := m.patiently(ctx, "checking a condition", func(ctx context.Context) (err error) {
 			holds, why, err = m.deps.Actor.Holds(ctx, condition)
 			return err
 		})
@@ -104,8 +104,8 @@ func (m *machine) missing(ctx context.Context, conditions []step.Condition) (str
 	return "", nil
 }
 
-// carryOut does what is not settled yet of a step's actions, or of those that take it back, in their order; those that are beside
-// one another together.
+// carryOut does the actions of a step, or of its undo, that are not settled yet, in their order. Actions that are
+// marked Beside are done together with the one before them.
 func (m *machine) carryOut(ctx context.Context, st step.Step, actions []step.Action, undo bool) error {
 	for len(actions) > 0 {
 		n := 1
@@ -117,7 +117,7 @@ func (m *machine) carryOut(ctx context.Context, st step.Step, actions []step.Act
 		if len(group) == 0 {
 			continue
 		}
-		if err := m.heed(ctx); err != nil {
+		if err := m.followDesire(ctx); err != nil {
 			return err
 		}
 		if err := m.act(ctx, st, undo, group...); err != nil {
@@ -127,7 +127,7 @@ func (m *machine) carryOut(ctx context.Context, st step.Step, actions []step.Act
 	return nil
 }
 
-// unsettled are the actions that still need something.
+// unsettled are the actions that are not settled yet.
 func (m *machine) unsettled(st step.Step, actions []step.Action, undo bool) []step.Action {
 	var left []step.Action
 	for _, action := range actions {
@@ -138,57 +138,57 @@ func (m *machine) unsettled(st step.Step, actions []step.Action, undo bool) []st
 	return left
 }
 
-// deed is an action under way.
-type deed struct {
+// attempt is one try at an action.
+type attempt struct {
 	action step.Action
-	known  *ActionState // what the journal says of it
+	known  *ActionState // from the journal
 	seen   Observation
-	looked bool   // seen is the answer of a first look that went well
-	record Record // its outcome, when all is well
-	done   bool   // it was done before it began
+	looked bool   // the first observation succeeded, and is in seen
+	record Record // its outcome, if it succeeds
+	done   bool   // its effect was there before
 	before json.RawMessage
-	err    error // of the first try
+	err    error // of the first attempt
 }
 
-// act looks, writes the intent, acts where needed, and writes the outcome. Of several actions that do not need each
-// other every intent is written before the first is done, and every outcome even where another failed.
+// act observes, writes the intent, acts if needed, and writes the outcome. Of several actions that do not depend on
+// each other, it writes every intent before it starts the first action, and every outcome even if another one failed.
 func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...step.Action) error {
-	deeds := make([]deed, len(actions))
+	attempts := make([]attempt, len(actions))
 	for i, action := range actions {
 		if action.Timeout <= 0 {
 			action.Timeout = step.Duration(m.deps.ActionTimeout)
 		}
-		deeds[i] = deed{action: action, known: m.state.Find(st.ID).action(action.ID, undo),
+		attempts[i] = attempt{action: action, known: m.state.Find(st.ID).action(action.ID, undo),
 			record: Record{Event: Acted, Step: st.ID, Action: action.ID, Undo: undo, Result: ResultDone}}
-		if known := deeds[i].known; known != nil {
-			deeds[i].before = known.Before
+		if known := attempts[i].known; known != nil {
+			attempts[i].before = known.Before
 		}
 	}
-	together := len(deeds) > 1
+	together := len(attempts) > 1
 	if together {
-		m.lookTogether(ctx, deeds)
+		m.lookTogether(ctx, attempts)
 	}
-	if err := m.intend(ctx, st, deeds, undo); err != nil {
+	if err := m.intend(ctx, st, attempts, undo); err != nil {
 		return err
 	}
 	if together {
-		m.tryTogether(ctx, deeds)
+		m.tryTogether(ctx, attempts)
 	}
 	var good []Record
-	var rest []*deed
-	for i := range deeds {
-		if d := &deeds[i]; d.done || together && d.err == nil {
-			good = append(good, d.record)
+	var rest []*attempt
+	for i := range attempts {
+		if a := &attempts[i]; a.done || together && a.err == nil {
+			good = append(good, a.record)
 		} else {
-			rest = append(rest, d)
+			rest = append(rest, a)
 		}
 	}
 	if err := m.append(ctx, good...); err != nil {
 		return err
 	}
 	var first error
-	for _, d := range rest {
-		err := m.finish(ctx, st, d, together)
+	for _, a := range rest {
+		err := m.finish(ctx, st, a, together)
 		var failed *failure
 		if err != nil && !errors.As(err, &failed) && !errors.Is(err, errInterrupted) {
 			return err // the journal cannot be written
@@ -200,55 +200,55 @@ func (m *machine) act(ctx context.Context, st step.Step, undo bool, actions ...s
 	return first
 }
 
-// intend looks and writes the intents. The inverse is what the first look said: after it, the world may already
-// carry the action's own traces.
-func (m *machine) intend(ctx context.Context, st step.Step, deeds []deed, undo bool) error {
+// intend observes and writes the intents. The inverse comes from the first observation: later ones may already see the
+// action's own effects.
+func (m *machine) intend(ctx context.Context, st step.Step, attempts []attempt, undo bool) error {
 	var intents []Record
-	for i := range deeds {
-		d := &deeds[i]
-		if !d.looked {
+	for i := range attempts {
+		a := &attempts[i]
+		if !a.looked {
 			var err error
-			if d.seen, err = m.observe(ctx, d.action, d.before); err != nil {
-				return m.actionFailed(ctx, st, d.action, d.record, d.known.open(), err)
+			if a.seen, err = m.observe(ctx, a.action, a.before); err != nil {
+				return m.actionFailed(ctx, st, a.action, a.record, a.known.open(), err)
 			}
 		}
-		if d.known.open() {
-			d.record.Data = d.seen.Before // where it is done already, this is the only trace of its answer
+		if a.known.open() {
+			a.record.Data = a.seen.Before // if it is done already, no other record has its answer
 		} else {
-			intents = append(intents, intent(st, d.action, undo, d.seen, d.known))
+			intents = append(intents, intent(st, a.action, undo, a.seen, a.known))
 		}
-		if d.done = d.seen.Done; d.done {
-			d.record.Result = ResultAlready
+		if a.done = a.seen.Done; a.done {
+			a.record.Result = ResultAlready
 		}
 	}
 	if err := m.append(ctx, intents...); err != nil {
 		return err
 	}
-	for i := range deeds {
-		deeds[i].before = m.state.Find(st.ID).action(deeds[i].action.ID, undo).Before
+	for i := range attempts {
+		attempts[i].before = m.state.Find(st.ID).action(attempts[i].action.ID, undo).Before
 	}
 	return nil
 }
 
-// lookTogether takes a first look at several actions. What goes wrong is left to a second one.
-func (m *machine) lookTogether(ctx context.Context, deeds []deed) {
+// lookTogether observes several actions. Those whose observation fails are observed again by intend.
+func (m *machine) lookTogether(ctx context.Context, attempts []attempt) {
 	var calls []func()
-	for i := range deeds {
-		d := &deeds[i]
+	for i := range attempts {
+		a := &attempts[i]
 		calls = append(calls, func() {
-			seen, err := m.deps.Actor.Observe(ctx, d.action, d.before)
-			d.seen, d.looked = seen, err == nil
+			seen, err := m.deps.Actor.Observe(ctx, a.action, a.before)
+			a.seen, a.looked = seen, err == nil
 		})
 	}
 	m.together(calls)
 }
 
-// tryTogether makes the first try of each action that is not done.
-func (m *machine) tryTogether(ctx context.Context, deeds []deed) {
+// tryTogether makes the first attempt at each action that is not done.
+func (m *machine) tryTogether(ctx context.Context, attempts []attempt) {
 	var calls []func()
-	for i := range deeds {
-		if d := &deeds[i]; !d.done {
-			calls = append(calls, func() { d.record.Data, d.err = m.try(ctx, d.action, d.before) })
+	for i := range attempts {
+		if a := &attempts[i]; !a.done {
+			calls = append(calls, func() { a.record.Data, a.err = m.try(ctx, a.action, a.before) })
 		}
 	}
 	m.together(calls)
@@ -264,15 +264,15 @@ func (m *machine) together(calls []func()) {
 	}
 }
 
-// finish does what is not done, or what an outage kept the first try from, and writes the outcome.
-func (m *machine) finish(ctx context.Context, st step.Step, d *deed, tried bool) error {
-	if !tried || d.err != nil && (ctx.Err() != nil || transient(d.err)) {
-		d.record.Data, d.err = m.do(ctx, d.action, d.before)
+// finish does an action that was not tried yet, or whose first attempt met an outage, and writes the outcome.
+func (m *machine) finish(ctx context.Context, st step.Step, a *attempt, tried bool) error {
+	if !tried || a.err != nil && (ctx.Err() != nil || transient(a.err)) {
+		a.record.Data, a.err = m.do(ctx, a.action, a.before)
 	}
-	if d.err != nil {
-		return m.actionFailed(ctx, st, d.action, d.record, true, d.err)
+	if a.err != nil {
+		return m.actionFailed(ctx, st, a.action, a.record, true, a.err)
 	}
-	return m.append(ctx, d.record)
+	return m.append(ctx, a.record)
 }
 
 // intent is the record before an action.
@@ -282,11 +282,11 @@ func intent(st step.Step, action step.Action, undo bool, seen Observation, known
 	case undo:
 	case known != nil:
 		r.Inverse = known.Inverse
-	case !seen.Done && seen.Inverse != nil: // what was there before is not ours to take away
+	case !seen.Done && seen.Inverse != nil: // an effect that was there before is not undone
 		inverse := *seen.Inverse
 		inverse.ID = action.ID + "/undo"
 		if inverse.Title == "" {
-			inverse.Title = "take back: " + action.Title
+			inverse.Title = "undo: " + action.Title
 		}
 		r.Inverse = &inverse
 	}
@@ -311,20 +311,21 @@ func (m *machine) do(ctx context.Context, action step.Action, before json.RawMes
 	return answer, err
 }
 
-// try does an action once, within its bound. It touches nothing of the machine, so that several may be tried at once.
+// try does an action once, within its timeout. It does not touch the machine, so that several actions may be tried at
+// once.
 func (m *machine) try(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error) {
 	limit := time.Duration(action.Timeout)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := m.deps.Actor.Do(bounded, action, before)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		// An expired deadline calls itself temporary; the bound of an action is not.
+		// An expired deadline is a temporary error, but an action that exceeds its timeout has failed.
 		return answer, WithHint(fmt.Errorf("not finished within %s: %s", limit, err.Error()), HintOf(err))
 	}
 	return answer, err
 }
 
-// actionFailed writes the outcome of an action that failed, when its intent was written.
+// actionFailed writes the outcome of a failed action, if its intent was written.
 func (m *machine) actionFailed(ctx context.Context, st step.Step, action step.Action, record Record,
 	intended bool, err error) error {
 	failed := m.failed(st, name(action), err)
@@ -339,7 +340,7 @@ func (m *machine) actionFailed(ctx context.Context, st step.Step, action step.Ac
 	return failed
 }
 
-// failed makes an error a failure of the step, unless it only says that the run has to stop here.
+// failed turns an error into a failure of the step, unless the error only ends the run.
 func (m *machine) failed(st step.Step, what string, err error) error {
 	var tired *gaveUp
 	var fails *failure
@@ -354,7 +355,7 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 	if known := m.state.Find(st.ID); st.Gate == nil || known.Verdict != nil && known.Verdict.Pass {
 		return nil
 	}
-	if err := m.heed(ctx); err != nil {
+	if err := m.followDesire(ctx); err != nil {
 		return err
 	}
 	if err := m.append(ctx, Record{Event: GateAsked, Step: st.ID}); err != nil {
@@ -365,12 +366,12 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 		asked.Changed = m.changed(st.ID)
 	}
 	var verdict Verdict
-	var left error // a pause, a rollback or a stop that was asked for meanwhile
+	var left error // a pause, a rollback or a stop that was requested meanwhile
 	err := m.patiently(ctx, "asking the gate of "+st.ID, func(ctx context.Context) (err error) {
-		heeded := m.deps.Clock.Now()
+		read := m.deps.Clock.Now()
 		verdict, err = m.deps.Gate.Ask(ctx, asked, func(ctx context.Context) error {
-			if now := m.deps.Clock.Now(); m.stopped() || now.Sub(heeded) >= heedEvery {
-				left, heeded = m.heed(ctx), now
+			if now := m.deps.Clock.Now(); m.stopped() || now.Sub(read) >= desireInterval {
+				left, read = m.followDesire(ctx), now
 			}
 			return left
 		})
@@ -394,7 +395,7 @@ func (m *machine) gate(ctx context.Context, st step.Step) error {
 		return err
 	}
 	if !verdict.Pass {
-		return &failure{st.ID, fmt.Sprintf("the gate of step %s did not pass: %s", st.ID, verdict.Reason), ""}
+		return &failure{st.ID, fmt.Sprintf("the gate of step %s failed: %s", st.ID, verdict.Reason), ""}
 	}
 	return nil
 }
@@ -413,7 +414,7 @@ func (m *machine) changed(id string) []string {
 	return nodes
 }
 
-// name is what an action is called in messages.
+// name is an action's name in messages.
 func name(action step.Action) string {
 	if action.Title != "" {
 		return action.Title

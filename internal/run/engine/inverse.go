@@ -9,14 +9,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Entitled demands that the plan allows every inverse of a journal: a rollback executes inverses as they are, and whoever
-// may write to the journal in the cluster may have put one there. The error names the record.
+// Entitled demands that the plan allows every inverse of a journal: a rollback executes inverses as they are, and
+// anyone who can write to the journal in the cluster may have added one. The error names the record.
 func Entitled(p *plan.Plan, s State) error {
-	const hint = "do not go on with this journal: the plan that was approved never does this; find out who wrote to the JournalPages"
+	const hint = "do not continue with this journal: the approved plan never does this; find out who wrote to the JournalPages"
 	for _, known := range s.Steps {
 		i := slices.IndexFunc(p.Steps, func(st step.Step) bool { return st.ID == known.ID })
 		if i < 0 {
-			return NeedsPerson(hint, "the journal tells of step %q, which the plan does not have", known.ID)
+			return NeedsPerson(hint, "the journal has step %q, which the plan does not have", known.ID)
 		}
 		for _, done := range known.Actions {
 			if err := entitled(p, p.Steps[i].Actions, done); err != nil {
@@ -38,7 +38,7 @@ func entitled(p *plan.Plan, actions []step.Action, done ActionState) error {
 	return fmt.Errorf("the inverse is to %s, and the plan's step does not allow that", describe(*done.Inverse))
 }
 
-// describe names an action by what it does and to what; its title is only text.
+// describe names an action by its operation and object; its title is only text.
 func describe(a step.Action) string {
 	what := string(a.Op)
 	if a.Verb != "" {
@@ -55,7 +55,7 @@ func describe(a step.Action) string {
 	return what
 }
 
-// takesBack says whether an action may be taken back by another: by the same operation or its opposite, on the same object.
+// takesBack reports whether an action may undo another: by the same operation or its opposite, on the same object.
 func takesBack(p *plan.Plan, a, inverse step.Action) bool {
 	if inverse.ID != a.ID+"/undo" {
 		return false
@@ -75,12 +75,12 @@ func takesBack(p *plan.Plan, a, inverse step.Action) bool {
 		return ok && inverse.Op == step.Node && inverse.Verb == verb && sameNode(p, a.NodeName, inverse.NodeName) &&
 			canonical.Same(a.Args, inverse.Args)
 	case step.Probe:
-		return inverse.Op == step.Probe // it only says what is measured
+		return inverse.Op == step.Probe // a probe action only sets what is measured
 	}
 	return plan.TakesBack(a, inverse)
 }
 
-// sameObject says whether two actions are about one object.
+// sameObject reports whether two actions are about one object.
 func sameObject(p *plan.Plan, a, b step.Action) bool {
 	left, right := target(a), target(b)
 	if left.Kind == "Node" && left.APIVersion == "v1" && right.Kind == left.Kind && right.APIVersion == left.APIVersion {
@@ -89,7 +89,7 @@ func sameObject(p *plan.Plan, a, b step.Action) bool {
 	return left == right && left.Name != ""
 }
 
-// target is the object that an action changes: that of its operation, whatever else it carries.
+// target is the object that an action changes: the one of its operation, whatever other fields are set.
 func target(a step.Action) step.Ref {
 	switch {
 	case a.Op == step.Apply && a.Object != nil:
@@ -100,8 +100,8 @@ func target(a step.Action) step.Ref {
 	return step.Ref{}
 }
 
-// sameNode says whether an inverse is for the node of its action. A plan of the strategy surge knows nodes that come by their slots
-// only; these stand for nodes that were not there when it was made.
+// sameNode reports whether an inverse is for the node of its action. A plan of the strategy surge knows new nodes by
+// their slots only; these stand for nodes that did not exist when the plan was made.
 func sameNode(p *plan.Plan, planned, node string) bool {
 	if planned == node {
 		return node != ""

@@ -13,36 +13,36 @@ type End string
 const (
 	// EndDone: every step is done.
 	EndDone End = "done"
-	// EndRolledBack: a gate or an action failed before the point of no return, and everything was taken back.
+	// EndRolledBack: a gate or an action failed before the point of no return, and every step was undone.
 	EndRolledBack End = "rolled-back"
-	// EndStopped: the operator asked for a rollback, and everything was taken back.
+	// EndStopped: the operator requested a rollback, and every step was undone.
 	EndStopped End = "stopped"
-	// EndPaused: the operator asked for a pause.
+	// EndPaused: the operator requested a pause.
 	EndPaused End = "paused"
-	// EndNeedsPerson: it failed where it cannot, or must not, go back by itself. It can be resumed.
+	// EndNeedsPerson: the run failed where it cannot, or must not, roll back by itself. It can be resumed.
 	EndNeedsPerson End = "needs-person"
 	// EndInterrupted: the context ended. It can be resumed.
 	EndInterrupted End = "interrupted"
 )
 
-// Outcome says how a run ended and what is left to do.
+// Outcome says how a run ended, and what remains to be done.
 type Outcome struct {
 	End End
-	// Already is true when the migration was over before this run, which then did nothing.
+	// Already is true if the migration had ended before this run, which then did nothing.
 	Already bool
-	// Step is where it ended; Cause says why, in plain words; Hint what a person may do next. It begins with Advice, what is to be
-	// done about the cause, where this run met it and that is known.
+	// Step is where the run ended; Cause says why, in plain words; Hint says what a person can do next. Hint begins
+	// with Advice: how to fix the cause, if the run knows.
 	Step   string
 	Cause  string
 	Hint   string
 	Advice string
-	// PastReturn is true when the point of no return is behind.
+	// PastReturn is true if the run is past the point of no return.
 	PastReturn bool
 	State      State
 }
 
 // ExitCode is the exit code that the command line promises for this end: 0 done; 4 a failure was rolled
-// back; 5 stopped before the point of no return, by a rollback or a pause that was asked for; 6 needs a
+// back; 5 stopped before the point of no return, by a rollback or a pause that was requested; 6 needs a
 // person, as does a pause after the point of no return; 130 interrupted.
 func (o Outcome) ExitCode() int {
 	switch o.End {
@@ -68,12 +68,12 @@ func (m *machine) outcome(end End, cause string) Outcome {
 	outcome := Outcome{End: end, Step: m.state.Step, Cause: cause, Hint: hintFor(end, m.plan.Steps, m.state), PastReturn: past, State: m.state}
 	if m.advice != "" && (end == EndNeedsPerson || end == EndRolledBack) {
 		outcome.Advice = m.advice
-		outcome.Hint = m.advice + "; then " + strings.TrimPrefix(outcome.Hint, removeCause)
+		outcome.Hint = m.advice + "; then " + strings.TrimPrefix(outcome.Hint, fixCause)
 	}
 	return outcome
 }
 
-// over is the outcome of a migration that has come to its end.
+// over is the outcome of a migration that has ended.
 func (m *machine) over() Outcome {
 	switch {
 	case m.state.Phase == PhaseDone:
@@ -84,15 +84,15 @@ func (m *machine) over() Outcome {
 	return m.outcome(EndRolledBack, m.state.Cause)
 }
 
-// removeCause is what a person is told who is not told how.
-const removeCause = "remove the cause, "
+// fixCause begins a hint if the run does not know how to fix the cause.
+const fixCause = "fix the cause, "
 
 func hintFor(end End, steps []step.Step, s State) string {
 	switch {
 	case end == EndDone:
 		return ""
 	case end == EndRolledBack:
-		return removeCause + "make a new plan, and apply it; `theseus report` shows what was measured"
+		return fixCause + "make a new plan, and apply it; `theseus report` shows what was measured"
 	case end == EndStopped:
 		return "make a new plan to start again"
 	}

@@ -9,48 +9,47 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Actor changes the world, and looks before it does. An error that only says that the world cannot be
-// reached just now is, or wraps, ErrUnavailable (or has a method Temporary that says true): it is waited
-// out. Every other error of Do means that the action failed.
+// Actor changes the cluster, and observes it before. An error that only says that the cluster cannot be reached just
+// now is, or wraps, ErrUnavailable (or has a method Temporary that returns true): the engine retries. Every other error
+// of Do means that the action failed.
 type Actor interface {
-	// Observe says whether the action's effect is already there, what is there instead, and what would take
-	// it back. before is what the first look at it saw, by whichever process; nothing at the first look.
+	// Observe says whether the action's effect is already there, what is there instead, and what would undo it. before
+	// is what the first observation of the action saw, by whichever process; it is empty at the first observation.
 	Observe(ctx context.Context, action step.Action, before json.RawMessage) (Observation, error)
-	// Do does it. Doing it twice is the same as doing it once. before is what the first look saw. Its answer goes into the journal.
+	// Do does it, and is idempotent. before is what the first observation saw. The answer goes into the journal.
 	Do(ctx context.Context, action step.Action, before json.RawMessage) (json.RawMessage, error)
 	// Holds says whether a condition holds now, and if not, what is missing.
 	Holds(context.Context, step.Condition) (bool, string, error)
 }
 
-// Observation is what was seen before an action.
+// Observation is the state that was observed before an action.
 type Observation struct {
 	Done    bool
 	Before  json.RawMessage
 	Inverse *step.Action
 }
 
-// Gate asks for fresh evidence. It calls heed between two looks; what heed returns, if not nil, ends the
-// question and is returned.
+// Gate asks for fresh evidence. It calls followDesire between two polls; if followDesire returns an error, Ask ends and
+// returns it.
 type Gate interface {
-	Ask(ctx context.Context, gate step.Gate, heed func(context.Context) error) (Verdict, error)
+	Ask(ctx context.Context, gate step.Gate, followDesire func(context.Context) error) (Verdict, error)
 }
 
-// Journal keeps records. Append returns only when all of them are durable; one that fails or is cut off may have kept
-// the first few. Appending records of which the first ones, or all, are the last ones already is no error and adds only
-// the others: that is how an append whose answer was lost is retried. A different record under a Seq that is taken is an
-// error.
+// Journal keeps records. Append returns only when all of them are durable; if it fails or is interrupted, it may have
+// kept the first few. Appending records again that are already the last ones is no error, and adds only the missing
+// ones: that is how the engine retries an append whose answer was lost. A different record under a Seq that is already
+// used is an error.
 type Journal interface {
 	Append(context.Context, ...Record) error
 	Records(context.Context) ([]Record, error)
 }
 
-// Control tells what the operator asks for; it is read between actions, and while a gate or a condition is waited
-// for.
+// Control reads what the operator asks for, between actions, and while the run waits for a gate or a condition.
 type Control interface {
 	Desire(context.Context) (v1alpha1.Desire, error)
 }
 
-// Clock tells the time and waits.
+// Clock tells the time and sleeps.
 type Clock interface {
 	Now() time.Time
 	// Sleep returns early with the context's error when it ends.

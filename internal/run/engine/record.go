@@ -1,6 +1,6 @@
-// Package engine is the deterministic run machine: it replays a journal, takes the next action, writes
-// the intent, observes, acts, writes the outcome, evaluates the gates, and goes on, pauses, or walks the
-// undo. It owns the interfaces of everything it needs from the world.
+// Package engine is the deterministic state machine of a run: it replays a journal, takes the next action, writes
+// the intent, observes, acts, writes the outcome, evaluates the gates, and continues, pauses, or rolls back. It
+// owns the interfaces of everything that it needs from outside.
 package engine
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Event is what a record tells.
+// Event is the kind of a record.
 type Event string
 
 // The events of a journal, in the order in which they can come.
@@ -27,26 +27,26 @@ const (
 	Resumed     Event = "resumed"
 	RollingBack Event = "rolling-back" // Error says why; Result is "asked" or "failed"
 	StepUndone  Event = "step-undone"
-	// TakingBack takes back one step that is marked Alone, after a failure: Error says which. Then a person is asked.
+	// TakingBack undoes one step that is marked Alone, after a failure: Error says which. Then the run needs a person.
 	TakingBack Event = "taking-back"
 	Finished   Event = "finished" // Result "done", "rolled-back" or "needs-person"
 )
 
-// What the Result of a record says.
+// The values of a record's Result.
 const (
 	ResultDone    = "done"
 	ResultAlready = "already" // nothing to do
 	ResultFailed  = "failed"
-	// ResultAsked marks a rollback that the operator asked for.
+	// ResultAsked marks a rollback that the operator requested.
 	ResultAsked = "asked"
-	// ResultRolledBack and ResultNeedsPerson are ends of a run, beside ResultDone.
+	// ResultRolledBack and ResultNeedsPerson are ends of a run, as is ResultDone.
 	ResultRolledBack  = "rolled-back"
 	ResultNeedsPerson = "needs-person"
 )
 
 // Record is one line of the journal. It is never changed once written.
 type Record struct {
-	// Seq counts from 1 without a hole.
+	// Seq counts from 1 without gaps.
 	Seq    int       `json:"seq"`
 	At     time.Time `json:"at"`
 	Event  Event     `json:"event"`
@@ -63,18 +63,18 @@ type Record struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 	// By says who ran the engine: user@host.
 	By string `json:"by,omitempty"`
-	// Epoch is that of the lock on the cluster which the writer held. It never falls from one record to the next.
+	// Epoch is that of the cluster's lock, which the writer held. It never decreases from one record to the next.
 	Epoch int64 `json:"epoch,omitempty"`
 	// Chain binds the record to all before it, and the first one to the plan (Link).
 	Chain string `json:"chain,omitempty"`
 }
 
-// Start is the data of the first record: what was decided once, so that a resumed run decides the same.
+// Start is the data of the first record: decisions that a resumed run must not make again.
 type Start struct {
 	Plan    string     `json:"plan"` // hash
 	Theseus string     `json:"theseus"`
 	Flags   plan.Flags `json:"flags,omitzero"`
-	// Steps is how many steps the plan has, so that a journal alone tells how far it is.
+	// Steps is how many steps the plan has, so that the journal alone shows the progress.
 	Steps int `json:"steps,omitempty"`
 }
 

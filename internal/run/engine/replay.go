@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Replay reads a journal from its beginning. It fails on a journal that no run can have written: a hole,
-// an event it does not know, or an order that makes no sense.
+// Replay reads a journal from its beginning. It refuses a journal that no run can have written: with a missing record,
+// an unknown event, or an impossible order.
 func Replay(records []Record) (State, error) {
 	state := State{Phase: PhaseNew}
 	for _, record := range records {
@@ -17,7 +17,7 @@ func Replay(records []Record) (State, error) {
 	return state, nil
 }
 
-// Add takes the next record in.
+// Add applies the next record.
 func (s *State) Add(r Record) error {
 	if err := s.admits(r); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (s *State) Add(r Record) error {
 	return nil
 }
 
-// admits checks what holds for every record, whatever it tells.
+// admits checks what holds for every kind of record.
 func (s *State) admits(r Record) error {
 	if r.Seq != s.Seq+1 {
 		return WithHint(fmt.Errorf("journal: record %d follows record %d", r.Seq, s.Seq),
@@ -47,11 +47,11 @@ func (s *State) admits(r Record) error {
 	case (r.Event == Started) != (s.Phase == PhaseNew):
 		err = fmt.Errorf("a journal has exactly one record %q, its first", Started)
 	case s.Over():
-		err = fmt.Errorf("the run is over (%s)", s.Phase)
+		err = fmt.Errorf("the run has ended (%s)", s.Phase)
 	case r.Epoch < s.Epoch:
-		err = fmt.Errorf("its writer held the lock in epoch %d, and another had it since (%d)", r.Epoch, s.Epoch)
+		err = fmt.Errorf("its writer held the lock in epoch %d, but a later holder has written since (epoch %d)", r.Epoch, s.Epoch)
 	case (s.Phase == PhasePaused || s.Phase == PhaseNeedsPerson) && r.Event != Resumed:
-		err = fmt.Errorf("the run stands still (%s)", s.Phase)
+		err = fmt.Errorf("the run does not continue (%s)", s.Phase)
 	default:
 		return nil
 	}
@@ -80,14 +80,14 @@ func (s *State) take(r Record) error {
 		return nil
 	case RollingBack:
 		if s.Undoing {
-			return fmt.Errorf("it rolls back already")
+			return fmt.Errorf("the run is already rolling back")
 		}
 		s.Undoing, s.Phase, s.Asked = true, PhaseRollingBack, r.Result == ResultAsked
 		s.Cause, s.rollback, s.Back = r.Error, r.Error, ""
 		return nil
 	case TakingBack:
 		if st := s.Find(r.Step); s.Undoing || s.Back != "" || st == nil || st.Done {
-			return fmt.Errorf("step %q is not there to be taken back alone", r.Step)
+			return fmt.Errorf("step %q cannot be undone alone: it is not the current step", r.Step)
 		}
 		s.Back, s.Cause = r.Step, r.Error
 		return nil
@@ -129,7 +129,7 @@ func (s *State) begin(r Record) error {
 	return nil
 }
 
-// within takes a record about a step that has begun.
+// within applies a record about a step that has begun.
 func (s *State) within(r Record) error {
 	st := s.Find(r.Step)
 	if st == nil {
@@ -138,7 +138,7 @@ func (s *State) within(r Record) error {
 	back := r.Undo || r.Event == StepUndone
 	switch {
 	case back != (s.Undoing || s.Back == r.Step):
-		return fmt.Errorf("step %q: direction does not fit the run's", r.Step)
+		return fmt.Errorf("step %q: its direction is not the run's", r.Step)
 	case !back && st.Done:
 		return fmt.Errorf("step %q is done", r.Step)
 	case st.Undone:
@@ -159,7 +159,7 @@ func (s *State) within(r Record) error {
 	case StepDone:
 		st.Done, st.EndedAt = true, r.At
 	case StepUndone:
-		if s.Back == r.Step { // as if it had never begun; a person looks at it first
+		if s.Back == r.Step { // as if it had never begun; a person decides first
 			s.Steps, s.Back, s.Phase = s.Steps[:len(s.Steps)-1], "", PhaseNeedsPerson
 			return nil
 		}
@@ -176,7 +176,7 @@ func (s *StepState) intend(r Record) error {
 	case known == nil:
 		s.Actions = append(s.Actions, ActionState{ID: r.Action, Seq: r.Seq, Inverse: r.Inverse, Before: r.Before})
 	case known.Result == ResultFailed:
-		known.Result, known.Error = "", "" // tried again; what the first look said stays
+		known.Result, known.Error = "", "" // tried again; the first observation stays
 	default:
 		return fmt.Errorf("action %q is intended twice", r.Action)
 	}

@@ -19,41 +19,41 @@ type Deps struct {
 	Gate    Gate
 	Journal Journal
 	Control Control
-	// Hindrance says why nothing should be done to the cluster just now, which pauses the run; "" when nothing speaks against
-	// it. It is asked as often as Control is, and may be nil.
+	// Hindrance says why the run should change nothing in the cluster just now, which pauses it; "" if nothing prevents
+	// it. It is called as often as Control, and may be nil.
 	Hindrance func(context.Context) string
 	Clock     Clock
-	// Together makes calls that do not need each other, side by side if it likes, and returns when all have
+	// Together makes calls that do not depend on each other, concurrently if it likes, and returns when all have
 	// returned. nil makes one after another.
 	Together func(calls []func())
-	// Stop, when it is closed, ends the run after the action at hand; the end of the context ends it at once. It
-	// may be nil.
+	// Stop, when it is closed, ends the run after the current action; the end of the context ends it at once. It may be
+	// nil.
 	Stop <-chan struct{}
-	// Epoch is that of the lock on the cluster; every record carries it.
+	// Epoch is that of the cluster's lock; every record carries it.
 	Epoch int64
-	// By says who runs the engine (user@host), Theseus with which version.
+	// By says who runs the engine (user@host), and Theseus is its version.
 	By      string
 	Theseus string
-	// Notify hears every record after it is durable; Note hears, in a line for people, what is being waited
-	// for. Either may be nil.
+	// Notify gets every record after it is durable; Note gets, as a line for people, what the run waits for. Either may
+	// be nil.
 	Notify func(Record)
 	Note   func(string)
 	Options
 }
 
-// Options are a run's bounds; zero values mean the defaults.
+// Options are a run's limits; zero values mean the defaults.
 type Options struct {
 	// PauseOnFailure leaves a failed run as it is, for a person, instead of rolling it back.
 	PauseOnFailure bool
-	// Patience is how long an outage is waited out; default 5 min.
+	// Patience is how long calls are retried during an outage; default 5 min.
 	Patience time.Duration
-	// Settling is how long a call that the cluster refuses (ErrRefused) is tried again; default 2 min.
+	// Settling is how long a call that the cluster refuses (ErrRefused) is retried; default 2 min.
 	Settling time.Duration
 	// ConditionTimeout bounds the wait for a step's conditions; default 5 min.
 	ConditionTimeout time.Duration
-	// ActionTimeout bounds an action that names no bound of its own; default 10 min.
+	// ActionTimeout bounds an action without a timeout of its own; default 10 min.
 	ActionTimeout time.Duration
-	// Poll is the time between two looks at a condition; default 1 s.
+	// Poll is the interval at which conditions are checked; default 1 s.
 	Poll time.Duration
 }
 
@@ -76,16 +76,16 @@ type machine struct {
 	plan  *plan.Plan
 	deps  Deps
 	state State
-	// away sums up outages, which do not count against the bounds of conditions.
+	// away is the duration of all outages, which do not count against the timeouts of conditions.
 	away time.Duration
 	note string
-	// advice is the hint of the failure that the run turned or ended by.
+	// advice is the hint of the failure that made the run turn back or end.
 	advice string
 }
 
-// Run carries a plan out from where its journal stands. It returns an error only where the journal or the
-// plan cannot be worked with; everything that can happen to a run is an Outcome. It starts no goroutine,
-// and a context that ends, or Stop, leaves everything so that the next Run goes on.
+// Run carries out a plan from where its journal ends. It returns an error only if the journal or the plan cannot be
+// used; everything that can happen during a run is an Outcome. It starts no goroutine. When its context ends, or Stop
+// is closed, the next Run can continue.
 func Run(ctx context.Context, p *plan.Plan, deps Deps) (Outcome, error) {
 	if err := Validate(p); err != nil {
 		return Outcome{}, err
@@ -111,7 +111,7 @@ func Run(ctx context.Context, p *plan.Plan, deps Deps) (Outcome, error) {
 	return m.end(ctx, err)
 }
 
-// open replays the journal and makes sure that it is this plan's.
+// open replays the journal and checks that it belongs to this plan.
 func (m *machine) open(ctx context.Context) error {
 	var records []Record
 	err := m.patiently(ctx, "reading the journal", func(ctx context.Context) (err error) {
@@ -125,8 +125,8 @@ func (m *machine) open(ctx context.Context) error {
 	return err
 }
 
-// Admit reads a journal with which a run of the plan may go on: an unbroken chain from the plan's hash on, in an order that makes sense,
-// with nothing in it that the plan does not allow.
+// Admit reads a journal with which a run of the plan may continue: an unbroken chain that starts with the plan's hash,
+// in a possible order, and without actions that the plan does not allow.
 func Admit(p *plan.Plan, records []Record) (State, error) {
 	if _, err := Chained(records); err != nil {
 		return State{}, err
@@ -141,8 +141,8 @@ func Admit(p *plan.Plan, records []Record) (State, error) {
 	return state, Entitled(p, state)
 }
 
-// enter writes the first record of this run: Started, or Resumed. A run that is paused and asked to stay
-// so writes nothing.
+// enter writes the first record of this run: Started, or Resumed. A run that is paused, and whose desired state is a
+// pause, writes nothing.
 func (m *machine) enter(ctx context.Context) error {
 	if m.state.Phase == PhaseNew {
 		start, err := json.Marshal(Start{Plan: m.plan.Hash, Theseus: m.deps.Theseus, Flags: m.plan.Flags,
@@ -162,7 +162,7 @@ func (m *machine) enter(ctx context.Context) error {
 	return m.append(ctx, Record{Event: Resumed, By: m.deps.By})
 }
 
-// walk goes on in the direction of the run until it is over.
+// walk continues in the direction of the run until it ends.
 func (m *machine) walk(ctx context.Context) error {
 	switch {
 	case m.state.Undoing:
@@ -173,7 +173,7 @@ func (m *machine) walk(ctx context.Context) error {
 	return m.forward(ctx)
 }
 
-// settle decides what follows a failure: back, or a person. Every other end of a walk passes through.
+// settle decides what follows a failure: a rollback, or a person. It returns every other error as it is.
 func (m *machine) settle(ctx context.Context, err error) error {
 	if errors.Is(err, errTurn) {
 		return nil
@@ -197,7 +197,7 @@ func (m *machine) settle(ctx context.Context, err error) error {
 	return m.append(ctx, Record{Event: RollingBack, Step: failed.step, Result: ResultFailed, Error: failed.cause})
 }
 
-// end turns the error that ended a run into its outcome.
+// end turns the error that ended a run into an outcome.
 func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 	var failed *failure
 	var tired *gaveUp
@@ -205,7 +205,7 @@ func (m *machine) end(ctx context.Context, err error) (Outcome, error) {
 	switch {
 	case errors.Is(err, errInterrupted):
 		if ctx.Err() == nil {
-			return m.outcome(EndInterrupted, "stopped as asked; all that was done is in the journal"), nil
+			return m.outcome(EndInterrupted, "stopped as requested; the journal has everything that was done"), nil
 		}
 		outcome := m.outcome(EndInterrupted, context.Cause(ctx).Error())
 		if hint := HintOf(context.Cause(ctx)); hint != "" {

@@ -6,30 +6,33 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Standing is where a migration stands, and which ways lead on from there. Everything that a person is told about that (status, hints,
-// refusals) is said from it.
+// Standing says how far a migration is, and how it can continue. Status, hints and refusals all use it, so that they
+// say the same.
 type Standing struct {
-	// Word is the state in a word or two: that of the journal, and "interrupted" where it says running and nobody runs it.
+	// Word is the state in a word or two: the journal's phase, or "interrupted" if that is running and no process runs
+	// it.
 	Word string
 	// Since is the time of the last record.
 	Since time.Time
-	// Resume and Rollback say what these commands would do; Rollback is empty where it is refused, both where all is over.
+	// Resume and Rollback say what these commands would do. Rollback is empty if it would be refused, both if the
+	// migration has ended.
 	Resume, Rollback string
-	// Ways says both in one sentence; empty where all is over.
+	// Ways says both in one sentence; empty if the migration has ended.
 	Ways string
-	// Gate is the gate that is measured or that failed last, "" when there is none; Waits what it says.
+	// Gate is the gate that is measuring or that failed last, "" when there is none; Waits is its last answer.
 	Gate, Waits string
-	// Left is what the steps that are not done are estimated to take, in the direction of the run; 0 where that is not known.
+	// Left is the estimated time for the steps that are not done, in the direction of the run; 0 if there is no
+	// estimate.
 	Left time.Duration
 }
 
-// Judge says where a migration stands by its journal. held is true while somebody runs it.
+// Judge derives a Standing from a migration's journal. held is true while a process runs the migration.
 func Judge(steps []step.Step, s State, held bool) Standing {
 	now := Standing{Word: string(s.Phase), Since: s.At}
 	if (s.Phase == PhaseRunning || s.Phase == PhaseRollingBack) && !held {
 		now.Word = "interrupted"
 		if s.Undoing {
-			now.Word = "interrupted on the way back"
+			now.Word = "interrupted while rolling back"
 		}
 	}
 	now.gate(steps, s)
@@ -39,22 +42,22 @@ func Judge(steps []step.Step, s State, held bool) Standing {
 	now.left(steps, s)
 	switch {
 	case s.Undoing:
-		now.Resume, now.Rollback = "goes on with the rollback", "goes on with the rollback"
-		now.Ways = "`theseus resume` goes on with the rollback"
+		now.Resume, now.Rollback = "continues the rollback", "continues the rollback"
+		now.Ways = "`theseus resume` continues the rollback"
 	case s.Back != "":
-		now.Resume = "takes the step " + s.Back + " back alone, and then stops for a person"
-		now.Ways = "the point of no return is behind: `theseus resume` " + now.Resume + "; there is no rollback"
+		now.Resume = "undoes only the step " + s.Back + ", and then stops for a person"
+		now.Ways = "past the point of no return: `theseus resume` " + now.Resume + "; a rollback is not possible"
 	case s.PastReturn(steps):
-		now.Resume = "goes on"
-		now.Ways = "the point of no return is behind: `theseus resume` goes on; there is no rollback"
+		now.Resume = "continues"
+		now.Ways = "past the point of no return: `theseus resume` continues; a rollback is not possible"
 	default:
-		now.Resume, now.Rollback = "goes on", "takes everything back"
-		now.Ways = "`theseus resume` goes on, `theseus rollback` takes everything back"
+		now.Resume, now.Rollback = "continues", "undoes every step"
+		now.Ways = "`theseus resume` continues, `theseus rollback` undoes every step"
 	}
 	return now
 }
 
-// gate finds what is measured, or failed last, in the step at hand.
+// gate finds the gate of the current step that is measuring, or that failed last.
 func (n *Standing) gate(steps []step.Step, s State) {
 	known := s.Find(s.Step)
 	if known == nil || !known.GateAsked || known.Done || s.Over() {
@@ -73,7 +76,7 @@ func (n *Standing) gate(steps []step.Step, s State) {
 
 func (n *Standing) left(steps []step.Step, s State) {
 	if s.Undoing {
-		return // what taking back takes was never estimated
+		return // plans have no estimate for a rollback
 	}
 	for i := range steps {
 		if known := s.Find(steps[i].ID); known == nil || !known.Done {

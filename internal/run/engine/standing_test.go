@@ -40,11 +40,11 @@ func TestOneStory(t *testing.T) {
 							t.Errorf("%s: rollback %q", name, said.Rollback)
 						case strings.Contains(said.Ways, "`theseus rollback`") && said.Rollback == "":
 							t.Errorf("%s: it offers what is refused: %q", name, said.Ways)
-						case !over && strings.Contains(said.Ways, "no rollback") != beyond:
+						case !over && strings.Contains(said.Ways, "a rollback is not possible") != beyond:
 							t.Errorf("%s: %q", name, said.Ways)
 						case strings.HasPrefix(said.Word, "interrupted") != (!held && (phase == PhaseRunning || phase == PhaseRollingBack)):
 							t.Errorf("%s: %q", name, said.Word)
-						case back != "" && !over && !strings.Contains(said.Ways, "alone"):
+						case back != "" && !over && !strings.Contains(said.Ways, "undoes only"):
 							t.Errorf("%s: %q", name, said.Ways)
 						}
 					}

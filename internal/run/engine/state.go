@@ -7,10 +7,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Phase is where a run stands.
+// Phase is the phase of a run.
 type Phase string
 
-// The phases of a run. Done and rolled back are final; from the others a run goes on.
+// The phases of a run. Done and rolled back are final; from the others a run can continue.
 const (
 	PhaseNew         Phase = "new" // no record yet
 	PhaseRunning     Phase = "running"
@@ -21,25 +21,25 @@ const (
 	PhaseRolledBack  Phase = "rolled-back"
 )
 
-// State is what a journal says: everything that the engine needs in order to go on, and status to show.
+// State is a replayed journal: everything that the engine needs to continue, and that status shows.
 type State struct {
-	// Seq is that of the last record; 0 is an empty journal.
+	// Seq is the last record's; 0 for an empty journal.
 	Seq int
 	// Head is the chain of the last record: it stands for the whole journal, and the plan.
 	Head  string
 	Start Start
 	Phase Phase
-	// Undoing is true from the record RollingBack on, also while paused or in need of a person.
+	// Undoing is true from the record RollingBack on, also while the run is paused or needs a person.
 	Undoing bool
-	// Back is the step that is being taken back alone; "" when none is.
+	// Back is the step that is being undone alone; "" if none is.
 	Back string
-	// Asked is true when the operator asked for the rollback, false when a failure caused it.
+	// Asked is true if the operator requested the rollback, false if a failure caused it.
 	Asked bool
-	// Cause says why it stands still, or else why it rolls back.
+	// Cause says why the run does not continue, or else why it rolls back.
 	Cause string
-	// rollback is why it rolls back, whatever held it up meanwhile.
+	// rollback is why the run rolls back, whatever stopped it meanwhile.
 	rollback string
-	// Step and Action are the ones that the last record with a step was about.
+	// Step and Action are those of the last record with a step.
 	Step   string
 	Action string
 	// Steps are those begun, in the order in which they began.
@@ -71,16 +71,16 @@ type ActionState struct {
 	ID string
 	// Seq is that of the first intent.
 	Seq int
-	// Inverse is from the first intent, before anything was done; later looks at the world do not change it.
+	// Inverse is from the first intent, before the action started; later observations do not change it.
 	Inverse *step.Action
-	// Before is from the first intent, too; nothing once the action is settled.
+	// Before is from the first intent, too; it is empty once the action is settled.
 	Before json.RawMessage
 	// Result is "" while the outcome is not known: between the intent and its outcome.
 	Result string
 	Error  string
 }
 
-// Over is true when nothing is left to do.
+// Over is true if the run has ended.
 func (s State) Over() bool { return s.Phase == PhaseDone || s.Phase == PhaseRolledBack }
 
 // DoneSteps counts the steps that are done and not undone.
@@ -94,7 +94,7 @@ func (s State) DoneSteps() int {
 	return n
 }
 
-// Find is what is known about a step, or nil when it never began.
+// Find is the state of a step, or nil if it never began.
 func (s *State) Find(id string) *StepState {
 	for i := len(s.Steps) - 1; i >= 0; i-- {
 		if s.Steps[i].ID == id {
@@ -104,8 +104,8 @@ func (s *State) Find(id string) *StepState {
 	return nil
 }
 
-// PastReturn is true when the point of no return is behind: an action of a step marked NoReturn, or of a
-// later one, was intended. A step that has begun and only waited has changed nothing, so from there the way back is open.
+// PastReturn is true once an action of a step marked NoReturn, or of a later one, was intended. A step that has begun
+// but only waited has changed nothing, so a rollback is still possible then.
 func (s State) PastReturn(steps []step.Step) bool {
 	marked := false
 	for _, st := range steps {
@@ -120,7 +120,7 @@ func (s State) PastReturn(steps []step.Step) bool {
 	return false
 }
 
-// settled is true when the action needs nothing more.
+// settled is true if the action has succeeded.
 func (a *ActionState) settled() bool {
 	return a != nil && (a.Result == ResultDone || a.Result == ResultAlready)
 }

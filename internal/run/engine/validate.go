@@ -7,9 +7,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Validate checks what the engine itself relies on: a hash, and names that are there and unique.
+// Validate checks what the engine itself relies on: a hash, and names that are set and unique.
 func Validate(p *plan.Plan) error {
-	const hint = "make the plan again with `theseus plan`"
+	const hint = "make a new plan with `theseus plan`"
 	if p.Hash == "" {
 		return WithHint(fmt.Errorf("plan %q has no hash", p.Name), hint)
 	}
@@ -45,7 +45,7 @@ func (s State) Matches(p *plan.Plan) error {
 	}
 	for _, st := range s.Steps {
 		if !known[st.ID] {
-			return WithHint(fmt.Errorf("the journal tells of step %q, which the plan does not have", st.ID),
+			return WithHint(fmt.Errorf("the journal has step %q, which the plan does not have", st.ID),
 				"the plan or the journal was edited: take both from the cluster with `theseus resume`")
 		}
 	}

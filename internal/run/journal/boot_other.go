@@ -4,5 +4,5 @@ package journal
 
 import "time"
 
-// sinceBoot is the time of day here: it counts the time in suspend, though also when somebody sets the clock.
+// sinceBoot is the time of day here. It includes time in suspend, but also jumps when the clock is set.
 func sinceBoot() time.Duration { return time.Duration(time.Now().UnixNano()) }

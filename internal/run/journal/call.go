@@ -13,7 +13,7 @@ import (
 // callTimeout bounds every single call to the API server.
 const callTimeout = 10 * time.Second
 
-// call makes one bounded call, and marks the errors that pass by themselves as engine.ErrUnavailable.
+// call makes one bounded call, and marks transient errors as engine.ErrUnavailable.
 func call[T any](ctx context.Context, what string, f func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -31,17 +31,17 @@ func call[T any](ctx context.Context, what string, f func(context.Context) (T, e
 	return zero, fmt.Errorf("%s: %w", what, err)
 }
 
-// passing says whether an error only means that the API server could not be asked. An attempt that ran into
-// its bound counts: its outcome is not known.
+// passing reports whether an error only means that the API server could not be reached. A call that exceeded
+// callTimeout counts: its outcome is unknown.
 func passing(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || outage.Passes(err)
 }
 
-// Patience bounds the retries of calls that a process makes before its run begins: nothing has begun, and the server's address may
-// be wrong, so it is less than the patience of a run.
+// Patience bounds the retries of calls before a run begins. It is shorter than a run's own limits: nothing has begun,
+// and the server's address may be wrong.
 var Patience = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
 
-// patiently makes a call before a run begins.
+// patiently retries a call before a run begins.
 func patiently[T any](ctx context.Context, f func(context.Context) (T, error)) (result T, err error) {
 	err = outage.Retry(ctx, Patience, nil, func(ctx context.Context) error {
 		result, err = f(ctx)

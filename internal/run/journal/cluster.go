@@ -21,7 +21,7 @@ import (
 )
 
 // The bounds of a page: whichever is reached first. The API server takes objects of up to 1.5 MiB; a page is
-// rewritten with every append, which takes the longer the more it holds.
+// rewritten with every append, which takes longer the more it holds.
 const (
 	pageRecords = 200
 	pageBytes   = 32 << 10
@@ -29,12 +29,12 @@ const (
 )
 
 // Cluster is the journal of a Migration, in JournalPages. A page is only written over the version that was
-// read, so of two engines one fails before it acts. It is for one goroutine at a time.
+// read, so if two engines run, one of them fails before it acts. It is for one goroutine at a time.
 type Cluster struct {
 	client dynamic.Interface
 	name   string
 	bound  int  // records per page
-	fresh  bool // what follows is what the cluster has
+	fresh  bool // the fields below match the cluster
 	uid    types.UID
 	pages  int
 	page   *v1alpha1.JournalPage // the last one
@@ -66,7 +66,7 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A journal that makes no sense is the engine's to refuse; here it only has no summary.
+	// The engine refuses a journal in an impossible order; here it only has no summary.
 	c.state, err = engine.Replay(records)
 	if err != nil {
 		return records, nil
@@ -80,14 +80,14 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 	return records, nil
 }
 
-// list reads the pages, in order.
+// list reads the pages in order.
 func (c *Cluster) list(ctx context.Context) ([]v1alpha1.JournalPage, error) {
 	pages, err := listAll[v1alpha1.JournalPage](ctx, c.client, pageResource, labelMigration+"="+c.name, "reading the journal of "+c.name)
 	slices.SortFunc(pages, func(a, b v1alpha1.JournalPage) int { return a.Page - b.Page })
 	return pages, err
 }
 
-// listAll reads all objects of a kind that a selector picks.
+// listAll reads all objects of a kind that match a selector.
 func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.GroupVersionResource, selector, what string) ([]T, error) {
 	var all []T
 	options := metav1.ListOptions{LabelSelector: selector, Limit: 20}
@@ -111,11 +111,11 @@ func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.G
 	}
 }
 
-// join puts the pages' records into one list. A page that is missing is an error, and never a shorter journal.
+// join puts the pages' records into one list. A missing page is an error, never a shorter journal.
 func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
-	const hint = "do not go on with this journal: put the page back, or take the records from the local file"
+	const hint = "do not continue with this journal: restore the page, or take the records from the local file"
 	if len(pages) < atLeast {
-		return nil, engine.NeedsPerson(hint, "the journal of %s had %d pages, and %d are left", name, atLeast, len(pages))
+		return nil, engine.NeedsPerson(hint, "the journal of %s had %d pages, but only %d remain", name, atLeast, len(pages))
 	}
 	var records []engine.Record
 	for i, page := range pages {
@@ -133,7 +133,7 @@ func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Reco
 	return records, nil
 }
 
-// decode reads a record as it was written: what this version does not know was not written by it, and would not be bound by the chain.
+// decode reads a record and refuses unknown fields: the hash chain would not cover them.
 func decode(raw []byte) (r engine.Record, err error) {
 	reader := json.NewDecoder(bytes.NewReader(raw))
 	reader.DisallowUnknownFields()
@@ -144,7 +144,7 @@ func decode(raw []byte) (r engine.Record, err error) {
 func whole(records []engine.Record, pages []v1alpha1.JournalPage) error {
 	_, err := engine.Chained(records)
 	if errors.Is(err, engine.ErrUnchained) {
-		return nil // the engine refuses to go on with it; it can still be read
+		return nil // the engine refuses to continue with it; it can still be read
 	}
 	var broken *engine.Broken
 	if !errors.As(err, &broken) {
@@ -161,7 +161,7 @@ func whole(records []engine.Record, pages []v1alpha1.JournalPage) error {
 }
 
 // Append implements engine.Journal. It returns nil when the records are in the cluster and the Migration's
-// status tells of them. Those that fit on one page are written at once.
+// status has them. Records that fit on one page are written at once.
 func (c *Cluster) Append(ctx context.Context, records ...engine.Record) error {
 	raws := make([]json.RawMessage, len(records))
 	for i, r := range records {
@@ -175,7 +175,7 @@ func (c *Cluster) Append(ctx context.Context, records ...engine.Record) error {
 		raws[i] = raw
 	}
 	var err error
-	for range 3 { // a conflict may come from somebody who only touched a label
+	for range 3 { // another client may only have changed a label
 		err = c.append(ctx, records, raws)
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
@@ -201,7 +201,7 @@ func (c *Cluster) append(ctx context.Context, records []engine.Record, raws []js
 		return err
 	}
 	for raws = raws[len(records)-len(wanted):]; len(wanted) > 0; {
-		c.fresh = false // until the answer is known
+		c.fresh = false // until the result is known
 		n, page, err := c.write(ctx, raws)
 		if err != nil {
 			return err
@@ -217,7 +217,7 @@ func (c *Cluster) append(ctx context.Context, records []engine.Record, raws []js
 	return nil
 }
 
-// write puts records on the last page as far as there is room, or on a new one, and says how many.
+// write adds as many records as fit to the last page, or to a new one, and returns how many.
 func (c *Cluster) write(ctx context.Context, raws []json.RawMessage) (int, *v1alpha1.JournalPage, error) {
 	pages := c.client.Resource(pageResource).Namespace(v1alpha1.Namespace)
 	what := "writing the journal of " + c.name
@@ -235,7 +235,7 @@ func (c *Cluster) write(ctx context.Context, raws []json.RawMessage) (int, *v1al
 			return n, written, err
 		}
 	}
-	n := max(c.room(nil, raws), 1) // a record may be larger than a page is to be
+	n := max(c.room(nil, raws), 1) // a single record may exceed the usual size of a page
 	object, err := toUnstructured(c.newPage(raws[:n]))
 	if err != nil {
 		return 0, nil, err
@@ -246,7 +246,7 @@ func (c *Cluster) write(ctx context.Context, raws []json.RawMessage) (int, *v1al
 	return n, written, err
 }
 
-// room is how many of the records go on a page that has some.
+// room is how many of the records fit on a page that already has some.
 func (c *Cluster) room(has, raws []json.RawMessage) int {
 	bytes := 0
 	for _, raw := range has {
@@ -273,7 +273,7 @@ func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 	}
 }
 
-// summarise makes the Migration's status say what the journal says, when it does not yet.
+// summarise updates the Migration's status from the journal.
 func (c *Cluster) summarise(ctx context.Context) error {
 	status := v1alpha1.MigrationStatus{Phase: string(c.state.Phase), Step: c.state.Step,
 		Done: c.state.DoneSteps(), Total: c.state.Start.Steps, Pages: c.pages}

@@ -11,20 +11,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// ContradictError says that this machine kept records which the cluster does not have as they were written: the cluster's
-// data came back from a backup, or somebody rewrote the journal there.
+// ContradictError says that this machine has records which the cluster lacks, or has with other content: the cluster's
+// data was restored from a backup, or the journal there was rewritten.
 type ContradictError struct {
 	// Path is the file of this machine's copy.
 	Path string
-	// At is the Seq of the first record that the cluster lacks, or has otherwise. Other is the cluster's, nil where it has none.
+	// At is the Seq of the first record that differs. Other is the cluster's record; nil if the cluster has none.
 	At    int
 	Other *engine.Record
-	// Lost are this machine's records from there on.
+	// Lost are this machine's records from At on.
 	Lost []engine.Record
 }
 
-// Contradict compares this machine's copy of a journal with the cluster's. The cluster may have more, as another machine may
-// have gone on; whatever the copy has the cluster must have.
+// Contradict compares this machine's copy of a journal with the cluster's. The cluster may have more records, since
+// another machine may have continued; it must have every record of the copy.
 func Contradict(path string, local, cluster []engine.Record) error {
 	for i, r := range local {
 		if i < len(cluster) && same(r, cluster[i]) {
@@ -41,51 +41,51 @@ func Contradict(path string, local, cluster []engine.Record) error {
 
 func (e *ContradictError) Error() string {
 	last := e.Lost[len(e.Lost)-1]
-	what := fmt.Sprintf("the cluster forgot what this machine recorded: its journal ends before record %d, and %s goes on to record %d, of %s",
+	what := fmt.Sprintf("the cluster lacks records that this machine has: its journal ends before record %d, but %s continues to record %d, of %s",
 		e.At, e.Path, last.Seq, last.At.Format(time.RFC3339))
 	if e.Other != nil {
-		what = fmt.Sprintf("the cluster's journal is not the one that this machine recorded: record %d is %q there and %q in %s, which ends with record %d",
+		what = fmt.Sprintf("the cluster's journal differs from this machine's copy: record %d is %q there, but %q in %s, which ends with record %d",
 			e.At, title(*e.Other), title(e.Lost[0]), e.Path, last.Seq)
 	}
-	return what + "; only this machine knows of: " + e.known()
+	return what + "; only this machine has: " + e.known()
 }
 
-// Hint says what a person may do.
+// Hint says what a person can do.
 func (e *ContradictError) Hint() string {
-	return "the cluster's data may be from a backup, or was rewritten: look on the cluster at each act that only this machine knows of; to go on with what the cluster knows, move " +
+	return "the cluster's data may be from a backup, or was rewritten: check in the cluster each action that only this machine has; to continue with the cluster's journal, move " +
 		e.Path + " away first"
 }
 
 // Is makes it an engine.ErrNeedsPerson.
 func (e *ContradictError) Is(target error) bool { return target == engine.ErrNeedsPerson }
 
-// maxKnown bounds how many acts an error names.
+// maxKnown bounds how many actions an error names.
 const maxKnown = 8
 
-// known are the steps and actions that were done by the lost records, the newest last.
+// known are the steps and actions that the lost records report as done, the newest last.
 func (e *ContradictError) known() string {
-	var acts []string
+	var outcomes []string
 	for _, r := range e.Lost {
 		if r.Event == engine.Acted || r.Event == engine.StepDone || r.Event == engine.StepUndone || r.Event == engine.Finished {
-			acts = append(acts, title(r))
+			outcomes = append(outcomes, title(r))
 		}
 	}
-	if len(acts) == 0 {
-		return fmt.Sprintf("%d records, of which none is the outcome of an act", len(e.Lost))
+	if len(outcomes) == 0 {
+		return fmt.Sprintf("%d records, none of them the outcome of an action", len(e.Lost))
 	}
-	if more := len(acts) - maxKnown; more > 0 {
-		acts = slices.Insert(slices.Clone(acts[more:]), 0, fmt.Sprintf("%d earlier acts", more))
+	if more := len(outcomes) - maxKnown; more > 0 {
+		outcomes = slices.Insert(slices.Clone(outcomes[more:]), 0, fmt.Sprintf("%d earlier actions", more))
 	}
-	return strings.Join(acts, "; ")
+	return strings.Join(outcomes, "; ")
 }
 
-// title is a record in a few words.
+// title describes a record in a few words.
 func title(r engine.Record) string {
 	parts := []string{string(r.Event), cmp.Or(r.Action, r.Step), r.Result}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
-// otherPlan says whether a journal is not that of the plan with this hash.
+// otherPlan reports whether a journal belongs to a plan with another hash.
 func otherPlan(records []engine.Record, plan string) bool {
 	if len(records) == 0 {
 		return false

@@ -1,4 +1,4 @@
-// Package journal keeps what the engine writes down: in the cluster, where everybody with the rights can
-// take over, in a file beside it, and in memory for tests. It also keeps the lock that lets one operator at
-// a time run a migration on a cluster, and carries what operators ask of it.
+// Package journal stores the records of the engine: in the cluster, where everybody with the permissions can take
+// over, in a file as a local copy, and in memory for tests. It also has the lock that lets only one operator at a
+// time run a migration on a cluster, and carries what operators ask of a migration.
 package journal

@@ -16,10 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// errDamaged marks a file whose lines are no journal.
+// errDamaged marks a file whose lines are not a journal.
 var errDamaged = errors.New("damaged")
 
-// File is a journal of one JSON record per line. A record counts once its line, newline included, is on
+// File is a journal with one JSON record per line. A record counts once its line, newline included, is on
 // the disk.
 type File struct {
 	path    string
@@ -29,7 +29,7 @@ type File struct {
 	dropped int64
 }
 
-// OpenFile opens a journal, or begins one. A last line that a crash cut off is dropped: no one was told that
+// OpenFile opens a journal, or begins one. A last line that a crash cut off is dropped: no caller was told that
 // it was durable. Damage anywhere else is an error.
 func OpenFile(path string) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -54,7 +54,7 @@ func OpenFile(path string) (*File, error) {
 	return f, nil
 }
 
-// load reads all whole lines, and cuts off what follows them.
+// load reads all complete lines, and cuts off an incomplete last one.
 func (f *File) load() error {
 	data, err := io.ReadAll(f.file)
 	if err != nil {
@@ -69,7 +69,7 @@ func (f *File) load() error {
 	return f.cut()
 }
 
-// parse reads the whole lines of a journal, and says how many bytes they have.
+// parse reads the complete lines of a journal, and returns how many bytes they have.
 func parse(path string, data []byte) (records []engine.Record, size int64, err error) {
 	rest := data
 	for {
@@ -80,7 +80,7 @@ func parse(path string, data []byte) (records []engine.Record, size int64, err e
 		var r engine.Record
 		if err := json.Unmarshal(line, &r); err != nil || r.Seq != len(records)+1 {
 			if len(after) == 0 && err != nil {
-				return records, size, nil // the last line, half on the disk
+				return records, size, nil // an incomplete last line
 			}
 			return nil, 0, damaged(path, len(records)+1, r.Seq, err)
 		}
@@ -90,7 +90,7 @@ func parse(path string, data []byte) (records []engine.Record, size int64, err e
 	}
 }
 
-// ReadFile reads the journal that this machine keeps, and changes nothing; one that is not there, or is damaged, has no records.
+// ReadFile reads this machine's journal without changing it. A missing or damaged file has no records.
 func ReadFile(path string) ([]engine.Record, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,10 +111,10 @@ func damaged(path string, line, seq int, err error) error {
 		err = fmt.Errorf("it holds record %d", seq)
 	}
 	return engine.WithHint(fmt.Errorf("journal %s: line %d is %w: %w", path, line, errDamaged, err),
-		"move the file away; the copy in the cluster is complete, and `theseus resume` writes the file anew")
+		"move the file away; the copy in the cluster is complete, and `theseus resume` writes a new file")
 }
 
-// Append implements engine.Journal. When it fails, the file is as it was before.
+// Append implements engine.Journal. If it fails, the file is unchanged.
 func (f *File) Append(_ context.Context, records ...engine.Record) error {
 	var last engine.Record
 	if n := len(f.records); n > 0 {
@@ -143,7 +143,7 @@ func (f *File) Append(_ context.Context, records ...engine.Record) error {
 	return nil
 }
 
-// cut makes the file end where its whole lines end.
+// cut truncates the file after its last complete line.
 func (f *File) cut() error {
 	if err := f.file.Truncate(f.size); err != nil {
 		return err
@@ -160,12 +160,12 @@ func (f *File) Dropped() int64 { return f.dropped }
 // Close closes the file; every record is on the disk already.
 func (f *File) Close() error { return f.file.Close() }
 
-// fileError says what is wrong with a journal's file, and what to do about it.
+// fileError adds the path and a hint to an error of a journal's file.
 func fileError(path string, err error) error {
 	wrapped := fmt.Errorf("journal %s: %w", path, err)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return engine.WithHint(wrapped, "the disk is full: free some space, then `theseus resume`")
+		return engine.WithHint(wrapped, "the disk is full: free disk space, then `theseus resume`")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return engine.WithHint(wrapped, "the journal's folder must be writable: choose another one")
 	}

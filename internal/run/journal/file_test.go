@@ -191,7 +191,7 @@ func TestFileDiskFull(t *testing.T) {
 	}
 	wantFile(t, path, records)
 	full := fileError(path, &os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC})
-	if !strings.Contains(full.Error(), "no space left") || !strings.Contains(engine.HintOf(full), "free some space") {
+	if !strings.Contains(full.Error(), "no space left") || !strings.Contains(engine.HintOf(full), "free disk space") {
 		t.Errorf("full disk: %v, hint %q", full, engine.HintOf(full))
 	}
 }

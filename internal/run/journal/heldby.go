@@ -6,8 +6,8 @@ import (
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// HeldBy says who holds the lock, without touching it; nil when nobody does. A holder on another machine
-// that ended without giving it back is still named: only watching would tell.
+// HeldBy says who holds the lock, without changing it; nil if no process does. A holder on another machine
+// that ended without releasing the lock is still named: only watching the lock would show that.
 func HeldBy(ctx context.Context, leases coordination.LeaseInterface) (*HeldError, error) {
 	seen, err := (&Lease{leases: leases}).look(ctx)
 	if err != nil || seen == nil || holderOf(seen) == "" || gone(seen.Annotations[annotationProcess]) {

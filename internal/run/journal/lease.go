@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// annotationProcess holds the holder's process, so that the same machine knows when it is gone.
+	// annotationProcess names the holder's process, so that the same machine can see that the process has ended.
 	annotationProcess = "theseus.dev/process"
-	// A holder renews every renewEvery. One that was watched for leaseDuration without renewing is gone.
+	// A holder renews every renewEvery. A holder that was watched for leaseDuration without renewing has ended.
 	leaseDuration = 15 * time.Second
 	renewEvery    = 4 * time.Second
 	watchEvery    = time.Second
 )
 
-// HeldError says that another operator is at work.
+// HeldError says that another process holds the lock.
 type HeldError struct {
 	Holder string
 	Since  time.Time
@@ -39,30 +39,30 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	does := "is running a migration on"
 	if e.looks() {
-		does = "looks at the nodes of"
+		does = "is inspecting the nodes of"
 	}
 	return fmt.Sprintf("%s %s this cluster, since %s", strings.TrimSuffix(e.Holder, looks), does, e.Since.UTC().Format(time.RFC3339))
 }
 
-// Hint is the line that tells what to do about it.
+// Hint says what to do about it.
 func (e *HeldError) Hint() string {
 	if e.looks() {
-		return "wait until it has ended, and run this again"
+		return "wait until it ends, then retry"
 	}
-	return "`theseus status` shows how far it is; wait for it, or end that process and run this again"
+	return "`theseus status` shows how far it is; wait for it, or stop that process and retry"
 }
 
 func (e *HeldError) looks() bool { return strings.HasSuffix(e.Holder, looks) }
 
-// Lease is the lock on a cluster: while it is held, nobody else runs a migration there. An API server that
-// is away does not cost the lock, since meanwhile nobody can take it; Check keeps a process that was cut off
-// from acting on a lock that it may have lost.
+// Lease is the lock on a cluster: while a process holds it, no other one runs a migration there. An unavailable API
+// server does not cost the lock, since meanwhile no other process can take it; Check keeps a process that was
+// disconnected from acting on a lock that it may have lost.
 type Lease struct {
 	leases coordination.LeaseInterface
 	holder string
 	lose   context.CancelCauseFunc
 	stop   context.CancelFunc
-	ended  chan struct{} // closed when the renewal has ended
+	ended  chan struct{} // closed when the renewal has stopped
 
 	mu      sync.Mutex
 	current *coordinationv1.Lease
@@ -71,10 +71,10 @@ type Lease struct {
 	boot    func() time.Duration
 }
 
-// Acquire takes the lock. Where somebody else holds it, it watches until that holder renews, which makes a
-// *HeldError, or has not renewed for as long as the lease runs, or is a process of this machine that is
-// gone; clocks of different machines are never compared. The context that it returns ends, with its
-// cause, when the lock is lost. The lock is renewed until Release, also past the end of ctx.
+// Acquire takes the lock. If another process holds it, Acquire watches until that holder renews, and returns a
+// *HeldError; or until the holder has not renewed for the duration of the lease; or takes it at once if the holder is a
+// process of this machine that has ended. Clocks of different machines are never compared. The returned context ends,
+// with its cause, when the lock is lost. The lock is renewed until Release, even after the end of ctx.
 func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder string) (*Lease, context.Context, error) {
 	l := &Lease{leases: leases, holder: holder, ended: make(chan struct{}), boot: sinceBoot}
 	var watched *coordinationv1.Lease
@@ -107,7 +107,7 @@ func Acquire(ctx context.Context, leases coordination.LeaseInterface, holder str
 	}
 }
 
-// Check returns nil when the lock was certainly held a moment ago, renewing it first when that is not known.
+// Check returns nil if the lock was certainly held a moment ago. It renews the lock first if that is not known.
 func (l *Lease) Check(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,14 +120,14 @@ func (l *Lease) Check(ctx context.Context) error {
 	return l.renew(ctx)
 }
 
-// Epoch says how often the lock had changed hands when this process took it. It grows with every holder.
+// Epoch is how often the lock had changed hands when this process took it. It grows with every holder.
 func (l *Lease) Epoch() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return epochOf(l.current)
 }
 
-// Exceed makes the epoch higher than one that an earlier holder had: where the lock was deleted, it counts from 1 again.
+// Exceed raises the epoch above that of an earlier holder: after the lock was deleted, it counts from 1 again.
 func (l *Lease) Exceed(ctx context.Context, epoch int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ func (l *Lease) Exceed(ctx context.Context, epoch int64) error {
 	return l.write(ctx, next)
 }
 
-// Release gives the lock back, when it is still held.
+// Release releases the lock, if it is still held.
 func (l *Lease) Release(ctx context.Context) error {
 	l.stop()
 	<-l.ended
@@ -148,11 +148,11 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.lost != nil {
 		return nil
 	}
-	l.lost = errors.New("the lock was given back")
+	l.lost = errors.New("the lock was released")
 	free := l.current.DeepCopy()
 	free.Spec.HolderIdentity, free.Spec.RenewTime = nil, &metav1.MicroTime{Time: time.Now()}
 	delete(free.Annotations, annotationProcess)
-	_, err := call(ctx, "giving the lock back", func(ctx context.Context) (*coordinationv1.Lease, error) {
+	_, err := call(ctx, "releasing the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return l.leases.Update(ctx, free, metav1.UpdateOptions{FieldManager: fieldManager})
 	})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -178,7 +178,7 @@ func (l *Lease) hold(ctx context.Context) context.Context {
 			}
 			l.mu.Lock()
 			if l.lost == nil {
-				_ = l.renew(renewal) // a lost lock ends the context; everything else is tried again
+				_ = l.renew(renewal) // a lost lock ends the context; everything else is retried
 			}
 			l.mu.Unlock()
 		}
@@ -189,7 +189,7 @@ func (l *Lease) hold(ctx context.Context) context.Context {
 // renew writes a new renewal time over the version that this process wrote last. l.mu is held.
 func (l *Lease) renew(ctx context.Context) error { return l.write(ctx, l.current.DeepCopy()) }
 
-// write does so with a lock that has other fields, too. l.mu is held.
+// write does the same, with changes to other fields too. l.mu is held.
 func (l *Lease) write(ctx context.Context, next *coordinationv1.Lease) error {
 	begun := l.now()
 	next.Spec.RenewTime = &metav1.MicroTime{Time: begun.at}
@@ -201,7 +201,7 @@ func (l *Lease) write(ctx context.Context, next *coordinationv1.Lease) error {
 		l.current, l.renewed = written, begun
 		return nil
 	case apierrors.IsNotFound(err):
-		return l.give(engine.WithHint(errors.New("the lock on the cluster was deleted"), "`theseus resume` goes on"))
+		return l.give(engine.WithHint(errors.New("the lock on the cluster was deleted"), "`theseus resume` continues"))
 	case !apierrors.IsConflict(err):
 		return err
 	}
@@ -210,22 +210,22 @@ func (l *Lease) write(ctx context.Context, next *coordinationv1.Lease) error {
 	case err != nil:
 		return err
 	case seen == nil:
-		return l.give(engine.WithHint(errors.New("the lock on the cluster was deleted"), "`theseus resume` goes on"))
+		return l.give(engine.WithHint(errors.New("the lock on the cluster was deleted"), "`theseus resume` continues"))
 	case holderOf(seen) != l.holder || seen.Annotations[annotationProcess] != l.current.Annotations[annotationProcess]:
 		return l.give(fmt.Errorf("the lock was lost: %w", held(seen)))
 	}
-	l.current = seen // it is ours; a write whose answer was lost, or somebody touched a label
-	return fmt.Errorf("renewing the lock: %w: it was written meanwhile", engine.ErrUnavailable)
+	l.current = seen // still held: the answer of a write was lost, or another client changed a label
+	return fmt.Errorf("renewing the lock: %w: another client wrote it meanwhile", engine.ErrUnavailable)
 }
 
-// give ends the context: the lock is lost.
+// give records that the lock is lost, and ends the context.
 func (l *Lease) give(err error) error {
 	l.lost = err
 	l.lose(err)
 	return err
 }
 
-// look reads the lock; nil where there is none.
+// look reads the lock; nil if there is none.
 func (l *Lease) look(ctx context.Context) (*coordinationv1.Lease, error) {
 	seen, err := call(ctx, "reading the lock", func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return l.leases.Get(ctx, manifest.Lease, metav1.GetOptions{})
@@ -236,7 +236,7 @@ func (l *Lease) look(ctx context.Context) (*coordinationv1.Lease, error) {
 	return seen, err
 }
 
-// take writes this holder into the lock, over the version that was seen.
+// take writes this holder into the lock, over the version that was read.
 func (l *Lease) take(ctx context.Context, seen *coordinationv1.Lease) error {
 	begun := l.now()
 	now := metav1.MicroTime{Time: begun.at}
@@ -282,7 +282,8 @@ func (g guarded) Do(ctx context.Context, a step.Action, before json.RawMessage) 
 	return g.Actor.Do(ctx, a, before)
 }
 
-// GuardJournal is a Journal in which another engine's record is told as what it is where the lock was lost: that ends the context too.
+// GuardJournal is a Journal that reports a lost lock if another engine has written a record. A lost lock ends the
+// context too.
 func (l *Lease) GuardJournal(records engine.Journal) engine.Journal {
 	return guardedJournal{records, l}
 }
@@ -337,7 +338,7 @@ func durationOf(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second
 }
 
-// alike is true when a holder has not renewed between two looks.
+// alike is true if a holder has not renewed between two reads.
 func alike(a, b *coordinationv1.Lease) bool {
 	return holderOf(a) == holderOf(b) && a.Spec.RenewTime.Equal(b.Spec.RenewTime)
 }

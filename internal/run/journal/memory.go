@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Memory is a journal that lasts as long as the process: for tests and dry runs. The zero value is empty.
+// Memory is a journal in memory, for tests and dry runs. The zero value is empty.
 type Memory struct {
 	mu      sync.Mutex
 	records []engine.Record

@@ -27,7 +27,7 @@ import (
 const (
 	fieldManager   = "theseus"
 	labelMigration = "theseus.dev/migration"
-	// maxPlan bounds the bytes that a plan has unpacked.
+	// maxPlan bounds the size of an unpacked plan, in bytes.
 	maxPlan = 512 << 20
 )
 
@@ -37,13 +37,13 @@ var (
 	pageResource      = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "journalpages"}
 )
 
-// Create puts a plan into the cluster as a Migration of its name, in pages that are written before it, so that a Migration that
-// is there is whole. One that is there already with the same plan is left as it is. The caller holds the Lease.
+// Create writes a plan to the cluster as a Migration with the plan's name. The pages are written first, so a Migration
+// that exists is complete. An existing Migration with the same plan is left as it is. The caller holds the Lease.
 func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
 	return put(ctx, client, p, planPageBytes)
 }
 
-// put is Create with so many bytes on a page.
+// put is Create with a given number of bytes per page.
 func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
 	if err := plan.Sound(p); err != nil {
 		return err
@@ -64,7 +64,7 @@ func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage in
 	}
 	if there.Hash != p.Hash {
 		return engine.WithHint(fmt.Errorf("migration %s is in the cluster with another plan (%s, not %s)",
-			p.Name, there.Hash, p.Hash), "`theseus status` shows it; `theseus resume` goes on with the cluster's plan")
+			p.Name, there.Hash, p.Hash), "`theseus status` shows it; `theseus resume` continues with the cluster's plan")
 	}
 	return nil
 }
@@ -92,20 +92,20 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 			metav1.CreateOptions{FieldManager: fieldManager})
 	})
 	if apierrors.IsAlreadyExists(err) {
-		return nil // somebody was faster, and Create looks with which plan
+		return nil // another process was faster, and Create checks its plan
 	}
 	if err != nil {
 		return err
 	}
 	if kept, _, _ := unstructured.NestedString(stored.Object, "spec", "planDigest"); kept == "" {
-		return engine.WithHint(fmt.Errorf("migration %s: the API server dropped what it does not know, by the definition of an older version", p.Name),
+		return engine.WithHint(fmt.Errorf("migration %s: the API server dropped fields: the CRD in the cluster is of an older version", p.Name),
 			"nothing was changed: delete this Migration, and apply the plan again")
 	}
 	return nil
 }
 
-// Load reads a Migration and its plan from the cluster. It proves that the plan is sound and is the Migration's own, not that anybody
-// approved it: whoever acts on it compares its hash with one from elsewhere.
+// Load reads a Migration and its plan from the cluster. It proves that the plan is sound and is the Migration's own,
+// not that it was approved: a caller that acts on it compares its hash with one from elsewhere.
 func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Plan, *v1alpha1.Migration, error) {
 	migration, err := get(ctx, client, name)
 	if err != nil {
@@ -128,15 +128,15 @@ func Load(ctx context.Context, client dynamic.Interface, name string) (*plan.Pla
 	return p, migration, nil
 }
 
-// belongs demands that a plan is the one that its Migration was made for. Its hash is computed: what the cluster holds as text may have been
-// edited together with the plan.
+// belongs demands that a plan is the one that its Migration was made for. Its hash is computed: the cluster's text may
+// have been edited together with the plan.
 func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
-	const hint = "do not go on with it: restore the Migration and its PlanPages from a backup, and find out who wrote to them"
+	const hint = "do not continue with it: restore the Migration and its PlanPages from a backup, and find out who wrote to them"
 	if err := plan.Sound(p); err != nil {
 		return engine.NeedsPerson(hint, "the plan of migration %s is not what was applied: %w", migration.Name, err)
 	}
 	if p.Hash != migration.Spec.PlanHash {
-		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, and %s was recorded", migration.Name, p.Hash, migration.Spec.PlanHash)
+		return engine.NeedsPerson(hint, "migration %s: its plan has the hash %s, but %s was recorded", migration.Name, p.Hash, migration.Spec.PlanHash)
 	}
 	if p.Name != migration.Name {
 		return engine.NeedsPerson(hint, "migration %s: its plan is that of %s", migration.Name, p.Name)
@@ -144,7 +144,7 @@ func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
 	return nil
 }
 
-// List reads all Migrations, the newest first. A cluster in which Theseus was never set up has none.
+// List reads all Migrations, the newest first. A cluster without Theseus' CRDs has none.
 func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, error) {
 	list, err := call(ctx, "listing migrations", func(ctx context.Context) (*unstructured.UnstructuredList, error) {
 		return client.Resource(migrationResource).Namespace(v1alpha1.Namespace).List(ctx, metav1.ListOptions{})
@@ -169,7 +169,7 @@ func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, 
 	return all, nil
 }
 
-// SetDesire asks something of a running migration. It changes nothing else of it.
+// SetDesire sets the desired state of a migration, and changes nothing else.
 func SetDesire(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
 	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"desire": string(desire)}})
 }
@@ -180,7 +180,7 @@ type Control struct {
 	name   string
 }
 
-// NewControl is for the Migration with this name.
+// NewControl returns the control of the Migration with this name.
 func NewControl(client dynamic.Interface, name string) *Control { return &Control{client, name} }
 
 // Desire implements engine.Control.
@@ -222,7 +222,7 @@ func patch(ctx context.Context, client dynamic.Interface, kind schema.GroupVersi
 	return err
 }
 
-// Fits is an error where a plan is too large for the cluster to hold, and so for Create.
+// Fits returns an error if a plan is too large for Create.
 func Fits(p *plan.Plan) error {
 	_, err := pack(p)
 	return err
@@ -242,9 +242,9 @@ func pack(p *plan.Plan) ([]byte, error) {
 		return nil, err
 	}
 	if packed.Len() > maxPlanPages*planPageBytes || len(text) > maxPlan {
-		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, and at most %d and %d fit into the cluster",
+		return nil, engine.WithHint(fmt.Errorf("plan %s: it has %d bytes, %d packed, but at most %d and %d fit into the cluster",
 			p.Name, len(text), packed.Len(), maxPlan, maxPlanPages*planPageBytes),
-			"nothing was changed; this version cannot change a cluster with as many nodes (docs/known-issues.md)")
+			"nothing was changed; this version cannot change a cluster with so many nodes (docs/known-issues.md)")
 	}
 	return packed.Bytes(), nil
 }

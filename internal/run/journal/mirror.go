@@ -10,9 +10,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// Mirrored is a journal with a copy in a file. A record counts when the primary has it, and the file gets it only then.
-// So a file with records that the primary lacks shows that the primary forgot them, or was rewritten: that is an error
-// (Contradict). A fault of the file itself is a warning, and is made good as soon as the file can be written again.
+// Mirrored is a journal with a copy in a file. A record counts when the primary has it, and is written to the file only
+// then. So a file with records that the primary lacks shows that the primary lost them, or was rewritten: that is an
+// error (Contradict). A fault of the file itself is a warning, and is repaired as soon as the file can be written
+// again.
 type Mirrored struct {
 	primary engine.Journal
 	path    string
@@ -24,7 +25,7 @@ type Mirrored struct {
 }
 
 // NewMirrored mirrors the journal of a plan, by its hash, into the file at path, which the first Records opens and repairs.
-// warn hears of a fault of the file, once until the file works again; it may be nil.
+// warn gets a fault of the file, once until the file works again; it may be nil.
 func NewMirrored(primary engine.Journal, path, plan string, warn func(error)) *Mirrored {
 	if warn == nil {
 		warn = func(error) {}
@@ -44,7 +45,7 @@ func (m *Mirrored) Append(ctx context.Context, records ...engine.Record) error {
 	return m.tell(m.flush(ctx))
 }
 
-// Records implements engine.Journal: the primary's records, to which the file is brought.
+// Records implements engine.Journal: it returns the primary's records, and adds missing ones to the file.
 func (m *Mirrored) Records(ctx context.Context) ([]engine.Record, error) {
 	records, err := m.primary.Records(ctx)
 	if err != nil {
@@ -61,19 +62,19 @@ func (m *Mirrored) Close() error {
 	return m.file.Close()
 }
 
-// tell warns of a fault of the file, once. That the two copies contradict each other is no fault of the file, and is returned.
+// tell warns of a fault of the file, once. A contradiction between the two copies is not such a fault, and is returned.
 func (m *Mirrored) tell(err error) error {
 	if errors.Is(err, engine.ErrNeedsPerson) {
 		return err
 	}
 	if err != nil && !m.warned {
-		m.warn(fmt.Errorf("the journal's copy is behind (the cluster has it all): %w", err))
+		m.warn(fmt.Errorf("the local copy of the journal lacks records (the cluster has all of them): %w", err))
 	}
 	m.warned = err != nil
 	return nil
 }
 
-// flush writes what the file lacks.
+// flush writes the records that the file lacks.
 func (m *Mirrored) flush(ctx context.Context) error {
 	for len(m.pending) > 0 && m.pending[0].Seq <= len(m.file.records) {
 		m.pending = m.pending[1:]
@@ -88,7 +89,7 @@ func (m *Mirrored) flush(ctx context.Context) error {
 	return nil
 }
 
-// open tries a file that could not be opened before once more.
+// open retries to open a file that could not be opened before.
 func (m *Mirrored) open(ctx context.Context) error {
 	file, err := OpenFile(m.path)
 	if err != nil && !errors.Is(err, errDamaged) {
@@ -104,21 +105,21 @@ func (m *Mirrored) open(ctx context.Context) error {
 	return m.repair(ctx, records)
 }
 
-// repair gives the file what it lacks. A file that is damaged, or is the journal of another plan, is moved aside, never
-// overwritten.
+// repair adds the missing records to the file. A file that is damaged, or is the journal of another plan, is moved
+// aside, never overwritten.
 func (m *Mirrored) repair(ctx context.Context, records []engine.Record) error {
 	var err error
 	if m.file == nil {
 		m.file, err = OpenFile(m.path)
 	}
 	if err == nil && otherPlan(m.file.records, m.plan) {
-		err = fmt.Errorf("journal %s: %w: it is that of another plan", m.path, errDamaged)
+		err = fmt.Errorf("journal %s: %w: it belongs to another plan", m.path, errDamaged)
 	}
 	if err == nil {
 		err = Contradict(m.path, m.file.records, records)
 	}
 	if errors.Is(err, errDamaged) {
-		err = m.anew(err)
+		err = m.restart(err)
 	}
 	if err != nil {
 		return err
@@ -127,8 +128,8 @@ func (m *Mirrored) repair(ctx context.Context, records []engine.Record) error {
 	return m.flush(ctx)
 }
 
-// anew moves a file that cannot be used aside, and begins another one.
-func (m *Mirrored) anew(why error) error {
+// restart moves an unusable file aside, and begins a new one.
+func (m *Mirrored) restart(why error) error {
 	if m.file != nil {
 		m.file.Close()
 		m.file = nil

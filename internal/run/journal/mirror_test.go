@@ -87,9 +87,9 @@ func TestMirrorContradicts(t *testing.T) {
 		cluster []engine.Record
 		want    string
 	}{
-		"restored from a backup": {records[:5], "the cluster forgot what this machine recorded: its journal ends before record 6"},
+		"restored from a backup": {records[:5], "the cluster lacks records that this machine has: its journal ends before record 6"},
 		"restored to its start":  {nil, "its journal ends before record 1"},
-		"rewritten":              {rewritten, `record 6 is "acted act-2 failed" there and "acted act-2 done"`},
+		"rewritten":              {rewritten, `record 6 is "acted act-2 failed" there, but "acted act-2 done"`},
 		"rewritten and longer":   {append(slices.Clone(rewritten), records[6:]...), "record 6 is"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestMirrorContradicts(t *testing.T) {
 			if !errors.Is(err, engine.ErrNeedsPerson) || engine.HintOf(err) == "" {
 				t.Fatalf("not for a person, with a hint: %v", err)
 			}
-			if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "only this machine knows of: ") || !strings.Contains(err.Error(), "acted act-3 done") {
+			if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "only this machine has: ") || !strings.Contains(err.Error(), "acted act-3 done") {
 				t.Errorf("says: %v", err)
 			}
 			wantFile(t, path, records)
@@ -153,7 +153,7 @@ func TestMirrorFileFails(t *testing.T) {
 		}
 	}
 	add(records[:2]...)
-	if len(warnings) != 1 || !strings.Contains(warnings[0], "the cluster has it all") {
+	if len(warnings) != 1 || !strings.Contains(warnings[0], "the cluster has all of them") {
 		t.Fatalf("warnings: %q", warnings)
 	}
 	if err := os.Remove(filepath.Dir(path)); err != nil {

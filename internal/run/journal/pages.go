@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	// labelLoose marks a page that was written and has no owner yet.
+	// labelLoose marks a page without an owner yet.
 	labelLoose = "theseus.dev/loose"
-	// planPageBytes of a packed plan are on a page, a third more as the API server gets it, which takes 1.5 MiB;
-	// maxPlanPages bound what a plan may take of etcd, whose own bound is 2 GiB unless it is set.
+	// planPageBytes is how much of a packed plan is on a page; base64 adds a third, and the API server takes 1.5 MiB.
+	// maxPlanPages bounds a plan's share of etcd, whose own limit is 2 GiB by default.
 	planPageBytes = 256 << 10
 	maxPlanPages  = 128
 )
 
-// writePages puts a packed plan into pages of names that nobody had before, and returns these. The pages are loose: nothing
-// knows them until a Migration names them.
+// writePages writes a packed plan into pages with new names, and returns these. The pages are loose: nothing
+// refers to them until a Migration names them.
 func writePages(ctx context.Context, client dynamic.Interface, migration string, packed []byte, perPage int) ([]string, error) {
 	var names []string
 	unique := strings.ToLower(rand.Text()[:8])
@@ -59,9 +59,9 @@ func writePages(ctx context.Context, client dynamic.Interface, migration string,
 	return names, nil
 }
 
-// readPages joins the pages that a Migration names. One that is missing or was edited is an error, and never a shorter plan.
+// readPages joins the pages that a Migration names. A missing or edited page is an error, never a shorter plan.
 func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha1.Migration) ([]byte, error) {
-	const hint = "put the page back from a backup of the cluster; without it only a person can finish or take back what was begun, by the runbook"
+	const hint = "restore the page from a backup of the cluster; without it, only a person can finish or undo the migration, by the runbook"
 	var packed bytes.Buffer
 	for i, name := range migration.Spec.PlanPages {
 		object, err := call(ctx, "reading the plan of "+migration.Name, func(ctx context.Context) (*unstructured.Unstructured, error) {
@@ -80,19 +80,19 @@ func readPages(ctx context.Context, client dynamic.Interface, migration *v1alpha
 		packed.Write(page.Data)
 	}
 	if got := digest(packed.Bytes()); got != migration.Spec.PlanDigest {
-		return nil, engine.WithHint(fmt.Errorf("its %d pages have the digest %s, and %s was recorded: one was edited",
+		return nil, engine.WithHint(fmt.Errorf("its %d pages have the digest %s, but %s was recorded: a page was edited",
 			len(migration.Spec.PlanPages), got, migration.Spec.PlanDigest), hint)
 	}
 	return packed.Bytes(), nil
 }
 
-// Settle gives pages that were written before their Migration their owner, so that they go when it goes, and removes those that no
-// Migration names: whoever wrote them was killed, or failed, before the Migration was there. The caller holds the Lease, or what
-// another writes at the moment would be taken for such.
+// Settle makes Migrations the owners of pages that were written before them, so that they are deleted together, and
+// deletes pages that no Migration names: their writer was killed, or failed, before it created the Migration. The
+// caller holds the Lease; otherwise Settle would delete pages that another process is writing.
 func Settle(ctx context.Context, client dynamic.Interface) error {
 	loose, err := listAll[v1alpha1.PlanPage](ctx, client, planPageResource, labelLoose+"=true", "reading the pages of plans")
 	if apierrors.IsNotFound(err) {
-		return nil // an older version set the cluster up, and made none
+		return nil // the CRDs are of an older version, which made no pages
 	}
 	if err != nil {
 		return err

@@ -24,14 +24,14 @@ func Holder() string {
 	return fmt.Sprintf("%s@%s/%d", name, host, os.Getpid())
 }
 
-// looks marks a holder of the lock that runs no migration.
+// looks marks a holder of the lock that only inspects nodes.
 const looks = " (looks at nodes)"
 
-// Looker is Holder for a process that only looks at nodes.
+// Looker is Holder for a process that only inspects nodes.
 func Looker() string { return Holder() + looks }
 
-// process names a process so that nothing else is ever called the same: boot, pid namespace, pid and start
-// time. With it, a process on the same machine can be known to be gone. It is "" where /proc tells nothing.
+// process identifies a process: boot, pid namespace, pid and start time. With it, a process on the same machine can be
+// known to have ended. It is "" if /proc cannot be read.
 func process(pid int) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -48,8 +48,8 @@ func process(pid int) string {
 	return fmt.Sprintf("%s %s %d %s", strings.TrimSpace(string(boot)), namespace, pid, started)
 }
 
-// gone is true when a process named by process certainly does not run any more: it was one of this boot and
-// this pid namespace, and is not there, or is dead and only not reaped yet.
+// gone is true if a process named by process certainly does not run any more: it was one of this boot and
+// this pid namespace, and does not exist, or is a zombie.
 func gone(name string) bool {
 	fields := strings.Fields(name)
 	if len(fields) != 4 {
@@ -60,7 +60,7 @@ func gone(name string) bool {
 	if err != nil || len(own) != 4 || own[0] != fields[0] || own[1] != fields[1] {
 		return false
 	}
-	// Where /proc hides the processes of others, the signal still tells.
+	// If /proc hides other users' processes, the signal still shows whether the process exists.
 	if p, err := os.FindProcess(pid); err == nil && errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone) {
 		return true
 	}
@@ -68,8 +68,8 @@ func gone(name string) bool {
 	return started != "" && (dead || started != fields[3])
 }
 
-// startOf is the start time of a process in clock ticks since boot, and whether it is dead and only not
-// reaped yet. The time is "" where it cannot be read.
+// startOf is the start time of a process in clock ticks since boot, and whether it is a zombie. The time is "" if it
+// cannot be read.
 func startOf(pid int) (string, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/canonical"
 )
 
-// ErrTaken says that another record stands where one was to be written: another engine is at work.
+// ErrTaken says that the journal has another record under this Seq: another engine is running.
 var ErrTaken = errors.New("another engine wrote to this journal")
 
-// admit returns the records that are new after the last one of n. Those up to one that is the last one again are not;
-// it is an error when their place is taken or far off.
+// admit returns those records that are new, after the last one of n. It skips records that are the last ones already;
+// it is an error if another record has their Seq, or if records are missing in between.
 func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record, error) {
 	first := records[0].Seq
 	known := n - first + 1 // how many of them would be there already
@@ -28,7 +28,7 @@ func admit(records []engine.Record, n int, last engine.Record) ([]engine.Record,
 		return records[known:], nil
 	}
 	return nil, engine.WithHint(fmt.Errorf("record %d: %w", first, ErrTaken),
-		"`theseus status` shows how far it is; let only one operator go on")
+		"`theseus status` shows how far it is; let only one process continue")
 }
 
 // same compares by meaning: a copy that went through the API server has its keys in another order.

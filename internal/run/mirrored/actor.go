@@ -23,12 +23,12 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Actor does what a plan of the strategy mirror says, each by the package whose matter it is.
+// Actor does the actions of a plan of the strategy mirror, each with the package that knows how.
 type Actor struct {
 	World *World
 	Names *dns.Actor
 	Twins *replica.Actor
-	// Own are for the original's nodes.
+	// Own is for the original's nodes.
 	Own     engine.Actor
 	Records engine.Journal
 	Dir     string
@@ -101,11 +101,11 @@ func (h *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, erro
 	return h.Own.Holds(ctx, c)
 }
 
-// change runs the command that changes the original; without one a person does it.
+// change runs the command that changes the original; without one, a person changes it.
 func (h *Actor) change(ctx context.Context) error {
 	line := h.World.Plan.Mirror.Switch.Command
 	if line == "" {
-		h.Note("the original is idle and yours: bring it to " + h.World.Plan.Mirror.Switch.To)
+		h.Note("the original is idle: change its network to " + h.World.Plan.Mirror.Switch.To)
 		return nil
 	}
 	var env []string
@@ -119,10 +119,10 @@ func (h *Actor) change(ctx context.Context) error {
 	return h.shell(ctx, line, env...)
 }
 
-// rollLook is the time between two looks at the original's nodes.
+// rollLook is the time between two polls of the original's nodes.
 const rollLook = 5 * time.Second
 
-// roll replaces nodes that stay sick, each once. What is sick then is for the gate to wait for, and for a person to see.
+// roll replaces nodes that stay NotReady, each once. If nodes are still NotReady then, the gate waits and fails.
 func (h *Actor) roll(ctx context.Context) error {
 	roll := h.World.Plan.Mirror.Switch
 	for end := time.Now().Add(time.Duration(roll.RollAfter)); ; {
@@ -141,7 +141,7 @@ func (h *Actor) roll(ctx context.Context) error {
 			continue
 		}
 		for _, node := range sick {
-			h.Note("node " + node + " is not Ready after " + time.Duration(roll.RollAfter).String() + ": it is replaced once more")
+			h.Note("node " + node + " is not Ready after " + time.Duration(roll.RollAfter).String() + ": replacing it once more")
 			if err := h.shell(ctx, roll.Roll, mirror.NodeVariable+"="+node); err != nil {
 				return fmt.Errorf("node %s: %w", node, err)
 			}
@@ -150,7 +150,7 @@ func (h *Actor) roll(ctx context.Context) error {
 	}
 }
 
-// shell runs a command of the user's with variables; what it says is in a file.
+// shell runs one of the user's commands with environment variables; its output goes to a file.
 func (h *Actor) shell(ctx context.Context, line string, env ...string) error {
 	log := filepath.Join(h.Dir, "change.log")
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -165,7 +165,7 @@ func (h *Actor) shell(ctx context.Context, line string, env ...string) error {
 	command.WaitDelay = 10 * time.Second
 	tail.to = file
 	if err := command.Run(); err != nil {
-		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "what it said is in "+log+"; mend it")
+		return engine.WithHint(fmt.Errorf("the command failed: %w: %s", err, tail.String()), "fix the command; its output is in "+log)
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (l *lastLine) Write(data []byte) (int, error) {
 
 func (l *lastLine) String() string { return string(l.line) }
 
-// handshakes proves what the mirror serves.
+// handshakes proves which certificates the mirror serves.
 func (h *Actor) handshakes(ctx context.Context) error {
 	args := h.World.Plan.Mirror.Handshakes
 	proofs, err := h.World.prove(ctx, time.Duration(args.ValidFor))
@@ -202,9 +202,9 @@ func (h *Actor) handshakes(ctx context.Context) error {
 		}
 	}
 	if len(wrong) > 0 {
-		return engine.WithHint(fmt.Errorf("%d of %d handshakes are not as they should be: %s", len(wrong), len(proofs), strings.Join(wrong[:min(len(wrong), 3)], "; ")),
+		return engine.WithHint(fmt.Errorf("%d of %d handshakes failed: %s", len(wrong), len(proofs), strings.Join(wrong[:min(len(wrong), 3)], "; ")),
 			"theseus mirror certs prove shows all of them")
 	}
-	h.Note(cluster.Count(len(proofs), "handshake") + " as they should be")
+	h.Note(cluster.Count(len(proofs), "handshake") + " proven")
 	return nil
 }

@@ -8,19 +8,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// Whereabouts says where a name is, by the zone itself: at the "original", the "mirror", in "both" (weighed), or "elsewhere".
+// Whereabouts says where a name points, according to its zone: to the "original", the "mirror", "both" (weighted), or
+// "elsewhere".
 type Whereabouts struct {
 	Name     string   `json:"name"`
 	At       string   `json:"at"`
 	Services []string `json:"services"`
 	Records  []string `json:"records,omitempty"`
-	// Changed is set where records are not, TTLs aside, what the plan knows.
+	// Changed is true if the records, TTLs aside, are not those of the plan.
 	Changed bool `json:"changed,omitempty"`
 	// TTL is the longest one of its address records now, in seconds.
 	TTL uint32 `json:"ttl"`
 }
 
-// Places reads where the names of the plan are.
+// Places reads where the names of the plan point.
 func (p *World) Places(ctx context.Context) ([]Whereabouts, error) {
 	var all []Whereabouts
 	for _, z := range p.Zones {

@@ -16,7 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// certificates says whether every certificate has its names, and what takes them off again.
+// certificates reports whether every certificate has its names, and the action that removes them again.
 func (h *Actor) certificates(ctx context.Context, action step.Action) (engine.Observation, error) {
 	_, entries, err := h.surveyed(ctx, action)
 	if err != nil {
@@ -24,7 +24,7 @@ func (h *Actor) certificates(ctx context.Context, action step.Action) (engine.Ob
 	}
 	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames, Title: "give every certificate the names that it had", Args: action.Args}}
 	for _, e := range entries {
-		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has // what has them may not be issued yet
+		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has // a certificate that has them may not be issued yet
 	}
 	return seen, nil
 }
@@ -82,7 +82,7 @@ func (h *Actor) takeNames(ctx context.Context, action step.Action) error {
 	return kube.Passing(cluster.Apply(ctx, writes))
 }
 
-// cloud says whether a change is made already, or, of one that takes another back, whether that was not this migration's.
+// cloud reports whether a change is already made, or, for an undo, whether the change was not made by this migration.
 func (h *Actor) cloud(ctx context.Context, action step.Action) (engine.Observation, error) {
 	args, err := step.Arguments[mirror.CloudArgs](action)
 	if err != nil {
@@ -123,8 +123,8 @@ func (h *Actor) doCloud(ctx context.Context, action step.Action) error {
 	return kube.Passing(client.Do(ctx, args.Action, args.Back, func() error { return nil }))
 }
 
-// did says by the journal whether an action found its work undone when it was first looked at, so that what there is of it now
-// is the migration's.
+// did reports, from the journal, whether the first observation of an action found it not done, so that what exists of
+// it now was made by the migration.
 func (h *Actor) did(ctx context.Context, id string) (bool, error) {
 	records, err := h.Records.Records(ctx)
 	for _, r := range records {

@@ -18,7 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 )
 
-// World is everything that a plan of the strategy mirror reaches.
+// World has the connections of a plan of the strategy mirror: both clusters and the zones.
 type World struct {
 	Plan             *plan.Plan
 	Version          string // of this program
@@ -42,13 +42,13 @@ func (p *World) sick(ctx context.Context) ([]string, error) {
 	return sick, nil
 }
 
-// whole says why the original is not, or not yet, on a network, alone and in order; "" when it is. It is always where no
-// network is named.
+// whole says why the original is not yet on a network, alone and without problems; "" if it is, or if no network is
+// named.
 func (p *World) whole(ctx context.Context, network string) (string, error) {
 	if network == "" {
 		return "", nil
 	}
-	p.Original.Mapper.Reset() // the network that comes defines kinds of its own
+	p.Original.Mapper.Reset() // the new network brings its own CRDs
 	snapshot, err := kube.Snapshot(ctx, p.Original.Client, p.Version, time.Now())
 	if err != nil {
 		return "", err
@@ -62,7 +62,7 @@ func (p *World) whole(ctx context.Context, network string) (string, error) {
 	case found[0].CNI != network:
 		return "the original is on " + found[0].CNI, nil
 	case len(found[0].Problems) > 0:
-		return network + " is not in order: " + strings.Join(found[0].Problems, "; "), nil
+		return network + " has problems: " + strings.Join(found[0].Problems, "; "), nil
 	}
 	for i := range snapshot.Nodes {
 		if node := &snapshot.Nodes[i]; !cluster.NodeReady(node) {
@@ -72,7 +72,8 @@ func (p *World) whole(ctx context.Context, network string) (string, error) {
 	return "", nil
 }
 
-// prove asks the mirror's addresses by handshakes for every name, by certificates that are valid for a time from now on.
+// prove makes TLS handshakes with the mirror's addresses for every name, and demands certificates that stay valid for a
+// time.
 func (p *World) prove(ctx context.Context, left time.Duration) ([]prover.Proof, error) {
 	var domains []string
 	if named := p.Plan.Mirror.Certificates; named != nil {
@@ -103,7 +104,7 @@ func (p *World) prove(ctx context.Context, left time.Duration) ([]prover.Proof, 
 	return proving.Names(ctx, original, other, rules)
 }
 
-// named takes a snapshot of a cluster, with what gives it names.
+// named takes a snapshot of a cluster, with the objects that DNS names come from.
 func (p *World) named(ctx context.Context, of *replica.Cluster) (*cluster.Snapshot, error) {
 	snapshot, err := kube.Snapshot(ctx, of.Client, p.Version, time.Now())
 	if err != nil {

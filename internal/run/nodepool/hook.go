@@ -16,27 +16,27 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// A hook that is told to end has so long until it is killed, with all that it started in its process group.
+// grace is the time that a hook has to end when it is terminated; then its process group is killed.
 const grace = 5 * time.Second
 
-// kept is how much of a hook's output is kept: its end, in bytes.
+// kept is how many bytes of the end of a hook's output are kept.
 const kept = 4096
 
-// hook is a command under way.
+// hook is a running command.
 type hook struct {
-	verb   string // what it is for
+	verb   string // add or remove
 	cmd    *exec.Cmd
 	output tail
 	err    error // of the command, once it has ended
 	ended  chan struct{}
 }
 
-// start runs a command, which ends with the context at the latest. That it cannot be started is an error of the hook.
+// start runs a command, which ends with the context at the latest. A failure to start is an error of the hook.
 func start(ctx context.Context, verb string, command, environment []string) *hook {
 	h := &hook{verb: verb, cmd: exec.CommandContext(ctx, command[0], command[1:]...), ended: make(chan struct{})}
 	h.cmd.Env = append(os.Environ(), environment...)
 	h.cmd.Stdout, h.cmd.Stderr = &h.output, &h.output
-	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // an interrupt at the terminal is not for it
+	h.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C must not reach it
 	h.cmd.Cancel = func() error { return syscall.Kill(-h.cmd.Process.Pid, syscall.SIGTERM) }
 	h.cmd.WaitDelay = grace
 	if h.err = h.cmd.Start(); h.err != nil {
@@ -47,13 +47,13 @@ func start(ctx context.Context, verb string, command, environment []string) *hoo
 		defer close(h.ended)
 		h.err = h.cmd.Wait()
 		if ctx.Err() != nil || errors.Is(h.err, exec.ErrWaitDelay) {
-			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // what it left behind
+			_ = syscall.Kill(-h.cmd.Process.Pid, syscall.SIGKILL) // processes that it left behind
 		}
 	}()
 	return h
 }
 
-// over says whether the command has ended.
+// over reports whether the command has ended.
 func (h *hook) over() bool {
 	select {
 	case <-h.ended:
@@ -77,33 +77,33 @@ func (h *hook) stop() {
 	}
 }
 
-// failure says how a command ended that did not end well.
+// failure is the error of a command that failed.
 func (h *hook) failure(ctx context.Context) error {
 	switch {
 	case ctx.Err() != nil:
 		return h.hung()
 	case errors.Is(h.err, exec.ErrWaitDelay):
-		return engine.WithHint(fmt.Errorf("the command %q ended well, but what it left running had its output for %s more and was ended%s", h.cmd.Args, grace, h.said()),
+		return engine.WithHint(fmt.Errorf("the command %q succeeded, but processes that it left running kept its output open for %s more and were killed%s", h.cmd.Args, grace, h.said()),
 			"let the command of --"+h.verb+"-hook wait for what it starts")
 	}
-	return engine.WithHint(fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said()), "mend the command of --"+h.verb+"-hook, which runs on this machine")
+	return engine.WithHint(fmt.Errorf("the command %q failed: %w%s", h.cmd.Args, h.err, h.said()), "fix the command of --"+h.verb+"-hook, which runs on this machine")
 }
 
 func (h *hook) hung() error {
-	return engine.WithHint(errors.New("the command did not end in time and was ended"+h.said()), "let the command of --"+h.verb+"-hook end, or give it longer: --hook-timeout")
+	return engine.WithHint(errors.New("the command exceeded its timeout and was terminated"+h.said()), "make the command of --"+h.verb+"-hook end in time, or raise --hook-timeout")
 }
 
-// late ends the command, so that all is there that it said, and says what was still waited for when the time was over.
+// late is the error when the timeout expires. It ends the command, to have all of its output.
 func (h *hook) late(what string) error {
 	if !h.over() {
 		h.stop()
 		return h.hung()
 	}
-	hint := "see why no node joined, or give it longer: --hook-timeout; a node that comes yet is yours to remove"
+	hint := "find out why no node joined, or raise --hook-timeout; remove a node that still joins yourself"
 	if h.verb == step.VerbRemove {
-		hint = "take the machine away, or, where that is gone, the object: kubectl delete node"
+		hint = "remove the machine, or, if it is gone, the Node object: kubectl delete node"
 	}
-	return engine.WithHint(fmt.Errorf("the command ended well, and it was waited in vain for %s%s", what, h.said()), hint)
+	return engine.WithHint(fmt.Errorf("the command succeeded, but the timeout expired while waiting for %s%s", what, h.said()), hint)
 }
 
 // said is the end of a failed command's output, for its error: the last lines, cut and printable. The error goes into the
@@ -119,7 +119,7 @@ func (h *hook) said() string {
 	if cut := len(text) - most; cut > 0 {
 		text = "..." + strings.ToValidUTF8(text[cut:], "")
 	}
-	return "; it said last: " + printable.Line(text)
+	return "; its last output: " + printable.Line(text)
 }
 
 // tail keeps the end of what is written to it.
@@ -136,14 +136,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is what is kept, as valid text.
+// String is the kept output, as valid UTF-8.
 func (t *tail) String() string {
 	t.lock.Lock()
 	defer t.lock.Unlock()
 	return strings.ToValidUTF8(string(t.data), "?")
 }
 
-// Runnable says whether the program of each command is there.
+// Runnable reports whether the program of each command exists on this machine.
 func Runnable(commands ...[]string) error {
 	for _, command := range commands {
 		if _, err := exec.LookPath(command[0]); err != nil {

@@ -14,7 +14,7 @@ import (
 // names are nodes by slot.
 type names map[string]string
 
-// names reads which nodes have a slot, where a slot may be meant and some are not known yet.
+// names reads which nodes have a slot, if an action may name a slot whose node is not known yet.
 func (a *Actor) names(ctx context.Context, node string, others bool) (names, error) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -64,7 +64,7 @@ func (n names) all(list []string) []string {
 	return named
 }
 
-// action is an action with the names of nodes. Objects keep their own names, which no node is asked for by.
+// action replaces slots in an action by the names of their nodes. Objects keep their own names, except Nodes.
 func (n names) action(a step.Action) step.Action {
 	a.NodeName = n.of(a.NodeName)
 	a.Ref = n.ref(a.Ref)
@@ -83,7 +83,7 @@ func (n names) action(a step.Action) step.Action {
 	if a.Object != nil && a.Object.GetKind() == "Pod" {
 		if slot, _, _ := unstructured.NestedString(a.Object.Object, "spec", "nodeName"); n.of(slot) != slot {
 			a.Object = a.Object.DeepCopy()
-			_ = unstructured.SetNestedField(a.Object.Object, n.of(slot), "spec", "nodeName") // it was there
+			_ = unstructured.SetNestedField(a.Object.Object, n.of(slot), "spec", "nodeName") // the field exists
 		}
 	}
 	return a

@@ -1,6 +1,6 @@
-// Package nodepool lets a plan's nodes come and go by commands of the user's. A plan names a node that is to come by a
-// slot; the first node that joins the cluster and that the plan does not know is bound to it by a label, in the same
-// write that shuts it for pods. The label is all that is kept, so whoever resumes knows the node again.
+// Package nodepool adds and removes a plan's nodes by commands of the user. A plan names a future node by a slot. The
+// first node that joins the cluster and that the plan does not know is bound to the slot by a label, in the same write
+// that taints it. The label is the only record of that, so a resumed run finds the node again.
 package nodepool
 
 import (
@@ -26,30 +26,31 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// poll is how often the cluster's nodes are looked at while one is to come or go: a node must be shut before it is Ready.
+// poll is the interval at which nodes are listed while one joins or leaves: a node must be tainted before it is Ready.
 const poll = 250 * time.Millisecond
 
-// Actor runs hooks, and leaves everything else to the actor that it holds, with the names of nodes in place of their slots.
+// Actor runs hooks, and passes all other actions to the actor that it wraps, with slots replaced by the names of their
+// nodes.
 type Actor struct {
 	engine.Actor
 	Typed kubernetes.Interface
 	Clock engine.Clock
-	// Slots are the plan's names of nodes that come; Known are the nodes that were there when it was made.
+	// Slots are the plan's names of nodes that join; Known are the nodes that existed when it was made.
 	Slots, Known []string
-	// Migration is the name of the migration, which hooks are told.
+	// Migration is the name of the migration, for the hooks' environment.
 	Migration string
-	// Note is told, in one line, what is waited for. It may be nil.
+	// Note gets, in one line, what the actor waits for. It may be nil.
 	Note func(string)
 
 	lock  sync.Mutex
 	bound map[string]string // node by slot, as far as known
 }
 
-// Ran is what a hook did, for the journal. What it printed is not in it: such output may hold credentials.
+// Ran is what a hook did, for the journal. It does not have the hook's output, which may hold credentials.
 type Ran struct {
-	// Node is the node that came or went.
+	// Node is the node that joined or left.
 	Node string `json:"node"`
-	// Found is true when the node was there without the hook being run.
+	// Found is true if the node was there and the hook did not run.
 	Found bool `json:"found,omitempty"`
 }
 
@@ -108,39 +109,39 @@ func (a *Actor) Holds(ctx context.Context, c step.Condition) (bool, string, erro
 	return a.Actor.Holds(ctx, names.condition(c))
 }
 
-// add gives a slot its node: one that has come already, by a hook of a process that ended or otherwise, or the first
-// that comes while the hook runs or after it.
+// add gives a slot its node: one that has already joined, through a hook of an earlier process or otherwise, or the
+// first one that joins while the hook runs or after it.
 func (a *Actor) add(ctx context.Context, slot string, args step.HookArgs) (Ran, error) {
 	if name, err := a.bind(ctx, slot); name != "" || err != nil {
 		return Ran{Node: name, Found: true}, err
 	}
 	h := start(ctx, step.VerbAdd, args.Command, a.environment(step.VerbAdd, slot, args.Wave))
 	name := ""
-	err := a.during(ctx, h, "node for "+slot+" to come", func() (done bool, err error) {
+	err := a.during(ctx, h, "node for "+slot+" to join", func() (done bool, err error) {
 		if name == "" {
 			name, err = a.bind(ctx, slot)
 		}
 		return name != "", err
 	})
-	if err != nil && name == "" { // it may have come while the command was being ended
+	if err != nil && name == "" { // it may have joined while the command was being terminated
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		name, _ = a.bind(last, slot)
 		cancel()
 	}
 	switch {
 	case err != nil && name != "":
-		return Ran{}, fmt.Errorf("%w; node %s has come", err, name)
+		return Ran{}, fmt.Errorf("%w; node %s has joined", err, name)
 	case err != nil:
-		return Ran{}, fmt.Errorf("%w; no node has come", err)
+		return Ran{}, fmt.Errorf("%w; no node has joined", err)
 	}
 	return Ran{Node: name}, nil
 }
 
-// remove lets a node go. A Node object that outlives its machine is deleted when it is not Ready any more.
+// remove removes a node. A Node object that outlives its machine is deleted once it is NotReady.
 func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ran, error) {
 	h := start(ctx, step.VerbRemove, args.Command, a.environment(step.VerbRemove, name, args.Wave))
 	gone := false
-	err := a.during(ctx, h, "node "+name+" to go", func() (bool, error) {
+	err := a.during(ctx, h, "node "+name+" to leave", func() (bool, error) {
 		node, err := a.node(ctx, name)
 		if err != nil || node == nil {
 			gone = gone || err == nil
@@ -164,8 +165,8 @@ func (a *Actor) remove(ctx context.Context, name string, args step.HookArgs) (Ra
 	return Ran{Node: name}, a.forget(ctx, name)
 }
 
-// forget deletes the pods of a node that is gone. The cluster's own collector does the same, a minute later, and until
-// then nobody knows whether they run.
+// forget deletes the pods of a node that is gone. The cluster's garbage collector does the same, a minute later; until
+// then it is unknown whether they run.
 func (a *Actor) forget(ctx context.Context, name string) error {
 	pods, err := a.Typed.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + name})
 	if err != nil {
@@ -185,14 +186,14 @@ func (a *Actor) forget(ctx context.Context, name string) error {
 	return nil
 }
 
-// during looks at the cluster while a hook runs, and after it has ended well, until look says that it is done.
+// during polls the cluster while a hook runs, and after it has succeeded, until look reports that it is done.
 func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (bool, error)) error {
 	defer h.stop()
 	var refused outage.Spell
 	for said := false; ; {
 		over := h.over()
 		if over && h.err != nil {
-			_, _ = look() // what has come has come
+			_, _ = look() // bind a node that has joined
 			return h.failure(ctx)
 		}
 		done, err := look()
@@ -208,7 +209,7 @@ func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (b
 			refused.Over()
 		}
 		if over && !said && a.Note != nil {
-			a.Note("waiting: its command has ended well; now for " + what)
+			a.Note("the command has succeeded; waiting for " + what)
 			said = true
 		}
 		if a.Clock.Sleep(ctx, poll) != nil {
@@ -217,7 +218,7 @@ func (a *Actor) during(ctx context.Context, h *hook, what string, look func() (b
 	}
 }
 
-// bind gives a slot a node; "" where there is none yet. Others write Nodes too.
+// bind binds a node to a slot; "" if there is none yet. It retries conflicts with other writers of the Node.
 func (a *Actor) bind(ctx context.Context, slot string) (string, error) {
 	for {
 		name, err := a.tryBind(ctx, slot)
@@ -227,7 +228,7 @@ func (a *Actor) bind(ctx context.Context, slot string) (string, error) {
 	}
 }
 
-// tryBind takes the oldest node that is nobody's, the one of the slot's own name first.
+// tryBind takes the oldest node without a slot, and prefers the one with the slot's own name.
 func (a *Actor) tryBind(ctx context.Context, slot string) (string, error) {
 	list, err := a.Typed.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -262,16 +263,16 @@ func (a *Actor) tryBind(ctx context.Context, slot string) (string, error) {
 	return node.Name, nil
 }
 
-// claim labels and shuts a node in one write, which fails when anybody else wrote it since it was looked at.
+// claim labels and taints a node in one write, which fails if another client has written the node since it was read.
 func (a *Actor) claim(ctx context.Context, node *corev1.Node, slot string) error {
 	claimed := node.DeepCopy()
 	if claimed.Labels == nil {
 		claimed.Labels = map[string]string{}
 	}
 	claimed.Labels[v1alpha1.LabelSlot] = slot
-	shut := *joint.Shut(node.Name).Taint
-	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&shut) })
-	claimed.Spec.Taints = append(claimed.Spec.Taints, shut)
+	taint := *joint.Shut(node.Name).Taint
+	claimed.Spec.Taints = slices.DeleteFunc(claimed.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
+	claimed.Spec.Taints = append(claimed.Spec.Taints, taint)
 	_, err := a.Typed.CoreV1().Nodes().Update(ctx, claimed, metav1.UpdateOptions{FieldManager: kube.FieldManager})
 	return err
 }
@@ -285,7 +286,7 @@ func (a *Actor) node(ctx context.Context, name string) (*corev1.Node, error) {
 	return node, err
 }
 
-// environment is what a hook is told, beside the environment of the program itself.
+// environment is a hook's environment, in addition to that of the program itself.
 func (a *Actor) environment(verb, node, wave string) []string {
 	return []string{
 		"THESEUS_ACTION=" + verb, "THESEUS_NODE=" + node, "THESEUS_WAVE=" + wave, "THESEUS_MIGRATION=" + a.Migration,

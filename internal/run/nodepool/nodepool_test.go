@@ -201,10 +201,10 @@ func TestHooksThatFail(t *testing.T) {
 		name, verb, script string
 		words              []string
 	}{
-		{"fails", step.VerbAdd, "echo one; echo quota exceeded >&2; exit 3", []string{"exit status 3", "quota exceeded", "no node has come"}},
-		{"hangs", step.VerbAdd, "echo asking; touch $0; sleep 600", []string{"did not end in time and was ended", "asking", "no node has come"}},
-		{"no node", step.VerbAdd, "true", []string{"ended well, and it was waited in vain for node for new-1 to come"}},
-		{"does not go", step.VerbRemove, "true", []string{"waited in vain for node old-1 to go", "still in the cluster"}},
+		{"fails", step.VerbAdd, "echo one; echo quota exceeded >&2; exit 3", []string{"exit status 3", "quota exceeded", "no node has joined"}},
+		{"hangs", step.VerbAdd, "echo asking; touch $0; sleep 600", []string{"exceeded its timeout and was terminated", "asking", "no node has joined"}},
+		{"no node", step.VerbAdd, "true", []string{"succeeded, but the timeout expired while waiting for node for new-1 to join"}},
+		{"does not go", step.VerbRemove, "true", []string{"timeout expired while waiting for node old-1 to leave", "still in the cluster"}},
 		{"removing fails", step.VerbRemove, "echo denied; exit 1", []string{"exit status 1", "denied"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestFailsWithNode(t *testing.T) {
 		}
 	}()
 	_, err := c.do(hook(step.VerbAdd, "new-1", "touch "+file+"; while ! test -e "+file+".bound; do sleep 0.01; done; exit 1"))
-	if err == nil || !strings.Contains(err.Error(), "node half has come") {
+	if err == nil || !strings.Contains(err.Error(), "node half has joined") {
 		t.Fatalf("%v", err)
 	}
 	removed := c.when("removed", func() {

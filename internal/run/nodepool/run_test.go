@@ -259,13 +259,13 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 		cause, hint       string
 	}{
 		{"the command to add fails", second("add", "echo quota exceeded; exit 3"), goes, nil, nil, engine.EndRolledBack, before,
-			"exit status 3; it said last: quota exceeded; no node has come", "mend the command of --add-hook"},
+			"exit status 3; its last output: quota exceeded; no node has joined", "fix the command of --add-hook"},
 		{"it hangs", second("add", "echo asking; exec sleep 600"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
-			"not finished within 1s: the command did not end in time and was ended; it said last: asking; no node has come", "--hook-timeout"},
-		{"it hangs when its node has come", second("add", comes+"; exec sleep 600"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
-			"was ended; node ip-new-2 has come", "let the command of --add-hook end"},
+			"not finished within 1s: the command exceeded its timeout and was terminated; its last output: asking; no node has joined", "--hook-timeout"},
+		{"it hangs when its node has joined", second("add", comes+"; exec sleep 600"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
+			"was terminated; node ip-new-2 has joined", "make the command of --add-hook end in time"},
 		{"it is done, and no node comes", second("add", "true"), goes, nil, hooks(step.VerbAdd, "new-2"), engine.EndRolledBack, before,
-			"waited in vain for node for new-2 to come", "a node that comes yet is yours to remove"},
+			"timeout expired while waiting for node for new-2 to join", "remove a node that still joins yourself"},
 		{"a new node does not become Ready", comes, goes, func(s *site) { s.born = conditions(corev1.ConditionFalse, "cni plugin not initialized") }, waits(step.NodeReady),
 			engine.EndRolledBack, before, "node ip-new-1 is not Ready: cni plugin not initialized", "make a new plan"},
 		{"a new node has the old network's configuration first", comes, goes, func(s *site) { s.address = "10.244.9.9" }, nil, engine.EndRolledBack, before,
@@ -273,9 +273,9 @@ func TestCommandsAndNodesThatFail(t *testing.T) {
 		{"a budget lets no pod go", comes, goes, (*site).holdPod, func(a step.Action) bool { return a.Op == step.Evict && a.Pods.Node == "node-1" }, engine.EndRolledBack, before,
 			"pod shop/report: held by its disruption budget: The disruption budget report needs 1 healthy pods and has 1 currently", "make a new plan"},
 		{"the command to remove fails", comes, second("remove", "echo denied; exit 1"), nil, nil, engine.EndNeedsPerson, stuck,
-			"exit status 1; it said last: denied; node node-2 is still in the cluster", "mend the command of --remove-hook"},
+			"exit status 1; its last output: denied; node node-2 is still in the cluster", "fix the command of --remove-hook"},
 		{"the node stays, and is Ready", comes, second("remove", "true"), nil, hooks(step.VerbRemove, "node-2"), engine.EndNeedsPerson, stuck,
-			"waited in vain for node node-2 to go; node node-2 is still in the cluster", "kubectl delete node"},
+			"timeout expired while waiting for node node-2 to leave; node node-2 is still in the cluster", "kubectl delete node"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newSite(t, test.add, test.remove)
@@ -340,7 +340,7 @@ func TestNodeComesAtTheEnd(t *testing.T) {
 		}
 	})
 	_, err := c.doIn(ctx, hook(step.VerbAdd, "new-1", fmt.Sprintf(`trap "touch %s; while ! test -e %s; do :; done; exit 1" TERM; touch %s; sleep 600 & wait`, told, joined, called)))
-	if err == nil || !strings.Contains(err.Error(), "did not end in time and was ended") || !strings.Contains(err.Error(), "; node late has come") || c.get("late").Labels[v1alpha1.LabelSlot] != "new-1" {
+	if err == nil || !strings.Contains(err.Error(), "exceeded its timeout and was terminated") || !strings.Contains(err.Error(), "; node late has joined") || c.get("late").Labels[v1alpha1.LabelSlot] != "new-1" {
 		t.Errorf("%v, %v", err, c.get("late").Labels)
 	}
 }
@@ -349,7 +349,7 @@ func TestNodeComesAtTheEnd(t *testing.T) {
 func TestCommandThatLeavesSomethingRunning(t *testing.T) {
 	c := newCloud(t)
 	_, err := c.do(hook(step.VerbAdd, "new-1", fmt.Sprintf("echo begun; sleep 600 & touch %s", filepath.Join(c.dir, "called"))))
-	if err == nil || !strings.Contains(err.Error(), "ended well, but what it left running had its output for 5s more and was ended; it said last: begun") ||
+	if err == nil || !strings.Contains(err.Error(), "succeeded, but processes that it left running kept its output open for 5s more and were killed; its last output: begun") ||
 		!strings.Contains(engine.HintOf(err), "--add-hook wait for what it starts") {
 		t.Errorf("%v (%s)", err, engine.HintOf(err))
 	}

@@ -12,7 +12,7 @@ import (
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// Build computes the report. It never fails: what is missing is said in the verdict.
+// Build computes the report. It never fails: the verdict names what is missing.
 func Build(in Input) Model {
 	h := read(in.Plan, in.Records)
 	all := account(in.Paths, in.Reports)
@@ -141,7 +141,7 @@ func (t *Totals) path(p *loss.PathAccount) {
 	t.Paths++
 	t.Sent += p.Sent
 	t.Lost += p.Lost
-	t.Unheard += p.Excused
+	t.Excused += p.Excused
 	if p.Class == paths.ClassOutside && p.Sent > 0 {
 		t.OutsidePaths++
 		t.OutsideSent += p.Sent

@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// maxMatrixNodes is up to how many nodes each get rows and columns; of more, only the worst do.
+// maxMatrixNodes is how many nodes at most get rows and columns of their own; of more, only the worst do.
 const maxMatrixNodes = 24
 
 // matrix is a table of sources and targets, laid out.
@@ -22,7 +22,7 @@ type matrix struct {
 	Note  string
 }
 
-// heading spans the columns of one node, or of what is no node's.
+// heading spans the columns of one node, or of ends that are on no node.
 type heading struct {
 	Name string
 	Span int
@@ -36,7 +36,7 @@ type matrixRow struct {
 	Squares []square
 }
 
-// square is one pair of ends. Tone "" is a pair that was not measured.
+// square is one pair of ends. Tone "" marks a pair that was not measured.
 type square struct {
 	Tone, Text, Title string
 }
@@ -62,7 +62,7 @@ func newNetworks(m Model) *matrix {
 	return out
 }
 
-// folding says under which name each node is shown.
+// folding returns the name under which each node is shown.
 func folding(m Model) (func(string) string, string) {
 	if len(m.Nodes) <= maxMatrixNodes {
 		return func(node string) string { return node }, ""

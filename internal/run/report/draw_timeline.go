@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The timeline's measures, in units of its drawing.
+// The timeline's dimensions, in units of its drawing.
 const (
 	drawWidth  = 1120
 	drawLeft   = 150
@@ -15,7 +15,7 @@ const (
 	laneHeight = 74
 	rowHeight  = 24
 	axisHeight = 22
-	// maxMarks is up to how many gaps are drawn one by one; more are gathered by moment.
+	// maxMarks is how many gaps at most are drawn one by one; more are gathered by moment.
 	maxMarks = 600
 	// tallest is the gap in ms whose mark fills the lane.
 	tallest = 10_000
@@ -107,7 +107,7 @@ func newTimeline(m Model) *timeline {
 	return t
 }
 
-// extent is from the first to the last thing known.
+// extent spans all times that are known.
 func extent(m Model) (from, to time.Time) {
 	from, to = m.Run.Begin, m.Run.End
 	for _, span := range m.Run.Measured {

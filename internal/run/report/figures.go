@@ -23,7 +23,7 @@ func toneOf(bad bool) string {
 
 func requestsFigure(m Model) figure {
 	if len(m.Traffic) == 0 {
-		return figure{"Failed requests", noData, "no client of your own was counted", "none"}
+		return figure{"Failed requests", noData, "none of your own clients was counted", "none"}
 	}
 	return figure{"Failed requests", number(m.Totals.Failed), "of " + number(m.Totals.Requests), toneOf(m.Totals.Failed > 0)}
 }
@@ -78,7 +78,7 @@ func restartsFigure(m Model) figure {
 	if len(m.Workloads) == 0 {
 		return figure{"Restarts", noData, "pods were not counted", "none"}
 	}
-	return figure{"Restarts", number(int64(t.Restarts)), fmt.Sprintf("%s, %s made anew", countOf(int64(t.Pods), "pod"), number(int64(t.Evicted))), toneOf(t.Restarts > 0)}
+	return figure{"Restarts", number(int64(t.Restarts)), fmt.Sprintf("%s, %s recreated", countOf(int64(t.Pods), "pod"), number(int64(t.Evicted))), toneOf(t.Restarts > 0)}
 }
 
 func tookFigure(m Model) figure {

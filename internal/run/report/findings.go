@@ -13,8 +13,8 @@ import (
 //go:embed page/findings.html
 var findingsHTML string
 
-// Findings is what a preflight found as one page that needs nothing else: the verdict, the BGP graph before the change
-// and after it (no rows where there is none), every finding with its fix, and what was not checked.
+// Findings is the result of a preflight as one self-contained page: the verdict, the BGP graph before and after the
+// change (no rows if there is none), every finding with its fix, and the checks that were not made.
 func Findings(result finding.Result, graph []draw.Row) ([]byte, error) {
 	drawn, err := picture(graph)
 	if err != nil {
@@ -24,7 +24,7 @@ func Findings(result finding.Result, graph []draw.Row) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the findings' page: %w", err)
 	}
-	level, word, title := Good, "nothing blocks", "Nothing that was checked blocks this change"
+	level, word, title := Good, "not blocked", "No check blocks this change"
 	switch {
 	case result.Blocks():
 		level, word, title = Bad, "blocked", "This change is blocked"

@@ -26,7 +26,7 @@ func TestFindings(t *testing.T) {
 		}
 	}
 	page, err = Findings(finding.NewResult(nil, nil), nil)
-	if err != nil || strings.Contains(string(page), "<svg") || !strings.Contains(string(page), "Nothing that was checked blocks") {
+	if err != nil || strings.Contains(string(page), "<svg") || !strings.Contains(string(page), "No check blocks this change") {
 		t.Errorf("an empty result: %v\n%s", err, page)
 	}
 }

@@ -17,7 +17,7 @@ var (
 	pageJS string
 )
 
-// page is what the template shows: the model, cut to what a reader can use, with everything laid out.
+// page is the data of the template: the model, shortened to a readable size, with all drawings laid out.
 type page struct {
 	Model
 	Style    template.CSS
@@ -43,7 +43,7 @@ type page struct {
 	Graph        template.HTML
 }
 
-// HTML is the report as one page that needs nothing else: no network, no other file.
+// HTML is the report as one self-contained page: it needs no network and no other file.
 func HTML(m Model) ([]byte, error) {
 	t, err := template.New("page").Funcs(functions(m)).Parse(pageHTML)
 	if err != nil {
@@ -79,7 +79,7 @@ func newPage(m Model) *page {
 	return p
 }
 
-// functions are what the template may call; all are pure.
+// functions are the template's functions; all are pure.
 func functions(m Model) template.FuncMap {
 	return template.FuncMap{
 		"number": number, "ms": duration, "clock": func(at time.Time) string {
@@ -135,7 +135,7 @@ func stateTone(s State) string {
 	return "none"
 }
 
-// word is the level for people.
+// word is the level in words.
 func word(l Level) string {
 	switch l {
 	case Good:

@@ -1,6 +1,6 @@
 // Package report shows what a change cost: from the plan, the journal and the measurements it builds one
 // model, and from the model one offline HTML page, JSON, and a summary for a terminal. It reads no clock
-// and no file. What was not measured is said to be not measured; it is never shown as a pass.
+// and no file. A quantity that was not measured is reported as not measured, never as a pass.
 package report
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// Input is everything a report can be made from. Every field may be empty: the report then says so.
+// Input is the input of a report. Every field may be empty: the report then says so.
 type Input struct {
 	Plan *plan.Plan
 	// Records is the journal, in order.
@@ -27,19 +27,19 @@ type Input struct {
 	InventoriesBefore map[string]step.Inventory
 	InventoriesAfter  map[string]step.Inventory
 	Workloads         []WorkloadOutcome
-	// Traffic sums up what clients other than Theseus' probes saw, where there were any.
+	// Traffic has the results of clients other than Theseus' probes, if there were any.
 	Traffic []Traffic
 	// BGP is the graph of Calico's sessions before the change and now; no rows where there is none.
 	BGP []draw.Row
-	// Held says who runs the change at this moment, as `theseus status` does; empty where nobody does.
+	// Held says which process runs the change at this moment, as `theseus status` does; empty if none does.
 	Held string
-	// Foreign are results that a node's report held of another node's paths. They count for nothing.
+	// Foreign are results in a node's report of another node's paths. They are not counted.
 	Foreign []Foreign
 	// At is when the report is made; it is only printed.
 	At time.Time
 }
 
-// Foreign is a result of a path that starts elsewhere, in the report of a node: no agent writes that.
+// Foreign is a result, in the report of a node, of a path that starts on another node. No agent writes such a result.
 type Foreign struct {
 	Node string `json:"node"`
 	Path string `json:"path"`
@@ -60,7 +60,7 @@ type WorkloadOutcome struct {
 	NotReadyMillis int64 `json:"notReadyMillis"`
 }
 
-// Restarts is how often its containers restarted during the change; a pod made anew counts from 0.
+// Restarts is how often its containers restarted during the change; a recreated pod counts from 0.
 func (w WorkloadOutcome) Restarts() int { return max(0, w.RestartsAfter-w.RestartsBefore) }
 
 // Traffic is one client's own summary.

@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// How much of each list the page shows; the JSON report holds everything.
+// How many rows of each list the page shows; the JSON report has all of them.
 const (
 	maxGapRows      = 100
 	maxIncidentRows = 30
 	maxResidueRows  = 150
 	maxLines        = 1200
-	// edgeLines of a longer journal are shown from each end, and notableLines of what went wrong between.
+	// edgeLines of a longer journal are shown from each end, and notableLines of the failures between them.
 	edgeLines    = 200
 	notableLines = 400
-	// maxFullSteps is up to how many steps the runbook shows with all their actions.
+	// maxFullSteps is how many steps at most the runbook shows with all their actions.
 	maxFullSteps = 120
 )
 
@@ -34,16 +34,16 @@ func worstGaps(m Model) ([]Gap, string) {
 	return list[:maxGapRows], fmt.Sprintf("The longest %d of %s gaps.", maxGapRows, number(int64(len(list))))
 }
 
-// residueRows are the things that differ most for a reader: what is left comes first.
+// residueRows are the items that matter most to a reader: those that are left come first.
 func residueRows(m Model) ([]ResidueItem, string) {
 	list := m.Residue.Items
 	if len(list) <= maxResidueRows {
 		return list, ""
 	}
-	return list[:maxResidueRows], fmt.Sprintf("%d of %s things; what is left comes first.", maxResidueRows, number(int64(len(list))))
+	return list[:maxResidueRows], fmt.Sprintf("%d of %s things; those that are left come first.", maxResidueRows, number(int64(len(list))))
 }
 
-// journalLines are all lines, or of a long journal both ends and what went wrong between.
+// journalLines are all lines, or of a long journal both ends and the failures between them.
 func journalLines(m Model) ([]Entry, string) {
 	list := m.Journal
 	if len(list) <= maxLines {
@@ -58,7 +58,7 @@ func journalLines(m Model) ([]Entry, string) {
 		}
 	}
 	shown = append(shown, list[len(list)-edgeLines:]...)
-	return shown, fmt.Sprintf("The first and the last %d of %s lines, and what went wrong between them.", edgeLines, number(int64(len(list))))
+	return shown, fmt.Sprintf("The first and the last %d of %s lines, and the failures between them.", edgeLines, number(int64(len(list))))
 }
 
 // chapter is a group of the runbook.
@@ -101,7 +101,7 @@ func chapters(m Model) []chapter {
 	return list
 }
 
-// worstIncidents are the steps with the longest gaps, in the order of time, and what was left out.
+// worstIncidents are the steps with the longest gaps, in the order of time, and a note on how many were left out.
 func worstIncidents(all []Incident, limit int) ([]Incident, string) {
 	if len(all) <= limit {
 		return all, ""

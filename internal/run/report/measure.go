@@ -16,7 +16,7 @@ import (
 // undescribed is the class of a path that has a result and no description.
 const undescribed = "undescribed"
 
-// account counts what reports hold, by the ids of the paths. Paths that have no result are left out, and those that have no
+// account counts the reports' results, by the ids of the paths. Paths without a result are left out; paths without a
 // description are read from their ids.
 func account(known []v1alpha1.Path, reports []v1alpha1.ProbeReport) loss.Account {
 	described := map[string]v1alpha1.Path{}
@@ -33,7 +33,7 @@ func account(known []v1alpha1.Path, reports []v1alpha1.ProbeReport) loss.Account
 	return slices.DeleteFunc(loss.NewAccount(all, nil, reports, 0), func(p *loss.PathAccount) bool { return len(p.Results) == 0 })
 }
 
-// describe finds a path's description, or reads what it can from an id such as "a/old>b/new/udp".
+// describe finds a path's description, or derives it from an id such as "a/old>b/new/udp".
 func describe(known map[string]v1alpha1.Path, id string) v1alpha1.Path {
 	if path, ok := known[id]; ok {
 		return path
@@ -67,13 +67,13 @@ func roundTrips(p *loss.PathAccount) (rtt [3]int64) {
 	return rtt
 }
 
-// gapOf is a gap of a path as the report shows it.
+// gapOf is a path's gap as the report shows it.
 func gapOf(p *loss.PathAccount, gap loss.Gap) Gap {
 	return Gap{Path: p.ID, Class: p.Class, Source: endName(p.Source), Target: targetName(p.Path), From: gap.From,
 		Millis: gap.Millis, Probes: gap.Probes, Cause: gap.Cause, Denied: p.Denied, Open: gap.Open, Second: gap.Second}
 }
 
-// targetName is the target's node and network, or what it is where it is on no node: "service new".
+// targetName is the target's node and network, or its kind if it is on no node: "service new".
 func targetName(p v1alpha1.Path) string {
 	if p.Target.Node != "" {
 		return endName(p.Target)
@@ -81,7 +81,7 @@ func targetName(p v1alpha1.Path) string {
 	return offNode(p.Class, p.Target.Network)
 }
 
-// offNode names a target that is on no node by its class and, where it has one, its network.
+// offNode names a target that is on no node by its class and, if it has one, its network.
 func offNode(class, network string) string {
 	kind := strings.TrimPrefix(class, "pod-")
 	if network == "" {

@@ -20,11 +20,11 @@ const (
 	Partial Level = "partial"
 	// Fair: done, and something was lost, but every gap stayed within the limit of the gates.
 	Fair Level = "fair"
-	// Stopped: paused or still running or rolled back, with nothing lost beyond the limit.
+	// Stopped: paused, still running, or rolled back, and no gap exceeded the limit.
 	Stopped Level = "stopped"
 	// Unknown: done, but something was not measured.
 	Unknown Level = "unknown"
-	// Bad: requests failed, a gap exceeded the limit, denied traffic got through, or a person is needed.
+	// Bad: requests failed, a gap exceeded the limit, denied traffic got through, or the run needs a person.
 	Bad Level = "bad"
 )
 
@@ -42,7 +42,7 @@ const (
 	Done        Outcome = "done"
 )
 
-// Model is the report as data: everything computed, nothing left to the page.
+// Model is the report as data. The page computes nothing.
 type Model struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -51,7 +51,7 @@ type Model struct {
 	Verdict    Verdict   `json:"verdict"`
 	Run        Run       `json:"run"`
 	Totals     Totals    `json:"totals"`
-	// Limit is the longest gap in ms that the gates allowed; 0 when none is known, so every gap exceeds it.
+	// Limit is the longest gap in ms that the gates allowed; 0 if none is known: then every gap exceeds it.
 	Limit     float64           `json:"limitMillis"`
 	Groups    []Group           `json:"groups"`
 	Steps     []Step            `json:"steps"`
@@ -70,16 +70,16 @@ type Model struct {
 	Journal []Entry   `json:"journal"`
 	// PartRestarts are the restarts of Theseus' own agents and probers.
 	PartRestarts []PartRestart `json:"partRestarts,omitempty"`
-	// BGP is what the page draws of Input.BGP.
+	// BGP has the graphs of Input.BGP, for the page.
 	BGP []draw.Row `json:"-"`
 }
 
-// Change says what was to be done, where, by which plan.
+// Change is the planned change, its cluster and its plan.
 type Change struct {
 	Name   string `json:"name,omitempty"`
 	Source string `json:"source,omitempty"`
 	Target string `json:"target,omitempty"`
-	// Flag is the flag that was rolled out, where that was the change.
+	// Flag is the flag that was rolled out, if the change was a rollout.
 	Flag       string `json:"flag,omitempty"`
 	Strategy   string `json:"strategy,omitempty"`
 	Reason     string `json:"reason,omitempty"`
@@ -87,7 +87,7 @@ type Change struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	PlanHash   string `json:"planHash,omitempty"`
 	Theseus    string `json:"theseus,omitempty"`
-	// By lists everybody who ran the engine.
+	// By lists everyone who ran the engine.
 	By []string `json:"by,omitempty"`
 	// Accepted are the findings that were accepted although they warn or block.
 	Accepted []Accepted `json:"accepted,omitempty"`
@@ -108,16 +108,16 @@ type Verdict struct {
 	Line  string `json:"line"`
 	// Outside says whether paths between the cluster and its outside were measured: "measured" or "not measured".
 	Outside string `json:"outside"`
-	// Uncovered are the kinds of paths that no run measures, of which the verdict says nothing (docs/paths.md).
+	// Uncovered are the kinds of paths that no run measures. The verdict does not cover them (docs/paths.md).
 	Uncovered []string `json:"uncovered,omitempty"`
-	// Next says what `theseus status` says: who runs the change, or which ways lead on from where it stands. It is empty where
-	// the run is over.
+	// Next says the same as `theseus status`: which process runs the change, or how it can continue. It is empty if the
+	// run has ended.
 	Next string `json:"next,omitempty"`
-	// Why says what stopped the run, where something did.
+	// Why says what stopped the run, if anything did.
 	Why string `json:"why,omitempty"`
 	// Missing lists what was not measured, one sentence each.
 	Missing []string `json:"missing,omitempty"`
-	// Notes are what a reader should know besides.
+	// Notes are further remarks, one sentence each.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -137,12 +137,12 @@ type Run struct {
 	EstimateMillis int64 `json:"estimateMillis,omitempty"`
 	StepsDone      int   `json:"stepsDone"`
 	StepsTotal     int   `json:"stepsTotal"`
-	// Pauses are the times in which the engine was asked to wait; Rollback is the way back, when taken.
+	// Pauses are the times in which the run was paused; Rollback is the time of the rollback, if there was one.
 	Pauses   []Span `json:"pauses,omitempty"`
 	Rollback *Span  `json:"rollback,omitempty"`
-	// Resumed is how often the engine was started again, after a pause, a crash or by somebody else.
+	// Resumed is how often a run was resumed: after a pause or a crash, or by another person.
 	Resumed int `json:"resumed,omitempty"`
-	// NoReturn is when the first step without a way back began.
+	// NoReturn is when the first step that cannot be undone began.
 	NoReturn time.Time `json:"noReturn,omitzero"`
 	// Measured are the times in which at least one path was probed.
 	Measured []Span `json:"measured,omitempty"`
@@ -157,7 +157,7 @@ type Totals struct {
 	Restarts      int   `json:"restarts"`
 	Requests      int64 `json:"requests"`
 	Failed        int64 `json:"failed"`
-	// Paths counts what was measured, Unmeasured what was planned and has no result.
+	// Paths counts measured paths, Unmeasured planned paths without a result.
 	Paths      int   `json:"paths"`
 	Unmeasured int   `json:"unmeasured"`
 	Sent       int64 `json:"sent"`
@@ -166,9 +166,9 @@ type Totals struct {
 	OutsidePaths int   `json:"outsidePaths"`
 	OutsideSent  int64 `json:"outsideSent"`
 	OutsideLost  int64 `json:"outsideLost"`
-	// Unheard counts the unanswered that are not in Lost, since nobody ran who could have answered.
-	Unheard int64 `json:"unheard,omitempty"`
-	// Denied counts paths that policy must keep shut, DeniedSent their probes; Leaked is the answers, to
+	// Excused counts unanswered probes that are not in Lost, since all possible responders were stalled.
+	Excused int64 `json:"excused,omitempty"`
+	// Denied counts paths that policy must block, DeniedSent their probes; Leaked counts the answers, to
 	// probes and to traffic.
 	Denied     int   `json:"denied"`
 	DeniedSent int64 `json:"deniedSent"`
@@ -202,7 +202,7 @@ const (
 	StepUndone     State = "undone"
 )
 
-// Step is one step of the plan and what became of it.
+// Step is one step of the plan and its result.
 type Step struct {
 	ID       string    `json:"id"`
 	Title    string    `json:"title"`
@@ -219,7 +219,7 @@ type Step struct {
 	Undo     []string  `json:"undo,omitempty"`
 	NoReturn bool      `json:"noReturn,omitempty"`
 	Gaps     int       `json:"gaps,omitempty"`
-	// Failure says what went wrong in it, also when it was taken back afterwards.
+	// Failure says what went wrong in it, also if it was undone afterwards.
 	Failure string `json:"failure,omitempty"`
 }
 

@@ -20,17 +20,17 @@ type Move struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Node      string `json:"node"`
-	// Network is the one that it is on since At, as the plan calls it; Back is true when a rollback moved it.
+	// Network is the pod's network since At, by its name in the plan; Back is true if a rollback moved it.
 	Network string    `json:"network"`
 	At      time.Time `json:"at,omitzero"`
 	Step    string    `json:"step"`
 	Back    bool      `json:"back,omitempty"`
-	// Begin is when its traffic was held on the old network, End when it was on the new one alone.
+	// Begin is when its traffic was held on the old network, End when it was on the new one only.
 	Begin time.Time `json:"begin,omitzero"`
 	End   time.Time `json:"end,omitzero"`
 	// FlipMicros is how long the kernel worked at the flip, in µs.
 	FlipMicros int64 `json:"flipMicros"`
-	// Sent and Lost count the datagrams from the pod to its node and back; Sent is 0 where nothing was measured. Gaps are
+	// Sent and Lost count the datagrams from the pod to its node and back; Sent is 0 if nothing was measured. Gaps are
 	// times between two answers in ms: around the flip, the longest while the pod moved, and the longest just before.
 	Sent          int     `json:"sent"`
 	Lost          int     `json:"lost"`
@@ -41,9 +41,9 @@ type Move struct {
 
 // Adopted sums up moves.
 type Adopted struct {
-	// Pods counts moves to the target; of these, Own are of Theseus' probe pods, and Later of pods that the plan does not have,
-	// as they started after it was made (some of the target's own do). Back counts moves of a rollback, Measured those with
-	// figures.
+	// Pods counts moves to the target; of these, Own are of Theseus' probe pods, and Later of pods that are not in the
+	// plan because they started after it was made (such as pods of the target). Back counts moves of a rollback,
+	// Measured those with figures.
 	Pods     int   `json:"pods"`
 	Own      int   `json:"own"`
 	Later    int   `json:"later"`
@@ -58,7 +58,7 @@ type Adopted struct {
 	ControlMillis [3]float64 `json:"controlMillis"`
 }
 
-// lost counts the datagrams that moved pods lost; none where no pod was moved.
+// lost counts the datagrams that moved pods lost; 0 if no pod was moved.
 func (a *Adopted) lost() int64 {
 	if a == nil {
 		return 0
@@ -66,7 +66,7 @@ func (a *Adopted) lost() int64 {
 	return a.Lost
 }
 
-// moves finds in the journal what the agents answered when they moved pods.
+// moves reads the agents' answers about moved pods from the journal.
 func moves(p *plan.Plan, records []engine.Record) []Move {
 	if p == nil {
 		return nil
@@ -103,7 +103,7 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 		again := tries[once{action: r.Action, back: r.Undo}] > 1
 		for _, pod := range result.Pods {
 			name := pod.Namespace + "/" + pod.Name
-			// What an act that was cut off had moved is there already when it is done again.
+			// Pods that an interrupted action has moved are already there when the action is repeated.
 			moved := pod.State == step.AdoptMoved || pod.State == step.AdoptAlready && again && planned[name]
 			if this := (once{r.Action, name, r.Undo}); moved && !told[this] {
 				told[this] = true
@@ -137,7 +137,7 @@ func moveOf(p *plan.Plan, r *engine.Record, node string, pod step.AdoptOutcome) 
 	return m
 }
 
-// adopted is nil where no pod was moved.
+// adopted is nil if no pod was moved.
 func adopted(p *plan.Plan, all []Move) *Adopted {
 	if len(all) == 0 {
 		return nil
@@ -213,7 +213,7 @@ func spreadText[T any](values [3]T, say func(T) string) string {
 	return fmt.Sprintf("%s/%s/%s", say(values[0]), say(values[1]), say(values[2]))
 }
 
-// short says a time in µs.
+// short formats a time in µs.
 func short(micros int64) string {
 	if micros < 1000 {
 		return fmt.Sprintf("%d µs", micros)
@@ -221,7 +221,7 @@ func short(micros int64) string {
 	return duration(float64(micros) / 1000)
 }
 
-// maxMoveRows is how many moves the page shows.
+// maxMoveRows is how many moves the page shows at most.
 const maxMoveRows = 500
 
 // movedRows are the moves with the longest gaps at the flip first.

@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
-// notes are what a careful reader would ask about.
+// notes are remarks that a careful reader needs.
 func notes(in Input, m *Model, all loss.Account) []string {
 	var list []string
 	say := func(when bool, format string, args ...any) {
@@ -34,16 +34,16 @@ func notes(in Input, m *Model, all loss.Account) []string {
 			early++
 		}
 	}
-	say(m.Run.Resumed > 0, "The engine was started again %s.", timesText(m.Run.Resumed))
+	say(m.Run.Resumed > 0, "The run was resumed %s.", timesText(m.Run.Resumed))
 	say(early > 0, "%s began before the run and count in the totals.", countOf(early, "gap"))
 	say(open > 0, "%s had not ended in the last report.", countOf(open, "gap"))
-	say(hidden > 0, "%s were dropped from the reports; their probes count.", countOf(hidden, "gap"))
-	say(unknown > 0, "%s have no description and are read from their ids.", countOf(int64(unknown), "measured path"))
+	say(hidden > 0, "%s were dropped from the reports; their probes are counted.", countOf(hidden, "gap"))
+	say(unknown > 0, "%s have no description; their class is read from their ids.", countOf(int64(unknown), "measured path"))
 	say(m.Limit == 0 && m.Totals.Gaps > 0, "No gate names a limit, so every gap counts as too long.")
-	say(m.Totals.Unheard > 0, "%s had no answer while nobody ran who could give it; they say nothing of the network, and are not counted as lost.",
-		countOf(m.Totals.Unheard, "probe"))
+	say(m.Totals.Excused > 0, "Not counted as lost: %s that got no answer while all possible responders were stalled. They say nothing about the network.",
+		countOf(m.Totals.Excused, "probe"))
 	for _, one := range in.Foreign {
-		list = append(list, fmt.Sprintf("The report of %s held a result of a path that starts elsewhere, %s. It was ignored. No agent writes that, so find out who did.",
+		list = append(list, fmt.Sprintf("The report of %s had a result of a path that starts on another node, %s. Theseus ignored it. No agent writes such a result: find out who did.",
 			one.Node, one.Path))
 	}
 	for _, restart := range m.PartRestarts {
@@ -65,7 +65,7 @@ func shortNote(m *Model) []string {
 	for _, w := range short {
 		names = append(names, fmt.Sprintf("%s/%s (%s)", w.Namespace, w.Name, duration(float64(w.NotReadyMillis))))
 	}
-	return []string{"Short of ready pods for a time: " + some(names) + "."}
+	return []string{"Temporarily short of ready pods: " + some(names) + "."}
 }
 
 func stallNote(m *Model) []string {
@@ -80,15 +80,15 @@ func stallNote(m *Model) []string {
 	if stalls == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("Probers did not run %s; the longest stall was %s on %s. Nothing was sent in it, and nothing is known of it.",
+	text := fmt.Sprintf("Probers stalled %s; the longest stall was %s on %s. A stalled prober sends nothing, so nothing was measured in that time.",
 		timesText(stalls), duration(longest), node)
 	if excused > 0 {
-		text += fmt.Sprintf(" %s came in it and were seen past their timeout; they are not counted as lost.", countOf(excused, "answer"))
+		text += fmt.Sprintf(" %s arrived during a stall and were read after their timeout; they are not counted as lost.", countOf(excused, "answer"))
 	}
 	return []string{text}
 }
 
-// windowNote tells when measuring did not span the run.
+// windowNote reports times of the run in which nothing was measured.
 func windowNote(m *Model) []string {
 	spans := m.Run.Measured
 	if len(spans) == 0 || m.Run.Begin.IsZero() {
@@ -109,5 +109,5 @@ func windowNote(m *Model) []string {
 	if len(parts) == 0 {
 		return nil
 	}
-	return []string{"Measuring " + strings.Join(parts, ", ") + "."}
+	return []string{"The measurement " + strings.Join(parts, ", ") + "."}
 }

@@ -262,7 +262,7 @@ func TestRestartedProber(t *testing.T) {
 	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "host"} }
 	for name, test := range map[string]struct {
 		second        v1alpha1.Second
-		lost, unheard int64
+		lost, excused int64
 	}{
 		"the second responder answered": {v1alpha1.Second{Answered: 8, SilentMillis: 300}, 0, 20},
 		"it did not":                    {v1alpha1.Second{}, 20, 0},
@@ -284,8 +284,8 @@ func TestRestartedProber(t *testing.T) {
 				Parts: []v1alpha1.Part{{Name: "host", Since: at(12000), Gone: []v1alpha1.Absence{{From: at(9950), To: at(12000)}}}},
 			}}},
 		}
-		if m := Build(in); m.Totals.Lost != test.lost || m.Totals.Unheard != test.unheard {
-			t.Errorf("%s: %d lost, %d unheard", name, m.Totals.Lost, m.Totals.Unheard)
+		if m := Build(in); m.Totals.Lost != test.lost || m.Totals.Excused != test.excused {
+			t.Errorf("%s: %d lost, %d excused", name, m.Totals.Lost, m.Totals.Excused)
 		}
 		in.Reports[1].Status.Parts[0].Gone = nil
 		if m := Build(in); m.Totals.Lost != 20 {
@@ -295,7 +295,7 @@ func TestRestartedProber(t *testing.T) {
 }
 
 // Probes to a process that stood still, as its own paths tell, are no lost ones; the report says how many they were.
-func TestUnheard(t *testing.T) {
+func TestExcusedNotLost(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 	end := func(node string) v1alpha1.Endpoint { return v1alpha1.Endpoint{Node: node, Network: "old"} }
 	in := Input{
@@ -311,10 +311,10 @@ func TestUnheard(t *testing.T) {
 		}}}},
 	}
 	m := Build(in)
-	if m.Totals.Lost != 1 || m.Totals.Unheard != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
+	if m.Totals.Lost != 1 || m.Totals.Excused != 7 || m.Totals.Gaps != 1 || m.Totals.ProbeGapMillis != 100 {
 		t.Errorf("%+v", m.Totals)
 	}
-	if text := Text(m); !strings.Contains(text, "note      7 probes had no answer while nobody ran who could give it;") {
+	if text := Text(m); !strings.Contains(text, "note      Not counted as lost: 7 probes that got no answer while all possible responders were stalled.") {
 		t.Error(text)
 	}
 }
@@ -382,8 +382,8 @@ func TestStalls(t *testing.T) {
 	path := &input.Reports[len(input.Reports)-1].Status.Paths[0]
 	path.Stalls = []v1alpha1.Gap{{From: path.Last.Add(-5 * time.Second), Millis: 3300}}
 	path.Excused = 154
-	const want = "Probers did not run once; the longest stall was 3.3 s on %s. Nothing was sent in it, and nothing is known of it. " +
-		"154 answers came in it and were seen past their timeout; they are not counted as lost."
+	const want = "Probers stalled once; the longest stall was 3.3 s on %s. A stalled prober sends nothing, so nothing was measured in that time. " +
+		"154 answers arrived during a stall and were read after their timeout; they are not counted as lost."
 	text := Text(Build(input))
 	node, _, _ := strings.Cut(path.ID, "/")
 	if !strings.Contains(text, strings.Replace(want, "%s", node, 1)) {
@@ -397,8 +397,8 @@ func TestRolloutResidue(t *testing.T) {
 	for want, flag := range map[string]*kind.Rollout{
 		"every node proved":      {Flag: "nftablesMode", From: "iptables", To: "nftables"},
 		"every node proved that": {Flag: "nftablesMode", Origin: &plan.Origin{Turns: moved}},
-		"not looked for":         {Flag: "bpf-lb-acceleration", Says: "'native'"},
-		"not looked for:":        {Flag: "iptablesRefreshInterval", From: "iptables", To: "iptables", Says: "1m0s"},
+		"not inventoried":        {Flag: "bpf-lb-acceleration", Says: "'native'"},
+		"not inventoried:":       {Flag: "iptablesRefreshInterval", From: "iptables", To: "iptables", Says: "1m0s"},
 	} {
 		m := Build(Input{Plan: &plan.Plan{Strategy: rollout.Name, Rollout: flag}})
 		if got := residueText(m); !strings.HasPrefix(got, want) {

@@ -7,7 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// residue compares the inventories of all nodes, thing by thing.
+// residue compares the inventories of all nodes, item by item.
 func residue(before, after map[string]step.Inventory) Residue {
 	result := Residue{NodesBefore: len(before), NodesAfter: len(after)}
 	items := map[[2]string]*ResidueItem{}
@@ -30,7 +30,7 @@ func residue(before, after map[string]step.Inventory) Residue {
 	return result
 }
 
-// each calls for every thing of every inventory, nodes in order of their names.
+// each calls a function for every item of every inventory, in the order of the nodes' names.
 func each(inventories map[string]step.Inventory, call func(node, kind, name string)) {
 	for _, node := range slices.Sorted(maps.Keys(inventories)) {
 		for _, list := range residueKinds(inventories[node].Found) {
@@ -49,7 +49,7 @@ func item(items map[[2]string]*ResidueItem, kind, name string) *ResidueItem {
 	return items[key]
 }
 
-// inOrder puts what is left first, then goes by kind and name.
+// inOrder sorts items that are left first, then by kind and name.
 func inOrder(items map[[2]string]*ResidueItem) []ResidueItem {
 	var order []string
 	for _, list := range residueKinds(step.Residue{}) {

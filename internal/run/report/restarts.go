@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 )
 
-// PartRestart is a restart of one of Theseus' own parts: the agent of a node, or one of its probers.
+// PartRestart is a restart of one of Theseus' own processes: the agent of a node, or one of its probers.
 type PartRestart struct {
 	Node string `json:"node"`
 	// Part is "agent", or the network of a prober: "old", "new" or "host".
@@ -18,7 +18,8 @@ type PartRestart struct {
 	At   time.Time `json:"at"`
 }
 
-// partRestarts are all restarts of Theseus' own parts, in order. A probe pod that Theseus deleted and made again is no restart.
+// partRestarts are all restarts of Theseus' own processes, in order. A probe pod that Theseus deleted and recreated
+// does not count.
 func partRestarts(reports []v1alpha1.ProbeReport) []PartRestart {
 	type place struct{ node, part string }
 	runs := map[place][]v1alpha1.Part{}
@@ -36,7 +37,7 @@ func partRestarts(reports []v1alpha1.ProbeReport) []PartRestart {
 			if i > 0 && part.Since.After(all[i-1].Since) && (!bare || part.Pod == all[i-1].Pod) {
 				seen[PartRestart{Node: at.node, Part: at.part, At: part.Since.UTC()}] = true
 			}
-			for _, gone := range part.Gone { // of which who took the run over may have seen no more than this
+			for _, gone := range part.Gone { // a process that took over the run may have seen no more than this
 				seen[PartRestart{Node: at.node, Part: at.part, At: gone.To.UTC()}] = true
 			}
 		}
@@ -48,15 +49,15 @@ func partRestarts(reports []v1alpha1.ProbeReport) []PartRestart {
 	return restarts
 }
 
-// whatCounts says what a restart of a prober means for the figures.
-const whatCounts = "Probes to it count as lost, unless the second responder beside it answered the same kind of probe throughout; what it would have sent meanwhile was not measured."
+// whatCounts explains what a prober's restart means for the figures.
+const whatCounts = "Probes to it count as lost, unless the second responder in its pod answered the same kind of probe throughout. It sent nothing meanwhile, so those paths were not measured."
 
-// String says what restarted, where, when, and what that means for the figures.
+// String describes the restart, and what it means for the figures.
 func (r PartRestart) String() string {
 	at := r.At.UTC().Format("15:04:05 MST")
 	switch r.Part {
 	case v1alpha1.PartAgent:
-		return fmt.Sprintf("Theseus' agent on %s restarted at %s. It sends and answers no probes, so none is missing or excused.", r.Node, at)
+		return fmt.Sprintf("Theseus' agent on %s restarted at %s. The agent sends and answers no probes, so no probe is missing or excused.", r.Node, at)
 	case "host":
 		return fmt.Sprintf("The prober of the host of %s restarted at %s. %s", r.Node, at, whatCounts)
 	}

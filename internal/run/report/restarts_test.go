@@ -29,7 +29,7 @@ func TestPartRestarts(t *testing.T) {
 	want := []string{
 		"The probe pod of a on the old network restarted at 12:00:20 UTC. " + whatCounts,
 		"The prober of the host of a restarted at 12:00:30 UTC. " + whatCounts,
-		"Theseus' agent on b restarted at 12:01:30 UTC. It sends and answers no probes, so none is missing or excused.",
+		"Theseus' agent on b restarted at 12:01:30 UTC. The agent sends and answers no probes, so no probe is missing or excused.",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -15,9 +15,9 @@ type Gap struct {
 	From   time.Time `json:"from"`
 	Millis float64   `json:"millis"`
 	Probes int64     `json:"probes"`
-	// Cause is what the first of them met; empty when it met nothing but silence.
+	// Cause is the error of the first of them; empty if there was just no answer.
 	Cause string `json:"cause,omitempty"`
-	// Denied is true when it is an answer to what policy must deny.
+	// Denied is true if it is an answer on a path that policy must block.
 	Denied bool `json:"denied,omitempty"`
 	// Open is true when it had not ended in the last report.
 	Open bool `json:"open,omitempty"`
@@ -25,7 +25,7 @@ type Gap struct {
 	// "between steps", "while paused", "after the run".
 	Step string `json:"step"`
 
-	// Second is what the path's second responder answered meanwhile.
+	// Second has the answers of the path's second responder meanwhile.
 	Second v1alpha1.Second `json:"second,omitzero"`
 }
 
@@ -73,17 +73,17 @@ type Class struct {
 type Node struct {
 	Name string `json:"name"`
 	Wave string `json:"wave,omitempty"`
-	// State is what became of the node's steps; Begin and End bound them.
+	// State is the state of the node's steps; Begin and End bound them.
 	State State     `json:"state"`
 	Begin time.Time `json:"begin,omitzero"`
 	End   time.Time `json:"end,omitzero"`
 	// Reported is true when at least one probe report came from it.
 	Reported bool `json:"reported"`
 	Tally
-	// Stalls counts the times in which its prober did not run, and so measured nothing.
+	// Stalls counts the times in which its prober stalled, and so measured nothing.
 	Stalls             int     `json:"stalls"`
 	LongestStallMillis float64 `json:"longestStallMillis"`
-	// Excused counts answers that its prober saw past their timeout for that reason.
+	// Excused counts answers that its prober read after their timeout for that reason.
 	Excused       int64 `json:"excused,omitempty"`
 	ResidueBefore int   `json:"residueBefore"`
 	ResidueAfter  int   `json:"residueAfter"`
@@ -108,11 +108,11 @@ type Gate struct {
 	Bad     []string `json:"bad,omitempty"`
 }
 
-// Residue is what the source left, before and after cleaning.
+// Residue is the source's residue, before and after the clean-up.
 type Residue struct {
 	Before int `json:"before"`
 	After  int `json:"after"`
-	// Rules is true where a rollout moved rules to another data plane: every node proved that none was left.
+	// Rules is true if a rollout moved rules to another data plane: every node proved that none was left.
 	Rules bool `json:"rules,omitempty"`
 	// NodesBefore and NodesAfter count inventories; NodesWithout lists nodes lacking the second one.
 	NodesBefore  int           `json:"nodesBefore"`
@@ -121,24 +121,24 @@ type Residue struct {
 	Items        []ResidueItem `json:"items"`
 }
 
-// ResidueItem is one thing and the nodes that have it.
+// ResidueItem is one item and the nodes that have it.
 type ResidueItem struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Before and After count the nodes it is on; Left names those where it still is.
+	// Before and After count the nodes it is on; Left names those that still have it.
 	Before int      `json:"before"`
 	After  int      `json:"after"`
 	Left   []string `json:"left,omitempty"`
 }
 
-// Entry is one line of the journal, without the states of objects, which may hold what is not for readers.
+// Entry is one line of the journal, without the states of objects, which may be confidential.
 type Entry struct {
 	Seq    int       `json:"seq"`
 	At     time.Time `json:"at"`
 	Event  string    `json:"event"`
 	Step   string    `json:"step,omitempty"`
 	Action string    `json:"action,omitempty"`
-	// Text is the action's title, the gate's reason or what else there is to say.
+	// Text is the action's title, the gate's reason, or another remark.
 	Text   string `json:"text,omitempty"`
 	Undo   bool   `json:"undo,omitempty"`
 	Result string `json:"result,omitempty"`

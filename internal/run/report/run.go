@@ -10,25 +10,25 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// history is the journal read once: the run, every step's fate, the gates, and the lines for people.
+// history is the journal read once: the run, every step's result, the gates, and the lines for people.
 type history struct {
 	run     Run
 	by      []string
 	theseus string
 	planned string // the plan's hash in the first record
 	why     string
-	next    string // which ways lead on
+	next    string // how the run can continue
 	steps   []Step
 	index   map[string]int
 	titles  map[string]string // of actions, by id
 	gates   []Gate
 	journal []Entry
 	undoing Span
-	backAt  time.Time // where the next undone step's way back began
+	backAt  time.Time // when the undo of the next undone step began
 	undone  []undone
 }
 
-// undone is the time in which one step was taken back.
+// undone is the time in which one step was undone.
 type undone struct {
 	step string
 	span Span
@@ -56,8 +56,8 @@ func read(p *plan.Plan, records []engine.Record) *history {
 	return h
 }
 
-// stand takes the outcome and its cause from the engine's own reading of the journal, since status, hints and refusals are said from
-// it too. A journal that the engine refuses keeps what its records say one by one.
+// stand takes the outcome and its cause from the engine's own reading of the journal, as status, hints and refusals do.
+// If the engine refuses the journal, the records are read one by one.
 func (h *history) stand(p *plan.Plan, records []engine.Record) {
 	state, err := engine.Replay(records)
 	if err != nil || len(records) == 0 {
@@ -69,7 +69,7 @@ func (h *history) stand(p *plan.Plan, records []engine.Record) {
 	}
 }
 
-// outcomeOf is a phase as the report's outcome. A step that is taken back alone ends with a person, however it goes.
+// outcomeOf is a phase as the report's outcome. After a step was undone alone, the run always needs a person.
 func outcomeOf(state engine.State) Outcome {
 	switch {
 	case state.Phase == engine.PhaseDone:
@@ -199,7 +199,7 @@ func (h *history) gate(r *engine.Record, entry *Entry) {
 	gate := &h.gates[len(h.gates)-1]
 	gate.Answer, gate.Pending = r.At, false
 	if r.Verdict == nil {
-		gate.Reason = "the journal holds no verdict: " + r.Error
+		gate.Reason = "the journal has no verdict: " + r.Error
 		entry.Bad = true
 		return
 	}
@@ -256,7 +256,7 @@ func (h *history) finished(r *engine.Record) {
 	}
 }
 
-// close ends what the journal left open, at its last record.
+// close ends spans that the journal left open, at its last record.
 func (h *history) close() {
 	if n := len(h.run.Pauses); n > 0 && h.run.Pauses[n-1].To.IsZero() {
 		h.run.Pauses[n-1].To = h.run.End

@@ -67,11 +67,11 @@ func (s sample) plan() *plan.Plan {
 		Cluster: plan.Cluster{UID: "0b9c7a52-7f0e-4c5e-9d43-6c0e2f6a1b77", Kubernetes: "v1.36.3", Nodes: s.names()},
 		Change:  v1alpha1.ChangeSpec{To: "calico", PodCIDR: "198.19.0.0/16", MaxGapMillis: 50},
 		Source:  cni.Installation{CNI: "flannel", Version: "v0.28.4"}, Target: cni.Installation{CNI: "calico", Version: "v3.31.0"},
-		Strategy: "recreate", Reason: "calico cannot take over flannel's addresses, so pods are made anew",
+		Strategy: "recreate", Reason: "calico cannot take over flannel's addresses, so pods are recreated",
 		Waves: s.waves(), Estimate: step.Duration(time.Duration(4+s.nodes) * 45 * time.Second),
 		Hash: "sha256:5c1f0e6bb4f7d0a97e1bb0a8d7c8a0b56e7b7dc4a7d9a3c06f0f0a4a0d6b1e21",
 		Findings: []finding.Finding{{ID: "workload/single-replica", Severity: finding.Warn,
-			Message:  "Deployment shop/mailer has one replica: it is away while its pod is made anew.",
+			Message:  "Deployment shop/mailer has one replica: it is away while its pod is recreated.",
 			Accepted: "mail is queued by its clients"}},
 		Workloads: []plan.Workload{{Kind: "Deployment", Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1"}}}},
 	}
@@ -152,7 +152,7 @@ func (s sample) records(p *plan.Plan) []engine.Record {
 	for i := range p.Steps {
 		st := &p.Steps[i]
 		if st.ID == s.pauseAt {
-			w.add(time.Second, engine.Record{Event: engine.Paused, Error: "the operator asked for it", By: "ada@bastion-1"})
+			w.add(time.Second, engine.Record{Event: engine.Paused, Error: "the operator requested it", By: "ada@bastion-1"})
 			w.add(90*time.Second, engine.Record{Event: engine.Resumed, By: "grace@bastion-2"})
 		}
 		if pass := w.step(st, st.ID != s.failAt); !pass {
@@ -218,7 +218,7 @@ func (w *writer) moved(action step.Action) json.RawMessage {
 
 func (w *writer) back(steps []step.Step) {
 	last := steps[len(steps)-1].ID
-	w.add(time.Second, engine.Record{Event: engine.RollingBack, Step: last, Result: "failed", Error: "the gate of " + last + " did not pass: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
+	w.add(time.Second, engine.Record{Event: engine.RollingBack, Step: last, Result: "failed", Error: "the gate of " + last + " failed: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
 	for i := len(steps) - 1; i >= 0; i-- {
 		for _, action := range steps[i].Undo {
 			w.add(time.Second, engine.Record{Event: engine.Intended, Step: steps[i].ID, Action: action.ID, Undo: true})
@@ -226,7 +226,7 @@ func (w *writer) back(steps []step.Step) {
 		}
 		w.add(2*time.Second, engine.Record{Event: engine.StepUndone, Step: steps[i].ID})
 	}
-	w.add(time.Second, engine.Record{Event: engine.Finished, Result: "rolled-back", Error: "the gate of " + last + " did not pass: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
+	w.add(time.Second, engine.Record{Event: engine.Finished, Result: "rolled-back", Error: "the gate of " + last + " failed: 2 of 96 paths had a gap of more than 50 ms; the longest was 380 ms"})
 }
 
 // paths is a fixed-degree set: every node to itself and the next two, on both networks, and to what is no node's.

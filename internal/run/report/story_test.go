@@ -19,7 +19,7 @@ var story = map[engine.Phase]struct {
 	engine.PhaseNew:         {NotStarted, "Nothing was run"},
 	engine.PhaseRunning:     {Running, "Not finished; "},
 	engine.PhasePaused:      {Paused, "Paused; "},
-	engine.PhaseRollingBack: {RollingBack, "On the way back; "},
+	engine.PhaseRollingBack: {RollingBack, "Rolling back; "},
 	engine.PhaseRolledBack:  {RolledBack, "Rolled back; "},
 	engine.PhaseNeedsPerson: {NeedsPerson, "needs a person; "},
 	engine.PhaseDone:        {Done, "Done, but"},

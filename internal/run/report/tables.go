@@ -15,13 +15,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// tally is what a row shows of paths that were added up. Worst is over gaps of paths that should answer.
+// tally sums up paths for a row. Worst is over gaps of paths that should answer.
 func tally(s loss.Sum) Tally {
 	return Tally{Paths: s.Paths, Sent: s.Sent, Lost: s.Lost, Leaked: s.Leaked, Gaps: s.Gaps, Worst: s.LongestMillis}
 }
 
-// cells makes the squares of the matrix. Ends are named by node and network, or by class where the
-// target is no node's (a Service, DNS, the outside).
+// cells makes the squares of the matrix. Ends are named by node and network, or by class if the
+// target is on no node (a Service, DNS, the outside).
 func cells(all loss.Account) []Cell {
 	byEnds := map[[2]v1alpha1.Endpoint]loss.Account{}
 	for _, p := range all {
@@ -48,7 +48,7 @@ func ends(p *loss.PathAccount) (source, target v1alpha1.Endpoint) {
 	return source, target
 }
 
-// compareEnds sorts nodes by name, then what is no node's; within a node old, new, host.
+// compareEnds sorts nodes by name, then ends on no node; within a node old, new, host.
 func compareEnds(a, b v1alpha1.Endpoint) int {
 	if (a.Node == "") != (b.Node == "") {
 		return -cmp.Compare(a.Node, b.Node)
@@ -90,7 +90,7 @@ func classes(all loss.Account) []Class {
 	return list
 }
 
-// figures adds the quantiles over a class's paths.
+// figures computes the quantiles over a class's paths.
 func (c *Class) figures(members loss.Account) {
 	var gaps []float64
 	var medians []int64
@@ -167,8 +167,8 @@ func waves(p *plan.Plan, get func(string) *Node) {
 	}
 }
 
-// came finds the nodes that came in the course of a change: the journal says which, and their fate is that of the step
-// that opened them for pods.
+// came finds the nodes that joined in the course of a change: the journal names them, and their state is that of the
+// step that opened them for pods.
 func (h *history) came(in Input, get func(string) *Node) {
 	if in.Plan == nil {
 		return
@@ -202,7 +202,7 @@ func (h *history) came(in Input, get func(string) *Node) {
 	}
 }
 
-// fates tells each node what became of its steps in its own wave; the worst fate wins.
+// fates sets each node's state from the steps in its own wave; the worst state wins.
 func (h *history) fates(byName map[string]*Node) {
 	rank := []State{StepNotReached, StepDone, StepRunning, StepUndone, StepFailed}
 	reached, whole := map[string]bool{}, map[string]bool{}

@@ -16,7 +16,7 @@ func Text(m Model) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", m.Verdict.Title, m.Verdict.Line)
 	if m.Verdict.Why != "" {
-		fmt.Fprintf(&b, "because %s\n", m.Verdict.Why)
+		fmt.Fprintf(&b, "cause: %s\n", m.Verdict.Why)
 	}
 	if m.Verdict.Next != "" {
 		fmt.Fprintf(&b, "next: %s\n", m.Verdict.Next)
@@ -101,16 +101,16 @@ func pathsText(m Model) string {
 	return text
 }
 
-// unseenText names what the verdict does not cover.
+// unseenText names the kinds of paths that the verdict does not cover.
 func unseenText(m Model) string {
 	if len(m.Verdict.Uncovered) == 0 {
 		return ""
 	}
 	tested, unknown := paths.Unmeasured()
-	return fmt.Sprintf("nothing is known of: %s; %d more kinds of paths are tried in tests alone (docs/paths.md)", strings.Join(unknown, "; "), len(tested))
+	return fmt.Sprintf("not measured: %s; %d more kinds of paths are only covered by tests (docs/paths.md)", strings.Join(unknown, "; "), len(tested))
 }
 
-// outsideText is what paths that leave the cluster lost; they are among the paths of the line before.
+// outsideText sums up the paths that leave the cluster; they are included in the line before.
 func outsideText(m Model) string {
 	t := m.Totals
 	if t.OutsideSent == 0 {
@@ -150,7 +150,7 @@ func podsText(m Model) string {
 	case len(m.Workloads) == 0:
 		return "not counted"
 	}
-	text := fmt.Sprintf("%s of %s, %s made anew, %s", countOf(int64(m.Totals.Pods), "pod"),
+	text := fmt.Sprintf("%s of %s, %s recreated, %s", countOf(int64(m.Totals.Pods), "pod"),
 		countOf(int64(len(m.Workloads)), "workload"), number(int64(m.Totals.Evicted)), countOf(int64(m.Totals.Restarts), "restart"))
 	var worst WorkloadOutcome
 	for _, w := range m.Workloads {
@@ -190,13 +190,13 @@ func residueText(m Model) string {
 	r := m.Residue
 	switch {
 	case r.Rules && r.NodesBefore == 0:
-		return "every node proved that none is left of the former rules"
+		return "every node proved that none of the former rules is left"
 	case m.Change.Strategy == "rollout" && r.NodesBefore == 0:
-		return "not looked for: nothing was moved that leaves any"
+		return "not inventoried: the rollout leaves none"
 	case r.NodesAfter == 0 && m.Run.Outcome == RolledBack:
-		return "not looked for: the old network stayed, and each step took its own away"
+		return "not inventoried: the old network stayed, and every undone step removed its own residue"
 	case r.NodesBefore == 0 && m.Run.Outcome != Done && m.Run.Outcome != NotStarted:
-		return "not looked for: the run did not get that far"
+		return "not inventoried: the run did not get that far"
 	case r.NodesBefore == 0:
 		return "not inventoried"
 	case r.NodesAfter == 0:

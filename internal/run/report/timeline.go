@@ -7,7 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/proof/loss"
 )
 
-// Names for moments that lie in no step.
+// Names for moments outside of all steps.
 const (
 	beforeRun  = "before the run"
 	afterRun   = "after the run"
@@ -31,7 +31,7 @@ func (h *history) groups() []Group {
 	return rows
 }
 
-// sum derives a row's interval and state from its steps: the worst fate wins.
+// sum derives a row's interval and state from its steps: the worst state wins.
 func (h *history) sum(row *Group) {
 	nodes, states := map[string]bool{}, map[State]int{}
 	for _, i := range row.Steps {
@@ -78,7 +78,8 @@ func (h *history) endOf(s *Step) time.Time {
 	return h.run.End
 }
 
-// place says in which step a moment lies. The sender's clock and the engine's may differ by what NTP leaves.
+// place finds the step in which a moment lies. The sender's clock and the engine's may differ slightly, in spite of
+// NTP.
 func (h *history) place(at time.Time, order []int) string {
 	switch {
 	case h.run.Begin.IsZero() || at.Before(h.run.Begin):
@@ -119,7 +120,7 @@ func (h *history) begun() []int {
 	return order
 }
 
-// gaps places every gap in the run, oldest first, and counts them on their steps.
+// gaps assigns every gap to its step, oldest first, and counts them by step.
 func (h *history) gaps(all loss.Account) []Gap {
 	order := h.begun()
 	var gaps []Gap

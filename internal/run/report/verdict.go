@@ -8,7 +8,7 @@ import (
 	paths "github.com/theseus-cni/theseus/internal/proof/path"
 )
 
-// judge says in one line what happened, and lists what is not known.
+// judge sums up the run in one line, and lists what was not measured.
 func judge(in Input, m *Model, all loss.Account, h *history) Verdict {
 	v := Verdict{Outside: outside(m.Totals), Why: h.why, Next: h.next, Missing: missing(in, m), Notes: notes(in, m, all)}
 	if in.Held != "" && h.next != "" {
@@ -24,7 +24,7 @@ func judge(in Input, m *Model, all loss.Account, h *history) Verdict {
 	return v
 }
 
-// level goes from the worst to the best: what was lost weighs more than how the run ended.
+// level goes from the worst to the best: losses weigh more than how the run ended.
 func level(m *Model, missing bool) Level {
 	t := m.Totals
 	over := t.ProbeGapMillis > m.Limit
@@ -58,18 +58,18 @@ func outside(t Totals) string {
 	return outsideMeasured
 }
 
-// title is the verdict in a few words: how the run ended, then what it cost.
+// title is the verdict in a few words: how the run ended, then its cost.
 func title(m *Model, l Level) string {
 	cost := costs(m)
 	switch m.Run.Outcome {
 	case NotStarted:
 		return "Nothing was run"
 	case NeedsPerson:
-		return "It stopped half way and needs a person; " + cost
+		return "Stopped half way, needs a person; " + cost
 	case RolledBack:
 		return "Rolled back; " + cost
 	case RollingBack:
-		return "On the way back; " + cost
+		return "Rolling back; " + cost
 	case Paused:
 		return "Paused; " + cost
 	case Running:
@@ -86,7 +86,7 @@ func title(m *Model, l Level) string {
 	return strings.ToUpper(cost[:1]) + cost[1:]
 }
 
-// costs names what was lost in the order in which it hurts.
+// costs names the losses, the worst first.
 func costs(m *Model) string {
 	t := m.Totals
 	var parts []string
@@ -155,8 +155,8 @@ func nodesText(m *Model) string {
 	return fmt.Sprintf("%d of %s switched", t.NodesSwitched, countOf(int64(t.Nodes), "node"))
 }
 
-// longest is the longest gap of a path, and apart from it the longest time that a client was without an answer: that one is
-// above zero also where nothing was lost, and is no gap.
+// longest is the longest gap of a path, and separately the longest time that a client was without an answer. That time
+// is above zero even if nothing was lost, and is no gap.
 func longest(m *Model) string {
 	t := m.Totals
 	text := "longest gap on a path " + duration(t.ProbeGapMillis)
@@ -181,7 +181,7 @@ func longestWait(clients []Traffic) float64 {
 	return longest
 }
 
-// missing lists what should have been measured and was not.
+// missing lists quantities that should have been measured and were not.
 func missing(in Input, m *Model) []string {
 	var list []string
 	say := func(when bool, format string, args ...any) {
@@ -190,15 +190,15 @@ func missing(in Input, m *Model) []string {
 		}
 	}
 	t := m.Totals
-	say(len(in.Records) == 0, "There is no journal, so nothing is known about the run.")
-	say(t.Sent == 0, "No path was measured, so nothing is known about what was lost.")
+	say(len(in.Records) == 0, "There is no journal, so the course of the run is unknown.")
+	say(t.Sent == 0, "No path was measured, so losses are unknown.")
 	if t.Sent > 0 {
 		say(t.Unmeasured > 0, "%s have no result.", countOf(int64(t.Unmeasured), "planned path"))
 		say(t.DeniedSent == 0, "No path that policy denies was measured.")
 		silent := silentNodes(m)
 		say(len(silent) > 0, "No probe report came from %s: %s.", countOf(int64(len(silent)), "node"), some(silent))
 	}
-	flag := in.Plan != nil && in.Plan.InPlace() // then no pod is moved, and no network removed
+	flag := in.Plan != nil && in.Plan.InPlace() // no pod is moved, and no network removed
 	say(len(in.Workloads) == 0 && !flag, "The pods were not counted: restarts and evictions are unknown.")
 	pending := 0
 	for _, gate := range m.Gates {
@@ -208,7 +208,7 @@ func missing(in Input, m *Model) []string {
 	}
 	say(pending > 0, "%s not answered.", countOf(int64(pending), "gate"))
 	if m.Run.Outcome == Done {
-		say(m.Residue.NodesBefore == 0 && !flag, "What the old network left behind was not inventoried.")
+		say(m.Residue.NodesBefore == 0 && !flag, "The residue of the old network was not inventoried.")
 		say(len(m.Residue.NodesWithout) > 0, "No inventory after the clean-up from: %s.", some(m.Residue.NodesWithout))
 	}
 	return list

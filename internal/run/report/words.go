@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// number writes thousands apart: 481,203.
+// number writes a number with thousands separators: 481,203.
 func number(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	sign := ""
@@ -21,7 +21,7 @@ func number(n int64) string {
 	return sign + text
 }
 
-// countOf writes a number with its noun, in the plural where it is not one.
+// countOf writes a number with its noun, in the plural unless it is 1.
 func countOf(n int64, noun string) string {
 	if n != 1 {
 		noun += "s"

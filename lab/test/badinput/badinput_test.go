@@ -139,8 +139,8 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "apply", plan, "--yes")
 	p.Until("cannot get the image 127.0.0.1:1/agent:none")
 	p.Signal(syscall.SIGINT, syscall.SIGTERM)
-	p.Ends(130, "error: stopped at once: in the middle of [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
-	s.run(t, 0, []string{", interrupted", "nobody runs it: `theseus resume` goes on, `theseus rollback` takes everything back"}, "status")
+	p.Ends(130, "error: stopped at once: during [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
+	s.run(t, 0, []string{", interrupted", "no process runs it: `theseus resume` continues, `theseus rollback` undoes every step"}, "status")
 	s.run(t, 1, []string{"in the middle of a migration", "theseus-agent is there", "theseus rollback"}, s.planned()...)
 	s.run(t, 1, []string{"another migration is under way, and nobody runs it", "theseus rollback"}, "apply", s.plan, "--yes")
 	s.run(t, 5, []string{"error: stopped"}, "rollback")
@@ -162,11 +162,11 @@ func (s *stage) interrupted(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
 	p.Until("create DaemonSet theseus-system/theseus-agent")
 	p.Signal(syscall.SIGINT)
-	p.Ends(130, "; it ends after the action at hand, once more to stop at once", "error: interrupted: stopped as asked; all that was done is in the journal",
-		"hint: `theseus resume` goes on")
-	s.run(t, 0, []string{"nobody runs it"}, "status")
-	s.run(t, 1, []string{"has begun already, and nobody runs it", "theseus resume"}, "apply", s.plan, "--yes")
-	s.run(t, 0, []string{"nobody runs", "it stands still"}, "pause")
+	p.Ends(130, "; Theseus stops after the current action; interrupt again to stop at once", "error: interrupted: stopped as requested; the journal has everything that was done",
+		"hint: `theseus resume` continues")
+	s.run(t, 0, []string{"no process runs it"}, "status")
+	s.run(t, 1, []string{"has already begun, and no process runs it", "theseus resume"}, "apply", s.plan, "--yes")
+	s.run(t, 0, []string{"no process runs", "there is nothing to pause"}, "pause")
 }
 
 // twoOperators: the second is told who is at work, and can ask that one to pause.
@@ -176,7 +176,7 @@ func (s *stage) twoOperators(t *testing.T) {
 	rigtest.Run(t, s.Rig, "second", 1, []string{"is running a migration on this cluster, since 20", "wait for it"}, "resume")
 	rigtest.Run(t, s.Rig, "second", 1, []string{"is under way: ", "is running a migration on this cluster, since 20"}, "apply", s.plan, "--yes")
 	rigtest.Run(t, s.Rig, "second", 0, []string{", to pause"}, "pause")
-	first.Ends(5, "error: paused", "hint: `theseus resume` goes on")
+	first.Ends(5, "error: paused", "hint: `theseus resume` continues")
 }
 
 // stolen: a holder that stands still loses the lock when it has run out, and not before; awake again, it acts no more.
@@ -193,7 +193,7 @@ func (s *stage) stolen(t *testing.T) {
 	second.Signal(syscall.SIGTERM)
 	first.Signal(syscall.SIGCONT)
 	first.Ends(130, "the lock was lost: ", "is running a migration on this cluster, since 20")
-	second.Ends(130, "hint: `theseus resume` goes on")
+	second.Ends(130, "hint: `theseus resume` continues")
 }
 
 // powerCut: a node dies in the middle. What can be taken back is, and a person is told what is missing.
@@ -201,7 +201,7 @@ func (s *stage) powerCut(t *testing.T) {
 	p := rigtest.Start(t, s.Rig, "here", "resume")
 	p.Until("measuring: both networks are up on every node")
 	s.lab(t, "kill")
-	p.Ends(6, "is down (not Ready): bring it back", "hint: `theseus resume` goes on with the rollback")
+	p.Ends(6, "is down (not Ready): bring it back", "hint: `theseus resume` continues the rollback")
 	s.run(t, 3, []string{"block node/not-ready", "the node is down"}, s.planned()...)
 	s.lab(t, "start")
 	s.kubectl(t, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")

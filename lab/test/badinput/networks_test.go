@@ -60,7 +60,7 @@ func (s *stage) strangeFile(t *testing.T) {
 		"move it out of /etc/cni/net.d", "two networks are installed, flannel and bridge: "}, "--from", s.look(t))
 	// Who did not look at the nodes is told in the run, before anything of the target is there.
 	s.run(t, 4, []string{"error: rolled-back: wait until the probe pod of " + node + " is ready: ", "has the address 198.18.200.", "which is not of 198.19.",
-		"another network serves new pods of " + node, "hint: remove the cause"}, "apply", s.plan, "--yes")
+		"another network serves new pods of " + node, "hint: fix the cause"}, "apply", s.plan, "--yes")
 	s.on(t, node, removeOld)
 	s.calm(t, "a file of another network")
 }
@@ -223,7 +223,7 @@ func (s *stage) reboot(t *testing.T) {
 	p.Until("make 10-calico.conflist the CNI configuration of " + nodes[1])
 	s.lab(t, "kill")
 	s.lab(t, "start")
-	p.Ends(4, moved+nodes[0], "error: rolled-back: ", "hint: remove the cause, make a new plan")
+	p.Ends(4, moved+nodes[0], "error: rolled-back: ", "hint: fix the cause, make a new plan")
 	s.kubectl(t, "", "wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
 	s.run(t, 0, []string{"rolled-back"}, "status")
 	s.check(t, 0, s.change, nil, "--from", s.look(t))
@@ -275,8 +275,8 @@ func (s *stage) joinedAndUpgraded(t *testing.T) {
 	p.Until(waits)
 	s.kubelet(t, "kube", after)
 	upgraded := "Kubernetes is being upgraded: the kubelet of " + s.NodeNames()[1] + " was " + before + " when this run began, and is " + after + " now"
-	p.Ends(5, "error: paused: "+upgraded, "hint: `theseus resume` goes on, `theseus rollback` takes everything back")
-	s.run(t, 0, []string{"paused", "because: " + upgraded, "nobody runs it"}, "status")
+	p.Ends(5, "error: paused: "+upgraded, "hint: `theseus resume` continues, `theseus rollback` undoes every step")
+	s.run(t, 0, []string{"paused", "cause: " + upgraded, "no process runs it"}, "status")
 	p = rigtest.Start(t, s.Rig, "there", "resume")
 	p.Until(waits)
 	if _, err := s.InLab(t.Context(), "node", "remove", node); err != nil {

@@ -69,7 +69,7 @@ func takenBack(t *testing.T, rig *scenario.Rig, what string, harm func(*testing.
 			harm(t, run)
 		}
 		run.Until("waiting: " + words[0])
-		run.Ends(4, "error: rolled-back: "+step, "hint: remove the cause, make a new plan")
+		run.Ends(4, "error: rolled-back: "+step, "hint: fix the cause, make a new plan")
 		cause := run.Said()[strings.Index(run.Said(), "error: rolled-back"):]
 		for _, word := range words {
 			if !regexp.MustCompile(word).MatchString(cause) {

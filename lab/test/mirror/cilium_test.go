@@ -82,7 +82,7 @@ func TestCilium(t *testing.T) {
 
 	// To the end: every agent is made anew once, and the cluster's value is nobody's but Theseus' from then on.
 	plan()
-	rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "finished: done", "residue   not looked for")
+	rigtest.Start(t, rig, "here", "apply", file, "--yes").Ends(0, "finished: done", "residue   not inventoried")
 	configs(t, c, "")
 	setting(t, c, "bpf-lb-acceleration", "native")
 	setting(t, c, "debug", "true")

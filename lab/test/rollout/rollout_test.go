@@ -314,7 +314,7 @@ func TestWrong(t *testing.T) {
 	if out, err := rig.OnNode(t.Context(), "rw-node-2", "sh", "-c", lossy); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run.Ends(6, "lost on changed nodes", "stop, because of rw-node-2", "taking back this step alone", "undone: Switch rw-node-2 to nftables", "hint: ")
+	run.Ends(6, "lost on changed nodes", "stop, because of rw-node-2", "undoing only this step", "undone: Switch rw-node-2 to nftables", "hint: ")
 	if strings.Contains(run.Said(), "Switch rw-node-3") {
 		t.Errorf("it went on to the third node:\n%s", run.Said())
 	}

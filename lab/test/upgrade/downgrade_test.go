@@ -66,7 +66,7 @@ func withoutImage(t *testing.T, rig *scenario.Rig, before, after string) {
 	rename(image, "kept.test/node:1")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Ends(4, "error: rolled-back: restart the agent of DaemonSet kube-system/calico-node on "+node+": ", "node "+node+" cannot get the image "+image,
-		"hint: remove the cause, make a new plan")
+		"hint: fix the cause, make a new plan")
 	inOrder(t, run.Said(), "undone: Bring "+node+" to "+after, "undone: Bring "+rig.NodeNames()[0]+" to "+after)
 	nothingLost(t, rig, before+" to "+after+" and back by itself")
 	rename("kept.test/node:1", image)
