@@ -60,10 +60,10 @@ func TestMirrorDNS(t *testing.T) {
 	plan := append([]string{"mirror", "dns", "plan", "-o", "move.yaml", "--ttl", "1", "--bake", "100ms", "--first", "2"}, inputs...)
 	must(0, "13 names: 12 move", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 	must(3, "12 of 13 names of shop.example.org. (92 %)", plan...)
-	must(1, `no name is "nobody.shop.example.org"`, append(plan, "--name", "nobody.shop.example.org")...)
+	must(1, `no name matches "nobody.shop.example.org"`, append(plan, "--name", "nobody.shop.example.org")...)
 	must(0, "written to move.yaml", append(plan, "--yes-really")...)
 	must(2, "read the plan, then add --yes", "mirror", "dns", "move", "move.yaml", "--zones", "zones.yaml")
-	must(1, "nothing of dns-", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
+	must(1, "no name of dns-", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 	killed := 0
 	for code := -1; code != 0; {
 		var said string
@@ -82,7 +82,7 @@ func TestMirrorDNS(t *testing.T) {
 		t.Errorf("killed only %d times", killed)
 	}
 	must(0, "done, ", "mirror", "dns", "status", "move.yaml")
-	must(0, "12 moved already", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
+	must(0, "12 already moved", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 	must(0, "finished: done", "mirror", "dns", "back", "move.yaml", "--zones", "zones.yaml", "--yes")
 	must(0, "12 move,", append([]string{"mirror", "dns", "inventory"}, inputs...)...)
 
@@ -194,10 +194,10 @@ func TestMirrorDNSPlan(t *testing.T) {
 	plan(2, []string{"weights must grow"}, "--weights", "10,1,100")
 	with := []string{"--error-rate", "errors", "--prometheus"}
 	plan(0, []string{"error rate holds"}, append(with, prometheus.URL, "--max-error-rate", "0.05")...)
-	plan(3, []string{"the error rate is 0.02 before anything moves, and at most 0 may be", "--max-error-rate"}, append(with, prometheus.URL)...)
+	plan(3, []string{"the error rate is 0.02 before any name moves, but at most 0 is allowed", "--max-error-rate"}, append(with, prometheus.URL)...)
 	rate = `{"status":"success","data":{"resultType":"vector","result":[]}}`
 	plan(1, []string{"no error rate: the query yields no data", "hint: try the query there"}, append(with, prometheus.URL)...)
-	plan(2, []string{"is no address"}, append(with, "prometheus:9090")...)
+	plan(2, []string{"is not an address"}, append(with, "prometheus:9090")...)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("HOME", dir)

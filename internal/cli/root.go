@@ -42,7 +42,7 @@ func Main(ctx context.Context, args []string, streams Streams) int {
 	defer err.Flush() //nolint:errcheck // the same
 	streams.Out, streams.Err = out, err
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // client-go's own log repeats what API servers say, and what is retried is said by the command
+	klog.SetOutput(io.Discard) // client-go's own log repeats the API server's answers, and the command reports retries itself
 	signals := &interrupt.Signals{Err: streams.Err}
 	ctx, stop := signals.Catch(ctx)
 	defer stop()
@@ -60,9 +60,9 @@ func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Co
 	}
 	root := &cobra.Command{
 		Use:   use,
-		Short: "Replace the network of a live cluster, and prove that nothing noticed",
+		Short: "Replace the network of a live cluster, and prove that nothing was lost",
 		Long: "Theseus replaces or upgrades the pod network (CNI) of a live Kubernetes cluster and proves, by\n" +
-			"measurement, that nothing that ran on it noticed.\n\n" +
+			"measurement, that no running workload lost traffic.\n\n" +
 			"    snapshot -> check -> plan -> apply -> report\n\n" + exit.Help,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -84,7 +84,7 @@ func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Co
 	flags := root.PersistentFlags()
 	flags.StringVar(a.Kubeconfig.KubeConfig, "kubeconfig", os.Getenv("THESEUS_KUBECONFIG"), "kubeconfig file (else KUBECONFIG, else ~/.kube/config)")
 	flags.StringVar(a.Kubeconfig.Context, "context", os.Getenv("THESEUS_CONTEXT"), "context of the kubeconfig")
-	flags.StringVarP(&a.Output, "output", "o", "", "output: text, json, or what the command names; a file where it makes one")
+	flags.StringVarP(&a.Output, "output", "o", "", "output: text, json or another format of the command, or a file to write")
 	root.AddCommand(commands(a)...)
 	for _, command := range root.Commands() {
 		explainExits(command)
@@ -92,7 +92,7 @@ func newRoot(streams Streams, name string, signals *interrupt.Signals) *cobra.Co
 	return root
 }
 
-// explainExits ends the help of a command, and of those below it, with the exit codes.
+// explainExits adds the exit codes to the help of a command and its subcommands.
 func explainExits(command *cobra.Command) {
 	if command.Long == "" {
 		command.Long = command.Short + "."

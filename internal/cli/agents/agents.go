@@ -17,10 +17,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// With lets look install agents outside of any migration; the name is for their tasks. It holds the lock meanwhile, and refuses
-// to begin while a migration is under way: that has agents of its own, which another image would replace.
+// With installs agents outside of any migration, calls look, and removes them. The name is for the agents' tasks. With
+// holds the lock meanwhile. It refuses to begin while a migration has not ended: its image would replace that of the
+// migration's agents.
 func With(ctx context.Context, a *app.App, client *kube.Client, name string, look func(context.Context, *kube.Actor) error) (err error) {
-	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnderWay(ctx, client) }); err != nil {
+	if err := a.Patiently(ctx, app.Glance, func(ctx context.Context) error { return noneUnfinished(ctx, client) }); err != nil {
 		return err
 	}
 	back, err := looker(a, client, name, 0).Install(ctx, []step.Action{joint.Apply(*manifest.Namespace())}) // the lock is there
@@ -31,9 +32,9 @@ func With(ctx context.Context, a *app.App, client *kube.Client, name string, loo
 	if err != nil {
 		return err // the namespace stays: it may be in use
 	}
-	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not given back runs out by itself
+	defer lease.Release(context.WithoutCancel(ctx)) //nolint:errcheck // a lock that is not released expires
 	defer func() { err = errors.Join(err, back(ctx)) }()
-	if err := noneUnderWay(held, client); err != nil { // one may have begun in between
+	if err := noneUnfinished(held, client); err != nil { // a migration may have begun in the meantime
 		return err
 	}
 	fenced, err := client.Fenced(lease.Check)
@@ -43,8 +44,8 @@ func With(ctx context.Context, a *app.App, client *kube.Client, name string, loo
 	return look(held, looker(a, fenced, name, lease.Epoch()))
 }
 
-// noneUnderWay refuses while a migration has begun and has not ended.
-func noneUnderWay(ctx context.Context, client *kube.Client) error {
+// noneUnfinished refuses while a migration has not ended.
+func noneUnfinished(ctx context.Context, client *kube.Client) error {
 	known, err := journal.List(ctx, client.Dynamic)
 	if err != nil {
 		return err
@@ -53,8 +54,8 @@ func noneUnderWay(ctx context.Context, client *kube.Client) error {
 		switch engine.Phase(migration.Status.Phase) {
 		case engine.PhaseDone, engine.PhaseRolledBack:
 		default:
-			return exit.Fail(exit.Failed, "wait until it has ended (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
-				"migration %s is under way: looking at nodes would replace its agents", migration.Name)
+			return exit.Fail(exit.Failed, "wait until it ends (`theseus status`), or finish it with `theseus resume` or `theseus rollback`",
+				"migration %s has not ended: inspecting the nodes would replace its agents", migration.Name)
 		}
 	}
 	return nil
@@ -63,7 +64,7 @@ func noneUnderWay(ctx context.Context, client *kube.Client) error {
 // Timeout bounds how long the agent may take to come up on every node and answer.
 const Timeout = 5 * time.Minute
 
-// looker asks agents outside of any migration; the name is for its tasks.
+// looker is an actor outside of any migration; the name is for the agents' tasks.
 func looker(a *app.App, client *kube.Client, name string, epoch int64) *kube.Actor {
 	actor := run.NewActor(client)
 	actor.Migration, actor.Epoch = name, epoch

@@ -19,7 +19,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
-// TestWithAgentsInTheMiddle: while a migration is under way nothing looks at nodes by agents of its own, and nothing is written.
+// TestWithAgentsInTheMiddle: With refuses while a migration has not ended, and writes nothing.
 func TestWithAgentsInTheMiddle(t *testing.T) {
 	for _, phase := range []engine.Phase{"", engine.PhaseRunning, engine.PhaseRollingBack, engine.PhasePaused, engine.PhaseNeedsPerson} {
 		migration := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "Migration",
@@ -31,7 +31,7 @@ func TestWithAgentsInTheMiddle(t *testing.T) {
 		err := With(t.Context(), a, &kube.Client{Dynamic: client}, "look", func(context.Context, *kube.Actor) error {
 			return errors.New("it looked")
 		})
-		if err == nil || err.Error() != "migration m is under way: looking at nodes would replace its agents" || !strings.Contains(exit.HintOf(err), "theseus status") {
+		if err == nil || err.Error() != "migration m has not ended: inspecting the nodes would replace its agents" || !strings.Contains(exit.HintOf(err), "theseus status") {
 			t.Errorf("in phase %q: %v; hint: %s", phase, err, exit.HintOf(err))
 		}
 		for _, action := range client.Actions() {

@@ -1,2 +1,2 @@
-// Package agents lets a command ask Theseus' agents outside of any migration.
+// Package agents lets a command run Theseus' agents on the nodes while no migration is running.
 package agents

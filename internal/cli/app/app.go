@@ -19,7 +19,7 @@ type Streams struct {
 	Err io.Writer
 }
 
-// App is what every command shares.
+// App holds the streams and settings that all commands share.
 type App struct {
 	Streams
 	Kubeconfig *genericclioptions.ConfigFlags
@@ -28,7 +28,7 @@ type App struct {
 	Version    string // of this program
 }
 
-// noCluster is what helps where no kubeconfig leads to a cluster.
+// noCluster is the hint when no kubeconfig leads to a cluster.
 const noCluster = "name a kubeconfig with --kubeconfig; snapshot, check and plan also read files, with --from"
 
 // Client connects to the cluster of the current kubeconfig. No request is sent yet.
@@ -38,7 +38,7 @@ func (a *App) Client() (*kube.Client, error) {
 	}
 	config, err := a.Kubeconfig.ToRESTConfig()
 	if err != nil {
-		why, _, _ := strings.Cut(err.Error(), "; json parse error") // what follows is about Go's types
+		why, _, _ := strings.Cut(err.Error(), "; json parse error") // the rest is about Go's types
 		return nil, exit.Fail(exit.Failed, noCluster, "no cluster: %s", why)
 	}
 	return kube.New(config, a.Version)

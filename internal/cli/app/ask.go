@@ -12,7 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
-// Terminal is the input, if a person sits there.
+// Terminal is the input, if it is a terminal.
 func (a *App) Terminal() (*os.File, bool) {
 	in, ok := a.In.(*os.File)
 	return in, ok && term.IsTerminal(int(in.Fd()))
@@ -20,11 +20,11 @@ func (a *App) Terminal() (*os.File, bool) {
 
 // Typed waits until a person types a word on the terminal.
 func (a *App) Typed(ctx context.Context, word string) error {
-	in, _ := a.Terminal() // seen before
-	fmt.Fprintf(a.Err, "Type %q to go on: ", word)
+	in, _ := a.Terminal() // the caller has checked that there is one
+	fmt.Fprintf(a.Err, "Type %q to continue: ", word)
 	answer := make(chan string, 1)
-	go func() { // an interrupt does not end a read from a terminal; the end of the program does
-		line, _ := bufio.NewReader(in).ReadString('\n') // what is cut short is no confirmation
+	go func() { // an interrupt does not end a read from a terminal; the program's exit does
+		line, _ := bufio.NewReader(in).ReadString('\n') // an incomplete line is no confirmation
 		answer <- line
 	}()
 	select {

@@ -1,3 +1,3 @@
-// Package app is what every command shares: the streams, the cluster of the kubeconfig, the form of output, and
-// the patience with an API server that is away. A command is given it; there are no globals.
+// Package app is what all commands share: the streams, the cluster of the kubeconfig, the output format, and the
+// retries while the API server is unavailable. A command gets it as a parameter; there are no globals.
 package app

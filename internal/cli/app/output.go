@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 )
 
-// KnownOutput refuses a form of output that a command does not have.
+// KnownOutput refuses an output format that the command does not support.
 func (a *App) KnownOutput(command *cobra.Command, _ []string) error {
 	forms, limited := command.Annotations[usage.OutputForms]
 	if !limited || a.Output == "" {

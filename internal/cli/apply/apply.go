@@ -39,11 +39,11 @@ func NewCommand(a *app.App) *cobra.Command {
 	var access mirror.Access
 	command := &cobra.Command{
 		Use:   "apply PLAN",
-		Short: "Carry a plan out, measured and journaled, stoppable at any moment",
-		Long: "Carries a plan out step by step. Every act is written to the journal in the cluster before it is\n" +
-			"done; a gate on measured connectivity follows every change; a gate that fails takes everything back.\n" +
-			"Interrupt it at any moment, once to end after the action at hand, twice to end at once: `theseus resume`\n" +
-			"goes on, here or on another machine.",
+		Short: "Carry out a plan step by step, and roll back when a gate fails",
+		Long: "Carries out a plan step by step. Theseus writes every action to the journal in the cluster before it starts\n" +
+			"the action. A gate on measured connectivity follows every change; when a gate fails, Theseus rolls back.\n" +
+			"You can interrupt it at any moment: once to stop after the current action, twice to stop at once.\n" +
+			"`theseus resume` continues, here or on another machine.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := signers.Validate(); err != nil {
@@ -52,7 +52,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			return apply(command.Context(), a, args[0], &signers, access, yes, dry)
 		},
 	}
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask (needed when the input is no terminal)")
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask (required when the input is not a terminal)")
 	command.Flags().BoolVar(&dry, "dry-run", false, "check everything, print what would be done, and change nothing")
 	signers.Register(command)
 	pair.RegisterAccess(command, &access)
@@ -69,17 +69,17 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 		return err
 	}
 	if err := plan.Verify(p); err != nil {
-		return exit.Fail(exit.Failed, "make the plan anew with `theseus plan`", "the plan does not hold: %w", err)
+		return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 	}
 	if _, ok := a.Terminal(); !yes && !dry && !ok {
-		return exit.Fail(exit.Usage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is no terminal")
+		return exit.Fail(exit.Usage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is not a terminal")
 	}
 	if err := run.HooksRun(p); err != nil {
 		return err
 	}
 	if p.Cluster.UID == "" && p.OnNodes() {
-		return exit.Fail(exit.Failed, "make it on the cluster itself, or --from what theseus snapshot wrote there",
-			"the plan does not say for which cluster it was made: what it was made from lacks the Namespace kube-system")
+		return exit.Fail(exit.Failed, "make the plan from the live cluster, or from a file of theseus snapshot",
+			"the plan does not name its cluster: its input had no Namespace kube-system")
 	}
 	client, err := a.Client()
 	if err != nil {
@@ -124,7 +124,7 @@ func admit(ctx context.Context, a *app.App, client *kube.Client, access mirror.A
 		return err
 	}
 	if snapshot.UID != p.Cluster.UID {
-		return exit.Fail(exit.Failed, "choose the cluster with --context, or plan anew for this one",
+		return exit.Fail(exit.Failed, "choose the cluster with --context, or make a new plan for this one",
 			"the plan was made for another cluster (%s, this is %s)", p.Cluster.UID, snapshot.UID)
 	}
 	if err := alone(ctx, a, client, p.Name); err != nil {
@@ -133,26 +133,26 @@ func admit(ctx context.Context, a *app.App, client *kube.Client, access mirror.A
 	if err := survey.AskRights(ctx, client, snapshot, p); err != nil {
 		return err
 	}
-	// What blocks may have come since the plan was made, and this user may not be the one who made it.
+	// New blocking findings may have appeared since the plan was made, and another user may have made it.
 	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source}
 	if !p.InPlace() {
 		pass.Target = &p.Target
 	}
 	result := preflight.Run(preflight.All(), pass, survey.Options(p.Change))
-	if err := survey.MustNotBlock(a, result, "fix what blocks, then apply again, or make a new plan that accepts it: theseus plan --accept ID=REASON"); err != nil {
+	if err := survey.MustNotBlock(a, result, "fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON"); err != nil {
 		return err
 	}
 	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
-		return exit.Fail(exit.Failed, "make the plan anew with `theseus plan`", "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
+		return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
 	}
 	return nil
 }
 
-// alone refuses to begin while another migration is under way, or what has begun already.
+// alone refuses to begin while another migration has not ended, or if this one has begun.
 func alone(ctx context.Context, a *app.App, client *kube.Client, name string) error {
 	known, err := journal.List(ctx, client.Dynamic)
 	if apierrors.IsForbidden(err) {
-		return nil // without that right nothing is begun: the check of rights says all that are missing
+		return nil // without that right apply does not begin: the check of rights reports all missing rights
 	}
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func alone(ctx context.Context, a *app.App, client *kube.Client, name string) er
 	for _, migration := range known {
 		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
 		if over && migration.Name == name {
-			return exit.Fail(exit.Failed, "make a new plan", "migration %s is over already (%s)", name, migration.Status.Phase)
+			return exit.Fail(exit.Failed, "make a new plan", "migration %s has already ended (%s)", name, migration.Status.Phase)
 		}
 		if over {
 			continue
@@ -170,19 +170,19 @@ func alone(ctx context.Context, a *app.App, client *kube.Client, name string) er
 			return err
 		}
 		if holder != nil {
-			return exit.Fail(exit.Failed, holder.Hint(), "migration %s is under way: %w", migration.Name, holder)
+			return exit.Fail(exit.Failed, holder.Hint(), "migration %s is running: %w", migration.Name, holder)
 		}
-		ways := "`theseus status` says what leads on from there"
+		ways := "`theseus status` says how to continue"
 		if p, _, err := journal.Load(ctx, client.Dynamic, migration.Name); err == nil {
 			if _, state, err := migrations.Standing(ctx, client, migration.Name); err == nil {
 				ways = engine.Judge(p.Steps, state, false).Ways
 			}
 		}
 		if migration.Name == name {
-			return exit.Fail(exit.Failed, ways, "migration %s has begun already, and nobody runs it", name)
+			return exit.Fail(exit.Failed, ways, "migration %s has already begun, and no process runs it", name)
 		}
 		return exit.Fail(exit.Failed, "`theseus status` shows it; "+ways,
-			"another migration is under way, and nobody runs it: %s", migration.Name)
+			"another migration has not ended, and no process runs it: %s", migration.Name)
 	}
 	return nil
 }

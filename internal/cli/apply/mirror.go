@@ -12,7 +12,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// admitMirror refuses a plan that was made for other clusters, or for zones as they were.
+// admitMirror refuses a plan that was made for other clusters, or whose zones have changed since.
 func admitMirror(ctx context.Context, a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan) error {
 	pair, err := pair.Reach(ctx, a, access, p)
 	if err != nil {
@@ -27,7 +27,7 @@ func admitMirror(ctx context.Context, a *app.App, client *kube.Client, access mi
 	}
 	for _, found := range places {
 		if found.At != "original" {
-			return exit.Fail(exit.Failed, "make the plan anew with `theseus plan`", "%s has changed since the plan was made: %s", found.Name, strings.Join(found.Records, ", "))
+			return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "%s has changed since the plan was made: %s", found.Name, strings.Join(found.Records, ", "))
 		}
 	}
 	return nil

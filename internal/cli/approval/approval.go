@@ -27,8 +27,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
-// Flags are the ways in which a machine that takes a run over learns which plan was approved. The plan itself comes from
-// the cluster, where others may write; nothing of it runs before its hash is known from elsewhere.
+// Flags are the ways in which a machine that takes over a run learns which plan was approved. The plan itself comes
+// from the cluster, where others may write; Theseus runs nothing of it until its hash is known from another source.
 type Flags struct {
 	File   string // of the plan
 	Expect string // its hash
@@ -41,14 +41,14 @@ type Flags struct {
 func (f *Flags) Register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.File, "plan", "", "file of the plan that was approved; the cluster's must be the same")
-	flags.StringVar(&f.Expect, "expect", "", "hash of the plan that was approved, as its file and theseus status say it")
+	flags.StringVar(&f.Expect, "expect", "", "hash of the plan that was approved, as in the plan's file and in theseus status")
 	f.Signers.Register(command)
-	flags.StringVar(&f.Head, "expect-head", "", "head of the journal, as theseus status says it on the machine that ran the migration")
+	flags.StringVar(&f.Head, "expect-head", "", "head of the journal, as theseus status shows it on the machine that ran the migration")
 }
 
 const file = "approved.json"
 
-// approved is what this machine keeps of a plan that it was told to run.
+// approved is this machine's record of a plan that it was told to run.
 type approved struct {
 	Plan    string `json:"plan"`    // hash
 	Cluster string `json:"cluster"` // UID
@@ -63,7 +63,7 @@ func Keep(p *plan.Plan) error {
 	return outfile.WriteJSON(filepath.Join(dir, file), approved{p.Hash, p.Cluster.UID})
 }
 
-// Of is the hash of the plan that this machine was told to run under that name; "" where it knows none.
+// Of is the hash of the plan that this machine was told to run under that name; "" if there is none.
 func Of(migration string) (string, error) {
 	dir, err := statedir.Of(migration)
 	if err != nil {
@@ -80,10 +80,10 @@ func Of(migration string) (string, error) {
 	return known.Plan, nil
 }
 
-const editedHint = "nothing of it was run: find out who wrote to the Migration and its PlanPages; `theseus resume --plan FILE` runs none but that plan"
+const editedHint = "no step of it was run: find out who wrote to the Migration and its PlanPages; `theseus resume --plan FILE` runs only the plan in FILE"
 
-// Known says whether the cluster's plan is one that was approved: by a flag, or by what this machine was told before. It is an
-// error where another one was.
+// Known says whether the cluster's plan was approved: by a flag, or on this machine before. It returns an error if
+// another plan was approved.
 func (f *Flags) Known(p *plan.Plan) (bool, error) {
 	named := false
 	if f.File != "" {
@@ -95,13 +95,13 @@ func (f *Flags) Known(p *plan.Plan) (bool, error) {
 			return false, err
 		}
 		if own.Hash != p.Hash {
-			return false, engine.NeedsPerson(editedHint, "the cluster holds another plan of %s than %s: its hash is %s, not %s", p.Name, f.File, p.Hash, own.Hash)
+			return false, engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one in %s: its hash is %s, not %s", p.Name, f.File, p.Hash, own.Hash)
 		}
 		named = true
 	}
 	if f.Expect != "" {
 		if !strings.EqualFold(strings.TrimSpace(f.Expect), p.Hash) {
-			return false, engine.NeedsPerson(editedHint, "the cluster holds another plan of %s than was expected: its hash is %s, not %s", p.Name, p.Hash, f.Expect)
+			return false, engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the expected one: its hash is %s, not %s", p.Name, p.Hash, f.Expect)
 		}
 		named = true
 	}
@@ -110,13 +110,13 @@ func (f *Flags) Known(p *plan.Plan) (bool, error) {
 	}
 	own, err := Of(p.Name)
 	if err == nil && own != "" && own != p.Hash {
-		err = engine.NeedsPerson(editedHint, "the cluster holds another plan of %s than this machine was told to run: its hash is %s, not %s", p.Name, p.Hash, own)
+		err = engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one that this machine was told to run: its hash is %s, not %s", p.Name, p.Hash, own)
 	}
 	return own != "", err
 }
 
-// Approve makes sure that a plan from the cluster is one that somebody approved, and keeps that. It asks where nothing else says so.
-// head is the head of the journal that the run must find, where a person named or saw it.
+// Approve makes sure that the plan from the cluster was approved, and records that. It asks if neither a flag nor this
+// machine says so. head is the head of the journal that the run must find, if a person named or saw it.
 func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record, f *Flags) (head string, err error) {
 	if err := sameCluster(ctx, a, client, p); err != nil {
 		return "", err
@@ -147,10 +147,10 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	return head, Keep(p)
 }
 
-// sameCluster refuses a plan that was made for another cluster than the one that holds it.
+// sameCluster refuses a plan that was made for a cluster other than the one that holds it.
 func sameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
 	if !p.OnNodes() {
-		return nil // its own identities are compared when both clusters are reached
+		return nil // the identities of both clusters are compared once they are reached
 	}
 	var uid string
 	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error {
@@ -170,7 +170,7 @@ func sameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	return nil
 }
 
-// Contradiction says what this machine recorded and the cluster forgot, or has otherwise.
+// Contradiction reports records of this machine that the cluster lacks, or has with other content.
 func Contradiction(p *plan.Plan, local, records []engine.Record) error {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
@@ -180,12 +180,12 @@ func Contradiction(p *plan.Plan, local, records []engine.Record) error {
 		return nil
 	}
 	if state, failed := engine.Replay(local); failed == nil && state.PastReturn(p.Steps) {
-		return fmt.Errorf("the point of no return of %s is behind, by this machine's journal: %w", p.Name, err)
+		return fmt.Errorf("by this machine's journal, %s is past its point of no return: %w", p.Name, err)
 	}
 	return err
 }
 
-// Kept is this machine's copy of the journal of a plan, and its file; one of another plan does not count.
+// Kept is this machine's copy of a plan's journal, and its file. A journal of another plan does not count.
 func Kept(p *plan.Plan) (string, []engine.Record, error) {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
@@ -199,7 +199,7 @@ func Kept(p *plan.Plan) (string, []engine.Record, error) {
 	return file, local, err
 }
 
-// PrintIdentity prints by what a plan and its journal are known, and how this machine's copy stands.
+// PrintIdentity prints the plan's hash, the journal's head, and how many records this machine's copy has.
 func PrintIdentity(a *app.App, p *plan.Plan, records, local []engine.Record) {
 	fmt.Fprintf(a.Out, "plan: %s\n", p.Hash)
 	head := run.HeadOf(records)
@@ -223,8 +223,8 @@ func askApproval(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 		return err
 	}
 	if _, ok := a.Terminal(); !ok {
-		return exit.Fail(exit.Usage, "give the plan that was approved, --plan FILE, or the hash that its file says, --expect HASH; on a terminal it is shown and asked for",
-			"this machine does not know which plan of %s was approved, and runs none only because the cluster holds it", p.Name)
+		return exit.Fail(exit.Usage, "name the approved plan with --plan FILE, or its hash with --expect HASH; on a terminal, Theseus shows the plan and asks",
+			"this machine does not know which plan of %s was approved, and does not run a plan just because the cluster holds it", p.Name)
 	}
 	if err := describeTakeOver(a.Err, p, records); err != nil {
 		return err
@@ -232,7 +232,7 @@ func askApproval(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	return a.Typed(ctx, p.To())
 }
 
-// free is an error while another machine has the lock: no person is asked in vain.
+// free returns an error while another machine has the lock, so that no person is asked in vain.
 func free(ctx context.Context, a *app.App, client *kube.Client) error {
 	lease, ctx, err := journal.Acquire(ctx, run.Leases(client), journal.Holder())
 	if err != nil {
@@ -241,11 +241,11 @@ func free(ctx context.Context, a *app.App, client *kube.Client) error {
 	return lease.Release(context.WithoutCancel(ctx))
 }
 
-// describeTakeOver says what a plan that only the cluster knows would do from this machine.
+// describeTakeOver describes what a plan that only the cluster knows would do on this machine.
 func describeTakeOver(to io.Writer, p *plan.Plan, records []engine.Record) error {
 	reach := plan.ReachOf(p)
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "This machine does not know the plan of %s. It comes from the cluster, where others may have written it.\n", p.Name)
+	fmt.Fprintf(b, "This machine does not know the plan of %s. It comes from the cluster, where others may have changed it.\n", p.Name)
 	fmt.Fprintf(b, "plan:    %s\n         %s -> %s by %s, %s, made %s\n", p.Hash, p.From(), p.To(), p.Strategy, cluster.Count(len(p.Steps), "step"), p.MadeAt.UTC().Format("2006-01-02 15:04"))
 	fmt.Fprintf(b, "journal: %s, head %s\n", cluster.Count(len(records), "record"), run.HeadOf(records))
 	several(b, "It runs these commands on this machine:", reach.Commands)

@@ -1,3 +1,3 @@
-// Package approval keeps which plan was approved on this machine, and makes sure that nothing else of what a
-// cluster holds is run from it.
+// Package approval records which plan was approved on this machine, and makes sure that no other plan from the
+// cluster is run.
 package approval

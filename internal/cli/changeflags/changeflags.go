@@ -23,7 +23,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/infile"
 )
 
-// Flags are the flags that say what is wanted; --change gives the same as a document.
+// Flags are the flags that describe the requested change; --change reads the same from a document.
 type Flags struct {
 	file   string
 	Spec   v1alpha1.ChangeSpec
@@ -40,22 +40,22 @@ type Flags struct {
 // Register adds the flags to a command.
 func (c *Flags) Register(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&c.file, "change", "", "the whole change as a Change document; flags given beside it win")
-	flags.StringVar(&c.Spec.To, "to", "", "the network to come, such as calico; that of the cluster itself goes to the version of --manifest")
-	flags.StringVar(&c.Spec.CNIVersion, "cni-version", "", "version of the network to come; empty means what the manifest installs")
-	flags.StringVar(&c.Spec.Manifest, "manifest", "", "file with the manifests of the network to come, as its users apply them")
-	flags.StringVar(&c.Spec.PodCIDR, "pod-cidr", "", "range for pods that are created again, apart from that of the present network; adopted pods need none")
-	flags.StringVar(&c.Spec.Strategy, "strategy", "", "recreate (pods are created again, node by node), adopt (pods go on to run), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty: adopt where pods can be and no --pod-cidr is given, else recreate; with adopt and --pod-cidr, recreate where they cannot be")
+	flags.StringVar(&c.file, "change", "", "the whole change as a Change document; flags override it")
+	flags.StringVar(&c.Spec.To, "to", "", "the new network, such as calico; the cluster's own network means an upgrade to the version of --manifest")
+	flags.StringVar(&c.Spec.CNIVersion, "cni-version", "", "version of the new network; empty means the version that the manifest installs")
+	flags.StringVar(&c.Spec.Manifest, "manifest", "", "file with the manifests of the new network, as one would apply them to a new cluster")
+	flags.StringVar(&c.Spec.PodCIDR, "pod-cidr", "", "address range for recreated pods, separate from the present network's; adopted pods need none")
+	flags.StringVar(&c.Spec.Strategy, "strategy", "", "recreate (pods are recreated, node by node), adopt (pods keep running), surge (nodes are replaced), upgrade (another version of the same network) or mirror (a second cluster serves meanwhile); empty: adopt if pods can be adopted and no --pod-cidr is given, else recreate; adopt with --pod-cidr recreates the pods that cannot be adopted")
 	flags.StringVar(&c.Spec.Dataplane, "dataplane", "", "switch the network in place to this data plane, node by node: iptables or nftables")
-	flags.StringVar(&c.Spec.Pool, "pool", "", "CIDR: give pods of Calico addresses of a new IPPool of this range, instead of the one in place")
-	flags.StringVar(&c.Spec.Encapsulation, "encapsulation", "", "let packets of Calico's pods go between nodes by none, vxlan or vxlan-cross-subnet (VXLAN between subnets alone)")
-	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or for a flag shares of the nodes, such as 1%,10%,100%; empty: 1, 2, 4 and so on, those of the control plane last")
-	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate lets pass on any path (default "+joint.DefaultMaxGap.String()+", of a flag "+rollout.DefaultMaxGap.String()+")")
-	flags.Int64Var(&c.Spec.MaxLost, "max-lost", 0, "probes that a gate lets pass as lost, over all paths since the gate before; what policy denies is never let through")
-	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", of a flag "+rollout.DefaultBake.String()+")")
+	flags.StringVar(&c.Spec.Pool, "pool", "", "CIDR: move Calico's pods to a new IPPool with this range, instead of the present one")
+	flags.StringVar(&c.Spec.Encapsulation, "encapsulation", "", "change the encapsulation of Calico's pod traffic between nodes: none, vxlan or vxlan-cross-subnet (VXLAN only between subnets)")
+	flags.StringSliceVar(&c.waves, "waves", nil, "nodes per wave, such as 1,5,0 (0 means all that remain), or, for a flag, shares of the nodes, such as 1%,10%,100%; empty: 1, 2, 4 and so on, the control plane last")
+	flags.DurationVar(&c.maxGap, "max-gap", 0, "longest gap that a gate allows on any path (default "+joint.DefaultMaxGap.String()+", for a flag "+rollout.DefaultMaxGap.String()+")")
+	flags.Int64Var(&c.Spec.MaxLost, "max-lost", 0, "lost probes that a gate allows, over all paths since the previous gate; an answer on a denied path is never allowed")
+	flags.DurationVar(&c.bake, "bake", 0, "how long the paths are watched after each wave (default "+joint.DefaultBake.String()+", for a flag "+rollout.DefaultBake.String()+")")
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
-	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send in every run: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, an echo server elsewhere) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: other nodes' addresses and the API server's")
-	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second that each node and each probe pod sends to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
+	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send probes: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, else an echo server) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: the addresses of other nodes and of the API server")
+	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second from each node and each probe pod to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
 	flags.StringVar(&c.Spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
 	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
@@ -64,33 +64,33 @@ func (c *Flags) Register(command *cobra.Command) {
 // RegisterSurge adds the flags of the strategy surge.
 func (c *Flags) RegisterSurge(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&c.Spec.AddHook, "add-hook", "", "surge: command that adds one node, run by apply without a shell, split at blanks outside of quotes; it is told THESEUS_NODE, THESEUS_WAVE, THESEUS_TAINT")
-	flags.StringVar(&c.Spec.RemoveHook, "remove-hook", "", "surge: command that removes the node THESEUS_NODE")
-	flags.DurationVar(&c.hook, "hook-timeout", 0, "surge: how long a command may take, with the time until its node has come or gone (default "+surge.DefaultHook.String()+")")
-	flags.IntVar(&c.Spec.Surge, "surge", 0, "surge: how many nodes come in each wave; as many as go when left out")
-	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "", "surge: SELECTOR of the nodes that are replaced, all workers when left out; the others are switched as by recreate")
+	flags.StringVar(&c.Spec.AddHook, "add-hook", "", "surge: command that adds one node; apply runs it without a shell, split at blanks outside of quotes, with the variables THESEUS_NODE, THESEUS_WAVE, THESEUS_TAINT")
+	flags.StringVar(&c.Spec.RemoveHook, "remove-hook", "", "surge: command that removes the node $THESEUS_NODE")
+	flags.DurationVar(&c.hook, "hook-timeout", 0, "surge: timeout of a command, including the time until its node has joined or left (default "+surge.DefaultHook.String()+")")
+	flags.IntVar(&c.Spec.Surge, "surge", 0, "surge: how many nodes are added in each wave; by default as many as are removed")
+	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "", "surge: SELECTOR of the nodes to replace, by default all workers; the pods of the other nodes are recreated")
 }
 
-// RegisterWhatIf adds the flags that say what else changes on the nodes; only checks look at it.
+// RegisterWhatIf adds the flags for other changes to the nodes; only checks use them.
 func (c *Flags) RegisterWhatIf(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&c.Spec.KubernetesTo, "kubernetes-to", "", "what if Kubernetes is upgraded to this version, such as v1.24.0")
 	flags.StringSliceVar(&c.Spec.RemoveLabels, "remove-label", nil, "KEY: what if nodes lose this label (repeatable)")
 	flags.StringToStringVar(&c.Spec.AddLabels, "add-label", nil, "KEY=VALUE: what if nodes get this label (repeatable)")
-	flags.StringVar(&c.Spec.LabelNodes, "label-nodes", "", "SELECTOR: the nodes that --remove-label and --add-label are about; all of them when left out")
-	flags.StringToStringVar(&c.Spec.ClusterIDs, "cluster-id", nil, "NODE=ID: what if a node gets this cluster id of BGP, or, with none, loses its own (repeatable)")
-	flags.StringSliceVar(&c.Spec.Peered, "peered", nil, "NAME=RANGE: a range of a network that is joined with this one, such as mirror=10.50.0.0/16 (repeatable)")
-	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "", "SELECTOR: what if these nodes are replaced, and come back with the labels of the kubelet and the cloud alone")
+	flags.StringVar(&c.Spec.LabelNodes, "label-nodes", "", "SELECTOR: the nodes of --remove-label and --add-label; by default all")
+	flags.StringToStringVar(&c.Spec.ClusterIDs, "cluster-id", nil, "NODE=ID: what if a node gets this BGP cluster ID, or, with none, loses its own (repeatable)")
+	flags.StringSliceVar(&c.Spec.Peered, "peered", nil, "NAME=RANGE: an address range of a network that is connected to this one, such as mirror=10.50.0.0/16 (repeatable)")
+	flags.StringVar(&c.Spec.ReplaceNodes, "replace-nodes", "", "SELECTOR: what if these nodes are replaced, and come back with only the labels of the kubelet and the cloud")
 }
 
-// Resolve merges the document and the flags that were given.
+// Resolve merges the document and the given flags.
 func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 	if err := c.readWaves(); err != nil {
 		return c.Spec, err
 	}
 	for _, name := range []string{"kubernetes-to", "remove-label", "label-nodes", "replace-nodes"} {
 		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed && strings.Trim(flag.Value.String(), "[]") == "" {
-			return c.Spec, exit.Fail(exit.Usage, "leave it out, or say what it is: theseus "+command.Name()+" --help", "--%s is empty", name)
+			return c.Spec, exit.Fail(exit.Usage, "leave it out, or give it a value: theseus "+command.Name()+" --help", "--%s is empty", name)
 		}
 	}
 	spec := c.Spec
@@ -134,7 +134,7 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 	for _, text := range spec.Peered {
 		name, cidr, _ := strings.Cut(text, "=")
 		if _, err := netip.ParsePrefix(cidr); err != nil || name == "" {
-			return spec, exit.Fail(exit.Usage, "write it as mirror=10.50.0.0/16", "--peered %s is no name with a range", text)
+			return spec, exit.Fail(exit.Usage, "write it as mirror=10.50.0.0/16", "--peered %s is not NAME=RANGE", text)
 		}
 	}
 	accepted, err := Reasons("accept", c.accept)
@@ -155,7 +155,7 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 	return spec, nil
 }
 
-// outsideGiven demands responders that can be read, each once, and a rate within its bounds.
+// outsideGiven demands valid responders, each once, and a rate within its bounds.
 func outsideGiven(spec v1alpha1.ChangeSpec) error {
 	for i, text := range spec.Outside {
 		if _, err := path.ParseResponder(text); err != nil {
@@ -203,10 +203,10 @@ func readAccepted(file string) ([]v1alpha1.AcceptedFinding, error) {
 	return entries, nil
 }
 
-// roundUp counts whole units: what is below one would be 0, which stands for the default.
+// roundUp rounds up to whole units: a value below one would become 0, which means the default.
 func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit }
 
-// over lays the flags that were given over a document.
+// over overrides a document with the given flags.
 func (c *Flags) over(command *cobra.Command, document v1alpha1.ChangeSpec) v1alpha1.ChangeSpec {
 	given := func(flag string) bool { return command.Flags().Changed(flag) }
 	texts := map[string][2]*string{

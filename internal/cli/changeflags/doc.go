@@ -1,3 +1,3 @@
-// Package changeflags is the flags that say which change is wanted, and the document that --change names
+// Package changeflags has the flags that describe the requested change, and the document that --change names
 // instead.
 package changeflags

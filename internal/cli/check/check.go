@@ -32,10 +32,10 @@ func NewCommand(a *app.App) *cobra.Command {
 	var change changeflags.Flags
 	command := &cobra.Command{
 		Use:   "check",
-		Short: "Find what a change would break, before it is made",
-		Long: "Runs the checks on the cluster, or on --from files. A check that lacks its evidence says so and\n" +
+		Short: "Find what a change would break, before you make it",
+		Long: "Runs the checks on the cluster, or on --from files. A check without its evidence reports \"not checked\", and\n" +
 			"never passes. -o text, json, sarif, junit, html (with the BGP graph before and after the change), or svg:\n" +
-			"the graph alone.",
+			"only the graph.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if list && a.Output == "json" {
@@ -59,7 +59,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	}
 	flags := command.Flags()
 	flags.StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
-	flags.StringSliceVar(&only, "only", nil, "run these checks alone: ids or topics")
+	flags.StringSliceVar(&only, "only", nil, "run only these checks: IDs or topics")
 	flags.StringArrayVar(&skip, "skip", nil, "ID=REASON: leave a check out, and record why (repeatable)")
 	flags.BoolVar(&list, "list", false, "list the checks")
 	change.Register(command)
@@ -73,7 +73,7 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		return err
 	}
 	if err := plan.UnderWay(pass.Snapshot); err != nil && len(options.Only) == 0 {
-		return exit.Fail(exit.Failed, exit.HintOf(err)+"; to run checks all the same, name them: --only", "%w", err)
+		return exit.Fail(exit.Failed, exit.HintOf(err)+"; to run some checks anyway, name them with --only", "%w", err)
 	}
 	for _, found := range drivers.All().Detect(pass.Snapshot) {
 		network := finding.Network{Name: found.CNI, Version: found.Version, Problems: found.Problems}
@@ -83,7 +83,7 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		result.Networks = append(result.Networks, network)
 	}
 	for _, entry := range options.Unused(result) {
-		fmt.Fprintf(a.Err, "note: accepted and not found any more: %s %s (%s)\n", entry.ID, entry.Subject, entry.Reason)
+		fmt.Fprintf(a.Err, "note: accepted, but not found any more: %s %s (%s)\n", entry.ID, entry.Subject, entry.Reason)
 	}
 	switch a.Output {
 	case "svg":
@@ -117,10 +117,10 @@ func printFindings(a *app.App, result finding.Result, checks []check.Check) erro
 	case "junit":
 		return preflight.JUnit(a.Out, result, checks)
 	}
-	return fmt.Errorf("no form %q", a.Output) // refused before
+	return fmt.Errorf("no form %q", a.Output) // KnownOutput has refused others
 }
 
-// graphOf is the BGP graph by family, before the change and after; why says why there is none.
+// graphOf is the BGP graph by address family, before and after the change; why says why there is none.
 func graphOf(pass *check.Pass) (rows []draw.Row, why string) {
 	if !pass.Snapshot.UsesCalico() {
 		return nil, "Calico is not in the input"
@@ -140,7 +140,7 @@ func graphOf(pass *check.Pass) (rows []draw.Row, why string) {
 			large = large || row.After == nil
 		}
 		if large {
-			return nil, "the BGPPeers make millions of peerings"
+			return nil, "the BGPPeers would make millions of sessions"
 		}
 		rows = append(rows, row)
 	}
@@ -154,12 +154,12 @@ func graphOf(pass *check.Pass) (rows []draw.Row, why string) {
 func drawGraph(a *app.App, pass *check.Pass) error {
 	rows, why := graphOf(pass)
 	if why != "" {
-		return exit.Fail(exit.Failed, "it takes Calico's Nodes, BGPPeers and BGPConfigurations: theseus check --help", "there is no BGP graph to draw: %s", why)
+		return exit.Fail(exit.Failed, "the graph needs Nodes, BGPPeers and BGPConfigurations of Calico in the input: theseus check --help", "there is no BGP graph to draw: %s", why)
 	}
 	return draw.SVG(a.Out, rows)
 }
 
-// printPage writes the findings and the graph, where there is one, as a page.
+// printPage writes the findings, and the graph if there is one, as a page.
 func printPage(a *app.App, pass *check.Pass, result finding.Result) error {
 	rows, _ := graphOf(pass)
 	page, err := report.Findings(result, rows)

@@ -1,2 +1,2 @@
-// Package check is the command `theseus check`.
+// Package check has the command `theseus check`.
 package check

@@ -1,3 +1,3 @@
-// Package control is the commands about a migration that has begun: `theseus status`, `theseus pause`, `theseus
+// Package control has the commands about a migration that has begun: `theseus status`, `theseus pause`, `theseus
 // resume` and `theseus rollback`.
 package control

@@ -18,9 +18,9 @@ import (
 
 // NewPause makes the command theseus pause.
 func NewPause(a *app.App) *cobra.Command {
-	return migrations.Command(a, "pause", "Ask a running migration to stop after the action at hand",
-		"Asks a running migration to stop between two actions, or in the middle of a measurement. Everything works\n"+
-			"as it stands then.",
+	return migrations.Command(a, "pause", "Ask a running migration to stop after the current action",
+		"Asks a running migration to stop between two actions, or during a measurement. All pods stay connected\n"+
+			"while the migration is paused.",
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return pause(ctx, a, client, name)
 		})
@@ -50,7 +50,7 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 		if a.Output == "json" {
 			return asked(a, name, "")
 		}
-		fmt.Fprintf(a.Out, "nobody runs %s: it stands still as it is; %s\n", name, engine.Judge(p.Steps, state, false).Ways)
+		fmt.Fprintf(a.Out, "no process runs %s, so there is nothing to pause; %s\n", name, engine.Judge(p.Steps, state, false).Ways)
 		return nil
 	}
 	if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
@@ -59,11 +59,11 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 	if a.Output == "json" {
 		return asked(a, name, holder.Holder)
 	}
-	fmt.Fprintf(a.Out, "asked %s, who runs %s, to pause; `theseus status` shows when it has\n", holder.Holder, name)
+	fmt.Fprintf(a.Out, "asked %s, which runs %s, to pause; `theseus status` shows when it has paused\n", holder.Holder, name)
 	return nil
 }
 
-// asked says as JSON who was asked to do something with a migration; empty when nobody runs it.
+// asked prints as JSON which process was asked; empty when no process runs the migration.
 func asked(a *app.App, name, holder string) error {
 	return json.NewEncoder(a.Out).Encode(map[string]string{"name": name, "asked": holder})
 }

@@ -26,8 +26,8 @@ import (
 
 // NewStatus makes the command theseus status.
 func NewStatus(a *app.App) *cobra.Command {
-	return migrations.Command(a, "status", "Say where a migration stands",
-		"Reads the journal in the cluster and says where the migration stands and what can be done next.",
+	return migrations.Command(a, "status", "Show how far a migration is, and how to continue",
+		"Reads the journal in the cluster, and shows which steps are done and what you can do next.",
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return status(ctx, a, client, name)
 		})
@@ -44,7 +44,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
 			return err
 		}
-		if _, local, err = approval.Kept(p); err != nil { // before the cluster's, which may get more meanwhile
+		if _, local, err = approval.Kept(p); err != nil { // before the cluster's, which may grow meanwhile
 			return err
 		}
 		if records, state, err = migrations.Standing(ctx, client, name); err != nil {
@@ -89,7 +89,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		fmt.Fprintf(a.Out, "probes: %s\n", seen)
 	}
 	if !state.Over() && !stand.Since.IsZero() {
-		line := "last act: " + step.Duration(time.Since(stand.Since)).About() + " ago"
+		line := "last action: " + step.Duration(time.Since(stand.Since)).About() + " ago"
 		if stand.Left > 0 {
 			line += "; left: " + view.About(stand.Left)
 		}
@@ -97,7 +97,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	}
 	approval.PrintIdentity(a, p, records, local)
 	if state.Cause != "" {
-		fmt.Fprintf(a.Out, "because: %s\n", state.Cause)
+		fmt.Fprintf(a.Out, "cause: %s\n", state.Cause)
 	}
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
 		fmt.Fprintf(a.Out, "asked to: %s\n", strings.ToLower(string(migration.Spec.Desire)))
@@ -106,13 +106,13 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
 	case !state.Over():
-		fmt.Fprintln(a.Out, "nobody runs it: "+stand.Ways)
+		fmt.Fprintln(a.Out, "no process runs it: "+stand.Ways)
 	}
 	return approval.Contradiction(p, local, records)
 }
 
-// seen is what the probes of a migration have seen, by the evidence on this machine and in the cluster. The error says
-// why one of them cannot be read: status then tells what it can.
+// seen summarizes a migration's probes, from the evidence on this machine and in the cluster. If a part of the evidence
+// cannot be read, the error says why, and the summary covers the rest.
 func seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, error) {
 	if !p.OnNodes() {
 		return run.Seen{}, nil

@@ -25,8 +25,8 @@ import (
 // NewResume makes the command theseus resume.
 func NewResume(a *app.App) *cobra.Command {
 	approvals, access := &approval.Flags{}, &mirror.Access{}
-	command := migrations.Command(a, "resume", "Go on with a migration, from any machine",
-		"Goes on where the journal in the cluster ends, with the plan that the cluster holds."+takeOverHelp,
+	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
+		"Continues where the journal in the cluster ends, with the plan in the cluster."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals)
 		})
@@ -37,14 +37,14 @@ func NewResume(a *app.App) *cobra.Command {
 
 // takeOverHelp says how a machine learns which plan was approved.
 const takeOverHelp = "\nA machine that did not begin the migration must know which plan was approved: --plan FILE, or --expect HASH.\n" +
-	"Without them it shows what the plan would run and delete, and asks; without a terminal it refuses."
+	"Without them, Theseus shows what the plan would run and delete, and asks; without a terminal, it refuses."
 
 // NewRollback makes the command theseus rollback.
 func NewRollback(a *app.App) *cobra.Command {
 	approvals, access := &approval.Flags{}, &mirror.Access{}
-	command := migrations.Command(a, "rollback", "Take a migration back, before its point of no return",
-		"Walks the undo of every step that was done, newest first. When another operator runs the migration,\n"+
-			"it is asked to roll back; when nobody does, this command does it."+takeOverHelp,
+	command := migrations.Command(a, "rollback", "Roll a migration back, before its point of no return",
+		"Undoes every step that was done, newest first. If another process runs the migration, this command asks\n"+
+			"that process to roll back; otherwise it rolls back itself."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals)
 		})
@@ -53,14 +53,14 @@ func NewRollback(a *app.App) *cobra.Command {
 	return command
 }
 
-// takeOver runs the engine here with the plan of the cluster. A rollback of a migration that somebody
-// else is running is only asked for.
+// takeOver runs the engine here with the plan in the cluster. If another process runs the migration, takeOver
+// only asks that process to roll back.
 func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags) error {
 	if err := f.Signers.Validate(); err != nil {
 		return err
 	}
 	if f.Signers.List != "" && f.File == "" {
-		return exit.Fail(exit.Usage, "say --plan FILE, beside which the signatures are", "--signed-by checks the signatures of a plan's file, and none is named")
+		return exit.Fail(exit.Usage, "add --plan FILE; the signatures are files next to it", "--signed-by checks the signatures of a plan file, and no --plan is given")
 	}
 	var p *plan.Plan
 	var records []engine.Record
@@ -94,11 +94,11 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if a.Output == "json" {
 		return asked(a, name, held.Holder)
 	}
-	fmt.Fprintf(a.Out, "asked %s, who runs %s, to roll back; `theseus status` shows how far it is\n", held.Holder, name)
+	fmt.Fprintf(a.Out, "asked %s, which runs %s, to roll back; `theseus status` shows how far it is\n", held.Holder, name)
 	return nil
 }
 
-// mayTakeOver refuses what cannot be.
+// mayTakeOver refuses to take over a migration that has ended, or to roll back past the point of no return.
 func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) error {
 	state, err := engine.Replay(records)
 	if err == nil && state.Over() {
@@ -108,13 +108,13 @@ func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) 
 		return err
 	}
 	if desire == v1alpha1.DesireRollback && state.PastReturn(p.Steps) {
-		return exit.Fail(exit.NeedsPerson, "`theseus resume` finishes it; to go back, plan the change the other way",
-			"the point of no return of %s is behind", p.Name)
+		return exit.Fail(exit.NeedsPerson, "`theseus resume` finishes it; to go back, plan the change in the other direction",
+			"%s is past its point of no return", p.Name)
 	}
 	return nil
 }
 
-// failedBefore says whether a person has seen a failure of a run.
+// failedBefore reports whether an earlier run of the migration ended because it needs a person.
 func failedBefore(records []engine.Record) bool {
 	return slices.ContainsFunc(records, func(r engine.Record) bool {
 		return r.Event == engine.Finished && r.Result == engine.ResultNeedsPerson

@@ -143,9 +143,9 @@ func TestTakeOverRefuses(t *testing.T) {
 			says  string
 		}{
 			"unknown":          {code: exit.Usage, says: "does not know which plan"},
-			"told another":     {known: true, code: exit.NeedsPerson, says: "than this machine was told to run"},
-			"file of another":  {flags: approval.Flags{File: fileOfPlan(t, approvedPlan)}, code: exit.NeedsPerson, says: "another plan of held than"},
-			"hash of another":  {flags: approval.Flags{Expect: approvedPlan.Hash}, code: exit.NeedsPerson, says: "than was expected"},
+			"told another":     {known: true, code: exit.NeedsPerson, says: "not the one that this machine was told to run"},
+			"file of another":  {flags: approval.Flags{File: fileOfPlan(t, approvedPlan)}, code: exit.NeedsPerson, says: "the plan of held in the cluster is not the one in"},
+			"hash of another":  {flags: approval.Flags{Expect: approvedPlan.Hash}, code: exit.NeedsPerson, says: "in the cluster is not the expected one"},
 			"another cluster":  {uid: "other", flags: approval.Flags{Expect: planted.Hash}, code: exit.NeedsPerson, says: "for another cluster (cluster-a, this is cluster-b)"},
 			"another's head":   {flags: approval.Flags{Expect: planted.Hash, Head: approvedPlan.Hash}, code: exit.NeedsPerson, says: "has the head"},
 			"a head too early": {flags: approval.Flags{Expect: planted.Hash, Head: "00"}, code: exit.NeedsPerson, says: "has the head"},

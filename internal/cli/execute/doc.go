@@ -1,3 +1,3 @@
-// Package execute runs the engine from a terminal: with a view of it, signals that stop it, and a summary and an
-// exit code at its end.
+// Package execute runs the engine from a terminal: it shows the run, stops it on signals, and ends with a summary and
+// an exit code.
 package execute

@@ -51,7 +51,7 @@ func Run(ctx context.Context, a *app.App, r *run.Run) error {
 }
 
 // New is a run of this process, on this terminal; begins says that the cluster does not have the plan yet. access is how the
-// mirror of the plan is reached, where it is named anew.
+// mirror of the plan is reached, if flags override the plan.
 func New(a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan, begins bool) *run.Run {
 	r := &run.Run{Client: client, Plan: p, Begins: begins, Theseus: a.Version, Waiting: a.Waiting}
 	r.Stoppable = func(at *run.Flight) (<-chan struct{}, func()) {

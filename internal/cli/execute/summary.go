@@ -18,7 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/report"
 )
 
-// mirrorSummary says where the names are at the end of a run, and which of them somebody else has.
+// mirrorSummary prints the gates' requests at the end of a run, and which names were left alone because others changed
+// them.
 func mirrorSummary(ctx context.Context, a *app.App, r *run.Run, outcome engine.Outcome) error {
 	records, err := journal.NewCluster(r.Client.Dynamic, r.Plan.Name).Records(ctx)
 	if err != nil {
@@ -27,17 +28,17 @@ func mirrorSummary(ctx context.Context, a *app.App, r *run.Run, outcome engine.O
 	}
 	left := dns.LeftAlone(records)
 	for _, text := range left {
-		fmt.Fprintf(a.Err, "note: left alone, as somebody else changed it: %s\n", text)
+		fmt.Fprintf(a.Err, "note: left alone because someone else changed it: %s\n", text)
 	}
 	board := view.NewNameBoard(r.Plan)
 	for _, record := range records {
 		board.Take(record, nil)
 	}
 	if a.Output != "json" {
-		fmt.Fprintf(a.Out, "%s: %s requests of its own gates, %d failed; theseus mirror status shows where the names are\n", r.Plan.Name, cluster.Thousands(board.Asked), board.Lost)
+		fmt.Fprintf(a.Out, "%s: the gates sent %s requests, %d failed; theseus mirror status shows where the names are\n", r.Plan.Name, cluster.Thousands(board.Asked), board.Lost)
 	}
 	if len(left) > 0 && outcome.End != engine.EndDone {
-		return exit.Fail(exit.NeedsPerson, "look at the names that were left alone", "%s: %s", outcome.End, exit.Cause(outcome.Cause))
+		return exit.Fail(exit.NeedsPerson, "check the names that were left alone", "%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	}
 	return nil
 }

@@ -28,12 +28,12 @@ const (
 	Interrupted = 130
 )
 
-// Help is what every help text says of the exit codes.
+// Help is the part of the root command's help text about exit codes.
 const Help = `Exit codes:
   0  done
   1  error
   2  usage
-  3  findings block
+  3  blocked by findings
   4  a gate failed and the change was rolled back
   5  stopped before the point of no return
   6  needs a person
@@ -58,10 +58,10 @@ func Fail(code int, hint, format string, args ...any) error {
 	return &Error{Code: code, err: fmt.Errorf(format, args...), hint: hint}
 }
 
-// hinted is what errors of other packages offer.
+// hinted is implemented by errors of other packages that have a hint.
 type hinted interface{ Hint() string }
 
-// Code prints an error and its hint, and returns the exit code: the only place that does.
+// Code prints an error and its hint, and returns the exit code. No other function does.
 func Code(w io.Writer, err error) int {
 	if err == nil {
 		return Done
@@ -87,7 +87,7 @@ func Code(w io.Writer, err error) int {
 	return Failed
 }
 
-// HintOf is what a person can do about an error: what the error says itself, else what its kind suggests.
+// HintOf is the hint of an error: its own, else one for its kind.
 func HintOf(err error) string {
 	var own hinted
 	var refused *cni.Refusal
@@ -101,20 +101,20 @@ func HintOf(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "check the user of the current context: kubectl config view --minify"
 	case apierrors.IsForbidden(err):
-		return "use a context with that right; kubectl auth can-i --list shows those of this one"
+		return "use a context with that permission; kubectl auth can-i --list shows the current ones"
 	case outage.Untrusted(err):
 		return outage.UntrustedHint
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "free some space there, or write to another disk"
+		return "free disk space there, or write to another disk"
 	case errors.As(err, &call):
 		return "check the context and the network: kubectl cluster-info"
 	case errors.As(err, &file):
-		return "check the path, and that you may use it"
+		return "check the path and its permissions"
 	}
 	return ""
 }
 
-// Quiet ends the program with a code when everything was said already.
+// Quiet ends the program with a code after the command has printed everything.
 type Quiet int
 
 func (q Quiet) Error() string { return fmt.Sprintf("exit %d", int(q)) }
@@ -122,10 +122,10 @@ func (q Quiet) Error() string { return fmt.Sprintf("exit %d", int(q)) }
 // OneLine puts a text of several lines on one.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// Cause is why a run ended; where nothing caused it, a person asked for it.
+// Cause is why a run ended. Without a recorded cause, a person asked for it.
 func Cause(cause string) string {
 	if cause == "" {
-		return "as asked"
+		return "as requested"
 	}
 	return cause
 }

@@ -1,2 +1,2 @@
-// Package explain is the command `theseus explain`.
+// Package explain has the command `theseus explain`.
 package explain

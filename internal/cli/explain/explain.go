@@ -16,8 +16,8 @@ import (
 func NewCommand(a *app.App) *cobra.Command {
 	return usage.Takes(&cobra.Command{
 		Use:   "explain ID",
-		Short: "Say what a check looks at, and how to fix what it finds",
-		Args:  usage.Exactly(1, "the id of a check"),
+		Short: "Show what a check looks at, and how to fix its findings",
+		Args:  usage.Exactly(1, "the ID of a check"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			hint := "theseus check --list"
 			for _, c := range preflight.All() {

@@ -1,2 +1,2 @@
-// Package flags is the command `theseus flags`; each command below it is a package below this one.
+// Package flags has the command `theseus flags`; each command below it is a package below this one.
 package flags

@@ -20,8 +20,8 @@ import (
 func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "flags",
-		Short: "Feature flags, and the settings of networks that they mean",
-		Long:  "Works on flag sets in flagd's format, with the operators cidr and node_selector besides.\n\n" + flagsource.Help,
+		Short: "Work with feature flags, and the settings of networks that they control",
+		Long:  "Works on flag sets in flagd's format, with the additional operators cidr and node_selector.\n\n" + flagsource.Help,
 		Args:  usage.None,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
@@ -29,6 +29,6 @@ func NewCommand(a *app.App) *cobra.Command {
 		serve.NewCommand(a), database.NewPut(a), database.NewHistory(a), verify.NewCommand(a)} {
 		command.AddCommand(usage.Takes(one, "json"))
 	}
-	command.AddCommand(rollout.NewCommand(a)) // it makes a file
+	command.AddCommand(rollout.NewCommand(a)) // its -o is a file
 	return command
 }

@@ -1,3 +1,3 @@
-// Package interrupt is what signals do to a command: most commands they end, a run they end after the action at
-// hand.
+// Package interrupt handles signals: they end most commands at once, and a run of a migration after the current
+// action.
 package interrupt

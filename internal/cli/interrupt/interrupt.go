@@ -12,8 +12,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
-// Signals is what signals do. Most commands they just end. A migration ends after the action at hand;
-// a second signal ends the program at once, which is safe at any moment: the journal is ahead of every act.
+// Signals handles the signals of a command. Most commands end at once. A migration ends after the current action;
+// a second signal ends the program at once, which is safe at any moment: the journal has every action before it starts.
 type Signals struct {
 	Err io.Writer
 
@@ -22,19 +22,19 @@ type Signals struct {
 	run  *Run
 }
 
-// Run is a run that a signal ends in good order.
+// Run is a run of a migration that a signal stops between two actions.
 type Run struct {
 	Stop   chan struct{} // closed by the first signal
 	Say    func(string)
-	Flight func() string // what is being done just now
+	Flight func() string // the current action
 }
 
-// Catch ends the context at the first signal, or tells the run that is under way.
+// Catch ends the context at the first signal, or stops the current run.
 func (i *Signals) Catch(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	for _, one := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(one) { // nohup means it
+		if !signal.Ignored(one) { // nohup ignores SIGHUP
 			signal.Notify(signals, one)
 		}
 	}
@@ -48,7 +48,7 @@ func (i *Signals) Catch(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(signals); close(signals); cancel() }
 }
 
-// signalled takes a signal, and says whether the program has to end at once.
+// signalled handles a signal, and reports whether the program has to end at once.
 func (i *Signals) signalled(cancel func()) (now bool) {
 	i.lock.Lock()
 	defer i.lock.Unlock()
@@ -58,20 +58,20 @@ func (i *Signals) signalled(cancel func()) (now bool) {
 	case i.run == nil && again:
 		return true
 	case i.run == nil:
-		fmt.Fprintln(i.Err, "interrupted; once more to stop at once")
+		fmt.Fprintln(i.Err, "interrupted; interrupt again to stop at once")
 		cancel()
 	case again:
-		exit.Code(i.Err, exit.Fail(exit.Interrupted, "`theseus resume` looks how far that came and goes on; `theseus status` says whether it can still be taken back",
+		exit.Code(i.Err, exit.Fail(exit.Interrupted, "`theseus resume` checks how far the action came and continues; `theseus status` says whether a rollback is still possible",
 			"stopped at once: %s", i.run.Flight()))
 		return true
 	default:
-		i.run.Say("interrupted " + i.run.Flight() + "; it ends after the action at hand, once more to stop at once")
+		i.run.Say("interrupted " + i.run.Flight() + "; Theseus stops after the current action; interrupt again to stop at once")
 		close(i.run.Stop)
 	}
 	return false
 }
 
-// During makes signals speak to a run until done is called. One that was caught before has ended the context.
+// During sends signals to a run until done is called. A signal caught before has ended the context.
 func (i *Signals) During(run *Run) (done func()) {
 	i.lock.Lock()
 	defer i.lock.Unlock()

@@ -29,7 +29,7 @@ func TestSignalsToACommand(t *testing.T) {
 		}
 		<-ctx.Done()
 		done()
-		if !i.signalled(func() {}) || !strings.Contains(said.String(), "once more to stop at once") {
+		if !i.signalled(func() {}) || !strings.Contains(said.String(), "interrupt again to stop at once") {
 			t.Errorf("%v: a second one does not end it; said %q", s, said.String())
 		}
 	}
@@ -54,7 +54,7 @@ func TestSignalsToARun(t *testing.T) {
 	}
 	<-run.Stop
 	const doing = "during [2/2] Move the pods: evict the pods of n1"
-	if len(said) != 1 || !strings.Contains(said[0], doing) || !strings.Contains(said[0], "once more") {
+	if len(said) != 1 || !strings.Contains(said[0], doing) || !strings.Contains(said[0], "interrupt again") {
 		t.Errorf("said %q", said)
 	}
 	if !i.signalled(ended) {

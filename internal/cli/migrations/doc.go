@@ -1,3 +1,3 @@
-// Package migrations is the form of commands about one migration, the one that is named or the latest, and what
-// its journal says.
+// Package migrations has the common form of commands about one migration, the named or the latest one, and reads its
+// journal.
 package migrations

@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Command is a command about one migration: the one named, or the latest.
+// Command is a command about one migration: the named one, or the latest.
 func Command(a *app.App, use, short, long string, do func(context.Context, *kube.Client, string) error) *cobra.Command {
 	command := &cobra.Command{
 		Use: use + " [MIGRATION]", Short: short, Long: long,
@@ -53,7 +53,7 @@ func latest(ctx context.Context, client *kube.Client) (string, error) {
 		return "", err
 	}
 	if len(all) == 0 {
-		return "", exit.Fail(exit.Failed, "make a plan and apply it (theseus plan --help), or check the kubeconfig's context", "no migration was ever begun in this cluster")
+		return "", exit.Fail(exit.Failed, "make a plan and apply it (theseus plan --help), or check the kubeconfig's context", "this cluster has no migration")
 	}
 	newest := slices.MaxFunc(all, func(x, y v1alpha1.Migration) int {
 		return x.CreationTimestamp.Compare(y.CreationTimestamp.Time)
@@ -61,7 +61,7 @@ func latest(ctx context.Context, client *kube.Client) (string, error) {
 	return newest.Name, nil
 }
 
-// Standing is the journal of a migration in the cluster, and what it says.
+// Standing is the journal of a migration in the cluster, and its state.
 func Standing(ctx context.Context, client *kube.Client, name string) ([]engine.Record, engine.State, error) {
 	records, err := journal.NewCluster(client.Dynamic, name).Records(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func Standing(ctx context.Context, client *kube.Client, name string) ([]engine.R
 	return records, state, err
 }
 
-// Over refuses what can only be done to a migration that is not over.
+// Over is the error of commands for which the migration must not have ended.
 func Over(name string, state engine.State) error {
-	return exit.Fail(exit.Failed, "`theseus report` shows what happened", "migration %s is over: %s", name, state.Phase)
+	return exit.Fail(exit.Failed, "`theseus report` shows what happened", "migration %s has ended: %s", name, state.Phase)
 }

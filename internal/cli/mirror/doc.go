@@ -1,2 +1,2 @@
-// Package mirror is the command `theseus mirror`; each command below it is a package below this one.
+// Package mirror has the command `theseus mirror`; each command below it is a package below this one.
 package mirror

@@ -23,9 +23,9 @@ func NewCommand(a *app.App) *cobra.Command {
 	m := &clusters.Clusters{App: a, Other: genericclioptions.NewConfigFlags(true)}
 	command := &cobra.Command{
 		Use:   "mirror",
-		Short: "Move the work of a cluster to a second one, its mirror, and back",
-		Long: "The strategy for clusters in which nothing may be touched under traffic: everything is copied to a second\n" +
-			"cluster, traffic goes there, the network of the idle original is changed, and traffic comes back.\n" +
+		Short: "Move the workloads of a cluster to a second one, its mirror, and back",
+		Long: "The strategy for clusters in which nothing may change under traffic: Theseus copies everything to a second\n" +
+			"cluster, moves traffic there, changes the network of the idle original, and moves traffic back.\n" +
 			"--kubeconfig and --context name the original, --mirror-kubeconfig and --mirror-context the mirror.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },

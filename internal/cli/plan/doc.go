@@ -1,2 +1,2 @@
-// Package plan is the command `theseus plan`.
+// Package plan has the command `theseus plan`.
 package plan

@@ -41,7 +41,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// mirrorFlags are what a plan of the strategy mirror is told beside the change.
+// mirrorFlags are the flags of a plan of the strategy mirror, in addition to the change.
 type mirrorFlags struct {
 	access    mirror.Access
 	selection copy.Flags
@@ -64,22 +64,22 @@ func (f *mirrorFlags) register(command *cobra.Command) {
 	f.selection.Register(command)
 	f.dns.RegisterMoves(command)
 	flags := command.Flags()
-	flags.StringVar(&f.freeze.Reason, "because", "", "strategy mirror: the reason of the freeze, which everybody reads who is stopped")
-	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil, "strategy mirror: users who may go on to deploy, and groups as group:NAME")
-	flags.StringVar(&f.switching.Command, "switch-command", "", "strategy mirror: what changes the idle original, run by a shell; run twice it must do the same. Without it a person does")
-	flags.StringVar(&f.switching.Roll, "roll-command", "", "strategy mirror: what replaces one node, $"+mirror.NodeVariable+", run by a shell, once for each that is not Ready --roll-after the switch command has ended")
-	flags.DurationVar(&f.rollAfter, "roll-after", 10*time.Minute, "strategy mirror: how long nodes may take to be Ready after the switch command")
+	flags.StringVar(&f.freeze.Reason, "because", "", "strategy mirror: the reason for the freeze, shown to everyone whose deploy is denied")
+	flags.StringSliceVar(&f.freeze.Allowed, "allow", nil, "strategy mirror: users who may continue to deploy, and groups as group:NAME")
+	flags.StringVar(&f.switching.Command, "switch-command", "", "strategy mirror: idempotent shell command that changes the idle original. Without it, a person changes it")
+	flags.StringVar(&f.switching.Roll, "roll-command", "", "strategy mirror: shell command that replaces one node, $"+mirror.NodeVariable+", run once for each node that is not Ready --roll-after the switch command has ended")
+	flags.DurationVar(&f.rollAfter, "roll-after", 10*time.Minute, "strategy mirror: how long nodes may take to become Ready after the switch command")
 	flags.StringVar(&f.switching.Strategy, "switch-strategy", "", "strategy mirror: change the idle original by steps of the plan, by this strategy (recreate, adopt or surge), with the flags that it needs")
-	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API), which the command gets with the network --to and with doubled nodes, in the file $"+mirror.ConfigVariable)
-	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: what was decided about the configuration of --switch-config, as for theseus mirror config --answer")
-	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: give certificates the mirror's names before, and take them back at the end: blue.example.org=green.example.org")
+	flags.StringSliceVar(&f.config, "switch-config", nil, "strategy mirror: the original's configuration (kops, Cluster API); the command gets it in the file $"+mirror.ConfigVariable+", with the network --to and doubled nodes")
+	flags.StringArrayVar(&f.answers, "switch-answer", nil, "strategy mirror: a decision about the configuration of --switch-config, as for theseus mirror config --answer")
+	flags.StringSliceVar(&f.certs.Domains, "domain", nil, "strategy mirror: add the mirror's names to certificates first, and remove them at the end: blue.example.org=green.example.org")
 	flags.StringSliceVar(&f.certs.Skip, "skip-certificate", nil, "strategy mirror: certificates to leave out, namespace/name")
-	flags.BoolVar(&f.certs.HTTP01, "http01", false, "strategy mirror: names that the authority asks by HTTP-01 point to the original")
-	flags.StringVar(&f.cloudPlan, "cloud-plan", "", "strategy mirror: a plan of theseus mirror cloud, carried out before and taken back at the end")
-	flags.StringVar(&f.endpoint, "cloud-endpoint", "", "strategy mirror: address of the cloud's API, for --cloud-plan; nothing is changed where none is named")
-	flags.BoolVar(&f.prove, "prove-certificates", false, "strategy mirror: prove by handshakes what the mirror serves for every name before names move")
-	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour, "strategy mirror: how long the certificates of --prove-certificates must be valid from then on")
-	flags.BoolVar(&f.keep, "keep-mirror", false, "strategy mirror: leave what was copied on the mirror")
+	flags.BoolVar(&f.certs.HTTP01, "http01", false, "strategy mirror: names that the CA verifies by HTTP-01 point to the original")
+	flags.StringVar(&f.cloudPlan, "cloud-plan", "", "strategy mirror: a plan of theseus mirror cloud, applied first and undone at the end")
+	flags.StringVar(&f.endpoint, "cloud-endpoint", "", "strategy mirror: address of the cloud's API, required with --cloud-plan")
+	flags.BoolVar(&f.prove, "prove-certificates", false, "strategy mirror: before names move, check by TLS handshakes which certificate the mirror serves for each")
+	flags.DurationVar(&f.validFor, "valid-for", 72*time.Hour, "strategy mirror: how long the certificates of --prove-certificates must still be valid")
+	flags.BoolVar(&f.keep, "keep-mirror", false, "strategy mirror: leave the copied objects on the mirror")
 }
 
 // planMirror makes a plan of the strategy mirror, and signs its file with signKey, unless that is "".
@@ -103,8 +103,8 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 		return copy.Coded(err)
 	}
 	if pass.Delta.InStep == 0 {
-		return exit.Fail(exit.Blocked, "theseus mirror copy, with the same flags: it makes the mirror's load balancers, to which the names will point; nobody asks there yet",
-			"nothing was copied to the mirror, so its services have no addresses")
+		return exit.Fail(exit.Blocked, "run theseus mirror copy with the same flags: it makes the mirror's load balancers, to which the names will point; no client uses them yet",
+			"the mirror's services have no addresses, since nothing was copied to it")
 	}
 	setup := mirror.Setup{Access: f.access, Switch: f.switching, Keep: f.keep,
 		Freeze: mirror.FreezeArgs{Namespaces: copier.Namespaces, Reason: f.freeze.Reason, Allowed: f.freeze.Allowed}, Copy: f.selection.Selection}
@@ -140,7 +140,7 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 	if err != nil {
 		return err
 	}
-	if within != nil { // pods that cannot be adopted are created again
+	if within != nil { // pods that cannot be adopted are recreated
 		setup.Switch.Strategy = within.Strategy
 	}
 	request := &kind.Request{Snapshot: snapshot, Change: change, Drivers: drivers.All(), Options: plan.Options{Version: a.Version, Now: time.Now()}}
@@ -155,7 +155,7 @@ func planMirror(ctx context.Context, a *app.App, f *mirrorFlags, change v1alpha1
 	return planfile.Write(a, p, signKey)
 }
 
-// planSwitch sees the original, and plans its change where that is by a strategy.
+// planSwitch reads the original, and plans its change if a strategy makes it.
 func planSwitch(ctx context.Context, a *app.App, change v1alpha1.ChangeSpec) (*cluster.Snapshot, *plan.Plan, error) {
 	if change.Strategy == "" {
 		snapshot, err := survey.See(ctx, a, nil)
@@ -176,25 +176,25 @@ func planSwitch(ctx context.Context, a *app.App, change v1alpha1.ChangeSpec) (*c
 	return pass.Snapshot, p, err
 }
 
-// switchable refuses strategies by which the original is not changed in a plan of the strategy mirror.
+// switchable refuses strategies that cannot change the original within a plan of the strategy mirror.
 func switchable(strategy string) error {
 	switch strategy {
 	case recreate.Name, adopt.Name, surge.Name:
 		return nil
 	case mirror.Name:
-		return exit.Fail(exit.Usage, "give the one by which the idle original is changed: recreate, adopt or surge", "--switch-strategy %s: the original has its mirror already", strategy)
+		return exit.Fail(exit.Usage, "name the strategy that changes the idle original: recreate, adopt or surge", "--switch-strategy %s: the original already has a mirror", strategy)
 	case upgrade.Name, rollout.Name, pool.Name, reflectors.Name, encapsulation.Name:
-		return exit.Fail(exit.Usage, "make a plan of its own for it, before this one or after it; or give --switch-command with what changes the original",
-			"--switch-strategy %s: it leaves the network that there is, and names come home only when another one, which --to names, is seen on the original", strategy)
+		return exit.Fail(exit.Usage, "make a separate plan for it, before or after this one; or give --switch-command",
+			"--switch-strategy %s keeps the present network, but names return only once the original is on the network of --to", strategy)
 	}
-	return exit.Fail(exit.Usage, "recreate, adopt or surge; or --switch-command with what changes the original", "--switch-strategy %s is not known", strategy)
+	return exit.Fail(exit.Usage, "use recreate, adopt or surge; or give --switch-command", "--switch-strategy %s is not known", strategy)
 }
 
-// extras are the parts of a plan that are there when they are asked for: rights in the cloud, names in certificates, and
+// extras are the optional parts of a plan: permissions in the cloud, names in certificates, and
 // the original's configuration.
 func extras(ctx context.Context, m *clusters.Clusters, f *mirrorFlags, change v1alpha1.ChangeSpec, setup *mirror.Setup) error {
 	if (f.cloudPlan == "") != (f.endpoint == "") {
-		return exit.Fail(exit.Usage, "give both, or none and use the lines of theseus mirror cloud plan --format cli", "--cloud-plan and --cloud-endpoint go together")
+		return exit.Fail(exit.Usage, "give both, or neither, and use the commands of theseus mirror cloud plan --format cli", "--cloud-plan and --cloud-endpoint go together")
 	}
 	if f.cloudPlan != "" {
 		p, err := cloud.ReadPlan(f.cloudPlan)
@@ -218,7 +218,7 @@ func extras(ctx context.Context, m *clusters.Clusters, f *mirrorFlags, change v1
 	if len(f.config) > 0 {
 		if f.switching.Command == "" || change.To == "" {
 			return exit.Fail(exit.Usage, "give --to, and --switch-command, such as 'kops replace -f $"+mirror.ConfigVariable+" && kops update cluster --yes && kops rolling-update cluster --yes'",
-				"--switch-config makes a configuration with another network for a command")
+				"--switch-config makes a configuration with another network, for the command of --switch-command")
 		}
 		result, _, err := mirrorconfig.Convert(m, &mirrorconfig.Flags{From: f.config, Answers: f.answers, Options: config.Options{Network: change.To, Surge: true}})
 		if err != nil {

@@ -61,7 +61,7 @@ func TestSwitchConfig(t *testing.T) {
 		}
 		out.Reset()
 	}
-	refused(exit.Usage, "--switch-config makes a configuration with another network for a command")
+	refused(exit.Usage, "--switch-config makes a configuration with another network, for the command of --switch-command")
 	flags.switching.Command, setup.Switch.Command = command, command
 	change.To = ""
 	refused(exit.Usage, "give --to, and --switch-command")
@@ -99,7 +99,7 @@ func TestSwitchConfig(t *testing.T) {
 	}
 	action := p.Steps[slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == "change" })].Actions[0]
 	h := &mirrored.Actor{World: &mirrored.World{Plan: p}, Dir: dir, Note: func(string) {}}
-	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.Contains(exit.HintOf(err), "change.log; mend it") {
+	if _, err := h.Do(t.Context(), action, nil); err == nil || !strings.Contains(err.Error(), "the command failed: exit status 1: ") || !strings.HasPrefix(exit.HintOf(err), "fix the command; ") || !strings.HasSuffix(exit.HintOf(err), "change.log") {
 		t.Errorf("a command that fails: %v", err)
 	}
 	for _, file := range []string{given, filepath.Join(dir, "ready")} { // as somebody mends what was wrong, and has edited what he was given
@@ -120,8 +120,8 @@ func TestSwitchConfig(t *testing.T) {
 
 // TestSwitchable: which strategies may change the idle original, and why the others may not.
 func TestSwitchable(t *testing.T) {
-	for strategy, says := range map[string]string{"recreate": "", "adopt": "", "surge": "", "mirror": "has its mirror already", "upgrade": "leaves the network that there is",
-		"rollout": "leaves the network that there is", "pool": "leaves the network that there is", "reflectors": "leaves the network that there is", "replant": "is not known"} {
+	for strategy, says := range map[string]string{"recreate": "", "adopt": "", "surge": "", "mirror": "already has a mirror", "upgrade": "keeps the present network",
+		"rollout": "keeps the present network", "pool": "keeps the present network", "reflectors": "keeps the present network", "replant": "is not known"} {
 		err := switchable(strategy)
 		var refused *exit.Error
 		if says == "" && err != nil || says != "" && (!errors.As(err, &refused) || refused.Code != exit.Usage || exit.HintOf(err) == "" || !strings.Contains(err.Error(), says)) {

@@ -24,10 +24,11 @@ func NewCommand(a *app.App) *cobra.Command {
 		Use:   "plan",
 		Short: "Make a plan that reads like a runbook",
 		Long: "Reads the cluster (or --from a snapshot), runs the checks, and makes the plan: waves, steps, what\n" +
-			"happens to every workload, the point of no return. Printed it is a runbook; with -o FILE it is also\n" +
-			"written as YAML (JSON where FILE ends in .json), complete, for `theseus apply`. Nothing is changed.\n\n" +
-			"With --strategy mirror it plans the whole way to a second cluster and back, for namespaces that were copied there\n" +
-			"once: deploys are stopped, names move in waves, the idle original is changed, names come home, copies go.",
+			"happens to every workload, the point of no return. Without -o it prints a runbook; with -o FILE it also\n" +
+			"writes the complete plan as YAML (as JSON if FILE ends in .json), for `theseus apply`. It changes nothing.\n\n" +
+			"With --strategy mirror, it plans the whole way to a second cluster and back, for namespaces that were copied\n" +
+			"there once: it stops deploys, moves names in waves, changes the idle original, moves the names back, and\n" +
+			"removes the copies.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			spec, err := change.Resolve(command)
@@ -35,7 +36,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				return err
 			}
 			if key != "" && slices.Contains([]string{"", "text", "yaml", "json", "-"}, a.Output) {
-				return exit.Fail(exit.Usage, "say -o plan.yaml, beside which the signature is written", "--sign signs a file, and -o names none")
+				return exit.Fail(exit.Usage, "add -o plan.yaml; the signature is written next to it", "--sign signs a file, and -o names none")
 			}
 			if spec.Strategy != mirror.Name {
 				if err := usage.Foreign(command.Flags(), mirror.Name); err != nil {
@@ -51,9 +52,9 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
-	command.Flags().StringArrayVar(&sources, "flags", nil, "flags, whose values on every node are resolved now and kept in the plan (repeatable); theseus flags --help")
-	command.Flags().StringVar(&change.Spec.Reflectors, "reflectors", "", "SELECTOR: let these nodes reflect BGP's routes, in Calico's language, such as has(reflector); none brings a full mesh")
-	command.Flags().StringVar(&key, "sign", "", "sign the file that -o names with this SSH key; theseus sign does so later")
+	command.Flags().StringArrayVar(&sources, "flags", nil, "source of flags; their values on every node are resolved now and stored in the plan (repeatable); theseus flags --help")
+	command.Flags().StringVar(&change.Spec.Reflectors, "reflectors", "", "SELECTOR: make these nodes BGP route reflectors; a Calico selector such as has(reflector); none makes a full mesh")
+	command.Flags().StringVar(&key, "sign", "", "sign the file that -o names with this SSH key; theseus sign can do it later")
 	change.Register(command)
 	usage.OfStrategy(surge.Name, command.Flags(), func() { change.RegisterSurge(command) })
 	usage.OfStrategy(mirror.Name, command.Flags(), func() { mirrored.register(command) })

@@ -1,2 +1,2 @@
-// Package planfile is the file of a plan: written, read, signed, and held against who must have signed it.
+// Package planfile writes, reads and signs the file of a plan, and checks its signatures.
 package planfile

@@ -19,7 +19,7 @@ func Read(file string) (*plan.Plan, error) {
 	return p, err
 }
 
-// ReadData reads a plan, and returns the bytes that it was read from too.
+// ReadData reads a plan, and also returns its bytes.
 func ReadData(file string) (*plan.Plan, []byte, error) {
 	data, err := infile.ReadUpTo(file, document.MaxInput)
 	if err != nil {
@@ -32,8 +32,8 @@ func ReadData(file string) (*plan.Plan, []byte, error) {
 	return p, data, nil
 }
 
-// Write prints the runbook, or the whole plan with -o yaml and -o json, and writes the file that -o names. It signs that
-// file with an SSH key, unless key is "".
+// Write prints the runbook, or the whole plan with -o yaml and -o json, and writes the file that -o names. If key is
+// not "", it signs that file with an SSH key.
 func Write(a *app.App, p *plan.Plan, key string) error {
 	write := plan.Write
 	if a.Output == "json" || strings.HasSuffix(a.Output, ".json") {

@@ -16,7 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/signed"
 )
 
-// Sign writes a signature of a plan's file beside it.
+// Sign writes a signature of a plan's file next to it.
 func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error {
 	signature, err := signed.Sign(data, key, func() ([]byte, error) { return passphrase(a) })
 	if err != nil {
@@ -32,16 +32,16 @@ func Sign(a *app.App, file string, p *plan.Plan, data []byte, key string) error 
 	if err := outfile.Write(name, signature); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.Out, "signed %s (hash %s): %s\nwho checks it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
+	_, err = fmt.Fprintf(a.Out, "signed %s (hash %s): %s\nto check it: ssh-keygen -Y verify -f LIST -I NAME -n %s -s %s < %s\n",
 		p.Name, p.Hash, name, signed.Namespace, shell.Word(name), shell.Word(file))
 	return err
 }
 
-// passphrase asks for that of a key, on the terminal.
+// passphrase asks for a key's passphrase on the terminal.
 func passphrase(a *app.App) ([]byte, error) {
 	in, ok := a.Terminal()
 	if !ok {
-		return nil, exit.Fail(exit.Usage, "let the SSH agent sign: ssh-add the key, and name its .pub file", "the key has a passphrase, and the input is no terminal")
+		return nil, exit.Fail(exit.Usage, "let the SSH agent sign: ssh-add the key, and name its .pub file", "the key has a passphrase, and the input is not a terminal")
 	}
 	fmt.Fprint(a.Err, "Passphrase of the key: ")
 	defer fmt.Fprintln(a.Err)

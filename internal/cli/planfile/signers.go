@@ -15,30 +15,30 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/signed"
 )
 
-// Signers says who must have signed a plan before it is carried out.
+// Signers says which signatures a plan needs before it is carried out.
 type Signers struct {
 	List string // file
-	few  int    // how many of them at least
+	few  int    // how many signatures at least
 }
 
 // Register adds the flags to a command.
 func (s *Signers) Register(command *cobra.Command) {
-	command.Flags().StringVar(&s.List, "signed-by", "", "carry out only a plan that people of this list have signed (ssh-keygen's allowed signers)")
-	command.Flags().IntVar(&s.few, "signers", 1, "how many people of --signed-by must have signed it")
+	command.Flags().StringVar(&s.List, "signed-by", "", "accept only a plan that people on this list have signed (ssh-keygen's allowed signers)")
+	command.Flags().IntVar(&s.few, "signers", 1, "how many people on the list of --signed-by must have signed it")
 }
 
-// Validate refuses flags that do not go together.
+// Validate refuses incompatible flags.
 func (s *Signers) Validate() error {
 	if s.few < 1 && s.List != "" {
-		return exit.Fail(exit.Usage, "say --signers 2", "--signers %d: at least one", s.few)
+		return exit.Fail(exit.Usage, "use --signers 1 or more", "--signers %d is below 1", s.few)
 	}
 	if s.few > 1 && s.List == "" {
-		return exit.Fail(exit.Usage, "say --signed-by LIST, with who may sign", "--signers %d, and no list of who may sign", s.few)
+		return exit.Fail(exit.Usage, "add --signed-by LIST, the allowed signers", "--signers %d needs a list of allowed signers", s.few)
 	}
 	return nil
 }
 
-// Check returns who signed a plan's file; an error where they are too few.
+// Check returns who signed a plan's file, or an error if too few did.
 func (s *Signers) Check(file string, data []byte) ([]string, error) {
 	if s.List == "" {
 		return nil, nil
@@ -67,11 +67,11 @@ func (s *Signers) Check(file string, data []byte) ([]string, error) {
 		return nil, err
 	}
 	if len(who) < s.few {
-		by := "nobody"
+		by := "no one"
 		if len(who) > 0 {
 			by = strings.Join(who, ", ")
 		}
-		return nil, exit.Fail(exit.Failed, "have it read and signed: theseus sign "+shell.Word(file)+" --key KEY", "%s is signed by %s; --signers %d asks for more of the list",
+		return nil, exit.Fail(exit.Failed, "have it read and signed: theseus sign "+shell.Word(file)+" --key KEY", "%s is signed by %s; --signers %d demands more signers of the list",
 			file, by, s.few)
 	}
 	return who, nil

@@ -1,2 +1,2 @@
-// Package planning makes plans, for the commands that do: plan, and flags rollout.
+// Package planning makes plans, for the commands plan and flags rollout.
 package planning

@@ -40,7 +40,7 @@ func TestPinned(t *testing.T) {
 		a := &app.App{Streams: app.Streams{Err: &notes}}
 		return Pinned(t.Context(), a, nil, image), notes.String()
 	}
-	if got, notes := said(image); got != image || !strings.Contains(notes, "the registry has no "+image) {
+	if got, notes := said(image); got != image || !strings.Contains(notes, "the registry does not have "+image) {
 		t.Errorf("nothing was pushed: %s, %s", got, notes)
 	}
 	push()
@@ -52,7 +52,7 @@ func TestPinned(t *testing.T) {
 	if again, _ := said(first); again != first {
 		t.Errorf("another image was pushed: %s became %s", first, again)
 	}
-	if got, notes := said("localhost:1/agent:dev"); got != "localhost:1/agent:dev" || !strings.Contains(notes, "stays named by its tag") {
+	if got, notes := said("localhost:1/agent:dev"); got != "localhost:1/agent:dev" || !strings.Contains(notes, "is named by tag, not by digest") {
 		t.Errorf("nobody answers: %s, %s", got, notes)
 	}
 }

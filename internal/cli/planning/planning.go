@@ -22,27 +22,27 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// Flags says which flags a plan is made with: sources, of which all values are kept, or one flag that decides what is
-// rolled out.
+// Flags are the feature flags of a plan: sources, whose values are all stored, or one flag that decides what is rolled
+// out.
 type Flags struct {
 	Sources     []string
 	Origin, Key string
-	// SignKey is the file of the SSH key that signs the plan's file; "" does not sign.
+	// SignKey is the file of the SSH key for the signature of the plan's file; "" for none.
 	SignKey string
 }
 
-// Make reads the cluster, or the files from, makes the plan of a change, and prints or writes it.
+// Make reads the cluster, or the files from, plans a change, and prints or writes the plan.
 func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, with Flags) error {
 	others := change
 	if change.Strategy == surge.Name {
-		others.ReplaceNodes = "" // it says which nodes the plan replaces
+		others.ReplaceNodes = "" // for plans, it selects the nodes to replace
 	}
 	if whatif.Asked(others) {
-		return exit.Fail(exit.Usage, "leave kubernetesTo, removeLabels, addLabels and replaceNodes to theseus check", "what is not the network's to change is not planned")
+		return exit.Fail(exit.Usage, "use kubernetesTo, removeLabels, addLabels and replaceNodes only with theseus check", "a plan only changes the network")
 	}
 	options := plan.Options{Version: a.Version, Now: time.Now()}
 	if with.Origin != "" {
-		change.Flag = with.Origin // which setting that means is read below; for checks it is a rollout
+		change.Flag = with.Origin // its setting is read below; for checks it is a rollout
 	}
 	pass, result, _, err := survey.Check(ctx, a, from, change, survey.Options(change))
 	if err != nil {
@@ -75,16 +75,17 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 		}
 	}
 	if n := result.Summary.NotChecked; n > 0 {
-		fmt.Fprintf(a.Err, "note: %s could not be made: theseus check, with the same flags, says why\n", cluster.Count(n, "check"))
+		fmt.Fprintf(a.Err, "note: %s could not run: theseus check with the same flags says why\n", cluster.Count(n, "check"))
 	}
 	if p.Cluster.UID == "" {
-		fmt.Fprintln(a.Err, "note: the input does not say which cluster it is of (the uid of Namespace kube-system), so theseus apply will refuse this plan")
+		fmt.Fprintln(a.Err, "note: the input does not identify its cluster (by the UID of Namespace kube-system), so theseus apply will refuse this plan")
 	}
 	return planfile.Write(a, p, with.SignKey)
 }
 
-// Pinned is the agent's image by the digest that its registry says, so that nobody can put another one in its place once the plan
-// was read; as it is where the registry cannot be asked, of which the plan warns. known is what the registry said to checks, or nil.
+// Pinned is the agent's image by its digest in the registry, so that no one can replace it once the plan was read. If
+// the registry cannot be asked, the image keeps its tag, and the plan warns. known is the registry's answer to the
+// checks, or nil.
 func Pinned(ctx context.Context, a *app.App, known *check.Served, image string) string {
 	if image == "" {
 		return ""
@@ -96,14 +97,14 @@ func Pinned(ctx context.Context, a *app.App, known *check.Served, image string) 
 	case known.Pinned != "":
 		return known.Pinned
 	case known.Missing:
-		fmt.Fprintf(a.Err, "note: the registry has no %s: the agent starts only on nodes that have the image already\n", image)
+		fmt.Fprintf(a.Err, "note: the registry does not have %s: the agent only starts on nodes that already have the image\n", image)
 	default:
-		fmt.Fprintf(a.Err, "note: the agent's image stays named by its tag: %s\n", known.Why)
+		fmt.Fprintf(a.Err, "note: the agent's image is named by tag, not by digest: %s\n", known.Why)
 	}
 	return image
 }
 
-// checkDecided runs the checks of a setting that only a flag set decides, for each of its values.
+// checkDecided runs the checks of a setting whose values a flag set decides, for each of the values.
 func checkDecided(a *app.App, pass *check.Pass, decided *plan.Decided) error {
 	for _, value := range slices.Compact(slices.Sorted(maps.Values(decided.Values))) {
 		with := *pass
@@ -115,7 +116,7 @@ func checkDecided(a *app.App, pass *check.Pass, decided *plan.Decided) error {
 	return nil
 }
 
-// mayCarryOut refuses a plan that this user may not carry out to its end.
+// mayCarryOut refuses a plan that this user lacks permissions for.
 func mayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan) error {
 	client, err := a.Client()
 	if err != nil {
@@ -125,5 +126,5 @@ func mayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan
 		return err
 	}
 	return survey.MustNotBlock(a, preflight.Run(preflight.Named("api/rights"), pass, survey.Options(p.Change)),
-		"ask for the rights, or accept what you have read: --accept api/rights=REASON")
+		"ask for the rights, or accept the finding: --accept api/rights=REASON")
 }

@@ -1,2 +1,2 @@
-// Package probe is the command `theseus probe`.
+// Package probe has the command `theseus probe`.
 package probe

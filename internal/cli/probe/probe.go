@@ -21,8 +21,8 @@ func NewCommand(a *app.App) *cobra.Command {
 	return newCommand(a.Streams, func() string { return a.Output })
 }
 
-// newCommand measures without a migration, and shows what was measured. output is the value of -o
-// when the command runs: empty or "text" for a table, or "json".
+// newCommand measures without a migration, and shows measurements. output is the value of -o when the command runs:
+// empty or "text" for a table, or "json".
 func newCommand(streams app.Streams, output func() string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "probe",
@@ -40,17 +40,17 @@ func newRun(streams app.Streams, output func() string) *cobra.Command {
 	local := probe.Local{}
 	command := &cobra.Command{
 		Use:   "run --target URL ...",
-		Short: "Send probes to targets for a while, and count what is lost",
-		Long: "Sends probes from this machine and shows per target what was lost, in which gaps, and how long\n" +
-			"answers took. Targets must echo what they are sent, as Theseus' own probe servers do, or be name\n" +
+		Short: "Send probes to targets for a while, and count lost ones",
+		Long: "Sends probes from this machine, and shows for each target how many were lost, in which gaps, and how\n" +
+			"long answers took. Targets must echo their input, as Theseus' own probe servers do, or be name\n" +
 			"servers. No cluster is needed.\n\n" +
 			"  udp://host:port        one datagram per probe, on one socket\n" +
 			"  tcp://host:port        one message per probe, on one connection\n" +
 			"  tcp-new://host:port    one connection per probe\n" +
 			"  dns://server/name      one lookup per probe\n\n" +
-			"?size=1400, ?interval=100ms and ?denied=true (an answer is a leak) may follow, joined by &.\n\n" +
-			"A gap goes from the first probe that got no answer to the next that did; + is one that had not ended. P50, P99 and\n" +
-			"MAX are round trips. STALLS are times at which this machine itself did not run: they excuse nothing.",
+			"You can append ?size=1400, ?interval=100ms and ?denied=true (an answer is a leak), joined by &.\n\n" +
+			"A gap lasts from the first unanswered probe to the next answered one; + marks one that had not ended. P50, P99 and\n" +
+			"MAX are round trips. STALLS are times in which this machine itself was stalled: they excuse no loss.",
 		Example: "  theseus probe run --target udp://192.0.2.7:7001 --target dns://192.0.2.1/example.org --for 1m",
 		Args:    usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -67,15 +67,15 @@ func newRun(streams app.Streams, output func() string) *cobra.Command {
 			}
 			document, err := probe.RunLocal(command.Context(), local)
 			if err != nil {
-				return exit.Fail(exit.Failed, "look at the target's host name", "%w", err)
+				return exit.Fail(exit.Failed, "check the target's host name", "%w", err)
 			}
 			return showProbes(streams.Out, output(), []probe.Document{document})
 		},
 	}
-	command.Flags().StringArrayVar(&targets, "target", nil, "what to measure; may be given several times")
-	command.Flags().DurationVar(&local.For, "for", 10*time.Second, "how long to send")
+	command.Flags().StringArrayVar(&targets, "target", nil, "target to measure (repeatable)")
+	command.Flags().DurationVar(&local.For, "for", 10*time.Second, "how long to send probes")
 	command.Flags().DurationVar(&interval, "interval", probe.DefaultInterval, "time between two probes of a target")
-	command.Flags().DurationVar(&local.Timeout, "timeout", time.Second, "how long an answer may take")
+	command.Flags().DurationVar(&local.Timeout, "timeout", time.Second, "timeout of an answer")
 	return command
 }
 
@@ -103,7 +103,7 @@ func newReport(streams app.Streams, output func() string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "report FILE",
 		Short: "Show a measurement as a table",
-		Long: "Shows what `theseus probe run -o json` wrote, or what the cluster keeps:\n\n" +
+		Long: "Shows the output of `theseus probe run -o json`, or the cluster's measurements:\n\n" +
 			"  kubectl get probereports -n " + v1alpha1.Namespace + " -o json | theseus probe report -",
 		Args: usage.Exactly(1, "one file, or - for standard input"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -125,7 +125,7 @@ func showProbes(w io.Writer, output string, documents []probe.Document) error {
 	switch output {
 	case "", "text":
 		if err := probe.WriteTable(w, documents); err != nil {
-			return exit.Fail(exit.Failed, "is anything measured yet?", "%w", err)
+			return exit.Fail(exit.Failed, "check that the file has measurements", "%w", err)
 		}
 		return nil
 	case "json":

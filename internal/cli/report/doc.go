@@ -1,2 +1,2 @@
-// Package report is the command `theseus report`.
+// Package report has the command `theseus report`.
 package report

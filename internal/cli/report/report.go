@@ -25,10 +25,10 @@ import (
 // NewCommand makes the command theseus report.
 func NewCommand(a *app.App) *cobra.Command {
 	var traffic []string
-	command := migrations.Command(a, "report", "Show what a migration cost: ideally nothing",
-		"Makes the report of a migration from its journal in the cluster and the evidence that was gathered:\n"+
-			"-o report.html is one page that works offline, -o report.json the same for machines; without -o a\n"+
-			"summary is printed.",
+	command := migrations.Command(a, "report", "Show what a migration lost: ideally nothing",
+		"Makes the report of a migration from its journal in the cluster and the gathered evidence:\n"+
+			"-o report.html writes one page that works offline, -o report.json the same data for programs; without\n"+
+			"-o, it prints a summary.",
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return a.Patiently(ctx, app.Glance, func(ctx context.Context) error {
 				p, _, err := journal.Load(ctx, client.Dynamic, name)
@@ -38,7 +38,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				return show(ctx, a, client, p, traffic)
 			})
 		})
-	command.Flags().StringSliceVar(&traffic, "traffic", nil, "JSON files in which clients of your own sum up what they saw (see docs/report.md)")
+	command.Flags().StringSliceVar(&traffic, "traffic", nil, "JSON files with results of your own clients (see docs/report.md)")
 	return command
 }
 
@@ -61,7 +61,7 @@ func show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 	for _, file := range traffic {
 		var seen []report.Traffic
 		if err := infile.ReadJSON(file, document.MaxInput, &seen); err != nil {
-			return exit.Fail(exit.Usage, "see docs/report.md for the form", "%s is no list of what clients saw: %w", file, err)
+			return exit.Fail(exit.Usage, "see docs/report.md for the format", "%s is not a list of clients' results: %w", file, err)
 		}
 		input.Traffic = append(input.Traffic, seen...)
 	}

@@ -1,2 +1,2 @@
-// Package rights is the command `theseus rights`.
+// Package rights has the command `theseus rights`.
 package rights

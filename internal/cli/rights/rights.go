@@ -22,13 +22,13 @@ func NewCommand(a *app.App) *cobra.Command {
 	var to []string
 	command := &cobra.Command{
 		Use:   "rights look|plan|operate",
-		Short: "Print the roles that give somebody the rights to use Theseus",
-		Long: "Prints roles, for kubectl apply -f -. Each has the rights of those before it:\n\n" +
+		Short: "Print roles with the permissions to use Theseus",
+		Long: "Prints roles, for kubectl apply -f -. Each includes the permissions of those before it:\n\n" +
 			"  look     status and report; part of the role view of Kubernetes\n" +
 			"  plan     snapshot, check and plan, which write nothing\n" +
-			"  operate  apply, resume, pause, rollback, and snapshot --nodes. Whoever may install a privileged DaemonSet\n" +
-			"           and give it rights may do anything in the end: bind it to those who administer the cluster\n\n" +
-			"With --plan the rights of operate are those of one plan.",
+			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a privileged DaemonSet and grant\n" +
+			"           it permissions, which is as powerful as cluster-admin: bind it only to cluster administrators\n\n" +
+			"With --plan, operate has only the permissions for one plan.",
 		Example: "  theseus rights plan --for group:sre | kubectl apply -f -\n" +
 			"  theseus rights operate --plan plan.yaml --for serviceaccount:ops/theseus | kubectl apply -f -",
 		Args:      cobra.MatchAll(usage.Exactly(1, "one of look, plan, operate"), oneOf("look", "plan", "operate")),
@@ -38,14 +38,14 @@ func NewCommand(a *app.App) *cobra.Command {
 			var steps []step.Step
 			if file != "" {
 				if duty != kube.Operate {
-					return exit.Fail(exit.Usage, "leave --plan out", "the rights of %s do not depend on a plan", duty)
+					return exit.Fail(exit.Usage, "leave --plan out", "the permissions of %s do not depend on a plan", duty)
 				}
 				p, err := planfile.Read(file)
 				if err != nil {
 					return err
 				}
 				if err := plan.Verify(p); err != nil {
-					return exit.Fail(exit.Failed, "make the plan anew with `theseus plan`", "the plan does not hold: %w", err)
+					return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 				}
 				steps = p.Steps
 			}
@@ -53,14 +53,14 @@ func NewCommand(a *app.App) *cobra.Command {
 			for _, text := range to {
 				subject, err := kube.ReadSubject(text)
 				if err != nil {
-					return exit.Fail(exit.Usage, "say --for group:sre", "%w", err)
+					return exit.Fail(exit.Usage, "for example --for group:sre", "%w", err)
 				}
 				subjects = append(subjects, subject)
 			}
 			return printRights(a, duty, steps, subjects)
 		},
 	}
-	command.Flags().StringVar(&file, "plan", "", "plan that is to be carried out, for operate")
+	command.Flags().StringVar(&file, "plan", "", "plan to be applied, for operate")
 	command.Flags().StringArrayVar(&to, "for", nil, "bind the roles to user:NAME, group:NAME or serviceaccount:NAMESPACE/NAME (repeatable)")
 	return command
 }
@@ -86,7 +86,7 @@ func printRights(a *app.App, duty kube.Duty, steps []step.Step, subjects []kube.
 func oneOf(words ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if !slices.Contains(words, args[0]) {
-			return exit.Fail(exit.Usage, "say one of "+usage.Few(words), "%q is none of them", args[0])
+			return exit.Fail(exit.Usage, "use one of "+usage.Few(words), "there is no role %q", args[0])
 		}
 		return nil
 	}

@@ -1,2 +1,2 @@
-// Package sign is the command `theseus sign`.
+// Package sign has the command `theseus sign`.
 package sign

@@ -17,24 +17,24 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "sign PLAN",
 		Short: "Sign a plan that you have read, with your SSH key",
-		Long: "Writes a signature of the plan's file beside it: PLAN.sig, or PLAN.2.sig and so on where there is one.\n" +
-			"theseus apply --signed-by LIST --signers 2 carries a plan out only if two people of the list have signed it.\n" +
-			"It is a signature of OpenSSH: ssh-keygen -Y sign -n " + signed.Namespace + " makes one too, and ssh-keygen -Y verify checks it.",
+		Long: "Writes a signature of the plan's file next to it: PLAN.sig, or PLAN.2.sig and so on if that exists.\n" +
+			"theseus apply --signed-by LIST --signers 2 carries out a plan only if two people on the list have signed it.\n" +
+			"It is an OpenSSH signature: ssh-keygen -Y sign -n " + signed.Namespace + " makes one too, and ssh-keygen -Y verify checks it.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if key == "" {
-				return exit.Fail(exit.Usage, "say --key ~/.ssh/id_ed25519, or a .pub file whose key the SSH agent has", "no key is given")
+				return exit.Fail(exit.Usage, "add --key ~/.ssh/id_ed25519, or a .pub file whose key is in the SSH agent", "no key is given")
 			}
 			p, data, err := planfile.ReadData(args[0])
 			if err != nil {
 				return err
 			}
 			if err := plan.Verify(p); err != nil {
-				return exit.Fail(exit.Failed, "make the plan anew with `theseus plan`", "the plan does not hold: %w", err)
+				return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 			}
 			return planfile.Sign(a, args[0], p, data, key)
 		},
 	}
-	command.Flags().StringVar(&key, "key", "", "file of an SSH key; of a public one (.pub) the SSH agent signs")
+	command.Flags().StringVar(&key, "key", "", "file of an SSH key; with a public one (.pub), the SSH agent signs")
 	return command
 }

@@ -1,2 +1,2 @@
-// Package snapshot is the command `theseus snapshot`.
+// Package snapshot has the command `theseus snapshot`.
 package snapshot

@@ -29,9 +29,9 @@ func NewCommand(a *app.App) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Read a cluster into one file",
-		Long: "Reads everything that checks and plans rest on into one file, which every other command takes with\n" +
-			"--from. Secrets are never read. What may not be read is named in the file, and on standard error.\n" +
-			"With --nodes the file also says what only the nodes themselves know (links, MTUs, CNI configurations):\n" +
+		Long: "Reads all input of checks and plans from the cluster into one file, which every other command accepts with\n" +
+			"--from. Secrets are never read. Kinds that could not be read are named in the file and on standard error.\n" +
+			"With --nodes, the file also has facts that only the nodes know (links, MTUs, CNI configurations):\n" +
 			"Theseus' agent runs on every node for some seconds, changes nothing, and is removed again.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -41,7 +41,7 @@ func NewCommand(a *app.App) *cobra.Command {
 			}
 			if nodes && (image == "" || len(from) > 0) {
 				return exit.Fail(exit.Usage, "theseus snapshot --nodes --agent-image IMAGE -o snapshot.json",
-					"--nodes looks at a running cluster, with the agent of --agent-image")
+					"--nodes inspects a running cluster, with the agent of --agent-image")
 			}
 			snapshot, err := survey.See(command.Context(), a, from)
 			if err != nil {
@@ -63,13 +63,13 @@ func NewCommand(a *app.App) *cobra.Command {
 			return outfile.WriteBy(a.Output, func(to io.Writer) error { return kube.WriteSnapshot(to, snapshot) })
 		},
 	}
-	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot of files instead, as kubectl get -o yaml writes them")
-	command.Flags().BoolVar(&nodes, "nodes", false, "look at every node too, by Theseus' agent, which is installed for that and removed again")
+	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot from files instead, such as the output of kubectl get -o yaml")
+	command.Flags().BoolVar(&nodes, "nodes", false, "inspect every node too, with Theseus' agent, which is installed for that and removed again")
 	command.Flags().StringVar(&image, "agent-image", "", "image of Theseus' agent, for --nodes")
 	return command
 }
 
-// lookAtNodes asks Theseus' agent for what only the nodes themselves know.
+// lookAtNodes gets the facts that only the nodes know, from Theseus' agent.
 func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, image string) (facts []cluster.NodeFacts, err error) {
 	client, err := a.Client()
 	if err != nil {
@@ -84,7 +84,7 @@ func lookAtNodes(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, im
 	return facts, err
 }
 
-// sights lets each node measure the path to a few others: to its neighbours in the list, and across it.
+// sights makes each node measure the path to a few others: to its neighbours in the list, and across it.
 func sights(nodes []corev1.Node) []kube.Sight {
 	all := make([]kube.Sight, len(nodes))
 	for i := range nodes {

@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
-// Lock lets one process at a time use a journal. The kernel gives the lock back when the process ends.
+// Lock lets only one process at a time use a journal. The kernel releases the lock when the process ends.
 func Lock(dir, name string) (unlock func(), err error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -16,7 +16,7 @@ func Lock(dir, name string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		file.Close()
-		return nil, exit.Fail(exit.Failed, "wait until it is done, or interrupt it", "another process moves %s", name)
+		return nil, exit.Fail(exit.Failed, "wait until it is done, or interrupt it", "another process is working on %s", name)
 	}
 	return func() { file.Close() }, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
-// Of is where this machine keeps what belongs to a migration: THESEUS_STATE_DIR, else the user's
-// state folder.
+// Of is the folder of a migration on this machine, in THESEUS_STATE_DIR or else the user's state
+// folder.
 func Of(migration string) (string, error) {
 	base := os.Getenv("THESEUS_STATE_DIR")
 	if base == "" {
@@ -27,10 +27,10 @@ func Of(migration string) (string, error) {
 	return filepath.Join(base, migration), nil
 }
 
-// room is what a disk must still take before a run begins, in bytes: the journal and the evidence of a small one.
+// room is the disk space that a run needs before it begins, in bytes: for the journal and the evidence of a small run.
 const room = 1 << 20
 
-// Make makes the folder, and makes sure that it can be written to.
+// Make makes the folder, and checks that it can be written to.
 func Make(migration string) (string, error) {
 	dir, err := Of(migration)
 	if err != nil {
@@ -43,9 +43,9 @@ func Make(migration string) (string, error) {
 	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "", exit.Fail(exit.Failed, "free some space, or set THESEUS_STATE_DIR to a folder on another disk", "no room for the local journal: %w", err)
+		return "", exit.Fail(exit.Failed, "free disk space, or set THESEUS_STATE_DIR to a folder on another disk", "no disk space for the local journal: %w", err)
 	case err != nil:
-		return "", exit.Fail(exit.Failed, "set THESEUS_STATE_DIR to a folder that can be written", "no folder for the local journal: %w", err)
+		return "", exit.Fail(exit.Failed, "set THESEUS_STATE_DIR to a writable folder", "no folder for the local journal: %w", err)
 	}
 	return dir, nil
 }

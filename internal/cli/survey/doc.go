@@ -1,2 +1,2 @@
-// Package survey reads what commands decide on, from the cluster or from files, and runs the checks on it.
+// Package survey reads the input of commands, from the cluster or from files, and runs the checks on it.
 package survey

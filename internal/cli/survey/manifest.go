@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// readManifest decodes the target's manifests; none when no file is named.
+// readManifest decodes the target's manifests; none if no file is named.
 func readManifest(file string) ([]unstructured.Unstructured, error) {
 	if file == "" {
 		return nil, nil
@@ -26,21 +26,21 @@ func readManifest(file string) ([]unstructured.Unstructured, error) {
 	return objects, noSecrets(objects)
 }
 
-// noSecrets refuses manifests with a secret in them: the plan and the journal would hold it, which whoever may read
-// Migrations can read, and which are not encrypted as Secrets are.
+// noSecrets refuses manifests with a secret in them: the plan and the journal would contain it. Everyone who may read
+// Migrations can read those, and they are not encrypted as Secrets are.
 func noSecrets(objects []unstructured.Unstructured) error {
 	for i := range objects {
 		object := &objects[i]
 		if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) {
-			return exit.Fail(exit.Usage, "apply the Secret yourself before, and take it out of the file: the plan and the journal would hold its data",
-				"the manifest: it has the Secret %s/%s", object.GetNamespace(), object.GetName())
+			return exit.Fail(exit.Usage, "apply the Secret yourself first, and remove it from the file: the plan and the journal would contain its data",
+				"the manifest has the Secret %s/%s", object.GetNamespace(), object.GetName())
 		}
 		if object.GetKind() == "CustomResourceDefinition" {
-			continue // its schema has the names of fields, and no values
+			continue // its schema has names of fields, but no values
 		}
 		if found := cluster.Secrets(object.Object); len(found) > 0 {
-			return exit.Fail(exit.Usage, "let the value come from a Secret (valueFrom.secretKeyRef, or the kind's own reference): the plan and the journal would hold it",
-				"the manifest: %s holds a password or token in %s", step.RefOf(object), found[0])
+			return exit.Fail(exit.Usage, "take the value from a Secret (valueFrom.secretKeyRef, or the kind's own reference): the plan and the journal would contain it",
+				"the manifest: %s has a password or token in %s", step.RefOf(object), found[0])
 		}
 	}
 	return nil

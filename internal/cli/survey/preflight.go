@@ -19,8 +19,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// Check gathers the evidence for checks, and runs them on it. refused says why the network to come could not be
-// among the evidence.
+// Check gathers the evidence for checks, and runs them on it. refused says why the new network is not among the
+// evidence.
 func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) (pass *check.Pass, result finding.Result, refused, err error) {
 	if err := options.Validate(preflight.All()); err != nil {
 		return nil, result, nil, exit.Fail(exit.Usage, "theseus check --list", "%w", err)
@@ -38,7 +38,7 @@ func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.Chang
 	}
 	chosen, why := plan.Chosen(snapshot, change, drivers.All(), objects)
 	if pass, refused = passOf(snapshot, chosen, objects); refused != nil && why != nil {
-		refused = why // without a range for pods no network comes, and this is why they need one
+		refused = why // a new network needs a range for pods, and this says why
 	}
 	if pass.WhatIf, err = whatif.Apply(snapshot, change); err != nil {
 		return nil, result, nil, exit.Fail(exit.Usage, "theseus check --help", "%w", err)
@@ -49,7 +49,7 @@ func Check(ctx context.Context, a *app.App, from []string, change v1alpha1.Chang
 	return pass, preflight.Run(preflight.All(), pass, options), refused, nil
 }
 
-// Served asks the registry of the agent's image for its digest; nil where no image is named.
+// Served asks the registry of the agent's image for its digest; nil if no image is named.
 func Served(ctx context.Context, image string) *check.Served {
 	if image == "" {
 		return nil
@@ -62,12 +62,12 @@ func Served(ctx context.Context, image string) *check.Served {
 	return &check.Served{Missing: errors.As(err, &absent) && absent.Missing(), Why: err.Error()}
 }
 
-// Options are what a change says of findings.
+// Options are a change's options for the checks.
 func Options(change v1alpha1.ChangeSpec) preflight.Options {
 	return preflight.Options{Accept: change.Accept, Accepted: change.Accepted, Now: time.Now()}
 }
 
-// MustNotBlock prints findings that block, and fails then.
+// MustNotBlock prints blocking findings, and returns an error if there are any.
 func MustNotBlock(a *app.App, result finding.Result, hint string) error {
 	if !result.Blocks() {
 		return nil
@@ -87,4 +87,4 @@ func PrintFindings(a *app.App, found []finding.Finding) error {
 }
 
 // AcceptHint is the hint of findings that block a plan.
-const AcceptHint = "fix what blocks, or accept what you have read: --accept ID=REASON"
+const AcceptHint = "fix the findings, or accept them: --accept ID=REASON"

@@ -8,10 +8,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// AskRights asks whether this user may do what a plan does, beside what was asked for any change.
+// AskRights asks whether this user has the permissions for a plan, in addition to those for any change.
 func AskRights(ctx context.Context, client *kube.Client, snapshot *cluster.Snapshot, p *plan.Plan) error {
 	if ok, _ := snapshot.Has("rights"); !ok {
-		return nil // the check of rights says why
+		return nil // the check of rights reports why
 	}
 	more, err := kube.Rights(ctx, client, snapshot.Rights, p.Steps)
 	snapshot.Rights = append(snapshot.Rights, more...)

@@ -22,7 +22,7 @@ import (
 func See(ctx context.Context, a *app.App, from []string) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
 		if os.Getenv("GOGC") == "" {
-			debug.SetGCPercent(75) // the snapshot is nearly all that is kept: less than as much again is room enough
+			debug.SetGCPercent(75) // the snapshot is nearly all of the heap, and stays: a smaller margin is enough
 		}
 		snapshot, notes, err := kube.ReadFiles(a.Version, a.In, from...)
 		for _, note := range notes {
@@ -37,8 +37,8 @@ func See(ctx context.Context, a *app.App, from []string) (*cluster.Snapshot, err
 	return kube.Snapshot(ctx, client, a.Version, time.Now())
 }
 
-// passOf is the evidence for checks: the snapshot, and the two networks as far as they can be told. The error says why
-// the one to come cannot: checks do without it then.
+// passOf is the evidence for checks: the snapshot, and the two networks as far as they are known. The error says why
+// the new one is not: checks do without it then.
 func passOf(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, manifest []unstructured.Unstructured) (*check.Pass, error) {
 	pass := &check.Pass{Snapshot: snapshot, Change: change, Found: drivers.All().Detect(snapshot), Manifest: manifest}
 	if len(pass.Found) > 0 {

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// paint is what colours a text, and takes no room.
+// paint matches colour escapes, which take no columns.
 var paint = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// Fold breaks lines that are wider than width columns between words; what follows stands below the line's first word, in
-// lists further in. A fix is left whole: it may be a command, which is to be copied.
+// Fold breaks lines that are wider than width columns between words. Continuation lines are indented to the line's
+// first word, in lists further. A fix is not broken: it may be a command, which is to be copied.
 func Fold(text string, width int) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -21,7 +21,7 @@ func Fold(text string, width int) string {
 			continue
 		}
 		indent := len(body) - len(words)
-		if strings.HasPrefix(words, "- ") || indent == 2 { // of a list
+		if strings.HasPrefix(words, "- ") || indent == 2 { // a list item
 			indent += 2
 		}
 		at := len(body) - len(words)

@@ -12,9 +12,9 @@ func WriteJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// Encode writes a document as indented JSON, whether anybody still reads or not.
+// Encode writes a document as indented JSON, and ignores a closed pipe.
 func Encode(w io.Writer, document any) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	encoder.Encode(document) //nolint:errcheck // a closed pipe is the reader's wish
+	encoder.Encode(document) //nolint:errcheck // the reader has closed the pipe on purpose
 }

@@ -16,13 +16,13 @@ func FileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// Is says whether a stream leads to a terminal.
+// Is reports whether a stream leads to a terminal.
 func Is(w io.Writer) bool {
 	file, ok := FileOf(w)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Width is how many columns a text may have: those of the terminal, up to what reads well.
+// Width is how many columns a text may have: those of the terminal, up to a readable maximum.
 func Width(out io.Writer) int {
 	const most = 120
 	if file, ok := FileOf(out); ok && Is(out) {
@@ -32,7 +32,7 @@ func Width(out io.Writer) int {
 	return most
 }
 
-// Size is the size of a terminal now; one that does not tell, or is too small for words, has 80 by 24.
+// Size is the current size of a terminal; 80 by 24 if it is unknown or too small for words.
 func Size(terminal *os.File) (width, height int) {
 	width, height, err := term.GetSize(int(terminal.Fd()))
 	if err != nil || width < 20 || height < 5 {

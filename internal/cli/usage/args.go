@@ -6,7 +6,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
-// Exactly demands n arguments, and says which when they are missing.
+// Exactly demands n arguments; the error names them.
 func Exactly(n int, names string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -16,13 +16,13 @@ func Exactly(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// None demands no arguments. Of a command with others below it, an argument is taken for a misspelt one.
+// None demands no arguments. For a command with subcommands, an argument is taken for a misspelt one.
 func None(command *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if !command.HasAvailableSubCommands() {
-		return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes no arguments, and %q is given", command.CommandPath(), args[0])
+		return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes no arguments, but got %q", command.CommandPath(), args[0])
 	}
 	hint := command.CommandPath() + " --help"
 	command.SuggestionsMinimumDistance = 2

@@ -1,3 +1,3 @@
-// Package usage is the form of commands: how many arguments they take, which forms of output they have, and how
-// their help is laid out.
+// Package usage has the common form of commands: how many arguments they take, their output formats, and the layout of
+// their help.
 package usage

@@ -10,7 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 )
 
-// forStrategy is the annotation of flags that are for one strategy alone: its name.
+// forStrategy is the annotation of flags that are only for one strategy: its name.
 const forStrategy = "theseus.dev/strategy"
 
 // OfStrategy marks the flags that add registers: they are for one strategy.
@@ -32,19 +32,19 @@ func strategyOf(f *pflag.Flag) string {
 	return ""
 }
 
-// Foreign refuses flags of a strategy that was not chosen: they would do nothing.
+// Foreign refuses flags of a strategy that was not chosen: they would have no effect.
 func Foreign(flags *pflag.FlagSet, strategy string) error {
 	var err error
 	flags.Visit(func(f *pflag.Flag) {
 		if err == nil && strategyOf(f) == strategy {
-			err = exit.Fail(exit.Usage, "say --strategy "+strategy+", or leave it out", "--%s is for the strategy %s", f.Name, strategy)
+			err = exit.Fail(exit.Usage, "add --strategy "+strategy+", or leave the flag out", "--%s is only for the strategy %s", f.Name, strategy)
 		}
 	})
 	return err
 }
 
-// Print is the part of a help text that follows the description, width columns wide: flags for one strategy stand
-// below a heading of their own.
+// Print prints the part of a help text that follows the description, width columns wide. Flags for one strategy have a
+// heading of their own.
 func Print(command *cobra.Command, width int) error {
 	out := command.OutOrStderr()
 	fmt.Fprintf(out, "Usage:")
@@ -80,7 +80,7 @@ type flagGroup struct {
 	flags *pflag.FlagSet
 }
 
-// flagGroups are the flags for everybody, and then those of each strategy that has its own.
+// flagGroups are the general flags, and then those of each strategy that has its own.
 func flagGroups(flags *pflag.FlagSet) []flagGroup {
 	var groups []flagGroup
 	at := map[string]*pflag.FlagSet{}
@@ -106,11 +106,11 @@ func flagGroups(flags *pflag.FlagSet) []flagGroup {
 	return filled
 }
 
-// Takes says which forms of output a command has, beside text; any other is refused before anything is done.
+// Takes sets a command's output formats, in addition to text; others are refused before the command runs.
 func Takes(command *cobra.Command, forms ...string) *cobra.Command {
 	command.Annotations = map[string]string{OutputForms: strings.Join(append([]string{"text"}, forms...), " ")}
 	return command
 }
 
-// OutputForms is the annotation that names the forms of output of a command.
+// OutputForms is the annotation that lists the output formats of a command.
 const OutputForms = "theseus.dev/output"

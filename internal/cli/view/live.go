@@ -20,9 +20,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/estimate"
 )
 
-// live is the view of a terminal: what happened scrolls by, and below it stands a block that is drawn anew:
-// the waves, the step at hand, what the probes see, and the time that is left. The block never fills the
-// screen: what has scrolled out of it could not be drawn anew.
+// live is the view of a terminal: records scroll by, and below them is a block that is redrawn: the waves, the current
+// step, the probes' results, and the remaining time. The block never fills the screen: rows that have scrolled off the
+// screen could not be redrawn.
 type live struct {
 	lock     sync.Mutex
 	out      io.Writer
@@ -33,7 +33,7 @@ type live struct {
 	begun    time.Time                  // of this run
 	now      time.Time
 	since    time.Time // of the step
-	held     bool      // the run stood still in the step
+	held     bool      // the run was paused in the step
 	pace     estimate.Pace
 	step     string
 	action   string
@@ -42,7 +42,7 @@ type live struct {
 	evidence run.Seen
 	names    *NameBoard      // of a plan of the strategy mirror
 	finished map[string]bool // steps
-	drawn    []int           // how long each line of the block is that is on the screen
+	drawn    []int           // the length of each line of the block on the screen
 }
 
 func newLive(out io.Writer, p *plan.Plan, size func() (width, height int), plain bool) *live {
@@ -76,7 +76,7 @@ func (v *live) Record(r engine.Record) {
 	})
 }
 
-// take keeps what the block shows.
+// take updates the contents of the block.
 func (v *live) take(r engine.Record) {
 	v.now = r.At
 	if r.Step != "" && r.Step != v.step {
@@ -135,11 +135,11 @@ func (v *live) Close() {
 	v.drawn = nil
 }
 
-// redraw wipes the block, lets something scroll by, and draws the block again, in one write.
+// redraw erases the block, prints new lines above it, and draws the block again, in one write.
 func (v *live) redraw(scroll func(out io.Writer, width int)) {
 	width, height := v.size()
 	var move, out bytes.Buffer
-	if up := v.rows(width); up > 0 { // from the first column: a key that was pressed may be shown
+	if up := v.rows(width); up > 0 { // from the first column: the terminal may have echoed a key
 		fmt.Fprintf(&move, "\r\x1b[%dA\x1b[J", min(up, height-1))
 	}
 	if scroll != nil {
@@ -151,13 +151,13 @@ func (v *live) redraw(scroll func(out io.Writer, width int)) {
 		fmt.Fprintln(&out, line)
 		v.drawn = append(v.drawn, utf8.RuneCountInString(escapes.ReplaceAllString(line, "")))
 	}
-	v.out.Write(append(move.Bytes(), printable.Text(out.Bytes())...)) //nolint:errcheck // a terminal that is gone has nobody before it
+	v.out.Write(append(move.Bytes(), printable.Text(out.Bytes())...)) //nolint:errcheck // the terminal is closed
 }
 
-// escapes are what colours a text.
+// escapes matches colour escapes.
 var escapes = regexp.MustCompile("\x1b\\[[0-9]*m")
 
-// rows is how many rows of the screen the block takes: one that became narrower has broken its lines.
+// rows is how many rows of the screen the block takes: a terminal that became narrower has wrapped its lines.
 func (v *live) rows(width int) int {
 	rows := 0
 	for _, length := range v.drawn {
@@ -166,7 +166,7 @@ func (v *live) rows(width int) int {
 	return rows
 }
 
-// block is what stands below, in at most so many lines of at most this width.
+// block is the text of the block, in at most most lines of at most width columns.
 func (v *live) block(width, most int) []string {
 	var below []string
 	add := func(line string) { below = append(below, cut(line, width)) }
@@ -193,14 +193,14 @@ func (v *live) block(width, most int) []string {
 	}
 	add("elapsed  " + v.times())
 	waves := v.waves(width)
-	if room := max(min(most-len(below)-1, most/2), 1); len(waves) > room { // what scrolls by has its half
+	if room := max(min(most-len(below)-1, most/2), 1); len(waves) > room { // half of the screen is for the lines above
 		waves = v.window(waves, room)
 	}
 	block := slices.Concat([]string{strings.Repeat("─", min(width-1, 60))}, waves, below)
 	return block[max(len(block)-most, 0):]
 }
 
-// times are how long this run has taken, and how long it still takes if it goes on forward.
+// times are how long this run has taken, and the remaining time if it is not rolling back.
 func (v *live) times() string {
 	text := v.now.Sub(v.begun).Round(time.Second).String()
 	if v.begun.IsZero() {
@@ -212,7 +212,7 @@ func (v *live) times() string {
 	return text + "   left " + About(v.left())
 }
 
-// waves is a line for each wave, below those about names: its nodes, or how many of them are how far where that is too long.
+// waves is a line for each wave, below those about names: its nodes, or, if that is too long, counts of their states.
 func (v *live) waves(width int) []string {
 	var lines []string
 	if v.names != nil {
@@ -243,7 +243,7 @@ func (v *live) waves(width int) []string {
 	return lines
 }
 
-// window keeps the lines around the wave at hand, and says how many are left out.
+// window keeps the lines around the current wave, and says how many are left out.
 func (v *live) window(lines []string, room int) []string {
 	at := 0
 	if current := v.script.Step(v.step); current != nil && current.Wave != "" {
@@ -252,10 +252,10 @@ func (v *live) window(lines []string, room int) []string {
 	room = max(room-1, 1)
 	from := min(max(at-1, 0), len(lines)-room)
 	shown := slices.Clone(lines[from : from+room])
-	return append(shown, fmt.Sprintf("         %d of %d waves are shown", room, len(lines)))
+	return append(shown, fmt.Sprintf("         showing %d of %d waves", room, len(lines)))
 }
 
-// progress is how far a node's own steps are.
+// progress is the progress of a node's own steps.
 type progress int
 
 const (
@@ -313,7 +313,7 @@ func (v *live) left() time.Duration {
 	return left
 }
 
-// About is a time as a person would say it.
+// About is an approximate duration in words.
 func About(d time.Duration) string {
 	if d < time.Minute {
 		return "less than a minute"
@@ -339,8 +339,8 @@ func (v *live) colour(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// cut keeps a line without colours on one row of the screen, so that the block's height is known. The last
-// column stays free: some terminals go to the next row when it is written.
+// cut shortens a line without colours to one row of the screen, so that the block's height is known. The last
+// column stays free: some terminals wrap once it is written.
 func cut(line string, width int) string {
 	if utf8.RuneCountInString(line) < width {
 		return line

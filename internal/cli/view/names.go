@@ -13,8 +13,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// NameBoard follows, by the journal's records, where the names of a plan of the strategy mirror are, and what its gates
-// have asked.
+// NameBoard tracks, from the journal's records, where the names of a plan of the strategy mirror point, and the
+// requests of its gates.
 type NameBoard struct {
 	order       []string
 	there       map[string][]zone.RRSet // by name, its address sets at the mirror
@@ -23,7 +23,7 @@ type NameBoard struct {
 	Asked, Lost int64
 }
 
-// NewNameBoard makes the board of a plan; nil for one of another strategy.
+// NewNameBoard makes the board of a plan; nil for other strategies.
 func NewNameBoard(p *plan.Plan) *NameBoard {
 	if p.Mirror == nil {
 		return nil
@@ -39,7 +39,7 @@ func NewNameBoard(p *plan.Plan) *NameBoard {
 	return b
 }
 
-// Take follows a record, of an action that is known.
+// Take applies a record; the action is the one that the record is about.
 func (b *NameBoard) Take(r engine.Record, action *step.Action) {
 	switch {
 	case b == nil:
@@ -57,25 +57,25 @@ func (b *NameBoard) Take(r engine.Record, action *step.Action) {
 	}
 }
 
-// lines are a mark for every name, or counts where that is too long, and what the gates have seen.
+// lines are a mark for every name, or counts if that is too long, and the gates' requests.
 func (b *NameBoard) lines(width int) []string {
-	var home, away []string
+	var original, moved []string
 	for _, name := range b.order {
 		short, _, _ := strings.Cut(name, ".")
 		if b.away[name] {
-			away = append(away, short)
+			moved = append(moved, short)
 		} else {
-			home = append(home, short)
+			original = append(original, short)
 		}
 	}
 	show := func(title string, names []string) string {
 		line := fmt.Sprintf("%-8s %3d  %s", title, len(names), strings.Join(names, " "))
 		return cut(line, width)
 	}
-	return []string{show("original", home), show("mirror", away)}
+	return []string{show("original", original), show("mirror", moved)}
 }
 
-// String is what the gates have seen.
+// String sums up the gates' requests.
 func (b *NameBoard) String() string {
 	return fmt.Sprintf("%s requests, %d failed", cluster.Thousands(b.Asked), b.Lost)
 }

@@ -19,7 +19,7 @@ type View interface {
 	Close()
 }
 
-// Lines is the view of a pipe: a line an event, with the time since the start.
+// Lines is the view of a pipe: a line per event, with the time since the start.
 type Lines struct {
 	lock   sync.Mutex
 	Out    io.Writer
@@ -35,11 +35,11 @@ func (v *Lines) print(at time.Time, text string) {
 	}
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	if at.Before(v.shown) { // a record's time is that of the act, and it is printed once the journal has it
+	if at.Before(v.shown) { // a record has the time of its action, and is printed once the journal has it
 		at = v.shown
 	}
 	v.shown = at
-	text = strings.ReplaceAll(text, "\n", "\n         ") // a message of others looks like no line of its own
+	text = strings.ReplaceAll(text, "\n", "\n         ") // messages of others must not look like lines of their own
 	fmt.Fprintf(v.Out, "%7s  %s\n", clockText(at.Sub(v.Begun)), text)
 }
 
@@ -59,7 +59,7 @@ func (v *Lines) Evidence(now run.Seen) {
 	v.last = now
 }
 
-// Events is the view of a machine: every record as one JSON object on a line.
+// Events is the view for programs: every record as one JSON object on a line.
 type Events struct {
 	lock sync.Mutex
 	Out  io.Writer

@@ -95,7 +95,7 @@ func (s *stage) untouched(t *testing.T) {
 
 func (s *stage) noMigration(t *testing.T) {
 	for _, command := range []string{"status", "pause", "resume", "rollback", "report"} {
-		s.run(t, 1, []string{"error: no migration was ever begun in this cluster"}, command)
+		s.run(t, 1, []string{"error: this cluster has no migration"}, command)
 		s.run(t, 1, []string{"error: there is no migration no-such"}, command, "no-such")
 	}
 }
@@ -118,7 +118,7 @@ func (s *stage) noCheck(t *testing.T) {
 
 func (s *stage) changed(t *testing.T) {
 	s.kubectl(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: late}, spec: {podSelector: {}}}`, "apply", "-f", "-")
-	s.run(t, 1, []string{"error: the cluster has changed since the plan was made: NetworkPolicies were added", "make the plan anew"},
+	s.run(t, 1, []string{"error: the cluster has changed since the plan was made: NetworkPolicies were added", "make a new plan"},
 		"apply", s.plan, "--yes")
 	s.kubectl(t, "", "delete", "networkpolicy", "late")
 }
@@ -129,7 +129,7 @@ func (s *stage) fullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Unmount(dir, 0) //nolint:errcheck // it holds nothing
-	rigtest.Run(t, s.Rig, dir, 1, []string{"error: no room for the local journal", "no space left", "THESEUS_STATE_DIR"}, "apply", s.plan, "--yes")
+	rigtest.Run(t, s.Rig, dir, 1, []string{"error: no disk space for the local journal", "no space left", "THESEUS_STATE_DIR"}, "apply", s.plan, "--yes")
 }
 
 // stoppedAtOnce: two signals in the middle of a wait. What was begun is then in the way, and is taken back.
@@ -142,7 +142,7 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	p.Ends(130, "error: stopped at once: during [1/", "Install Theseus' agent on every node: wait until", "hint: `theseus resume`")
 	s.run(t, 0, []string{", interrupted", "no process runs it: `theseus resume` continues, `theseus rollback` undoes every step"}, "status")
 	s.run(t, 1, []string{"in the middle of a migration", "theseus-agent is there", "theseus rollback"}, s.planned()...)
-	s.run(t, 1, []string{"another migration is under way, and nobody runs it", "theseus rollback"}, "apply", s.plan, "--yes")
+	s.run(t, 1, []string{"another migration has not ended, and no process runs it", "theseus rollback"}, "apply", s.plan, "--yes")
 	s.run(t, 5, []string{"error: stopped"}, "rollback")
 	s.run(t, 1, []string{"is over: rolled-back"}, "pause")
 }
@@ -174,7 +174,7 @@ func (s *stage) twoOperators(t *testing.T) {
 	first := rigtest.Start(t, s.Rig, "first", "resume")
 	first.Until("resumed by")
 	rigtest.Run(t, s.Rig, "second", 1, []string{"is running a migration on this cluster, since 20", "wait for it"}, "resume")
-	rigtest.Run(t, s.Rig, "second", 1, []string{"is under way: ", "is running a migration on this cluster, since 20"}, "apply", s.plan, "--yes")
+	rigtest.Run(t, s.Rig, "second", 1, []string{"is running: ", "is running a migration on this cluster, since 20"}, "apply", s.plan, "--yes")
 	rigtest.Run(t, s.Rig, "second", 0, []string{", to pause"}, "pause")
 	first.Ends(5, "error: paused", "hint: `theseus resume` continues")
 }

@@ -29,10 +29,10 @@ func (s *stage) duties(t *testing.T) {
 	s.kubectl(t, rigtest.Rights(t, s.Rig, "nobody", "look"), "apply", "-f", "-")
 	rigtest.Until(t, "the role view has the rights of look", func() bool {
 		out, _ := s.said(t, "status", "--kubeconfig", looker)
-		return strings.Contains(out, "no migration was ever begun in this cluster")
+		return strings.Contains(out, "this cluster has no migration")
 	})
 	for _, command := range []string{"status", "report"} {
-		s.run(t, 1, []string{"no migration was ever begun in this cluster"}, command, "--kubeconfig", looker)
+		s.run(t, 1, []string{"this cluster has no migration"}, command, "--kubeconfig", looker)
 	}
 
 	roles := rigtest.Rights(t, s.Rig, "planner", "plan")

@@ -42,7 +42,7 @@ func TestWalk(t *testing.T) {
 		apply.Until(kill.at)
 		kill.do(t, rig)
 	}
-	lookAtNodes(t, rig, 1, "is under way: looking at nodes would replace its agents")
+	lookAtNodes(t, rig, 1, "has not ended: inspecting the nodes would replace its agents")
 	apply.Until("Remove flannel")
 	apply.Kill()
 	rigtest.Start(t, rig, "there", "resume").Ends(0)

@@ -358,7 +358,7 @@ func TestCertManager(t *testing.T) {
 	if got := blue.specs(t, changed+",gateway"); got != specs {
 		t.Errorf("after the way back:\n%s\nbefore:\n%s", got, specs)
 	}
-	p.theseus(0, []string{"no certificate has names"}, "certs", "back", "--yes")
+	p.theseus(0, []string{"no certificate has added names"}, "certs", "back", "--yes")
 
 	// And this is why names are not written to a Certificate that cert-manager makes.
 	blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "gate", "--type=json", "-p", `[{"op":"add","path":"/spec/dnsNames/-","value":"gate.green.example.org"}]`)

@@ -171,7 +171,7 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 	// Somebody else's change meanwhile is kept; the rest is exactly what it was.
 	p.blue.kubectl(t, "", "-n", "shop", "patch", "certificate", "api", "--type=json", "-p", `[{"op":"add","path":"/spec/dnsNames/-","value":"more.example.com"}]`)
 	p.theseus(2, []string{"Certificate shop/web loses web.green.example.org"}, "certs", "back")
-	p.theseus(0, []string{"Certificate shop/api was changed by somebody else since"}, "certs", "back", "--yes")
+	p.theseus(0, []string{"Certificate shop/api was changed by someone else since"}, "certs", "back", "--yes")
 	if got := p.blue.get(t, "certificate/api", "{.spec.dnsNames[*]}"); got != "api.blue.example.org api.example.com more.example.com" {
 		t.Errorf("api has %s", got)
 	}
@@ -180,7 +180,7 @@ spec: {secretName: shim, dnsNames: [shim.blue.example.org], issuerRef: {name: dn
 	if after := cm.specs(t, changed); after != before {
 		t.Errorf("after the way back:\n%s\nbefore:\n%s", after, before)
 	}
-	p.theseus(0, []string{"no certificate has names"}, "certs", "back", "--yes")
+	p.theseus(0, []string{"no certificate has added names"}, "certs", "back", "--yes")
 }
 
 // specs are the specs and annotations of objects of the shop.

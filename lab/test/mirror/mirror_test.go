@@ -173,8 +173,8 @@ func (p *pair) changed(t *testing.T) {
 	p.green.kubectl(t, "", "-n", "shop", "patch", "service", "fixed", "--type=merge", "-p", `{"spec":{"selector":{"app":"other"}}}`, "--field-manager=somebody")
 	// What the autoscaler of the mirror sets is its own matter.
 	p.green.kubectl(t, "", "-n", "shop", "scale", "deployment", "web", "--replicas=7")
-	p.theseus(3, []string{"delete Ingress.networking.k8s.io shop/web", `data.b: is null, is to be "2"`,
-		`spec.selector.app: is "other", is to be "web" (written by somebody at `, "3 differ"}, "diff", "-n", "shop")
+	p.theseus(3, []string{"delete Ingress.networking.k8s.io shop/web", `data.b: is null, should be "2"`,
+		`spec.selector.app: is "other", should be "web" (written by somebody at `, "3 differ"}, "diff", "-n", "shop")
 	p.theseus(0, []string{"0 created, 2 updated, 1 deleted", "in step: "}, "copy", "-n", "shop")
 	for object, want := range map[string]string{"configmap/web {.data}": `{"b":"2","empty":""}`, "service/fixed {.spec.selector.app}": "web", "deployment/web {.spec.replicas}": "7"} {
 		name, path, _ := strings.Cut(object, " ")

@@ -200,7 +200,7 @@ func (w *world) home(before string) {
 func TestPlan(t *testing.T) {
 	w := newWorld(t)
 	before := w.records()
-	w.must(3, "nothing was copied to the mirror", w.planArgs()...)
+	w.must(3, "nothing was copied to it", w.planArgs()...)
 	w.rehearse()
 	w.must(2, "give one with --because", slices.DeleteFunc(w.planArgs(), func(arg string) bool { return arg == "--because" || arg == "CHG-7" })...)
 	w.must(1, "nothing says when the original is changed", slices.DeleteFunc(w.planArgs(), func(arg string) bool { return strings.HasPrefix(arg, "--switch-command") })...)
@@ -213,8 +213,8 @@ func TestPlan(t *testing.T) {
 			w.must(0, "finished: done", "apply", "plan.yaml", "--yes")
 		})
 		w.home(before)
-		w.must(0, "12 names at the original, 0 at the mirror; deploys go on", "mirror", "status")
-		w.must(0, "nothing that was copied is left", "mirror", "teardown")
+		w.must(0, "12 names at the original, 0 at the mirror; deploys are not stopped", "mirror", "status")
+		w.must(0, "has no copied objects left", "mirror", "teardown")
 		w.must(0, "the original -> the mirror and back by mirror", "report")
 		if out, err := w.green.try(w.green.kubeconfig, "", "get", "namespace", "shop"); err == nil {
 			t.Errorf("the mirror still has it: %s", out)
@@ -256,7 +256,7 @@ func TestPlan(t *testing.T) {
 			if !strings.Contains(status, "mirror    s7."+origin) || !strings.Contains(status, "original  s0."+origin) {
 				t.Errorf("the names are\n%s", status)
 			}
-			w.must(3, "is not over", "mirror", "teardown")
+			w.must(3, "has not ended", "mirror", "teardown")
 			w.must(6, "the point of no return", "rollback")
 			if err := os.Remove(w.spoilt); err != nil {
 				t.Fatal(err)
@@ -274,7 +274,7 @@ func TestPlan(t *testing.T) {
 			w.must(4, "s7.shop.example.org", "apply", "plan.yaml", "--yes")
 		})
 		w.home(before)
-		w.must(0, "12 names at the original, 0 at the mirror; deploys go on", "mirror", "status")
+		w.must(0, "12 names at the original, 0 at the mirror; deploys are not stopped", "mirror", "status")
 	})
 	t.Run("taken down by hand", func(t *testing.T) {
 		w.t = t

@@ -227,7 +227,7 @@ func TestFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.Until("flags of k8s:default/net: STALE: ")
-	run.Ends(0, "the run goes on with what the plan keeps", "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000", "finished: done")
+	run.Ends(0, "the run continues with the values in the plan", "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000", "finished: done")
 	if strings.Contains(run.Said(), "Switch rf-node-2") {
 		t.Errorf("a node changes of which the flag did not say so:\n%s", run.Said())
 	}

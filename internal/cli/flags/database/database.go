@@ -30,21 +30,21 @@ func NewPut(a *app.App) *cobra.Command {
 	var remove bool
 	command := &cobra.Command{
 		Use:   "put NAME {--file FILE | --remove}",
-		Short: "Write a flag to a database, or remove it, with who and why",
-		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that was edited, as `theseus flags\n" +
-			"history` shows it, 0 for a new flag: when somebody was faster, nothing is written, and who it was is told.\n" +
-			"A flag with which the set would not be valid is refused. --kind evaluator writes a shared rule of $evaluators, and\n" +
-			"--kind metadata a property of the whole set.",
+		Short: "Write a flag to a database, or remove it, with the editor and a reason",
+		Long: "Writes one flag to sqlite:FILE or postgres://.... --version is the version that you edited, as `theseus flags\n" +
+			"history` shows it, 0 for a new flag. If someone else has edited the flag since, the command writes nothing and\n" +
+			"names that edit. It refuses a flag that would make the set invalid. --kind evaluator writes a shared rule of\n" +
+			"$evaluators, and --kind metadata a property of the whole set.",
 		Args: usage.Exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if !slices.Contains(provider.Kinds(), kind) {
 				return noKind(kind)
 			}
 			if (file != "") == remove {
-				return exit.Fail(exit.Usage, "theseus flags put "+args[0]+" --file flag.yaml, or --remove", "it is not said whether %s is written or removed", args[0])
+				return exit.Fail(exit.Usage, "theseus flags put "+args[0]+" --file flag.yaml, or --remove", "neither --file nor --remove is given for %s", args[0])
 			}
 			if who == "" {
-				return exit.Fail(exit.Usage, "--who NAME", "it is not said who makes the edit")
+				return exit.Fail(exit.Usage, "add --who NAME", "the name of the editor is missing")
 			}
 			value := ""
 			if !remove {
@@ -72,9 +72,9 @@ func NewPut(a *app.App) *cobra.Command {
 	f.StringVar(&kind, "kind", provider.FlagItem, kindHelp)
 	f.StringVar(&file, "file", "", "its value as JSON or YAML")
 	f.BoolVar(&remove, "remove", false, "remove it")
-	f.Int64Var(&version, "version", 0, "the version that was edited, 0 for a new flag")
-	f.StringVar(&who, "who", whoami(), "who makes the edit")
-	f.StringVar(&note, "note", "", "why")
+	f.Int64Var(&version, "version", 0, "the version that you edited, 0 for a new flag")
+	f.StringVar(&who, "who", whoami(), "name of the editor")
+	f.StringVar(&note, "note", "", "reason for the edit")
 	return command
 }
 
@@ -95,7 +95,7 @@ func whoami() string {
 
 func withDatabase(ctx context.Context, a *app.App, source string, presence provider.Presence, do func(*provider.Database) error) error {
 	if scheme, rest, _ := strings.Cut(source, ":"); rest == "" || scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
-		return exit.Fail(exit.Usage, "name it with --source sqlite:FILE or --source postgres://...", "%q is no database", source)
+		return exit.Fail(exit.Usage, "name it with --source sqlite:FILE or --source postgres://...", "%q is not a database", source)
 	}
 	d, err := provider.OpenDatabase(ctx, source, presence)
 	if err != nil {
@@ -109,7 +109,7 @@ func NewHistory(a *app.App) *cobra.Command {
 	var source, kind string
 	command := &cobra.Command{
 		Use:   "history [NAME]",
-		Short: "Who changed which flag of a database, when and why",
+		Short: "Show the edits of flags in a database: who, when and why",
 		Args:  usage.AtMostOne("the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if !slices.Contains(provider.Kinds(), kind) {
@@ -125,7 +125,7 @@ func NewHistory(a *app.App) *cobra.Command {
 					return err
 				}
 				if len(entries) == 0 && name != "" {
-					return exit.Fail(exit.Failed, "theseus flags history --source "+source+" shows every edit", "nobody ever edited a %s %q there", kind, name)
+					return exit.Fail(exit.Failed, "theseus flags history --source "+source+" shows every edit", "there are no edits of a %s %q", kind, name)
 				}
 				if a.Output == "json" {
 					return terminal.WriteJSON(a.Out, entries)
@@ -146,6 +146,6 @@ func NewHistory(a *app.App) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&source, "source", "", "the database")
-	command.Flags().StringVar(&kind, "kind", provider.FlagItem, "of a NAME: "+kindHelp)
+	command.Flags().StringVar(&kind, "kind", provider.FlagItem, "kind of NAME: "+kindHelp)
 	return command
 }

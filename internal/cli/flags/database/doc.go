@@ -1,2 +1,2 @@
-// Package database is the commands about flags in a database: `theseus flags put` and `theseus flags history`.
+// Package database has the commands about flags in a database: `theseus flags put` and `theseus flags history`.
 package database

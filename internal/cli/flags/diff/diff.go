@@ -26,10 +26,10 @@ func NewCommand(a *app.App) *cobra.Command {
 	var from []string
 	command := &cobra.Command{
 		Use:   "diff A B",
-		Short: "What changes on every node between two states: values, processes that start again, how many at once",
-		Long: "Each of A and B is a flag set, a file of Kubernetes objects that are laid over the cluster, a snapshot, or\n" +
-			"\"cluster\" for the cluster itself. The cluster is that of --from, or of the current kubeconfig; two snapshots need\n" +
-			"none. 3 when B holds what does nothing or is not taken.\n\n" + flagsource.Help,
+		Short: "Show what changes on every node between two states: values, restarts, how many at once",
+		Long: "Each of A and B is a flag set, a file of Kubernetes objects that override the cluster's, a snapshot, or \"cluster\"\n" +
+			"for the cluster itself. The cluster is that of --from, or of the current kubeconfig; two snapshots need none.\n" +
+			"Exit code 3 means that B has settings without effect or with invalid values.\n\n" + flagsource.Help,
 		Args: usage.Exactly(2, "two states: flag sets, files of objects, snapshots, or the word cluster"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return run(command.Context(), a, args[0], args[1], from)
@@ -81,14 +81,14 @@ func run(ctx context.Context, a *app.App, one, two string, from []string) error 
 	return nil
 }
 
-// difference is what diff says.
+// difference is the result of diff.
 type difference struct {
 	Flags []flagChange `json:"flags"`
 	setting.Difference
 	Findings []finding.Finding `json:"findings"`
 }
 
-// flagChange is a flag that gets another value on some nodes.
+// flagChange is a flag whose value changes on some nodes.
 type flagChange struct {
 	Flag  string   `json:"flag"`
 	From  string   `json:"from"`
@@ -96,7 +96,7 @@ type flagChange struct {
 	Nodes []string `json:"nodes"`
 }
 
-// stateOf makes a state of what an argument names. What the other state has evaluated already is not evaluated again.
+// stateOf makes the state that an argument names. Flags that the other state has evaluated are not evaluated again.
 func stateOf(ctx context.Context, a *app.App, text string, cluster func() (*setting.Fleet, error), now int64, other *state) (*state, error) {
 	if text == "cluster" {
 		fleet, err := cluster()
@@ -139,7 +139,7 @@ func stateOf(ctx context.Context, a *app.App, text string, cluster func() (*sett
 	return s, nil
 }
 
-// whole reports whether objects are a cluster of their own: they have nodes in them, or are a snapshot.
+// whole reports whether objects are a cluster of their own: they include nodes, or are a snapshot.
 func whole(objects []unstructured.Unstructured) bool {
 	for _, o := range objects {
 		if o.GetKind() == "Node" || o.GetKind() == "Snapshot" {
@@ -149,7 +149,7 @@ func whole(objects []unstructured.Unstructured) bool {
 	return false
 }
 
-// changedFlags compares two flag sets node by node; none where a side is no flag set.
+// changedFlags compares two flag sets node by node; none if a side is not a flag set.
 func changedFlags(before, after *state) []flagChange {
 	changes := []flagChange{}
 	if before.set == nil || after.set == nil {
@@ -209,7 +209,7 @@ func printDifference(a *app.App, d difference) error {
 
 func atOnce(trigger setting.Trigger, n int) string {
 	if trigger == setting.ByHand || n == 0 {
-		return "when somebody restarts it"
+		return "at its next restart"
 	}
 	if n == 1 {
 		return "one at a time"

@@ -1,2 +1,2 @@
-// Package diff is the command `theseus flags diff`.
+// Package diff has the command `theseus flags diff`.
 package diff

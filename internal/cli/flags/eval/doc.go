@@ -1,2 +1,2 @@
-// Package eval is the command `theseus flags eval`.
+// Package eval has the command `theseus flags eval`.
 package eval

@@ -29,10 +29,11 @@ func NewCommand(a *app.App) *cobra.Command {
 	var explain bool
 	command := &cobra.Command{
 		Use:   "eval FLAG",
-		Short: "Evaluate a flag, and say why it has its value",
-		Long: "Evaluates a flag in a context. Of several sources the first that has the flag counts. With --node the context is\n" +
-			"that of a node of the cluster, and a flag that means a setting of the network is held against what is in force\n" +
-			"there. Without a source, FLAG is such a setting: what is in force on the node, by what, and what that beats.\n\n" + flagsource.Help + "\n" +
+		Short: "Evaluate a flag, and show why it has its value",
+		Long: "Evaluates a flag in a context. The first of several sources that has the flag wins. With --node, the context is that\n" +
+			"of a node of the cluster, and a flag that sets a setting of the network is compared with the value in force there.\n" +
+			"Without a source, FLAG is such a setting: the command shows its value on the node, where it is set, and which other\n" +
+			"values that overrides.\n\n" + flagsource.Help + "\n" +
 			flagsource.TokenVariable + " is the token for a server.",
 		Args: usage.Exactly(1, "the key of a flag"),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -56,17 +57,17 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	f := command.Flags()
-	f.StringArrayVar(&sources, "source", nil, "where the flags are (repeatable)")
-	f.StringVar(&file, "values", "", "file with the context, as JSON, or YAML when it is named so; - for JSON on standard input")
+	f.StringArrayVar(&sources, "source", nil, "source of flags (repeatable)")
+	f.StringVar(&file, "values", "", "file with the context, JSON, or YAML by its name; - for JSON on standard input")
 	f.StringArrayVar(&set, "set", nil, "KEY=VALUE in the context, VALUE as in YAML (repeatable)")
-	f.StringVar(&node, "node", "", "the node that is asked about, whose values are the context; --values, --set and --key go over them")
+	f.StringVar(&node, "node", "", "node whose values are the context; --values, --set and --key override them")
 	f.StringSliceVar(&from, "from", nil, flagsource.FromHelp)
-	f.StringVar(&key, "key", "", "targetingKey of the context: who or what is bucketed")
-	f.BoolVar(&explain, "explain", false, "show every operator of the rule, in its order")
+	f.StringVar(&key, "key", "", "targetingKey of the context, which determines the bucket")
+	f.BoolVar(&explain, "explain", false, "show every operator of the rule, in order")
 	return command
 }
 
-// contextValues puts a context together: the file, then the values given one by one.
+// contextValues assembles a context: the file, then the single values.
 func contextValues(in io.Reader, file string, set []string, key string) (map[string]any, error) {
 	values := map[string]any{}
 	if file != "" {
@@ -76,17 +77,17 @@ func contextValues(in io.Reader, file string, set []string, key string) (map[str
 		}
 		plain, err := flagset.Value(file, data, provider.FormatOf(file))
 		if err != nil {
-			return nil, exit.Fail(exit.Failed, `write it as an object: {"zone": "eu-1"}`, "%w", err)
+			return nil, exit.Fail(exit.Failed, `write an object: {"zone": "eu-1"}`, "%w", err)
 		}
 		var ok bool
 		if values, ok = plain.(map[string]any); !ok {
-			return nil, exit.Fail(exit.Failed, `write it as an object: {"zone": "eu-1"}`, "%s: a context is an object", file)
+			return nil, exit.Fail(exit.Failed, `write an object: {"zone": "eu-1"}`, "%s: a context must be an object", file)
 		}
 	}
 	for _, one := range set {
 		name, text, ok := strings.Cut(one, "=")
 		if !ok || name == "" {
-			return nil, exit.Fail(exit.Usage, "write --set zone=eu-1", "--set %s is no KEY=VALUE", one)
+			return nil, exit.Fail(exit.Usage, "write --set zone=eu-1", "--set %s is not KEY=VALUE", one)
 		}
 		value, err := flagset.Value("--set "+name, []byte(text), flagset.YAML)
 		if err != nil {
@@ -113,7 +114,7 @@ func readContext(in io.Reader, file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, flagset.MaxBytes+1))
 }
 
-// evaluated is what eval says.
+// evaluated is the result of eval.
 type evaluated struct {
 	Flag     string         `json:"flag"`
 	Value    any            `json:"value"`
@@ -122,15 +123,15 @@ type evaluated struct {
 	Source   string         `json:"source"`
 	Metadata map[string]any `json:"metadata,omitempty"`
 	Steps    []flagset.Step `json:"steps,omitempty"`
-	// Algorithm is how subjects are dealt into buckets.
+	// Algorithm is how subjects are assigned to buckets.
 	Algorithm string `json:"algorithm"`
-	// Knob is the setting that the flag means, on the node that was asked about.
+	// Knob is the flag's setting on the node.
 	Knob *onNode `json:"knob,omitempty"`
 }
 
 func run(ctx context.Context, a *app.App, key string, sources []string, values map[string]any, on *place, explain bool) error {
 	if len(sources) == 0 {
-		return exit.Fail(exit.Usage, "theseus flags eval "+key+" --source flags.yaml, or --node NODE for what is in force there", "no --source")
+		return exit.Fail(exit.Usage, "theseus flags eval "+key+" --source flags.yaml, or --node NODE for the value in force there", "no --source")
 	}
 	var result flagset.Result
 	told := evaluated{Flag: key, Algorithm: flagset.Algorithm}
@@ -157,11 +158,11 @@ func run(ctx context.Context, a *app.App, key string, sources []string, values m
 	switch result.Code {
 	case "":
 	case flagset.FlagNotFound:
-		return exit.Fail(exit.Failed, "theseus flags lint counts the flags of a source", "there is no flag %q in %s", key, strings.Join(sources, ", "))
+		return exit.Fail(exit.Failed, "theseus flags lint checks the flags of a source", "there is no flag %q in %s", key, strings.Join(sources, ", "))
 	default:
-		hint := "theseus flags lint " + told.Source + " says what is wrong with its rules"
+		hint := "theseus flags lint " + told.Source + " shows what is wrong with its rules"
 		if flagsource.IsServer(told.Source) {
-			hint = "check that the server is there, and " + flagsource.TokenVariable + " where it asks for a token"
+			hint = "check that the server is running, and " + flagsource.TokenVariable + " if it needs a token"
 		}
 		return exit.Fail(exit.Failed, hint, "%s: %s", result.Code, result.Message)
 	}
@@ -204,7 +205,7 @@ func printEvaluated(a *app.App, told evaluated, byCaller bool) error {
 	return nil
 }
 
-// stepLine is one operator's work in one line.
+// stepLine is one operator's evaluation in one line.
 func stepLine(s flagset.Step) string {
 	words := func(v any) string {
 		raw, err := json.Marshal(v)
@@ -222,7 +223,7 @@ func stepLine(s flagset.Step) string {
 	}
 	line += " -> " + words(s.Result)
 	if s.Operator == "fractional" && s.Result == nil {
-		line += " (nothing to deal by, such as a targetingKey, or no weights that are any)"
+		line += " (no bucketing key, such as a targetingKey, or no positive weights)"
 	}
 	return line
 }

@@ -23,7 +23,7 @@ type place struct {
 
 func placeOf(ctx context.Context, a *app.App, name string, from []string) (*place, error) {
 	if name == "" {
-		return nil, exit.Fail(exit.Usage, "name one with --node", "it is not said for which node")
+		return nil, exit.Fail(exit.Usage, "name one with --node", "no node is given")
 	}
 	snapshot, err := survey.See(ctx, a, from)
 	if err != nil {
@@ -37,19 +37,19 @@ func placeOf(ctx context.Context, a *app.App, name string, from []string) (*plac
 	return nil, exit.Fail(exit.Failed, "kubectl get nodes", "there is no node %q among %d", name, len(snapshot.Nodes))
 }
 
-// onNode is a knob on a node: what is in force, and what a flag would make of it.
+// onNode is a knob on a node: the value in force, and the value that a flag asks for.
 type onNode struct {
 	setting.InForce
 	Effect setting.Effect `json:"effect,omitempty"`
-	// Write is the edit that the flag asks for; nil where nothing is asked or nothing is to be done.
+	// Write is the edit that the flag asks for; nil if no edit is needed.
 	Write *setting.Write `json:"write,omitempty"`
-	// Beaten is what would hide the edit.
+	// Beaten is a stronger setting that would override the edit.
 	Beaten *setting.Set `json:"beaten,omitempty"`
 	// Why says why the edit cannot be made.
 	Why string `json:"why,omitempty"`
 }
 
-// wanted is what a flag's result asks of the knob that it means; nil when it means none.
+// wanted is the value that a flag asks for its knob; nil if the flag has no knob.
 func (p *place) wanted(key string, result flagset.Result) (*onNode, error) {
 	catalogue := p.fleet.Catalogue()
 	k, known := catalogue.Get(key)
@@ -74,7 +74,7 @@ func (p *place) wanted(key string, result flagset.Result) (*onNode, error) {
 	return on, nil
 }
 
-// inForce says what is in force on a node.
+// inForce shows the value in force on a node.
 func inForce(a *app.App, name string, p *place) error {
 	k, err := p.fleet.Catalogue().Find(name)
 	if err != nil {
@@ -104,7 +104,7 @@ func printOnNode(a *app.App, on *onNode) error {
 	case on.Why != "":
 		fmt.Fprintf(a.Out, "  the flag  cannot be carried out: %s\n", on.Why)
 	case on.Beaten != nil:
-		fmt.Fprintf(a.Out, "  the flag  would do nothing: %s in %s is stronger than %s\n", on.Beaten.Place.Name, on.Beaten.Ref, on.Write.Place.Name)
+		fmt.Fprintf(a.Out, "  the flag  would have no effect: %s in %s overrides %s\n", on.Beaten.Place.Name, on.Beaten.Ref, on.Write.Place.Name)
 	case on.Write != nil:
 		fmt.Fprintf(a.Out, "  the flag  asks for %v in %s, which means: %s\n", on.Write.Value, on.Write.Ref, on.Effect)
 	}

@@ -1,2 +1,2 @@
-// Package explain is the command `theseus flags explain`.
+// Package explain has the command `theseus flags explain`.
 package explain

@@ -23,9 +23,9 @@ func NewCommand(a *app.App) *cobra.Command {
 	var releases map[string]string
 	command := &cobra.Command{
 		Use:   "explain [FLAG]",
-		Short: "What a flag of a network does to a node: values, places, effect, proof, what it goes with",
-		Long: "Explains a setting of Calico, Cilium, Antrea, flannel, Weave or kube-proxy; without a name it lists them. The versions\n" +
-			"are those of --from, or of --release, or the newest that are known.",
+		Short: "Explain a setting of a network: values, where it is set, effects, proof, dependencies",
+		Long: "Explains a setting of Calico, Cilium, Antrea, flannel, Weave or kube-proxy; without a name, it lists them. The versions\n" +
+			"are those of --from or of --release, or else the newest that Theseus knows.",
 		Args: usage.AtMostOne("the name of a flag, such as nftablesMode or cilium/datapath-mode"),
 		RunE: func(command *cobra.Command, args []string) error {
 			for component, version := range releases {
@@ -33,7 +33,7 @@ func NewCommand(a *app.App) *cobra.Command {
 					return exit.Fail(exit.Usage, "one of "+strings.Join(setting.Components(), ", "), "there is no catalogue of %q", component)
 				}
 				if cluster.Minor(version) == nil {
-					return exit.Fail(exit.Usage, "such as --release calico=v3.31.0", "%q is no version of %s", version, component)
+					return exit.Fail(exit.Usage, "for example --release calico=v3.31.0", "%q is not a version of %s", version, component)
 				}
 			}
 			catalogue := setting.New(releases)
@@ -101,7 +101,7 @@ func printKnob(a *app.App, k *setting.Knob) error {
 	if len(k.Aliases) > 0 {
 		line("also", "%s", strings.Join(k.Aliases, ", "))
 	}
-	b.WriteString("\nWhere it is set; each beats those above it:\n")
+	b.WriteString("\nWhere it is set; each overrides those above it:\n")
 	for i, p := range k.Places {
 		path := p.Path + p.Env + p.Argument
 		if p.Inside != "" {
@@ -112,7 +112,7 @@ func printKnob(a *app.App, k *setting.Knob) error {
 			fmt.Fprintf(&b, "     %s\n", p.Note)
 		}
 	}
-	b.WriteString("\nThat it took effect shows in:\n")
+	b.WriteString("\nProof that it took effect:\n")
 	for _, p := range k.Proofs {
 		value := ""
 		if p.Value != "" {
@@ -121,13 +121,13 @@ func printKnob(a *app.App, k *setting.Knob) error {
 		fmt.Fprintf(&b, "  - %s%s\n", value, p.How)
 	}
 	if len(k.Couples) > 0 {
-		b.WriteString("\nIt goes with:\n")
+		b.WriteString("\nDependencies:\n")
 		for _, c := range k.Couples {
 			fmt.Fprintf(&b, "  - %s%s: %s\n", c.With, demand(c), c.Why)
 		}
 	}
 	if len(k.Rollback) > 0 {
-		b.WriteString("\nBack, in this order:\n")
+		b.WriteString("\nTo revert, in this order:\n")
 		for i, step := range k.Rollback {
 			fmt.Fprintf(&b, "  %d. %s\n", i+1, step)
 		}
@@ -139,9 +139,9 @@ func printKnob(a *app.App, k *setting.Knob) error {
 
 func byWhom(t setting.Trigger) string {
 	return map[setting.Trigger]string{
-		setting.Itself:  "by itself, everywhere it is for at the same moment",
+		setting.Itself:  "by itself, on all its nodes at the same moment",
 		setting.Rollout: "by the DaemonSet's rollout",
-		setting.ByHand:  "when somebody restarts it",
+		setting.ByHand:  "at its next restart",
 	}[t]
 }
 
@@ -151,7 +151,7 @@ func demand(c setting.Coupling) string {
 		text = " when " + c.When
 	}
 	if len(c.Needs) > 0 {
-		text += ", which has to be " + strings.Join(c.Needs, " or ")
+		text += ", which must be " + strings.Join(c.Needs, " or ")
 	}
 	if len(c.Not) > 0 {
 		text += ", which must not be " + strings.Join(c.Not, " or ")

@@ -1,2 +1,2 @@
-// Package flagsource opens the places that flags are read from, as --source and --flags name them.
+// Package flagsource opens sources of flags, as --source and --flags name them.
 package flagsource

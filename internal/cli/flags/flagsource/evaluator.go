@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/provider"
 )
 
-// Evaluator is what every provider of ours offers.
+// Evaluator is implemented by all of Theseus' providers.
 type Evaluator interface {
 	of.FeatureProvider
 	of.ContextAwareStateHandler
@@ -19,14 +19,14 @@ type Evaluator interface {
 	Evaluate(ctx context.Context, key string, values map[string]any, trace func(flagset.Step)) flagset.Result
 }
 
-// TokenVariable holds the token for servers of flags.
+// TokenVariable is the environment variable with the token for OFREP servers.
 const TokenVariable = "THESEUS_FLAGS_TOKEN"
 
-// OpenEvaluator makes and starts the provider of a source; it goes on when the source is broken, and says so.
+// OpenEvaluator makes and starts the provider of a source; a broken source is reported, but does not stop it.
 func OpenEvaluator(ctx context.Context, a *app.App, text string) (Evaluator, func(), error) {
 	if IsServer(text) {
 		remote, err := provider.OpenRemote(text, os.Getenv(TokenVariable))
-		return remote, func() {}, Error(err) // nothing to start: it is only asked
+		return remote, func() {}, Error(err) // it needs no start
 	}
 	source, done, err := Open(ctx, a, text)
 	if err != nil {

@@ -13,25 +13,25 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/provider"
 )
 
-// Help says how sources are written.
+// Help describes the syntax of sources.
 const Help = `A source is a file (.json, .yaml), a folder of them, sqlite:FILE, postgres://..., k8s:NAMESPACE/NAME (a FeatureFlag
-of open-feature-operator), or, where values are enough, the http(s):// address of a server that speaks OFREP.`
+of open-feature-operator), or, if values are enough, the http(s):// address of an OFREP server.`
 
-// Open opens a source of flags, and returns what closes it.
+// Open opens a source of flags, and returns a function that closes it.
 func Open(ctx context.Context, a *app.App, text string) (provider.Source, func() error, error) {
 	if IsServer(text) {
-		return nil, nil, exit.Fail(exit.Usage, "name what that server has its flags from", "%s is a server, which tells values and no rules", text)
+		return nil, nil, exit.Fail(exit.Usage, "name the source from which that server reads its flags", "%s is a server, which has values but no rules", text)
 	}
 	source, done, err := provider.OpenSource(ctx, text, func() (dynamic.Interface, error) { return dynamicClient(a) })
 	return source, done, Error(err)
 }
 
-// Error adds a hint where an error brings none.
+// Error adds a hint to an error without one.
 func Error(err error) error {
 	if err == nil || exit.HintOf(err) != "" {
 		return err
 	}
-	return exit.Fail(exit.Failed, "check that it is there and answers; theseus flags --help says how sources are written", "%w", err)
+	return exit.Fail(exit.Failed, "check that the source exists and answers; theseus flags --help describes the syntax of sources", "%w", err)
 }
 
 func dynamicClient(a *app.App) (dynamic.Interface, error) {
@@ -55,7 +55,7 @@ func Load(ctx context.Context, a *app.App, text string) (*flagset.Set, error) {
 	return set, Error(errors.Join(err, done()))
 }
 
-// IsServer says whether a source is a server that speaks OFREP.
+// IsServer reports whether a source is an OFREP server.
 func IsServer(source string) bool {
 	return strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")
 }

@@ -18,7 +18,7 @@ func Shown(results []*flagset.Result, n int) string {
 	return setting.ValueText(results[n].Value)
 }
 
-// OrNone is a text, or "none" where there is none.
+// OrNone is a text, or "none" if it is empty.
 func OrNone(text string) string {
 	if text == "" {
 		return "none"

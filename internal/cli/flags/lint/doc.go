@@ -1,2 +1,2 @@
-// Package lint is the command `theseus flags lint`.
+// Package lint has the command `theseus flags lint`.
 package lint

@@ -26,11 +26,11 @@ func NewCommand(a *app.App) *cobra.Command {
 	var from []string
 	command := &cobra.Command{
 		Use:   "lint [SOURCE...]",
-		Short: "Say what is wrong with flags, and with the settings of a cluster",
-		Long: "Reads flag sets as strictly as every provider does, and lists all that it would refuse, and values that the\n" +
-			"setting which a flag means does not take. A source may also be a file of Kubernetes objects. With --from, what the\n" +
-			"sources would do to that cluster is said too: edits that do nothing as something stronger wins, what does not go\n" +
-			"together, and how many agents would start again at once. Without a source the cluster's own settings are read.\n\n" + flagsource.Help,
+		Short: "Find errors in flags, and in the settings of a cluster",
+		Long: "Reads flag sets as strictly as every provider does, and lists all errors, and values that are invalid for the\n" +
+			"setting that a flag controls. A source may also be a file of Kubernetes objects. With --from, it also shows what\n" +
+			"the sources would do to that cluster: edits that something else overrides, incompatible settings, and how many\n" +
+			"agents would restart at once. Without a source, it checks the cluster's own settings.\n\n" + flagsource.Help,
 		Args: func(command *cobra.Command, args []string) error {
 			if len(args) == 0 && len(from) == 0 {
 				return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes sources, or --from", command.CommandPath())
@@ -45,13 +45,13 @@ func NewCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-// linted is one thing that lint says of a flag set.
+// linted is one problem or warning about a flag set.
 type linted struct {
 	Source string `json:"source"`
 	flagset.Problem
 }
 
-// lint collects what is said.
+// lint collects the results.
 type lint struct {
 	Problems []linted          `json:"problems"`
 	Warnings []linted          `json:"warnings"`
@@ -127,13 +127,13 @@ func readSet(ctx context.Context, a *app.App, text string, catalogue *setting.Ca
 	return done()
 }
 
-// rendered says what comes of flags on the nodes of a cluster.
+// rendered checks the effects of flags on the nodes of a cluster.
 func rendered(fleet *setting.Fleet, set *flagset.Set, bound []setting.Bound) []finding.Finding {
 	after, found := fleet.With(bound, fleet.Evaluate(set, origin.FlagsOf(bound), time.Now().Unix(), nil))
 	return append(found, setting.LintEdit(setting.Diff(fleet, after))...)
 }
 
-// edit lints objects that somebody is about to apply.
+// edit lints objects that are about to be applied.
 func (l *lint) edit(fleet *setting.Fleet, manifest []unstructured.Unstructured) {
 	if fleet == nil {
 		l.Findings = append(l.Findings, setting.Read(&cluster.Snapshot{}, manifest).Lint()...)
@@ -145,7 +145,7 @@ func (l *lint) edit(fleet *setting.Fleet, manifest []unstructured.Unstructured) 
 		before[f.ID+f.Message] = true
 	}
 	for _, f := range after.Lint() {
-		if !before[f.ID+f.Message] && f.ID != "flags/no-effect" { // the difference says so
+		if !before[f.ID+f.Message] && f.ID != "flags/no-effect" { // the difference reports it
 			l.Findings = append(l.Findings, f)
 		}
 	}
@@ -169,7 +169,7 @@ func printLinted(a *app.App, l lint) error {
 		return err
 	}
 	if len(l.Problems) > 0 {
-		_, err := fmt.Fprintf(a.Out, "%s: no provider would take it\n", cluster.Count(len(l.Problems), "problem"))
+		_, err := fmt.Fprintf(a.Out, "%s: all providers would refuse it\n", cluster.Count(len(l.Problems), "problem"))
 		return err
 	}
 	if len(l.Findings) > 0 {

@@ -1,3 +1,3 @@
-// Package origin evaluates the flags that a plan is made of for every node, and follows their source while the
-// plan is carried out.
+// Package origin evaluates the flags of a plan for every node, and watches their source while the plan is carried
+// out.
 package origin

@@ -25,7 +25,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/run"
 )
 
-// FlagsOf are the keys of flags that mean a setting.
+// FlagsOf are the keys of flags that control a setting.
 func FlagsOf(bound []setting.Bound) []string {
 	var keys []string
 	for _, b := range bound {
@@ -34,7 +34,7 @@ func FlagsOf(bound []setting.Bound) []string {
 	return keys
 }
 
-// Decide evaluates one flag for every node, all of it by one state of its source: the origin of a rollout.
+// Decide evaluates one flag for every node, all in one state of its source: the origin of a rollout.
 func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source, key string) (plan.Flags, *plan.Decided, error) {
 	fleet := setting.Read(snapshot, nil)
 	frozen := plan.Flags{}
@@ -63,7 +63,7 @@ func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source,
 	for n, r := range results {
 		node := fleet.Nodes()[n]
 		if r.Code != "" {
-			return frozen, nil, exit.Fail(exit.Failed, "theseus flags eval "+key+" --source "+decided.Source+" --node "+node+" --explain", "%s says of %s: %s", source, node, r.Message)
+			return frozen, nil, exit.Fail(exit.Failed, "theseus flags eval "+key+" --source "+decided.Source+" --node "+node+" --explain", "%s cannot evaluate the flag for %s: %s", source, node, r.Message)
 		}
 		if name, given := r.Metadata["knob"].(string); given {
 			decided.Knob = name
@@ -75,13 +75,13 @@ func Decide(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source,
 		values[shown] = append(values[shown], node)
 	}
 	if _, err := fleet.Catalogue().Find(decided.Knob); err != nil {
-		return frozen, nil, exit.Fail(exit.Failed, "give the flag the metadata knob: NAME; "+exit.HintOf(err), "the flag %s of %s means no setting of the network: %w", key, source, err)
+		return frozen, nil, exit.Fail(exit.Failed, "give the flag the metadata knob: NAME; "+exit.HintOf(err), "the flag %s of %s controls no setting of the network: %w", key, source, err)
 	}
 	frozen.Values = map[string]map[string][]string{key: values}
 	return frozen, decided, nil
 }
 
-// meant is the key of the flag that is rolled out: the one that is named, or the only one that means a setting of the network.
+// meant is the key of the flag to roll out: the named one, or the only one that controls a setting of the network.
 func meant(catalogue *setting.Catalogue, set *flagset.Set, source, key string) (string, error) {
 	bound, found := catalogue.Bind(set)
 	keys := FlagsOf(bound)
@@ -89,9 +89,9 @@ func meant(catalogue *setting.Catalogue, set *flagset.Set, source, key string) (
 	case key == "" && len(keys) == 1:
 		key = keys[0]
 	case key == "" && len(keys) == 0:
-		return "", exit.Fail(exit.Failed, "give one the metadata knob: NAME, such as nftablesMode; theseus flags explain lists the names", "no flag of %s means a setting of the network", source)
+		return "", exit.Fail(exit.Failed, "give one the metadata knob: NAME, such as nftablesMode; theseus flags explain lists the names", "no flag of %s controls a setting of the network", source)
 	case key == "":
-		return "", exit.Fail(exit.Usage, "name one with --flag", "%d flags of %s mean a setting of the network: %s", len(keys), source, strings.Join(keys, ", "))
+		return "", exit.Fail(exit.Usage, "name one with --flag", "%d flags of %s control a setting of the network: %s", len(keys), source, strings.Join(keys, ", "))
 	case !slices.Contains(set.Keys(), key):
 		return "", exit.Fail(exit.Failed, "it has "+usage.Few(set.Keys()), "there is no flag %q in %s", key, source)
 	}
@@ -103,7 +103,7 @@ func meant(catalogue *setting.Catalogue, set *flagset.Set, source, key string) (
 	return key, nil
 }
 
-// lasting is a source as it is kept in a plan: found from any folder, and without a password.
+// lasting is a source as it is stored in a plan: independent of the current folder, and without a password.
 func lasting(source string) string {
 	scheme, rest, _ := strings.Cut(source, ":")
 	switch scheme {
@@ -112,7 +112,7 @@ func lasting(source string) string {
 	case "http", "https", "postgres", "postgresql":
 		address, err := url.Parse(source)
 		if err != nil {
-			return scheme + ":" // what cannot be read is not kept
+			return scheme + ":" // text that cannot be parsed may contain a password
 		}
 		if address.User != nil {
 			address.User = url.User(address.User.Username())
@@ -134,10 +134,10 @@ func absolute(path string) string {
 	return path
 }
 
-// askServer asks a server for a flag on every node, and again: two rounds that say the same were of one state of its flags.
+// askServer asks a server for a flag on every node, twice: if both rounds agree, they saw one state of its flags.
 func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, source, key string) ([]*flagset.Result, error) {
 	if key == "" {
-		return nil, exit.Fail(exit.Usage, "name it with --flag", "a server does not tell which of its flags mean a setting of the network")
+		return nil, exit.Fail(exit.Usage, "name it with --flag", "a server does not list which of its flags control a setting of the network")
 	}
 	server, stop, err := flagsource.OpenEvaluator(ctx, a, source)
 	if err != nil {
@@ -151,7 +151,7 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 			calls = append(calls, func() {
 				r := server.Evaluate(ctx, key, flagset.NodeValues(&snapshot.Nodes[i]), nil)
 				if r.Reason == flagset.Reason(provider.StaleReason) {
-					r.Code, r.Message = flagset.General, "the server is away, or its own source is STALE: this is an old answer"
+					r.Code, r.Message = flagset.General, "the server is unavailable, or its own source is STALE: this is an old answer"
 				}
 				results[i] = &r
 			})
@@ -170,11 +170,11 @@ func askServer(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sour
 		}
 		last = now
 	}
-	return nil, exit.Fail(exit.Failed, "plan again once the flags are left alone", "%s says something else each time it is asked", source)
+	return nil, exit.Fail(exit.Failed, "plan again once nobody edits the flags", "%s gives different answers each time", source)
 }
 
-// Follow says what becomes of the flag that a plan was made of, until it is stopped. The run does not depend on it: what the
-// flag said is kept in the plan.
+// Follow watches the source of the flag that a plan was made from, until it is stopped. The run does not depend on it:
+// the flag's values are stored in the plan.
 func Follow(ctx context.Context, a *app.App, origin *plan.Origin, say func(string)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -193,20 +193,20 @@ func Follow(ctx context.Context, a *app.App, origin *plan.Origin, say func(strin
 	}
 }
 
-// againAfter is how long a source that cannot be opened is left alone.
+// againAfter is the time until a source that cannot be opened is tried again.
 const againAfter = 2 * time.Second
 
 type follower struct {
 	app    *app.App
 	origin *plan.Origin
 	say    func(string)
-	// stale and other are what was said last: that the source is not well, and that its flags are not the plan's.
+	// stale and other are true after a warning that the source is STALE, or that its flags are not the plan's.
 	stale, other bool
 }
 
-const goesOn = "; the run goes on with what the plan keeps"
+const goesOn = "; the run continues with the values in the plan"
 
-// bad says once that the source is not well.
+// bad warns once that the source is STALE.
 func (f *follower) bad(reason string) {
 	if !f.stale {
 		f.say(fmt.Sprintf("flags of %s: STALE: %s%s", f.origin.Source, exit.OneLine(reason), goesOn))
@@ -216,7 +216,7 @@ func (f *follower) bad(reason string) {
 
 // follow watches the source until the context ends; it returns earlier when the source cannot be opened.
 func (f *follower) follow(ctx context.Context) {
-	if file, ok := strings.CutPrefix(f.origin.Source, "sqlite:"); ok { // opening would make it
+	if file, ok := strings.CutPrefix(f.origin.Source, "sqlite:"); ok { // opening would create it
 		if _, err := os.Stat(file); err != nil {
 			f.bad(err.Error())
 			return
@@ -230,7 +230,7 @@ func (f *follower) follow(ctx context.Context) {
 	defer stop()
 	if flagsource.IsServer(f.origin.Source) {
 		err = provider.InitWithContext(ctx, of.EvaluationContext{})
-		defer provider.ShutdownWithContext(ctx) //nolint:errcheck // it only ends the questions
+		defer provider.ShutdownWithContext(ctx) //nolint:errcheck // it only ends the watch
 	}
 	if err != nil && ctx.Err() == nil {
 		f.bad(err.Error())
@@ -246,7 +246,7 @@ func (f *follower) follow(ctx context.Context) {
 	}
 }
 
-// compare says once that the flags of a source that was just read are others than those of the plan.
+// compare warns once if the flags of a source that was just read are not those of the plan.
 func (f *follower) compare(source flagsource.Evaluator) {
 	p, ok := source.(*provider.Provider)
 	if !ok || p.Set() == nil {
@@ -254,7 +254,7 @@ func (f *follower) compare(source flagsource.Evaluator) {
 	}
 	if p.Set().Digest() != f.origin.Digest && !f.other {
 		f.other = true
-		f.say(fmt.Sprintf("flags of %s: they are others than when the plan was made%s", f.origin.Source, goesOn))
+		f.say(fmt.Sprintf("flags of %s: they have changed since the plan was made%s", f.origin.Source, goesOn))
 	}
 }
 
@@ -268,7 +268,7 @@ func (f *follower) tell(event of.Event, provider flagsource.Evaluator) {
 		f.stale = false
 	case of.ProviderConfigChange:
 		if slices.Contains(event.FlagChanges, f.origin.Flag) {
-			f.say(fmt.Sprintf("flags of %s: %s was changed%s: what it says now is for a plan of its own", f.origin.Source, f.origin.Flag, goesOn))
+			f.say(fmt.Sprintf("flags of %s: %s was changed%s: the new values need a new plan", f.origin.Source, f.origin.Flag, goesOn))
 		}
 	default:
 		f.bad(event.Message)

@@ -186,11 +186,11 @@ func TestOrigins(t *testing.T) {
 			defer stop()
 			o.shatter()
 			told.until(t, "flags of "+decided.Source+": STALE: ")
-			told.until(t, "the run goes on with what the plan keeps")
+			told.until(t, "the run continues with the values in the plan")
 			o.mend()
 			told.until(t, "READY again")
 			o.write(everybody)
-			told.until(t, "net was changed; the run goes on with what the plan keeps: what it says now is for a plan of its own")
+			told.until(t, "net was changed; the run continues with the values in the plan: the new values need a new plan")
 			if n := strings.Count(told.String(), "STALE"); n != 1 {
 				t.Errorf("STALE was said %d times:\n%s", n, told.String())
 			}
@@ -229,7 +229,7 @@ func TestOriginGoneBefore(t *testing.T) {
 	var told said
 	stop := Follow(t.Context(), new(app.App), &plan.Origin{Source: o.source, Flag: "net", Digest: "another"}, told.say)
 	defer stop()
-	told.until(t, "they are others than when the plan was made")
+	told.until(t, "they have changed since the plan was made")
 }
 
 // TestTornServer: a server whose flags change all the time gives no plan, and neither does one that is STALE itself.
@@ -245,7 +245,7 @@ func TestTornServer(t *testing.T) {
 	})}
 	go server.Serve(on) //nolint:errcheck // it ends by Close
 	defer server.Close()
-	if _, _, err := Decide(t.Context(), new(app.App), fleet(t), "http://"+on.Addr().String(), "net"); err == nil || !strings.Contains(err.Error(), "something else each time") {
+	if _, _, err := Decide(t.Context(), new(app.App), fleet(t), "http://"+on.Addr().String(), "net"); err == nil || !strings.Contains(err.Error(), "different answers each time") {
 		t.Errorf("torn: %v", err)
 	}
 

@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/flags/setting"
 )
 
-// Resolve evaluates all flags of sources for every node; of several sources the first that has a flag counts.
+// Resolve evaluates all flags of sources for every node; the first source that has a flag wins.
 func Resolve(ctx context.Context, a *app.App, snapshot *cluster.Snapshot, sources []string) (plan.Flags, error) {
 	var resolved plan.Flags
 	if len(sources) == 0 {

@@ -1,2 +1,2 @@
-// Package rollout is the command `theseus flags rollout`.
+// Package rollout has the command `theseus flags rollout`.
 package rollout

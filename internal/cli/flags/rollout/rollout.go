@@ -19,12 +19,12 @@ func NewCommand(a *app.App) *cobra.Command {
 	var change changeflags.Flags
 	command := &cobra.Command{
 		Use:   "rollout {FLAG=VALUE | --flags SOURCE [--flag KEY]}",
-		Short: "Plan to give a flag of the network to one node after another",
-		Long: "Makes the plan of a rollout: each node gets the value by a configuration of its own, is proven, and is\n" +
-			"compared with the nodes that have not got it yet; at the end the value is folded back into the cluster's.\n" +
-			"With --flags a flag set says what every node gets: it is evaluated for each node now, and what it said is kept in the\n" +
-			"plan. Nodes that have it already stay as they are; the cluster's value changes once the flag says the same of all.\n" +
-			"Written with -o FILE it is for `theseus apply`. Nothing is changed.\n\n" + flagsource.Help + "\n" +
+		Short: "Plan the rollout of a setting of the network, node by node",
+		Long: "Makes the plan of a rollout: each node gets the value in a configuration of its own, is verified, and is compared\n" +
+			"with the nodes that do not have it yet; at the end, the value becomes the cluster's. With --flags, a flag set\n" +
+			"decides the value of every node: Theseus evaluates it for each node now, and stores the values in the plan. Nodes\n" +
+			"that already have their value are not changed; the cluster's value changes once the flag is the same for all\n" +
+			"nodes. `theseus apply` carries out a plan that was written with -o FILE. This command changes nothing.\n\n" + flagsource.Help + "\n" +
 			flagsource.TokenVariable + " is the token for a server.",
 		Example: "  theseus flags rollout nftablesMode=Enabled --waves 1,0 --agent-image IMAGE -o plan.yaml\n" +
 			"  theseus flags rollout --flags flags.yaml --flag nftables --agent-image IMAGE -o plan.yaml",
@@ -33,7 +33,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				return exit.Fail(exit.Usage, command.CommandPath()+" --help", "%s takes FLAG=VALUE, or --flags", command.CommandPath())
 			}
 			if name, value, _ := strings.Cut(strings.Join(args, ""), "="); len(args) == 1 && (name == "" || value == "") {
-				return exit.Fail(exit.Usage, "write it as nftablesMode=Enabled, or let a flag set decide: --flags SOURCE", "%q is no FLAG=VALUE", args[0])
+				return exit.Fail(exit.Usage, "write it as nftablesMode=Enabled, or let a flag set decide: --flags SOURCE", "%q is not FLAG=VALUE", args[0])
 			}
 			return nil
 		},
@@ -50,8 +50,8 @@ func NewCommand(a *app.App) *cobra.Command {
 		},
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "snapshot, or files or folders of Kubernetes YAML or JSON; - for standard input")
-	command.Flags().StringVar(&source, "flags", "", "the flag set that says what every node gets")
-	command.Flags().StringVar(&key, "flag", "", "the key of the flag there; may be left out where one alone means a setting of the network")
+	command.Flags().StringVar(&source, "flags", "", "flag set that decides the value of every node")
+	command.Flags().StringVar(&key, "flag", "", "key of the flag there; optional if only one controls a setting of the network")
 	change.Register(command)
 	return command
 }

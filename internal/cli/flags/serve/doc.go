@@ -1,2 +1,2 @@
-// Package serve is the command `theseus flags serve`.
+// Package serve has the command `theseus flags serve`.
 package serve

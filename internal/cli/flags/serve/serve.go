@@ -24,18 +24,18 @@ func NewCommand(a *app.App) *cobra.Command {
 	var listen string
 	command := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve flags to others by OFREP",
-		Long: "Serves flags by OFREP, with an ETag for those who poll; of several sources the first that has a flag counts.\n" +
-			"A source that breaks leaves its last good flags in force, which every answer says in the header\n" +
-			"Theseus-Source-Status. There is no authentication: keep it on loopback, or put a proxy before it.\n\n" + flagsource.Help,
+		Short: "Serve flags by OFREP",
+		Long: "Serves flags by OFREP, with an ETag for clients that poll; the first of several sources that has a flag wins. A\n" +
+			"source that breaks keeps its last good flags, and every answer reports that in the header\n" +
+			"Theseus-Source-Status. There is no authentication: keep it on loopback, or put a proxy in front.\n\n" + flagsource.Help,
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return run(command.Context(), a, sources, listen)
 		},
 	}
 	f := command.Flags()
-	f.StringArrayVar(&sources, "source", nil, "where the flags are (repeatable)")
-	f.StringVar(&listen, "listen", "127.0.0.1:8016", "address to serve at; port 0 takes a free one")
+	f.StringArrayVar(&sources, "source", nil, "source of flags (repeatable)")
+	f.StringVar(&listen, "listen", "127.0.0.1:8016", "address to serve at; port 0 picks a free one")
 	return command
 }
 
@@ -54,7 +54,7 @@ func run(ctx context.Context, a *app.App, sources []string, listen string) error
 		}
 		provider, ok := opened.(*provider.Provider)
 		if !ok {
-			return exit.Fail(exit.Usage, "point the clients at "+text+" itself", "%s is a server of flags already", text)
+			return exit.Fail(exit.Usage, "point the clients at "+text+" itself", "%s is already a server of flags", text)
 		}
 		providers = append(providers, provider)
 		go tellStates(ctx, a, provider) // ends with the command
@@ -78,7 +78,7 @@ func run(ctx context.Context, a *app.App, sources []string, listen string) error
 	}
 }
 
-// tellStates tells on standard error what becomes of a source.
+// tellStates reports changes of a source's state on standard error.
 func tellStates(ctx context.Context, a *app.App, provider *provider.Provider) {
 	for {
 		select {

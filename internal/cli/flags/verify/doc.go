@@ -1,2 +1,2 @@
-// Package verify is the command `theseus flags verify`.
+// Package verify has the command `theseus flags verify`.
 package verify

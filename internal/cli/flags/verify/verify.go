@@ -30,18 +30,18 @@ func NewCommand(a *app.App) *cobra.Command {
 	var image string
 	command := &cobra.Command{
 		Use:   "verify [FLAG...]",
-		Short: "Compare what flags are to be with what agents report and kernels show",
-		Long: "Looks at every node: the value of a flag that is in force by the API and where it is written, what the node's\n" +
-			"Felix or Cilium said that it runs with when it started, and, of flags that show there, what the kernel has: rules in one\n" +
-			"data plane with counters that are watched for some seconds, tables, interfaces and their MTU, port and VNI, routes,\n" +
-			"sysctls, and whether BIRD runs and its sessions are established. Without a FLAG they are that of the data plane, and\n" +
-			"all that somebody wrote and of which Felix or the kernel tells. For the kernel Theseus' agent runs on every node,\n" +
-			"changes nothing, and is removed again. Drift ends with exit code 3.",
+		Short: "Compare the values of flags with those of agents and kernels",
+		Long: "Checks every node: the value of a flag that is in force by the API and where it is set, the value that the node's\n" +
+			"Felix or Cilium logged when it started, and, for flags that affect the kernel, its state: rules in only one data\n" +
+			"plane, with counters that are watched for some seconds, tables, interfaces and their MTU, port and VNI, routes,\n" +
+			"sysctls, and whether BIRD runs and its sessions are established. Without FLAG, it checks the data plane's flags,\n" +
+			"and all flags that are set and that Felix or the kernel shows. To read the kernel, Theseus' agent runs on every\n" +
+			"node, changes nothing, and is removed again. Drift ends with exit code 3.",
 		RunE: func(command *cobra.Command, names []string) error {
 			return run(command.Context(), a, names, image)
 		},
 	}
-	command.Flags().StringVar(&image, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent; needed for flags that show in the kernel")
+	command.Flags().StringVar(&image, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent; required for flags that affect the kernel")
 	return command
 }
 
@@ -94,7 +94,7 @@ func run(ctx context.Context, a *app.App, names []string, image string) error {
 	return nil
 }
 
-// inKernel looks at the kernels of nodes, by node: at their rules, and at all else that is expected of them.
+// inKernel reads the kernel's state of all nodes: their rules, and everything else that the flags demand.
 func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollout.Attestation, install []step.Action, task string) (map[string]*step.Attestation, map[string]*cluster.NodeFacts, error) {
 	watch := rollout.Dataplane("")
 	watch.For = step.Duration(rollout.Watched)
@@ -118,7 +118,7 @@ func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollou
 		return seen, facts, nil
 	}
 	if len(install) == 0 {
-		return nil, nil, exit.Fail(exit.Usage, "theseus flags verify --agent-image IMAGE, or name flags that do not show in the kernel", "verify looks at nodes, with the agent of --agent-image")
+		return nil, nil, exit.Fail(exit.Usage, "theseus flags verify --agent-image IMAGE, or name flags that do not affect the kernel", "verify inspects the nodes, with the agent of --agent-image")
 	}
 	return seen, facts, agents.With(ctx, a, client, task, func(ctx context.Context, actor *kube.Actor) error {
 		if len(rules) > 0 {
@@ -142,7 +142,7 @@ func inKernel(ctx context.Context, a *app.App, client *kube.Client, all []rollou
 	})
 }
 
-// saidBy is what the agents say in their logs, by node and parameter.
+// saidBy has the values in the agents' logs, by node and parameter.
 func saidBy(ctx context.Context, client *kube.Client, all []rollout.Attestation) (map[string]map[string]kube.Word, error) {
 	type asked struct {
 		node  string

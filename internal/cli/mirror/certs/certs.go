@@ -26,9 +26,9 @@ import (
 func NewCommand(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "certs",
-		Short: "Give certificates the mirror's names, and prove what the mirror serves",
-		Long: "Before anything moves, cert-manager's certificates get the names that the mirror's services have, in the\n" +
-			"original, and are issued there; copy takes them over. Then each name is proven by a handshake at the mirror.\n\n" +
+		Short: "Add the mirror's names to certificates, and check the mirror's certificates",
+		Long: "Before any name moves, cert-manager's certificates in the original get the names of the mirror's services, and\n" +
+			"are issued there; copy copies them to the mirror. Then a TLS handshake at the mirror checks each name.\n\n" +
 			"    list -> add -> (copy) -> prove -> back",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -37,7 +37,7 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	return command
 }
 
-// Flags are what list and add are told.
+// Flags are the flags of list and add.
 type Flags struct {
 	namespaces []string
 	domains    []string
@@ -49,13 +49,13 @@ type Flags struct {
 func (f *Flags) register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "only these namespaces")
-	flags.StringSliceVar(&f.domains, "domain", nil, "which domain of the mirror stands for which of the original: blue.example.org=green.example.org")
+	flags.StringSliceVar(&f.domains, "domain", nil, "map a domain of the original to one of the mirror: blue.example.org=green.example.org")
 	flags.StringSliceVar(&f.skip, "skip", nil, "certificates to leave out: namespace/name of the Certificate, its Secret or its Ingress")
-	flags.BoolVar(&f.http01, "http01", false, "names that the authority asks by HTTP-01 point to the original")
-	flags.DurationVar(&f.serves, "serves", mirror.Serves, "how long the mirror is to serve: certificates that end or renew meanwhile are noted")
+	flags.BoolVar(&f.http01, "http01", false, "names that the CA verifies by HTTP-01 point to the original")
+	flags.DurationVar(&f.serves, "serves", mirror.Serves, "how long the mirror is to serve: certificates that expire or renew meanwhile are noted")
 }
 
-// Survey reads the original's certificates and says what becomes of each.
+// Survey reads the original's certificates and decides what to do with each.
 func Survey(ctx context.Context, m *clusters.Clusters, f *Flags) (*prover.Cluster, []certs.Entry, error) {
 	rules, err := certs.ParseRules(f.domains)
 	if err != nil {
@@ -75,7 +75,7 @@ func Survey(ctx context.Context, m *clusters.Clusters, f *Flags) (*prover.Cluste
 	}
 	for _, skip := range f.skip {
 		if !strings.Contains(skip, "/") {
-			return nil, nil, exit.Fail(exit.Usage, "such as --skip shop/web", "--skip %s names no namespace", skip)
+			return nil, nil, exit.Fail(exit.Usage, "such as --skip shop/web", "--skip %s has no namespace", skip)
 		}
 	}
 	entries := certs.Survey(world, certs.Options{Rules: rules, Skip: f.skip, HTTP01: f.http01, Now: time.Now(), For: f.serves})
@@ -86,9 +86,9 @@ func newList(m *clusters.Clusters) *cobra.Command {
 	var f Flags
 	command := &cobra.Command{
 		Use:   "list --domain OLD=NEW",
-		Short: "Which certificates get which names, how the authority asks for each, and what stands against it",
-		Long: "Reads the original and says of every certificate that cert-manager makes, or that an Ingress or a Gateway\n" +
-			"serves, what add would do. Nothing is changed. Exit code 3 says that something stands against it.",
+		Short: "List which certificates get which names, how the CA verifies each, and what blocks it",
+		Long: "Reads the original, and shows what add would do with every certificate that cert-manager makes, or that an\n" +
+			"Ingress or a Gateway serves. It changes nothing. Exit code 3 means that a certificate is blocked.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			_, entries, err := Survey(command.Context(), m, &f)
@@ -135,7 +135,7 @@ func show(m *clusters.Clusters, entries []certs.Entry) error {
 			fmt.Fprintf(w, "\t\thint: %s\n", e.Hint)
 		}
 	}
-	fmt.Fprintf(w, "%d certificates: %d get names, %d have them, %d stay, %d made by hand, %d blocked\n", len(entries),
+	fmt.Fprintf(w, "%d certificates: %d get names, %d have them, %d unchanged, %d made by hand, %d blocked\n", len(entries),
 		counts[certs.Adds], counts[certs.Has], counts[certs.Stays], counts[certs.ByHand], counts[certs.Blocked])
 	return w.Flush()
 }
@@ -147,14 +147,15 @@ func newAdd(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "add --domain OLD=NEW --yes",
 		Short: "Add the mirror's names to certificates, and wait until they are issued",
-		Long: "Does what list says, in the original: one certificate of every issuer first, and the others once that is issued.\n" +
-			"Each object remembers what it had in the annotation " + certs.RecordAnnotation + ", written with the names, and\n" +
-			"only if nobody else has changed it meanwhile. The certificate from before is served until the new one is there.\n" +
-			"It can be interrupted and run again. Stop GitOps first (theseus mirror freeze): it would take the names off again.",
+		Long: "Does in the original what list shows: first one certificate of every issuer, and the others once that is issued. The\n" +
+			"annotation " + certs.RecordAnnotation + " of each object records its former names. It is written together\n" +
+			"with the names, and only if no one else has changed the object meanwhile. The former certificate is served until the\n" +
+			"new one is issued. You can interrupt the command and run it again. Stop GitOps first (theseus mirror freeze): it\n" +
+			"would remove the names again.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if patience < 0 {
-				return exit.Fail(exit.Usage, "such as --wait 10m, or 0 to wait for nothing", "--wait %s is in the past", patience)
+				return exit.Fail(exit.Usage, "such as --wait 10m, or 0 not to wait", "--wait %s is in the past", patience)
 			}
 			cluster, entries, err := Survey(command.Context(), m, &f)
 			if err != nil {
@@ -167,7 +168,7 @@ func newAdd(m *clusters.Clusters) *cobra.Command {
 				return err
 			}
 			if !yes {
-				return exit.Fail(exit.Usage, "read it, then add --yes", "this changes certificates")
+				return exit.Fail(exit.Usage, "read the list, then add --yes", "this changes certificates")
 			}
 			added, err := cluster.AddNames(command.Context(), entries, patience, m.Note)
 			if err == nil && m.Output != "json" {
@@ -177,12 +178,12 @@ func newAdd(m *clusters.Clusters) *cobra.Command {
 		},
 	}
 	f.register(command)
-	command.Flags().BoolVar(&yes, "yes", false, "the list was read: change the certificates")
+	command.Flags().BoolVar(&yes, "yes", false, "change the certificates, as list shows")
 	command.Flags().DurationVar(&patience, "wait", prover.Patience, "how long a certificate may take to be issued; 0 does not wait")
 	return command
 }
 
-// MayAdd refuses what stands against adding names.
+// MayAdd returns an error if a certificate is blocked.
 func MayAdd(entries []certs.Entry) error {
 	if bad := certs.Blocking(entries); len(bad) > 0 {
 		return exit.Fail(exit.Blocked, bad[0].Hint, "%s: %s (and %d more are blocked)", bad[0].Object, bad[0].Why, len(bad)-1)
@@ -195,9 +196,9 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 	var yes bool
 	command := &cobra.Command{
 		Use:   "back --yes",
-		Short: "Take the mirror's names off certificates again",
-		Long: "Gives every certificate exactly the names that it had. Where somebody else changed them since, the added names go\n" +
-			"and nothing else. A second run changes nothing.",
+		Short: "Remove the mirror's names from certificates again",
+		Long: "Gives every certificate exactly its former names. If someone else has changed them since, only the added names are\n" +
+			"removed. A second run changes nothing.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			client, err := m.Client()
@@ -230,13 +231,13 @@ func takeBack(ctx context.Context, m *clusters.Clusters, cluster *prover.Cluster
 		for _, r := range rows {
 			fmt.Fprintf(m.Out, "%s loses %s\n", r.Object, strings.Join(r.Names, ", "))
 			if r.Changed {
-				m.Note(r.Object + " was changed by somebody else since: the added names go, and the rest stays as it is")
+				m.Note(r.Object + " was changed by someone else since: only the added names are removed")
 			}
 		}
 	}
 	switch {
 	case len(writes) == 0:
-		fmt.Fprintln(m.Err, "note: no certificate has names that were added")
+		fmt.Fprintln(m.Err, "note: no certificate has added names")
 		return nil
 	case !yes:
 		return exit.Fail(exit.Usage, "read it, then add --yes", "this changes certificates")
@@ -244,7 +245,7 @@ func takeBack(ctx context.Context, m *clusters.Clusters, cluster *prover.Cluster
 	return cluster.Apply(ctx, writes)
 }
 
-// proveFlags are what prove is told.
+// proveFlags are the flags of prove.
 type proveFlags struct {
 	zonefile.Sources
 	ca      string
@@ -257,11 +258,11 @@ func newProve(m *clusters.Clusters) *cobra.Command {
 	var f proveFlags
 	command := &cobra.Command{
 		Use:   "prove",
-		Short: "Prove by handshakes which certificate the mirror serves for every name",
-		Long: "Asks every address of the mirror for every host name of every service, by a TLS handshake with that name, before\n" +
-			"any name points there. The certificate that is really served must be for the name, by a chain from a root that is\n" +
-			"trusted, valid for some time, and the one of the mirror's Secret. A name whose objects have no TLS must be served\n" +
-			"with it if the original does. Exit code 3 says that something is not proven.",
+		Short: "Check by TLS handshakes which certificate the mirror serves for every name",
+		Long: "Makes a TLS handshake with every address of the mirror for every host name of every service, before any name\n" +
+			"points there. The served certificate must be for the name, have a chain from a trusted root, stay valid for some\n" +
+			"time, and be the one in the mirror's Secret. A name whose objects have no TLS must be served with TLS if the\n" +
+			"original does. Exit code 3 means that a name is not proven.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			proofs, err := prove(command.Context(), m, &f)
@@ -273,14 +274,14 @@ func newProve(m *clusters.Clusters) *cobra.Command {
 	}
 	f.Register(command)
 	flags := command.Flags()
-	flags.StringVar(&f.ca, "ca", "", "file of certificates (PEM) that are trusted, beside the system's and those of the zones file")
-	flags.StringSliceVar(&f.domains, "domain", nil, "also prove the mirror's names: blue.example.org=green.example.org")
-	flags.DurationVar(&f.left, "valid-for", 72*time.Hour, "how long certificates must be valid from now on")
+	flags.StringVar(&f.ca, "ca", "", "file of trusted certificates (PEM), in addition to the system's and those of the zones file")
+	flags.StringSliceVar(&f.domains, "domain", nil, "also check the mirror's names: blue.example.org=green.example.org")
+	flags.DurationVar(&f.left, "valid-for", 72*time.Hour, "how long certificates must still be valid")
 	flags.BoolVar(&f.without, "without-secrets", false, "do not compare with the mirror's Secrets")
 	return command
 }
 
-// prove asks the mirror's addresses by handshakes for every name.
+// prove makes handshakes with the mirror's addresses for every name.
 func prove(ctx context.Context, m *clusters.Clusters, f *proveFlags) ([]prover.Proof, error) {
 	if f.left < 0 {
 		return nil, exit.Fail(exit.Usage, "such as --valid-for 72h", "--valid-for %s is in the past", f.left)
@@ -336,7 +337,7 @@ func mirrorSecrets(ctx context.Context, m *clusters.Clusters, f *proveFlags) (fu
 	return world.SecretsFor, nil
 }
 
-// withCA adds the certificates of a file to roots; nil stands for the system's.
+// withCA adds the certificates of a file to roots; nil means the system's.
 func withCA(roots *x509.CertPool, file string) (*x509.CertPool, error) {
 	if file == "" {
 		return roots, nil
@@ -351,7 +352,7 @@ func withCA(roots *x509.CertPool, file string) (*x509.CertPool, error) {
 		}
 	}
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, exit.Fail(exit.Failed, "write certificates in PEM into it", "%s holds no certificate", file)
+		return nil, exit.Fail(exit.Failed, "use a file with PEM certificates", "%s holds no certificate", file)
 	}
 	return roots, nil
 }
@@ -367,7 +368,7 @@ func showProofs(m *clusters.Clusters, proofs []prover.Proof) error {
 			state, detail = "wrong", strings.Join(p.Wrong, "; ")
 		case p.Plain:
 			plain++
-			state, detail = "plain", "no object asks for TLS there, and the original does not serve it"
+			state, detail = "plain", "no object asks for TLS, and the original does not serve it"
 		default:
 			proven++
 			if p.Secret != "" {
@@ -391,7 +392,7 @@ func showProofs(m *clusters.Clusters, proofs []prover.Proof) error {
 	return exit.Quiet(exit.Blocked)
 }
 
-// FlagsOf is what mirror certs is told for a step of a plan.
+// FlagsOf are the flags of mirror certs for a step of a plan.
 func FlagsOf(args *mirror.CertificateArgs) *Flags {
 	return &Flags{namespaces: args.Namespaces, domains: args.Domains, skip: args.Skip, http01: args.HTTP01, serves: mirror.Serves}
 }

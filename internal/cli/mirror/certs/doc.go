@@ -1,2 +1,2 @@
-// Package certs is the command `theseus mirror certs`.
+// Package certs has the command `theseus mirror certs`.
 package certs

@@ -29,9 +29,9 @@ import (
 func NewCommand(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "cloud",
-		Short: "Give the mirror what the original may do in Amazon's cloud",
-		Long: "Compares IAM roles, their policies and trust, instance profiles, issuers of tokens and security groups of the two\n" +
-			"clusters by their names, with the policies, roles and groups of others that refer to the original's.\n\n" +
+		Short: "Give the mirror the original's permissions in Amazon's cloud",
+		Long: "Compares IAM roles, their policies and trust, instance profiles, token issuers and security groups of the two\n" +
+			"clusters by their names, and the policies, roles and groups of others that refer to the original's.\n\n" +
 			"    inventory -> plan -> apply -> back",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -46,8 +46,8 @@ func newInventory(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inventory",
 		Short: "Read the account's roles, policies and security groups",
-		Long: "Reads what plan compares from Amazon's API, and prints it as YAML: to keep, to add to (policies of buckets and keys\n" +
-			"are not read), and to compare without access. Nothing is changed. Credentials and region are those of the aws tool.",
+		Long: "Reads the input of plan from Amazon's API, and prints it as YAML: to keep, to extend (policies of buckets and keys are\n" +
+			"not read), and to compare without access. It changes nothing. Credentials and region are those of the aws command.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			client, err := aws.Connect(command.Context(), endpoint)
@@ -72,7 +72,7 @@ func newInventory(m *clusters.Clusters) *cobra.Command {
 	return command
 }
 
-// flags are what plan is told.
+// flags are the flags of plan.
 type flags struct {
 	original, mirror string
 	inventory        string
@@ -85,10 +85,10 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	var f flags
 	command := &cobra.Command{
 		Use:   "plan --original NAME --mirror NAME --inventory FILE [-o PLAN]",
-		Short: "What the mirror lacks, as a plan, as lines of the aws tool, or as Terraform",
-		Long: "Compares what an inventory has of the two clusters. --original and --mirror are their names as kops has them, of\n" +
-			"which the names of roles and groups are made; --name says what is called otherwise. Nothing is changed. Exit code 3\n" +
-			"says that something stays lacking until a person has seen to it.",
+		Short: "Show what the mirror lacks, as a plan, as aws commands, or as Terraform",
+		Long: "Compares the two clusters in an inventory. --original and --mirror are their names in kops, from which the names of\n" +
+			"roles and groups are made; --name maps other names. It changes nothing. Exit code 3 means that a person has to do\n" +
+			"something that the plan cannot.",
 		Example: "  theseus mirror cloud plan --original blue.example.org --mirror green.example.org --inventory cloud.yaml --format cli > give.sh",
 		Args:    usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -111,9 +111,9 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	flags.StringVar(&f.original, "original", "", "name of the original cluster")
 	flags.StringVar(&f.mirror, "mirror", "", "name of the mirror")
 	flags.StringVar(&f.inventory, "inventory", "", "file that theseus mirror cloud inventory wrote")
-	flags.StringSliceVar(&f.names, "name", nil, "what is called otherwise: OLD=NEW, names of roles, ids of groups or paths of issuers")
-	flags.StringVar(&f.format, "format", "text", "text, cli (lines for a shell) or terraform")
-	flags.BoolVar(&f.back, "back", false, "with --format cli: the lines that take it away again")
+	flags.StringSliceVar(&f.names, "name", nil, "map other names, OLD=NEW: names of roles, IDs of groups or paths of issuers")
+	flags.StringVar(&f.format, "format", "text", "text, cli (shell commands) or terraform")
+	flags.BoolVar(&f.back, "back", false, "with --format cli: the commands that undo the changes")
 	return command
 }
 
@@ -128,7 +128,7 @@ func (f *flags) plan() (*cloud.Plan, error) {
 	case f.format != "text" && f.format != "cli" && f.format != "terraform":
 		return nil, exit.Fail(exit.Usage, "text, cli or terraform", "--format %s is not known", f.format)
 	case f.back && f.format != "cli":
-		return nil, exit.Fail(exit.Usage, "add --format cli", "--back is for lines of the aws tool")
+		return nil, exit.Fail(exit.Usage, "add --format cli", "--back needs --format cli")
 	}
 	pairs, err := cloud.ParsePairs(f.names)
 	if err != nil {
@@ -188,7 +188,7 @@ func write(m *clusters.Clusters, p *cloud.Plan, f *flags) error {
 	return nil
 }
 
-// PrintFindings are what no line mends: not among the lines, which are for other programs.
+// PrintFindings prints findings that no command fixes, on standard error: standard output is for other programs.
 func PrintFindings(m *clusters.Clusters, p *cloud.Plan) {
 	for _, f := range p.Findings {
 		kind := "note"
@@ -199,28 +199,28 @@ func PrintFindings(m *clusters.Clusters, p *cloud.Plan) {
 	}
 }
 
-// newApply carries a plan out, or takes it back.
+// newApply carries out a plan, or undoes it.
 func newApply(m *clusters.Clusters, verb string) *cobra.Command {
 	var endpoint string
 	var yes bool
 	back := verb == "back"
 	command := &cobra.Command{
 		Use:   verb + " PLAN --endpoint URL --yes",
-		Short: "Do what a plan says, through the API that is named",
-		Long: "Does the changes of a plan one after the other, each only if what it changes is still as it was when the plan was\n" +
-			"made. It can be interrupted and run again. What it did is in a journal of this machine, in THESEUS_STATE_DIR (else\n" +
-			"~/.local/state/theseus). Findings of the plan are not mended by it.",
+		Short: "Carry out a plan, through the named API",
+		Long: "Makes the changes of a plan one after another, each only if its object is still as it was when the plan was made.\n" +
+			"You can interrupt the command and run it again. The journal is on this machine, in THESEUS_STATE_DIR (else\n" +
+			"~/.local/state/theseus). It does not fix the findings of the plan.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			return run(command.Context(), m, args[0], endpoint, yes, back)
 		},
 	}
 	if back {
-		command.Short = "Take away what apply gave"
-		command.Long = "Takes away what apply did by this plan, and nothing else, the last first, each only if it is still as apply left it."
+		command.Short = "Undo what apply did"
+		command.Long = "Undoes the changes that apply made by this plan, and nothing else, the last first, each only if it is unchanged since."
 	}
-	command.Flags().StringVar(&endpoint, "endpoint", "", "address of the API; nothing is changed where none is named")
-	command.Flags().BoolVar(&yes, "yes", false, "the plan was read: change the account")
+	command.Flags().StringVar(&endpoint, "endpoint", "", "address of the API (required)")
+	command.Flags().BoolVar(&yes, "yes", false, "change the account, as the plan says")
 	return command
 }
 
@@ -244,7 +244,7 @@ func run(ctx context.Context, m *clusters.Clusters, file, endpoint string, yes, 
 	}
 	switch {
 	case endpoint == "":
-		return exit.Fail(exit.Usage, "name it with --endpoint, or use the lines of theseus mirror cloud plan --format cli", "no endpoint is named")
+		return exit.Fail(exit.Usage, "name it with --endpoint, or use the commands of theseus mirror cloud plan --format cli", "no endpoint is named")
 	case !yes:
 		return exit.Fail(exit.Usage, "read the plan, then add --yes", "this changes an account")
 	}
@@ -273,7 +273,7 @@ func run(ctx context.Context, m *clusters.Clusters, file, endpoint string, yes, 
 			number = len(p.Actions) - 1 - step
 		}
 		if back && !did.is[number] {
-			continue // it was there before, or never came to be
+			continue // it existed before, or was never made
 		}
 		err := client.Do(ctx, a, back, func() error {
 			changes++
@@ -298,7 +298,8 @@ func run(ctx context.Context, m *clusters.Clusters, file, endpoint string, yes, 
 	return nil
 }
 
-// done says which actions of a plan were begun by us, and not taken back: a line for each change, written before it.
+// done records which actions of a plan this machine began and has not undone: a line for each change, written before
+// it.
 type done struct {
 	*os.File
 	is map[int]bool

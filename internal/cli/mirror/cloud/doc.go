@@ -1,2 +1,2 @@
-// Package cloud is the command `theseus mirror cloud`.
+// Package cloud has the command `theseus mirror cloud`.
 package cloud

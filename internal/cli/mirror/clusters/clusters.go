@@ -11,14 +11,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 )
 
-// Clusters is what the commands of the mirror strategy share: beside the cluster of the kubeconfig, the original, the
-// other one.
+// Clusters is shared by the commands of the mirror strategy: in addition to the cluster of the kubeconfig, the
+// original, it has the mirror.
 type Clusters struct {
 	*app.App
 	Other *genericclioptions.ConfigFlags
 }
 
-// Printing are commands that make no file: what they print is text or JSON, and nothing else may be asked for.
+// Printing marks commands that make no file: they print text or JSON, and refuse other formats.
 func (m *Clusters) Printing(commands ...*cobra.Command) []*cobra.Command {
 	for _, command := range commands {
 		command.PreRunE = func(command *cobra.Command, _ []string) error {
@@ -47,5 +47,5 @@ func (m *Clusters) MirrorClient() (*kube.Client, error) {
 	return kube.New(config, m.Version)
 }
 
-// Note says something on standard error.
+// Note prints a note on standard error.
 func (m *Clusters) Note(text string) { fmt.Fprintln(m.Err, "note: "+text) }

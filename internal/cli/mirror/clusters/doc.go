@@ -1,3 +1,3 @@
-// Package clusters is what the commands about a mirror share: the original and the mirror, as their flags name
-// them.
+// Package clusters is shared by the commands about a mirror: it connects to the original and the mirror, as their flags
+// name them.
 package clusters

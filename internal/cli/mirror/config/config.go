@@ -21,17 +21,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
-const long = `Edits the configuration of a cluster, as kops, Cluster API or kubeadm keep it. With --name it becomes that of the
-mirror: its name, stores, zone, ranges, labels and whatever else names the original. With --to its network is another,
-and with --surge a rolling update doubles the nodes before it takes old ones away.
+const long = `Edits the configuration of a cluster, in the format of kops, Cluster API or kubeadm. With --name, it becomes the
+mirror's configuration: its name, stores, zone, ranges, labels and everything else that names the original. With --to, it
+gets another network, and with --surge, a rolling update doubles the nodes before it removes old ones.
 
-The text is edited in place: comments, order and unknown fields stay. Every change is explained. What only a person
-can know is asked, with exit code 6, and nothing is made before all is answered with --answer.
+The text is edited in place: comments, order and unknown fields stay. The command explains every change. It asks about
+decisions that only a person can make, with exit code 6, and writes nothing before all are answered with --answer.
 
--o FILE writes it to a file; -o yaml prints it, -o diff what changed, -o json changes and questions.
+-o FILE writes the configuration to a file; -o yaml prints it, -o diff the changes, -o json changes and questions.
 `
 
-// Flags are what config is told.
+// Flags are the flags of config.
 type Flags struct {
 	From    []string
 	Answers []string
@@ -43,7 +43,7 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	flags := &Flags{}
 	command := &cobra.Command{
 		Use:   "config --from FILE",
-		Short: "Make the mirror's configuration of the original's, or the original's with another network",
+		Short: "Make the mirror's configuration from the original's, or change the original's network",
 		Long:  long,
 		Example: "  kops get --name blue.example.com -o yaml | theseus mirror config --from - --name green.example.com --to calico -o green.yaml\n" +
 			"  theseus mirror config --from blue.yaml --to calico --surge -o blue-calico.yaml",
@@ -54,9 +54,9 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	f.StringSliceVar(&flags.From, "from", nil, "the original's configuration: files, or - for standard input")
 	f.StringVar(&flags.Options.Name, "name", "", "the mirror's name; without it the original's own configuration is changed")
 	f.StringVar(&flags.Options.State, "state", "", "the mirror's state store of kops, such as s3://state (else the original's)")
-	f.StringVar(&flags.Options.Network, "to", "", "network to change to, by kops' name for it: "+strings.Join(config.Networks(), ", "))
-	f.BoolVar(&flags.Options.Surge, "surge", false, "rolling updates double the nodes, then take the old ones away")
-	f.StringArrayVar(&flags.Answers, "answer", nil, "what was decided: --answer network=10.1.0.0/16")
+	f.StringVar(&flags.Options.Network, "to", "", "the new network, by its name in kops: "+strings.Join(config.Networks(), ", "))
+	f.BoolVar(&flags.Options.Surge, "surge", false, "rolling updates double the nodes, then remove the old ones")
+	f.StringArrayVar(&flags.Answers, "answer", nil, "a decision, such as network=10.1.0.0/16 (repeatable)")
 	return command
 }
 
@@ -66,7 +66,7 @@ func run(m *clusters.Clusters, flags *Flags) error {
 	case len(flags.From) == 0:
 		return exit.Fail(exit.Usage, "name it with --from, such as: kops get --name NAME -o yaml | theseus mirror config --from -", "no configuration")
 	case options.Name == "" && options.Network == "" && !options.Surge:
-		return exit.Fail(exit.Usage, "--name makes the mirror's, --to changes the network, --surge how nodes are replaced", "nothing to change is named")
+		return exit.Fail(exit.Usage, "--name makes the mirror's, --to changes the network, --surge how nodes are replaced", "no change is given")
 	case options.State != "" && options.Name == "":
 		return exit.Fail(exit.Usage, "leave it out, or name the mirror with --name", "--state is the mirror's, and none is named")
 	}
@@ -77,7 +77,7 @@ func run(m *clusters.Clusters, flags *Flags) error {
 	return show(m, result, before, strings.Join(flags.From, ", "))
 }
 
-// Convert makes the configuration that is asked for; before is the text that it was made of.
+// Convert makes the requested configuration; before is the original text.
 func Convert(m *clusters.Clusters, flags *Flags) (result *config.Result, before []byte, err error) {
 	options := flags.Options
 	options.Answers = map[string]string{}
@@ -151,7 +151,7 @@ func show(m *clusters.Clusters, result *config.Result, before []byte, from strin
 	return nil
 }
 
-// Ask puts what only a person can know, to be answered by a flag.
+// Ask prints questions that only a person can answer, by a flag.
 func Ask(m *clusters.Clusters, result *config.Result, flag string) error {
 	if len(result.Questions) == 0 {
 		return nil
@@ -163,10 +163,10 @@ func Ask(m *clusters.Clusters, result *config.Result, flag string) error {
 			fmt.Fprintf(m.Out, "%s:%d: %s\n    %s %s=%s\n", q.File, q.Line, q.Text, flag, q.ID, strings.Join(q.Answers, "|"))
 		}
 	}
-	return exit.Fail(exit.NeedsPerson, "answer with "+flag+" "+ids[0]+"=... and so on; words in capitals stand for what you fill in", "%d to decide: %s", len(ids), strings.Join(ids, ", "))
+	return exit.Fail(exit.NeedsPerson, "answer with "+flag+" "+ids[0]+"=... and so on; replace words in capitals", "%d to decide: %s", len(ids), strings.Join(ids, ", "))
 }
 
-// explain says of every changed field why, object by object.
+// explain prints the reason for every changed field, object by object.
 func explain(m *clusters.Clusters, result *config.Result) {
 	var objects []string
 	for _, change := range result.Changes {
@@ -193,7 +193,7 @@ func explain(m *clusters.Clusters, result *config.Result) {
 		}
 	}
 	if len(result.Names) > 0 {
-		fmt.Fprintln(m.Out, "what kops names after the cluster on AWS, where it makes it (what refers to the left needs the right too)")
+		fmt.Fprintln(m.Out, "resources that kops names after the cluster on AWS (references to the left name need the right one too)")
 		for _, name := range result.Names {
 			fmt.Fprintf(m.Out, "  %s: %s -> %s\n", name.What, name.Old, name.New)
 		}

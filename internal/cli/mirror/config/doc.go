@@ -1,2 +1,2 @@
-// Package config is the command `theseus mirror config`.
+// Package config has the command `theseus mirror config`.
 package config

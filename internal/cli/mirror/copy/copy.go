@@ -21,41 +21,41 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/replica"
 )
 
-// Flags are what copy and diff are told.
+// Flags are the flags of copy and diff.
 type Flags struct {
 	mirror.Selection
 	watch bool
 	every time.Duration
 }
 
-const long = `Copies all objects of the chosen namespaces, and what they need cluster-wide (definitions, classes, roles,
-webhooks), to the mirror, by server-side apply as the field manager theseus-mirror. What users own of an object
-goes over, by its managedFields; what the original's own controllers and API server wrote does not.
+const long = `Copies all objects of the chosen namespaces, and the cluster-wide objects that they need (CRDs, classes, roles,
+webhooks), to the mirror, by server-side apply as the field manager theseus-mirror. By managedFields, it copies the fields
+that users own, but not those that the original's own controllers and API server wrote.
 
-It is a loop: it looks at both clusters and writes what differs, deletions included, until nothing differs.
-A second run changes nothing. With --watch it goes on until it is interrupted.
+It is a loop: it compares both clusters and writes the differences, deletions included, until there are none. A second
+run changes nothing. With --watch, it continues until it is interrupted.
 
-Nothing is written before everything was decided:
-- What acts outside its cluster is skipped, suspended, disarmed or asked about; -o json shows what became of
-  everything, --decide changes it, and so does the annotation mirror.theseus.dev/action on an object.
-- Data of volumes is not copied: a claim is refused until it is accepted by name with --empty-volume.
-- Objects that the mirror has already, and not from here, are refused unless --adopt is given.
+It writes nothing until everything is decided:
+- It skips, suspends, disarms or asks about objects that act outside of their cluster. -o json shows the decision for
+ each object; --decide changes it, and so does the annotation mirror.theseus.dev/action on an object.
+- It does not copy the data of volumes: it refuses a claim until you accept it by name with --empty-volume.
+- It refuses objects that the mirror already has from elsewhere, unless you give --adopt.
 `
 
 // Register adds the flags to a command.
 func (f *Flags) Register(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVarP(&f.Namespaces, "namespace", "n", nil, "namespaces to copy")
-	flags.StringArrayVar(&f.Decide, "decide", nil, "what happens to a kind or an object: 'CronJob.batch=copy', 'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
+	flags.StringArrayVar(&f.Decide, "decide", nil, "decision for a kind or an object: 'CronJob.batch=copy', 'Job.batch shop/import=skip'; copy, skip, suspend or disarm")
 	flags.StringSliceVar(&f.EmptyVolumes, "empty-volume", nil, "claims (namespace/name) that may be empty on the mirror")
 	flags.StringSliceVar(&f.Registries, "registry", nil, "rewrite images: registry.example.com=registry-mirror.example.com")
 	flags.StringArrayVar(&f.ImageFields, "image-field", nil, "a field that names an image: 'Database.example.com=spec.image'; [] after a list, * for all fields")
-	flags.StringSliceVar(&f.Unproven, "unproven", nil, "registries that are not asked for rewritten images: only the nodes can log in there")
-	flags.BoolVar(&f.Adopt, "adopt", false, "take over objects that the mirror has already")
-	flags.IntVar(&f.Workers, "workers", replica.DefaultWorkers, "writes under way at once")
+	flags.StringSliceVar(&f.Unproven, "unproven", nil, "registries in which rewritten images are not checked, since only the nodes can log in there")
+	flags.BoolVar(&f.Adopt, "adopt", false, "take over objects that the mirror already has")
+	flags.IntVar(&f.Workers, "workers", replica.DefaultWorkers, "concurrent writes")
 }
 
-// Copier makes what the flags describe, with both clusters.
+// Copier makes a copier from the flags, with both clusters.
 func Copier(m *clusters.Clusters, f *Flags) (*replica.Copier, error) {
 	copier, err := OriginalCopier(m, f)
 	if err != nil {
@@ -69,7 +69,7 @@ func Copier(m *clusters.Clusters, f *Flags) (*replica.Copier, error) {
 	return copier, err
 }
 
-// OriginalCopier makes what the flags describe, with the original alone.
+// OriginalCopier makes a copier from the flags, with only the original.
 func OriginalCopier(m *clusters.Clusters, f *Flags) (*replica.Copier, error) {
 	copier, err := replica.NewCopier(f.Selection, m.Note)
 	if err != nil {
@@ -102,7 +102,7 @@ func NewCopy(m *clusters.Clusters) *cobra.Command {
 	}
 	flags.Register(command)
 	command.Flags().BoolVar(&flags.watch, "watch", false, "keep the mirror in step until interrupted")
-	command.Flags().DurationVar(&flags.every, "resync", time.Minute, "with --watch: look at everything this often, whatever is seen to change")
+	command.Flags().DurationVar(&flags.every, "resync", time.Minute, "with --watch: interval of complete comparisons")
 	return command
 }
 
@@ -115,7 +115,7 @@ func run(ctx context.Context, m *clusters.Clusters, copier *replica.Copier, flag
 		said := ""
 		return Coded(copier.Watch(ctx, flags.every, replica.Decided, func(pass *replica.Pass, err error) {
 			if err != nil {
-				if err.Error() != said { // it is tried every few seconds
+				if err.Error() != said { // it is retried every few seconds
 					exit.Code(m.Err, Coded(err))
 				}
 				said = err.Error()
@@ -138,7 +138,7 @@ func run(ctx context.Context, m *clusters.Clusters, copier *replica.Copier, flag
 	return Coded(err)
 }
 
-// Coded gives what stands against a copy its exit code.
+// Coded gives errors of a copy their exit codes.
 func Coded(err error) error {
 	var undecided *replica.Undecided
 	var missing *registry.Missing
@@ -189,7 +189,7 @@ func showPass(m *clusters.Clusters, pass *replica.Pass) {
 	fmt.Fprintf(m.Out, "%d created, %d updated, %d deleted, %d were in step (%.1f s)\n", pass.Created, pass.Updated, pass.Deleted, pass.Delta.InStep, pass.Took.Seconds())
 }
 
-// showLeft says what goes over changed, and what of it that a person may miss does not go over.
+// showLeft lists objects that are copied with changes, and objects that are not copied and that a person may miss.
 func showLeft(m *clusters.Clusters, pass *replica.Pass) {
 	if m.Output == "json" {
 		return
@@ -209,7 +209,7 @@ func showLeft(m *clusters.Clusters, pass *replica.Pass) {
 		}
 		fmt.Fprintf(m.Out, "skip %s: %s\n", left.Key, left.Why)
 	}
-	fmt.Fprintf(m.Out, "not copied: %s of the cluster's own or made by their owners (-o json lists them)\n", cluster.Count(quiet, "object"))
+	fmt.Fprintf(m.Out, "not copied: %s that belong to the cluster itself or are made by their owners (-o json lists them)\n", cluster.Count(quiet, "object"))
 	for _, doubt := range pass.Plan.Doubts() {
 		fmt.Fprintln(m.Err, "note: "+doubt)
 	}

@@ -22,8 +22,8 @@ func NewDiff(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "diff -n NAMESPACE ...",
 		Short: "Show what differs between the original and the mirror, and why",
-		Long: "Shows what copy with the same flags would do, field by field, and who wrote what differs. Nothing is written.\n" +
-			"Exit code 3 says that something differs.",
+		Long: "Shows what copy with the same flags would do, field by field, and who wrote the differences. It writes nothing.\n" +
+			"Exit code 3 means that there are differences.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			copier, err := Copier(m, flags)
@@ -74,9 +74,9 @@ func showDiff(m *clusters.Clusters, pass *replica.Pass) {
 	fmt.Fprintf(m.Out, "%d differ, %d are in step\n", len(steps), pass.Delta.InStep)
 }
 
-// shown are the fields of a step that differ, without passwords and tokens. Those of a Secret are without any value, and
-// without digests, which would let a short value be guessed; that goes for its metadata too, where kubectl keeps what was
-// applied.
+// shown are the fields of a step that differ, without passwords and tokens. Fields of a Secret are shown without values
+// and without digests, from which a short value could be guessed; that includes its metadata, where kubectl stores the
+// applied configuration.
 func shown(step objects.Step) []objects.Difference {
 	secret := step.Key.Group == "" && step.Key.Kind == "Secret"
 	bare := make([]objects.Difference, len(step.Why))
@@ -89,7 +89,7 @@ func shown(step objects.Step) []objects.Difference {
 	return bare
 }
 
-// redacted is a value of a field as it may be shown; a field that is missing stays so.
+// redacted is a field's value without secrets; a missing field stays missing.
 func redacted(path string, value any) any {
 	if value == nil {
 		return nil
@@ -112,7 +112,7 @@ func values(field objects.Difference) string {
 		}
 		return string(data[:77]) + "..."
 	}
-	text := ": is " + show(field.Have) + ", is to be " + show(field.Want)
+	text := ": is " + show(field.Have) + ", should be " + show(field.Want)
 	if field.By != "" {
 		text += " (written by " + field.By + ")"
 	}

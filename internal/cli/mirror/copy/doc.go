@@ -1,2 +1,2 @@
-// Package copy is the commands `theseus mirror copy` and `theseus mirror diff`.
+// Package copy has the commands `theseus mirror copy` and `theseus mirror diff`.
 package copy

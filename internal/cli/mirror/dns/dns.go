@@ -37,9 +37,9 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dns",
 		Short: "Move the services' DNS names to the mirror, and back",
-		Long: "Names move in waves, each only when its service answers at the mirror's address, by compare-and-swap: the\n" +
-			"record and external-dns' ownership change together, and only if nobody else has changed them. Each change is\n" +
-			"seen at every name server and chosen resolver, and watched, before the next. What fails is taken back.\n\n" +
+		Long: "Moves names in waves, each only once its service answers at the mirror's address. Each move is a compare-and-swap:\n" +
+			"the record and external-dns' ownership change together, and only if no one else has changed them. Before the next\n" +
+			"change, Theseus waits until every name server and chosen resolver shows the last one. A failure is rolled back.\n\n" +
 			"    inventory -> plan -> move -> back",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
@@ -53,10 +53,10 @@ func newInventory(m *clusters.Clusters) *cobra.Command {
 	var sources zonefile.Sources
 	command := &cobra.Command{
 		Use:   "inventory --zones FILE",
-		Short: "Which names belong to which service, and which of them can move",
-		Long: "Reads both clusters and the zones, and says of each name to whom it belongs (annotations of external-dns,\n" +
-			"Ingresses, routes of Gateways, DNSEndpoints), where it points, who owns its record, and whether it can move.\n" +
-			"Names that are blocked end it with exit code 3.",
+		Short: "List which names belong to which service, and which of them can move",
+		Long: "Reads both clusters and the zones, and shows for each name its owner (annotations of external-dns, Ingresses, routes\n" +
+			"of Gateways, DNSEndpoints), where it points, who owns its record, and whether it can move. Exit code 3 means that\n" +
+			"names are blocked.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			entries, _, err := zonefile.Inventory(command.Context(), m, sources)
@@ -100,12 +100,12 @@ func printInventory(out io.Writer, entries []names.Entry) error {
 			fmt.Fprintf(w, "\t\thint: %s\n", e.Hint)
 		}
 	}
-	fmt.Fprintf(w, "%s: %d move, %d moved already, %d stay, %d blocked\n", cluster.Count(len(entries), "name"),
+	fmt.Fprintf(w, "%s: %d move, %d already moved, %d stay, %d blocked\n", cluster.Count(len(entries), "name"),
 		counts[names.Moves], counts[names.Moved], counts[names.Stays], counts[names.Blocked])
 	return w.Flush()
 }
 
-// PlanFlags are what a plan of moves is told.
+// PlanFlags are the flags of a plan of moves.
 type PlanFlags struct {
 	zonefile.Sources
 	names     []string
@@ -121,9 +121,9 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "plan --zones FILE [-o PLAN]",
 		Short: "Make a plan of moves that reads like a runbook",
-		Long: "Plans the move of all names that can move, or of those that --name chooses. A chosen name that is blocked,\n" +
-			"or belongs to nobody, is refused; without --name, blocked names are, so that none is forgotten. A plan that\n" +
-			"changes more than 30 % of a zone of ten names or more needs --yes-really. Nothing is changed.",
+		Long: "Plans the move of all names that can move, or of those of --name. It refuses a name of --name that is blocked or has\n" +
+			"no service; without --name, it refuses blocked names, so that none is forgotten. A plan that changes more than\n" +
+			"30 % of a zone with ten names or more needs --yes-really. It changes nothing.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			p, err := MakePlan(command.Context(), m, f)
@@ -143,25 +143,25 @@ func newPlan(m *clusters.Clusters) *cobra.Command {
 func (f *PlanFlags) RegisterMoves(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringSliceVar(&f.names, "name", nil, "names to move, or patterns such as '*.shop.example.org'")
-	flags.Uint32Var(&f.options.TTL, "ttl", 30, "what TTLs are lowered to while names move, in seconds")
-	flags.IntVar(&f.options.First, "first", 3, "how many names the first wave has")
-	flags.IntVar(&f.options.Growth, "growth", 5, "how many times as many each next wave has")
-	flags.IntVar(&f.options.Batch, "batch", 32, "how many names one transaction changes")
-	flags.Int64SliceVar(&f.weights, "weights", nil, "shares in per cent that go to the mirror one after the other, such as 1,10,50, where the provider can")
-	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "how many of a gate's own requests may fail")
-	flags.StringVar(&f.rate.Prometheus, "prometheus", "", "address of a Prometheus that knows the services' error rate")
+	flags.Uint32Var(&f.options.TTL, "ttl", 30, "TTL while names move, in seconds")
+	flags.IntVar(&f.options.First, "first", 3, "number of names in the first wave")
+	flags.IntVar(&f.options.Growth, "growth", 5, "factor by which each wave is larger than the last")
+	flags.IntVar(&f.options.Batch, "batch", 32, "number of names that one transaction changes")
+	flags.Int64SliceVar(&f.weights, "weights", nil, "successive shares of the mirror in per cent, such as 1,10,50, if the provider supports weights")
+	flags.Int64Var(&f.options.MaxFailed, "max-failed", 0, "number of a gate's own requests that may fail")
+	flags.StringVar(&f.rate.Prometheus, "prometheus", "", "address of a Prometheus with the services' error rate")
 	flags.StringVar(&f.rate.Query, "error-rate", "", "query for the services' error rate, for --prometheus")
-	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "what the query of --error-rate may yield at most")
-	flags.BoolVar(&f.yesReally, "yes-really", false, "change more than 30 % of a zone")
+	flags.Float64Var(&f.rate.Max, "max-error-rate", 0, "highest allowed value of the query of --error-rate")
+	flags.BoolVar(&f.yesReally, "yes-really", false, "allow changing more than 30 % of a zone")
 }
 
 // MakePlan makes the plan of the moves of names that the flags choose.
 func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Plan, error) {
 	if (f.rate.Prometheus == "") != (f.rate.Query == "") {
-		return nil, exit.Fail(exit.Usage, "give both or none", "--prometheus and --error-rate go together")
+		return nil, exit.Fail(exit.Usage, "give both or neither", "--prometheus and --error-rate go together")
 	}
 	if at, err := url.Parse(f.rate.Prometheus); f.rate.Prometheus != "" && (err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "") {
-		return nil, exit.Fail(exit.Usage, "such as --prometheus http://prometheus.example.org:9090", "--prometheus %s is no address", f.rate.Prometheus)
+		return nil, exit.Fail(exit.Usage, "such as --prometheus http://prometheus.example.org:9090", "--prometheus %s is not an address", f.rate.Prometheus)
 	}
 	if n := len(f.weights); n > 1 && f.weights[n-1] == 100 {
 		f.weights = f.weights[:n-1] // the last share always is
@@ -201,12 +201,12 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 	}
 	for _, z := range zones {
 		if len(f.weights) > 0 && !z.Can.Weights && slices.ContainsFunc(moves, func(m zone.Move) bool { return m.Zone == z.Name }) {
-			return nil, exit.Fail(exit.Usage, "leave --weights out: the names of one wave after the other move as a whole", "the provider of %s cannot weigh", z.Name)
+			return nil, exit.Fail(exit.Usage, "leave --weights out: names then move as a whole, wave by wave", "the provider of %s does not support weights", z.Name)
 		}
 	}
 	for _, move := range moves {
 		if len(f.weights) > 0 && !shift.Weighs(move.Unit) {
-			m.Note(strings.TrimSuffix(move.Name, ".") + " moves as a whole: its records are of other types at the mirror, and cannot be weighed")
+			m.Note(strings.TrimSuffix(move.Name, ".") + " moves as a whole: its records have other types at the mirror, and cannot be weighted")
 		}
 	}
 	var used []*zone.Zone
@@ -218,7 +218,7 @@ func MakePlan(ctx context.Context, m *clusters.Clusters, f PlanFlags) (*shift.Pl
 	return shift.New(used, moves, f.options, m.Version, time.Now()), nil
 }
 
-// rehearseRate asks for the error rate as the gates will: what is wrong with it would take back the first wave.
+// rehearseRate queries the error rate as the gates will: an error in the query would roll back the first wave.
 func (f *PlanFlags) rehearseRate(ctx context.Context) error {
 	if f.rate.Query == "" {
 		return nil
@@ -228,24 +228,24 @@ func (f *PlanFlags) rehearseRate(ctx context.Context) error {
 	case err != nil:
 		return exit.Fail(exit.Failed, "try the query there; a gate that gets no data fails", "no error rate: %w", err)
 	case rate > f.rate.Max:
-		return exit.Fail(exit.Blocked, "mend the services, or let more pass with --max-error-rate", "the error rate is %g before anything moves, and at most %g may be", rate, f.rate.Max)
+		return exit.Fail(exit.Blocked, "fix the services, or raise --max-error-rate", "the error rate is %g before any name moves, but at most %g is allowed", rate, f.rate.Max)
 	}
 	return nil
 }
 
-// newAsk is what is run at a place that a zones file names.
+// newAsk is the command that runs at a place that a zones file names.
 func newAsk(m *clusters.Clusters) *cobra.Command {
 	return &cobra.Command{
 		Use:   "ask",
-		Short: "Ask the mirror's addresses from here, for a theseus that runs elsewhere",
-		Long: "Reads what to ask from standard input, as JSON, and writes what does not answer. A zones file names under `from` the\n" +
-			"commands that run theseus elsewhere, such as in a pod of the original; before a name moves it is proven from there, too.",
+		Short: "Send requests to the mirror from here, for a theseus that runs elsewhere",
+		Long: "Reads questions as JSON from standard input, and writes those that are not answered. A zones file names, under `from`,\n" +
+			"commands that run theseus elsewhere, such as in a pod of the original; a name moves only if it answers there, too.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error { return dns.Serve(command.Context(), m.In, m.Out) },
 	}
 }
 
-// choose takes the moves of the inventory, or refuses with what stands against them.
+// choose returns the moves of the inventory, or an error if names are blocked.
 func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
 	var moves []zone.Move
 	var refused []names.Entry
@@ -271,7 +271,7 @@ func choose(entries []names.Entry, patterns []string) ([]zone.Move, error) {
 	}
 	for _, pattern := range patterns {
 		if !hit[pattern] {
-			return nil, exit.Fail(exit.Failed, "theseus mirror dns inventory lists the names", "no name is %q", pattern)
+			return nil, exit.Fail(exit.Failed, "theseus mirror dns inventory lists the names", "no name matches %q", pattern)
 		}
 	}
 	if len(refused) > 0 {
@@ -323,25 +323,25 @@ func readPlan(file string) (*shift.Plan, error) {
 	return shift.Read(data)
 }
 
-// end turns the outcome of a run into words and the exit code.
+// end turns the outcome of a run into a message and the exit code.
 func end(m *clusters.Clusters, outcome engine.Outcome, left []string, file string) error {
 	for _, text := range left {
-		fmt.Fprintf(m.Err, "note: left alone, as somebody else changed it: %s\n", text)
+		fmt.Fprintf(m.Err, "note: left alone because someone else changed it: %s\n", text)
 	}
 	switch outcome.End {
 	case engine.EndDone:
 		return nil
 	case engine.EndRolledBack, engine.EndStopped:
-		hint := cmp.Or(outcome.Advice, "remove the cause") + "; then make a new plan"
+		hint := cmp.Or(outcome.Advice, "fix the cause") + "; then make a new plan"
 		code := outcome.ExitCode()
 		if len(left) > 0 {
-			code, hint = exit.NeedsPerson, "look at the names that were left alone"
+			code, hint = exit.NeedsPerson, "check the names that were left alone"
 		}
 		return exit.Fail(code, hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
 	}
-	hint := fmt.Sprintf("theseus mirror dns move %s goes on from there; theseus mirror dns back %s takes everything back", file, file)
+	hint := fmt.Sprintf("theseus mirror dns move %s continues; theseus mirror dns back %s moves all names back", file, file)
 	if outcome.State.Undoing {
-		hint = fmt.Sprintf("theseus mirror dns back %s goes on with the way back", file)
+		hint = fmt.Sprintf("theseus mirror dns back %s continues the way back", file)
 	}
 	if outcome.Advice != "" {
 		hint = outcome.Advice + "; then " + hint

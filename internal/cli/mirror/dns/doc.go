@@ -1,2 +1,2 @@
-// Package dns is the command `theseus mirror dns`.
+// Package dns has the command `theseus mirror dns`.
 package dns

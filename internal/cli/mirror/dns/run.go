@@ -29,17 +29,18 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-const journalHelp = "The journal is a file of this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run it again here, or with\n" +
-	"that folder, and it goes on from wherever it was interrupted or killed."
+const journalHelp = "The journal is a file on this machine, in THESEUS_STATE_DIR (else ~/.local/state/theseus): run the command again here, or\n" +
+	"with that folder, and it continues from wherever it was interrupted or killed."
 
 func newMove(m *clusters.Clusters) *cobra.Command {
 	var zones string
 	var yes bool
 	command := &cobra.Command{
 		Use:   "move PLAN --zones FILE --yes",
-		Short: "Move names by a plan, proven, watched and journaled",
-		Long: "Carries a plan of moves out: TTLs are lowered and waited for, then wave by wave names are proven, moved, seen\n" +
-			"everywhere and watched, then the TTLs are restored. What fails is taken back by the same road.\n\n" + journalHelp,
+		Short: "Move names by a plan, with a gate after every wave",
+		Long: "Carries out a plan of moves: it lowers the TTLs and waits for them to expire; then, wave by wave, it checks the\n" +
+			"services, moves the names, waits until every name server shows it, and watches; at the end it restores the TTLs.\n" +
+			"A failure is rolled back in the same way.\n\n" + journalHelp,
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			p, err := readPlan(args[0])
@@ -50,7 +51,7 @@ func newMove(m *clusters.Clusters) *cobra.Command {
 		},
 	}
 	command.Flags().StringVar(&zones, "zones", "", "file that says how the zones are reached")
-	command.Flags().BoolVar(&yes, "yes", false, "the plan was read: change the zones")
+	command.Flags().BoolVar(&yes, "yes", false, "change the zones, as the plan says")
 	return command
 }
 
@@ -59,9 +60,9 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 	var yes bool
 	command := &cobra.Command{
 		Use:   "back PLAN --zones FILE --yes",
-		Short: "Take names back to the original by the same road",
-		Long: "A move that is under way is taken back from where it stands. One that is done is gone back step by step, with\n" +
-			"the same proofs, waits and gates, towards the original. A name that somebody else changed since is left alone.\n\n" + journalHelp,
+		Short: "Move names back to the original, by the same procedure",
+		Long: "Rolls back a move that is running or was interrupted. A finished move is reversed step by step, with the same checks,\n" +
+			"waits and gates, towards the original. A name that someone else has changed since is left alone.\n\n" + journalHelp,
 		Args: usage.Exactly(1, "the plan file of the move"),
 		RunE: func(command *cobra.Command, args []string) error {
 			p, err := readPlan(args[0])
@@ -71,11 +72,11 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 			state, err := stateOf(command.Context(), p)
 			switch {
 			case errors.Is(err, errNotBegun):
-				return exit.Fail(exit.Failed, "theseus mirror dns move "+args[0], "nothing of %s has moved: %w", p.Name, err)
+				return exit.Fail(exit.Failed, "theseus mirror dns move "+args[0], "no name of %s has moved: %w", p.Name, err)
 			case err != nil:
 				return err
 			case state.Phase == engine.PhaseRolledBack:
-				return exit.Fail(exit.Failed, "make a new plan to start again", "%s was taken back already", p.Name)
+				return exit.Fail(exit.Failed, "make a new plan to start again", "%s was already rolled back", p.Name)
 			case state.Phase == engine.PhaseDone:
 				return carryOut(command.Context(), m, p.Back(), args[0], zones, yes, v1alpha1.DesireRun)
 			}
@@ -87,7 +88,7 @@ func newBack(m *clusters.Clusters) *cobra.Command {
 	return command
 }
 
-// carryOut runs the engine over a plan of moves, from wherever its journal stands.
+// carryOut runs the engine over a plan of moves, from where its journal ends.
 func carryOut(ctx context.Context, m *clusters.Clusters, p *shift.Plan, file, zones string, yes bool, desire v1alpha1.Desire) error {
 	config, err := zonefile.Read(zones)
 	if err != nil {
@@ -150,13 +151,13 @@ func viewOf(m *clusters.Clusters, p *plan.Plan) view.View {
 	return &view.Lines{Out: m.Out, Script: run.NewScript(p), Begun: time.Now()}
 }
 
-// stateOf is where the move of a plan stands, by its journal.
+// stateOf is the state of a plan's move, from its journal.
 func stateOf(ctx context.Context, p *shift.Plan) (engine.State, error) {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
 		return engine.State{}, err
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "journal.jsonl")) // and not as a journal, which would cut what is being written
+	data, err := os.ReadFile(filepath.Join(dir, "journal.jsonl")) // not with OpenFile, which would cut off a record that is being written
 	if os.IsNotExist(err) {
 		return engine.State{Phase: engine.PhaseNew}, errNotBegun
 	}
@@ -177,7 +178,7 @@ func stateOf(ctx context.Context, p *shift.Plan) (engine.State, error) {
 	return engine.Replay(records)
 }
 
-// status is what status says of one direction.
+// status is the status of one direction.
 type status struct {
 	Name  string       `json:"name"`
 	Phase engine.Phase `json:"phase"`
@@ -190,7 +191,7 @@ type status struct {
 func newStatus(m *clusters.Clusters) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status PLAN",
-		Short: "How far a move is, and its way back",
+		Short: "Show how far a move and its way back are",
 		Args:  usage.Exactly(1, "the plan file of the move"),
 		RunE: func(command *cobra.Command, args []string) error {
 			p, err := readPlan(args[0])

@@ -1,2 +1,2 @@
-// Package freeze is the commands `theseus mirror freeze` and `theseus mirror thaw`.
+// Package freeze has the commands `theseus mirror freeze` and `theseus mirror thaw`.
 package freeze

@@ -34,17 +34,17 @@ func NewFreeze(m *clusters.Clusters) *cobra.Command {
 	var want freeze.Freeze
 	command := &cobra.Command{
 		Use:   "freeze -n NAMESPACE ... --because REASON",
-		Short: "Stop deploys to namespaces, and prove that they are stopped",
-		Long: `Stops users and pipelines in the chosen namespaces by a ValidatingAdmissionPolicy: creating, changing, scaling and
-deleting is denied, with who froze and why. What runs goes on: Kubernetes' controllers, autoscalers included, what
-they make from what is frozen, evictions, the life of pods, status, events, leases, and pods of these namespaces that
-update their own ConfigMaps. Operators and others that write as users of their own go on if they are named with
---allow.
+		Short: "Stop deploys to namespaces, and prove that they have stopped",
+		Long: `Stops users and pipelines in the chosen namespaces by a ValidatingAdmissionPolicy: it denies creating, changing,
+scaling and deleting objects, and the message names who froze and why. What is running continues: Kubernetes'
+controllers, autoscalers included, their objects, evictions, the lifecycle of pods, status, events, leases, and pods of
+these namespaces that update their own ConfigMaps. Operators and others that write as users of their own can continue
+if you name them with --allow.
 
-Objects of Argo CD and Flux that deploy there are suspended, and remember what they did.
+Objects of Argo CD and Flux that deploy there are suspended, and record their former state.
 
-It says frozen only when a write to every namespace was denied, ten times in a row, on new connections. Who may
-change admission policies can lift it: that is the one right that it rests on.`,
+The command reports success only once writes to every namespace were denied, ten times in a row, on new connections.
+Users who may change admission policies can lift the freeze.`,
 		Example: "  theseus mirror freeze -n shop -n billing --because 'the network is being changed, CHG-1234' --allow system:serviceaccount:keda:keda-operator",
 		Args:    usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -77,8 +77,8 @@ change admission policies can lift it: that is the one right that it rests on.`,
 		},
 	}
 	command.Flags().StringSliceVarP(&want.Namespaces, "namespace", "n", nil, "namespaces to freeze")
-	command.Flags().StringVar(&want.Reason, "because", "", "the reason, which everybody reads who is stopped")
-	command.Flags().StringSliceVar(&want.Allowed, "allow", nil, "users who may go on, and groups as group:NAME")
+	command.Flags().StringVar(&want.Reason, "because", "", "the reason, shown to everyone whose write is denied")
+	command.Flags().StringSliceVar(&want.Allowed, "allow", nil, "users who may continue, and groups as group:NAME")
 	return command
 }
 
@@ -86,9 +86,9 @@ change admission policies can lift it: that is the one right that it rests on.`,
 func NewThaw(m *clusters.Clusters) *cobra.Command {
 	return &cobra.Command{
 		Use:   "thaw",
-		Short: "End the freeze: deploys go on as before",
-		Long: "Takes the policy away, proves that writes pass again, and gives every suspended object of Argo CD and Flux back\n" +
-			"exactly what it had. It also cleans up after a freeze that failed half-way. A second thaw changes nothing.",
+		Short: "End the freeze: deploys work as before",
+		Long: "Removes the policy, proves that writes pass again, and restores every suspended object of Argo CD and Flux exactly.\n" +
+			"It also cleans up after a freeze that failed half-way. A second thaw changes nothing.",
 		Args: usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
 			freezer, err := freezer(m)

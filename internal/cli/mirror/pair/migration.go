@@ -15,10 +15,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Doing is what a command does with a plan, whose mirror and zones are reached by access.
+// Doing is a command's action on a plan. access says how to reach the plan's mirror and zones.
 type Doing func(ctx context.Context, client *kube.Client, access mirror.Access, p *plan.Plan) error
 
-// Command is a command about one migration by the strategy mirror: the one named, or the latest such.
+// Command is a command about one migration by the strategy mirror: the named one, or the latest.
 func Command(m *clusters.Clusters, use, short, long string, do Doing) *cobra.Command {
 	var access mirror.Access
 	command := &cobra.Command{
@@ -41,11 +41,12 @@ func Command(m *clusters.Clusters, use, short, long string, do Doing) *cobra.Com
 			return do(ctx, client, access, p)
 		},
 	}
-	command.Flags().StringVar(&access.Zones, "zones", "", "file that says how the zones are reached (else that of the plan)")
+	command.Flags().StringVar(&access.Zones, "zones", "", "file that says how to reach the zones (else that of the plan)")
 	return command
 }
 
-// mayReach refuses to open files of this machine because a plan in the cluster names them, unless this machine was told to run it.
+// mayReach refuses to open files of this machine that a plan in the cluster names, unless the plan was approved on this
+// machine.
 func mayReach(access mirror.Access, p *plan.Plan) error {
 	if known, err := (&approval.Flags{}).Known(p); err != nil || known {
 		return err
@@ -54,11 +55,11 @@ func mayReach(access mirror.Access, p *plan.Plan) error {
 	if (planned.Kubeconfig+planned.Context == "" || access.Kubeconfig+access.Context != "") && (planned.Zones == "" || access.Zones != "") {
 		return nil
 	}
-	return exit.Fail(exit.Usage, "name the mirror with --mirror-kubeconfig or --mirror-context, and --zones; or run it where the migration runs",
-		"this machine does not know which plan of %s was approved, and opens no file because the cluster names it", p.Name)
+	return exit.Fail(exit.Usage, "name the mirror with --mirror-kubeconfig or --mirror-context, and --zones; or use the machine that runs the migration",
+		"this machine does not know which plan of %s was approved, and does not open files that only the cluster names", p.Name)
 }
 
-// mirrorPlan is the plan of the migration that is named, or of the latest one by this strategy.
+// mirrorPlan is the plan of the named migration, or of the latest one by this strategy.
 func mirrorPlan(ctx context.Context, client *kube.Client, names []string) (*plan.Plan, error) {
 	if len(names) == 0 {
 		all, err := journal.List(ctx, client.Dynamic)
@@ -83,5 +84,5 @@ func mirrorPlan(ctx context.Context, client *kube.Client, names []string) (*plan
 			return p, nil
 		}
 	}
-	return nil, exit.Fail(exit.Failed, "theseus plan --strategy mirror --help", "no migration by the strategy mirror was ever begun in this cluster")
+	return nil, exit.Fail(exit.Failed, "theseus plan --strategy mirror --help", "this cluster has no migration by the strategy mirror")
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/mirrored"
 )
 
-// RegisterAccess adds the flags by which the mirror and the zones are reached.
+// RegisterAccess adds the flags that say how to reach the mirror and the zones.
 func RegisterAccess(command *cobra.Command, access *mirror.Access) {
 	flags := command.Flags()
 	flags.StringVar(&access.Kubeconfig, "mirror-kubeconfig", "", "strategy mirror: kubeconfig file of the mirror (else that of the original)")
 	flags.StringVar(&access.Context, "mirror-context", "", "strategy mirror: context of the mirror")
-	flags.StringVar(&access.Zones, "zones", "", "strategy mirror: file that says how the zones are reached")
+	flags.StringVar(&access.Zones, "zones", "", "strategy mirror: file that says how to reach the zones")
 }
 
-// Named is the pair of clusters that access names, or, where it names none, the setup of a plan.
+// Named is the pair of clusters that access names, or else the setup of a plan.
 func Named(a *app.App, access, planned mirror.Access) (*clusters.Clusters, string) {
 	if access.Kubeconfig == "" && access.Context == "" {
 		access.Kubeconfig, access.Context = planned.Kubeconfig, planned.Context
@@ -37,8 +37,8 @@ func Named(a *app.App, access, planned mirror.Access) (*clusters.Clusters, strin
 	return m, cmp.Or(access.Zones, planned.Zones)
 }
 
-// Reach connects to both clusters and the zones, and makes sure that the clusters are the plan's. access says how the mirror
-// and the zones are reached; where it is empty, the plan says so.
+// Reach connects to both clusters and the zones, and checks that the clusters are the plan's. access says how to reach
+// the mirror and the zones; if it is empty, the plan does.
 func Reach(ctx context.Context, a *app.App, access mirror.Access, p *plan.Plan) (*mirrored.World, error) {
 	m, zones := Named(a, access, p.Mirror.Access)
 	world := &mirrored.World{Plan: p, Version: a.Version}
@@ -64,7 +64,7 @@ func Reach(ctx context.Context, a *app.App, access mirror.Access, p *plan.Plan) 
 			return nil, fmt.Errorf("%s: %w", one.what, err)
 		}
 		if id != one.id {
-			return nil, exit.Fail(exit.Failed, "name it with --mirror-context or --mirror-kubeconfig, and the original with --context", "this is not %s of the plan, but another cluster", one.what)
+			return nil, exit.Fail(exit.Failed, "name it with --mirror-context or --mirror-kubeconfig, and the original with --context", "this cluster is not %s of the plan", one.what)
 		}
 	}
 	if world.Config, err = zonefile.Read(zones); err != nil {

@@ -1,2 +1,2 @@
-// Package registry is the command `theseus mirror registry`.
+// Package registry has the command `theseus mirror registry`.
 package registry

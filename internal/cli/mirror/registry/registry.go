@@ -22,13 +22,13 @@ func NewCommand(m *clusters.Clusters) *cobra.Command {
 	containerd := false
 	command := &cobra.Command{
 		Use:   "registry -n NAMESPACE ... --registry OLD=NEW",
-		Short: "Rewrite names of images for the mirror's registry, and prove that each can be pulled",
-		Long: `Shows how copy with the same flags would rewrite images, in pods, templates of pods, image volumes and the fields
-that --image-field names, and asks the new registry for each, with the pull secrets that its pods will have. Nothing
-is written. Exit code 3 says that an image cannot be pulled; copy asks the same before it writes.
+		Short: "Rewrite image names for the mirror's registry, and check that each can be pulled",
+		Long: `Shows how copy with the same flags would rewrite images, in pods, pod templates, image volumes and the fields of
+--image-field, and asks the new registry for each, with the pull secrets that its pods will have. It writes nothing.
+Exit code 3 means that an image cannot be pulled; copy makes the same check before it writes.
 
-The alternative leaves the names as they are: --containerd prints the files by which the mirror's nodes take images
-of the old registry from the new one.`,
+The alternative keeps the image names: --containerd prints files that make the mirror's nodes pull images of the old
+registry from the new one.`,
 		Example: "  theseus mirror registry -n shop --registry registry.example.com=registry-mirror.example.com",
 		Args:    usage.None,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -57,7 +57,7 @@ of the old registry from the new one.`,
 		},
 	}
 	flags.Register(command)
-	command.Flags().BoolVar(&containerd, "containerd", false, "print containerd's files instead, for the nodes of the mirror")
+	command.Flags().BoolVar(&containerd, "containerd", false, "print containerd configuration for the nodes of the mirror instead")
 	return command
 }
 
@@ -97,7 +97,7 @@ func showProofs(m *clusters.Clusters, proofs []registry.Proof) error {
 	return table.Flush()
 }
 
-// showContainerd prints containerd's own way: a file for every registry, in the folder that its config_path names.
+// showContainerd prints containerd's mirror configuration: a file for every registry, in the folder of its config_path.
 func showContainerd(m *clusters.Clusters, texts []string) error {
 	rules, err := image.ParseRules(texts)
 	if err != nil {
@@ -105,7 +105,7 @@ func showContainerd(m *clusters.Clusters, texts []string) error {
 	}
 	for _, rule := range rules.Rules() {
 		if strings.Contains(rule.Old, "/") || strings.Contains(rule.New, "/") {
-			return exit.Fail(exit.Usage, "give registries only, or let copy rewrite the names", "containerd knows mirrors of whole registries, and %s=%s names a part of one", rule.Old, rule.New)
+			return exit.Fail(exit.Usage, "give registries only, or let copy rewrite the names", "containerd only has mirrors of whole registries, but %s=%s names a part of one", rule.Old, rule.New)
 		}
 		fmt.Fprintf(m.Out, "# /etc/containerd/certs.d/%s/hosts.toml\nserver = \"https://%s\"\n\n[host.\"https://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", rule.Old, rule.Old, rule.New)
 	}

@@ -1,2 +1,2 @@
-// Package status is the command `theseus mirror status`.
+// Package status has the command `theseus mirror status`.
 package status

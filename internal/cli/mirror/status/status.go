@@ -23,7 +23,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
-// status is what mirror status says.
+// status is the result of mirror status.
 type status struct {
 	Name   string                 `json:"name"`
 	Phase  engine.Phase           `json:"phase"`
@@ -33,22 +33,22 @@ type status struct {
 	Steps  int                    `json:"steps"`
 	Cause  string                 `json:"cause,omitempty"`
 	Names  []mirrored.Whereabouts `json:"names"`
-	// Frozen names the namespaces that are.
+	// Frozen names the frozen namespaces.
 	Frozen []string `json:"frozen"`
-	// Differ are the objects that are not on the mirror as they should be, and what copy would do to them.
+	// Differ are the objects that differ on the mirror, and what copy would do to them.
 	Differ []string `json:"differ"`
 	InStep int      `json:"inStep"`
-	// Torn says that the copies were taken down, so nothing is compared. Unclear says why it is not known what differs.
+	// Torn is true if the copies were removed, so that nothing is compared. Unclear says why the comparison failed.
 	Torn    bool   `json:"torn,omitempty"`
 	Unclear string `json:"unclear,omitempty"`
 }
 
 // NewCommand makes the command theseus mirror status.
 func NewCommand(m *clusters.Clusters) *cobra.Command {
-	return pair.Command(m, "status", "Which phase, which names are where, and what differs now",
-		"Reads the journal in the original, the zones and both clusters, and says how far the migration is, where every name\n"+
-			"points by the zone itself, whether deploys are stopped, and what on the mirror is not as on the original. Nothing is\n"+
-			"changed.",
+	return pair.Command(m, "status", "Show the phase, where the names point, and what differs now",
+		"Reads the journal in the original, the zones and both clusters, and shows how far the migration is, where every name\n"+
+			"points according to its zone, whether deploys are stopped, and the differences between mirror and original. It changes\n"+
+			"nothing.",
 		func(ctx context.Context, client *kube.Client, access mirror.Access, p *plan.Plan) error {
 			return run(ctx, m, client, access, p)
 		})
@@ -89,7 +89,7 @@ func run(ctx context.Context, m *clusters.Clusters, client *kube.Client, access 
 	return show(m, &s)
 }
 
-// differ looks at both clusters.
+// differ compares both clusters.
 func differ(ctx context.Context, p *mirrored.World, s *status) error {
 	copier, err := replica.NewCopier(p.Plan.Mirror.Copy, func(string) {})
 	if err != nil {
@@ -115,7 +115,7 @@ func show(m *clusters.Clusters, s *status) error {
 	}
 	fmt.Fprintln(m.Out)
 	if s.Cause != "" {
-		fmt.Fprintf(m.Out, "because: %s\n", s.Cause)
+		fmt.Fprintf(m.Out, "cause: %s\n", s.Cause)
 	}
 	w := tabwriter.NewWriter(m.Out, 0, 0, 2, ' ', 0)
 	counts := map[string]int{}
@@ -132,17 +132,17 @@ func show(m *clusters.Clusters, s *status) error {
 			fmt.Fprintf(m.Out, ", %d %s", counts[at], at)
 		}
 	}
-	deploys := "deploys go on"
+	deploys := "deploys are not stopped"
 	if len(s.Frozen) > 0 {
 		deploys = "deploys are stopped in " + strings.Join(s.Frozen, ", ")
 	}
 	fmt.Fprintf(m.Out, "; %s\n", deploys)
 	switch {
 	case s.Torn:
-		fmt.Fprintln(m.Out, "what was copied to the mirror was taken down")
+		fmt.Fprintln(m.Out, "the copies on the mirror were removed")
 		return nil
 	case s.Unclear != "":
-		fmt.Fprintf(m.Out, "what differs is not known: %s\n", s.Unclear)
+		fmt.Fprintf(m.Out, "the clusters could not be compared: %s\n", s.Unclear)
 		return nil
 	}
 	const most = 10

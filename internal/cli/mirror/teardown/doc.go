@@ -1,2 +1,2 @@
-// Package teardown is the command `theseus mirror teardown`.
+// Package teardown has the command `theseus mirror teardown`.
 package teardown

@@ -30,14 +30,14 @@ import (
 // NewCommand makes the command theseus mirror teardown.
 func NewCommand(m *clusters.Clusters) *cobra.Command {
 	yes := false
-	command := pair.Command(m, "teardown", "Take down what was copied to the mirror, when the original serves everything",
-		"Lists what was copied to the mirror by a migration, and with --yes deletes it and waits until it is gone, load\n"+
-			"balancers too. It refuses as long as a name is not at the original, or a cache may still have the mirror's address.\n"+
-			"The journal stays, in the original. The mirror's machines are left to whoever made them.",
+	command := pair.Command(m, "teardown", "Remove the copies from the mirror, once the original serves everything",
+		"Lists the objects that a migration copied to the mirror. With --yes, it deletes them and waits until they are gone,\n"+
+			"load balancers included. It refuses while a name is not at the original, or a cache may still have the mirror's\n"+
+			"address. The journal stays, in the original. Remove the mirror's machines yourself.",
 		func(ctx context.Context, client *kube.Client, access mirror.Access, p *plan.Plan) error {
 			return takeDown(ctx, m, client, access, p, yes)
 		})
-	command.Flags().BoolVar(&yes, "yes", false, "the list was read: delete it")
+	command.Flags().BoolVar(&yes, "yes", false, "delete the listed objects")
 	return command
 }
 
@@ -46,7 +46,7 @@ func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, ac
 	if err != nil {
 		return err
 	}
-	if err := mustBeHome(ctx, pair, client); err != nil {
+	if err := mustBeBack(ctx, pair, client); err != nil {
 		return err
 	}
 	removal, err := pair.Mirror.Copies(ctx, p.Mirror.Original, p.Mirror.Copy.Namespaces)
@@ -74,29 +74,29 @@ func takeDown(ctx context.Context, m *clusters.Clusters, client *kube.Client, ac
 	}
 	switch {
 	case len(going) == 0:
-		m.Note("nothing that was copied is left on the mirror")
+		m.Note("the mirror has no copied objects left")
 		return nil
 	case !yes:
-		return exit.Fail(exit.Usage, "read it, then add --yes", "this deletes %s of the mirror", cluster.Count(len(going), "object"))
+		return exit.Fail(exit.Usage, "read the list, then add --yes", "this deletes %s of the mirror", cluster.Count(len(going), "object"))
 	}
 	if err := pair.Mirror.Remove(ctx, removal, m.Note); err != nil {
 		return err
 	}
 	if m.Output != "json" {
-		fmt.Fprintf(m.Out, "%s deleted; the journal of %s stays in the original, and the mirror's machines are yours to take down\n", cluster.Count(len(going), "object"), p.Name)
+		fmt.Fprintf(m.Out, "%s deleted; the journal of %s stays in the original; remove the mirror's machines yourself\n", cluster.Count(len(going), "object"), p.Name)
 	}
 	return nil
 }
 
-// mustBeHome refuses while somebody may still ask the mirror: every name is at the original by the zone itself, every
-// server and resolver shows it, and the TTLs have passed since the journal's last move.
-func mustBeHome(ctx context.Context, p *mirrored.World, client *kube.Client) error {
+// mustBeBack refuses while clients may still use the mirror: every name must be at the original according to its zone,
+// every server and resolver must show it, and the TTLs must have expired since the journal's last move.
+func mustBeBack(ctx context.Context, p *mirrored.World, client *kube.Client) error {
 	records, state, err := migrations.Standing(ctx, client, p.Plan.Name)
 	if err != nil {
 		return err
 	}
 	if !state.Over() {
-		return exit.Fail(exit.Blocked, "finish it with `theseus resume`, or take it back with `theseus rollback`", "migration %s is not over: %s", p.Plan.Name, state.Phase)
+		return exit.Fail(exit.Blocked, "finish it with `theseus resume`, or undo it with `theseus rollback`", "migration %s has not ended: %s", p.Plan.Name, state.Phase)
 	}
 	places, err := p.Places(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func mustBeHome(ctx context.Context, p *mirrored.World, client *kube.Client) err
 		wait = max(wait, time.Duration(z.Negative)*time.Second)
 	}
 	if until := lastMove(records).Add(wait); time.Now().Before(until) {
-		return exit.Fail(exit.Blocked, "try again then", "caches may have the mirror's addresses until %s", until.Local().Format(time.TimeOnly))
+		return exit.Fail(exit.Blocked, "try again after that time", "caches may have the mirror's addresses until %s", until.Local().Format(time.TimeOnly))
 	}
 	see := &dns.Actor{Zones: p.Zones, Resolvers: p.Config.Resolvers, Clock: run.Clock{}}
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -125,7 +125,7 @@ func mustBeHome(ctx context.Context, p *mirrored.World, client *kube.Client) err
 	return see.Shown(bounded, seen(p))
 }
 
-// seen is what every server and resolver must show of names that are at the original.
+// seen are the records that every server and resolver must show for names at the original.
 func seen(p *mirrored.World) []shift.SeeArgs {
 	byZone := map[string]*shift.SeeArgs{}
 	var order []string
@@ -143,7 +143,7 @@ func seen(p *mirrored.World) []shift.SeeArgs {
 	return all
 }
 
-// lastMove is when the last action that changes records ended.
+// lastMove is when the last action that changed records ended.
 func lastMove(records []engine.Record) time.Time {
 	var last time.Time
 	for _, r := range records {

@@ -1,2 +1,2 @@
-// Package zonefile reads the file that says how DNS zones are reached, and the names in those zones.
+// Package zonefile reads the file that says how to reach DNS zones, and the names in those zones.
 package zonefile

@@ -16,7 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/mirror/dns/zone"
 )
 
-// Sources is where the inventory comes from.
+// Sources are the sources of the inventory.
 type Sources struct {
 	Zones  string
 	From   []string
@@ -26,12 +26,12 @@ type Sources struct {
 // Register adds the flags to a command.
 func (s *Sources) Register(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&s.Zones, "zones", "", "file that says how the zones are reached")
-	flags.StringSliceVar(&s.From, "from", nil, "the original: snapshot, or files of Kubernetes YAML or JSON, instead of the cluster")
-	flags.StringSliceVar(&s.Mirror, "mirror-from", nil, "the mirror, likewise")
+	flags.StringVar(&s.Zones, "zones", "", "file that says how to reach the zones")
+	flags.StringSliceVar(&s.From, "from", nil, "the original: a snapshot, or files of Kubernetes YAML or JSON, instead of the cluster")
+	flags.StringSliceVar(&s.Mirror, "mirror-from", nil, "the mirror, in the same forms")
 }
 
-// Read reads the file that says how the zones are reached.
+// Read reads the file that says how to reach the zones.
 func Read(file string) (*dns.Config, error) {
 	if file == "" {
 		return nil, exit.Fail(exit.Usage, "name it with --zones; docs/strategies/mirror-dns.md shows one", "no zones file")
@@ -69,7 +69,7 @@ func Inventory(ctx context.Context, m *clusters.Clusters, sources Sources) ([]na
 		Original: config.Owners.Original, Mirror: config.Owners.Mirror}), zones, nil
 }
 
-// See takes a snapshot of a cluster, with what gives it names, or reads one.
+// See takes a snapshot of a cluster, with the objects that DNS names come from, or reads one.
 func See(ctx context.Context, m *clusters.Clusters, from []string, connect func() (*kube.Client, error)) (*cluster.Snapshot, error) {
 	if len(from) > 0 {
 		return survey.See(ctx, m.App, from)
