@@ -1,6 +1,6 @@
-// Command calico-entry is what calico/node's start_runit is to its image: it prepares the node and
-// keeps Calico's daemons running, without the shell and runit of the original. It follows upstream's rc.local.
-// Called sv, it is what Calico needs of runit's sv.
+// Command calico-entry replaces calico/node's start_runit in the lab's image: it prepares the node and keeps Calico's
+// daemons running, without the original's shell and runit. It follows upstream's rc.local. Under the name sv, it
+// does what Calico needs of runit's sv.
 package main
 
 import (
@@ -32,8 +32,9 @@ func main() {
 	}
 }
 
-// run prepares the node, then keeps the services up until ctx ends. Then it ends at once, as runsvdir does, and the kernel kills what
-// runs in the container with its first process: a BIRD that is killed says no goodbye, and its neighbours keep its routes for it.
+// run prepares the node, then keeps the services running until ctx ends. Then it ends at once, as runsvdir does, and
+// the kernel kills the container's other processes together with its first one: a killed BIRD does not close its
+// sessions, and its neighbours keep its routes.
 func run(ctx context.Context) error {
 	if err := start(ctx, "calico-node", "-startup").Run(); err != nil {
 		return fmt.Errorf("prepare the node: %w", err)
@@ -55,7 +56,7 @@ func run(ctx context.Context) error {
 	}
 	for _, s := range services(os.Getenv) {
 		if slices.Contains(os.Args[1:], "-without="+s.name) {
-			continue // this version has it not
+			continue // this version does not have it
 		}
 		go keep(ctx, pidDir, s)
 	}
@@ -63,7 +64,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-// environment is what the daemons get on top: Felix has names of its own for what the container
+// environment is added to the daemons' environment: Felix has names of its own for the variables that the container
 // calls NODENAME and DATASTORE_TYPE.
 func environment(node string, getenv func(string) string) map[string]string {
 	env := map[string]string{"NODENAME": node, "FELIX_FELIXHOSTNAME": node}
@@ -73,7 +74,7 @@ func environment(node string, getenv func(string) string) map[string]string {
 	return env
 }
 
-// services are what runs for good, by the names that upstream gives them.
+// services are the daemons, by their upstream names.
 func services(getenv func(string) string) []service {
 	list := []service{
 		node("complete-startup", "-complete-startup"),
@@ -96,7 +97,8 @@ func services(getenv func(string) string) []service {
 	return list
 }
 
-// bird is BIRD, or its twin for IPv6, on what confd writes. Until then it fails and is started again.
+// bird is BIRD for IPv4 or IPv6, with the configuration from confd. Until confd has written it, BIRD fails and is
+// restarted.
 func bird(name string) service {
 	return service{name: name, argv: []string{
 		name, "-R", "-s", "/var/run/calico/" + name + ".ctl", "-d", "-c", "/etc/calico/confd/config/" + name + ".cfg",

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// pidDir is where the process of each service is noted while it runs, for sv.
+	// pidDir has the pid files of running services, for sv.
 	pidDir = "/run/calico-entry"
 
-	// restartRequest is how a daemon says that it ended only to be started with a new configuration.
+	// restartRequest is the exit code of a daemon that wants to be restarted with a new configuration.
 	restartRequest = 129
-	// pause is how long a daemon that failed stays down, as under runit.
+	// pause is the delay before a failed daemon is restarted, as under runit.
 	pause = time.Second
 )
 
-// service is a daemon that is kept running. Its name is what sv knows it by.
+// service is a daemon that is kept running, by its name in sv.
 type service struct {
 	name string
 	argv []string
@@ -33,7 +33,7 @@ type service struct {
 // node is the service that is one mode of calico-node.
 func node(name, flag string) service { return service{name: name, argv: []string{"calico-node", flag}} }
 
-// keep runs a service again whenever it ends, as runit does: at once if it asked for it.
+// keep restarts a service whenever it ends, as runit does: at once if the service asked for it.
 func keep(ctx context.Context, pids string, s service) {
 	for ctx.Err() == nil {
 		err := s.run(ctx, pids)
@@ -49,7 +49,7 @@ func keep(ctx context.Context, pids string, s service) {
 	}
 }
 
-// run runs the service once, and notes its process for as long.
+// run runs the service once, and keeps its pid file meanwhile.
 func (s service) run(ctx context.Context, pids string) error {
 	cmd := start(ctx, s.argv...)
 	if err := cmd.Start(); err != nil {
@@ -57,7 +57,7 @@ func (s service) run(ctx context.Context, pids string) error {
 	}
 	file := filepath.Join(pids, s.name)
 	if err := os.WriteFile(file, []byte(strconv.Itoa(cmd.Process.Pid)), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err) // sv will not find it, but it runs
+		fmt.Fprintln(os.Stderr, "error:", err) // sv will not find it, but the service runs
 	}
 	defer os.Remove(file)
 	return cmd.Wait()
@@ -70,8 +70,8 @@ func start(ctx context.Context, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// sv is what Calico uses of runit's program of that name: confd hangs up BIRD when it wrote its configuration,
-// and the liveness probe asks whether confd and BIRD run. Services are named by a path or by its last part.
+// sv does what Calico uses of runit's sv: confd sends SIGHUP to BIRD after it wrote BIRD's configuration,
+// and the liveness probe checks that confd and BIRD run. Services are named by a path or by its last part.
 func sv(args []string, pids string, out io.Writer) error {
 	if len(args) != 2 || args[0] != "hup" && args[0] != "status" {
 		return errors.New("usage: sv hup|status SERVICE")
@@ -79,7 +79,7 @@ func sv(args []string, pids string, out io.Writer) error {
 	name := filepath.Base(args[1])
 	text, err := os.ReadFile(filepath.Join(pids, name))
 	if err != nil {
-		return fmt.Errorf("%s does not run: %w", name, err)
+		return fmt.Errorf("%s is not running: %w", name, err)
 	}
 	pid, err := strconv.Atoi(string(text))
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command pause does nothing until it is told to stop: it is the process that keeps a pod's
-// namespaces alive. As their first process it also reaps what others leave behind.
+// Command pause does nothing until it is told to stop: its process keeps a pod's namespaces alive. As their first
+// process, it also reaps orphaned children.
 package main
 
 import (

@@ -27,7 +27,7 @@ func main() {
 	os.Exit(code)
 }
 
-// stage is what the program is when it was started by itself; nil when a person started it.
+// stage is the program's role if it was started by itself; nil if a person started it.
 func stage(args []string) func() error {
 	if len(args) != 2 {
 		return nil

@@ -1,13 +1,13 @@
-// Command workload is what runs in a lab's cluster: well-behaved servers, and clients that count
+// Command workload is the application in a lab's cluster: well-behaved servers, and clients that count
 // every request that fails.
 //
 //	workload serve   [flags]   HTTP, TCP stream and UDP servers
 //	workload drive   [flags]   clients of all of them
-//	workload intrude [flags]   a client that a NetworkPolicy shuts out
+//	workload intrude [flags]   a client that a NetworkPolicy denies
 //	workload fetch   URL       one request: print the answer, or fail within two seconds
 //	workload open    [flags]   answer on many ports
 //	workload knock             try the targets on standard input, a JSON list, and print which answered
-//	workload sum     [FILE...] add up what clients recorded (or standard input) and print it
+//	workload sum     [FILE...] add up the clients' records (or standard input) and print the sum
 package main
 
 import (
@@ -35,7 +35,7 @@ import (
 const resolvConf = "/etc/resolv.conf"
 
 func main() {
-	runtime.GOMAXPROCS(1) // it mostly waits, and dozens of it share the processors of one machine
+	runtime.GOMAXPROCS(1) // it mostly waits, and dozens of processes share one machine's processors
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
@@ -54,9 +54,9 @@ func run(ctx context.Context, args []string) error {
 	case "serve":
 		return runServe(ctx, flags, args[1:])
 	case "drive":
-		rate := flags.Float64("rate", 300, "requests per second in all")
-		outside := flags.Bool("outside", false, "the client is no pod: leave out what policy allows to pods alone")
-		world := flags.String("world", "", "HOST:PORT of a server outside of the cluster, to send to as well")
+		rate := flags.Float64("rate", 300, "requests per second in total")
+		outside := flags.Bool("outside", false, "the client is not a pod: leave out requests that policy only allows to pods")
+		world := flags.String("world", "", "HOST:PORT of a server outside of the cluster, also used as a target")
 		worldRate := flags.Float64("world-rate", 8, "requests per second to it, of each kind")
 		record := recorder(flags)
 		_ = flags.Parse(args[1:]) // exits on error
@@ -80,8 +80,8 @@ func run(ctx context.Context, args []string) error {
 		_ = flags.Parse(args[1:])
 		return fetch(ctx, flags.Arg(0), os.Stdout)
 	case "open":
-		tcp := flags.String("tcp", "", "ports, with commas between")
-		udp := flags.String("udp", "", "ports, with commas between")
+		tcp := flags.String("tcp", "", "ports, separated by commas")
+		udp := flags.String("udp", "", "ports, separated by commas")
 		_ = flags.Parse(args[1:])
 		t, err := ports(*tcp)
 		if err != nil {
@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string) error {
 		_ = flags.Parse(args[1:])
 		return sum(flags.Args(), os.Stdin, os.Stdout)
 	}
-	return fmt.Errorf("there is no %q: serve, drive, intrude, fetch, open, knock or sum", args[0])
+	return fmt.Errorf("unknown command %q: use serve, drive, intrude, fetch, open, knock or sum", args[0])
 }
 
 func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
@@ -112,12 +112,12 @@ func runServe(ctx context.Context, flags *flag.FlagSet, args []string) error {
 	flags.StringVar(&config.Stream, "stream", "", "address of the stream server")
 	flags.StringVar(&config.UDP, "udp", "", "address of the UDP echo server")
 	flags.StringVar(&config.Health, "health", ":8081", "address that answers /ready")
-	flags.DurationVar(&config.Grace, "grace", 10*time.Second, "how long to serve on after SIGTERM")
+	flags.DurationVar(&config.Grace, "grace", 10*time.Second, "how long to continue serving after SIGTERM")
 	_ = flags.Parse(args)
 	return serve.Run(ctx, config)
 }
 
-// ports reads numbers with commas between, and ranges such as 9000-9010.
+// ports reads numbers separated by commas, and ranges such as 9000-9010.
 func ports(text string) ([]int, error) {
 	var all []int
 	for part := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == ',' }) {
@@ -137,7 +137,7 @@ func ports(text string) ([]int, error) {
 	return all, nil
 }
 
-// recorder declares the flags that say where a client records.
+// recorder declares the flags of a client's records.
 func recorder(flags *flag.FlagSet) *drive.Recorder {
 	r := &drive.Recorder{Pod: os.Getenv("POD_NAME"), Node: os.Getenv("NODE_NAME"), Log: os.Stdout}
 	flags.StringVar(&r.Dir, "record", "/record", "directory to record in")
@@ -145,7 +145,7 @@ func recorder(flags *flag.FlagSet) *drive.Recorder {
 	return r
 }
 
-// fetch prints what a URL answers.
+// fetch prints the response of a URL.
 func fetch(ctx context.Context, url string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -165,7 +165,7 @@ func fetch(ctx context.Context, url string, out io.Writer) error {
 	return err
 }
 
-// sum prints the total of summaries, which may follow one another in one file.
+// sum prints the total of summaries; a file may contain several.
 func sum(files []string, stdin io.Reader, out io.Writer) error {
 	var all []tally.Summary
 	read := func(r io.Reader) error {

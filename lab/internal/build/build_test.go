@@ -87,7 +87,7 @@ func TestWhatCannotBeBuilt(t *testing.T) {
 	write(t, dir, "lab/cmd/pause/main.go", "package main\n\nfunc main() { nothing() }\n")
 	cache := New(dir, t.TempDir(), &bytes.Buffer{})
 	for name, want := range map[string]string{
-		"paws":        `no program is called "paws"`,
+		"paws":        `there is no program "paws"`,
 		"pause":       "undefined: nothing",
 		"flannel-cni": "hash the component",
 	} {

@@ -27,7 +27,7 @@ type Cache struct {
 }
 
 // New returns a cache that builds from the repository at sourceDir into cacheDir and says on
-// progress what it builds and how long each took. Nothing is touched before the first build.
+// progress what it builds and how long each build took. It changes nothing before the first build.
 func New(sourceDir, cacheDir string, progress io.Writer) *Cache {
 	return &Cache{source: sourceDir, dir: cacheDir, progress: progress}
 }
@@ -46,7 +46,7 @@ func (c *Cache) Progress() io.Writer { return c.progress }
 func (c *Cache) Binary(ctx context.Context, name string) (string, error) {
 	t, ok := targets()[name]
 	if !ok {
-		return "", fmt.Errorf("no program is called %q", name)
+		return "", fmt.Errorf("there is no program %q", name)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,8 +90,8 @@ func (c *Cache) component(ctx context.Context, name string, t target) (string, e
 	return path, keep(built, path)
 }
 
-// own builds a program of this repository, always, and stores it by its content. What was built
-// stays where go build put it too, so that go build sees next time that there is nothing to link.
+// own always builds a program of this repository, and stores it by the hash of its content. The built
+// program also stays where go build put it, so that the next go build has nothing to link.
 func (c *Cache) own(ctx context.Context, name string, t target) (string, error) {
 	unlock, err := lock(ctx, filepath.Join(c.dir, "build.lock"), c.progress)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Cache) own(ctx context.Context, name string, t target) (string, error) 
 	return path, keep(copied, path)
 }
 
-// slow is how long a build may take before it is worth a line: below, the build cache had it all.
+// slow is how long a build may take before it is reported: shorter builds only read the build cache.
 const slow = 2 * time.Second
 
 // compile runs go build and leaves the program at out.

@@ -1,9 +1,9 @@
 // Package build makes the programs that a lab runs: Kubernetes, the networks' own programs and
 // the lab's, each from source through the module proxy, and keeps them in a cache.
 //
-// A third-party program is keyed by a hash of everything that decides what it is: its component
+// A third-party program is keyed by a hash of all its inputs: its component
 // module (go.mod, go.sum, Go files), its flags and the Go version. A program of this repository is
 // always handed to `go build`, which knows best whether anything changed, and is stored under the
 // hash of its content. Either way the returned path changes exactly when the program does, so a
-// path is all that an image needs to know whether it is out of date.
+// image only needs the path to know whether it is out of date.
 package build

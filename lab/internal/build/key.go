@@ -14,7 +14,7 @@ import (
 // keyLength is how many hex digits of a hash name a directory: enough that two programs never meet.
 const keyLength = 16
 
-// key names what a third-party program is built from: its component's files, the flags, the
+// key is a hash of all inputs of a third-party program: its component's files, the flags, the
 // environment and the Go version.
 func key(dir string, t target, goVersion string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// lock takes the file lock at path, waiting for whoever holds it, and returns how to give it back.
-// The kernel drops it with its process, so a killed build locks nobody out.
+// lock takes the file lock at path, waiting for its holder, and returns a function that releases it.
+// The kernel releases the lock with its process, so a killed build blocks no other one.
 func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/phrase"
 )
 
-// patch is what has to be changed in the source of a module before it can be built or run here.
+// patch has the changes that the source of a module needs before it can be built or run here.
 type patch struct {
 	module string
 	files  map[string][]phrase.Edit // by path in the module
@@ -19,9 +19,9 @@ type patch struct {
 
 const weaveModule = "github.com/weaveworks/weave"
 
-// weavePatch is what Weave Net 2.6.5 needs: an interface of another kind where the bridge is made,
+// weavePatch has the changes for Weave Net 2.6.5: an interface of another kind when the bridge is made,
 // for a moment and for its MTU only, since not every kernel has dummy interfaces (Linux without modules);
-// and what newer releases of client-go call the core API.
+// and the name of the core API in newer releases of client-go.
 func weavePatch() *patch {
 	core := func(resource string) phrase.Edit {
 		return phrase.Edit{
@@ -35,8 +35,8 @@ func weavePatch() *patch {
 	}}
 }
 
-// typhaPatch is what Typha of v3.30 and v3.31 needs where Go is 1.26 or later: json-iterator takes a struct of nothing and a map,
-// which Calico's labels are, for one that an interface holds directly, and Typha ends with a panic at the first object.
+// typhaPatch has the change for Typha of v3.30 and v3.31 with Go 1.26 or later: json-iterator mishandles a struct that
+// only has a map, as Calico's labels do, and Typha panics at the first object.
 func typhaPatch() *patch {
 	return &patch{module: calico, files: map[string][]phrase.Edit{
 		"libcalico-go/lib/json/json.go": {
@@ -51,7 +51,7 @@ func typhaPatch() *patch {
 }
 
 // patch copies the source of a target's patched module into the cache, changes the copy, and returns
-// a go.mod that is the component's own but for the copy. The caller holds the build lock.
+// the component's go.mod with the copy in place of the module. The caller holds the build lock.
 func (c *Cache) patch(ctx context.Context, t target) (modfile string, err error) {
 	p := t.patched
 	original, err := c.ModuleDir(ctx, path.Base(t.module), p.module)

@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// kept is how many versions of one thing stay in the cache: what a running lab was started from,
-// and a few changes since.
+// kept is how many versions of one thing stay in the cache: that of a running lab,
+// and a few later ones.
 const kept = 4
 
 // Prune deletes all but the newest entries of dir, in which every entry is one version of one thing.

@@ -11,7 +11,7 @@ type target struct {
 	module  string // directory of its Go module, relative to the source directory
 	modfile string // go.mod of that module where it has several; go.sum beside it
 	pkg     string // package to build, relative to that module or by its import path
-	patched *patch // what has to be changed in a third party's source
+	patched *patch // changes to a third party's source
 	cgo     bool   // only where the program does not build without
 	stamp   string // -X flags that carry its version
 	ownCode bool   // built from this repository: always hand it to go build
@@ -128,7 +128,7 @@ func weave(program string) target {
 	}
 }
 
-// kubeStamp is the version that Kubernetes reports; without it every component would claim
+// kubeStamp sets the version that Kubernetes reports; without it every component would report
 // v0.0.0-master and kubectl would warn about the skew.
 func kubeStamp(version string) string {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
@@ -143,8 +143,8 @@ func kubeStamp(version string) string {
 	return strings.Join(flags, " ")
 }
 
-// args are the arguments of go build that writes to out. But for that they are the same for
-// everybody, so that one build cache serves all.
+// args are the arguments of go build that writes to out. Apart from out, they are the same for
+// everyone, so that one build cache serves all.
 func (t target) args(out string) []string {
 	args := []string{
 		"build", "-mod=readonly", "-trimpath", "-buildvcs=false",
@@ -166,7 +166,7 @@ func (t target) requirements(dir string) (mod, sum string) {
 	return mod, strings.TrimSuffix(mod, ".mod") + ".sum"
 }
 
-// env are the settings that decide what go build makes.
+// env are the environment variables that affect the result of go build.
 func (t target) env() []string {
 	if t.cgo {
 		return []string{"CGO_ENABLED=1"}

@@ -81,8 +81,8 @@ func Read() ([]Hierarchy, error) {
 	return Hierarchies(string(mounts), string(own))
 }
 
-// weight is the CPU share of a lab. A group weighs as much as one process of its parent (1024)
-// unless told otherwise, and one compiler beside it would then take half of the machine from a
+// weight is the CPU share of a lab. By default, a group weighs as much as one process of its parent (1024),
+// and a single compiler outside of the lab would then take half of the machine from a
 // whole cluster, whose timeouts would expire.
 const weight = "16384"
 
@@ -150,9 +150,9 @@ func Remove(hs []Hierarchy, rel string, deadline time.Duration) error {
 	return nil
 }
 
-// forget gives back what the kernel keeps in memory of files that the processes of a cgroup, and of those below it that
-// were removed before, have read: for as long as one such page is there the kernel keeps its cgroup too, and is slowed
-// by thousands of them. Hierarchies other than that of memory have no such file.
+// forget frees the page cache of files that the processes of a cgroup, and of its removed children, have read. As long
+// as one such page exists, the kernel keeps the cgroup, and thousands of cgroups slow it down. Only the memory
+// hierarchy has this file.
 func forget(dir string) {
 	if file, err := os.OpenFile(filepath.Join(dir, "memory.force_empty"), os.O_WRONLY, 0); err == nil {
 		_, _ = file.WriteString("0")

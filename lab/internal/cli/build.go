@@ -12,8 +12,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
-// build makes what labs consist of ahead of `up`: what then runs without a network of its own, as the
-// lab's tests do, finds everything there.
+// build makes everything that labs need, before `up`: commands that then run without network access, as the lab's tests
+// do, find everything in the cache.
 func (a *app) build() *cobra.Command {
 	var networks, versions []string
 	var calico string
@@ -44,7 +44,7 @@ func (a *app) build() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "%6.1fs  Kubernetes %s and %d images for %s are there\n",
+				fmt.Fprintf(a.out, "%6.1fs  built Kubernetes %s and %d images for %s\n",
 					time.Since(start).Seconds(), s.Kubernetes, images, s.Network)
 			}
 			return nil

@@ -27,7 +27,7 @@ const (
 	codeUsage = 2
 )
 
-// app is what every command shares.
+// app has the flags and streams that all commands share.
 type app struct {
 	name     string // of the lab
 	dir      string // state directory
@@ -54,7 +54,7 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "theseus-lab",
 		Short:         "Real Kubernetes clusters in namespaces of one machine",
-		Long:          "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in namespaces of this machine.\nNothing of it is on the host's network, and nothing is left of it after `down`.\n\nExit codes: 0 done; 1 error; 2 usage; exec, node exec and kubectl end with the code of what they ran.",
+		Long:          "theseus-lab runs a real Kubernetes (etcd, API server, kubelets, containerd, CNI) in namespaces of this machine.\nIt does not touch the host's network, and `down` removes everything.\n\nExit codes: 0 done; 1 error; 2 usage; exec, node exec and kubectl end with the code of their command.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
@@ -66,7 +66,7 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// failure is an error with what the user can do about it.
+// failure is an error with a hint for the user.
 type failure struct {
 	err  error
 	hint string
@@ -89,8 +89,8 @@ func (a *app) report(err error) int {
 	if err == nil {
 		return 0
 	}
-	if program, ok := err.(*exec.ExitError); ok { // not one that is wrapped, such as a failed build's
-		return exitCode(program) // it has said itself what is wrong
+	if program, ok := err.(*exec.ExitError); ok { // not a wrapped one, such as a failed build's
+		return exitCode(program) // the program has printed its own error
 	}
 	var f *failure
 	if !errors.As(err, &f) {
@@ -100,7 +100,7 @@ func (a *app) report(err error) int {
 	return f.code
 }
 
-// exitCode is a shell's: 128 and the signal for a program that a signal ended.
+// exitCode is a shell's exit code: 128 plus the signal for a program that a signal ended.
 func exitCode(program *exec.ExitError) int {
 	if status, ok := program.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		return 128 + int(status.Signal())
@@ -119,12 +119,12 @@ func (a *app) guess(err error) string {
 	case errors.Is(err, os.ErrPermission):
 		return "the lab makes namespaces and mounts: run it as root"
 	case errors.Is(err, context.Canceled):
-		return "interrupted; nothing of the lab runs, its logs are in " + filepath.Join(a.dir, "labs", a.name, "logs")
+		return "interrupted; no process of the lab is running, and its logs are in " + filepath.Join(a.dir, "labs", a.name, "logs")
 	}
-	return "theseus-lab logs controlplane, or the files in " + filepath.Join(a.dir, "labs", a.name, "logs") + ", may tell more"
+	return "theseus-lab logs controlplane, or the files in " + filepath.Join(a.dir, "labs", a.name, "logs") + ", may show the cause"
 }
 
-// lab loads the lab that the command is about; it must run.
+// lab loads the command's lab, which must be running.
 func (a *app) lab() (state.Lab, error) {
 	store, err := state.Open(a.dir)
 	if err != nil {
@@ -135,7 +135,7 @@ func (a *app) lab() (state.Lab, error) {
 		return lab, err
 	}
 	if !lab.Running() {
-		return lab, hint(fmt.Errorf("lab %s does not run any more", a.name), "theseus-lab down --name %[1]s clears its rest, theseus-lab up --name %[1]s makes it anew", a.name)
+		return lab, hint(fmt.Errorf("lab %s is not running any more", a.name), "theseus-lab down --name %[1]s removes its remains, theseus-lab up --name %[1]s recreates it", a.name)
 	}
 	return lab, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/network"
 )
 
-// manifest prints what a user of a network would have downloaded and edited.
+// manifest prints the manifests that a user of a network would download and edit.
 func (a *app) manifest() *cobra.Command {
 	var source, cache, podCIDR, calico string
 	cmd := &cobra.Command{
@@ -49,7 +49,7 @@ func (a *app) manifest() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&podCIDR, "pod-cidr", "", "addresses of the pods (default: the range that the lab keeps for a second network)")
+	f.StringVar(&podCIDR, "pod-cidr", "", "addresses of the pods (default: the range that the lab reserves for a second network)")
 	calicoFlag(f, &calico)
 	buildFlags(f, &source, &cache)
 	return cmd

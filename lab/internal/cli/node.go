@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) node() *cobra.Command {
-	cmd := &cobra.Command{Use: "node", Short: "Add and remove nodes, run something on one, or harm it"}
+	cmd := &cobra.Command{Use: "node", Short: "Add and remove nodes, run a command on a node, or inject a fault"}
 	cmd.AddCommand(a.nodeAdd(), a.nodeRemove(), a.nodeExec(), a.nodeKill(), a.nodeStart(), a.nodePartition(), a.nodeHeal(), a.nodeFillDisk())
 	return cmd
 }
@@ -28,7 +28,7 @@ func (a *app) nodeAdd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "add [--count N] [--taint KEY=VALUE:EFFECT]",
 		Short:   "Add nodes to a running lab, and print their names when they are Ready",
-		Long:    "Adds nodes to a running lab, each with all that `up` makes for one, waits until they are Ready, and prints their names,\none on a line. Numbers of removed nodes are not used again. Images of `image load` are not on them.",
+		Long:    "Adds nodes to a running lab, set up as by `up`, waits until they are Ready, and prints their names, one per line.\nNumbers of removed nodes are not used again. The nodes do not have images of `image load`.",
 		Example: "  theseus-lab node add --count 2 --taint theseus.dev/pending=true:NoSchedule",
 		Args:    exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,10 +56,10 @@ func (a *app) nodeAdd() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().IntVar(&count, "count", 1, "how many")
-	cmd.Flags().StringArrayVar(&texts, "taint", nil, "taint that they have from the start, such as key=value:NoSchedule (repeatable)")
-	cmd.Flags().BoolVar(&bare, "bare", false, "without the files of the network bridge, where the lab started on that and has another by now")
-	cmd.Flags().DurationVar(&limit, "timeout", 2*time.Minute, "how long they may take to become Ready; after it they are removed again")
+	cmd.Flags().IntVar(&count, "count", 1, "number of nodes")
+	cmd.Flags().StringArrayVar(&texts, "taint", nil, "taint of the nodes from the start, such as key=value:NoSchedule (repeatable)")
+	cmd.Flags().BoolVar(&bare, "bare", false, "without the files of the network bridge, if the lab started on bridge and has another network now")
+	cmd.Flags().DurationVar(&limit, "timeout", 2*time.Minute, "how long the nodes may take to become Ready; then they are removed again")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func parseTaints(texts []string) ([]launch.Taint, error) {
 		pair, effect, _ := strings.Cut(text, ":")
 		key, value, _ := strings.Cut(pair, "=")
 		if key == "" || effect == "" {
-			return nil, fmt.Errorf("%q is no taint, such as key=value:NoSchedule", text)
+			return nil, fmt.Errorf("%q is not a taint such as key=value:NoSchedule", text)
 		}
 		taints = append(taints, launch.Taint{Key: key, Value: value, Effect: effect})
 	}
@@ -79,7 +79,7 @@ func parseTaints(texts []string) ([]launch.Taint, error) {
 func (a *app) nodeRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NODE...",
-		Short: "Remove nodes from a running lab: what runs there, their disks and their Node objects",
+		Short: "Remove nodes from a running lab: their processes, disks and Node objects",
 		Args:  atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			store, err := state.Open(a.dir)
@@ -117,7 +117,7 @@ func (a *app) nodeExec() *cobra.Command {
 			return a.onNode(cmd.Context(), args[0], a.in, args[1:]...)
 		},
 	}
-	cmd.Flags().BoolVar(&network, "network", false, "in its network alone: files and processes are the host's, and what is started does not end with the node")
+	cmd.Flags().BoolVar(&network, "network", false, "only in its network namespace: files and processes are the host's, and the command does not end with the node")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
@@ -127,7 +127,7 @@ func (a *app) nodeKill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill NODE",
 		Short: "Cut the power of a node, or kill one of its components",
-		Long:  "Cut the power of a node: every process ends at once, its disk is left. With --component, only that program is killed (SIGKILL) and the node starts it again.",
+		Long:  "Cuts the power of a node: every process ends at once, but its disk stays. With --component, only that program is killed (SIGKILL), and the node restarts it.",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, n, err := a.nodeArg(args[0])
@@ -150,7 +150,7 @@ func (a *app) nodeKill() *cobra.Command {
 func (a *app) nodeStart() *cobra.Command {
 	return &cobra.Command{
 		Use:   "start NODE",
-		Short: "Give a node its power back",
+		Short: "Restore the power of a node",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, client, n, err := a.nodeArg(args[0])
@@ -163,7 +163,7 @@ func (a *app) nodeStart() *cobra.Command {
 }
 
 func (a *app) nodePartition() *cobra.Command {
-	return a.partition("partition NODE", "Let nothing through a node's link, silently", true)
+	return a.partition("partition NODE", "Silently drop all packets on a node's link", true)
 }
 
 func (a *app) nodeHeal() *cobra.Command {
@@ -193,7 +193,7 @@ func (a *app) nodeFillDisk() *cobra.Command {
 		Short: "Fill a node's root to the last byte, or free it again",
 		Args:  exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			// fallocate alone fails without taking anything when the size is too large; dd takes what there is.
+			// fallocate fails without allocating anything if the size is too large; dd uses all free space.
 			script := "dd if=/dev/zero of=/var/log/fill bs=1M 2>/dev/null; dd if=/dev/zero of=/var/log/fill.rest bs=512 2>/dev/null; ! echo x >/var/log/fill.proof 2>/dev/null"
 			if free {
 				script = "rm -f /var/log/fill /var/log/fill.rest /var/log/fill.proof"
@@ -201,7 +201,7 @@ func (a *app) nodeFillDisk() *cobra.Command {
 			return a.onNode(cmd.Context(), args[0], nil, "sh", "-c", script)
 		},
 	}
-	cmd.Flags().BoolVar(&free, "free", false, "remove what filled it")
+	cmd.Flags().BoolVar(&free, "free", false, "remove the files that filled it")
 	return cmd
 }
 
@@ -246,8 +246,8 @@ func (a *app) link() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&loss, "loss", "", "share of the frames that is lost, such as 1%")
-	cmd.Flags().StringArrayVar(&drops, "drop", nil, "what is lost entirely, by destination port, such as udp:8472")
-	cmd.Flags().BoolVar(&clear, "clear", false, "forget loss and drops, then apply what else is given")
+	cmd.Flags().StringVar(&loss, "loss", "", "share of frames to drop, such as 1%")
+	cmd.Flags().StringArrayVar(&drops, "drop", nil, "drop all packets to a destination port, such as udp:8472")
+	cmd.Flags().BoolVar(&clear, "clear", false, "clear loss and drops, then apply the other flags")
 	return cmd
 }

@@ -23,7 +23,7 @@ func (a *app) onNode(ctx context.Context, node string, in io.Reader, argv ...str
 	return a.enter(ctx, node, in, []string{"--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"}, argv...)
 }
 
-// enter runs a program in those namespaces of a node that nsenter is told by flags.
+// enter runs a program in the namespaces of a node that the flags of nsenter name.
 func (a *app) enter(ctx context.Context, node string, in io.Reader, flags []string, argv ...string) error {
 	lab, client, n, err := a.nodeArg(node)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *app) exec() *cobra.Command {
 	var network bool
 	cmd := &cobra.Command{
 		Use:     "exec [--network] -- COMMAND [ARG...]",
-		Short:   "Run a command on the fabric: the network namespace that all nodes are plugged into",
+		Short:   "Run a command on the fabric, the network namespace that connects all nodes",
 		Example: "  theseus-lab exec -- ping -c1 198.18.0.11",
 		Args:    atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -68,13 +68,13 @@ func (a *app) exec() *cobra.Command {
 				return err
 			}
 			enter := []string{"--target", strconv.Itoa(lab.Pid), "--net", "--"}
-			if !network { // the pid namespace too: what is started here ends with the lab
+			if !network { // the pid namespace too: the command ends with the lab
 				enter = append(enter[:3:3], "--mount", "--pid", "--wdns="+dir, "--")
 			}
 			return a.run(cmd.Context(), a.in, "nsenter", append(enter, args...)...)
 		},
 	}
-	cmd.Flags().BoolVar(&network, "network", false, "its network alone: files and processes are the host's, and what is started does not end with the lab")
+	cmd.Flags().BoolVar(&network, "network", false, "only its network namespace: files and processes are the host's, and the command does not end with the lab")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
@@ -96,7 +96,7 @@ func (a *app) kubectl() *cobra.Command {
 	}
 }
 
-// ownFlags takes the flags of theseus-lab itself from the front of kubectl's arguments.
+// ownFlags splits theseus-lab's own flags off the front of kubectl's arguments.
 func (a *app) ownFlags(args []string) []string {
 	for len(args) > 0 {
 		key, value, joined := strings.Cut(args[0], "=")
@@ -125,7 +125,7 @@ func (a *app) image() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Images of the nodes"}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "load TAR...",
-		Short: "Give every node that has power the images of an archive",
+		Short: "Load the images of an archive on every node that has power",
 		Args:  atLeast(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := a.lab()

@@ -123,14 +123,14 @@ func (a *app) kubeconfig() *cobra.Command {
 func (a *app) logs() *cobra.Command {
 	return &cobra.Command{
 		Use:   "logs NODE|controlplane|fabric [COMPONENT]",
-		Short: "Print the log of a component, or the names of those that have one",
+		Short: "Print the log of a component, or the names of all components with a log",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			store, err := state.Open(a.dir)
 			if err != nil {
 				return err
 			}
-			lab, err := store.Load(a.name) // a lab that failed has logs too
+			lab, err := store.Load(a.name) // a failed lab has logs, too
 			if err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ func (a *app) listLogs(dir string) error {
 		return err
 	}
 	if len(files) == 0 {
-		return hint(fmt.Errorf("nothing has logged in %s", filepath.Base(dir)), "name a node, controlplane or fabric; the control plane has %s", strings.Join(controlplane.Components(), ", "))
+		return hint(fmt.Errorf("there are no logs in %s", filepath.Base(dir)), "name a node, controlplane or fabric; the control plane has %s", strings.Join(controlplane.Components(), ", "))
 	}
 	for _, f := range files {
 		fmt.Fprintln(a.out, strings.TrimSuffix(filepath.Base(f), ".log"))
@@ -164,7 +164,7 @@ func (a *app) listLogs(dir string) error {
 func (a *app) copyLog(file string) error {
 	f, err := os.Open(file)
 	if err != nil {
-		return hint(err, "leave the component out to see which there are")
+		return hint(err, "leave the component out to list all")
 	}
 	defer f.Close()
 	_, err = io.Copy(a.out, f)

@@ -16,10 +16,10 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
-// codeLoss is the exit code of a story in which something was lost or let through.
+// codeLoss is the exit code of a story with losses or leaks.
 const codeLoss = 4
 
-// rig is a lab with the programs beside this one.
+// rig is a lab with the programs in this program's folder.
 func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -27,26 +27,26 @@ func (a *app) rig(dir string, nodes int) (*scenario.Rig, error) {
 	}
 	product := filepath.Join(filepath.Dir(self), "theseus")
 	if _, err := os.Stat(product); err != nil {
-		return nil, hint(errors.New("theseus is not beside theseus-lab"), "make build makes both")
+		return nil, hint(errors.New("theseus is not in the folder of theseus-lab"), "make build makes both")
 	}
 	return &scenario.Rig{Name: a.name, Nodes: nodes, Lab: self, Theseus: product, Dir: dir, Out: a.out}, nil
 }
 
-// demo is the main job from end to end.
+// demo is Theseus' main use from end to end.
 func (a *app) demo() *cobra.Command {
 	var network, strategy, proxy string
-	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show what it cost", 3,
+	cmd := a.story("demo", "Move a cluster to Calico under traffic, and show the losses", 3,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Network, r.Strategy, r.Proxy = network, strategy, proxy
 			if strategy == "" && network != "weave" {
 				r.Strategy = "adopt"
 			}
-			r.Outside = r.Strategy == "adopt" // by another strategy, hosts lose connections to pods that end
+			r.Outside = r.Strategy == "adopt" // with other strategies, hosts lose connections to pods that end
 			return scenario.Demo(ctx, r)
 		})
-	cmd.Flags().StringVar(&network, "network", "flannel", "what the cluster starts on: flannel or bridge (both with kube-router), or weave")
-	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty is adopt, and recreate from weave")
-	cmd.Flags().StringVar(&proxy, "proxy-mode", "", "mode of kube-proxy: iptables or nftables; empty for the lab's own")
+	cmd.Flags().StringVar(&network, "network", "flannel", "network that the cluster starts on: flannel or bridge (both with kube-router), or weave")
+	cmd.Flags().StringVar(&strategy, "strategy", "", "recreate or adopt; empty means adopt, or recreate from weave")
+	cmd.Flags().StringVar(&proxy, "proxy-mode", "", "mode of kube-proxy: iptables or nftables; empty for the lab's default")
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func (a *app) canary() *cobra.Command {
 // benchFlags switches a data plane many times.
 func (a *app) benchFlags() *cobra.Command {
 	var bench scenario.FlagBench
-	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, by Theseus and by hand, and compare what each lost and leaked", 2,
+	cmd := a.story("bench-flags", "Switch Calico's data plane to nftables and back many times, with Theseus and by hand, and compare losses and leaks", 2,
 		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if min(bench.Runs, bench.Controls) < 1 {
@@ -66,40 +66,40 @@ func (a *app) benchFlags() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&bench.Runs, "runs", 10, "how often each way by Theseus")
-	cmd.Flags().IntVar(&bench.Controls, "controls", 2, "how often each way by hand")
+	cmd.Flags().IntVar(&bench.Runs, "runs", 10, "number of switches each way with Theseus")
+	cmd.Flags().IntVar(&bench.Controls, "controls", 2, "number of switches each way by hand")
 	return cmd
 }
 
-// piDay is an outage that happened, and the same change without it.
+// piDay is a real outage, and the same change without one.
 func (a *app) piDay() *cobra.Command {
-	return a.story("pi-day", "Play the outage of Pi-Day 2023, and let Theseus prevent it", 5,
+	return a.story("pi-day", "Reproduce the outage of Pi-Day 2023, and let Theseus prevent it", 5,
 		func(ctx context.Context, r *scenario.Rig) error {
 			_, err := scenario.PiDay(ctx, r)
 			return err
 		})
 }
 
-// mirror is the way by a second cluster.
+// mirror is a change of networks with a second cluster.
 func (a *app) mirror() *cobra.Command {
 	var strategy string
-	cmd := a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them home", 1,
+	cmd := a.story("mirror", "Move the names of a cluster's services to its mirror, change its network, and move them back", 1,
 		func(ctx context.Context, r *scenario.Rig) error {
 			r.Strategy = strategy
 			return scenario.Mirror(ctx, r)
 		})
-	cmd.Flags().StringVar(&strategy, "strategy", "", "by which the network is changed meanwhile: recreate, adopt or surge; empty is recreate")
+	cmd.Flags().StringVar(&strategy, "strategy", "", "strategy of the change meanwhile: recreate, adopt or surge; empty means recreate")
 	return cmd
 }
 
-// clients are those of the story of the mirror, on the fabric.
+// clients runs the clients of the mirror story, on the fabric.
 func (a *app) clients() *cobra.Command {
 	return &cobra.Command{Use: "clients", Hidden: true, Args: exactly(0), RunE: func(cmd *cobra.Command, _ []string) error {
 		return scenario.NameClients(cmd.Context(), a.in, a.out)
 	}}
 }
 
-// story is a command that plays a story in a lab of its own, which goes at its end.
+// story is a command that runs a story in a lab of its own, which it removes at the end.
 func (a *app) story(name, short string, nodes int, play func(context.Context, *scenario.Rig) error) *cobra.Command {
 	var dir string
 	var keep bool
@@ -123,19 +123,19 @@ func (a *app) story(name, short string, nodes int, play func(context.Context, *s
 		},
 	}
 	cmd.Flags().IntVar(&nodes, "nodes", nodes, "number of nodes")
-	cmd.Flags().StringVar(&dir, "dir", name, "folder for what the story writes")
-	cmd.Flags().BoolVar(&keep, "keep", false, "leave the lab up")
+	cmd.Flags().StringVar(&dir, "dir", name, "folder for the story's files")
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the lab running")
 	return cmd
 }
 
-// benchLoss compares Theseus with how networks are replaced without it.
+// benchLoss compares Theseus with other ways to replace networks.
 func (a *app) benchLoss() *cobra.Command {
 	var bench scenario.Bench
 	var only []string
 	var pairs bool
 	cmd := &cobra.Command{
 		Use:   "bench-loss",
-		Short: "Change the networks of clusters, by Theseus and otherwise, and compare what each lost",
+		Short: "Change the networks of clusters, with Theseus and in other ways, and compare the losses",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("name") {
@@ -170,14 +170,14 @@ func (a *app) benchLoss() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&bench.Rig.Nodes, "nodes", 3, "number of nodes")
 	f.StringVar(&bench.Rig.Dir, "dir", "bench-loss", "folder for the results")
-	f.IntVar(&bench.Runs, "runs", 3, "how often each is done")
-	f.BoolVar(&pairs, "pairs", false, "the other changes that Theseus carries out, instead of the ways from flannel to Calico")
-	f.StringSliceVar(&only, "only", nil, "these alone: "+swapNames())
-	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "how long one swap may take, and the cluster to be healthy after it")
+	f.IntVar(&bench.Runs, "runs", 3, "number of runs of each")
+	f.BoolVar(&pairs, "pairs", false, "run Theseus' other changes, instead of those from flannel to Calico")
+	f.StringSliceVar(&only, "only", nil, "only these: "+swapNames())
+	f.DurationVar(&bench.Limit, "limit", 15*time.Minute, "time limit of one change, and again for the cluster to become healthy after it")
 	return cmd
 }
 
-// swapNames lists what there is to compare.
+// swapNames lists the changes to compare.
 func swapNames() string {
 	var names []string
 	for _, s := range append(scenario.Swaps(), scenario.Pairs()...) {
@@ -186,10 +186,10 @@ func swapNames() string {
 	return strings.Join(names, ", ")
 }
 
-// benchAdopt moves many pods as they run.
+// benchAdopt moves many running pods.
 func (a *app) benchAdopt() *cobra.Command {
 	var bench scenario.AdoptBench
-	cmd := a.story("bench-adopt", "Move a cluster of many pods by adoption under traffic, and tell what each pod felt", 3,
+	cmd := a.story("bench-adopt", "Move a cluster of many pods by adoption under traffic, and show the gaps of each pod", 3,
 		func(ctx context.Context, r *scenario.Rig) error { return bench.Run(ctx, r) })
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if bench.Runs < 1 {
@@ -197,13 +197,13 @@ func (a *app) benchAdopt() *cobra.Command {
 		}
 		return nil
 	}
-	cmd.Flags().IntVar(&bench.Runs, "runs", 5, "how often, each time in a new cluster")
-	cmd.Flags().IntVar(&bench.Pods, "pods", 60, "number of pods that are moved")
-	cmd.Flags().DurationVar(&bench.Control, "control", 5*time.Minute, "how long the same traffic is counted before anything is changed")
+	cmd.Flags().IntVar(&bench.Runs, "runs", 5, "number of runs, each in a new cluster")
+	cmd.Flags().IntVar(&bench.Pods, "pods", 60, "number of pods to move")
+	cmd.Flags().DurationVar(&bench.Control, "control", 5*time.Minute, "how long the same traffic is counted before the change")
 	return cmd
 }
 
-// lossCode gives the exit code of a loss to a story that saw one.
+// lossCode gives a loss its exit code.
 func lossCode(err error) error {
 	var loss *scenario.LossError
 	if errors.As(err, &loss) {

@@ -25,7 +25,7 @@ func (a *app) up() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Bring a lab up and wait until it is ready",
+		Short: "Start a lab and wait until it is ready",
 		Args:  exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.Name = a.name
@@ -48,7 +48,7 @@ func (a *app) up() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&s.Nodes, "nodes", 3, "number of nodes, 1 to 16")
 	f.StringVar(&s.Network, "network", "flannel", "network of the pods: "+choice(network.Names()))
-	f.StringVar(&s.Policy, "policy", "", "policy agent beside the network: kube-router")
+	f.StringVar(&s.Policy, "policy", "", "policy agent next to the network: kube-router")
 	f.StringVar(&s.Kubernetes, "kubernetes", build.KubernetesVersions()[0], "version of Kubernetes: "+choice(build.KubernetesVersions()))
 	calicoFlag(f, &s.Calico)
 	f.StringVar(&s.ProxyMode, "proxy-mode", "iptables", "mode of kube-proxy: iptables or nftables")
@@ -58,36 +58,36 @@ func (a *app) up() *cobra.Command {
 	return cmd
 }
 
-// buildFlags declares where programs are built from and kept.
+// buildFlags declares the folders of the source and of built programs.
 func buildFlags(f *pflag.FlagSet, source, cache *string) {
-	f.StringVar(source, "source", "", "root of the repository (default: searched upwards from here and from the program)")
+	f.StringVar(source, "source", "", "root of the repository (default: searched upwards from the current folder and from the program)")
 	f.StringVar(cache, "cache", env("THESEUS_LAB_CACHE", defaultCache()), "directory of built programs and images")
 }
 
-// calicoFlag declares which Calico it is.
+// calicoFlag declares the version of Calico.
 func calicoFlag(f *pflag.FlagSet, version *string) {
-	f.StringVar(version, "calico", "", "version of Calico, where the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+
-		"); of others after a comma the nodes hold the images")
+	f.StringVar(version, "calico", "", "version of Calico, if the network is Calico: "+choice(build.CalicoVersions())+" (default "+build.CalicoVersions()[0]+
+		"); the nodes also get the images of further versions after a comma")
 }
 
-// supported refuses what a lab cannot be, before anything happens.
+// supported refuses an impossible lab before anything is started.
 func supported(s spec.Lab) error {
 	if err := known(s); err != nil {
 		return err
 	}
 	if s.Policy != "" && s.Policy != "kube-router" {
-		return hint(fmt.Errorf("no policy agent is called %q", s.Policy), "use --policy kube-router, or leave it out")
+		return hint(fmt.Errorf("there is no policy agent %q", s.Policy), "use --policy kube-router, or leave it out")
 	}
 	if err := s.Validate(); err != nil {
-		return hint(err, "theseus-lab up --help lists what is possible")
+		return hint(err, "theseus-lab up --help lists the possible values")
 	}
 	return nil
 }
 
-// known refuses what cannot be built.
+// known refuses unknown networks and versions.
 func known(s spec.Lab) error {
 	if names := network.Names(); !slices.Contains(names, s.Network) {
-		return hint(fmt.Errorf("no network is called %q", s.Network), "use --network %s", choice(names))
+		return hint(fmt.Errorf("there is no network %q", s.Network), "use --network %s", choice(names))
 	}
 	for version := range strings.SplitSeq(s.Calico, ",") {
 		if versions := build.CalicoVersions(); s.Calico != "" && !slices.Contains(versions, version) {
@@ -95,7 +95,7 @@ func known(s spec.Lab) error {
 		}
 	}
 	if s.Calico != "" && !strings.HasPrefix(s.Network, "calico") {
-		return hint(fmt.Errorf("--calico does not go with the network %s", s.Network), "use --network calico or calico-typha")
+		return hint(fmt.Errorf("--calico cannot be combined with the network %s", s.Network), "use --network calico or calico-typha")
 	}
 	if versions := build.KubernetesVersions(); !slices.Contains(versions, s.Kubernetes) {
 		return hint(fmt.Errorf("Kubernetes %q is not one of the versions that can be built", s.Kubernetes), "use --kubernetes %s", choice(versions))
@@ -146,7 +146,7 @@ func (a *app) down() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "down",
-		Short: "End a lab and remove everything of it",
+		Short: "Stop a lab and remove everything of it",
 		Args:  exactly(0),
 		RunE: func(*cobra.Command, []string) error {
 			store, err := state.Open(a.dir)
@@ -164,7 +164,7 @@ func (a *app) down() *cobra.Command {
 				if err := launch.Down(store, name); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "%6.1fs  lab %s is gone\n", time.Since(start).Seconds(), name)
+				fmt.Fprintf(a.out, "%6.1fs  lab %s is removed\n", time.Since(start).Seconds(), name)
 			}
 			return nil
 		},

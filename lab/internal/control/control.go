@@ -30,11 +30,11 @@ type Link struct {
 	Node      int
 	Partition *bool         // nil: as it is
 	Loss      *float64      // nil: as it is
-	Drops     []fabric.Drop // added to those that are there
-	Clear     bool          // first forget loss and drops
+	Drops     []fabric.Drop // added to the existing ones
+	Clear     bool          // first clear loss and drops
 }
 
-// ErrRefused says that the lab understood and cannot do what was asked.
+// ErrRefused says that the lab understood a request but cannot do it.
 var ErrRefused = errors.New("the lab refused")
 
 // Client talks to one lab.
@@ -60,16 +60,16 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 // Kill cuts the power of node n.
 func (c *Client) Kill(ctx context.Context, n int) error { return c.call(ctx, "/kill", n, nil) }
 
-// Start gives node n its power back.
+// Start restores the power of node n.
 func (c *Client) Start(ctx context.Context, n int) error { return c.call(ctx, "/start", n, nil) }
 
-// Add makes node n and gives it power; that it is there already is no error.
+// Add makes node n and powers it on; it is no error if the node exists.
 func (c *Client) Add(ctx context.Context, n int) error { return c.call(ctx, "/add", n, nil) }
 
-// Remove ends node n and removes its disk; that it is gone already is no error.
+// Remove stops node n and removes its disk; it is no error if the node does not exist.
 func (c *Client) Remove(ctx context.Context, n int) error { return c.call(ctx, "/remove", n, nil) }
 
-// SetLink changes the faults of a link and returns those that it has now.
+// SetLink changes the faults of a link and returns its current ones.
 func (c *Client) SetLink(ctx context.Context, l Link) (fabric.Faults, error) {
 	var out fabric.Faults
 	err := c.call(ctx, "/link", l, &out)
@@ -100,7 +100,7 @@ func (c *Client) call(ctx context.Context, path string, in, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// Lab is what the outer process offers.
+// Lab is the interface of the outer process.
 type Lab interface {
 	Nodes() []Node
 	Kill(n int) error

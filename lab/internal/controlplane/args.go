@@ -2,7 +2,7 @@ package controlplane
 
 import "path/filepath"
 
-// Components lists the names of what runs here, which are the names of their logs too.
+// Components lists the names of the components, which are also the names of their logs.
 func Components() []string {
 	return []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 }
@@ -15,7 +15,7 @@ func (c Config) etcd() []string {
 		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
 		"--listen-peer-urls=http://127.0.0.1:2380", "--initial-advertise-peer-urls=http://127.0.0.1:2380",
 		"--initial-cluster=lab=http://127.0.0.1:2380",
-		// A lab that loses its power is made anew, so nothing has to reach the platter.
+		// A lab is recreated after a power failure, so etcd need not sync to disk.
 		"--unsafe-no-fsync", "--log-level=warn",
 	}
 }

@@ -27,16 +27,16 @@ import (
 // Stage is the first argument of the program when it is to become the control plane.
 const Stage = "_control-plane"
 
-// Config is what the control plane is told at its start, on descriptor 3.
+// Config is the control plane's configuration, which it reads from descriptor 3 at its start.
 type Config struct {
 	Lab    spec.Lab
-	PKI    string // directory with what WritePKI wrote
+	PKI    string // directory with the files of WritePKI
 	Data   string // etcd's directory
 	Logs   string
 	Routes []fabric.Route // to the pods, where the network does not masquerade them
 }
 
-// Run is process 1 of the control plane. It does not return unless it could not start.
+// Run is process 1 of the control plane. It only returns if it could not start.
 func Run() error {
 	in := os.NewFile(3, "configuration")
 	var c Config
@@ -82,11 +82,11 @@ func (c Config) supervise() error {
 	return nil
 }
 
-// WorldPort is where this machine answers HTTP, and echoes UDP, for clients that leave the cluster: it is no node, and has no
-// route to pods where the network masquerades them.
+// WorldPort is where this machine answers HTTP, and echoes UDP, for clients that leave the cluster: it is not a node,
+// and has no route to pods if the network masquerades them.
 const WorldPort = 9180
 
-// serveWorld plays the world outside of the cluster. A lab without it is still a lab.
+// serveWorld plays the world outside of the cluster. The lab continues if it fails.
 func (c Config) serveWorld(ctx context.Context, log io.Writer) {
 	at := netip.AddrPortFrom(c.Lab.ControlPlaneIP(), WorldPort).String()
 	if err := serve.Run(ctx, serve.Config{Name: "world", HTTP: at, UDP: at, Log: log}); err != nil {

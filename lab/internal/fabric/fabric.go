@@ -20,7 +20,7 @@ const Bridge = "fabric"
 
 // Setup makes the bridge with the address in the calling process's namespace.
 func Setup(addr netip.Prefix) error {
-	// The fabric is a wire: nothing here may look into the bridged packets' IP headers.
+	// The fabric is a wire: it must not inspect the bridged packets' IP headers.
 	for _, f := range []string{"iptables", "ip6tables", "arptables"} {
 		_ = os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-"+f, []byte("0"), 0o644)
 	}

@@ -14,17 +14,17 @@ type Drop struct {
 	Port  uint16
 }
 
-// Faults is what is wrong with the link of one node.
+// Faults are the injected faults of one node's link.
 type Faults struct {
 	Partitioned bool    // nothing passes
 	Loss        float64 // share of the frames lost in each direction, 0 to 1
 	Drops       []Drop
 }
 
-// None reports whether the link is as it should be.
+// None reports whether the link has no faults.
 func (f Faults) None() bool { return !f.Partitioned && f.Loss == 0 && len(f.Drops) == 0 }
 
-// String says what is wrong in a few words, "ok" if nothing is.
+// String lists the faults in a few words; "ok" if there are none.
 func (f Faults) String() string {
 	var out []string
 	if f.Partitioned {
@@ -67,7 +67,7 @@ func ParseLoss(text string) (float64, error) {
 
 // Ruleset renders the faults of all links, keyed by bridge port, as one nftables transaction. The
 // first chain sees frames that come from a node and the second those that go to one, so both
-// directions of a link suffer and traffic between two healthy nodes is not looked at twice.
+// directions of a link are affected, and traffic between two healthy nodes is not matched twice.
 func Ruleset(faults map[string]Faults) string {
 	var b strings.Builder
 	b.WriteString("table bridge faults\ndelete table bridge faults\n")

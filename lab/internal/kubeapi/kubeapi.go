@@ -61,7 +61,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// Create posts an object to a collection such as /api/v1/nodes. That it exists already is no error.
+// Create posts an object to a collection such as /api/v1/nodes. It is no error if the object exists.
 func (c *Client) Create(ctx context.Context, collection string, object any) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -115,7 +115,7 @@ type Object struct {
 	Status Status
 }
 
-// Status holds what nodes, deployments and daemon sets say of themselves.
+// Status has the status of nodes, deployments and daemon sets.
 type Status struct {
 	Conditions []struct{ Type, Status, Reason, Message string }
 
@@ -168,7 +168,7 @@ func (c *Client) list(ctx context.Context, collection string) (list, error) {
 }
 
 // Watch calls seen with every object of the collection, then with each changed one, until seen
-// reports done. A watch that breaks starts anew with a list, so an object may be seen twice.
+// reports done. A watch that breaks is restarted with a list, so an object may be seen twice.
 func (c *Client) Watch(ctx context.Context, collection string, seen func(Object) (done bool)) error {
 	for {
 		done, err := c.watchOnce(ctx, collection, seen)

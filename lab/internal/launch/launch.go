@@ -1,6 +1,5 @@
-// Package launch brings a lab up and takes it down: it builds or finds everything that is needed,
-// starts the outer process, and waits, by asking the API server and not by sleeping, until the
-// cluster is what was asked for.
+// Package launch starts and removes labs: it builds or finds everything that a lab needs, starts the outer process, and
+// waits until the cluster has the requested state, by watching the API server and not by sleeping.
 package launch
 
 import (
@@ -20,17 +19,17 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/state"
 )
 
-// Options is what a lab shall be.
+// Options are the options of a lab.
 type Options struct {
 	Spec  spec.Lab      // Index, Dir, binaries, images and port are filled in
 	Cache *build.Cache  // programs and images
-	Store *state.Store  // what is remembered
+	Store *state.Store  // the known labs
 	Out   io.Writer     // progress, a line for each thing that happened
 	Limit time.Duration // how long the cluster may take to become ready, builds not counted
 }
 
-// ErrRunning says that a lab of that name is up.
-var ErrRunning = errors.New("the lab is up already")
+// ErrRunning says that a lab of that name is running.
+var ErrRunning = errors.New("the lab is already running")
 
 // launch is one Up in progress.
 type launch struct {
@@ -42,7 +41,7 @@ type launch struct {
 	api      *kubeapi.Client
 }
 
-// Up brings a lab up. When it fails, nothing of the lab runs, and its logs are left in its state directory.
+// Up starts a lab. If it fails, no process of the lab is left running, and its logs are in its state directory.
 func Up(ctx context.Context, o Options) error {
 	l := &launch{Options: o, start: time.Now()}
 	if old, err := o.Store.Load(o.Spec.Name); err == nil && old.Running() {
@@ -66,7 +65,7 @@ func Up(ctx context.Context, o Options) error {
 // stopLimit is how long the processes of a lab may take to end.
 const stopLimit = 20 * time.Second
 
-// Down ends a lab and removes all that is left of it. It returns state.ErrNoLab if there is none.
+// Down stops a lab and removes all its remains. It returns state.ErrNoLab if there is none.
 func Down(store *state.Store, name string) error {
 	unlock, err := store.Lock()
 	if err != nil {
@@ -116,7 +115,7 @@ func (l *launch) register(ctx context.Context) error {
 	return nil
 }
 
-// clearOld removes what a lab of the name left behind that did not end by Down.
+// clearOld removes the remains of a lab with the same name that did not end by Down.
 func (l *launch) clearOld() error {
 	old, err := l.Store.Load(l.Spec.Name)
 	if errors.Is(err, state.ErrNoLab) {

@@ -13,19 +13,19 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/state"
 )
 
-// Taint is one of a Node's.
+// Taint is a taint of a Node.
 type Taint struct {
 	Key    string `json:"key"`
 	Value  string `json:"value,omitempty"`
 	Effect string `json:"effect"`
 }
 
-// ErrNoAdding says that nodes cannot come to a lab.
-var ErrNoAdding = errors.New("the lab takes no more nodes")
+// ErrNoAdding says that nodes cannot be added to a lab.
+var ErrNoAdding = errors.New("the lab cannot have more nodes")
 
-// Add makes nodes in a running lab, with all that Up makes for one, and waits until they are Ready, or, where there is no
-// network, until their kubelets have registered. They carry the taints from the start. bare nodes hold no files of the network
-// that the lab started on, so another one must be there. It returns their names; those that it could not finish are removed again.
+// Add makes nodes in a running lab, set up as by Up, and waits until they are Ready, or, without a network, until their
+// kubelets have registered. They have the taints from the start. bare nodes have no files of the network that the lab
+// started on, so they need another one. Add returns their names; it removes nodes that it could not finish.
 func Add(ctx context.Context, store *state.Store, name string, count int, taints []Taint, bare bool, limit time.Duration) ([]string, error) {
 	lab, added, err := reserve(store, name, count, bare)
 	if err != nil {
@@ -52,15 +52,15 @@ func Add(ctx context.Context, store *state.Store, name string, count int, taints
 	return nil, err
 }
 
-// reserve gives numbers to nodes that will come, while no other command does.
+// reserve reserves numbers for new nodes, while no other command does.
 func reserve(store *state.Store, name string, count int, bare bool) (lab state.Lab, added []int, err error) {
 	err = change(store, name, func(known *state.Lab) error {
 		s := &known.Spec
 		switch {
 		case s.Network == "bridge" && !bare:
-			return fmt.Errorf("%w: the network bridge has static routes to those that were there", ErrNoAdding)
+			return fmt.Errorf("%w: the network bridge has static routes to the first nodes only", ErrNoAdding)
 		case s.Nodes+count > spec.MaxNodes:
-			return fmt.Errorf("%w: it had %d, removed ones too, and %d more are above %d", ErrNoAdding, s.Nodes, count, spec.MaxNodes)
+			return fmt.Errorf("%w: it had %d, removed ones included, and with %d more there would be over %d", ErrNoAdding, s.Nodes, count, spec.MaxNodes)
 		}
 		for range count {
 			s.Nodes++
@@ -72,7 +72,7 @@ func reserve(store *state.Store, name string, count int, bare bool) (lab state.L
 	return lab, added, err
 }
 
-// change rewrites what is known of a running lab while no other command does.
+// change rewrites the description of a running lab while no other command does.
 func change(store *state.Store, name string, edit func(*state.Lab) error) error {
 	unlock, err := store.Lock()
 	if err != nil {
@@ -100,7 +100,7 @@ func addNode(ctx context.Context, s spec.Lab, n int, taints []Taint) error {
 	return control.Dial(ControlSocket(s)).Add(ctx, n)
 }
 
-// awaitNodes leaves kubectl its own limit, so that it says what was missing.
+// awaitNodes uses kubectl's own timeout, so that kubectl says what was missing.
 func awaitNodes(ctx context.Context, s spec.Lab, names []string) error {
 	condition := "condition=Ready"
 	if s.Network == "none" {
@@ -114,7 +114,8 @@ func awaitNodes(ctx context.Context, s spec.Lab, names []string) error {
 	return kubectl(ctx, s, nil, args...)
 }
 
-// Remove ends a node of a running lab and removes all that is left of it, its Node object too. Its number is not used again.
+// Remove stops a node of a running lab and removes all its remains, including its Node object. Its number is not used
+// again.
 func Remove(ctx context.Context, store *state.Store, name, node string) error {
 	lab, err := store.Load(name)
 	if err != nil {

@@ -53,7 +53,7 @@ func (l *launch) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.say("programs and %d images are there", images)
+	l.say("programs and %d images are ready", images)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func (l *launch) startOuter(ctx context.Context) error {
 		return fmt.Errorf("start the lab (it needs root): %w", err)
 	}
 	l.lab.Pid, l.lab.Born = cmd.Process.Pid, state.Born(cmd.Process.Pid)
-	go func() { _ = cmd.Wait() }() // so that it is no zombie while this command still runs
+	go func() { _ = cmd.Wait() }() // so that it does not become a zombie while this command runs
 	if err := l.Store.Save(l.lab); err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (l *launch) awaitOuter(ctx context.Context, ready *os.File) error {
 	}
 }
 
-// keepSelf copies this program into the lab's directory: the lab goes on with it when the original
-// is built anew.
+// keepSelf copies this program into the lab's directory: the lab keeps using the copy when the original
+// is rebuilt.
 func (l *launch) keepSelf() error {
 	raw, err := os.ReadFile("/proc/self/exe")
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package machine is a node of the lab from inside: a set of namespaces (net, mount, uts, ipc, pid,
 // cgroup) with a root of its own, whose process 1 is this program. The outer process starts it; it
 // builds its root, configures its wire, and then runs containerd, the kubelet and kube-proxy and
-// starts them again when they end. Killing process 1 is the power cut of a node: everything in the
-// machine ends at once and only its disk is left.
+// restarts them when they end. Killing process 1 is the power failure of a node: every process of the
+// machine ends at once and only its disk remains.
 package machine
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
-// Config is what a machine is told at its start. Paths are the host's unless said otherwise.
+// Config is a machine's configuration at its start. Paths are the host's unless noted otherwise.
 type Config struct {
 	Name        string
 	Addr        netip.Prefix // on the fabric
@@ -40,7 +40,7 @@ const (
 	Socket     = "/run/containerd/containerd.sock" // Socket is containerd's
 )
 
-// private lists what a machine has of its own from the start, empty, whatever the host has there.
+// private lists directories that a machine has of its own, initially empty, instead of the host's.
 func private() []string {
 	return []string{
 		"/etc/cni", "/opt/cni", "/etc/kubernetes", "/var/lib/kubelet", "/var/lib/cni",
@@ -49,7 +49,7 @@ func private() []string {
 }
 
 // sysctls lists kernel settings that are not per namespace and that the kubelet insists on: the
-// machine sees files that already hold what it wants, and the host's stay as they are.
+// machine sees files that already have the wanted values, and the host's stay unchanged.
 func sysctls() map[string]string {
 	return map[string]string{
 		"vm/overcommit_memory":      "1",

@@ -1,5 +1,5 @@
-// Package names is what surrounds clusters whose services' names move: a zone on real BIND, unbound in front of it, and
-// clients that resolve and request without pause and count what is wrong.
+// Package names provides the surroundings of clusters whose services' names move: a zone on real BIND, unbound in front
+// of it, and clients that resolve names and send requests without pause and count failures.
 package names
 
 import (
@@ -22,7 +22,7 @@ type Target struct {
 	Mirror   string `json:"mirror"`
 }
 
-// Clients ask every target without pause, one client each, by a new connection each time.
+// Clients send requests to every target without pause, one client each, with a new connection each time.
 type Clients struct {
 	Resolver string        `json:"resolver"` // host:port
 	Port     int           `json:"port"`     // of the services
@@ -30,13 +30,13 @@ type Clients struct {
 	Pause    time.Duration `json:"pause"` // between two requests of a client
 }
 
-// Tally is what clients saw.
+// Tally has the clients' results.
 type Tally struct {
 	Requests int64 `json:"requests"`
 	// Mirror is how many of them the mirror answered.
 	Mirror int64 `json:"mirror"`
-	// Failed counts what was not as it should be: no or another address, no answer, or that of another service. Wrong
-	// holds the first of them in words.
+	// Failed counts requests with no or an unexpected address, no answer, or the answer of another service. Wrong has
+	// the first of them in words.
 	Failed int64    `json:"failed"`
 	Wrong  []string `json:"wrong,omitempty"`
 	// Gap is the longest time between two right answers for one name.
@@ -46,12 +46,12 @@ type Tally struct {
 const (
 	mostWrong = 20
 	patience  = 10 * time.Second // of one request
-	// fresh is how old the answer of a name server may be when a connection is made by it: less than the 2 s that names live. A client
-	// that stood still in between asks again, and so at most so often in a row.
+	// fresh is the greatest age of a name server's answer for which it is still used: less than the 2 s that names
+	// live. A client that was stalled in between asks again, but not too often in a row.
 	fresh, askAgain = time.Second, 5
 )
 
-// Run asks until the context ends; what is under way is finished.
+// Run sends requests until the context ends; requests in flight are finished.
 func (c *Clients) Run(ctx context.Context) Tally {
 	var lock sync.Mutex
 	var all sync.WaitGroup
@@ -90,7 +90,7 @@ func (c *Clients) Run(ctx context.Context) Tally {
 // errStale says that a name was looked up too long ago.
 var errStale = errors.New("the name server's answer is too old")
 
-// ask does what a client does. The service of s3.shop.example.org answers with a name that begins with s3-.
+// ask sends one request. The service of s3.shop.example.org answers with a name that begins with s3-.
 func (c *Clients) ask(target Target) (mirror bool, err error) {
 	for range askAgain {
 		if mirror, err = c.askOnce(target); !errors.Is(err, errStale) {
@@ -148,7 +148,7 @@ func Lookup(server, name string) []string {
 	return found
 }
 
-// Await returns when every target has answered.
+// Await waits until every target has answered.
 func (c *Clients) Await(ctx context.Context) error {
 	for _, target := range c.Targets {
 		for {

@@ -87,5 +87,5 @@ func NodeFiles(network string, params Params) []File {
 }
 
 func unknown(network string) error {
-	return fmt.Errorf("no network is called %q", network)
+	return fmt.Errorf("there is no network %q", network)
 }

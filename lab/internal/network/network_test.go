@@ -202,7 +202,7 @@ func TestWhatCannotBeDeployed(t *testing.T) {
 		params        Params
 		want          string
 	}{
-		{"unknown", "weve", params(nil), `no network is called "weve"`},
+		{"unknown", "weve", params(nil), `there is no network "weve"`},
 		{"no source", "calico", params(nil), "no source was given"},
 		{"source out of reach", "calico", params(away), "no proxy"},
 		{"phrase gone", "calico", params(source(t, "manifests/calico-vxlan.yaml", "kind: DaemonSet")), "CALICO_IPV4POOL_CIDR"},

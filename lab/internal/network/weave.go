@@ -8,7 +8,7 @@ import (
 
 // weave is upstream's manifest with the release's images, as the release names them, and with what its
 // documentation tells a user to set: the pods' range; no Open vSwitch data path, which a kernel without
-// the module does not have; and no call home.
+// the module does not have; and no telemetry.
 func weave(params Params) ([]byte, error) {
 	if !params.PodCIDR.IsValid() {
 		return nil, fmt.Errorf("Weave Net needs a pod CIDR")

@@ -21,12 +21,12 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
-// node is what the outer process knows of one node.
+// node is the outer process' state of one node.
 type node struct {
 	number  int
 	name    string
-	started bool // it had power once: its disk is there
-	later   bool // it came when the lab ran already
+	started bool // it was started once: its disk exists
+	later   bool // it was added to the running lab
 	pid     int
 	ended   chan struct{} // closed when process 1 of the current start has ended
 	link    fabric.Faults
@@ -113,7 +113,7 @@ func (o *outer) powerOff(n *node) error {
 	if err := fabric.Unplug(n.name); err != nil {
 		return err
 	}
-	// A kubelet that finds cgroups of pods that are gone waits for each of them.
+	// A kubelet that finds cgroups of deleted pods waits for each of them.
 	return cgroup.Remove(o.Hierarchies, o.cgroupOf(n), 5*time.Second)
 }
 
@@ -202,7 +202,7 @@ func (o *outer) Kill(number int) error {
 		return err
 	}
 	if !n.running() {
-		return fmt.Errorf("%s has no power already", n.name)
+		return fmt.Errorf("%s is already powered off", n.name)
 	}
 	return o.powerOff(n)
 }
@@ -216,7 +216,7 @@ func (o *outer) Start(number int) error {
 		return err
 	}
 	if n.running() {
-		return fmt.Errorf("%s runs already", n.name)
+		return fmt.Errorf("%s is already running", n.name)
 	}
 	if n.pid != 0 { // it may have ended by itself
 		if err := o.powerOff(n); err != nil {

@@ -1,6 +1,6 @@
-// Package outer is the one process that a lab is: process 1 of a pid namespace, holder of the
-// network namespace with the fabric, parent of the control plane and of every node. Whoever kills
-// it ends every process, mount and namespace of the lab.
+// Package outer is the outer process of a lab: process 1 of a pid namespace, holder of the network namespace with the
+// fabric, and parent of the control plane and of every node. Killing it ends every process, mount and namespace of the
+// lab.
 package outer
 
 import (
@@ -35,10 +35,10 @@ const Stage = "_outer"
 const (
 	fdConfig = 3 + iota // Config as JSON
 	fdRelay             // listening socket of the host's loopback
-	fdReady             // takes "ok" or what went wrong
+	fdReady             // gets "ok" or an error
 )
 
-// Config is what the outer process is told.
+// Config is the outer process' configuration.
 type Config struct {
 	Lab         spec.Lab
 	Secrets     *pki.Lab
@@ -56,7 +56,7 @@ type outer struct {
 	nodes []*node    // in the order of their numbers
 }
 
-// Run is the outer process. It returns only when it could not start.
+// Run is the outer process. It only returns if it could not start.
 func Run() error {
 	ready := os.NewFile(fdReady, "ready")
 	o := &outer{log: os.Stderr}

@@ -1,6 +1,6 @@
 package rigtest
 
-// FeatureFlags is as much of open-feature-operator's definition as is needed: it keeps what is in flagSpec as it is.
+// FeatureFlags is a minimal version of open-feature-operator's CRD: it keeps all fields of flagSpec.
 const FeatureFlags = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: featureflags.core.openfeature.dev}

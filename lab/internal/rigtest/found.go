@@ -9,8 +9,9 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// FoundAlone is the version of a network that Theseus finds in a cluster when it has looked at its nodes; an error unless it finds that network, no
-// other, and nothing wrong with it. theseus runs it and returns its standard output; dir is a folder for what it writes.
+// FoundAlone returns the version of the network that Theseus finds in a cluster, after inspecting its nodes. It is an
+// error if Theseus finds another network, or a problem. theseus runs Theseus and returns its standard output; dir is a
+// folder for its files.
 func FoundAlone(theseus func(args ...string) ([]byte, error), dir, network string) (version string, err error) {
 	snapshot := filepath.Join(dir, "snapshot.json")
 	if _, err := theseus("snapshot", "--nodes", "--agent-image", scenario.AgentImage, "-o", snapshot); err != nil {
@@ -30,12 +31,12 @@ func FoundAlone(theseus func(args ...string) ([]byte, error), dir, network strin
 		return "", err
 	}
 	if len(said.Networks) != 1 || said.Networks[0].Name != network || len(said.Networks[0].Problems) > 0 {
-		return "", fmt.Errorf("%s is there, and Theseus finds %+v", network, said.Networks)
+		return "", fmt.Errorf("the network is %s, but Theseus finds %+v", network, said.Networks)
 	}
 	return said.Networks[0].Version, nil
 }
 
-// Finds demands that soon Theseus finds a network, no other, and nothing wrong with it.
+// Finds demands that Theseus soon finds a network, no other one, and no problem.
 func Finds(t *testing.T, rig *scenario.Rig, network string) {
 	t.Helper()
 	err := settle(func() (bool, error) {

@@ -13,9 +13,10 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// FlannelTraces, CalicoTraces and HeldTraces are scripts for NothingOn: they find what flannel and its policy agent leave on a node, what Calico does,
-// and the routes that Theseus keeps for a time. Rules for theseus-system, where the journal stays, are the source's policy agent's, and those of its
-// Services that kube-proxy has not taken back yet are nobody else's.
+// FlannelTraces, CalicoTraces and HeldTraces are scripts for NothingOn: they find the residue of flannel and its policy
+// agent on a node, that of Calico, and the routes that Theseus retains for a time. They ignore rules for
+// theseus-system, where the journal stays: these belong to the source's policy agent, or to kube-proxy, which has not
+// removed them yet.
 const (
 	FlannelTraces = `ip -o link show | grep -E 'flannel|cni0'; iptables-save | grep -v theseus-system/ | grep -E 'FLANNEL|KUBE-ROUTER|theseus';
 		ls /etc/cni/net.d | grep -E 'flannel|theseus'; ls -d /run/flannel 2>/dev/null; ip route | grep -E 'flannel|cni0'; true`
@@ -25,7 +26,7 @@ const (
 	HeldTraces = `ip rule | grep -E '^9[0-9]:'; ip route show table all | grep -E 'table (251|252|90090)'; true`
 )
 
-// NothingOn demands that a script prints nothing on any of the lab's nodes; what is the subject of what it prints.
+// NothingOn demands that a script prints nothing on any of the lab's nodes; what names the output in errors.
 func NothingOn(t *testing.T, rig *scenario.Rig, what, script string) {
 	t.Helper()
 	for _, node := range rig.NodeNames() {
@@ -39,14 +40,15 @@ func NothingOn(t *testing.T, rig *scenario.Rig, what, script string) {
 	}
 }
 
-// settled bounds the wait until nodes are alike, and until the garbage of the cluster is collected: agents write some of their rules a while
-// after pods came. Nodes are looked at that often at least, as two are never seen at one moment: what passes is not there each time.
+// settled bounds the wait until nodes are alike, and until the cluster's garbage is collected: agents write some of
+// their rules a while after pods have started. Nodes are read at least this many times, as two are never read at one
+// moment: transient differences disappear.
 const (
 	settled = time.Minute
 	looks   = 5
 )
 
-// first is a pod as there is one of somebody's on every node.
+// first is a user's pod on the new node, as every other node has one.
 const first = `apiVersion: v1
 kind: Pod
 metadata: {name: first, namespace: default}
@@ -56,36 +58,38 @@ spec:
   containers: [{name: main, image: "theseus.dev/workload:lab", args: [serve, "--http=:8080", "--grace=0s"]}]
 `
 
-// Stays is a thing that a network leaves, or takes away, and why that is right.
+// Stays is a difference that a network leaves on nodes, and why that is right.
 type Stays struct {
 	Line *regexp.Regexp // as Rig.Traces has it, after "+ " (left) or "- " (lacking)
 	Why  string
-	// Sometimes says that it need not be there.
+	// Sometimes is true if the difference need not exist.
 	Sometimes bool
 }
 
-// OfCalico is what Calico leaves on nodes where it was.
+// OfCalico is Calico's residue on nodes.
 var OfCalico = []Stays{
-	{Line: regexp.MustCompile(`^\+ file /opt/cni/bin/tuning$`), Why: "Calico's installer brings a plugin of everybody's, which others may use by now"},
-	{Line: regexp.MustCompile(`^[+-] sysctl net/netfilter/nf_conntrack_acct:`), Why: "Calico's agent counts connections, and nobody knows who does besides"},
+	{Line: regexp.MustCompile(`^\+ file /opt/cni/bin/tuning$`), Why: "Calico's installer brings a common plugin, which others may use by now"},
+	{Line: regexp.MustCompile(`^[+-] sysctl net/netfilter/nf_conntrack_acct:`), Why: "Calico's agent enables connection accounting, which others may use too"},
 }
 
-// BackOnFlannel is what stays of Calico where a change to it from flannel was taken back, and in what nodes with other pods differ anyway.
+// BackOnFlannel is the residue of Calico after a change from flannel was rolled back, and differences between nodes
+// with different pods.
 var BackOnFlannel = append(slices.Clone(OfCalico),
 	Stays{Line: regexp.MustCompile(`^(\+ condition NetworkUnavailable=False CalicoIsUp|- condition NetworkUnavailable=False FlannelIsUp)$`),
-		Why: "flannel's agent says that it is up as it starts, and Calico's said so last: whoever said it, pods may come"},
+		Why: "flannel's agent sets this condition as it starts, and Calico's set it last; either allows pods"},
 	Stays{Line: regexp.MustCompile(`^[+-] (iptables-nft filter .*\bKUBE-(POD-FW|NWPLCY)-\w)`), Why: "kube-router has rules for the pods of its node"},
 	Stays{Line: regexp.MustCompile(`^\+ iptables-nft filter -A KUBE-(EXTERNAL-)?SERVICES .*"theseus-system/theseus-probe-(old|new)(-port)?:(tcp|udp)(-second)? has no endpoints"`),
-		Why: "kube-proxy refuses what goes to Theseus' Services, which are gone, until it looks again", Sometimes: true},
+		Why: "kube-proxy rejects traffic to Theseus' deleted Services until its next sync", Sometimes: true},
 )
 
-// always stays after any change.
+// always stays after every change.
 var always = Stays{Line: regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new|host)(/paths\.json|/out(/results\.json)?)?)?)?$`),
-	Why: "what Theseus' agent and its probes knew, in memory: it outlives the agent, so that one that starts again goes on, and not the node's next start"}
+	Why: "state of Theseus' agent and its probers, on tmpfs: it survives a restart of the agent, which continues, but not a reboot"}
 
-// NothingLeft demands that the nodes of a cluster whose network was replaced are as one that never had the old one: a node that comes now.
-// What they have and it has not is left over, and what it has and they have not was taken away; but for what stays. No object of the cluster
-// may have a name with one of the old network's words in it.
+// NothingLeft demands that the nodes of a cluster whose network was replaced are like a node that never had the old
+// network: a new one. Lines that only the old nodes have are residue, and lines that only the new one has were removed
+// wrongly, except for those in stays. No object of the cluster may have a name with one of the old network's words in
+// it.
 func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ...Stays) {
 	t.Helper()
 	old, stays := rig.NodeNames(), append(stays, always)
@@ -114,12 +118,12 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 			if i := staying(line, stays); i >= 0 {
 				used[i] = true
 			} else {
-				t.Errorf("%s is not as %s, which came later: %s", node, fresh, line)
+				t.Errorf("%s differs from %s, a new node: %s", node, fresh, line)
 			}
 		}
 		for i, one := range stays {
 			if !used[i] && !one.Sometimes {
-				t.Errorf("on %s nothing is as %s any more, which stayed: %s", node, one.Line, one.Why)
+				t.Errorf("%s has no difference %s any more, which should stay: %s", node, one.Line, one.Why)
 			}
 		}
 	}
@@ -137,7 +141,7 @@ func NothingLeft(t *testing.T, rig *scenario.Rig, words *regexp.Regexp, stays ..
 	}
 }
 
-// settle looks again and again, until all is as it is to be or the time is over; the error is the last look's.
+// settle retries a check until it succeeds or the time is over, and returns the last error.
 func settle(look func() (bool, error)) error {
 	deadline := time.Now().Add(settled)
 	for n := 1; ; n++ {
@@ -149,12 +153,12 @@ func settle(look func() (bool, error)) error {
 	}
 }
 
-// staying is the number of what a line is one of; -1 where it is none.
+// staying is the index of the entry that a line matches; -1 if none.
 func staying(line string, stays []Stays) int {
 	return slices.IndexFunc(stays, func(s Stays) bool { return s.Line.MatchString(line) })
 }
 
-// unlike is what one node has and another has not, after +, and the other way round, after -.
+// unlike lists the lines that only one node has, after +, and those that only the other has, after -.
 func unlike(ctx context.Context, rig *scenario.Rig, node, other string) ([]string, error) {
 	var traces [2][]string
 	for i, name := range []string{node, other} {
@@ -174,7 +178,7 @@ func unlike(ctx context.Context, rig *scenario.Rig, node, other string) ([]strin
 	return diff, nil
 }
 
-// naming are the objects of all kinds, but for events and Theseus' journal, that have one of the words in their names.
+// naming are the objects of all kinds, except events and Theseus' journal, with one of the words in their names.
 func naming(ctx context.Context, rig *scenario.Rig, words *regexp.Regexp) ([]string, error) {
 	kinds, err := rig.Kubectl(ctx, nil, "api-resources", "--verbs=list", "-o", "name")
 	if err != nil {
@@ -200,7 +204,7 @@ func naming(ctx context.Context, rig *scenario.Rig, words *regexp.Regexp) ([]str
 		return nil, err
 	}
 	if len(list.Items) < 50 {
-		return nil, fmt.Errorf("of the cluster only %d objects were seen", len(list.Items))
+		return nil, fmt.Errorf("only %d objects of the cluster were listed", len(list.Items))
 	}
 	var named []string
 	journal := []string{"Migration", "PlanPage", "JournalPage"}

@@ -1,4 +1,4 @@
-// Package rigtest brings labs up for tests, and runs theseus in them as operators on several machines would.
+// Package rigtest starts labs for tests, and runs theseus in them as operators on several machines would.
 package rigtest
 
 import (
@@ -31,10 +31,10 @@ const (
 	probeInterval = "60ms" // of the fastest paths
 )
 
-// patience only ends a test that has failed.
+// patience is a generous limit: only a failed test reaches it.
 const patience = 10 * time.Minute
 
-// Full skips a test, loudly, unless THESEUS_FULL=1 asks for all; why is what would take so long, or is not settled.
+// Full skips a test, and says so, unless THESEUS_FULL=1 is set; why describes the skipped test.
 func Full(t *testing.T, why string) {
 	t.Helper()
 	if os.Getenv("THESEUS_FULL") != "1" {
@@ -42,7 +42,8 @@ func Full(t *testing.T, why string) {
 	}
 }
 
-// Unstarted is a lab that is not up yet; the end of the test takes it down. bin is the folder of the built programs.
+// Unstarted is a lab that is not running yet; it is removed at the end of the test. bin is the folder of the built
+// programs.
 func Unstarted(t *testing.T, bin, name string, nodes int, flags ...string) *scenario.Rig {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -62,13 +63,13 @@ func Unstarted(t *testing.T, bin, name string, nodes int, flags ...string) *scen
 	}
 	t.Cleanup(func() {
 		if err := rig.Down(); err != nil {
-			t.Errorf("the lab does not go: %v", err)
+			t.Errorf("the lab could not be removed: %v", err)
 		}
 	})
 	return rig
 }
 
-// New brings a lab up on a network; the end of the test takes it down. bin is the folder of the built programs.
+// New starts a lab on a network; it is removed at the end of the test. bin is the folder of the built programs.
 func New(t *testing.T, bin, name string, nodes int, network string, flags ...string) *scenario.Rig {
 	t.Helper()
 	rig := Unstarted(t, bin, name, nodes, flags...)
@@ -78,8 +79,8 @@ func New(t *testing.T, bin, name string, nodes int, network string, flags ...str
 	return rig
 }
 
-// NothingLost waits, for so long at most, until the clients are steady, and demands that they lost nothing and that nothing
-// that policy denies came through.
+// NothingLost waits until the clients are steady, up to a limit, and demands that they lost nothing and that no denied
+// request was answered.
 func NothingLost(t *testing.T, rig *scenario.Rig, limit time.Duration, when string) tally.Summary {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -95,11 +96,11 @@ func NothingLost(t *testing.T, rig *scenario.Rig, limit time.Duration, when stri
 	return cost
 }
 
-// newOutside are the requests of which each is a UDP connection of its own to the outside.
+// newOutside are the requests that each open a new UDP connection to the outside.
 const newOutside = "outside-udp-new"
 
-// fromVXLAN says whether all that was lost came to the outside from VXLAN's port, as the server there saw it: that is Calico's own
-// fault (docs/known-issues.md), which no change brings about.
+// fromVXLAN reports whether all lost requests reached the outside from VXLAN's port, as the server there saw it. That
+// is a fault of Calico itself (docs/known-issues.md), not of a change.
 func fromVXLAN(t *testing.T, rig *scenario.Rig, cost tally.Summary) bool {
 	t.Helper()
 	lost := cost.Kinds[newOutside].Failed
@@ -110,14 +111,14 @@ func fromVXLAN(t *testing.T, rig *scenario.Rig, cost tally.Summary) bool {
 	}
 	log, err := rig.InLab(t.Context(), "logs", "controlplane", "init")
 	if err != nil {
-		t.Errorf("what came from VXLAN's port is not known: %v", err)
+		t.Errorf("cannot count the requests from VXLAN's port: %v", err)
 	}
 	seen := strings.Count(log, serve.FromVXLAN)
 	t.Logf("%d of %d new UDP connections to the outside had no answer; %d came from VXLAN's port, which Calico does not track", lost, cost.Kinds[newOutside].Sent, seen)
 	return lost > 0 && lost <= uint64(seen)
 }
 
-// writer shows what happens as it happens, so that a test of minutes says where it is.
+// writer prints output as it comes, so that a test of minutes shows its progress.
 type writer struct {
 	name string
 	lock sync.Mutex
@@ -132,8 +133,8 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Program is the path of one that the lab builds, such as build.Kube(version), built before where its cache does not hold it. It is for
-// tests in folders of lab/test.
+// Program is the path of a program that the lab builds, such as build.Kube(version); it is built if the cache does not
+// have it. It is for tests in folders of lab/test.
 func Program(name string) (string, error) {
 	cache := os.Getenv("THESEUS_LAB_CACHE")
 	if cache == "" {
@@ -150,18 +151,18 @@ func Program(name string) (string, error) {
 	return build.New(source, cache, os.Stderr).Binary(context.Background(), name)
 }
 
-// Process is theseus at work.
+// Process is a running theseus.
 type Process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	lock  sync.Mutex
 	said  strings.Builder
-	more  chan struct{} // a line came
+	more  chan struct{} // a line was printed
 	ended chan struct{}
 }
 
-// Arguments gives a command that takes a migration over the plan that was applied last in this lab: another machine does not know
-// which one was approved. machine is its state folder.
+// Arguments adds the plan that was applied last in this lab to a command that takes over a migration: another machine
+// does not know which plan was approved. machine is its state folder.
 func Arguments(rig *scenario.Rig, machine string, args []string) []string {
 	if len(args) > 1 && args[0] == "apply" {
 		rig.Applied = args[1]
@@ -176,8 +177,8 @@ func Arguments(rig *scenario.Rig, machine string, args []string) []string {
 	return append(slices.Clone(args), "--plan", rig.Applied)
 }
 
-// Start runs theseus on a machine: a name, which stands for a state folder of its own, or the path of one. What takes a migration over
-// is given the plan that was applied (Arguments).
+// Start runs theseus on a machine: a name, which means a state folder of its own, or the path of one. A command that
+// takes over a migration gets the plan that was applied (Arguments).
 func Start(t *testing.T, rig *scenario.Rig, machine string, args ...string) *Process {
 	t.Helper()
 	if !filepath.IsAbs(machine) {
@@ -210,19 +211,19 @@ func Start(t *testing.T, rig *scenario.Rig, machine string, args ...string) *Pro
 			default:
 			}
 		}
-		p.cmd.Wait() //nolint:errcheck // the exit code tells
+		p.cmd.Wait() //nolint:errcheck // the exit code says how it ended
 	}()
 	return p
 }
 
-// Said is all that it printed so far, on both streams.
+// Said is its output so far, on both streams.
 func (p *Process) Said() string {
 	p.lock.Lock()
 	defer p.lock.Unlock()
 	return p.said.String()
 }
 
-// Until waits until it has printed a text.
+// Until waits until the process has printed a text.
 func (p *Process) Until(text string) {
 	p.t.Helper()
 	for !strings.Contains(p.Said(), text) {
@@ -236,7 +237,7 @@ func (p *Process) Until(text string) {
 	}
 }
 
-// Signal sends signals, one right after the other.
+// Signal sends signals, one right after another.
 func (p *Process) Signal(signals ...syscall.Signal) {
 	p.t.Helper()
 	for _, signal := range signals {
@@ -246,7 +247,7 @@ func (p *Process) Signal(signals ...syscall.Signal) {
 	}
 }
 
-// Kill ends it at once, as a machine that loses its power would.
+// Kill kills the process at once, as a power failure would.
 func (p *Process) Kill() {
 	p.t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -255,7 +256,7 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Ends waits for the end, and demands an exit code and texts in what was printed.
+// Ends waits for the end, and demands an exit code and texts in the output.
 func (p *Process) Ends(code int, texts ...string) {
 	p.t.Helper()
 	<-p.ended
@@ -270,7 +271,7 @@ func (p *Process) Ends(code int, texts ...string) {
 	}
 }
 
-// Run runs theseus to its end, as Start and Ends do, and demands that a failure comes with a hint.
+// Run runs theseus to its end, as Start and Ends do, and demands that a failure has a hint.
 func Run(t *testing.T, rig *scenario.Rig, machine string, code int, texts []string, args ...string) {
 	t.Helper()
 	if code != 0 {
@@ -283,7 +284,7 @@ func Run(t *testing.T, rig *scenario.Rig, machine string, code int, texts []stri
 func HoldAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
 	t.Helper()
 	pids := apiServers(t, rig)
-	fmt.Fprintf(rig.Out, "-- the API server is away for %s\n", away)
+	fmt.Fprintf(rig.Out, "-- the API server is unavailable for %s\n", away)
 	signal := func(s syscall.Signal) {
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, s); err != nil {
@@ -295,7 +296,7 @@ func HoldAPIServer(t *testing.T, rig *scenario.Rig, away time.Duration) {
 	time.AfterFunc(away, func() { signal(syscall.SIGCONT) })
 }
 
-// KillAPIServer kills the API server of the rig's lab at once; the lab starts it again. Its first answers then come from
+// KillAPIServer kills the API server of the rig's lab; the lab restarts it. Its first answers then come from
 // caches that are still cold.
 func KillAPIServer(t *testing.T, rig *scenario.Rig) {
 	t.Helper()
@@ -307,7 +308,7 @@ func KillAPIServer(t *testing.T, rig *scenario.Rig) {
 	fmt.Fprintln(rig.Out, "-- the API server is killed")
 }
 
-// OutsideSpace is the number of the network namespace of a machine that is no node: the API server's.
+// OutsideSpace is the number of the network namespace of a machine that is not a node: the API server's.
 func OutsideSpace(t *testing.T, rig *scenario.Rig) string {
 	t.Helper()
 	link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", apiServers(t, rig)[0]))
@@ -317,7 +318,7 @@ func OutsideSpace(t *testing.T, rig *scenario.Rig) string {
 	return strings.Trim(link, "net:[]")
 }
 
-// apiServers finds the API server among the processes of this lab.
+// apiServers finds the processes of this lab's API server.
 func apiServers(t *testing.T, rig *scenario.Rig) []int {
 	t.Helper()
 	out, err := exec.Command("pgrep", "-f", "kube-apiserver.*labs/"+rig.Name+"/").Output()

@@ -9,8 +9,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/scenario"
 )
 
-// User makes a ServiceAccount default/NAME, gives it objects (roles and bindings; none where empty), and returns a kubeconfig with its
-// token. Making it again gives it other objects beside.
+// User makes a ServiceAccount default/NAME, adds objects for it (roles and bindings; may be empty), and returns a
+// kubeconfig with its token. Another call for the same name adds further objects.
 func User(t *testing.T, rig *scenario.Rig, name, objects string) string {
 	t.Helper()
 	kubectl := func(input string, args ...string) string {

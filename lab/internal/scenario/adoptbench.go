@@ -15,10 +15,10 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
-// busyClients are as many as send 1,000 requests a second together.
+// busyClients is how many clients send 1,000 requests a second together.
 const busyClients = "4"
 
-// crowd are pods that only are there.
+// crowd are idle pods.
 const crowd = `
 apiVersion: apps/v1
 kind: Deployment
@@ -39,7 +39,7 @@ spec:
           args: [serve, "--http=:8080"]
 `
 
-// crowding is what a report tells of pods that were moved.
+// crowding is a report's section about moved pods.
 type crowding struct {
 	Totals struct {
 		Pods, Evicted, Restarts  int
@@ -54,21 +54,21 @@ type crowding struct {
 		Node, Step string
 		Begin, End time.Time
 	}
-	Control Leg `json:"-"` // what the same clients saw before anything was changed
+	Control Leg `json:"-"` // results of the same clients before the change
 }
 
-// AdoptBench is how many pods are moved, how often, and for how long the same traffic is counted before.
+// AdoptBench says how many pods are moved, how often, and for how long the same traffic is counted before.
 type AdoptBench struct {
 	Runs, Pods int
 	Control    time.Duration
 }
 
-// Run moves clusters by adoption, each in its turn, and prints a line per run. A loss is an error.
+// Run moves clusters by adoption, one after another, and prints a line per run. A loss is an error.
 func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 	r.Network, r.Strategy, r.Outside = "flannel", "adopt", true
 	var lines strings.Builder
 	table := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tPODS\tMADE ANEW\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tCONTROL\tPROBES\tLOST\tGAP AT FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
+	fmt.Fprintln(table, "RUN\tPODS\tRECREATED\tRESTARTS\tREQUESTS\tFAILED\tLEAKED\tCONTROL\tPROBES\tLOST\tGAP AT FLIP ms\tLONGEST ms\tCONTROL ms\tFLIP µs\tONE POD s\tBUSIEST NODE")
 	var loss LossError
 	for run := range b.Runs {
 		one := *r
@@ -87,7 +87,7 @@ func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d of %d\t%d\t%d\t%s\t%s\t%s\t%d/%d/%d\t%s\t%s\n", run+1, a.Pods, t.Evicted, t.Restarts, t.Requests, t.Failed, t.Leaked,
 			c.Failed, c.Sent, a.Sent, a.Lost, triple(a.FlipGapMillis), triple(a.LongestMillis), triple(a.ControlMillis), a.FlipMicros[0], a.FlipMicros[1], a.FlipMicros[2], single, node)
 	}
-	r.Say("%s; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in %s before anything was changed", spec.Count(b.Runs, "run"), b.Control)
+	r.Say("%s; three figures are the median, the p99 and the maximum over the pods; CONTROL: requests that failed in %s before the change", spec.Count(b.Runs, "run"), b.Control)
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -100,7 +100,8 @@ func (b AdoptBench) Run(ctx context.Context, r *Rig) error {
 
 func triple(v [3]float64) string { return fmt.Sprintf("%.1f/%.1f/%.1f", v[0], v[1], v[2]) }
 
-// times are how long pods took to be moved, and the node with the most pods, from its first to its last.
+// times formats how long the moves of pods took, and, for the node with the most pods, the time from the first to the
+// last.
 func (c *crowding) times() (single, node string) {
 	var each []float64
 	type span struct {
@@ -138,13 +139,13 @@ func (c *crowding) times() (single, node string) {
 	return fmt.Sprintf("%.2f/%.2f/%.2f", at(0.5), at(0.99), at(1)), fmt.Sprintf("%s in %.1f s", spec.Count(most.pods, "pod"), most.end.Sub(most.begin).Seconds())
 }
 
-// crowded is one run.
+// crowded does one run.
 func (r *Rig) crowded(ctx context.Context, b AdoptBench) (*crowding, error) {
 	r.Say("a cluster of %s on flannel with %s", spec.Count(r.Nodes, "node"), spec.Count(b.Pods, "pod"))
 	if err := r.Up(ctx, "flannel"); err != nil {
 		return nil, err
 	}
-	if err := r.Traffic(ctx); err != nil { // all of it is ready, and nothing fails
+	if err := r.Traffic(ctx); err != nil { // everything is ready, and no request fails
 		return nil, err
 	}
 	if _, err := r.Kubectl(ctx, nil, "-n", workload.Namespace, "scale", "deployment", "drive", "--replicas", busyClients); err != nil {
@@ -167,7 +168,7 @@ func (r *Rig) crowded(ctx context.Context, b AdoptBench) (*crowding, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Say("%s of the same traffic before anything is changed", b.Control)
+	r.Say("%s of the same traffic before the change", b.Control)
 	before, err := r.countAfter(ctx, b.Control)
 	if err != nil {
 		return nil, err

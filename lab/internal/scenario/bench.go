@@ -22,13 +22,13 @@ import (
 
 // Bench compares swaps: each is done in a cluster of its own, with the same workload and the same clients.
 type Bench struct {
-	Rig   Rig // what every run's rig is like; Dir holds a folder per run
+	Rig   Rig // settings of every run's rig; Dir has a folder per run
 	Swaps []Swap
 	Runs  int           // of each swap
 	Limit time.Duration // of each swap, and again for the cluster to be healthy after it
 }
 
-// Outcome is what one run of a swap cost.
+// Outcome is the result of one run of a swap.
 type Outcome struct {
 	Swap string `json:"swap"`
 	Name string `json:"name"`
@@ -43,24 +43,24 @@ type Outcome struct {
 	Outage      float64 `json:"outageMs"`     // the longest time in which no client was served, of any kind of request
 	Denied      uint64  `json:"denied"`       // requests that policy denies
 	Leaked      uint64  `json:"leaked"`       // of these, got through
-	Created     int     `json:"podsCreated"`  // pods of the workload that were made anew
-	Restarted   int     `json:"restarts"`     // containers of the workload that were started again
+	Created     int     `json:"podsCreated"`  // pods of the workload that were recreated
+	Restarted   int     `json:"restarts"`     // container restarts of the workload
 	Wall        float64 `json:"wallSeconds"`  // from the first command to the end of the last
 	WallPerNode float64 `json:"wallPerNodeSeconds"`
 
-	Problem string        `json:"problem,omitempty"` // why the swap did not end well, or the cluster is not healthy after it
-	Clients tally.Summary `json:"clients"`           // all that was counted
+	Problem string        `json:"problem,omitempty"` // why the swap failed, or why the cluster is unhealthy after it
+	Clients tally.Summary `json:"clients"`           // the clients' counts
 }
 
-// results are the file beside the table.
+// results is the file with all results.
 type results struct {
 	Started  time.Time `json:"started"`
 	CPUs     int       `json:"cpus"`
 	Outcomes []Outcome `json:"runs"`
 }
 
-// Run does every swap as often as asked, in turn, and prints the table. A swap that fails, or after which the
-// cluster never becomes healthy, is a result; a cluster that is not healthy before is an error.
+// Run does every swap Runs times, in turn, and prints the table. A swap that fails, or after which the
+// cluster never becomes healthy, is a result; a cluster that is unhealthy before the swap is an error.
 func (b Bench) Run(ctx context.Context) error {
 	all := results{Started: time.Now().UTC(), CPUs: runtime.NumCPU()}
 	file := filepath.Join(b.Rig.Dir, "bench-loss.json")
@@ -122,7 +122,7 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 	}
 	healthy := r.healthy(ctx, cmp.Or(swap.Done, onCalico), b.Limit)
 	if err := ctx.Err(); err != nil {
-		return o, err // interrupted: nobody's result
+		return o, err // interrupted: not a result
 	}
 	clients, err := r.Count(ctx)
 	if err != nil {
@@ -138,8 +138,8 @@ func (b Bench) once(ctx context.Context, r *Rig, swap Swap) (o Outcome, err erro
 	return o, nil
 }
 
-// prepare brings a cluster up with traffic that loses nothing. A machine that is busy with other things may need
-// more than one try. before, if not nil, comes before the traffic.
+// prepare starts a cluster with traffic that loses nothing. A machine that is busy with other things may need
+// more than one attempt. before, if not nil, runs before the traffic.
 func (r *Rig) prepare(ctx context.Context, before func(*Rig, context.Context) error) error {
 	for try := 1; ; try++ {
 		if err := r.Up(ctx, cmp.Or(r.Network, "flannel")); err != nil {
@@ -154,14 +154,14 @@ func (r *Rig) prepare(ctx context.Context, before func(*Rig, context.Context) er
 		if err == nil || try == 3 || ctx.Err() != nil {
 			return err
 		}
-		r.Say("once more, with a new cluster: %v", err)
+		r.Say("retrying with a new cluster: %v", err)
 		if err := r.Down(); err != nil {
 			return err
 		}
 	}
 }
 
-// cost is what clients counted in a swap that began at start.
+// cost is the clients' counts in a swap that began at start.
 func cost(clients tally.Summary, start time.Time) Outcome {
 	o := Outcome{Clients: clients}
 	var all tally.Count
@@ -181,11 +181,11 @@ func cost(clients tally.Summary, start time.Time) Outcome {
 	return o
 }
 
-// unrecorded is how much of the last requests clients may not have recorded: they do so every second, and only
-// what is known of all earlier ones.
+// unrecorded is the age of requests that clients may not have recorded yet: they record every second, and only
+// requests whose predecessors are all decided.
 const unrecorded = 3 * time.Second
 
-// healthy waits until all pods are ready, every node is on the new network alone, and the clients lose nothing any more.
+// healthy waits until all pods are ready, every node is only on the new network, and the clients lose nothing any more.
 func (r *Rig) healthy(ctx context.Context, done string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -201,20 +201,20 @@ func (r *Rig) healthy(ctx context.Context, done string, limit time.Duration) err
 	return err
 }
 
-// podList prints a line per pod of the workload: its identity, and how often each container was started again.
+// podList prints a line per pod of the workload: its UID, and the restart counts of its containers.
 var podList = []string{"-n", workload.Namespace, "get", "pods", "-o", "jsonpath=" +
 	`{range .items[*]}` + podLine + `{end}`}
 
 const podLine = `{.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}`
 
-// watchPods follows the workload's pods until the function that it returns is called, which returns a line of
+// watchPods watches the workload's pods until the returned function is called, which returns a line of
 // podLine for each change.
 func (r *Rig) watchPods(ctx context.Context) (stop func() string) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make(chan string, 1)
 	go func() {
 		var lines strings.Builder
-		for ctx.Err() == nil { // a watch ends when the API server likes
+		for ctx.Err() == nil { // the API server may end a watch at any time
 			text, _ := r.Kubectl(ctx, nil, "-n", workload.Namespace, "get", "pods", "--watch", "-o", "jsonpath="+podLine)
 			lines.WriteString(text)
 			select {
@@ -230,7 +230,7 @@ func (r *Rig) watchPods(ctx context.Context) (stop func() string) {
 	}
 }
 
-// made counts the pods that are in after and not in before, and the containers that were started again.
+// made counts the pods that are only in after, and the container restarts.
 func made(before, after string) (created, restarted int) {
 	old := restarts(before)
 	for uid, n := range restarts(after) {
@@ -243,7 +243,7 @@ func made(before, after string) (created, restarted int) {
 	return created, restarted
 }
 
-// restarts reads lines of podLine: per pod, how often its containers were started again until its last line.
+// restarts reads lines of podLine: per pod, the restart counts in its last line.
 func restarts(lines string) map[string]int {
 	pods := map[string]int{}
 	for line := range strings.Lines(lines) {

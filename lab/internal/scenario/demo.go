@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// LossError says that clients lost requests, or that a denied path let some through.
+// LossError says that clients lost requests, or that denied requests were answered.
 type LossError struct {
 	Failed, Leaked uint64
 }
@@ -24,7 +24,7 @@ func (e *LossError) Error() string {
 	return fmt.Sprintf("%s failed and %s got through", spec.Count(e.Failed, "request"), spec.Count(e.Leaked, "denied one"))
 }
 
-// What the names of the clients' kinds of requests begin with.
+// Prefixes of the names of the clients' kinds of requests.
 const (
 	deniedPrefix = "denied" // policy denies them
 	hostPrefix   = "host-"  // they come from a node's own network
@@ -33,19 +33,19 @@ const (
 // Demo moves a cluster to Calico with Theseus while clients use it.
 func Demo(ctx context.Context, r *Rig) error {
 	return r.underTraffic(ctx, cmp.Or(r.Network, "flannel"), func() error {
-		r.Say("Theseus: look, plan, apply")
+		r.Say("Theseus: check, plan, apply")
 		return r.Migrate(ctx)
 	})
 }
 
-// underTraffic changes a cluster on a network while clients use it, writes the report, and tells what they saw. Losses
-// are a *LossError.
+// underTraffic changes a cluster on a network while clients use it, writes the report, and prints the clients' results.
+// Losses are a *LossError.
 func (r *Rig) underTraffic(ctx context.Context, network string, change func() error) error {
 	r.Say("a cluster of %s on %s", spec.Count(r.Nodes, "node"), network)
 	if err := r.Up(ctx, network); err != nil {
 		return err
 	}
-	r.Say("an application on it, and clients that use all of it, denied ones among them")
+	r.Say("an application, and clients of all its servers, including denied ones")
 	if err := r.Traffic(ctx); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (r *Rig) underTraffic(ctx context.Context, network string, change func() er
 	return Loss(cost)
 }
 
-// lastLine says in one line what the report says.
+// lastLine sums up the report in one line.
 func (r *Rig) lastLine(ctx context.Context) error {
 	text, err := r.run(ctx, nil, nil, r.Theseus, "report", "--traffic", r.traffic(), "-o", "json")
 	if err != nil {
@@ -79,7 +79,7 @@ func (r *Rig) lastLine(ctx context.Context) error {
 	return err
 }
 
-// inOneLine sums up a report.
+// inOneLine sums up a report in one line.
 func inOneLine(report []byte) (string, error) {
 	var model struct {
 		Totals struct {
@@ -91,15 +91,15 @@ func inOneLine(report []byte) (string, error) {
 		return "", fmt.Errorf("read the report: %w", err)
 	}
 	t := model.Totals
-	return fmt.Sprintf("%s, %d made anew, %s, %s of %d, longest gap on a path %.0f ms", spec.Count(t.Pods, "pod"), t.Evicted,
+	return fmt.Sprintf("%s, %d recreated, %s, %s of %d, longest gap on a path %.0f ms", spec.Count(t.Pods, "pod"), t.Evicted,
 		spec.Count(t.Restarts, "restart"), spec.Count(t.Failed, "failed request"), t.Requests, t.ProbeGapMillis), nil
 }
 
-// traffic is the file of what the clients counted.
+// traffic is the file with the clients' results.
 func (r *Rig) traffic() string { return filepath.Join(r.Dir, "traffic.json") }
 
-// Traffic deploys the workload and waits until its clients run. A failure before anything was changed says
-// that the story would tell nothing.
+// Traffic deploys the workload and waits until its clients run. A failure before the change means
+// that the story would prove nothing.
 func (r *Rig) Traffic(ctx context.Context) error {
 	if err := r.Deploy(ctx); err != nil {
 		return err
@@ -112,14 +112,14 @@ func (r *Rig) Traffic(ctx context.Context) error {
 	}
 	if before.Failed() > 0 {
 		before.Print(r.Out) //nolint:errcheck // for the reader only
-		return fmt.Errorf("%s failed before anything was changed", spec.Count(before.Failed(), "request"))
+		return fmt.Errorf("%s failed before the change", spec.Count(before.Failed(), "request"))
 	}
 	return nil
 }
 
 // Migrate plans and applies the change to Calico.
 func (r *Rig) Migrate(ctx context.Context) error {
-	// One probe that a busy machine loses is to stand in the report, and not to turn the story around.
+	// A probe lost by a busy machine should be in the report, but not cause a rollback.
 	r.Flags = append(r.Flags, "--max-lost", "20")
 	plan, err := r.Plan(ctx)
 	if err != nil {
@@ -148,8 +148,8 @@ func (r *Rig) Plan(ctx context.Context) (string, error) {
 	return plan, err
 }
 
-// looked are the flags for what was found by a look at the nodes, where the API does not tell enough: of a bridge it knows nothing, and of
-// Weave Net not what comes through.
+// looked are the flags for a snapshot of the nodes, if the API does not have enough facts: it has none about a bridge,
+// and not the addresses of Weave Net.
 func (r *Rig) looked(ctx context.Context) ([]string, error) {
 	if r.Network != "bridge" && r.Network != "weave" {
 		return nil, nil
@@ -159,7 +159,7 @@ func (r *Rig) looked(ctx context.Context) ([]string, error) {
 	return []string{"--from", snapshot}, err
 }
 
-// ChangeFlags write the manifest of Calico, and return the flags that ask for the change to it.
+// ChangeFlags writes the manifest of Calico, and returns the flags of the change to it.
 func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 	file, err := r.ManifestFile(ctx, "calico")
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Three nodes share this machine's cores with their probes: half as many leave the rest its time.
+	// Three nodes and their probers share this machine's cores: half the probe rate leaves time for the rest.
 	flags := []string{"--to", "calico", "--manifest", file, "--agent-image", AgentImage, "--probe-interval", "20ms"}
 	if r.Strategy != "adopt" { // adopted pods keep their addresses
 		flags = append(flags, "--pod-cidr", lab.NewPodCIDR().String())
@@ -183,7 +183,7 @@ func (r *Rig) ChangeFlags(ctx context.Context) ([]string, error) {
 // AgentImage is the name under which the lab's nodes hold the agent.
 const AgentImage = "localhost:1/theseus-agent:dev"
 
-// spec tells the addresses of the running lab.
+// spec is the spec of the running lab, for its addresses.
 func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
 	text, err := r.run(ctx, nil, nil, r.Lab, "status", "-o", "json")
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *Rig) spec(ctx context.Context) (spec.Lab, error) {
 	return spec.Lab{}, fmt.Errorf("lab %s is not up", r.Name)
 }
 
-// traffic is what clients of one kind saw, as theseus report takes it.
+// traffic has the results of clients of one kind, in the format of theseus report.
 type traffic struct {
 	Name             string  `json:"name"`
 	Requests         uint64  `json:"requests"`
@@ -213,7 +213,7 @@ type traffic struct {
 	Leaked           uint64  `json:"leaked"`
 }
 
-// keep writes what clients saw, for the report.
+// keep writes the clients' results, for the report.
 func (r *Rig) keep(kinds []traffic) error {
 	data, err := json.Marshal(kinds)
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *Rig) keep(kinds []traffic) error {
 	return os.WriteFile(r.traffic(), data, 0o644)
 }
 
-// Report writes the report with what the clients saw, and prints that.
+// Report writes the report with the clients' results, and prints the results.
 func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 	var kinds []traffic
 	for kind, count := range cost.Kinds {
@@ -239,11 +239,11 @@ func (r *Rig) Report(ctx context.Context, cost tally.Summary) error {
 	if _, err := r.Run(ctx, "report", "--traffic", r.traffic(), "-o", filepath.Join(r.Dir, "report.html")); err != nil {
 		return err
 	}
-	r.Say("what the clients saw")
+	r.Say("results of the clients")
 	return cost.Print(r.Out)
 }
 
-// Loss is the error of a cost that is not nothing.
+// Loss is a *LossError if a cost has losses or leaks, else nil.
 func Loss(cost tally.Summary) error {
 	failed, leaked := losses(cost)
 	if failed == 0 && leaked == 0 {
@@ -252,7 +252,7 @@ func Loss(cost tally.Summary) error {
 	return &LossError{Failed: failed, Leaked: leaked}
 }
 
-// losses are the requests that failed, and the denied ones that got through.
+// losses are the failed requests, and the denied ones that were answered.
 func losses(cost tally.Summary) (failed, leaked uint64) {
 	for kind, count := range cost.Kinds {
 		if strings.HasPrefix(kind, deniedPrefix) {
@@ -264,7 +264,7 @@ func losses(cost tally.Summary) (failed, leaked uint64) {
 	return failed, leaked
 }
 
-// denied is how many requests were sent that policy denies.
+// denied is how many requests were sent on denied paths.
 func denied(cost tally.Summary) (sent uint64) {
 	for kind, count := range cost.Kinds {
 		if strings.HasPrefix(kind, deniedPrefix) {

@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// Leg is one switch of a data plane, and what the clients saw of it.
+// Leg is one switch of a data plane, with the clients' results.
 type Leg struct {
 	By     string `json:"by"` // "theseus", or "hand": one edit of the cluster's value
 	To     string `json:"to"`
@@ -23,7 +23,8 @@ type Leg struct {
 	Sent   uint64 `json:"sent"`   // requests, from before the switch until the traffic was steady again
 	Failed uint64 `json:"failed"` // of those that policy allows
 	Leaked uint64 `json:"leaked"` // of those that policy denies
-	// New connections from pods to a server outside of the cluster, which nodes masquerade, by protocol; those that failed are in Failed too.
+	// New connections from pods to a server outside of the cluster, which nodes masquerade, by protocol; failed ones
+	// are in Failed too.
 	Outside map[string]Share `json:"outside"`
 	Wall    float64          `json:"wallSeconds"`
 }
@@ -44,19 +45,20 @@ const outsideTCP, outsideUDP = "outside-tcp-new", "outside-udp-new"
 // outsideRate is how many new connections a second each client opens to the outside, by TCP and by UDP.
 const outsideRate = 50
 
-// FlagBench is how often a data plane is switched each way.
+// FlagBench says how often a data plane is switched each way.
 type FlagBench struct {
 	Runs     int // by Theseus
 	Controls int // by one edit of the cluster's value
 }
 
-// Run switches Calico's data plane to nftables and back, by Theseus, and then by hand as the control, in one cluster under
-// traffic. A leak or loss by Theseus is an error, and so is a control that leaks nothing: then nothing was shown.
+// Run switches Calico's data plane to nftables and back, by Theseus, and then by hand as the control, in one cluster
+// under traffic. A leak or loss with Theseus is an error, and so is a control without leaks: then the comparison proves
+// nothing.
 func (b FlagBench) Run(ctx context.Context, r *Rig) error {
-	// What is lost and leaked is counted; a machine that is busy for half a second is to stop none of so many runs.
+	// Losses and leaks are counted below; a machine that is busy for half a second must not stop a run.
 	r.Flags = append(r.Flags, "--bake", "1s", "--max-gap", "5s")
 	r.WorldRate = outsideRate
-	r.Say("a cluster of %s on Calico, and clients that use all of it, denied ones among them", spec.Count(r.Nodes, "node"))
+	r.Say("a cluster of %s on Calico, with an application and clients of all its servers, including denied ones", spec.Count(r.Nodes, "node"))
 	if err := r.Up(ctx, "calico"); err != nil {
 		return err
 	}
@@ -68,7 +70,7 @@ func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 		name   string
 		runs   int
 		do     func(ctx context.Context, value string) error
-		settle time.Duration // until what was sent in a leg is written down
+		settle time.Duration // until the requests of a leg are recorded
 		after  func(ctx context.Context) error
 	}{
 		{"theseus", b.Runs, func(ctx context.Context, value string) error {
@@ -88,7 +90,7 @@ func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 				}
 				wall := time.Since(begun)
 				if run == by.runs-1 && value == "Disabled" {
-					by.settle = patience // the last has no next one that counts what came late
+					by.settle = patience // no later leg counts the late requests of the last one
 				}
 				after, err := r.countAfter(ctx, by.settle)
 				if err != nil {
@@ -123,7 +125,7 @@ func (b FlagBench) Run(ctx context.Context, r *Rig) error {
 // patience is longer than clients wait for an answer.
 const patience = 7 * time.Second
 
-// countAfter counts when some time has passed.
+// countAfter counts after some time.
 func (r *Rig) countAfter(ctx context.Context, pause time.Duration) (tally.Summary, error) {
 	select {
 	case <-ctx.Done():
@@ -133,7 +135,7 @@ func (r *Rig) countAfter(ctx context.Context, pause time.Duration) (tally.Summar
 	}
 }
 
-// legOf is what clients saw between two counts.
+// legOf has the clients' results between two counts.
 func legOf(before, after tally.Summary) Leg {
 	failedBefore, leakedBefore := losses(before)
 	failed, leaked := losses(after)
@@ -144,10 +146,10 @@ func legOf(before, after tally.Summary) Leg {
 	return leg
 }
 
-// forget takes the flows that policy denies out of the nodes' connection tracking: those that leak would do so without end.
+// forget removes flows that policy denies from the nodes' connection tracking: leaked flows would leak forever.
 func (r *Rig) forget(ctx context.Context) error {
 	for _, node := range r.NodeNames() {
-		// It fails where there is none.
+		// conntrack fails if there is no such entry.
 		if _, err := r.OnNode(ctx, node, "sh", "-c", "conntrack -D -p udp --orig-port-dst 8082 2>/dev/null || true"); err != nil {
 			return err
 		}
@@ -176,7 +178,7 @@ func (r *Rig) switchByHand(ctx context.Context, value string) error {
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("the rules of %s never came: %w", node, ctx.Err())
+				return fmt.Errorf("%s did not get its rules: %w", node, ctx.Err())
 			case <-time.After(500 * time.Millisecond):
 			}
 		}
@@ -214,7 +216,7 @@ func (r *Rig) printLegs(legs []Leg) error {
 		return mine
 	}
 	if sums["hand"].Leaked == 0 {
-		return errors.New("the control leaked nothing, so that nothing leaked by Theseus shows nothing")
+		return errors.New("the control had no leaks, so the comparison proves nothing")
 	}
 	return nil
 }

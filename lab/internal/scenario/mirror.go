@@ -23,13 +23,13 @@ const (
 	mirrorServices = 12
 	mirrorOrigin   = "shop.example.org"
 	mirrorPort     = 80
-	loadBalancers  = 28 // bits of the range that a cluster's have
+	loadBalancers  = 28 // prefix length of a cluster's range of load balancers
 	// The name servers' ports on the loopback of the fabric.
 	bindPort, unboundPort = 5301, 5302
 )
 
-// Twins are a cluster and its mirror on one fabric, with what surrounds them: blue, on flannel, serves a dozen names. Theseus itself
-// runs on the fabric, where clients are.
+// Twins are a cluster and its mirror on one fabric, with their surroundings: blue, on flannel, serves a dozen names.
+// Theseus itself runs on the fabric, like the clients.
 type Twins struct {
 	blue, green *Rig
 	labs        map[*Rig]spec.Lab
@@ -37,8 +37,8 @@ type Twins struct {
 	stop        func() // ends the name servers
 }
 
-// Mirror plays the whole way by a mirror: the names go to green, Theseus replaces blue's network while it is idle, by the
-// strategy of the rig, and they come home.
+// Mirror runs the whole change with a mirror: the names move to green, Theseus replaces the network of the idle blue,
+// by the strategy of the rig, and the names move back.
 func Mirror(ctx context.Context, blue *Rig) error {
 	m, err := NewTwins(ctx, blue)
 	defer m.Down()
@@ -71,24 +71,24 @@ func Mirror(ctx context.Context, blue *Rig) error {
 	return Unnoticed(seen)
 }
 
-// Unnoticed is the error of what clients saw: of a request that failed, or was answered wrongly, a *LossError.
+// Unnoticed is a *LossError if a client's request failed or got a wrong answer.
 func Unnoticed(seen names.Tally) error {
 	switch {
 	case seen.Failed > 0:
 		return &LossError{Failed: uint64(seen.Failed)}
 	case seen.Mirror == 0:
-		return errors.New("no client was ever at the mirror")
+		return errors.New("no request reached the mirror")
 	}
 	return nil
 }
 
-// NewTwins brings the clusters up, and all that surrounds them. Down is to be called even if it fails.
+// NewTwins starts the clusters and their surroundings. Call Down even if it fails.
 func NewTwins(ctx context.Context, blue *Rig) (m *Twins, err error) {
 	green := *blue
 	blue.Name, green.Name, green.Nodes = "blue", "green", 1
 	green.Dir = filepath.Join(blue.Dir, "green")
 	m = &Twins{blue: blue, green: &green, labs: map[*Rig]spec.Lab{}, stop: func() {}}
-	if m.dir, err = filepath.Abs(blue.Dir); err != nil { // the name servers change theirs
+	if m.dir, err = filepath.Abs(blue.Dir); err != nil { // the name servers change their working directory
 		return m, err
 	}
 	blue.Say("a cluster, blue, on flannel, and its mirror, green, on Calico")
@@ -114,15 +114,16 @@ func NewTwins(ctx context.Context, blue *Rig) (m *Twins, err error) {
 	return m, err
 }
 
-// Down ends what NewTwins began, but for blue, which is whose rig it is.
+// Down stops everything that NewTwins started, except blue, which belongs to the caller.
 func (m *Twins) Down() {
 	m.stop()
 	m.green.Down() //nolint:errcheck // the story's own error counts
 }
 
-// Under does something while clients on the fabric resolve and request without pause, and returns what they saw.
+// Under calls a function while clients on the fabric resolve names and send requests without pause, and returns their
+// results.
 func (m *Twins) Under(ctx context.Context, do func() error) (names.Tally, error) {
-	m.blue.Say("clients that resolve and request without pause")
+	m.blue.Say("clients that resolve names and send requests without pause")
 	count, err := m.clients(ctx)
 	if err != nil {
 		return names.Tally{}, err
@@ -132,8 +133,8 @@ func (m *Twins) Under(ctx context.Context, do func() error) (names.Tally, error)
 	if err != nil {
 		return seen, errors.Join(done, err)
 	}
-	m.blue.Say("what the clients saw")
-	fmt.Fprintf(m.blue.Out, "%d requests, %d of them answered by the mirror, %d failed or were answered wrongly; at most %d ms between two right answers for one name\n",
+	m.blue.Say("results of the clients")
+	fmt.Fprintf(m.blue.Out, "%d requests, %d of them answered by the mirror, %d failed or got a wrong answer; at most %d ms between two right answers for one name\n",
 		seen.Requests, seen.Mirror, seen.Failed, seen.Gap.Milliseconds())
 	for _, line := range seen.Wrong {
 		fmt.Fprintln(m.blue.Out, line)
@@ -150,7 +151,7 @@ func (m *Twins) Rehearse(ctx context.Context) error {
 	return m.addresses(ctx, m.green)
 }
 
-// Plan asks for the plan of the whole, and returns its file.
+// Plan makes the plan of the whole change, and returns its file.
 func (m *Twins) Plan(ctx context.Context) (string, error) {
 	m.blue.Say("Theseus: plan, apply")
 	change, err := m.blue.ChangeFlags(ctx)
@@ -168,14 +169,14 @@ func (m *Twins) Plan(ctx context.Context) (string, error) {
 	return plan, m.Run(ctx, args...)
 }
 
-// Lose has the mirror's load balancer of a service lead nowhere, or again to the service.
+// Lose breaks the mirror's load balancer of a service, or repairs it.
 func (m *Twins) Lose(ctx context.Context, service int, lost bool) error {
 	verb := map[bool]string{true: "add", false: "delete"}[lost]
 	_, err := m.inside(ctx, nil, "ip", "route", verb, "unreachable", m.address(m.green, service).String())
 	return err
 }
 
-// Run runs theseus on the fabric, where clients are, in view of the reader: on a terminal with the live view.
+// Run runs theseus on the fabric, like the clients, and shows its output: on a terminal with the live view.
 func (m *Twins) Run(ctx context.Context, args ...string) error {
 	fmt.Fprintf(m.blue.Out, "$ theseus %s\n", strings.Join(args, " "))
 	command := m.Command(ctx, args...)
@@ -270,8 +271,8 @@ func (m *Twins) deploy(ctx context.Context) error {
 	return m.addresses(ctx, m.blue)
 }
 
-// addresses does what a controller of load balancers does: every Service and Ingress gets one, which leads to the first node,
-// and kube-proxy takes it from there.
+// addresses acts as a load-balancer controller: every Service and Ingress gets an address that leads to the first node,
+// where kube-proxy forwards it.
 func (m *Twins) addresses(ctx context.Context, rig *Rig) error {
 	for i := range mirrorServices {
 		patch := fmt.Sprintf(`{"status":{"loadBalancer":{"ingress":[{"ip":%q}]}}}`, m.address(rig, i))
@@ -317,8 +318,8 @@ func (m *Twins) surround(ctx context.Context) (stop func(), err error) {
 	return stop, nil
 }
 
-// clients starts them on the fabric, and waits until each has had an answer. What it returns ends them, and says what they
-// saw since.
+// clients starts clients on the fabric, and waits until each has had an answer. The returned function stops them, and
+// returns their results since.
 func (m *Twins) clients(ctx context.Context) (count func() (names.Tally, error), err error) {
 	clients := names.Clients{Resolver: fmt.Sprint("127.0.0.1:", unboundPort), Port: mirrorPort, Pause: 50 * time.Millisecond}
 	for i := range mirrorServices {
@@ -351,17 +352,17 @@ func (m *Twins) clients(ctx context.Context) (count func() (names.Tally, error),
 	}, nil
 }
 
-// NameClients runs clients that standard input describes, until it ends, and prints what they saw.
+// NameClients runs the clients that standard input describes, until it ends, and prints their results.
 func NameClients(ctx context.Context, in io.Reader, out io.Writer) error {
 	var clients names.Clients
 	decoder := json.NewDecoder(in)
 	if err := decoder.Decode(&clients); err != nil {
-		return fmt.Errorf("what the clients are to ask: %w", err)
+		return fmt.Errorf("the clients' requests: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in)) //nolint:errcheck // its end is what counts
+		io.Copy(io.Discard, io.MultiReader(decoder.Buffered(), in)) //nolint:errcheck // only its end matters
 		cancel()
 	}()
 	if err := clients.Await(ctx); err != nil {

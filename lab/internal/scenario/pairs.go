@@ -12,11 +12,11 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
-// Pairs are the other changes that Theseus carries out, each by the strategies that fit.
+// Pairs are Theseus' other changes, each with the strategies that support it.
 func Pairs() []Swap {
 	const onFlannel = `test -e /sys/class/net/flannel.1 && ! ls /sys/class/net | grep -E '^cali|vxlan.calico'`
 	const onBIRD = `ip route show proto bird | grep -q ' via '`
-	const newest = ` && /opt/cni/bin/calico -v | grep -qxF v3.31.0` // an older one says something else, or nothing
+	const newest = ` && /opt/cni/bin/calico -v | grep -qxF v3.31.0` // an older version prints something else, or nothing
 	const inNFTables = `nft list tables | grep -q 'calico$' && ! (iptables-nft-save; iptables-legacy-save) 2>/dev/null | grep -q '^:cali-'`
 	return []Swap{
 		{Key: "bridge-adopt", Name: "bridge to Calico, by adoption", Network: "bridge", Do: (*Rig).adopt},
@@ -39,7 +39,7 @@ func Pairs() []Swap {
 	}
 }
 
-// change plans what flags ask for, and applies it.
+// change makes a plan with the given flags, and applies it.
 func (r *Rig) change(ctx context.Context, flags ...string) error {
 	plan := filepath.Join(r.Dir, "plan.yaml")
 	args := []string{"plan", "-o", plan, "--agent-image", AgentImage, "--probe-interval", "20ms", "--max-lost", "20"}
@@ -72,7 +72,7 @@ func (r *Rig) EndPolicy(ctx context.Context) error {
 	return err
 }
 
-// FlannelFlags write the manifest of flannel alone, and return the flags that ask for the change to it.
+// FlannelFlags writes the manifest of flannel alone, and returns the flags of the change to it.
 func (r *Rig) FlannelFlags(ctx context.Context) ([]string, error) {
 	lab, err := r.spec(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *Rig) FlannelFlags(ctx context.Context) ([]string, error) {
 	return []string{"--to", "flannel", "--manifest", file, "--strategy", "adopt", "--pod-cidr", nodes}, nil
 }
 
-// newest brings Calico to the lab's own version.
+// newest upgrades Calico to the lab's own version.
 func (r *Rig) newest(ctx context.Context) error {
 	lab, err := r.spec(ctx)
 	if err != nil {
@@ -112,12 +112,12 @@ func (r *Rig) nftables(ctx context.Context) error {
 	return r.change(ctx, "--dataplane", "nftables", "--accept", "felix/kube-proxy-mode=the lab changes Felix alone")
 }
 
-// mesh ends the route reflectors that the lab begins with.
+// mesh removes the route reflectors that the lab starts with.
 func (r *Rig) mesh(ctx context.Context) error {
 	return r.change(ctx, "--reflectors", "none")
 }
 
-// reflect has two nodes reflect, instead of the full mesh.
+// reflect makes two nodes route reflectors, instead of the full mesh.
 func (r *Rig) reflect(ctx context.Context) error {
 	const label = "reflects"
 	if _, err := r.Kubectl(ctx, nil, slices.Concat([]string{"label", "node"}, r.NodeNames()[:2], []string{label + "="})...); err != nil {
@@ -148,13 +148,13 @@ func (r *Rig) surge(ctx context.Context) error {
 	err = r.change(ctx, append(flags, looked...)...)
 	names, there := r.Kubectl(ctx, nil, "get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")
 	if there == nil {
-		r.Members = strings.Fields(names) // however it ended
+		r.Members = strings.Fields(names) // also after a failure
 	}
 	return err
 }
 
-// SurgeFlags are ChangeFlags that ask for all nodes to be replaced at once by others of the lab. What clients recorded on a node is
-// taken off it before it goes.
+// SurgeFlags are ChangeFlags that replace all nodes at once by other nodes of the lab. The clients' records on a node
+// are copied before the node is removed.
 func (r *Rig) SurgeFlags(ctx context.Context) ([]string, error) {
 	r.Gone = filepath.Join(r.Dir, "gone")
 	if err := os.MkdirAll(r.Gone, 0o755); err != nil {
@@ -166,7 +166,7 @@ func (r *Rig) SurgeFlags(ctx context.Context) ([]string, error) {
 	return slices.Concat([]string{"--waves", "0"}, hooks(node, remove), change), err
 }
 
-// hooks are the flags by which nodes of a lab come, by its command for nodes, and go.
+// hooks are the flags of the commands that add and remove nodes of a lab.
 func hooks(node, remove string) []string {
 	return []string{"--add-hook", `sh -c 'exec ` + node + ` add --taint "$THESEUS_TAINT"'`, "--remove-hook", "sh -c '" + remove + "'"}
 }

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// look is how long a cluster is watched after the label is gone: longer than the three readiness probes,
+	// look is how long a cluster is watched after the label was removed: longer than the three readiness probes,
 	// 10 s apart, that must fail before a pod of calico-node is not Ready.
 	look = 35 * time.Second
-	// converge is how long BGP may take to tell all routes.
+	// converge is how long BGP may take to announce all routes.
 	converge = 2 * time.Minute
-	// blocked is the exit code of a check that something blocks.
+	// blocked is the exit code of a check with blocking findings.
 	blocked = 3
-	// before24 is a version that the lab's cluster takes the place of.
+	// before24 is the version that the lab's cluster pretends to have.
 	before24 = "v1.23.17"
 )
 
@@ -34,17 +34,17 @@ type Finding struct {
 	Subject                    struct{ Kind, Name string }
 }
 
-// Story is what happened on Pi-Day, twice.
+// Story has the results of Pi-Day, without Theseus and with it.
 type Story struct {
-	Masters           []string // nodes that carry the label
-	Healthy, Outage   View     // without Theseus, before the label went and after, with the requests between
+	Masters           []string // nodes with the label
+	Healthy, Outage   View     // without Theseus, before and after the label was removed, with the requests between
 	Refused           []Finding
 	Commands          []string // of the fix
-	Repaired, Upgrade View     // with its fix, before the label went and after, with the requests since before the fix
+	Repaired, Upgrade View     // with its fix, before and after the label was removed, with the requests since before the fix
 }
 
-// PiDay plays the outage of 14 March 2023 on a cluster of the same make, lets Theseus refuse the change before
-// it, applies the fix that it gives, and makes the change.
+// PiDay reproduces the outage of 14 March 2023 on a cluster with the same setup, lets Theseus refuse the change before
+// it, applies the fix that Theseus prints, and makes the change.
 func PiDay(ctx context.Context, r *Rig) (*Story, error) {
 	s := &Story{}
 	for n, name := range r.NodeNames() {
@@ -71,9 +71,9 @@ func PiDay(ctx context.Context, r *Rig) (*Story, error) {
 	return s, r.upgrade(ctx, s)
 }
 
-// outage is the day as it was, and the way back that Reddit did not have.
+// outage reproduces the outage, and a way back that Reddit did not have.
 func (r *Rig) outage(ctx context.Context, s *Story) error {
-	r.Say("without Theseus: the upgrade to 1.24 takes the label off every control plane")
+	r.Say("without Theseus: the upgrade to 1.24 removes the label from every control plane node")
 	since, err := r.Count(ctx)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (r *Rig) outage(ctx context.Context, s *Story) error {
 	if s.Outage.Routes != 0 || s.Outage.Failed == 0 {
 		return fmt.Errorf("the outage did not happen: %d routes are left, %d requests failed", s.Outage.Routes, s.Outage.Failed)
 	}
-	r.Say("what Theseus sees of it, by what BIRD says on every node")
+	r.Say("what Theseus finds, from BIRD's state on every node")
 	seen, err := r.look(ctx)
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (r *Rig) outage(ctx context.Context, s *Story) error {
 	if err := r.refused(ctx, seen...); err != nil {
 		return err
 	}
-	r.Say("the label is put back")
+	r.Say("the label is restored")
 	if err := r.label(ctx, s.Masters, network.MasterLabel+"="); err != nil {
 		return err
 	}
@@ -114,14 +114,14 @@ func (r *Rig) outage(ctx context.Context, s *Story) error {
 	return err
 }
 
-// look has Theseus' agent look at every node, and returns the command that judges BIRD's sessions by that.
+// look takes a snapshot with facts of every node, and returns the command that checks BIRD's sessions in it.
 func (r *Rig) look(ctx context.Context) ([]string, error) {
 	file := filepath.Join(r.Dir, "nodes.json")
 	_, err := r.Run(ctx, "snapshot", "--nodes", "--agent-image", AgentImage, "-o", file)
 	return []string{"check", "--from", file, "--only", "bgp/sessions-down"}, err
 }
 
-// refusal asks Theseus before the change.
+// refusal runs Theseus' checks before the change.
 func (r *Rig) refusal(ctx context.Context, s *Story) error {
 	r.Say("with Theseus: what would the upgrade do? (the lab's Kubernetes is newer; in the snapshot it is called %s)", before24)
 	file, err := r.snapshot(ctx)
@@ -136,36 +136,36 @@ func (r *Rig) refusal(ctx context.Context, s *Story) error {
 	fmt.Fprintf(r.Out, "exit %d after %d ms\n", blocked, time.Since(started).Milliseconds())
 	text, err := r.run(ctx, nil, nil, r.Theseus, append(ask, "-o", "json")...)
 	if exitCode(err) != blocked {
-		return fmt.Errorf("the same as JSON ends with %d: %v", exitCode(err), err)
+		return fmt.Errorf("with -o json, theseus exits with %d: %v", exitCode(err), err)
 	}
 	var result struct{ Findings []Finding }
 	if err := json.Unmarshal([]byte(text), &result); err != nil {
-		return fmt.Errorf("what theseus found: %w", err)
+		return fmt.Errorf("the findings of theseus: %w", err)
 	}
 	s.Refused = result.Findings
 	r.Say("and on the cluster itself, without the label?")
 	return r.refused(ctx, "check", "--remove-label", network.MasterLabel, "--only", "bgp")
 }
 
-// refused runs theseus, which is to find that something blocks.
+// refused runs theseus, which must have blocking findings.
 func (r *Rig) refused(ctx context.Context, args ...string) error {
 	_, err := r.Run(ctx, args...)
 	switch exitCode(err) {
 	case 0:
-		return fmt.Errorf("theseus %s finds nothing that blocks", strings.Join(args, " "))
+		return fmt.Errorf("theseus %s has no blocking findings", strings.Join(args, " "))
 	case blocked:
 		return nil
 	}
 	return err
 }
 
-// upgrade applies the fix, word by word, and makes the change.
+// upgrade applies the fix literally, and makes the change.
 func (r *Rig) upgrade(ctx context.Context, s *Story) error {
 	since, err := r.Count(ctx)
 	if err != nil {
 		return err
 	}
-	r.Say("the fix, as the findings give it")
+	r.Say("the fix from the findings")
 	for _, f := range s.Refused {
 		if f.ID != "bgp/peer-selector-empty" || f.Severity != "block" {
 			continue
@@ -189,7 +189,7 @@ func (r *Rig) upgrade(ctx context.Context, s *Story) error {
 	}
 	steady, cancel := context.WithTimeout(ctx, converge)
 	defer cancel()
-	now, err := r.Steady(steady) // what is under way counts too
+	now, err := r.Steady(steady) // requests in flight count too
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,8 @@ func (r *Rig) upgrade(ctx context.Context, s *Story) error {
 	return nil
 }
 
-// unlabel takes the label off the masters, as kubeadm does, and looks at the cluster before and after, when it says that it is well.
+// unlabel removes the label from the masters, as kubeadm does, and views the cluster before and after, while it reports
+// to be healthy.
 func (r *Rig) unlabel(ctx context.Context, masters []string) (before, after View, err error) {
 	if before, err = r.settled(ctx); err != nil {
 		return before, after, err
@@ -228,7 +229,7 @@ func (r *Rig) label(ctx context.Context, nodes []string, change string) error {
 	return err
 }
 
-// converged waits until every node has a route to every other one, and the clients are served again.
+// converged waits until every node has a route to every other node, and the clients' requests succeed again.
 func (r *Rig) converged(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, converge)
 	defer cancel()
@@ -242,7 +243,7 @@ func (r *Rig) converged(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("only %d routes came: %w", routes, ctx.Err())
+			return fmt.Errorf("only %d routes were announced: %w", routes, ctx.Err())
 		case <-time.After(time.Second):
 		}
 	}
@@ -250,7 +251,7 @@ func (r *Rig) converged(ctx context.Context) error {
 	return err
 }
 
-// snapshot writes a snapshot of the cluster in which it runs the version that had the label.
+// snapshot writes a snapshot of the cluster with the version that still had the label.
 func (r *Rig) snapshot(ctx context.Context) (string, error) {
 	file := filepath.Join(r.Dir, "snapshot.json")
 	if _, err := r.Run(ctx, "snapshot", "-o", file); err != nil {
@@ -263,10 +264,10 @@ func (r *Rig) snapshot(ctx context.Context) (string, error) {
 	return file, os.WriteFile(file, version.ReplaceAll(text, []byte(`$1"`+before24+`"`)), 0o600)
 }
 
-// version are the versions of Kubernetes and its kubelets in a snapshot.
+// version matches the versions of Kubernetes and its kubelets in a snapshot.
 var version = regexp.MustCompile(`("(?:kubernetes|kubeletVersion|kubeProxyVersion)": *)"v[0-9.]+"`)
 
-// shell runs a command line against the lab, as a person does that pastes it.
+// shell runs a command line against the lab, as a person would paste it.
 func (r *Rig) shell(ctx context.Context, line string) error {
 	bin, err := filepath.Abs(filepath.Join(r.Dir, "bin"))
 	if err != nil {
@@ -283,7 +284,7 @@ func (r *Rig) shell(ctx context.Context, line string) error {
 	return err
 }
 
-// exitCode is that of the program behind an error, 0 for none, and -1 when there was no program.
+// exitCode is the exit code of the program in an error, 0 without an error, and -1 without a program.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {

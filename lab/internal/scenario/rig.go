@@ -1,6 +1,6 @@
-// Package scenario plays whole stories in a lab with the built programs, as a user would type them: a
-// cluster with real traffic whose network is replaced, and what that cost. The demo, the tests and the
-// comparison all play the same story with another middle.
+// Package scenario runs whole stories in a lab with the built programs, as a user would run them: the network of a
+// cluster with real traffic is replaced, and the losses are counted. The demo, the tests and the comparison all run the
+// same story with a different change.
 package scenario
 
 import (
@@ -27,16 +27,16 @@ import (
 type Rig struct {
 	// Applied is the file of the plan that was applied last.
 	Applied string
-	User    string    // kubeconfig with which rigtest runs theseus; that of an administrator where empty
+	User    string    // kubeconfig with which rigtest runs theseus; empty means an administrator's
 	Name    string    // of the lab
 	Nodes   int       // number of nodes
 	Lab     string    // path of theseus-lab
 	Theseus string    // path of theseus
-	Dir     string    // folder for what the story writes
-	Out     io.Writer // what a reader follows
+	Dir     string    // folder for the story's files
+	Out     io.Writer // output for the reader
 	Outside bool      // also deploy clients on the nodes' own network
-	Network string    // that the cluster starts on: flannel where empty
-	Proxy   string    // mode of kube-proxy: iptables where empty
+	Network string    // network that the cluster starts on; empty means flannel
+	Proxy   string    // mode of kube-proxy; empty means iptables
 	Flags   []string  // more flags of the change, such as --bake 2s
 
 	Rate      int // requests a second that each client sends inside the cluster; 0 is that of the demos
@@ -44,10 +44,10 @@ type Rig struct {
 
 	Strategy string // of the change; empty lets the planner choose
 
-	Members []string // names of the lab's nodes, where they are not the first ones any more
-	Gone    string   // folder with what clients recorded on nodes that were removed
+	Members []string // names of the lab's nodes, if they are not the original ones
+	Gone    string   // folder with the clients' records of removed nodes
 
-	open bool // the application's policy was ended: nobody sends what it denies any more
+	open bool // the application's policy was removed, and with it the client that it denies
 }
 
 // NodeNames are the names of the lab's nodes.
@@ -67,8 +67,8 @@ func (r *Rig) Say(format string, args ...any) {
 	fmt.Fprintf(r.Out, "\n== %s\n", fmt.Sprintf(format, args...))
 }
 
-// run runs a program and returns its standard output. All that it prints goes to out as well; where nobody
-// follows (out is nil), standard error is part of the error.
+// run runs a program and returns its standard output. All output also goes to out; if out is nil, standard error is
+// part of the error.
 func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program string, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(ctx, program, args...)
@@ -87,14 +87,14 @@ func (r *Rig) run(ctx context.Context, stdin io.Reader, out io.Writer, program s
 
 func (r *Rig) kubeconfig() string { return filepath.Join(r.Dir, "kubeconfig") }
 
-// Up brings the lab up on a network; of Calico an older version can be had, as in calico@v3.28.5.
+// Up starts the lab on a network; Calico may have a version, as in calico@v3.28.5.
 func (r *Rig) Up(ctx context.Context, network string) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return err
 	}
 	network, version, _ := strings.Cut(network, "@")
 	args := []string{"up", "--name", r.Name, "--nodes", fmt.Sprint(r.Nodes), "--network", network, "--calico", version}
-	if network == "flannel" || network == "bridge" { // which enforce nothing themselves
+	if network == "flannel" || network == "bridge" { // which do not enforce policy themselves
 		args = append(args, "--policy", "kube-router")
 	}
 	if r.Proxy != "" {
@@ -114,12 +114,12 @@ func (r *Rig) Up(ctx context.Context, network string) error {
 	return os.WriteFile(r.kubeconfig(), config, 0o600)
 }
 
-// Manifest is that of a network, for this lab.
+// Manifest is the manifest of a network, for this lab.
 func (r *Rig) Manifest(ctx context.Context, network string, flags ...string) (string, error) {
 	return r.run(ctx, nil, nil, r.Lab, append([]string{"manifest", network, "--name", r.Name}, flags...)...)
 }
 
-// ManifestFile is the path of a file with what Manifest returns.
+// ManifestFile is the path of a file with the manifest of a network.
 func (r *Rig) ManifestFile(ctx context.Context, network string, flags ...string) (string, error) {
 	text, err := r.Manifest(ctx, network, flags...)
 	if err != nil {
@@ -129,7 +129,7 @@ func (r *Rig) ManifestFile(ctx context.Context, network string, flags ...string)
 	return file, os.WriteFile(file, []byte(text), 0o644)
 }
 
-// Down ends the lab.
+// Down removes the lab.
 func (r *Rig) Down() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -137,31 +137,31 @@ func (r *Rig) Down() error {
 	return err
 }
 
-// Kubectl runs kubectl and returns what it printed.
+// Kubectl runs kubectl and returns its output.
 func (r *Rig) Kubectl(ctx context.Context, stdin io.Reader, args ...string) (string, error) {
 	return r.run(ctx, stdin, nil, r.Lab, append([]string{"kubectl", "--name", r.Name}, args...)...)
 }
 
-// InLab runs theseus-lab on this lab and returns what it printed.
+// InLab runs theseus-lab on this lab and returns its output.
 func (r *Rig) InLab(ctx context.Context, args ...string) (string, error) {
 	return r.run(ctx, nil, nil, r.Lab, append(args, "--name", r.Name)...)
 }
 
-// OnNode runs a command in a node's namespaces and returns what it printed.
+// OnNode runs a command in a node's namespaces and returns its output.
 func (r *Rig) OnNode(ctx context.Context, node string, command ...string) (string, error) {
 	args := append([]string{"node", "exec", "--name", r.Name, node, "--"}, command...)
 	return r.run(ctx, nil, nil, r.Lab, args...)
 }
 
-// Run runs theseus in view of the reader.
+// Run runs theseus and shows its output.
 func (r *Rig) Run(ctx context.Context, args ...string) (string, error) {
 	fmt.Fprintf(r.Out, "$ theseus %s\n", strings.Join(args, " "))
 	return r.run(ctx, nil, r.Out, r.Theseus, args...)
 }
 
-// Deploy starts the workload and its clients and waits until all of it is ready.
+// Deploy starts the workload and its clients and waits until all are ready.
 func (r *Rig) Deploy(ctx context.Context) error {
-	// The API server's machine is no node; it plays the world outside, too.
+	// The API server's machine is not a node; it also plays the outside world.
 	host, err := r.Kubectl(ctx, nil, "-n", "default", "get", "endpointslices", "kubernetes", "-o", "jsonpath={.endpoints[0].addresses[0]}")
 	if err != nil {
 		return err
@@ -180,8 +180,8 @@ func (r *Rig) Deploy(ctx context.Context) error {
 	return err
 }
 
-// Steady waits until the clients have sent for a while without a new failure, what policy denies too, and returns what
-// they had counted then: what happened before, while the cluster came up, is not part of the story.
+// Steady waits until the clients have sent requests for a while without a new failure or leak, and returns their counts
+// at that time: failures while the cluster started are not part of the story.
 func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 	before, err := r.Count(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (r *Rig) Steady(ctx context.Context) (tally.Summary, error) {
 	}
 }
 
-// Count adds up what the clients have recorded on all nodes.
+// Count adds up the clients' records on all nodes.
 func (r *Rig) Count(ctx context.Context) (tally.Summary, error) {
 	var all []tally.Summary
 	add := func(node, text string) error {
@@ -214,7 +214,7 @@ func (r *Rig) Count(ctx context.Context) (tally.Summary, error) {
 			if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
-				return fmt.Errorf("what clients recorded on %s: %w", node, err)
+				return fmt.Errorf("the clients' records on %s: %w", node, err)
 			}
 			all = append(all, one)
 		}
@@ -246,5 +246,5 @@ func (r *Rig) Count(ctx context.Context) (tally.Summary, error) {
 	return tally.Sum(all), nil
 }
 
-// Records prints, on a node, what clients have recorded there.
+// Records prints the clients' records on a node.
 const Records = "cat " + workload.RecordDir + "/*.json 2>/dev/null || true"

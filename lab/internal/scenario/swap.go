@@ -12,19 +12,19 @@ import (
 
 // Swap is one way to change the network of a cluster.
 type Swap struct {
-	Key     string // how a user names it
+	Key     string // its name in --only
 	Name    string
-	Network string                            // that the cluster starts on: flannel, with kube-router for policy, where empty
-	Nodes   int                               // of the cluster: the comparison's where zero
-	Before  func(*Rig, context.Context) error // what is done before anybody uses the cluster
+	Network string                            // network that the cluster starts on; empty means flannel, with kube-router for policy
+	Nodes   int                               // of the cluster; 0 means the comparison's number
+	Before  func(*Rig, context.Context) error // runs before the cluster is used
 	Do      func(*Rig, context.Context) error
-	Done    string // succeeds on a node, by sh, that is on the new network alone: onCalico where empty
+	Done    string // shell command that succeeds on a node that is only on the new network; empty means onCalico
 }
 
-// onCalico is a node with Calico's tunnel, and without pods on the bridge of another network.
+// onCalico succeeds on a node with Calico's tunnel, and without pods on the bridge of another network.
 const onCalico = `test -e /sys/class/net/vxlan.calico && test -z "$(ls /sys/class/net/cni0/brif /sys/class/net/weave/brif 2>/dev/null)"`
 
-// Swaps are the ways from flannel to Calico that are compared. docs/results.md says where the first two come from.
+// Swaps are the compared ways from flannel to Calico. docs/results.md says where the first two come from.
 func Swaps() []Swap {
 	return []Swap{
 		{Key: "a", Name: "delete, install, restart all pods", Do: (*Rig).DeleteAndInstall},
@@ -34,14 +34,14 @@ func Swaps() []Swap {
 	}
 }
 
-// adopt moves the pods as they run.
+// adopt moves running pods.
 func (r *Rig) adopt(ctx context.Context) error {
 	r.Strategy = "adopt"
 	return r.Migrate(ctx)
 }
 
-// DeleteAndInstall takes flannel, with kube-router, to Calico as it is usually done, in its careful form: nothing is torn down on the nodes until
-// the last pod has left the old network, and the new one gets addresses of its own.
+// DeleteAndInstall moves flannel, with kube-router, to Calico in the usual way, in its careful form: nothing is removed
+// on the nodes until the last pod has left the old network, and the new network gets addresses of its own.
 func (r *Rig) DeleteAndInstall(ctx context.Context) error {
 	r.Say("delete flannel and kube-router, install Calico, restart all pods, clean the nodes")
 	if err := r.manifest(ctx, "flannel", "delete", "--wait"); err != nil {
@@ -62,8 +62,8 @@ func (r *Rig) DeleteAndInstall(ctx context.Context) error {
 	return r.cleanNodes(ctx)
 }
 
-// migrationController is what Calico's documentation says: its manifest, then the Job of its controller, which is
-// the real one and does the rest. kube-router enforces policy all the while, and is removed at the end.
+// migrationController follows Calico's documentation: its manifest, then the Job of its controller, which is
+// the real one and does the rest. kube-router enforces policy meanwhile, and is removed at the end.
 func (r *Rig) migrationController(ctx context.Context) error {
 	r.Say("install Calico on no node yet, and let its flannel migration controller take over node by node")
 	for _, part := range []string{"flannel-migration", "flannel-migration-job"} {
@@ -85,8 +85,8 @@ func (r *Rig) migrationController(ctx context.Context) error {
 	return r.cleanNodes(ctx)
 }
 
-// awaitMigration waits for the controller's Job, shows how far the nodes are, and keeps what the controller said
-// last.
+// awaitMigration waits for the controller's Job, shows the progress of the nodes, and keeps the controller's log in a
+// file.
 func (r *Rig) awaitMigration(ctx context.Context) error {
 	const job = "job/flannel-migration"
 	start, shown := time.Now(), ""
@@ -114,7 +114,7 @@ func (r *Rig) awaitMigration(ctx context.Context) error {
 		}
 		switch {
 		case strings.Contains(state, "Failed"):
-			return fmt.Errorf("the controller gave up; what it said last is in %s", filepath.Join(r.Dir, "controller.log"))
+			return fmt.Errorf("the controller gave up; its last log is in %s", filepath.Join(r.Dir, "controller.log"))
 		case strings.Contains(state, "Complete"):
 			fmt.Fprintf(r.Out, "the Job was complete after %.0f s\n", time.Since(start).Seconds())
 			return nil
@@ -125,14 +125,14 @@ func (r *Rig) awaitMigration(ctx context.Context) error {
 // waitLimit bounds kubectl's own waits; the limit of the whole swap is usually shorter.
 const waitLimit = "--timeout=15m"
 
-// show runs kubectl in view of the reader.
+// show runs kubectl and shows its output.
 func (r *Rig) show(ctx context.Context, args ...string) error {
 	fmt.Fprintf(r.Out, "$ kubectl %s\n", strings.Join(args, " "))
 	_, err := r.run(ctx, nil, r.Out, r.Lab, append([]string{"kubectl", "--name", r.Name}, args...)...)
 	return err
 }
 
-// manifest applies or deletes what `theseus-lab manifest` prints.
+// manifest applies or deletes the output of `theseus-lab manifest`.
 func (r *Rig) manifest(ctx context.Context, name string, verb ...string) error {
 	text, err := r.Manifest(ctx, name)
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *Rig) manifest(ctx context.Context, name string, verb ...string) error {
 	return err
 }
 
-// clean removes what flannel and kube-router leave on a node.
+// clean removes the residue of flannel and kube-router from a node.
 //
 //go:embed clean.sh
 var clean string

@@ -14,14 +14,14 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload"
 )
 
-// tracesScript prints, on a node, a line for each thing that a network could leave there.
+// tracesScript prints, on a node, a line for each possible trace of a network.
 //
 //go:embed traces.sh
 var tracesScript string
 
-// Traces are what there is on a node that a network could leave there, and on its Node object: sorted lines, each of which begins with its kind
-// (link, route4, iptables-nft, file, ...). Nothing in them is of a network that somebody thought of. What differs between two nodes of one
-// cluster that are alike, such as addresses and what pods brought, is the same in both.
+// Traces are all possible traces of a network on a node and on its Node object: sorted lines, each of which begins with
+// its kind (link, route4, iptables-nft, file, ...). The list does not depend on any particular network. Differences
+// between two equal nodes of one cluster, such as addresses and the traces of pods, are removed.
 func (r *Rig) Traces(ctx context.Context, node string) ([]string, error) {
 	lab, err := r.spec(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *Rig) Traces(ctx context.Context, node string) ([]string, error) {
 	}
 	out, err := r.OnNode(ctx, node, "sh", "-c", tracesScript)
 	if err != nil {
-		return nil, fmt.Errorf("look around on %s: %w", node, err)
+		return nil, fmt.Errorf("read the traces on %s: %w", node, err)
 	}
 	var all []string
 	for line := range strings.Lines(out) {
@@ -39,7 +39,7 @@ func (r *Rig) Traces(ctx context.Context, node string) ([]string, error) {
 	}
 	for _, kind := range []string{"link", "rule4", "route4", "iptables-nft", "sysctl", "file", "mount", "process"} { // every node has some
 		if !slices.ContainsFunc(all, func(line string) bool { return strings.HasPrefix(line, kind+" ") }) {
-			return nil, fmt.Errorf("look around on %s: no %s was seen", node, kind)
+			return nil, fmt.Errorf("read the traces on %s: no %s was found", node, kind)
 		}
 	}
 	text, err := r.Kubectl(ctx, nil, "get", "node", node, "-o", "json")
@@ -86,15 +86,16 @@ func marksOf(object []byte) ([]string, error) {
 }
 
 var (
-	// counted are values that are not settings, and settings of links that come and go, or are somebody's pod's.
+	// counted are values that are not settings, and settings of temporary links, or of a pod's link.
 	counted = regexp.MustCompile(`^sysctl net/(netfilter/nf_conntrack_count|ipv4/tcp_fastopen_key|.*stable_secret|ipv[46]/(conf|neigh)/(cali|veth|vxlan))`)
-	// passing are what the runtime, the kubelet and Calico have for the pods and nodes that are there just then, and what these pods are.
+	// passing are traces of the present pods and nodes: of the runtime, the kubelet and Calico, and the pods'
+	// processes.
 	passing = regexp.MustCompile(`^(mount|file) /(run/netns/|var/lib/kubelet/pods|run/containerd/|var/lib/containerd|run/calico/endpoint-status/k8s )` +
-		`|^route4 \S+ dev vxlan\.calico scope link` + // to the tunnel of a node, which has none to itself
+		`|^route4 \S+ dev vxlan\.calico scope link` + // to the tunnel of another node
 		`|^file ` + workload.RecordDir + `$|^process (coredns|workload|pause|kube-controller|wrapper)$`)
 	// idle are the kernel's own chains, and the tables that hold them, which do nothing without rules in them.
 	idle = regexp.MustCompile(`^ip6?tables-\w+ \w+ chain (PREROUTING|INPUT|FORWARD|OUTPUT|POSTROUTING) ACCEPT$|^nft table ip6? (raw|mangle|nat|filter|security)$`)
-	// ruled are lines of chains that only one agent knows, by the prefix of their names.
+	// ruled are lines of chains that belong to one agent, by the prefix of their names.
 	ruled = regexp.MustCompile(`^(\S+ \w+) (?:-A|chain) (cali-|KUBE-SVC-|KUBE-SEP-|KUBE-EXT-|KUBE-SVL-|KUBE-FW-)`)
 
 	number  = regexp.MustCompile(`[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
@@ -104,7 +105,7 @@ var (
 	six     = regexp.MustCompile(`\b[0-9a-f]{1,4}(:[0-9a-f]{0,4}){2,7}\b`)
 )
 
-// alike is a line without what differs between nodes of one cluster; empty where nothing is left.
+// alike is a line without the differences between nodes of one cluster; empty if nothing remains.
 func alike(lab spec.Lab, line string) string {
 	if counted.MatchString(line) || passing.MatchString(line) || idle.MatchString(line) {
 		return ""

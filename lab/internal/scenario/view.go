@@ -11,16 +11,16 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// View is what is seen of a cluster from outside, and what its clients counted in a time before.
+// View is the observed state of a cluster, with its clients' counts in a time before.
 type View struct {
-	Routes                  int // that BIRD programmed, on all nodes together, to other nodes
+	Routes                  int // routes of BIRD to other nodes, on all nodes
 	Pods, Running           int
 	CalicoNodes, CalicoOK   int // pods of calico-node, and those that are Ready
 	Nodes, NodesReady       int
-	Sent, Failed, Intruding uint64 // requests of the clients; denied ones that got through
+	Sent, Failed, Intruding uint64 // requests of the clients; denied ones that were answered
 }
 
-// birdRoutes counts the kernel's routes that came from BIRD and lead to another node.
+// birdRoutes counts BIRD's routes in the kernel that lead to another node.
 func (r *Rig) birdRoutes(ctx context.Context) (int, error) {
 	total := 0
 	for _, node := range r.NodeNames() {
@@ -33,7 +33,7 @@ func (r *Rig) birdRoutes(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// view looks at the cluster.
+// view reads the state of the cluster.
 func (r *Rig) view(ctx context.Context) (View, error) {
 	var v View
 	var err error
@@ -47,13 +47,13 @@ func (r *Rig) view(ctx context.Context) (View, error) {
 	return v, v.read([]byte(text))
 }
 
-// allWell says that Kubernetes and Calico say that all is well.
+// allWell reports whether Kubernetes and Calico report no problem.
 func (v *View) allWell() bool {
 	return v.Pods > 0 && v.Running == v.Pods && v.CalicoOK == v.CalicoNodes && v.NodesReady == v.Nodes
 }
 
-// settled looks until all is said to be well, as a pod that is not Ready for a moment is no sign of anything, and when that does
-// not come, for as long as BGP may take. The view is that of the last look.
+// settled polls until no problem is reported, as a pod may be briefly NotReady, for at most as long as BGP may take. It
+// returns the last view.
 func (r *Rig) settled(ctx context.Context) (View, error) {
 	for begun := time.Now(); ; {
 		v, err := r.view(ctx)
@@ -107,7 +107,7 @@ func (v *View) read(list []byte) error {
 	return nil
 }
 
-// count takes over what was counted between two sums.
+// count sets the difference of two sums.
 func (v *View) count(since, now tally.Summary) {
 	failed, leaked := losses(now)
 	failedBefore, leakedBefore := losses(since)

@@ -1,6 +1,6 @@
 // Package spec is the description of one lab: which slot of the fabric it has, how many nodes,
 // which networks and binaries. It is plain data, written once by `up` and read by every process of
-// the lab, and it owns the plan of addresses, so that nobody else computes one.
+// the lab, and it owns the addressing plan, so that no other package computes addresses.
 package spec
 
 import (

@@ -1,4 +1,4 @@
-// Package state is where labs are remembered between two commands: one directory per lab below the
+// Package state stores labs between commands: one directory per lab below the
 // state directory, with its description, its kubeconfig, its logs and the identity of its outer process.
 package state
 
@@ -20,7 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/spec"
 )
 
-// Lab is what is remembered of a lab.
+// Lab is the stored state of a lab.
 type Lab struct {
 	Spec        spec.Lab
 	Pid         int    // outer process, as the host sees it; 0 until it runs
@@ -77,7 +77,7 @@ func (s *Store) Names() ([]string, error) {
 // ErrNoLab says that there is no lab of the name.
 var ErrNoLab = errors.New("no such lab")
 
-// Load reads what is known of a lab; ErrNoLab if nothing is.
+// Load reads a lab; ErrNoLab if there is none.
 func (s *Store) Load(name string) (Lab, error) {
 	var l Lab
 	raw, err := os.ReadFile(filepath.Join(s.Dir(name), "lab.json"))
@@ -93,7 +93,7 @@ func (s *Store) Load(name string) (Lab, error) {
 	return l, nil
 }
 
-// Save writes what is known of a lab.
+// Save writes a lab.
 func (s *Store) Save(l Lab) error {
 	raw, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
@@ -132,7 +132,7 @@ func FreeIndex(labs []Lab) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, fmt.Errorf("%d labs run already", spec.MaxLabs)
+	return 0, fmt.Errorf("%d labs are already running", spec.MaxLabs)
 }
 
 // Born is the start time of a process in clock ticks since the machine's start; empty when there is
@@ -151,8 +151,8 @@ func Born(pid int) string {
 	return f[19]
 }
 
-// Stop ends the lab's outer process, waits until it is gone, and removes the lab's cgroups. It is
-// not an error when there is nothing to stop.
+// Stop kills the lab's outer process, waits until it has ended, and removes the lab's cgroups. It is
+// not an error if there is nothing to stop.
 func (l Lab) Stop(timeout time.Duration) error {
 	if l.Running() {
 		if err := killAndWait(l.Pid, timeout); err != nil {
@@ -187,7 +187,7 @@ func killAndWait(pid int, timeout time.Duration) error {
 	}
 }
 
-// Remove forgets a lab and deletes all that it stored.
+// Remove deletes everything that is stored of a lab.
 func (s *Store) Remove(name string) error { return os.RemoveAll(s.Dir(name)) }
 
 // HostPid translates the id of a process in the lab's pid namespace to the host's.

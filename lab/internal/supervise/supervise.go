@@ -1,6 +1,6 @@
-// Package supervise is what a process with id 1 has to do in its own pid namespace: start
-// programs, reap every orphan, and start again what ended. os/exec cannot be used beside it: the
-// reaper collects every child, so nobody else may wait for one.
+// Package supervise does the work of a process with id 1 in its own pid namespace: it starts programs, reaps every
+// orphan, and restarts programs that ended. Do not use os/exec in the same process: the reaper collects every child, so
+// no other code may wait for one.
 package supervise
 
 import (
@@ -72,7 +72,7 @@ func (s *Supervisor) reap() {
 	}
 }
 
-// Start starts the program and returns its id and where its end will be told, once.
+// Start starts the program and returns its id and a channel that gets its exit status, once.
 func (s *Supervisor) Start(p Program) (int, <-chan syscall.WaitStatus, error) {
 	path, err := exec.LookPath(p.Argv[0])
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Supervisor) Run(ctx context.Context, p Program) error {
 	}
 }
 
-// Output runs the program with the given standard input and returns what it wrote on standard
-// output and standard error together.
+// Output runs the program with the given standard input and returns its standard
+// output and standard error combined.
 func (s *Supervisor) Output(ctx context.Context, stdin string, argv ...string) (string, error) {
 	in, inw, err := os.Pipe()
 	if err != nil {
@@ -150,8 +150,8 @@ func (s *Supervisor) Output(ctx context.Context, stdin string, argv ...string) (
 	return <-text, err
 }
 
-// Keep runs the program and starts it again whenever it ends, until the context is done. It is
-// synchronous; each end is told to events.
+// Keep runs the program and restarts it whenever it ends, until the context is done. It is
+// synchronous; each exit is written to events.
 func (s *Supervisor) Keep(ctx context.Context, p Program, events io.Writer) {
 	for ctx.Err() == nil {
 		pid, done, err := s.Start(p)

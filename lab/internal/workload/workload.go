@@ -1,6 +1,6 @@
 // Package workload is the application that runs in a lab's cluster while its network is changed: an
 // HTTP service, a replicated set with names of its own, TCP streams, UDP, DNS, an allowed and a denied
-// path, and the clients that use all of it and count what fails.
+// path, and the clients of all of these, which count failures.
 package workload
 
 import (
@@ -10,7 +10,7 @@ import (
 	"fmt"
 )
 
-// manifest is deployed as it is.
+// manifest is deployed unchanged.
 //
 //go:embed workload.yaml
 var manifest []byte

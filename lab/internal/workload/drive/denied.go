@@ -8,13 +8,14 @@ import (
 
 var errLeak = errors.New("a denied request was answered")
 
-// denied turns requests around: an answer is what must not happen. The Service's address is looked up
+// denied inverts requests: an answer is the failure. The Service's address is looked up
 // once, before anything is sent, so that a failure always means an answer.
 type denied struct {
 	tcp string // address and port
 	udp string
 
-	// flows are UDP flows that last, those that no request uses: connection tracking may let one through for good.
+	// flows are long-lived UDP flows that no request uses at the moment: connection tracking may let one through
+	// forever.
 	flows chan net.Conn
 }
 
@@ -70,7 +71,7 @@ func (d *denied) again(ctx context.Context) (string, error) {
 	}
 }
 
-// close ends the flows. No request may be under way.
+// close ends the flows. No request may be in flight.
 func (d *denied) close() {
 	for range len(d.flows) {
 		(<-d.flows).Close()

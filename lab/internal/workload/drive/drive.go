@@ -1,10 +1,9 @@
-// Package drive is the workload's clients: they send requests of every kind that real programs send,
-// at a fixed rate, and count what became of each.
+// Package drive has the workload's clients: they send requests of every kind that real programs send,
+// at a fixed rate, and count the results.
 //
-// A request is one attempt. Nothing below hides a failure: names are looked up by one datagram and
-// no more, connections are dialled once, nothing is sent again. What a well-behaved client does about
-// a server that says it is leaving, drivers do too: close the connection when told to, ask another
-// member of a set, move a stream over.
+// A request is one attempt. No code below hides a failure: names are looked up by one datagram, connections are dialled
+// once, and no request is retried. Drivers react to a server that announces that it is leaving as well-behaved clients
+// do: they close the connection when told to, ask another member of a set, or move a stream over.
 package drive
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// patience is when an answer that has not come is given up: long enough that a machine that is merely
-// busy loses nothing. What comes late before that is counted as late.
+// patience is the timeout of an answer: long enough that a machine that is merely
+// busy loses nothing. Slow answers within it are counted as late.
 const patience = 5 * time.Second
 
 // request sends one request and returns whom it asked, and an error unless all was as expected. It
@@ -50,7 +49,8 @@ type Driver struct {
 
 // expect adds a kind of requests that are to be answered.
 func (d *Driver) expect(name string, rate float64, send request) {
-	// A client that is a second old is not in every node's policies yet, which is no matter of the network's change.
+	// A client that is a second old is not in every node's policies yet, which has nothing to do with the network's
+	// change.
 	const steady = 20
 	d.kinds = append(d.kinds, &kind{
 		name: name, rate: rate, steady: steady, patience: patience, send: send, tally: tally.New(),
@@ -68,7 +68,7 @@ func (d *Driver) deny(name string, rate float64, send request) {
 	})
 }
 
-// Run sends until ctx ends, then waits for what is under way. It starts once.
+// Run sends until ctx ends, then waits for requests in flight. Call it once.
 func (d *Driver) Run(ctx context.Context) {
 	d.started = time.Now()
 	var group sync.WaitGroup
@@ -124,13 +124,13 @@ func (k *kind) run(ctx context.Context) {
 	for wait(ctx, time.Until(next)) {
 		next = next.Add(interval)
 		if behind := time.Since(next); behind > patience {
-			next = time.Now() // the sender itself was stopped; a flood afterwards would measure the flood
+			next = time.Now() // the sender itself was stalled; catching up would measure the burst
 		}
 		flying.Go(func() { k.one() })
 	}
 }
 
-// one sends a counted request. It is not bound to the driver's end: what is under way is finished.
+// one sends a counted request. The driver's end does not cancel it: requests in flight are finished.
 func (k *kind) one() {
 	n := k.tally.Send()
 	sent := time.Now()

@@ -73,7 +73,7 @@ func (c client) dial(ctx context.Context) (link, error) {
 	return link{conn: conn, reader: bufio.NewReader(conn)}, nil
 }
 
-// reply is what matters of an HTTP answer.
+// reply is the relevant part of an HTTP response.
 type reply struct {
 	last    bool // the server will close the connection
 	leaving bool // the server is about to end
@@ -158,7 +158,7 @@ func (p *pool) reused(ctx context.Context) (target string, err error) {
 	return target, err
 }
 
-// close hangs up. No request may be under way.
+// close closes all connections. No request may be in flight.
 func (p *pool) close() {
 	for range cap(p.slots) {
 		if l := <-p.slots; l.conn != nil {

@@ -19,7 +19,7 @@ type members struct {
 	turn int
 }
 
-// A member that left is looked for every recheck, and is back when it answered rechecks times in a row.
+// A member that left is checked every recheck, and is back once it has answered rechecks times in a row.
 const (
 	recheck  = 200 * time.Millisecond
 	rechecks = 20
@@ -67,8 +67,8 @@ func (m *members) isAway(i int) bool {
 	return m.away[i]
 }
 
-// watch looks for members that left, until ctx ends. What it asks is not counted: the member said that
-// it would not be there.
+// watch checks members that left, until ctx ends. Its requests are not counted: the member announced that
+// it would not answer.
 func (m *members) watch(ctx context.Context) {
 	right := make([]int, len(m.clients))
 	for wait(ctx, recheck) {

@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// ports gives every socket the next source port of a long row, one for datagrams and one for connections. A random port
-// would now and then be one that was used before, and then the node's connection tracking sends what comes from it
-// where it sent the last: a datagram to a server that has ended, if it ended in between; a connection, for two minutes after an attempt that
-// nobody answered, to where nobody is. Such attempts are those of clients that begin before their Service does. Such
-// losses are kube-proxy's and come with every start; here they would hide what the network loses.
+// ports assigns every socket the next source port of a long sequence, one for datagrams and one for connections. A
+// random port would sometimes be one that was used before. Then the node's connection tracking sends its packets to the
+// earlier destination: a datagram to a server that has ended, if it ended in between; a connection to a missing server,
+// for two minutes after an unanswered attempt (as of clients that start before their Service). Such losses are
+// kube-proxy's, and occur at every start; here they would hide the network's losses.
 type ports struct{ datagrams, connections atomic.Uint32 }
 
 const (

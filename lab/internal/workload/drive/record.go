@@ -15,7 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// Recorder keeps what a driver counts where it outlives the driver's pod: a directory of the node.
+// Recorder stores a driver's counts in a directory of the node, which outlives the driver's pod.
 type Recorder struct {
 	Dir       string // one file per pod; see Path
 	Pod, Node string
@@ -26,7 +26,7 @@ type Recorder struct {
 // Path is the file with the driver's Summary, one line of JSON, rewritten every second and at the end.
 func (r Recorder) Path() string { return filepath.Join(r.Dir, r.Pod+".json") }
 
-// Drive runs the driver until ctx ends, then until nothing is under way, and records all along.
+// Drive runs the driver until ctx ends and no request is in flight, and records all the time.
 func (r Recorder) Drive(ctx context.Context, d *Driver) error {
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		return fmt.Errorf("record: %w", err)
@@ -96,7 +96,7 @@ func (r Recorder) serve(d *Driver) (stop func(), err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/stats", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(r.summary(d)) // a reader that is gone is no concern of ours
+		_ = json.NewEncoder(w).Encode(r.summary(d)) // the client may have disconnected
 	})
 	mux.HandleFunc("/ready", func(w http.ResponseWriter, _ *http.Request) {
 		if !d.Warm() {

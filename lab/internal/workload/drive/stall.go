@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// stalls notices when the driver itself does not run: what it sees then says nothing about the network.
+// stalls detects when the driver itself does not run: its results from that time say nothing about the network.
 type stalls struct {
 	mu    sync.Mutex
 	count tally.Stalls

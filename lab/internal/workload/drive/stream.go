@@ -14,7 +14,7 @@ import (
 
 // streams sends numbered messages over a few long-lived connections, in turn. A connection whose
 // server asks it to go away is replaced by a new one; what was sent over the old one is still answered
-// there. A connection that breaks fails every message under way on it.
+// there. A connection that breaks fails every message in flight on it.
 type streams struct {
 	client client
 	lanes  []*lane
@@ -189,7 +189,7 @@ func (s *stream) answer(message string) {
 	}
 }
 
-// fail ends every message under way.
+// fail fails every message in flight.
 func (s *stream) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ type Target struct {
 }
 
 const (
-	// tries and patience bound how long a door may stay shut: a packet may be lost, or a node be slow.
+	// tries and patience bound how long a port may not answer: a packet may be lost, or a node be slow.
 	tries    = 3
 	patience = 500 * time.Millisecond
 	answer   = "open"
@@ -55,7 +55,7 @@ func Open(ctx context.Context, tcp, udp []int) error {
 	return nil
 }
 
-// greet says to everybody who comes that the door is open.
+// greet sends a greeting to every client.
 func greet(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -83,7 +83,7 @@ func echo(c net.PacketConn) {
 	}
 }
 
-// Try knocks at all targets at once and says of each whether it answered.
+// Try connects to all targets at once and reports which answered.
 func Try(ctx context.Context, targets []Target) []bool {
 	opened := make([]bool, len(targets))
 	var group sync.WaitGroup

@@ -1,8 +1,8 @@
-// Package serve is the workload's servers: HTTP, TCP streams and UDP, as well-behaved ones are.
+// Package serve has the workload's servers: HTTP, TCP streams and UDP, all well-behaved.
 //
-// Told to end, a server first says so (readiness fails, answers carry Connection: close, streams are
-// asked to go away) and goes on serving for a grace in which the rest of the cluster learns that it
-// leaves. Only then does it end. So a client that loses a request lost it to the network.
+// When told to stop, a server first announces it (readiness fails, answers have Connection: close, streams are
+// asked to go away) and continues to serve for a grace period, in which the rest of the cluster learns that it
+// leaves. Only then does it stop. So a client's lost request was lost by the network.
 package serve
 
 import (
@@ -24,18 +24,18 @@ type Config struct {
 	Stream string        // address of the stream server
 	UDP    string        // address of the UDP echo server
 	Health string        // address that answers /ready
-	Grace  time.Duration // how long serving goes on after being told to end
+	Grace  time.Duration // how long serving continues after being told to stop
 	Log    io.Writer
 }
 
-// service is one listener's work.
+// service is the server of one listener.
 type service interface {
 	// run serves until shut down; it returns nil then.
 	run() error
-	// leave says that the end is near. Serving goes on.
+	// leave announces the end. Serving continues.
 	leave()
-	// shut ends serving once what is under way is done, or when ctx ends.
-	shut(ctx context.Context)
+	// shutdown stops serving once requests in flight are done, or when ctx ends.
+	shutdown(ctx context.Context)
 }
 
 // Run serves until ctx ends, and then for the grace.
@@ -55,7 +55,7 @@ func Run(ctx context.Context, config Config) error {
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
-		fmt.Fprintf(config.Log, "told to end: serving on for %v\n", config.Grace)
+		fmt.Fprintf(config.Log, "told to stop: serving for another %v\n", config.Grace)
 		leaving.Store(true)
 		for _, s := range services {
 			s.leave()
@@ -65,7 +65,7 @@ func Run(ctx context.Context, config Config) error {
 	shutting, cancel := context.WithTimeout(context.Background(), config.Grace)
 	defer cancel()
 	for _, s := range services {
-		s.shut(shutting)
+		s.shutdown(shutting)
 	}
 	group.Wait()
 	fmt.Fprintln(config.Log, "ended")
@@ -120,7 +120,7 @@ func (w *web) run() error {
 
 func (w *web) leave() {}
 
-func (w *web) shut(ctx context.Context) {
+func (w *web) shutdown(ctx context.Context) {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.server.Close()
 	}

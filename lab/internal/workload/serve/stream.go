@@ -99,8 +99,8 @@ func (s *streams) leave() {
 	}
 }
 
-// shut closes whatever is still open: the grace was the time to leave.
-func (s *streams) shut(context.Context) {
+// shutdown closes all open connections: clients had the grace period to leave.
+func (s *streams) shutdown(context.Context) {
 	close(s.done)
 	s.listener.Close()
 	s.mu.Lock()

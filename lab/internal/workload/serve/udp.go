@@ -14,8 +14,9 @@ type echo struct {
 	log  io.Writer
 }
 
-// VXLANPort is a port that a node must not give to a connection that it masquerades: Calico from v3.29 on exempts it from connection
-// tracking, and the answer never comes. It does so once in 64,512 connections, with or without Theseus.
+// VXLANPort is a port that a node must not assign to a connection that it masquerades: Calico from v3.29 on exempts it
+// from connection tracking, and the answer never arrives. That happens once in 64,512 connections, with or without
+// Theseus.
 const VXLANPort = 4789
 
 // FromVXLAN begins a line of the log about a datagram that came from that port.
@@ -41,4 +42,4 @@ func (e *echo) run() error {
 
 func (e *echo) leave() {}
 
-func (e *echo) shut(context.Context) { e.conn.Close() }
+func (e *echo) shutdown(context.Context) { e.conn.Close() }

@@ -13,7 +13,7 @@ type millis = float64
 // Millis is a duration as milliseconds.
 func Millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// Count is what became of the requests of one kind.
+// Count has the results of the requests of one kind.
 type Count struct {
 	Sent     uint64 `json:"sent"`     // whose outcome is known, and counted
 	Failed   uint64 `json:"failed"`   // not as expected: no answer, a wrong one, or for a denied path any

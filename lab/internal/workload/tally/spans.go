@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Spans are the times in which requests were fine, in order and apart. A client that is made anew leaves a hole in
-// its own, which a gap does not show: it sends nothing that could fail. The spans of all clients together have a
-// hole where nobody was served.
+// Spans are the times in which requests were fine, in order and disjoint. A client that is recreated leaves a hole in
+// its own spans, which a gap does not show: it sends no request that could fail. The spans of all clients together have
+// a hole when no client was served.
 type Spans []Span
 
 // Span lasts from sending the first request that was fine to sending the last one.

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Summary is what one driver counted, or several of them together.
+// Summary has the counts of one driver, or the sum of several.
 type Summary struct {
 	Pod     string           `json:"pod,omitempty"`
 	Node    string           `json:"node,omitempty"`
@@ -20,7 +20,7 @@ type Summary struct {
 }
 
 // Stalls are the times in which a driver did not run although it wanted to: the machine was too busy.
-// What it sent before and received after one says little about the network.
+// Requests around a stall say little about the network.
 type Stalls struct {
 	Number    int       `json:"number"`
 	Total     millis    `json:"totalMs"`
@@ -36,7 +36,7 @@ func (s *Stalls) add(o Stalls) {
 	}
 }
 
-// Sum adds up what several drivers counted. It is final if all are.
+// Sum adds up several summaries. It is final if all are.
 func Sum(all []Summary) Summary {
 	sum := Summary{Kinds: map[string]Count{}, Final: len(all) > 0}
 	for _, s := range all {

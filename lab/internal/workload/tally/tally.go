@@ -1,6 +1,5 @@
-// Package tally counts what became of requests, in the order in which they were sent: outcomes that
-// arrive late are put where they belong before anything is concluded from them. It knows no clock and
-// no network; times are the sender's.
+// Package tally counts the results of requests, in the order in which they were sent: late outcomes are sorted in
+// before anything is concluded from them. It reads no clock and uses no network; times are the sender's.
 package tally
 
 import (
@@ -15,7 +14,7 @@ const late = 500 * time.Millisecond
 // maxErrors is how many errors are kept word by word.
 const maxErrors = 20
 
-// Outcome is what became of one request.
+// Outcome is the result of one request.
 type Outcome struct {
 	Sent   time.Time     // when it was sent, by the sender's clock
 	Took   time.Duration // until the answer, or until it was given up
@@ -47,7 +46,7 @@ func (t *Tally) Send() uint64 {
 	return n
 }
 
-// Done notes what became of request n.
+// Done records the outcome of request n.
 func (t *Tally) Done(n uint64, o Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,7 +90,7 @@ func (t *Tally) add(o Outcome) {
 	t.badFrom = time.Time{}
 }
 
-// Count returns what was counted so far. A gap that still lasts is counted up to now.
+// Count returns the counts so far. A gap that has not ended is counted up to now.
 func (t *Tally) Count(now time.Time) Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package wire is what the servers and the drivers of the workload say to one another.
+// Package wire has the protocol between the servers and the drivers of the workload.
 package wire
 
 // Leaving is the header with which an HTTP server that is about to end answers; it says so beside
