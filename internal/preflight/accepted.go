@@ -14,8 +14,8 @@ import (
 // AcceptedKind is the kind of a file of accepted findings.
 const AcceptedKind = "AcceptedFindings"
 
-// ParseAccepted reads a file of accepted findings (YAML or JSON). Every entry has a reason and a last day: what is
-// accepted for ever is forgotten.
+// ParseAccepted reads a file of accepted findings (YAML or JSON). Every entry has a reason and a last day, since an entry
+// without an end would be forgotten.
 func ParseAccepted(data []byte) ([]v1alpha1.AcceptedFinding, error) {
 	var file struct {
 		APIVersion string                     `json:"apiVersion"`
@@ -38,7 +38,7 @@ func ParseAccepted(data []byte) ([]v1alpha1.AcceptedFinding, error) {
 
 func validAcceptance(a v1alpha1.AcceptedFinding) error {
 	if a.ID == "" || strings.TrimSpace(a.Reason) == "" {
-		return fmt.Errorf("id and reason are needed")
+		return fmt.Errorf("id and reason are required")
 	}
 	if _, err := end(a); err != nil {
 		return fmt.Errorf("%s: until is %q, and must be a day such as 2026-12-31", a.ID, a.Until)
@@ -49,7 +49,7 @@ func validAcceptance(a v1alpha1.AcceptedFinding) error {
 	return nil
 }
 
-// end is the moment at which the entry no longer holds.
+// end returns the time from which the entry no longer applies.
 func end(a v1alpha1.AcceptedFinding) (time.Time, error) {
 	day, err := time.Parse(time.DateOnly, a.Until)
 	return day.AddDate(0, 0, 1), err
@@ -66,7 +66,7 @@ func accepts(a v1alpha1.AcceptedFinding, f finding.Finding) bool {
 	return ok && err == nil
 }
 
-// accept marks a finding with the first entry that holds, or else with one that no longer does.
+// accept marks a finding with the first entry that applies, or else with an expired one.
 func (o Options) accept(f *finding.Finding) {
 	if reason, ok := lookup(o.Accept, f.ID); ok {
 		f.Accepted = reason
@@ -80,11 +80,11 @@ func (o Options) accept(f *finding.Finding) {
 			f.Accepted, f.Expired = entry.Reason+" (until "+entry.Until+")", ""
 			return
 		}
-		f.Expired = "accepted until " + entry.Until + ", which has passed: " + entry.Reason
+		f.Expired = "accepted only until " + entry.Until + ": " + entry.Reason
 	}
 }
 
-// Unused are the entries of a file that no finding of a check that ran needs any more.
+// Unused returns the entries of a file that match no finding of a check that ran.
 func (o Options) Unused(result finding.Result) []v1alpha1.AcceptedFinding {
 	var unused []v1alpha1.AcceptedFinding
 	for _, entry := range o.Accepted {

@@ -39,7 +39,7 @@ func TestAccepted(t *testing.T) {
 			}
 			expired := ""
 			if test.blocks {
-				expired = "accepted until 2026-11-21, which has passed: ticket 1"
+				expired = "accepted only until 2026-11-21: ticket 1"
 			}
 			if diff := cmp.Diff(expired, result.Findings[0].Expired); diff != "" {
 				t.Error(diff)

@@ -23,7 +23,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check/workload"
 )
 
-// All is the catalogue, by id.
+// All returns the catalogue, sorted by ID.
 func All() []check.Check {
 	return []check.Check{
 		agent.Image(),
@@ -94,7 +94,7 @@ func All() []check.Check {
 	}
 }
 
-// Named returns the check of this id, for a command that asks one question. A wrong id is a mistake in the program.
+// Named returns the check with this ID, for a command that runs one check. It panics if there is none.
 func Named(id string) []check.Check {
 	chosen := Options{Only: []string{id}}.Choose(All())
 	if len(chosen) != 1 {

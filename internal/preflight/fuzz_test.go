@@ -53,7 +53,7 @@ func FuzzChecks(f *testing.F) {
 				Snapshot: snapshot, Source: source, Target: calico, Found: append(found, source), Manifest: snapshot.Other, Change: change, WhatIf: after,
 			}
 			for _, n := range Run(All(), pass, Options{}).NotChecked {
-				if strings.Contains(n.Why, "a mistake in Theseus") {
+				if strings.Contains(n.Why, "a bug in Theseus") {
 					t.Errorf("%s: %s", n.ID, n.Why)
 				}
 			}

@@ -20,7 +20,7 @@ func JSON(output io.Writer, result finding.Result) error {
 	return encode(output, result)
 }
 
-// ListJSON writes what checks are about, each with its page.
+// ListJSON writes the catalogue of checks, each with its page.
 func ListJSON(output io.Writer, checks []check.Check) error {
 	type entry struct {
 		ID    string   `json:"id"`

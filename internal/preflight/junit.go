@@ -19,7 +19,7 @@ type (
 		Name     string      `xml:"name,attr"`
 		Tests    int         `xml:"tests,attr"`
 		Failures int         `xml:"failures,attr"`
-		Errors   int         `xml:"errors,attr"` // always 0, and demanded by schemas of the format
+		Errors   int         `xml:"errors,attr"` // always 0, but required by schemas of the format
 		Skipped  int         `xml:"skipped,attr"`
 		Cases    []junitCase `xml:"testcase"`
 	}
@@ -36,8 +36,8 @@ type (
 	}
 )
 
-// JUnit writes a result as a test report: each of the checks, which are those that were to run, is a case, which fails when it has a finding that
-// blocks, and is skipped when it was not checked. Warnings are in the case's output.
+// JUnit writes a result as a test report. Each of the checks that were chosen is a case: it fails if it has a finding that
+// blocks, and is skipped if it was not checked. Warnings are in the case's output.
 func JUnit(output io.Writer, result finding.Result, checks []check.Check) error {
 	suite := junitSuite{Name: "theseus check", Cases: []junitCase{}}
 	for _, c := range checks {

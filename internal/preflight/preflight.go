@@ -13,20 +13,20 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// Options choose checks. An entry is an id ("workload/bare-pod") or a topic ("workload").
+// Options select checks. An entry is an ID ("workload/bare-pod") or a topic ("workload").
 type Options struct {
-	// Only runs these and no others, where it is not empty.
+	// Only, if not empty, runs these and no others.
 	Only []string
-	// Skip leaves these out, each with a reason that goes into the result.
+	// Skip omits these, each with a reason for the result.
 	Skip map[string]string
 	// Accept marks findings of these as accepted, each with a reason: they no longer block.
 	Accept map[string]string
-	// Accepted are accepted too, each up to a day; Now decides which still hold.
+	// Accepted are also accepted, each until a day; Now decides which still apply.
 	Accepted []v1alpha1.AcceptedFinding
 	Now      time.Time
 }
 
-// Choose returns the checks that are to run, or to be skipped on record.
+// Choose returns the checks to run, including those that Skip then reports as skipped.
 func (o Options) Choose(checks []check.Check) []check.Check {
 	if len(o.Only) == 0 {
 		return checks
@@ -40,13 +40,13 @@ func (o Options) Choose(checks []check.Check) []check.Check {
 	return chosen
 }
 
-// Validate finds entries that name no check, and those without a reason.
+// Validate refuses entries that name no check or have no reason.
 func (o Options) Validate(checks []check.Check) error {
 	entries := slices.Clone(o.Only)
 	for _, reasons := range []map[string]string{o.Skip, o.Accept} {
 		for _, entry := range slices.Sorted(maps.Keys(reasons)) {
 			if strings.TrimSpace(reasons[entry]) == "" {
-				return fmt.Errorf("%s: a reason is needed, as in %s=\"known, ticket 123\"", entry, entry)
+				return fmt.Errorf("%s: a reason is required, as in %s=\"known, ticket 123\"", entry, entry)
 			}
 			entries = append(entries, entry)
 		}
@@ -94,11 +94,11 @@ func Run(checks []check.Check, pass *check.Pass, options Options) finding.Result
 	return finding.NewResult(findings, notChecked)
 }
 
-// runOne runs one check. A check that panics has not checked anything, and takes no other with it.
+// runOne runs one check. A check that panics is reported as not checked, and does not affect the others.
 func runOne(c check.Check, pass *check.Pass) (found []finding.Finding, why string) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			found, why = nil, fmt.Sprintf("the check failed, which is a mistake in Theseus: %v", failure)
+			found, why = nil, fmt.Sprintf("the check crashed, which is a bug in Theseus: %v", failure)
 		}
 	}()
 	if why := c.Missing(pass); why != "" {
@@ -107,15 +107,15 @@ func runOne(c check.Check, pass *check.Pass) (found []finding.Finding, why strin
 	return c.Run(pass), ""
 }
 
-// URL is where the page of a check stands.
+// URL returns the address of a check's page.
 func URL(id string) string {
 	return "https://github.com/theseus-cni/theseus/blob/main/docs/checks/" + PageName(id)
 }
 
-// PageName is the file of a check's page in docs/checks.
+// PageName returns the file of a check's page in docs/checks.
 func PageName(id string) string { return strings.ReplaceAll(id, "/", "-") + ".md" }
 
-// Page is the page of a check, which is also what `theseus explain` prints (Markdown).
+// Page returns the page of a check in Markdown, which `theseus explain` also prints.
 func Page(c check.Check) string {
 	needs := ""
 	if len(c.Some) > 0 {
@@ -158,12 +158,12 @@ func rank(s finding.Severity) int {
 	return slices.Index([]finding.Severity{finding.Block, finding.Warn, finding.Info}, s)
 }
 
-// names reports whether an entry, an id or a topic, stands for an id.
+// names reports whether an entry, an ID or a topic, covers an ID.
 func names(entry, id string) bool {
 	return entry == id || strings.HasPrefix(id, strings.TrimSuffix(entry, "/")+"/")
 }
 
-// lookup finds the reason given for an id, or else for its topic.
+// lookup returns the reason for an ID, or else for its topic.
 func lookup(reasons map[string]string, id string) (string, bool) {
 	if reason, ok := reasons[id]; ok {
 		return reason, true

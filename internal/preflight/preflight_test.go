@@ -67,7 +67,7 @@ warn a/one Node/n
 warn b/two Pod/z/p
 info a/three Node/n
 not checked d/lacking: pods: forbidden
-not checked e/broken: the check failed, which is a mistake in Theseus: oh
+not checked e/broken: the check crashed, which is a bug in Theseus: oh
 not checked f/also-lacking: pods: forbidden
 `},
 		"only a topic": {Options{Only: []string{"a"}}, false, "warn a/one Node/n\ninfo a/three Node/n\n"},
@@ -96,7 +96,7 @@ func TestValidate(t *testing.T) {
 		"fine":      {Options{Only: []string{"a", "b/two"}, Skip: map[string]string{"c/fine": "x"}}, ""},
 		"no check":  {Options{Only: []string{"a/on"}}, `there is no check "a/on"`},
 		"no accept": {Options{Accept: map[string]string{"zz": "x"}}, `there is no check "zz"`},
-		"no reason": {Options{Skip: map[string]string{"a/one": " "}}, "a/one: a reason is needed"},
+		"no reason": {Options{Skip: map[string]string{"a/one": " "}}, "a/one: a reason is required"},
 	} {
 		err := test.options.Validate(sample())
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {

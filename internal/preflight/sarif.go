@@ -7,7 +7,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// The part of SARIF 2.1.0 that is used.
+// The part of SARIF 2.1.0 that preflight writes.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -77,7 +77,7 @@ type (
 	}
 )
 
-// SARIF writes a result for code scanning (SARIF 2.1.0). What was not checked is among the notifications.
+// SARIF writes a result for code scanning (SARIF 2.1.0). Checks that did not run are among the notifications.
 func SARIF(output io.Writer, result finding.Result, checks []check.Check, version string) error {
 	run := sarifRun{
 		Tool: sarifTool{sarifDriver{

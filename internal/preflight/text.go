@@ -11,7 +11,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
-// Style is how text is made up.
+// Style is how text is formatted.
 type Style struct {
 	// Color uses ANSI colours.
 	Color bool
@@ -60,7 +60,7 @@ func writeFinding(w io.Writer, f finding.Finding, style Style) {
 	}
 }
 
-// writeNotChecked writes what was not checked, once for each reason.
+// writeNotChecked lists the checks that did not run, grouped by reason.
 func writeNotChecked(w io.Writer, all []finding.NotChecked, style Style) {
 	var reasons []string
 	ids := map[string][]string{}
@@ -75,7 +75,7 @@ func writeNotChecked(w io.Writer, all []finding.NotChecked, style Style) {
 	}
 }
 
-// verdict is the last line.
+// verdict returns the last line.
 func verdict(result finding.Result) string {
 	s := result.Summary
 	counts := fmt.Sprintf("%d to block, %d to read, %d to know, %d not checked", s.Block, s.Warn, s.Info, s.NotChecked)
@@ -83,9 +83,9 @@ func verdict(result finding.Result) string {
 		return "This change is blocked: " + counts + "."
 	}
 	if s.NotChecked > 0 {
-		return "Nothing of what could be checked blocks: " + counts + "."
+		return "No finding blocks, but some checks did not run: " + counts + "."
 	}
-	return "Nothing blocks: " + counts + "."
+	return "No finding blocks: " + counts + "."
 }
 
 // List writes the catalogue, one line for each check.

@@ -1,5 +1,5 @@
-// Package check is the contract of preflight checks: a check is a value with a name, a text and a pure
-// function from a pass (the evidence) to findings.
+// Package check is the contract of preflight checks: a check is a value with an ID, a page and a pure function from a
+// pass (the evidence) to findings. Helpers that several topics share belong here; what one topic knows does not.
 package check
 
 import (
@@ -16,19 +16,18 @@ import (
 type Check struct {
 	// ID is stable, such as "cidr/overlap".
 	ID string
-	// Title is one line, Doc the page: what it looks at, what follows, how to fix it (Markdown).
+	// Title is one line. Doc is the page in Markdown: what the check reads, the impact, and the fix.
 	Title string
 	Doc   string
-	// Needs are the resources of the snapshot without which the check cannot answer, as Snapshot.Has
-	// names them; "source", "target", "facts", "host" (the facts' part of that name) and "rights" stand for what a pass
-	// may lack.
+	// Needs are the resources of the snapshot without which the check cannot answer, as named by Snapshot.Has, and parts
+	// of the pass: "source", "target", "facts", "host" (the facts' part of that name) and "rights".
 	Needs []string
-	// Some are resources of which one is enough to look: what it says holds for those that are there, and that the others were not
-	// checked is said besides.
+	// Some are resources of which one is enough: the findings hold for those that the snapshot has, and the others are
+	// reported as not checked.
 	Some []string
-	// Lacks says what else is missing for an answer, beyond Needs; empty when nothing is. It may be nil.
+	// Lacks returns what else is missing for an answer, beyond Needs; empty if nothing is. It may be nil.
 	Lacks func(*Pass) string
-	// Run looks at the evidence. It never does IO, and returns findings without URL, which the runner adds.
+	// Run judges the evidence. It does no IO, and returns findings without URL, which the runner adds.
 	Run func(*Pass) []finding.Finding
 }
 
@@ -36,31 +35,30 @@ type Check struct {
 type Pass struct {
 	Snapshot *cluster.Snapshot
 	Change   v1alpha1.ChangeSpec
-	// Source is the network in place, Target the one to come; either may be nil.
+	// Source is the present network, Target the new one; either may be nil.
 	Source *cni.Installation
 	Target *cni.Installation
 	// Found is every CNI that was detected.
 	Found []*cni.Installation
 	// Manifest is the target's manifests as the user gave them.
 	Manifest []unstructured.Unstructured
-	// WhatIf is the cluster as the change would leave its nodes' labels and taints; nil when it leaves them alone.
+	// WhatIf is the cluster with its nodes' labels and taints after the change; nil if the change does not affect them.
 	WhatIf *whatif.Result
-	// Served is what the registry of the agent's image says of it; nil where it was not asked.
+	// Served is the registry's answer about the agent's image; nil if it was not asked.
 	Served *Served
 
 	memo map[string]any
 }
 
-// Served is a registry's answer about one image: the image's name with its digest, that there is no such image, or why the registry
-// did not tell.
+// Served is a registry's answer about one image: the image's name with its digest, that there is no such image, or why
+// the registry did not answer.
 type Served struct {
 	Pinned  string `json:"pinned"`
 	Missing bool   `json:"missing"`
 	Why     string `json:"why"`
 }
 
-// Memo makes something out of a pass once, for all the checks that look at it. A pass is not used by several
-// goroutines.
+// Memo computes a value from a pass once, for all checks that use it. It is not safe for concurrent use.
 func Memo[T any](p *Pass, key string, make func() T) T {
 	if made, ok := p.memo[key].(T); ok {
 		return made

@@ -17,7 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/step/adoption"
 )
 
-// Facts are the facts of the nodes by their names; nil for a node that nobody looked at.
+// Facts returns the facts of the nodes by name; nil for a node without facts.
 func (p *Pass) Facts() map[string]*cluster.NodeFacts {
 	facts := make(map[string]*cluster.NodeFacts, len(p.Snapshot.Facts))
 	for i := range p.Snapshot.Facts {
@@ -26,20 +26,20 @@ func (p *Pass) Facts() map[string]*cluster.NodeFacts {
 	return facts
 }
 
-// Moves reports whether a pod sits on the pod network, which a change takes it from: pods of the host network stay, pods that have ended are no longer there, and Theseus' own are its own affair.
+// Moves reports whether a pod is on the pod network, and not a hostNetwork pod, an ended pod, or one of Theseus' own.
 func Moves(pod *corev1.Pod) bool {
 	ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return !pod.Spec.HostNetwork && !ended && pod.Labels[v1alpha1.LabelManaged] == ""
 }
 
-// OfDaemonSet reports whether a pod is a DaemonSet's, which comes back on its own node alone.
+// OfDaemonSet reports whether a pod belongs to a DaemonSet, so that it comes back only on its own node.
 func OfDaemonSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == "DaemonSet"
 }
 
-// InPlace reports whether a change leaves pods on their network, with their links and addresses: its agents start again, node by node, and
-// nobody evicts anything.
+// InPlace reports whether a change leaves pods on their network, with their links and addresses: the network's agents
+// restart, node by node, and no pod is evicted.
 func (p *Pass) InPlace() bool {
 	switch c := p.Change; {
 	case c.Encapsulation != "":
@@ -53,14 +53,15 @@ func (p *Pass) InPlace() bool {
 	}
 }
 
-// OneNetwork reports whether a change has no other network than the one in place: pods stay on it, be it with addresses of another pool.
+// OneNetwork reports whether a change involves only the present network: pods stay on it, possibly with addresses of
+// another pool.
 func (p *Pass) OneNetwork() bool { return p.InPlace() || p.Change.Pool != "" }
 
-// Meet reports whether the network in place and the one that comes run on the same nodes: a mirror has each in a cluster of its own.
+// Meet reports whether source and target run on the same nodes: with a mirror each has its own cluster.
 func (p *Pass) Meet() bool { return p.Source.CNI != p.Target.CNI && p.Change.Strategy != "mirror" }
 
-// Recreates reports whether a change creates a pod again: one in place does not, and adoption does so with those alone that cannot be adopted, as
-// far as that can be seen in the cluster's objects. Whatever is on a node that is drained besides is created again.
+// Recreates reports whether a change recreates a pod: a change in place recreates none, and adoption only pods that
+// cannot be adopted, as far as the cluster's objects show that. Pods on nodes that are also drained are always recreated.
 func (p *Pass) Recreates(pod *corev1.Pod) bool {
 	switch {
 	case !Moves(pod):
@@ -82,13 +83,13 @@ func (p *Pass) Recreates(pod *corev1.Pod) bool {
 	return unfit(pod) != ""
 }
 
-// Replaced are the names of the nodes that come back new; none where the change replaces none.
+// Replaced returns the names of the nodes that the change replaces.
 func (p *Pass) Replaced() map[string]bool {
 	return Memo(p, "replaced", func() map[string]bool {
 		nodes := map[string]bool{}
 		selector, err := labels.Parse(p.Change.ReplaceNodes)
 		if err != nil || p.Change.ReplaceNodes == "" {
-			return nodes // one that cannot be read was refused before
+			return nodes // an invalid selector was refused before
 		}
 		for i := range p.Snapshot.Nodes {
 			if n := &p.Snapshot.Nodes[i]; selector.Matches(labels.Set(n.Labels)) {
@@ -101,7 +102,7 @@ func (p *Pass) Replaced() map[string]bool {
 
 func (p *Pass) adopts() bool { return p.Change.Strategy == "adopt" }
 
-// RecreatedPods are the pods that a change creates again, by namespace.
+// RecreatedPods returns the pods that a change recreates, by namespace.
 func (p *Pass) RecreatedPods() map[string][]*corev1.Pod {
 	pods := map[string][]*corev1.Pod{}
 	for i := range p.Snapshot.Pods {
@@ -112,7 +113,7 @@ func (p *Pass) RecreatedPods() map[string][]*corev1.Pod {
 	return pods
 }
 
-// Behind finds a Service and the pods that answer for it, ended ones left out; nil when there is no such Service.
+// Behind returns a Service and its pods, without ended ones; nil if there is no such Service.
 func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
 	at := slices.IndexFunc(p.Snapshot.Services, func(s corev1.Service) bool { return s.Namespace == namespace && s.Name == name })
 	if at < 0 {
@@ -134,7 +135,7 @@ func (p *Pass) Behind(namespace, name string) (*corev1.Service, []*corev1.Pod) {
 	return service, pods
 }
 
-// RecreatedWorkloads are those of which a change creates pods again.
+// RecreatedWorkloads returns the workloads of which a change recreates pods.
 func (p *Pass) RecreatedWorkloads() []Workload {
 	all := p.Workloads()
 	if !p.adopts() && !p.InPlace() {
@@ -152,17 +153,17 @@ func (p *Pass) RecreatedWorkloads() []Workload {
 	})
 }
 
-// Workload is what creates pods of one template.
+// Workload is an object that creates pods from one template.
 type Workload struct {
 	Subject finding.Subject
 	Meta    *metav1.ObjectMeta
 	Pods    *corev1.PodTemplateSpec
-	// Replicas are wanted, Ready those that are; both 0 for a DaemonSet that no node matches.
+	// Replicas are the wanted pods, Ready the ready ones; both are 0 for a DaemonSet that matches no node.
 	Replicas, Ready int32
 	Selector        *metav1.LabelSelector
 }
 
-// Workloads are the Deployments, StatefulSets, DaemonSets, and ReplicaSets without a Deployment, in that order.
+// Workloads returns the Deployments, StatefulSets, DaemonSets, and ReplicaSets without a Deployment, in that order.
 func (p *Pass) Workloads() []Workload {
 	s := p.Snapshot
 	var all []Workload
@@ -189,7 +190,7 @@ func (p *Pass) Workloads() []Workload {
 	return all
 }
 
-// orOne is what an absent number of replicas means.
+// orOne returns the default for an absent number of replicas.
 func orOne(replicas *int32) int32 {
 	if replicas == nil {
 		return 1
@@ -197,7 +198,7 @@ func orOne(replicas *int32) int32 {
 	return *replicas
 }
 
-// Prefixes parses address ranges and single addresses, and leaves out what is neither.
+// Prefixes parses address ranges and single addresses, and ignores other texts.
 func Prefixes(texts ...string) []netip.Prefix {
 	var found []netip.Prefix
 	for _, text := range texts {

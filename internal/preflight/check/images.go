@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HasImage says whether a node lists an image among those that it has. A kubelet lists 50 at most, unless it is told otherwise.
+// HasImage reports whether a node lists an image. A kubelet lists at most 50 by default.
 func HasImage(node *corev1.Node, image string) bool {
 	wanted := whole(image)
 	return slices.ContainsFunc(node.Status.Images, func(i corev1.ContainerImage) bool {
@@ -15,7 +15,7 @@ func HasImage(node *corev1.Node, image string) bool {
 	})
 }
 
-// whole is an image's name as a runtime knows it: with everything that may be left out, and without a tag before a digest.
+// whole returns an image's full name, as a runtime knows it: with all defaults, and without a tag before a digest.
 func whole(image string) string {
 	named, err := reference.ParseDockerRef(image)
 	if err != nil {

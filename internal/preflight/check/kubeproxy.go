@@ -8,7 +8,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/bounded"
 )
 
-// KubeProxyConfig is the part of KubeProxyConfiguration that tells pods from other clients.
+// KubeProxyConfig is the part of KubeProxyConfiguration that distinguishes pods from other clients.
 type KubeProxyConfig struct {
 	ClusterCIDR     string `json:"clusterCIDR"`
 	DetectLocalMode string `json:"detectLocalMode"`
@@ -30,7 +30,7 @@ func (p *Pass) KubeProxy() (KubeProxyConfig, error) {
 	}
 	set := p.Snapshot.DaemonSet("kube-system", "kube-proxy")
 	if set == nil {
-		return c, errors.New("neither a ConfigMap nor a DaemonSet kube-system/kube-proxy is there to read its configuration from")
+		return c, errors.New("the configuration of kube-proxy is unknown: there is no ConfigMap or DaemonSet kube-system/kube-proxy")
 	}
 	for _, container := range set.Spec.Template.Spec.Containers {
 		for _, argument := range append(container.Command, container.Args...) {

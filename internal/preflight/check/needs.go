@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Missing says why a check cannot answer on this pass; empty when it can.
+// Missing returns why a check cannot answer on this pass; empty if it can.
 func (c Check) Missing(pass *Pass) string {
 	if why := pass.lacks(c.Needs); why != "" {
 		return why
@@ -19,10 +19,10 @@ func (c Check) Missing(pass *Pass) string {
 	return ""
 }
 
-// Partly says which of the resources of Some a check does without; empty when all are there.
+// Partly returns which of the resources of Some are missing; empty if none is.
 func (c Check) Partly(pass *Pass) string { return pass.lacks(c.Some) }
 
-// lacks names everything that is missing of needs, with the reason; resources that are missing for one reason stand together.
+// lacks names everything that is missing of needs, with the reason; resources with the same reason are listed together.
 func (p *Pass) lacks(needs []string) string {
 	var reasons []string
 	alike := map[string][]string{}
@@ -50,7 +50,7 @@ func (p *Pass) lacks(needs []string) string {
 	return strings.Join(reasons, "; ")
 }
 
-// there are the resources of needs that the snapshot has.
+// there returns the resources of needs that the snapshot has.
 func (p *Pass) there(needs []string) []string {
 	return slices.DeleteFunc(slices.Clone(needs), func(need string) bool { return p.missing(need) != "" })
 }
@@ -59,7 +59,7 @@ func (p *Pass) missing(need string) string {
 	switch need {
 	case "source":
 		if p.Source == nil {
-			return "no network that Theseus knows was found in the cluster"
+			return "the cluster has no network that Theseus knows"
 		}
 		return ""
 	case "target":
@@ -67,18 +67,18 @@ func (p *Pass) missing(need string) string {
 		case p.Target != nil:
 			return ""
 		case p.Change.To == "":
-			return "no target network is named (--to)"
+			return "the change names no target network (--to)"
 		case len(p.Manifest) == 0:
-			return "how " + p.Change.To + " will be installed is not known: name its manifests (--manifest)"
+			return "the change names no manifest of " + p.Change.To + " (--manifest)"
 		}
-		return "what " + p.Change.To + " would be here cannot be told from its manifests: theseus plan says why"
+		return "the manifests do not show how " + p.Change.To + " would run here: theseus plan says why"
 	case "facts":
 		return p.missingFacts()
 	case "host":
 		return p.missingHost()
 	case "rights":
 		if len(p.Snapshot.Rights) == 0 {
-			return "the input does not say what this user may do"
+			return "the input lacks this user's rights"
 		}
 		return ""
 	}
@@ -88,28 +88,28 @@ func (p *Pass) missing(need string) string {
 	return ""
 }
 
-// missingFacts demands facts of every node: a node that nobody looked at is no evidence.
+// missingFacts requires facts of every node: a node without facts proves nothing.
 func (p *Pass) missingFacts() string {
 	if len(p.Snapshot.Facts) == 0 {
-		return "the nodes were not looked at: theseus snapshot --nodes does that"
+		return "the input lacks facts of the nodes: run theseus snapshot --nodes"
 	}
 	facts := p.Facts()
 	for i := range p.Snapshot.Nodes {
 		if facts[p.Snapshot.Nodes[i].Name] == nil {
-			return "no facts of node " + p.Snapshot.Nodes[i].Name
+			return "the input lacks facts of node " + p.Snapshot.Nodes[i].Name
 		}
 	}
 	return ""
 }
 
-// missingHost demands of every node what stands in cluster.Host.
+// missingHost requires cluster.Host of every node.
 func (p *Pass) missingHost() string {
 	if why := p.missingFacts(); why != "" {
 		return why
 	}
 	for i := range p.Snapshot.Facts {
 		if p.Snapshot.Facts[i].Host == nil {
-			return "an older agent looked at node " + p.Snapshot.Facts[i].Node + ": theseus snapshot --nodes again"
+			return "the facts of node " + p.Snapshot.Facts[i].Node + " are of an older agent: run theseus snapshot --nodes again"
 		}
 	}
 	return ""

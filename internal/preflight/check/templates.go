@@ -13,17 +13,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 )
 
-// Template is something that makes pods of a template.
+// Template is a pod template and the object that contains it.
 type Template struct {
 	Subject  finding.Subject
 	Resource string // as kubectl takes it
 	Spec     *corev1.PodSpec
-	// Pointer is where the spec of its pods is, as a JSON pointer; empty where it cannot be changed.
+	// Pointer is the JSON pointer to the spec of its pods; empty if it cannot be changed.
 	Pointer string
 }
 
-// Templates are those of the DaemonSets, Deployments, StatefulSets and CronJobs, of the ReplicaSets and Jobs that nobody
-// owns and that have not ended, and of objects of other kinds that have a template like theirs.
+// Templates returns the templates of DaemonSets, Deployments, StatefulSets and CronJobs, of ReplicaSets and unfinished
+// Jobs without an owner, and of objects of other kinds that have such a template.
 func Templates(s *cluster.Snapshot) []Template {
 	var all []Template
 	add := func(kind, resource string, o metav1.Object, spec *corev1.PodSpec) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Names joins names for a message, and cuts a long list.
+// Names joins names for a message, and shortens a long list.
 func Names(all []string) string {
 	const most = 10
 	if len(all) > most {

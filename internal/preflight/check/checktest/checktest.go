@@ -1,5 +1,5 @@
 // Package checktest tests a check on fixtures. A fixture is the YAML of a cluster with one document of the
-// kind Case, which holds the rest of the pass and the expected findings beside it.
+// kind Case, which contains the rest of the pass and the expected findings.
 package checktest
 
 import (
