@@ -1,4 +1,4 @@
-// Package agent checks what Theseus itself needs on nodes.
+// Package agent checks what Theseus' own agent needs: its image, and an API server that restricts it to its node.
 package agent
 
 import (
@@ -16,7 +16,7 @@ import (
 //go:embed image.md
 var imageDoc string
 
-// Image finds out whether the image of the agent is named.
+// Image reports a change that does not name the agent's image, or names one that does not exist.
 func Image() check.Check {
 	return check.Check{
 		ID:    "agent/image",
@@ -27,7 +27,7 @@ func Image() check.Check {
 			case pass.Change.To != "" || pass.OneNetwork() && pass.Change.AgentImage != "":
 				return ""
 			case pass.OneNetwork():
-				return "no image of theseus-agent is named, without which no plan is made (--agent-image)"
+				return "the change names no image of theseus-agent (--agent-image): a plan needs one"
 			}
 			return "no target network is named (--to)"
 		},
@@ -39,30 +39,31 @@ func image(pass *check.Pass) []finding.Finding {
 	f := finding.Finding{
 		ID: "agent/image", Severity: finding.Block,
 		Subject: finding.Subject{Kind: "Change", Name: cmp.Or(pass.Change.To, "in-place")},
-		Fix:     "name an image that every node can get: --agent-image IMAGE, or THESEUS_AGENT_IMAGE=IMAGE",
+		Fix:     "name an image that every node has or can pull: --agent-image IMAGE, or THESEUS_AGENT_IMAGE=IMAGE",
 	}
 	name := pass.Change.AgentImage
 	switch {
 	case name == "":
-		f.Message = "no image of theseus-agent is named: nothing could be changed or measured on any node"
+		f.Message = "the change names no image of theseus-agent: Theseus could change and measure nothing on any node"
 	case strings.ContainsAny(name, " \t\n") || strings.HasSuffix(name, ":") || strings.HasSuffix(name, "/"):
-		f.Message = "\"" + name + "\" is no name of an image: the agent could not start on any node"
+		f.Message = "\"" + name + "\" is not an image name: the agent could not start on any node"
 	case pass.Served != nil && pass.Served.Missing:
 		without := lacking(pass.Snapshot.Nodes, name)
 		if len(without) == 0 {
 			return nil
 		}
-		f.Message = fmt.Sprintf("the registry has no image %s, and these nodes do not list it either: %s. The agent could not start there",
-			name, check.Names(without))
+		f.Message = fmt.Sprintf("the agent could not start on %s: the registry has no image %s, and these nodes do not list it",
+			check.Names(without), name)
 		f.Evidence = map[string]any{"nodes": without[:min(len(without), 20)], "count": len(without)}
-		f.Fix = "push the image, or correct its name: --agent-image IMAGE; if every node gets it in another way, accept this: --accept agent/image=REASON"
+		f.Fix = "push the image, or correct its name: --agent-image IMAGE; if every node gets it another way: " +
+			"--accept agent/image=REASON"
 	default:
 		return nil
 	}
 	return []finding.Finding{f}
 }
 
-// lacking are the nodes that do not list an image among those that they have.
+// lacking returns the nodes whose list of images lacks this one.
 func lacking(nodes []corev1.Node, image string) []string {
 	var names []string
 	for i := range nodes {

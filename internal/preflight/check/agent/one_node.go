@@ -11,7 +11,7 @@ import (
 //go:embed one_node.md
 var oneNodeDoc string
 
-// OneNode finds an API server that cannot hold an agent to its own node.
+// OneNode reports an API server that cannot restrict an agent to its own node.
 func OneNode() check.Check {
 	return check.Check{
 		ID:    "agent/one-node",
@@ -19,7 +19,7 @@ func OneNode() check.Check {
 		Doc:   oneNodeDoc,
 		Lacks: func(pass *check.Pass) string {
 			if pass.Snapshot.Kubernetes == "" {
-				return "the version of Kubernetes is not in the input (kubectl version -o yaml)"
+				return "the input lacks the version of Kubernetes (add the output of kubectl version -o yaml)"
 			}
 			return ""
 		},
@@ -34,7 +34,8 @@ func oneNode(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "agent/one-node", Severity: finding.Info, Subject: finding.Subject{Kind: "Cluster", Name: version},
-		Message: "Kubernetes " + version + " cannot tie an agent to its node: while the change runs, who takes over one node can answer for the others' agents and write their results",
-		Fix:     "upgrade Kubernetes to v1.30 first where nodes are not all trusted alike",
+		Message: "Kubernetes " + version + " cannot restrict an agent to its node: while the change runs, an attacker who " +
+			"controls one node can answer for the agents of other nodes and write their results",
+		Fix: "if you do not trust all nodes alike, upgrade Kubernetes to v1.30 or later first",
 	}}
 }

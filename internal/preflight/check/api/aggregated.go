@@ -17,7 +17,7 @@ import (
 //go:embed aggregated.md
 var aggregatedDoc string
 
-// Aggregated finds APIs that pods serve on the network that is changed.
+// Aggregated reports API groups that are served by pods on the network that is changed.
 func Aggregated() check.Check {
 	return check.Check{
 		ID:    "api/aggregated",
@@ -28,10 +28,11 @@ func Aggregated() check.Check {
 	}
 }
 
-// oldNamespace is where Calico's operator before v1.40 makes Calico's API server.
+// oldNamespace is where Calico's operator before v1.40 creates Calico's API server.
 const oldNamespace = "calico-apiserver"
 
-// byOperator says whether Calico's operator makes an APIService, of its APIServer (pkg/render/apiserver.go of tigera/operator).
+// byOperator reports whether Calico's operator created an APIService for its APIServer object
+// (pkg/render/apiserver.go of tigera/operator).
 func byOperator(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool {
 		return o.Kind == "APIServer" && strings.HasPrefix(o.APIVersion, "operator.tigera.io/")
@@ -63,30 +64,37 @@ func aggregated(pass *check.Pass) []finding.Finding {
 		}
 		switch {
 		case service != nil && len(service.Spec.Selector) == 0, len(pods) > moving && !renewed:
-			continue // somebody answers who does not move
+			continue // a pod that does not move answers
 		case len(pods) == 0:
-			f.Message = fmt.Sprintf("nothing is behind its Service %s/%s: discovery of %s fails already, and with it the deletion of namespaces and everything that lists all kinds", namespace, name, group)
-			f.Fix = "bring it back; if what served it is gone for good: kubectl delete apiservice " + shell.Word(object.GetName())
+			f.Message = fmt.Sprintf("its Service %s/%s has no pods: discovery of %s already fails, and so do the deletion of namespaces "+
+				"and tools that list all kinds", namespace, name, group)
+			f.Fix = "restore its pods; if the program was removed permanently: kubectl delete apiservice " + shell.Word(object.GetName())
 			if made {
-				f.Fix = "see why the operator cannot (kubectl get tigerastatus apiserver -o yaml), or, where nobody needs it: kubectl delete apiservers.operator.tigera.io default; the operator makes the APIService anew while that is there"
+				f.Fix = "see why the operator does not start them (kubectl get tigerastatus apiserver -o yaml); if this API is not used: " +
+					"kubectl delete apiservers.operator.tigera.io default (while that object exists, the operator recreates the APIService)"
 			}
 		case moving == 1 && recreated:
-			f.Message = fmt.Sprintf("one pod serves %s: while it is re-created, discovery of the group fails, namespaces cannot be deleted, and tools that list all kinds fail", group)
-			f.Fix = fmt.Sprintf("run two of it: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)", shell.Word(namespace), shell.Word(name))
+			f.Message = fmt.Sprintf("one pod serves %s: while it is recreated, discovery of the group fails, namespaces cannot be "+
+				"deleted, and tools that list all kinds fail", group)
+			f.Fix = fmt.Sprintf("run two pods: kubectl -n %s scale deployment --replicas=2 (the one behind the Service %s)",
+				shell.Word(namespace), shell.Word(name))
 			if made {
-				f.Fix = `let the operator run two of it, which writes back what others scale: kubectl patch installation default --type merge -p '{"spec":{"controlPlaneReplicas":2}}'`
+				f.Fix = `let the operator run two pods (it reverts a kubectl scale): ` +
+					`kubectl patch installation default --type merge -p '{"spec":{"controlPlaneReplicas":2}}'`
 			}
 		case renewed:
 			f.Severity = finding.Info
 			f.Message = fmt.Sprintf("Calico's operator replaces the pods that serve %s (%d of them) in its own step of the upgrade", group, len(pods))
 			if namespace == oldNamespace {
-				f.Message += fmt.Sprintf(", and one from v1.40 on makes them in calico-system and deletes the namespace %s", oldNamespace)
+				f.Message += fmt.Sprintf("; from v1.40 on it creates them in calico-system and deletes the namespace %s", oldNamespace)
 			}
 			f.Message += ": while none is ready, discovery of the group fails"
-			f.Fix = "let nothing that needs " + group + " run meanwhile, such as calicoctl or what applies policies from a repository; kubectl get tigerastatus apiserver says when it is back"
+			f.Fix = "during the upgrade, pause everything that needs " + group + ", such as calicoctl or a tool that applies policies " +
+				"from a repository; kubectl get tigerastatus apiserver shows when it is available again"
 		default:
 			f.Severity = finding.Info
-			f.Message = fmt.Sprintf("pods on the pod network serve %s (%d of them): while the API server reaches none, discovery of the group fails", group, moving)
+			f.Message = fmt.Sprintf("%d pods on the pod network serve %s: while the API server reaches none of them, "+
+				"discovery of the group fails", moving, group)
 		}
 		f.Evidence["pods"] = moving
 		found = append(found, f)

@@ -20,10 +20,10 @@ import (
 //go:embed certificates.md
 var certificatesDoc string
 
-// soon is how long before its end a certificate is named: a change, and the way back, are to fit in.
+// soon is how long before its expiry a certificate is reported: the change and its rollback must fit in.
 const soon = 30 * 24 * time.Hour
 
-// Certificates finds authorities whose certificates end while the cluster is being changed.
+// Certificates reports CA certificates that have expired, or may expire while the cluster is being changed.
 func Certificates() check.Check {
 	return check.Check{
 		ID:    "api/certificates",
@@ -32,7 +32,7 @@ func Certificates() check.Check {
 		Needs: []string{"configmaps", "apiservices", "validatingwebhookconfigurations", "mutatingwebhookconfigurations", "customresourcedefinitions"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.Snapshot.TakenAt.IsZero() {
-				return "the input does not say when it was taken (theseus snapshot does)"
+				return "the input does not say when it was taken (that of theseus snapshot does)"
 			}
 			return ""
 		},
@@ -40,10 +40,10 @@ func Certificates() check.Check {
 	}
 }
 
-// authority is a certificate, and the objects that hold it: kube-root-ca.crt is in every namespace.
+// authority is a CA certificate and the objects that contain it: kube-root-ca.crt is in every namespace.
 type authority struct {
 	certificate *x509.Certificate
-	what        string // is it, in the first of them
+	what        string // where it is in the first holder
 	holders     []finding.Subject
 }
 
@@ -66,7 +66,7 @@ func certificates(pass *check.Pass) []finding.Finding {
 	for i := range pass.Snapshot.ConfigMaps {
 		m := &pass.Snapshot.ConfigMaps[i]
 		for _, key := range []string{"ca.crt", "client-ca-file", "requestheader-client-ca-file"} {
-			look(finding.Subject{Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name}, "the authority in "+key, m.Data[key])
+			look(finding.Subject{Kind: "ConfigMap", Namespace: m.Namespace, Name: m.Name}, "the CA in "+key, m.Data[key])
 		}
 	}
 	for i := range pass.Snapshot.Other {
@@ -74,7 +74,7 @@ func certificates(pass *check.Pass) []finding.Finding {
 		for _, bundle := range bundles(object) {
 			text, err := base64.StdEncoding.DecodeString(bundle)
 			if err == nil {
-				look(finding.Subject{Kind: object.GetKind(), Name: object.GetName()}, "the authority in its caBundle", string(text))
+				look(finding.Subject{Kind: object.GetKind(), Name: object.GetName()}, "the CA in its caBundle", string(text))
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func certificates(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// bundles are the authorities by which the API server knows those that it calls.
+// bundles returns the CA bundles with which the API server verifies the servers that it calls.
 func bundles(object *unstructured.Unstructured) []string {
 	var all []string
 	add := func(fields map[string]any, path ...string) {
@@ -111,8 +111,8 @@ func bundles(object *unstructured.Unstructured) []string {
 	return all
 }
 
-// longest is the one of a bundle's certificates that lasts longest, by which it is judged: an authority that is being
-// replaced has two.
+// longest returns the certificate of a bundle that expires last. A bundle is judged by it, since it contains two
+// certificates while a CA is being replaced.
 func longest(text string) (last *x509.Certificate) {
 	for rest := []byte(strings.TrimSpace(text)); len(rest) > 0; {
 		var block *pem.Block
@@ -138,13 +138,14 @@ func (a *authority) ends(now time.Time) (finding.Finding, bool) {
 	who += ")"
 	f := finding.Finding{
 		ID: "api/certificates", Severity: finding.Warn, Subject: a.holders[0],
-		Message:  fmt.Sprintf("%s ends on %s: what goes wrong from then on will be taken for a fault of the network", who, end.Format(time.DateOnly)),
+		Message:  fmt.Sprintf("%s expires on %s: failures from then on will look like faults of the network", who, end.Format(time.DateOnly)),
 		Evidence: map[string]any{"notAfter": end.Format(time.RFC3339), "certificate": a.certificate.Subject.String(), "objects": len(a.holders)},
 		Fix:      "renew it before the change",
 	}
 	if !end.After(now) {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s ended on %s: the API server, or who asks it, refuses every connection that rests on it", who, end.Format(time.DateOnly))
+		f.Message = fmt.Sprintf("%s expired on %s: the API server or its clients refuse every connection that depends on it",
+			who, end.Format(time.DateOnly))
 	}
 	return f, true
 }

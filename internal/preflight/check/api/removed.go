@@ -21,7 +21,7 @@ var removedDoc string
 //go:embed removed.json
 var removedTable []byte
 
-// removal says when Kubernetes stops to serve a kind in a version.
+// removal is the release in which Kubernetes stops serving a kind in a version.
 type removal struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -41,7 +41,7 @@ var removals = sync.OnceValue(func() map[[2]string]removal {
 	return all
 })
 
-// Removed finds objects and manifests in versions that the API server does not serve, now or after an upgrade.
+// Removed reports objects and manifests in versions that the API server does not serve, now or after an upgrade.
 func Removed() check.Check {
 	return check.Check{
 		ID:    "api/removed",
@@ -50,7 +50,7 @@ func Removed() check.Check {
 		Needs: []string{"customresourcedefinitions"},
 		Lacks: func(pass *check.Pass) string {
 			if _, err := versionAfter(pass); err != nil {
-				return "the version of Kubernetes is not known: add what kubectl version -o yaml prints to the input"
+				return "the input lacks the version of Kubernetes: add the output of kubectl version -o yaml"
 			}
 			return ""
 		},
@@ -58,7 +58,7 @@ func Removed() check.Check {
 	}
 }
 
-// versionAfter is Kubernetes' version after the change.
+// versionAfter returns the version of Kubernetes after the change.
 func versionAfter(pass *check.Pass) (*version.Version, error) {
 	if pass.Change.KubernetesTo != "" {
 		return version.ParseGeneric(pass.Change.KubernetesTo)
@@ -69,7 +69,7 @@ func versionAfter(pass *check.Pass) (*version.Version, error) {
 func removed(pass *check.Pass) []finding.Finding {
 	after, err := versionAfter(pass)
 	if err != nil {
-		return nil // Lacks has said so
+		return nil // Lacks has reported it
 	}
 	var found []finding.Finding
 	for i := range pass.Manifest {
@@ -114,12 +114,13 @@ func judge(r removal, after *version.Version, subject finding.Subject, manifest 
 	switch {
 	case gone && manifest:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("the manifest has it as %s, which Kubernetes does not serve from v1.%d on: it cannot be applied to v%s", r.APIVersion, r.Minor, after)
+		f.Message = fmt.Sprintf("the manifest uses %s, which Kubernetes v1.%d removed: it cannot be applied to v%s", r.APIVersion, r.Minor, after)
 	case gone:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("it was read as %s, which Kubernetes does not serve from v1.%d on: whoever writes or reads it that way fails on v%s", r.APIVersion, r.Minor, after)
+		f.Message = fmt.Sprintf("it was read as %s, which Kubernetes v1.%d removed: programs that use this version fail on v%s",
+			r.APIVersion, r.Minor, after)
 	default:
-		f.Message = fmt.Sprintf("%s is removed in Kubernetes v1.%d", r.APIVersion, r.Minor)
+		f.Message = fmt.Sprintf("Kubernetes v1.%d removes %s", r.Minor, r.APIVersion)
 	}
 	if r.Instead != "" {
 		f.Fix = "write it as " + r.Instead
@@ -127,7 +128,7 @@ func judge(r removal, after *version.Version, subject finding.Subject, manifest 
 	return f
 }
 
-// definition finds versions in which objects may still be stored although nobody serves them, and those that are given up.
+// definition reports a CRD whose objects may still be stored in versions that are no longer served.
 func definition(o *unstructured.Unstructured) []finding.Finding {
 	versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
 	var served []string
@@ -149,9 +150,9 @@ func definition(o *unstructured.Unstructured) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "api/removed", Severity: finding.Warn, Subject: subjectOf(o.GetKind(), "", o.GetName()),
-		Message: fmt.Sprintf("objects of it may be stored as %s, which is not served: a newer definition without that version cannot be applied, "+
-			"and such objects cannot be read", strings.Join(lost, ", ")),
+		Message: fmt.Sprintf("its objects may be stored as %s, which is not served: such objects cannot be read, and a newer CRD "+
+			"without that version cannot be applied", strings.Join(lost, ", ")),
 		Evidence: map[string]any{"stored": stored, "served": served},
-		Fix:      "write every object once (kubectl get -A -o yaml, then kubectl replace), then take the version out of status.storedVersions",
+		Fix:      "rewrite every object once (kubectl get -A -o yaml, then kubectl replace), then remove the version from status.storedVersions",
 	}}
 }

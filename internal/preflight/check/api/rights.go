@@ -1,4 +1,5 @@
-// Package api checks what the API server lets this user do.
+// Package api checks the API that a change depends on: this user's rights, removed versions, certificates, and API
+// groups that pods serve.
 package api
 
 import (
@@ -14,7 +15,7 @@ import (
 //go:embed rights.md
 var rightsDoc string
 
-// Rights finds what this user may not do and a change needs.
+// Rights reports rights that a change needs and this user lacks.
 func Rights() check.Check {
 	return check.Check{
 		ID:    "api/rights",
@@ -54,9 +55,9 @@ func rights(pass *check.Pass) []finding.Finding {
 		found = append(found, finding.Finding{
 			ID: "api/rights", Severity: finding.Block,
 			Subject:  subject,
-			Message:  fmt.Sprintf("this user may not %s %s%s: the change would stop half way", strings.Join(verbs, ", "), subject.Name, where),
+			Message:  fmt.Sprintf("this user may not %s %s%s: the change would stop half-way", strings.Join(verbs, ", "), subject.Name, where),
 			Evidence: map[string]any{"verbs": verbs},
-			Fix:      "ask for the rights, or use another context; check with: kubectl auth can-i " + shell.Words(verbs[0], subject.Name) + flag,
+			Fix:      "ask for the rights, or use a context that has them; check with: kubectl auth can-i " + shell.Words(verbs[0], subject.Name) + flag,
 		})
 	}
 	return found
