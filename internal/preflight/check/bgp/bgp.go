@@ -1,4 +1,4 @@
-// Package bgp checks what BGP makes of a cluster on Calico, as it is and as a change would leave it.
+// Package bgp checks the BGP sessions and routes of a cluster on Calico, as they are and as a change would leave them.
 package bgp
 
 import (
@@ -16,19 +16,19 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-// family is the graph of one address family, now and as the change leaves it; both are the same without one.
+// family is the graph of one address family, now and after the change. Without a change both are the same.
 type family struct {
 	name          string
 	before, after *bgp.Graph
 	now, then     *bgp.Routes
 }
 
-// lacking says what is missing of Calico's objects for an answer. A cluster without Calico has none to ask for.
+// lacking returns which of Calico's objects are missing for an answer. A cluster without Calico needs none.
 func lacking(resources ...string) func(*check.Pass) string {
 	return func(pass *check.Pass) string {
 		if !pass.Snapshot.UsesCalico() {
 			if ok, why := pass.Snapshot.Has("daemonsets"); !ok {
-				return "daemonsets: " + why + ", so it is not known whether Calico runs here"
+				return "daemonsets: " + why + ", so it is unknown whether Calico runs here"
 			}
 			return ""
 		}
@@ -41,7 +41,7 @@ func lacking(resources ...string) func(*check.Pass) string {
 	}
 }
 
-// modelled says what is missing for a graph: Calico's objects, or one that is small enough.
+// modelled returns why there is no graph: Calico's objects are missing, or the graph would be too large.
 func modelled(pass *check.Pass) string {
 	if why := lacking("bgppeers", "bgpconfigurations")(pass); why != "" || !pass.Snapshot.UsesCalico() {
 		return why
@@ -49,12 +49,12 @@ func modelled(pass *check.Pass) string {
 	return graphsOf(pass).unmodelled
 }
 
-// graphs are what BGP is made of, now and as the change leaves it (both are the same without one), and what
-// it makes of that for those address families that nodes have addresses of.
+// graphs are the inputs of BGP, now and after the change (without a change both are the same), and its graphs for
+// each address family of which nodes have addresses.
 type graphs struct {
 	before, after *bgp.Input
 	families      []family
-	// unmodelled says why a family is not among them.
+	// unmodelled is why a family has no graph.
 	unmodelled string
 }
 
@@ -70,7 +70,7 @@ func graphsOf(pass *check.Pass) graphs {
 	})
 }
 
-// model makes the families.
+// model builds the families.
 func (g *graphs) model() {
 	for _, six := range []bool{false, true} {
 		if !g.before.Speaks(six) {
@@ -84,8 +84,8 @@ func (g *graphs) model() {
 			f.after = bgp.Build(g.after, six)
 		}
 		if f.before == nil || f.after == nil {
-			g.unmodelled = fmt.Sprintf("the BGPPeers multiply to more than %d peerings (%s), which are not modelled: give nodes a few reflectors "+
-				"as their peers, rather than one another", bgp.MaxPeerings, f.name)
+			g.unmodelled = fmt.Sprintf("the BGPPeers make more than %d peerings (%s), too many to be modelled: let nodes peer with a few "+
+				"reflectors rather than with each other", bgp.MaxPeerings, f.name)
 			continue
 		}
 		f.now = f.before.Routes()
@@ -96,8 +96,8 @@ func (g *graphs) model() {
 	}
 }
 
-// loss is how many ordered pairs of nodes have a route now and will have none, and the nodes that lose some
-// or all of theirs.
+// loss returns how many ordered pairs of nodes have a route now and will have none, and the nodes that lose some or
+// all of their routes.
 func (f *family) loss() (pairs int, some, all []string) {
 	pairs = max(f.then.Missing()-f.now.Missing(), 0)
 	others := len(f.after.Speakers()) - 1
@@ -114,7 +114,7 @@ func (f *family) loss() (pairs int, some, all []string) {
 	return pairs, some, all
 }
 
-// onFelix reports whether pods do without BGP's routes, because Felix programs those of every pool.
+// onFelix reports whether pods need no routes from BGP, because Felix programs the routes of every pool.
 func onFelix(in *bgp.Input) bool {
 	enabled := 0
 	for _, p := range in.Pools {
@@ -128,7 +128,7 @@ func onFelix(in *bgp.Input) bool {
 	return enabled > 0
 }
 
-// severity is that of routes that are missing.
+// severity returns how severe missing routes are.
 func severity(in *bgp.Input) finding.Severity {
 	if onFelix(in) {
 		return finding.Warn
@@ -136,10 +136,11 @@ func severity(in *bgp.Input) finding.Severity {
 	return finding.Block
 }
 
-// meaning is what it is to have no routes, by pool.
+// meaning returns the consequence of missing routes, by pool.
 func meaning(in *bgp.Input) string {
 	if onFelix(in) {
-		return "pods keep talking, since Felix and not BGP programs the routes of every IPPool here; what BGP announces to the outside is lost"
+		return "pods still reach each other, since Felix and not BGP programs the routes of every IPPool here; " +
+			"routes that BGP announces to the outside are lost"
 	}
 	var felix []string
 	for _, p := range in.Pools {
@@ -147,14 +148,14 @@ func meaning(in *bgp.Input) string {
 			felix = append(felix, p.Name)
 		}
 	}
-	text := "pods stay Running and calico-node stays Ready, while packets between the nodes' pods go nowhere"
+	text := "pods stay Running and calico-node stays Ready, but packets between pods on these nodes are lost"
 	if len(felix) > 0 {
-		text += " (except those of " + check.Names(felix) + ", whose routes Felix programs)"
+		text += " (except in the pools " + check.Names(felix) + ", whose routes Felix programs)"
 	}
 	return text
 }
 
-// afterwards says when: as the change leaves it, or now.
+// afterwards returns the time that a finding is about: after the change, or now.
 func afterwards(pass *check.Pass) string {
 	switch {
 	case pass.WhatIf == nil:
@@ -162,9 +163,9 @@ func afterwards(pass *check.Pass) string {
 	case pass.Change.KubernetesTo != "":
 		return "after the upgrade to Kubernetes " + pass.Change.KubernetesTo
 	case pass.Change.ReplaceNodes != "":
-		return "once the nodes are replaced"
+		return "after the nodes are replaced"
 	case len(pass.Change.ClusterIDs) > 0:
-		return "with other cluster ids"
+		return "with the new cluster IDs"
 	}
 	return "after the change of labels"
 }
@@ -177,8 +178,8 @@ func nodeNames(g *bgp.Graph, nodes []int) []string {
 	return found
 }
 
-// repairs are the commands that make the selectors of BGPPeers pick the same nodes before the change and
-// after; empty when the change takes no label that they go by, or nothing simple helps.
+// repairs returns the commands after which the selectors of BGPPeers match the same nodes before and after the
+// change. It is empty if the change removes no label that they use, or if there is no simple repair.
 func repairs(pass *check.Pass, peers ...unstructured.Unstructured) string {
 	if pass.WhatIf == nil {
 		return ""
@@ -210,7 +211,7 @@ func repairs(pass *check.Pass, peers ...unstructured.Unstructured) string {
 	return strings.Join(append(slices.Compact(label), patch...), " && ")
 }
 
-// picks evaluates a selector by other keys, each of which is parsed once.
+// picks evaluates a selector with its keys renamed; each renaming is parsed once.
 func picks(s *selector.Selector) func(map[string]string, *corev1.Node) bool {
 	cache := map[string]*selector.Selector{}
 	return func(rename map[string]string, n *corev1.Node) bool {

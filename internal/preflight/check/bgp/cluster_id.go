@@ -16,7 +16,7 @@ var clusterIDDoc string
 
 const clusterIDID = "bgp/cluster-id"
 
-// ClusterID finds route reflectors without a cluster id, or with one that does harm.
+// ClusterID reports route reflectors without a cluster ID, or with a harmful one.
 func ClusterID() check.Check {
 	return check.Check{
 		ID:    clusterIDID,
@@ -37,7 +37,8 @@ func clusterID(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for i := range after.Nodes {
 		if n := &after.Nodes[i]; n.BadClusterID != "" {
-			found = append(found, about(n.Name, finding.Warn, fmt.Sprintf("its cluster id %q is no IPv4 address: Calico takes the node for one without, and it reflects nothing", n.BadClusterID), ""))
+			found = append(found, about(n.Name, finding.Warn, fmt.Sprintf(
+				"its cluster ID %q is not an IPv4 address: Calico ignores it, and the node reflects no routes", n.BadClusterID), ""))
 		}
 	}
 	for _, f := range g.families {
@@ -53,7 +54,7 @@ func clusterID(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// about is a finding whose fix is a cluster id: the one that the node had, or one that nobody has.
+// about returns a finding whose fix is a cluster ID: the one that the node had, or an unused one.
 func about(node string, level finding.Severity, message, id string) finding.Finding {
 	return finding.Finding{
 		ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: node}, Message: message,
@@ -61,7 +62,7 @@ func about(node string, level finding.Severity, message, id string) finding.Find
 	}
 }
 
-// stray finds a reflector that is out of the mesh, and peers with nobody.
+// stray reports a reflector that has left the mesh and has no peer.
 func (f *family) stray(i int, level finding.Severity) []finding.Finding {
 	g := f.after
 	if g.Degree(i) > 0 || len(g.Outside(i)) > 0 || len(g.Speakers()) == 1 {
@@ -70,32 +71,33 @@ func (f *family) stray(i int, level finding.Severity) []finding.Finding {
 	name, id := g.Nodes[i].Name, g.Nodes[i].ClusterID
 	return []finding.Finding{{
 		ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: name},
-		Message:  fmt.Sprintf("its cluster id %s keeps it out of the full mesh, and no BGPPeer makes a session with it: it has no %s routes", id, f.name),
+		Message:  fmt.Sprintf("its cluster ID %s keeps it out of the full mesh, and no BGPPeer makes a session with it: it has no %s routes", id, f.name),
 		Evidence: map[string]any{"clusterID": id},
-		Fix:      fmt.Sprintf("kubectl annotate node %s %s- (it goes back into the mesh), or label it as the BGPPeers' peerSelector wants it", shell.Word(name), bgp.AnnotationClusterID),
+		Fix: fmt.Sprintf("kubectl annotate node %s %s- (it rejoins the mesh), or label it so that the peerSelector of a BGPPeer matches it",
+			shell.Word(name), bgp.AnnotationClusterID),
 	}}
 }
 
-// hub finds a node without a cluster id whose neighbours do not learn each other's routes.
+// hub reports a node without a cluster ID whose neighbours do not learn each other's routes.
 func (f *family) hub(i int, level finding.Severity) []finding.Finding {
 	g := f.after
 	a, b, found := f.unreflected(i)
 	if !found {
 		return nil
 	}
-	why := "it has no cluster id"
+	why := "it has no cluster ID"
 	if f.before.Nodes[i].ClusterID != "" {
-		why = "the cluster id that it has today is gone"
+		why = "the change removes its cluster ID"
 	}
 	name := g.Nodes[i].Name
 	return []finding.Finding{about(name, level, fmt.Sprintf(
-		"%d nodes peer with it as with a route reflector, and %s: it passes no routes on, such as those of %s to %s (%s)",
+		"%d nodes peer with it as with a route reflector, but %s: it passes no routes on, for example not those of %s to %s (%s)",
 		g.Degree(i), why, g.Nodes[a].Name, g.Nodes[b].Name, f.name), f.before.Nodes[i].ClusterID)}
 }
 
-// unreflected finds two neighbours of a node of which one lacks the other's routes.
+// unreflected returns two neighbours of a node, of which the second lacks the first's routes.
 func (f *family) unreflected(i int) (a, b int, found bool) {
-	const most = 50 // neighbours to look at: one witness is enough
+	const most = 50 // neighbours to look at: one example is enough
 	peers := f.after.Peers(i)
 	peers = peers[:min(len(peers), most)]
 	for x, a := range peers {
@@ -108,7 +110,7 @@ func (f *family) unreflected(i int) (a, b int, found bool) {
 	return 0, 0, false
 }
 
-// clashes finds reflectors of one cluster of which each has clients that the other has not.
+// clashes reports reflectors with the same cluster ID that each have clients which the other lacks.
 func (f *family) clashes(level finding.Severity) []finding.Finding {
 	g := f.after
 	byID := map[string][]int{}
@@ -127,17 +129,19 @@ func (f *family) clashes(level finding.Severity) []finding.Finding {
 			}
 			found = append(found, finding.Finding{
 				ID: clusterIDID, Severity: level, Subject: finding.Subject{Kind: "Node", Name: g.Nodes[j].Name},
-				Message: fmt.Sprintf("it has the cluster id %s of %s, and not the same clients: a route that one of them reflected is not reflected by the other, so %s lacks those of %s (%s)",
+				Message: fmt.Sprintf("it has the same cluster ID %s as %s, but other clients: neither reflects a route that the other "+
+					"has reflected, so %s lacks the routes of %s (%s)",
 					g.Nodes[i].ClusterID, g.Nodes[i].Name, g.Nodes[b].Name, g.Nodes[a].Name, f.name),
 				Evidence: map[string]any{"clusterID": g.Nodes[i].ClusterID, "reflectors": []string{g.Nodes[i].Name, g.Nodes[j].Name}},
-				Fix:      "give reflectors with different clients different cluster ids: kubectl annotate node " + shell.Word(g.Nodes[j].Name) + " --overwrite " + bgp.AnnotationClusterID + "=244.0.0.2",
+				Fix: "give reflectors with different clients different cluster IDs: kubectl annotate node " + shell.Word(g.Nodes[j].Name) +
+					" --overwrite " + bgp.AnnotationClusterID + "=244.0.0.2",
 			})
 		}
 	}
 	return found
 }
 
-// split finds a client of one reflector and a client of another one that lacks its routes.
+// split returns a client of one reflector, and a client of another that lacks its routes.
 func (f *family) split(i, j int) (a, b int, found bool) {
 	only := func(of, not int) []int {
 		var clients []int

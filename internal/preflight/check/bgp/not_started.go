@@ -11,7 +11,7 @@ import (
 //go:embed not_started.md
 var notStartedDoc string
 
-// NotStarted finds a BIRD that does not run where routes or sessions hang on it.
+// NotStarted reports that BIRD does not run although routes or sessions need it.
 func NotStarted() check.Check {
 	return check.Check{
 		ID:    "bgp/not-started",
@@ -46,14 +46,14 @@ func notStarted(pass *check.Pass) []finding.Finding {
 		}
 		f := base
 		f.Severity, f.Subject = finding.Block, finding.Subject{Kind: "IPPool", Name: p.Name}
-		f.Message = fmt.Sprintf("the routes of this pool (encapsulation: %s) are BIRD's to program, and CALICO_NETWORKING_BACKEND is %s, so that BIRD does not run on any node: "+
-			"its pods cannot talk across nodes. CLUSTER_TYPE does not start BIRD, whatever it says", p.Encapsulation, in.Backend)
+		f.Message = fmt.Sprintf("its pods cannot reach pods on other nodes: BIRD programs the routes of this pool (encapsulation: %s), "+
+			"but BIRD runs on no node, because CALICO_NETWORKING_BACKEND is %s. CLUSTER_TYPE does not start BIRD", p.Encapsulation, in.Backend)
 		found = append(found, f)
 	}
 	for _, p := range in.Peers {
 		f := base
 		f.Severity, f.Subject = finding.Warn, finding.Subject{Kind: "BGPPeer", Name: p.Name}
-		f.Message = fmt.Sprintf("it makes no session: CALICO_NETWORKING_BACKEND is %s, and BIRD does not run on any node", in.Backend)
+		f.Message = fmt.Sprintf("it makes no session: BIRD runs on no node, because CALICO_NETWORKING_BACKEND is %s", in.Backend)
 		found = append(found, f)
 	}
 	return found

@@ -20,7 +20,7 @@ var partitionDoc string
 
 const partitionID = "bgp/partition"
 
-// Partition finds nodes that do not learn each other's routes.
+// Partition reports nodes that do not learn each other's routes.
 func Partition() check.Check {
 	return check.Check{
 		ID:    partitionID,
@@ -35,7 +35,7 @@ func Partition() check.Check {
 func partition(pass *check.Pass) []finding.Finding {
 	g := graphsOf(pass)
 	if !pass.Snapshot.UsesCalico() || !g.after.Started() {
-		return nil // bgp/not-started has it
+		return nil // bgp/not-started reports it
 	}
 	var found []finding.Finding
 	for _, f := range g.families {
@@ -46,7 +46,7 @@ func partition(pass *check.Pass) []finding.Finding {
 	return append(found, filtered(pass, g.before)...)
 }
 
-// filtered are the BGPPeers between nodes whose filters decide which routes pass, which is not modelled.
+// filtered reports the BGPPeers between nodes that have filters, which the graph ignores.
 func filtered(pass *check.Pass, in *bgp.Input) []finding.Finding {
 	var found []finding.Finding
 	for _, object := range pass.Snapshot.Calico("BGPPeer") {
@@ -59,9 +59,9 @@ func filtered(pass *check.Pass, in *bgp.Input) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: partitionID, Severity: finding.Info, Subject: subjectOf(object),
-			Message:  fmt.Sprintf("its filters (%s) decide which routes pass between nodes, which is not modelled: it is taken to pass them all", check.Names(filters)),
+			Message:  fmt.Sprintf("its filters (%s) decide which routes pass between nodes: the check ignores filters, and assumes that all routes pass", check.Names(filters)),
 			Evidence: map[string]any{"filters": filters},
-			Fix: fmt.Sprintf("see that no rule rejects the pods' ranges: kubectl get bgpfilters.%s %s -o yaml", object.GroupVersionKind().Group,
+			Fix: fmt.Sprintf("check that no rule rejects the pods' ranges: kubectl get bgpfilters.%s %s -o yaml", object.GroupVersionKind().Group,
 				shell.Words(filters...)),
 		})
 	}
@@ -73,7 +73,8 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 	alone, some := g.without(g.after, g.then)
 	f := finding.Finding{
 		ID: partitionID, Severity: severity(in), Subject: finding.Subject{Kind: "Network", Name: "calico"},
-		Message: fmt.Sprintf("%s %d of %d pairs of nodes have no %s route from the first to the second's pods", afterwards(pass), missing, g.then.Pairs(), g.name),
+		Message: fmt.Sprintf("%s, in %d of %d pairs of nodes the first has no %s route to the second's pods",
+			afterwards(pass), missing, g.then.Pairs(), g.name),
 		Evidence: map[string]any{
 			"pairs": g.then.Pairs(), "missingBefore": now, "missingAfter": missing,
 			"sessionsBefore": g.before.Sessions(), "sessionsAfter": g.after.Sessions(),
@@ -88,7 +89,7 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		f.Message += fmt.Sprintf("; %d of %d nodes have none at all (%s)", len(alone), len(g.after.Speakers()), check.Names(alone))
 	}
 	if carriers := g.before.Reflectors(); len(carriers) > 0 && missing > now {
-		f.Message += fmt.Sprintf("; the routes go by %s today: %s", cluster.Count(len(carriers), "node"), check.Names(nodeNames(g.before, carriers)))
+		f.Message += fmt.Sprintf("; today the routes depend on %s: %s", cluster.Count(len(carriers), "node"), check.Names(nodeNames(g.before, carriers)))
 	}
 	why := reasons(g.after, g.then)
 	if len(why) > 0 {
@@ -100,13 +101,13 @@ func apart(pass *check.Pass, in *bgp.Input, g family) finding.Finding {
 		f.Fix = g.identify()
 	}
 	if f.Fix == "" {
-		f.Fix = "give the nodes sessions with two reflectors each, the reflectors a cluster id and sessions with each other; " +
-			"see the graph: theseus check -o svg > bgp.svg"
+		f.Fix = "give each node sessions with two reflectors, and the reflectors cluster IDs and sessions with each other; " +
+			"draw the graph: theseus check -o svg > bgp.svg"
 	}
 	return f
 }
 
-// identify are the commands that give nodes the cluster ids back which the change takes.
+// identify returns the commands that restore cluster IDs which the change removes.
 func (f *family) identify() string {
 	var commands []string
 	for i := range f.after.Nodes {
@@ -117,7 +118,7 @@ func (f *family) identify() string {
 	return strings.Join(commands, " && ")
 }
 
-// without lists the nodes that have no route at all, and those that lack some.
+// without returns the nodes that have no route at all, and those that lack some.
 func (f *family) without(g *bgp.Graph, r *bgp.Routes) (alone, some []string) {
 	speakers := g.Speakers()
 	for _, i := range speakers {
@@ -131,7 +132,7 @@ func (f *family) without(g *bgp.Graph, r *bgp.Routes) (alone, some []string) {
 	return alone, some
 }
 
-// reasons are the mistakes that keep routes away, as far as they have a shape of their own.
+// reasons returns known mistakes that explain missing routes.
 func reasons(g *bgp.Graph, r *bgp.Routes) []string {
 	var why []string
 	reflectors := g.Reflectors()
@@ -148,13 +149,13 @@ func reasons(g *bgp.Graph, r *bgp.Routes) []string {
 		}
 		from, to := g.Nodes[half.From].Name, g.Nodes[half.To].Name
 		if half.Mismatch {
-			why = append(why, fmt.Sprintf("%s and %s peer, and expect other AS numbers of each other than they have", from, to))
+			why = append(why, fmt.Sprintf("%s and %s peer, but each expects another AS number than the other has", from, to))
 		} else {
 			why = append(why, fmt.Sprintf("%s peers with %s, which does not peer back", from, to))
 		}
 	}
 	if mesh := g.MeshSize(); mesh == 1 {
-		why = append(why, "one node alone is in the full mesh, since all others have a cluster id")
+		why = append(why, "only one node is in the full mesh, since all others have a cluster ID")
 	}
 	return why
 }

@@ -15,7 +15,7 @@ var singleReflectorDoc string
 
 const singleReflectorID = "bgp/single-reflector"
 
-// SingleReflector finds nodes whose routes hang on one reflector, or on two that go together.
+// SingleReflector reports nodes whose routes depend on one reflector, or on two that fail together.
 func SingleReflector() check.Check {
 	return check.Check{
 		ID:    singleReflectorID,
@@ -44,7 +44,7 @@ func singleReflector(pass *check.Pass) []finding.Finding {
 		for _, loss := range two {
 			if !alone[loss.Down[0]] && !alone[loss.Down[1]] {
 				found = append(found, hangs(pass, f, loss, finding.Info))
-				break // the worst of them says it
+				break // the worst is enough
 			}
 		}
 		if carriers := f.after.Carriers(mostCarriers); len(carriers) > 1 {
@@ -53,26 +53,27 @@ func singleReflector(pass *check.Pass) []finding.Finding {
 		if !all || !both {
 			found = append(found, finding.Finding{
 				ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
-				Message: fmt.Sprintf("there are %d reflectors (%s): not every set of two was tried", len(f.after.Reflectors()), f.name),
+				Message: fmt.Sprintf("the loss of two reflectors was not simulated for every pair: there are %d reflectors (%s)",
+					len(f.after.Reflectors()), f.name),
 			})
 		}
 	}
 	return found
 }
 
-// mostCarriers is the size of the largest set that is worth a finding: more nodes do not go at once.
+// mostCarriers is the largest set that is reported: more nodes are unlikely to fail at once.
 const mostCarriers = 5
 
-// carried says which nodes everything hangs on.
+// carried reports the nodes on which all routes depend.
 func carried(f family, carriers []int) finding.Finding {
 	names := nodeNames(f.after, carriers)
 	return finding.Finding{
 		ID: singleReflectorID, Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: "calico"},
-		Message: fmt.Sprintf("these %d nodes carry the mesh (%s): without them no other node has an %s route to another one's pods. "+
-			"Whatever touches all of them at once, such as a change of the label that they are picked by, ends all traffic between nodes",
+		Message: fmt.Sprintf("all routes depend on %d nodes (%s): without them no other node has an %s route to another node's pods. "+
+			"Anything that affects all of them at once, such as a change of the label that selects them, ends all traffic between nodes",
 			len(names), check.Names(names), f.name),
 		Evidence: map[string]any{"carriers": names},
-		Fix:      "nothing, if that is meant: never change them together",
+		Fix:      "nothing, if this is intended: never change them together",
 	}
 }
 
@@ -86,10 +87,11 @@ func hangs(pass *check.Pass, f family, loss bgp.Loss, level finding.Severity) fi
 	}
 	return finding.Finding{
 		ID: singleReflectorID, Severity: level, Subject: subject,
-		Message: fmt.Sprintf("%s%d other nodes lose %s routes to one another's pods (%s), %s of nodes in all: %s",
-			text, len(cut), f.name, check.Names(cut), cluster.Count(loss.Pairs, "pair"), afterwards(pass)),
+		Message: fmt.Sprintf("%s, %s%d other nodes lose %s routes to each other's pods (%s), %s of nodes in all",
+			afterwards(pass), text, len(cut), f.name, check.Names(cut), cluster.Count(loss.Pairs, "pair")),
 		Evidence: map[string]any{"down": down, "nodes": cut, "pairs": loss.Pairs, "reflectors": nodeNames(f.after, f.after.Reflectors())},
 		Fix: "give these nodes a session with one more reflector: kubectl annotate node NODE " + bgp.AnnotationClusterID +
-			"=244.0.0.1, then label it as the BGPPeers' peerSelector wants it (a node that becomes a reflector leaves the full mesh at once, which takes about 2 seconds of traffic)",
+			"=244.0.0.1, then label it so that the BGPPeers' peerSelector matches it (a node that becomes a reflector leaves the full " +
+			"mesh at once, and has no routes for about 2 seconds)",
 	}
 }

@@ -22,7 +22,7 @@ var selectorEmptyDoc string
 
 const selectorEmptyID = "bgp/peer-selector-empty"
 
-// PeerSelectorEmpty finds BGPPeers whose selectors pick nobody.
+// PeerSelectorEmpty reports BGPPeers whose selectors match no node.
 func PeerSelectorEmpty() check.Check {
 	return check.Check{
 		ID:    selectorEmptyID,
@@ -34,7 +34,7 @@ func PeerSelectorEmpty() check.Check {
 	}
 }
 
-// picked is what one selector of a BGPPeer picks.
+// picked is what one selector of a BGPPeer matches.
 type picked struct {
 	Field    string   `json:"field"`
 	Selector string   `json:"selector"`
@@ -76,7 +76,7 @@ func peerSelectorEmpty(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// pick evaluates one selector of a BGPPeer on the nodes (or workloads) of today and of then.
+// pick evaluates one selector of a BGPPeer on the nodes (or workloads) before and after the change.
 func pick(before, after *bgp.Input, p *bgp.Peer, field string) (picked, bool) {
 	var s *selector.Selector
 	switch field {
@@ -118,14 +118,14 @@ func subjectOf(object unstructured.Unstructured) finding.Subject {
 	return finding.Subject{Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// unreadable finds selectors that Calico would refuse; in effect they pick nobody.
+// unreadable reports selectors that Calico cannot parse; in effect they match nothing.
 func unreadable(object unstructured.Unstructured, p *bgp.Peer) []finding.Finding {
 	var found []finding.Finding
 	for _, field := range []string{"nodeSelector", "peerSelector", "localWorkloadSelector"} {
 		if err := p.Bad[field]; err != nil {
 			found = append(found, finding.Finding{
 				ID: selectorEmptyID, Severity: finding.Block, Subject: subjectOf(object),
-				Message:  fmt.Sprintf("its %s is none (%v): Calico says so in a log and peers with nobody", field, err),
+				Message:  fmt.Sprintf("its %s cannot be parsed (%v): Calico only logs this, and makes no session", field, err),
 				Evidence: map[string]any{"field": field},
 				Fix:      "correct it: kubectl edit " + shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName()),
 			})
@@ -134,19 +134,19 @@ func unreadable(object unstructured.Unstructured, p *bgp.Peer) []finding.Finding
 	return found
 }
 
-// idle is about a BGPPeer that does nothing, change or not.
+// idle reports a BGPPeer that has no effect, with or without the change.
 func idle(object unstructured.Unstructured, never []picked) finding.Finding {
 	return finding.Finding{
 		ID: selectorEmptyID, Severity: finding.Warn, Subject: subjectOf(object),
-		Message: fmt.Sprintf("its %s %s picks nobody: the BGPPeer makes no session, which Calico tells nobody",
+		Message: fmt.Sprintf("its %s %s matches nothing: the BGPPeer makes no session, and Calico does not report it",
 			never[0].Field, never[0].Selector),
 		Evidence: map[string]any{"selectors": never},
-		Fix: fmt.Sprintf("if it is not needed: kubectl delete %s; else look at the labels: kubectl get nodes --show-labels",
+		Fix: fmt.Sprintf("if it is not needed: kubectl delete %s; otherwise compare it with the labels: kubectl get nodes --show-labels",
 			shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName())),
 	}
 }
 
-// emptied is about a BGPPeer that the change silences.
+// emptied reports a BGPPeer that loses its effect by the change.
 func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, lost []picked) finding.Finding {
 	f := finding.Finding{
 		ID: selectorEmptyID, Severity: finding.Warn, Subject: subjectOf(object),
@@ -155,7 +155,7 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 	}
 	var parts, keys []string
 	for _, one := range lost {
-		parts = append(parts, fmt.Sprintf("its %s %s picks %s today (%s) and nobody %s",
+		parts = append(parts, fmt.Sprintf("its %s %s matches %s today (%s) and none %s",
 			one.Field, one.Selector, cluster.Count(len(one.Before), "node"), check.Names(one.Before), afterwards(pass)))
 		keys = append(keys, one.keys...)
 	}
@@ -166,7 +166,7 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 	}
 	if graphs.unmodelled != "" {
 		f.Severity = severity(graphs.before)
-		f.Message += ". Which routes go with them is not known: " + graphs.unmodelled
+		f.Message += ". Which routes are lost is unknown: " + graphs.unmodelled
 	}
 	for _, g := range graphs.families {
 		pairs, some, all := g.loss()
@@ -175,18 +175,18 @@ func emptied(pass *check.Pass, object unstructured.Unstructured, graphs graphs, 
 			"reflectors": nodeNames(g.before, g.before.Reflectors())}
 		if pairs > 0 {
 			f.Severity = severity(graphs.before)
-			f.Message += fmt.Sprintf(". Of %d BGP sessions (%s) %d are left, and %s: %s", g.before.Sessions(), g.name, g.after.Sessions(),
+			f.Message += fmt.Sprintf(". Of %d BGP sessions (%s) %d remain, and %s: %s", g.before.Sessions(), g.name, g.after.Sessions(),
 				whoLoses(some, all, len(g.after.Speakers())), meaning(graphs.before))
 		}
 	}
 	if f.Fix == "" {
-		f.Fix = "put the labels back where they are needed, or let the selector go by others: kubectl edit " +
+		f.Fix = "restore the labels where they are needed, or use others in the selector: kubectl edit " +
 			shell.Words("bgppeers."+object.GroupVersionKind().Group, object.GetName())
 	}
 	return f
 }
 
-// whoLoses says which nodes lose routes, the worst off first.
+// whoLoses returns which nodes lose routes, the worst case first.
 func whoLoses(some, all []string, of int) string {
 	switch {
 	case len(all) == of:

@@ -15,7 +15,7 @@ var sessionsDownDoc string
 
 const sessionsDownID = "bgp/sessions-down"
 
-// SessionsDown finds nodes whose BIRD has other sessions than it should have.
+// SessionsDown reports nodes whose BIRD lacks sessions that it should have.
 func SessionsDown() check.Check {
 	return check.Check{
 		ID:    sessionsDownID,
@@ -27,7 +27,7 @@ func SessionsDown() check.Check {
 	}
 }
 
-// unwatched says which nodes nobody looked at.
+// unwatched returns on which nodes the state of BIRD is unknown.
 func unwatched(pass *check.Pass) string {
 	if why := modelled(pass); why != "" || !pass.Snapshot.UsesCalico() {
 		return why
@@ -47,14 +47,14 @@ func unwatched(pass *check.Pass) string {
 	if len(unseen) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("nobody says which sessions BIRD has on %s (%s): that takes theseus snapshot --nodes, or a CalicoNodeStatus "+
+	return fmt.Sprintf("the input lacks the sessions of BIRD on %s (%s): run theseus snapshot --nodes, or create a CalicoNodeStatus "+
 		"for each node that is kept up to date (classes Agent, BGP and Routes)", cluster.Count(len(unseen), "node"), check.Names(unseen))
 }
 
 func sessionsDown(pass *check.Pass) []finding.Finding {
 	graphs := graphsOf(pass)
 	if !pass.Snapshot.UsesCalico() || !graphs.before.Started() {
-		return nil // bgp/not-started has it
+		return nil // bgp/not-started reports it
 	}
 	seen := bgp.Watch(pass.Snapshot)
 	var found []finding.Finding
@@ -66,7 +66,7 @@ func sessionsDown(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// compare holds what is against what should be.
+// compare compares the sessions and routes that exist with those that should exist.
 func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.Seen) []finding.Finding {
 	var alone, some, short []string
 	details := map[string]any{}
@@ -96,15 +96,15 @@ func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.See
 	speakers := len(g.Speakers())
 	what := finding.Finding{
 		ID: sessionsDownID, Subject: finding.Subject{Kind: "Network", Name: "calico"}, Evidence: map[string]any{"nodes": details},
-		Fix: "see why on one of them: kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- birdcl -s /var/run/calico/bird.ctl show protocols; " +
-			"a node that has no session configured is a matter of labels and BGPPeers: theseus check --only bgp",
+		Fix: "ask BIRD on one of them: kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- birdcl -s /var/run/calico/bird.ctl show protocols; " +
+			"if no session is configured there, look at labels and BGPPeers: theseus check --only bgp",
 	}
 	switch {
 	case len(alone) > 0:
 		what.Severity = severity(in)
 		what.Message = fmt.Sprintf("BIRD has no %s session that is up on %d of %d nodes (%s)", family, len(alone), speakers, check.Names(alone))
 		if counted && len(some) == 0 {
-			what.Message += fmt.Sprintf(", and the kernel %d routes from it", routes)
+			what.Message += fmt.Sprintf(", and the kernel has %d routes from it", routes)
 		}
 		if len(some) > 0 {
 			what.Message += fmt.Sprintf(", and lacks some on %d more (%s)", len(some), check.Names(some))
@@ -112,13 +112,13 @@ func compare(family string, g *bgp.Graph, in *bgp.Input, seen map[string]bgp.See
 		what.Message += ": " + meaning(in)
 	case len(short) > 0:
 		what.Severity = severity(in)
-		what.Message = fmt.Sprintf("the %s sessions are up, and the kernel lacks routes that come by them on %d of %d nodes (%s): "+
-			"packets to pods of other nodes go where the default route leads", family, len(short), speakers, check.Names(short))
+		what.Message = fmt.Sprintf("the %s sessions are up, but on %d of %d nodes (%s) the kernel lacks routes that they announce: "+
+			"packets to pods on other nodes follow the default route", family, len(short), speakers, check.Names(short))
 		what.Fix = "compare on one of them: ip route show proto bird, and kubectl -n kube-system exec CALICO-NODE-POD -c calico-node -- " +
-			"birdcl -s /var/run/calico/bird.ctl show route; a daemon that manages links may take BIRD's routes away (node/link-manager)"
+			"birdcl -s /var/run/calico/bird.ctl show route; a daemon that manages links may remove BIRD's routes (node/link-manager)"
 	case len(some) > 0:
 		what.Severity = finding.Warn
-		what.Message = fmt.Sprintf("BIRD lacks %s sessions on %d of %d nodes (%s): what is left of them carries the routes",
+		what.Message = fmt.Sprintf("BIRD lacks %s sessions on %d of %d nodes (%s): the remaining sessions still carry all routes",
 			family, len(some), speakers, check.Names(some))
 	default:
 		return nil

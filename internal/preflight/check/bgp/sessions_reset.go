@@ -15,7 +15,7 @@ var sessionsResetDoc string
 
 const sessionsResetID = "bgp/sessions-reset"
 
-// SessionsReset finds routes that are there before the change and after it, and not in between.
+// SessionsReset reports routes that exist before and after the change, but not in between.
 func SessionsReset() check.Check {
 	return check.Check{
 		ID:    sessionsResetID,
@@ -36,7 +36,7 @@ func sessionsReset(pass *check.Pass) []finding.Finding {
 	for _, f := range g.families {
 		kept := f.before.Kept(f.after)
 		if kept.Sessions() == f.after.Sessions() {
-			continue // nothing is made anew
+			continue // no session is reset
 		}
 		pairs, nodes := bgp.Interrupted(f.now, kept.Routes(), f.then)
 		if pairs == 0 {
@@ -49,12 +49,12 @@ func sessionsReset(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: sessionsResetID, Severity: level, Subject: finding.Subject{Kind: "Network", Name: "calico"},
-			Message: fmt.Sprintf("%d of %d %s sessions are ended by the change, and those that take their place begin about 2 seconds later: until then %d of %d pairs "+
-				"of nodes have no route from the first to the second's pods, on %s (%s), although they have one before and after",
+			Message: fmt.Sprintf("the change ends %d of %d %s sessions, and their replacements begin about 2 seconds later: until then, in %d "+
+				"of %d pairs of nodes the first has no route to the second's pods, on %s (%s), although it has one before and after",
 				f.before.Sessions()-kept.Sessions(), f.before.Sessions(), f.name, pairs, f.then.Pairs(), cluster.Count(len(names), "node"), check.Names(names)),
 			Evidence: map[string]any{"sessions": f.before.Sessions(), "kept": kept.Sessions(), "after": f.after.Sessions(), "pairs": pairs, "nodes": names},
-			Fix: "let every node have a second way meanwhile: change one reflector at a time, begin with a node whose pods were moved away (kubectl drain), and " +
-				"make the BGPPeers with the new reflectors before anything leaves the mesh",
+			Fix: "give every node a second path in the meantime: change one reflector at a time, begin with a drained node (kubectl drain), " +
+				"and create the BGPPeers with the new reflectors before any node leaves the mesh",
 		})
 	}
 	return found

@@ -17,7 +17,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// collect finds every place where nodes are picked by labels.
+// collect finds every place that selects nodes by labels.
 func collect(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, w := range check.Templates(s) {
@@ -43,13 +43,13 @@ func decode[T any](object map[string]any, into *T) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, into)
 }
 
-// ofPods are the uses of one template.
+// ofPods returns the uses in one template.
 func ofPods(subject finding.Subject, resource string, spec *corev1.PodSpec, at string) []use {
 	var uses []use
 	if choice := nodes.OfPod(spec, at); len(choice.Keys()) > 0 {
-		u := use{subject: subject, resource: resource, field: "choice of nodes", text: choice.String(), keys: choice.Keys(),
+		u := use{subject: subject, resource: resource, field: "node selector", text: choice.String(), keys: choice.Keys(),
 			picks: choice.Picks, patch: choice.Patch,
-			loss: "pods that run there stay until they are created again, and new ones are not scheduled there",
+			loss: "its running pods stay there until they are recreated, and new ones are not scheduled there",
 			gain: "new pods may be scheduled there"}
 		if subject.Kind == "DaemonSet" {
 			u.loss, u.always = "the DaemonSet controller deletes its pods there at once", true
@@ -76,14 +76,14 @@ func ofPods(subject finding.Subject, resource string, spec *corev1.PodSpec, at s
 		for i, t := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
 			u := topology(subject, resource, t.TopologyKey,
 				fmt.Sprintf("%s/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/%d/topologyKey", at, i))
-			u.loss = "nothing keeps pods that are to be apart from one another there"
+			u.loss = "pods with anti-affinity may share one of these nodes"
 			uses = append(uses, u)
 		}
 	}
 	return uses
 }
 
-// topology is a constraint that goes by the domain in a label, and so wants nodes to have it.
+// topology is a constraint by the domain in a label, which nodes must therefore have.
 func topology(subject finding.Subject, resource, key, at string) use {
 	return use{
 		subject: subject, resource: resource, field: "topologyKey", text: key, keys: []string{key},
@@ -94,12 +94,12 @@ func topology(subject finding.Subject, resource, key, at string) use {
 		patch: func(rename map[string]string) []nodes.Operation {
 			return []nodes.Operation{{Op: "replace", Path: at, Value: cmp.Or(rename[key], key)}}
 		},
-		loss: "new pods are not scheduled there, since their domain is not known",
+		loss: "new pods are not scheduled there, since the nodes have no domain",
 		gain: "new pods may be scheduled there",
 	}
 }
 
-// calicoUses are the selectors of nodes in Calico's own objects.
+// calicoUses returns the node selectors in Calico's own objects.
 func calicoUses(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, place := range []struct {
@@ -109,11 +109,11 @@ func calicoUses(s *cluster.Snapshot) []use {
 		always     bool
 	}{
 		{"IPPool", []string{"spec", "nodeSelector"},
-			"new pods there get addresses of other pools, or none and do not start", "new pods there may get its addresses", true},
-		{"BGPPeer", []string{"spec", "nodeSelector"}, "the peerings of these nodes go", "these nodes peer too", false},
-		{"BGPPeer", []string{"spec", "peerSelector"}, "the sessions with these nodes go", "sessions with these nodes come", false},
+			"new pods there get addresses of other pools, or get none and do not start", "new pods there may get its addresses", true},
+		{"BGPPeer", []string{"spec", "nodeSelector"}, "these nodes lose their peerings", "these nodes peer too", false},
+		{"BGPPeer", []string{"spec", "peerSelector"}, "the sessions with these nodes end", "sessions with these nodes begin", false},
 		{"FelixConfiguration", []string{"spec", "nodeSelector"},
-			"Felix falls back to the defaults there, and may restart", "Felix takes it over there, and may restart", false},
+			"Felix falls back to the defaults there, and may restart", "Felix applies it there, and may restart", false},
 	} {
 		for _, object := range s.Calico(place.kind) {
 			text, _, _ := unstructured.NestedString(object.Object, place.path...)
@@ -121,7 +121,7 @@ func calicoUses(s *cluster.Snapshot) []use {
 				u.at(object, strings.Join(place.path, "."))
 				u.loss, u.gain, u.always = place.loss, place.gain, place.always
 				if object.GetLabels()["app.kubernetes.io/managed-by"] == "tigera-operator" {
-					u.patch = nil // the operator would take it back: the Installation is to be changed
+					u.patch = nil // the operator would revert it: the Installation must be changed instead
 				}
 				uses = append(uses, u)
 			}
@@ -133,9 +133,10 @@ func calicoUses(s *cluster.Snapshot) []use {
 		loss, gain string
 	}{
 		{s.OtherOf("operator.tigera.io", "Installation"), []string{"spec", "calicoNetwork", "ipPools"},
-			"new pods there get addresses of other pools, or none and do not start", "new pods there may get its addresses"},
+			"new pods there get addresses of other pools, or get none and do not start", "new pods there may get its addresses"},
 		{s.Calico("KubeControllersConfiguration"), []string{"spec", "controllers", "node", "hostEndpoint", "templates"},
-			"their host endpoints of this template are deleted, and with them what policies allow or deny", "host endpoints of this template are made for them"},
+			"Calico deletes their host endpoints of this template, and policies no longer apply to them",
+			"Calico creates host endpoints of this template for them"},
 	} {
 		for _, object := range place.objects {
 			list, _, _ := unstructured.NestedSlice(object.Object, place.path...)
@@ -153,7 +154,7 @@ func calicoUses(s *cluster.Snapshot) []use {
 	return uses
 }
 
-// at says where a use stands.
+// at sets the object and the field of a use.
 func (u *use) at(object unstructured.Unstructured, field string) {
 	kind := object.GroupVersionKind()
 	u.subject = finding.Subject{Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -164,7 +165,7 @@ func (u *use) at(object unstructured.Unstructured, field string) {
 	u.field = field
 }
 
-// plural is the resource of a kind, as Kubernetes makes it by default.
+// plural returns the resource name of a kind, as Kubernetes derives it by default.
 func plural(kind string) string {
 	lower := strings.ToLower(kind)
 	if strings.HasSuffix(lower, "y") {
@@ -173,10 +174,10 @@ func plural(kind string) string {
 	return lower + "s"
 }
 
-// createdBy is a label of the host endpoints that Calico makes.
+// createdBy is a label of the host endpoints that Calico creates.
 const createdBy = "projectcalico.org/created-by"
 
-// hostPolicies are the selectors of policies for host endpoints that Calico made: those have the labels of
+// hostPolicies returns the selectors of policies for host endpoints that Calico created: those have the labels of
 // their nodes.
 func hostPolicies(s *cluster.Snapshot) []use {
 	automatic := map[string]string{} // who made it, by node
@@ -208,7 +209,8 @@ func hostPolicies(s *cluster.Snapshot) []use {
 				labelled.Labels[createdBy] = own
 				return onNode(rename, &labelled)
 			}
-			u.loss, u.gain, u.always = "the policy no longer speaks of these hosts: what it allows may be denied, and what it denies allowed", "the policy speaks of these hosts too", true
+			u.loss = "the policy no longer applies to these hosts: traffic that it allows may be denied, and traffic that it denies allowed"
+			u.gain, u.always = "the policy applies to these hosts too", true
 			uses = append(uses, u)
 		}
 	}
@@ -217,7 +219,7 @@ func hostPolicies(s *cluster.Snapshot) []use {
 
 type place struct{ text, field, pointer string }
 
-// policySelectors are the selectors of a policy, those of its rules included.
+// policySelectors returns the selectors of a policy, including those of its rules.
 func policySelectors(object unstructured.Unstructured) []place {
 	text, _, _ := unstructured.NestedString(object.Object, "spec", "selector")
 	places := []place{{text, "spec.selector", "/spec/selector"}}
@@ -237,8 +239,8 @@ func policySelectors(object unstructured.Unstructured) []place {
 	return places
 }
 
-// others are the selectors of nodes in the objects of other networks, load balancers and volumes. All are
-// Kubernetes' own kind of selector.
+// others returns the node selectors in the objects of other networks, load balancers and volumes. All are selectors of
+// Kubernetes' own kinds.
 func others(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, place := range []struct {
@@ -247,16 +249,16 @@ func others(s *cluster.Snapshot) []use {
 		list        bool // of selectors, one of which must match
 		loss, gain  string
 	}{
-		{"cilium.io", "CiliumNodeConfig", []string{"spec", "nodeSelector"}, false, "its settings no longer hold there, from the agent's next start on", "its settings hold there, from the agent's next start on"},
-		{"cilium.io", "CiliumBGPClusterConfig", []string{"spec", "nodeSelector"}, false, "the BGP sessions of these nodes go", "these nodes peer too"},
-		{"cilium.io", "CiliumBGPPeeringPolicy", []string{"spec", "nodeSelector"}, false, "the BGP sessions of these nodes go", "these nodes peer too"},
+		{"cilium.io", "CiliumNodeConfig", []string{"spec", "nodeSelector"}, false, "its settings no longer apply there when the agent restarts", "its settings apply there when the agent restarts"},
+		{"cilium.io", "CiliumBGPClusterConfig", []string{"spec", "nodeSelector"}, false, "the BGP sessions of these nodes end", "these nodes peer too"},
+		{"cilium.io", "CiliumBGPPeeringPolicy", []string{"spec", "nodeSelector"}, false, "the BGP sessions of these nodes end", "these nodes peer too"},
 		{"cilium.io", "CiliumL2AnnouncementPolicy", []string{"spec", "nodeSelector"}, false, "these nodes no longer answer for the addresses of Services", "these nodes answer for addresses too"},
 		{"cilium.io", "CiliumEgressGatewayPolicy", []string{"spec", "egressGateway", "nodeSelector"}, false, "these nodes are no longer the gateway, and connections through them break", "these nodes may become the gateway"},
-		{"cilium.io", "CiliumClusterwideNetworkPolicy", []string{"spec", "nodeSelector"}, false, "the policy no longer holds on these hosts", "the policy holds on these hosts too"},
+		{"cilium.io", "CiliumClusterwideNetworkPolicy", []string{"spec", "nodeSelector"}, false, "the policy no longer applies to these hosts", "the policy applies to these hosts too"},
 		{"metallb.io", "L2Advertisement", []string{"spec", "nodeSelectors"}, true, "these nodes no longer announce the addresses", "these nodes announce the addresses too"},
 		{"metallb.io", "BGPAdvertisement", []string{"spec", "nodeSelectors"}, true, "these nodes no longer announce the addresses", "these nodes announce the addresses too"},
-		{"metallb.io", "BGPPeer", []string{"spec", "nodeSelectors"}, true, "the BGP sessions of these nodes go", "these nodes peer too"},
-		{"sriovnetwork.openshift.io", "SriovNetworkNodePolicy", []string{"spec", "nodeSelector"}, false, "the virtual functions of these nodes are taken away", "the cards of these nodes are set up anew, for which they are drained"},
+		{"metallb.io", "BGPPeer", []string{"spec", "nodeSelectors"}, true, "the BGP sessions of these nodes end", "these nodes peer too"},
+		{"sriovnetwork.openshift.io", "SriovNetworkNodePolicy", []string{"spec", "nodeSelector"}, false, "these nodes lose their virtual functions", "the operator drains these nodes and reconfigures their network cards"},
 		{"operator.tigera.io", "Installation", []string{"spec", "controlPlaneNodeSelector"}, false, "Calico's own Deployments are no longer scheduled there", "Calico's own Deployments may be scheduled there"},
 		{"", "PersistentVolume", []string{"spec", "nodeAffinity", "required"}, false, "pods with this volume are not scheduled there", "pods with this volume may be scheduled there"},
 	} {
@@ -276,8 +278,8 @@ func others(s *cluster.Snapshot) []use {
 	return uses
 }
 
-// choiceAt reads a selector of nodes in whichever of its forms it is: a label selector, a list of them, terms
-// of a node affinity, or a map; nil when it is none of them.
+// choiceAt reads a node selector in any of its forms: a label selector, a list of them, terms of a node affinity, or a
+// map. It is nil for anything else.
 func choiceAt(object unstructured.Unstructured, path []string, list bool) *nodes.Selector {
 	value, found, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 	if !found || err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector/nodes"
 )
 
-// gatewayLists are the gateways of Cilium's egress policies where there are several.
+// gatewayLists returns the gateways of Cilium's egress policies that have several.
 func gatewayLists(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, object := range s.OtherOf("cilium.io", "CiliumEgressGatewayPolicy") {
@@ -40,7 +40,7 @@ func gatewayLists(s *cluster.Snapshot) []use {
 // pods as their nodeSelector (https://github.com/k8snetworkplumbingwg/network-resources-injector).
 const attachmentNodes = "k8s.v1.cni.cncf.io/nodeSelector"
 
-// attachments are the nodes of secondary networks.
+// attachments returns the node selectors of secondary networks.
 func attachments(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, object := range s.OtherOf("k8s.cni.cncf.io", "NetworkAttachmentDefinition") {
@@ -57,7 +57,7 @@ func attachments(s *cluster.Snapshot) []use {
 	return uses
 }
 
-// serviceUses are the labels of nodes that Services go by.
+// serviceUses returns the node labels that affect Services.
 func serviceUses(s *cluster.Snapshot) []use {
 	var uses []use
 	for i := range s.Services {
@@ -75,13 +75,13 @@ func serviceUses(s *cluster.Snapshot) []use {
 		if byZone(service) {
 			uses = append(uses, use{subject: subject, resource: "service", field: "traffic within zones", text: corev1.LabelTopologyZone, keys: []string{corev1.LabelTopologyZone},
 				picks: func(_ map[string]string, n *corev1.Node) bool { return n.Labels[corev1.LabelTopologyZone] != "" },
-				loss:  "endpoints get no hints as long as a node has no zone: its traffic goes to all zones", gain: "traffic there keeps to its zone"})
+				loss:  "endpoints get no hints while a node has no zone: traffic goes to all zones", gain: "traffic there stays in its zone"})
 		}
 	}
 	return uses
 }
 
-// byZone reports whether a Service's traffic keeps to the zones of nodes.
+// byZone reports whether a Service's traffic stays within zones.
 func byZone(service *corev1.Service) bool {
 	if d := service.Spec.TrafficDistribution; d != nil && (*d == "PreferClose" || *d == "PreferSameZone") {
 		return true
@@ -94,7 +94,7 @@ func byZone(service *corev1.Service) bool {
 	return false
 }
 
-// webhookUses are the webhooks that are asked about some nodes and not about others.
+// webhookUses returns the webhooks that are called for some nodes and not for others.
 func webhookUses(s *cluster.Snapshot) []use {
 	var uses []use
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
@@ -112,7 +112,7 @@ func webhookUses(s *cluster.Snapshot) []use {
 					continue
 				}
 				u := use{text: choice.String(), keys: choice.Keys(), picks: choice.Picks, patch: choice.Patch,
-					loss: "it is no longer asked about changes to these nodes", gain: "it is asked about every change to these nodes, and may refuse it"}
+					loss: "it is no longer called for changes of these nodes", gain: "it is called for every change of these nodes, and may refuse it"}
 				u.at(object, fmt.Sprintf("webhooks[%d].objectSelector", i))
 				uses = append(uses, u)
 			}

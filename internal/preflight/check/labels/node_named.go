@@ -18,7 +18,7 @@ var nodeNamedDoc string
 
 const nodeNamedID = "labels/node-named"
 
-// NodeNamed finds objects that are about one node by its name, where nodes are replaced.
+// NodeNamed reports objects that refer by name to a node that is replaced.
 func NodeNamed() check.Check {
 	return check.Check{
 		ID:    nodeNamedID,
@@ -27,7 +27,7 @@ func NodeNamed() check.Check {
 		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.Change.ReplaceNodes == "" {
-				return "nothing is said that would replace nodes (--replace-nodes)"
+				return "the change replaces no nodes (--replace-nodes)"
 			}
 			if !pass.Snapshot.UsesCalico() {
 				return ""
@@ -43,10 +43,10 @@ func NodeNamed() check.Check {
 	}
 }
 
-// named are Calico's objects that are about one node, with what is lost where that comes back under another name.
+// named returns Calico's kinds that refer to one node, with the consequence if the node gets another name.
 func named() []struct {
 	kind  string
-	field []string // that has the name; none where the object's own name does, after "node."
+	field []string // with the node's name; nil if the object's own name contains it, after "node."
 	loss  string
 } {
 	return []struct {
@@ -54,11 +54,11 @@ func named() []struct {
 		field []string
 		loss  string
 	}{
-		{"HostEndpoint", []string{"spec", "node"}, "no policy guards the new node"},
+		{"HostEndpoint", []string{"spec", "node"}, "no policy protects the new node"},
 		{"FelixConfiguration", nil, "the new node's Felix runs without these settings"},
 		{"BGPConfiguration", nil, "the new node's BIRD runs without these settings"},
 		{"BGPPeer", []string{"spec", "node"}, "the new node does not have this peering"},
-		{"CalicoNodeStatus", []string{"spec", "node"}, "nobody reports on the new node"},
+		{"CalicoNodeStatus", []string{"spec", "node"}, "the new node's status is not reported"},
 	}
 }
 
@@ -69,13 +69,14 @@ func nodeNamed(pass *check.Pass) []finding.Finding {
 		for _, object := range pass.Snapshot.Calico(one.kind) {
 			node := nodeOf(object, one.field)
 			if !replaced[node] || object.GetLabels()[createdBy] != "" {
-				continue // what Calico makes itself, it makes for the new node too
+				continue // Calico creates it for the new node too
 			}
 			found = append(found, finding.Finding{
 				ID: nodeNamedID, Severity: finding.Warn, Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
-				Message:  fmt.Sprintf("it is about the node %s by name, which is replaced: unless the new one has the same name, %s", node, one.loss),
+				Message:  fmt.Sprintf("it names the node %s, which is replaced: unless the new node has the same name, %s", node, one.loss),
 				Evidence: map[string]any{"node": node},
-				Fix:      fmt.Sprintf("make it for the new node, under its name: kubectl get %s -o yaml", shell.Words(plural(object.GetKind())+"."+object.GroupVersionKind().Group, object.GetName())),
+				Fix: fmt.Sprintf("create it for the new node's name; its present form: kubectl get %s -o yaml",
+					shell.Words(plural(object.GetKind())+"."+object.GroupVersionKind().Group, object.GetName())),
 			})
 		}
 	}
@@ -94,7 +95,7 @@ func nodeOf(object unstructured.Unstructured, field []string) string {
 	return node
 }
 
-// staticVolumes are volumes on a disk of a node that is replaced.
+// staticVolumes reports volumes on a disk of a node that is replaced.
 func staticVolumes(pass *check.Pass, replaced map[string]bool) []finding.Finding {
 	var found []finding.Finding
 	for _, object := range pass.Snapshot.OtherOf("", "PersistentVolume") {
@@ -109,9 +110,9 @@ func staticVolumes(pass *check.Pass, replaced map[string]bool) []finding.Finding
 				}
 				found = append(found, finding.Finding{
 					ID: nodeNamedID, Severity: finding.Block, Subject: finding.Subject{Kind: "PersistentVolume", Name: volume.Name},
-					Message:  fmt.Sprintf("it is a disk of the node %s, which is replaced: what is on it is gone, and its pod is never scheduled again", e.Values[0]),
+					Message:  fmt.Sprintf("it is a disk of the node %s, which is replaced: its data is lost, and its pod cannot be scheduled again", e.Values[0]),
 					Evidence: map[string]any{"node": e.Values[0], "path": volume.Spec.Local.Path},
-					Fix:      "move the data before: a further replica elsewhere, or a copy of it",
+					Fix:      "move the data before the change: add a replica on another node, or copy it",
 				})
 			}
 		}

@@ -1,4 +1,4 @@
-// Package labels checks everything that picks nodes by their labels against what a change does to those.
+// Package labels checks objects that select nodes by labels or by name against the nodes after a change.
 package labels
 
 import (
@@ -20,7 +20,7 @@ var removedInUseDoc string
 
 const id = "labels/removed-in-use"
 
-// RemovedInUse finds what picks other nodes when the change has taken, or given, labels.
+// RemovedInUse reports objects that select other nodes after the change of labels.
 func RemovedInUse() check.Check {
 	return check.Check{
 		ID:    id,
@@ -29,7 +29,7 @@ func RemovedInUse() check.Check {
 		Needs: []string{"nodes"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.WhatIf == nil {
-				return "nothing is said that would change labels (--kubernetes-to, --remove-label, --add-label, --replace-nodes)"
+				return "the change affects no labels (--kubernetes-to, --remove-label, --add-label, --replace-nodes)"
 			}
 			if missing := unread(pass); len(missing) > 0 && len(found(pass)) == 0 {
 				return strings.Join(missing, "; ")
@@ -41,7 +41,7 @@ func RemovedInUse() check.Check {
 			if missing := unread(pass); len(missing) > 0 {
 				all = append(all, finding.Finding{
 					ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Input", Name: "labels"},
-					Message: "there may be more, since not all was looked at: " + strings.Join(missing, "; "),
+					Message: "there may be more, since the input is incomplete: " + strings.Join(missing, "; "),
 				})
 			}
 			return all
@@ -49,7 +49,7 @@ func RemovedInUse() check.Check {
 	}
 }
 
-// unread are the resources without which the answer is not whole.
+// unread returns the resources without which the answer is incomplete.
 func unread(pass *check.Pass) []string {
 	s := pass.Snapshot
 	var missing []string
@@ -76,10 +76,10 @@ func found(pass *check.Pass) []finding.Finding {
 		return nil
 	}
 	var all []finding.Finding
-	hanging := map[string][]string{} // what goes by a label that is lost
+	hanging := map[string][]string{} // objects that use a lost label
 	counted := map[[2]string]bool{}
 	for _, u := range collect(pass.Snapshot) {
-		if u.bad != nil && !u.calicoPeer() { // those of BGPPeers are told by bgp/peer-selector-empty
+		if u.bad != nil && !u.calicoPeer() { // bgp/peer-selector-empty reports those of BGPPeers
 			all = append(all, u.unreadable())
 		}
 		if f, ok, elsewhere := u.compare(pass); ok {
@@ -99,7 +99,7 @@ func found(pass *check.Pass) []finding.Finding {
 	return append(all, hangs(pass, hanging)...)
 }
 
-// hangs says how much hangs on one label, where that is more than one thing.
+// hangs reports a label that several objects use.
 func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
 	var all []finding.Finding
 	for _, key := range slices.Sorted(maps.Keys(hanging)) {
@@ -110,17 +110,17 @@ func hangs(pass *check.Pass, hanging map[string][]string) []finding.Finding {
 		nodes := pass.WhatIf.Because(whatif.Label, []string{key}).Nodes
 		all = append(all, finding.Finding{
 			ID: id, Severity: finding.Info, Subject: finding.Subject{Kind: "Label", Name: key},
-			Message: fmt.Sprintf("%d objects go by this one label of %s (%s), which carry all of that together: %s",
+			Message: fmt.Sprintf("%d objects select by this one label of %s (%s), and all are affected at once: %s",
 				len(subjects), cluster.Count(len(nodes), "node"), check.Names(nodes), check.Names(subjects)),
 			Evidence: map[string]any{"objects": subjects, "nodes": nodes},
-			Fix:      "change the objects first, one by one, and take the label last",
+			Fix:      "change the objects first, one by one, and remove the label last",
 		})
 	}
 	return all
 }
 
-// compare says what a use picks today and then; ok is false when that is the same. What elsewhere is true of,
-// bgp/peer-selector-empty tells: a selector of a BGPPeer of Calico's that picks nobody any more.
+// compare compares the nodes that a use selects before and after the change; ok is false if they are the same.
+// elsewhere is true if bgp/peer-selector-empty reports it: a selector of a BGPPeer of Calico that no longer selects any.
 func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) {
 	var before, after, lost, gained []string
 	for i := range pass.WhatIf.Before.Nodes {
@@ -148,13 +148,13 @@ func (u *use) compare(pass *check.Pass) (f finding.Finding, ok, elsewhere bool) 
 	}
 	var parts []string
 	if len(lost) > 0 {
-		parts = append(parts, fmt.Sprintf("%s no longer picks %d of %s (%s): %s", u.named(), len(lost), cluster.Count(len(before), "node"), check.Names(lost), u.loss))
+		parts = append(parts, fmt.Sprintf("%s no longer selects %d of %s (%s): %s", u.named(), len(lost), cluster.Count(len(before), "node"), check.Names(lost), u.loss))
 		if u.always || len(after) == 0 {
 			f.Severity = finding.Block
 		}
 	}
 	if len(gained) > 0 {
-		parts = append(parts, fmt.Sprintf("%s picks %d more (%s): %s", u.named(), len(gained), check.Names(gained), u.gain))
+		parts = append(parts, fmt.Sprintf("%s selects %d more (%s): %s", u.named(), len(gained), check.Names(gained), u.gain))
 	}
 	f.Message = strings.Join(parts, "; ")
 	if because := pass.WhatIf.Because(whatif.Label, u.keys); because != nil {
@@ -170,11 +170,11 @@ func (u *use) calicoPeer() bool {
 	return strings.HasPrefix(u.resource, "bgppeers.") && strings.HasSuffix(u.resource, "projectcalico.org")
 }
 
-// unreadable is about a selector that nobody can read, Calico neither.
+// unreadable reports a selector that cannot be parsed, by Calico neither.
 func (u *use) unreadable() finding.Finding {
 	return finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: u.subject,
-		Message:  fmt.Sprintf("%s is none (%v): Calico cannot read it either, and which nodes were meant is not known", u.named(), u.bad),
+		Message:  fmt.Sprintf("%s cannot be parsed (%v): Calico cannot parse it either, and the intended nodes are unknown", u.named(), u.bad),
 		Evidence: map[string]any{"field": u.field, "selector": u.text},
 		Fix:      fmt.Sprintf("correct it: kubectl edit %s", shell.Words(u.resource, u.subject.Name)),
 	}
@@ -194,14 +194,14 @@ func (u *use) fix(r *whatif.Result) string {
 	repair := r.Repair(u.keys, own, u.picks)
 	switch {
 	case repair == nil || len(repair.Rename) > 0 && u.patch == nil:
-		return "let it go by a label that stays, or put the label back: kubectl label node NODE " + shell.Word(lost[0]+"=VALUE")
+		return "use a label that stays, or restore the label: kubectl label node NODE " + shell.Word(lost[0]+"=VALUE")
 	case len(repair.Rename) == 0:
-		return strings.Join(repair.Commands, " && ") + " (as the nodes come back; better in the template that the cloud makes them from)"
+		return strings.Join(repair.Commands, " && ") + " (when the nodes come back; better: add the labels to the cloud's node template)"
 	}
 	return strings.Join(append(repair.Commands, u.command(u.patch(repair.Rename))), " && ")
 }
 
-// deprecated is about labels that stay for now, and have a successor.
+// deprecated reports labels that stay for now, and have a successor.
 func (u *use) deprecated(pass *check.Pass) (finding.Finding, bool) {
 	if pass.Change.KubernetesTo == "" {
 		return finding.Finding{}, false
@@ -210,9 +210,9 @@ func (u *use) deprecated(pass *check.Pass) (finding.Finding, bool) {
 		if to := whatif.Replacement(key); to != "" && len(pass.WhatIf.Lost([]string{key})) == 0 {
 			return finding.Finding{
 				ID: id, Severity: finding.Info, Subject: u.subject,
-				Message:  fmt.Sprintf("%s goes by the deprecated label %s, which this upgrade leaves alone", u.named(), key),
+				Message:  fmt.Sprintf("%s uses the deprecated label %s, which this upgrade does not remove", u.named(), key),
 				Evidence: map[string]any{"field": u.field, "selector": u.text, "label": key, "replacement": to},
-				Fix:      "go by " + to + " where nodes have it",
+				Fix:      "use " + to + " if the nodes have it",
 			}, true
 		}
 	}

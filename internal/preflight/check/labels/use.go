@@ -11,26 +11,26 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/shell"
 )
 
-// use is one place where nodes are picked by their labels.
+// use is one place that selects nodes by their labels.
 type use struct {
 	subject  finding.Subject
 	resource string // as kubectl takes it
 	field    string // such as spec.nodeSelector
-	text     string // the selector as people read it
+	text     string // the selector, for people to read
 	keys     []string
-	// picks reports whether it picks a node, when it goes by other keys.
+	// picks reports whether it selects a node, after its keys are renamed.
 	picks func(rename map[string]string, n *corev1.Node) bool
-	// patch goes by other keys: operations of a JSON patch. It is nil where the field cannot be changed.
+	// patch renames keys: operations of a JSON patch. It is nil if the field cannot be changed.
 	patch func(rename map[string]string) []nodes.Operation
-	// loss and gain are what follows for nodes that are no longer picked, and for those that now are.
+	// loss and gain are the consequences for nodes that are no longer selected, and for those that now are.
 	loss, gain string
-	// always blocks when any node is lost; else only when none is left.
+	// always blocks if any node is lost; otherwise only losing all nodes blocks.
 	always bool
-	// bad is why it cannot be read; it picks nothing then.
+	// bad is why it cannot be parsed; it then selects nothing.
 	bad error
 }
 
-// command is the patch as kubectl takes it.
+// command returns the patch as a kubectl command.
 func (u *use) command(operations []nodes.Operation) string {
 	namespace := ""
 	if u.subject.Namespace != "" {
@@ -39,7 +39,7 @@ func (u *use) command(operations []nodes.Operation) string {
 	return fmt.Sprintf("kubectl %spatch %s %s --type json -p %s", namespace, shell.Word(u.resource), shell.Word(u.subject.Name), shell.JSON(operations))
 }
 
-// calico makes a use of a selector in Calico's language; ok is false when there is none.
+// calico makes a use of a selector in Calico's language; ok is false if there is none.
 func calico(text, at string) (u use, ok bool) {
 	if text == "" {
 		return use{}, false

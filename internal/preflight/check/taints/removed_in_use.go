@@ -22,7 +22,7 @@ var removedInUseDoc string
 
 const id = "taints/removed-in-use"
 
-// RemovedInUse finds workloads for which nodes open or close when a change gives them other taints.
+// RemovedInUse reports workloads that a change of taints keeps off nodes, or lets onto them.
 func RemovedInUse() check.Check {
 	return check.Check{
 		ID:    id,
@@ -31,7 +31,7 @@ func RemovedInUse() check.Check {
 		Needs: []string{"nodes", "daemonsets"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.WhatIf == nil {
-				return "nothing is said that would change taints (--kubernetes-to, --replace-nodes)"
+				return "the change affects no taints (--kubernetes-to, --replace-nodes)"
 			}
 			if !slices.ContainsFunc(pass.WhatIf.Effects, func(e whatif.Effect) bool { return e.What == whatif.Taint }) {
 				return pass.WhatIf.Beyond
@@ -77,16 +77,16 @@ func removedInUse(pass *check.Pass) []finding.Finding {
 	if len(newcomers) > 0 {
 		found = append(found, finding.Finding{
 			ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "Taint", Name: keys[0]},
-			Message: fmt.Sprintf("what keeps %s off %s today goes (%s): DaemonSets start pods there at once%s",
+			Message: fmt.Sprintf("the taint that keeps %s off %s is removed (%s): DaemonSets start pods there at once%s",
 				cluster.Count(len(newcomers), "workload"), cluster.Count(len(opened), "node"), check.Names(newcomers), because(pass.WhatIf, keys)),
 			Evidence: map[string]any{"workloads": newcomers, "nodes": len(opened)},
-			Fix:      "put the taint back on if the nodes are to stay closed: kubectl taint node NODE KEY=VALUE:NoSchedule",
+			Fix:      "restore the taint if these workloads must stay off the nodes: kubectl taint node NODE KEY=VALUE:NoSchedule",
 		})
 	}
 	return found
 }
 
-// compare finds the nodes, of those that would take a workload by their labels, that close to it and that open.
+// compare returns the nodes that a workload selects and whose taints it no longer tolerates, or begins to tolerate.
 func compare(pass *check.Pass, w check.Template, changed []int) (closed, open []string) {
 	choice := nodes.OfPod(w.Spec, w.Pointer)
 	tolerations := w.Spec.Tolerations
@@ -109,7 +109,7 @@ func compare(pass *check.Pass, w check.Template, changed []int) (closed, open []
 	return closed, open
 }
 
-// daemonTolerations are those that every pod of a DaemonSet gets.
+// daemonTolerations are the tolerations of every DaemonSet's pods.
 var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
 	{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists},
@@ -119,29 +119,29 @@ var daemonTolerations = []corev1.Toleration{
 	{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists},
 }
 
-// shut is about a workload that nodes close to.
+// shut reports a workload that no longer tolerates nodes.
 func shut(pass *check.Pass, w check.Template, keys, closed []string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: w.Subject,
-		Message: fmt.Sprintf("it tolerates the taints of %s today and not those that come (%s): its pods there stay until they are created again, and new ones stay Pending%s",
+		Message: fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there stay until they are recreated, and new ones stay Pending%s",
 			cluster.Count(len(closed), "node"), check.Names(closed), because(pass.WhatIf, keys)),
 		Evidence: map[string]any{"nodes": closed, "tolerations": w.Spec.Tolerations},
 	}
 	if w.Subject.Kind == "DaemonSet" {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("it tolerates the taints of %s today and not those that come (%s): its pods there stay, and are gone for good when they end or the DaemonSet is rolled out%s",
+		f.Message = fmt.Sprintf("it tolerates the present taints of %s, but not the new ones (%s): its pods there stay, but are not replaced when they end or the DaemonSet is rolled out%s",
 			cluster.Count(len(closed), "node"), check.Names(closed), because(pass.WhatIf, keys))
 	}
 	if e := pass.WhatIf.Because(whatif.Taint, keys); e != nil {
 		f.Evidence["source"] = e.Source
 	}
 	if f.Fix = fix(pass, w, closed[0]); w.Pointer == "" {
-		f.Fix = "its template cannot be changed: make it anew with a toleration of the new taints, or let it end before the change"
+		f.Fix = "its template is immutable: recreate it with a toleration for the new taints, or let it end before the change"
 	}
 	return f
 }
 
-// fix adds a toleration of what closes a node.
+// fix adds a toleration for the new taint.
 func fix(pass *check.Pass, w check.Template, node string) string {
 	at := slices.IndexFunc(pass.WhatIf.After.Nodes, func(n corev1.Node) bool { return n.Name == node })
 	t := nodes.Shut(&pass.WhatIf.After.Nodes[at], w.Spec.Tolerations)
