@@ -21,9 +21,9 @@ func TestHalfWay(t *testing.T) {
 	const flannelsFile, calicosFile = "10-flannel.conflist", "10-calico.conflist"
 	pods := "warn Network/flannel: pods are on more than one network: calico has 2 pods on 2 nodes (default/db-d8c775855-l2srd, default/db-d8c775855-rpw54), flannel has "
 	both := func(nodes string) string {
-		return "warn Node/node-1: on " + nodes + " a runtime reads more than one configuration: " + calicosFile + " serves because it sorts first, and " + flannelsFile + " would the moment that it is gone"
+		return "warn Node/node-1: on " + nodes + " there is more than one CNI configuration: " + calicosFile + " serves because it sorts first, and " + flannelsFile + " would serve without it"
 	}
-	apart := "warn Network/flannel: new pods are on different networks by the node on which they start: " + calicosFile + " on 1 node (node-1), " + flannelsFile + " on 1 node (node-2)"
+	apart := "warn Network/flannel: which network new pods are on depends on their node: " + calicosFile + " on 1 node (node-1), " + flannelsFile + " on 1 node (node-2)"
 	for _, test := range []struct {
 		name string
 		gone map[string]string // the file that a node has not

@@ -73,8 +73,8 @@ func (s *stage) byHand(t *testing.T) {
 	nodes := s.NodeNames()
 	serves := s.server(t, "late", nodes[0])
 	both := []string{"block cni/half-way", "pods are on more than one network: calico has ", "default/late-0", ", flannel has ",
-		"removing either cuts its pods off", "block cni/leftover", "calico is installed beside flannel already: a change was begun and not finished",
-		"out of /etc/cni/net.d first, on every node; then its pods, one by one"}
+		"removing a network cuts off its pods", "block cni/leftover", "calico is already installed next to flannel: a change was begun and not finished",
+		"out of /etc/cni/net.d first, on every node; then recreate its pods, one by one"}
 	s.check(t, 3, s.change, both)
 	s.run(t, 3, both, s.planned()...)
 	s.run(t, 3, both, "apply", s.plan, "--yes")
@@ -85,7 +85,7 @@ func (s *stage) byHand(t *testing.T) {
 	looked := s.look(t)
 	s.check(t, 3, s.change, append(both, "10-calico.conflist sorts before 10-flannel.conflist: new pods on this node are not on flannel",
 		"10-calico.conflist serves because it sorts first, and 10-flannel.conflist would",
-		"new pods are on different networks by the node on which they start: 10-calico.conflist on 1 node ("+nodes[0]+"), 10-flannel.conflist on 1 node ("+nodes[1]+")"),
+		"which network new pods are on depends on their node: 10-calico.conflist on 1 node ("+nodes[0]+"), 10-flannel.conflist on 1 node ("+nodes[1]+")"),
 		"--from", looked)
 	s.check(t, 0, nil, []string{"warn cni/half-way", "pods are on more than one network: calico has "}, "--from", looked, "--only", "cni/half-way")
 	serves()
@@ -100,8 +100,8 @@ func (s *stage) wayOut(t *testing.T) {
 	s.server(t, "late", node)()
 	s.check(t, 3, s.change, []string{"block cni/leftover"})
 	s.kubectl(t, "", "delete", "-f", s.calico(), "--ignore-not-found", "--timeout=120s")
-	s.check(t, 0, s.change, []string{"info cni/leftover", "links and rules of it may be left there too"})
-	s.check(t, 3, s.change, []string{"block cni/traces", "what goes to 198.19.", "is dropped on 1 node", "ip route delete blackhole", "warn cni/conf-present", "ip link delete vxlan.calico"},
+	s.check(t, 0, s.change, []string{"info cni/leftover", "its links and rules may still exist there too"})
+	s.check(t, 3, s.change, []string{"block cni/traces", "packets to 198.19.", "are dropped on 1 node", "ip route delete blackhole", "warn cni/conf-present", "ip link delete vxlan.calico"},
 		"--from", s.look(t))
 	for _, node := range s.NodeNames() {
 		s.on(t, node, "ip link delete vxlan.calico; ip route show type blackhole | while read _ to _; do ip route delete blackhole $to; done")
@@ -308,11 +308,11 @@ func TestOldNetworkComesBack(t *testing.T) {
 	s.kubectl(t, "", "-n", "kube-system", "delete", "quota", "late")
 	s.kubectl(t, "", "-n", "kube-system", "annotate", "daemonset", "calico-node", "test/again=now") // its controller tries at once, then
 	s.kubectl(t, "", "-n", "kube-system", "rollout", "status", "daemonset/calico-node", "--timeout=120s")
-	found := []string{"block cni/leftover", "two networks are installed, flannel and calico: which of them serves a pod depends on the node",
-		"Its file goes out of /etc/cni/net.d first, on every node; then its pods, one by one (theseus check --only cni/half-way names them); its agent last",
+	found := []string{"block cni/leftover", "two networks are installed, flannel and calico: which one serves a pod depends on the node",
+		"Move its file out of /etc/cni/net.d first, on every node; then recreate its pods, one by one (theseus check --only cni/half-way names them); remove its agent last",
 		"warn cni/half-way", "pods are on more than one network: calico has ", "flannel has 1 pod on 1 node (default/stray-0)"}
 	s.check(t, 3, nil, found)
-	s.check(t, 3, nil, append(found, "on 1 node ("+node+") a runtime reads more than one configuration: 10-calico.conflist serves because it sorts first, and 10-flannel.conflist would"),
+	s.check(t, 3, nil, append(found, "on 1 node ("+node+") there is more than one CNI configuration: 10-calico.conflist serves because it sorts first, and 10-flannel.conflist would"),
 		"--from", s.look(t))
 	s.calm(t, "a node that came with flannel")
 
@@ -320,7 +320,7 @@ func TestOldNetworkComesBack(t *testing.T) {
 	s.kubectl(t, "", "delete", "pod", "stray-0")
 	s.server(t, "stray", node)(old...)
 	s.kubectl(t, flannel, "delete", "-f", "-", "--timeout=120s")
-	s.check(t, 0, nil, []string{"flannel does not run, but its annotations (flannel.alpha.coreos.com/*) are on 1 node: links and rules of it may be left there too", "theseus snapshot --nodes shows what is left there"})
+	s.check(t, 0, nil, []string{"flannel does not run, but its annotations (flannel.alpha.coreos.com/*) are on 1 node: its links and rules may still exist there too", "theseus snapshot --nodes shows what is left there"})
 	for _, verb := range []string{"kill", "start"} {
 		if out, err := s.InLab(t.Context(), "node", verb, node); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -333,7 +333,7 @@ func TestOldNetworkComesBack(t *testing.T) {
 	rigtest.NothingOn(t, s.Rig, "flannel", rigtest.FlannelTraces)
 	p := rigtest.Start(t, s.Rig, "here", "check", "--from", s.look(t))
 	p.Ends(0)
-	for _, found := range []string{"cni/half-way", "rules of it are in the kernels"} {
+	for _, found := range []string{"cni/half-way", "its rules are in the kernels"} {
 		if strings.Contains(p.Said(), found) {
 			t.Errorf("there still is %s:\n%s", found, p.Said())
 		}

@@ -14,7 +14,7 @@ import (
 //go:embed family.md
 var familyDoc string
 
-// Family finds a family of addresses that pods have now and would not have on the target.
+// Family reports an address family that pods have now and would not have on the target.
 func Family() check.Check {
 	return check.Check{
 		ID:    "cidr/family",
@@ -23,7 +23,7 @@ func Family() check.Check {
 		Needs: []string{"target", "pods", "services"},
 		Lacks: func(pass *check.Pass) string {
 			if len(check.Prefixes(pass.Target.PodCIDRs...)) == 0 {
-				return "the range of the target's pods is not known (--pod-cidr)"
+				return "the range of the target's pods is unknown (--pod-cidr)"
 			}
 			return ""
 		},
@@ -33,7 +33,7 @@ func Family() check.Check {
 
 func family(pass *check.Pass) []finding.Finding {
 	if pass.InPlace() {
-		return nil // pods keep the addresses that they have
+		return nil // pods keep their addresses
 	}
 	targets := check.Prefixes(pass.Target.PodCIDRs...)
 	var found []finding.Finding
@@ -67,10 +67,10 @@ func family(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "cidr/family", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-			Message: fmt.Sprintf("the target's ranges have no %s addresses: created again, pods lose theirs (%s), and Services have no endpoint at theirs any more (%d)",
-				name, cluster.Count(pods, "pod"), services),
+			Message: fmt.Sprintf("the target's ranges have no %s addresses: %s would lose theirs when recreated, and %d Services would "+
+				"have no endpoints at theirs", name, cluster.Count(pods, "pod"), services),
 			Evidence: map[string]any{"family": name, "pods": pods, "services": services, "target": pass.Target.PodCIDRs},
-			Fix:      "give the target a range of both families; Theseus plans for IPv4 alone so far",
+			Fix:      "give the target a range of each family; so far Theseus plans only IPv4 ranges",
 		})
 	}
 	return found

@@ -20,7 +20,7 @@ var masqueradeDoc string
 
 const masqueradeID = "cidr/masquerade"
 
-// Masquerade finds what hides the target's pods behind their nodes' addresses.
+// Masquerade reports an ip-masq-agent that would hide the target's pods behind their nodes' addresses.
 func Masquerade() check.Check {
 	return check.Check{
 		ID:    masqueradeID,
@@ -30,7 +30,7 @@ func Masquerade() check.Check {
 		Lacks: func(pass *check.Pass) string {
 			if set := masqAgent(pass); set != nil {
 				if ok, why := pass.Snapshot.Has("configmaps"); !ok {
-					return "configmaps: " + why + ", and " + set.Name + " has its ranges in one"
+					return "configmaps: " + why + ", and one contains the ranges of " + set.Name
 				}
 				if _, err := exempt(pass, set); err != nil {
 					return err.Error()
@@ -42,7 +42,8 @@ func Masquerade() check.Check {
 	}
 }
 
-// masqAgent is the DaemonSet of ip-masq-agent, whichever cloud's it is; nil when there is none, or pods keep the addresses that it knows.
+// masqAgent returns the DaemonSet of ip-masq-agent, of any cloud. It is nil if there is none, or if pods keep the
+// addresses that the agent knows.
 func masqAgent(pass *check.Pass) *appsv1.DaemonSet {
 	if pass.InPlace() {
 		return nil
@@ -54,8 +55,8 @@ func masqAgent(pass *check.Pass) *appsv1.DaemonSet {
 	return &pass.Snapshot.DaemonSets[at]
 }
 
-// exempt are the ranges that ip-masq-agent does not masquerade: those of its ConfigMap, or its defaults (cmd/ip-masq-agent
-// of kubernetes-sigs/ip-masq-agent).
+// exempt returns the ranges that ip-masq-agent does not masquerade: those of its ConfigMap, or its defaults
+// (cmd/ip-masq-agent of kubernetes-sigs/ip-masq-agent).
 func exempt(pass *check.Pass, set *appsv1.DaemonSet) ([]netip.Prefix, error) {
 	ranges := []string{"10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"}
 	for _, container := range set.Spec.Template.Spec.Containers {
@@ -92,7 +93,7 @@ func masquerade(pass *check.Pass) []finding.Finding {
 	}
 	ranges, err := exempt(pass, set)
 	if err != nil {
-		return nil // Lacks has said so
+		return nil // Lacks has reported it
 	}
 	var hidden []string
 	for _, prefix := range check.Prefixes(pass.Target.PodCIDRs...) {
@@ -105,14 +106,15 @@ func masquerade(pass *check.Pass) []finding.Finding {
 	}
 	f := finding.Finding{
 		ID: masqueradeID, Severity: finding.Warn, Subject: finding.Subject{Kind: "DaemonSet", Namespace: set.Namespace, Name: set.Name},
-		Message:  fmt.Sprintf("it masquerades what pods send to %s, the target's range: pods see their nodes' addresses instead of each other's", strings.Join(hidden, ", ")),
+		Message: fmt.Sprintf("it masquerades traffic from pods to %s, the target's range: pods see nodes' addresses instead of each other's",
+			strings.Join(hidden, ", ")),
 		Evidence: map[string]any{"target": hidden, "nonMasqueradeCIDRs": texts(ranges)},
 		Fix: fmt.Sprintf("add %s to nonMasqueradeCIDRs: kubectl -n %s edit configmap ip-masq-agent (the agent reads it again within a minute)",
 			strings.Join(hidden, ", "), shell.Word(set.Namespace)),
 	}
 	if n := len(pass.Snapshot.NetworkPolicies); n > 0 {
 		f.Severity = finding.Block
-		f.Message += fmt.Sprintf(", and the %d NetworkPolicies that allow by pod deny them", n)
+		f.Message += fmt.Sprintf(", and the %d NetworkPolicies deny them if they allow by pod", n)
 	}
 	return []finding.Finding{f}
 }

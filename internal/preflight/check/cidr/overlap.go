@@ -1,4 +1,4 @@
-// Package cidr checks address ranges.
+// Package cidr checks the address ranges of pods: overlaps, address families, and masquerading.
 package cidr
 
 import (
@@ -21,8 +21,8 @@ import (
 //go:embed overlap.md
 var overlapDoc string
 
-// Overlap finds addresses in use that lie in the target's pod range, and ranges of this cluster that a network has which
-// is joined with it.
+// Overlap reports addresses in use within the target's pod range, and ranges of this cluster that a peered network
+// also uses.
 func Overlap() check.Check {
 	return check.Check{
 		ID:    overlapID,
@@ -35,11 +35,11 @@ func Overlap() check.Check {
 					return why
 				}
 				if len(check.Prefixes(pass.Target.PodCIDRs...)) == 0 {
-					return "the range of the target's pods is not known (--pod-cidr)"
+					return "the range of the target's pods is unknown (--pod-cidr)"
 				}
 			}
 			if why := (check.Check{Needs: []string{"services"}}).Missing(pass); why != "" && len(overlap(pass)) == 0 {
-				return why // what overlaps is said in any case
+				return why // overlaps are reported in any case
 			}
 			return ""
 		},
@@ -49,7 +49,7 @@ func Overlap() check.Check {
 
 const overlapID = "cidr/overlap"
 
-// use is a range that somebody has.
+// use is a range in use.
 type use struct {
 	prefix  netip.Prefix
 	what    string
@@ -60,7 +60,7 @@ func overlap(pass *check.Pass) []finding.Finding {
 	own, beside := uses(pass), peered(pass)
 	found := besideOwn(own, beside)
 	if pass.Target == nil || pass.Change.Strategy == "adopt" || pass.Source != nil && pass.Source.CNI == pass.Target.CNI && pass.Change.Pool == "" {
-		return found // the target takes over the range on purpose
+		return found // the target takes over the range intentionally
 	}
 	type pair struct {
 		target  netip.Prefix
@@ -68,9 +68,10 @@ func overlap(pass *check.Pass) []finding.Finding {
 	}
 	fix := "theseus plan --pod-cidr RANGE (or --pool RANGE), with a private range that nothing in or around the cluster uses"
 	if pass.Target.Capabilities.CIDRSource == "node" {
-		fix = "the addresses of its pods are of the nodes' own ranges (spec.podCIDR), which stay: a cluster beside this one, with other ranges, can take its work over (theseus mirror)"
+		fix = "no other range is possible: its pods' addresses come from the nodes' own ranges (spec.podCIDR), which do not change; " +
+			"a second cluster with other ranges can take over the work of this one (theseus mirror)"
 	}
-	seen := map[pair]bool{} // a subject is named once for each of the target's ranges
+	seen := map[pair]bool{} // a subject is reported once for each of the target's ranges
 	for _, target := range check.Prefixes(pass.Target.PodCIDRs...) {
 		for _, u := range append(own, beside...) {
 			if !target.Overlaps(u.prefix) || seen[pair{target, u.subject}] {
@@ -79,8 +80,8 @@ func overlap(pass *check.Pass) []finding.Finding {
 			seen[pair{target, u.subject}] = true
 			found = append(found, finding.Finding{
 				ID: overlapID, Severity: finding.Block, Subject: u.subject,
-				Message: fmt.Sprintf("the target's pods would get addresses of %s, which holds %s %s: "+
-					"traffic to one of the two would go to the other", target, u.what, text(u.prefix)),
+				Message: fmt.Sprintf("the target's pods would get addresses of %s, which contains %s %s: "+
+					"traffic to one of the two would reach the other", target, u.what, text(u.prefix)),
 				Evidence: map[string]any{"target": target.String(), "inUse": text(u.prefix)},
 				Fix:      fix,
 			})
@@ -89,7 +90,7 @@ func overlap(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// peered are the ranges of networks that are joined with the cluster's, as far as the user names them.
+// peered returns the ranges of peered networks that the user names.
 func peered(pass *check.Pass) []use {
 	var all []use
 	for _, given := range pass.Change.Peered {
@@ -101,13 +102,13 @@ func peered(pass *check.Pass) []use {
 	return all
 }
 
-// besideOwn holds the ranges of joined networks against all that this cluster has: pods, Services, nodes.
+// besideOwn compares the ranges of peered networks with all ranges of this cluster: pods, Services, nodes.
 func besideOwn(own, beside []use) []finding.Finding {
 	var found []finding.Finding
 	for _, other := range beside {
 		var names, ranges []string
 		for _, u := range own {
-			if u.prefix.Overlaps(other.prefix) && u.subject.Kind != "Route" { // a route there is as it should be
+			if u.prefix.Overlaps(other.prefix) && u.subject.Kind != "Route" { // a route to a peered network is expected
 				names = append(names, u.subject.String())
 				ranges = append(ranges, u.what+" "+text(u.prefix))
 			}
@@ -119,10 +120,11 @@ func besideOwn(own, beside []use) []finding.Finding {
 		names = slices.Compact(names)
 		found = append(found, finding.Finding{
 			ID: overlapID, Severity: finding.Block, Subject: other.subject,
-			Message: fmt.Sprintf("its range %s is also that of %d things here (%s): %s. Whoever is called by such an address is the one of the caller's own cluster, and "+
-				"the other one cannot be reached", other.prefix, len(names), check.Names(names), ranges[0]),
+			Message: fmt.Sprintf("its range %s overlaps %d ranges of this cluster (%s): %s. Such an address always leads to the caller's own "+
+				"cluster, and the other one cannot be reached", other.prefix, len(names), check.Names(names), ranges[0]),
 			Evidence: map[string]any{"range": other.prefix.String(), "subjects": names[:min(len(names), 20)], "count": len(names)},
-			Fix:      "give the network that is not there yet another range; two that are there can be joined only through addresses that are translated",
+			Fix: "give the network that does not exist yet another range; two existing networks can be joined only through address " +
+				"translation",
 		})
 	}
 	return found
@@ -194,7 +196,7 @@ func nodeUses(pass *check.Pass, node *corev1.Node, facts *cluster.NodeFacts, add
 	}
 }
 
-// around are ranges that objects of networks and load balancers name.
+// around adds the ranges in objects of networks and load balancers.
 func around(pass *check.Pass, add func(finding.Subject, string, ...string)) {
 	for i := range pass.Snapshot.Other {
 		object := &pass.Snapshot.Other[i]
@@ -204,7 +206,7 @@ func around(pass *check.Pass, add func(finding.Subject, string, ...string)) {
 		case object.GetKind() == "IPPool" && strings.HasSuffix(group, "projectcalico.org"):
 			if disabled, _, _ := unstructured.NestedBool(spec, "disabled"); disabled {
 				cidr, _, _ := unstructured.NestedString(spec, "cidr")
-				add(subject, "the range of a disabled pool, as networks beside the cluster are told to Calico,", cidr)
+				add(subject, "the range of a disabled pool, which tells Calico about a network outside of the cluster,", cidr)
 			}
 		case object.GetKind() == "BGPConfiguration" && strings.HasSuffix(group, "projectcalico.org"):
 			for _, field := range []string{"serviceClusterIPs", "serviceExternalIPs", "serviceLoadBalancerIPs"} {
@@ -213,15 +215,15 @@ func around(pass *check.Pass, add func(finding.Subject, string, ...string)) {
 		case object.GetKind() == "IPAddressPool" && group == "metallb.io":
 			addresses, _, _ := unstructured.NestedStringSlice(spec, "addresses")
 			for _, one := range addresses {
-				add(subject, "addresses that MetalLB gives,", ends(one)...)
+				add(subject, "addresses that MetalLB assigns,", ends(one)...)
 			}
 		case object.GetKind() == "CiliumLoadBalancerIPPool":
-			add(subject, "addresses that Cilium gives to Services,", append(cidrsOf(spec, "blocks"), cidrsOf(spec, "cidrs")...)...)
+			add(subject, "addresses that Cilium assigns to Services,", append(cidrsOf(spec, "blocks"), cidrsOf(spec, "cidrs")...)...)
 		}
 	}
 }
 
-// cidrsOf are the fields cidr of a list of objects.
+// cidrsOf returns the fields cidr of a list of objects.
 func cidrsOf(spec map[string]any, field string) []string {
 	list, _, _ := unstructured.NestedSlice(spec, field)
 	var all []string
@@ -237,7 +239,7 @@ func cidrsOf(spec map[string]any, field string) []string {
 	return all
 }
 
-// ends are the prefixes of "a-b", the largest that fit.
+// ends returns the prefixes of "a-b", the largest that fit.
 func ends(text string) []string {
 	first, last, isRange := strings.Cut(text, "-")
 	from, err1 := netip.ParseAddr(strings.TrimSpace(first))
@@ -261,7 +263,7 @@ func ends(text string) []string {
 	return all
 }
 
-// lastOf is the last address of a prefix.
+// lastOf returns the last address of a prefix.
 func lastOf(prefix netip.Prefix) netip.Addr {
 	bytes := prefix.Addr().AsSlice()
 	for bit := prefix.Bits(); bit < len(bytes)*8; bit++ {
@@ -271,7 +273,7 @@ func lastOf(prefix netip.Prefix) netip.Addr {
 	return last
 }
 
-// serviceRanges finds the ranges of Services wherever they are written down.
+// serviceRanges returns the ranges of Services, from the ServiceCIDRs or the flags of the API server.
 func serviceRanges(pass *check.Pass) []string {
 	var ranges []string
 	for _, object := range pass.Snapshot.OtherOf("networking.k8s.io", "ServiceCIDR") {

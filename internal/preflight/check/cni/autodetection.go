@@ -19,7 +19,7 @@ import (
 //go:embed autodetection.md
 var autodetectionDoc string
 
-// Autodetection finds a target that would take the other network's link for the node's own.
+// Autodetection reports a Calico that would mistake the other network's link for the node's own.
 func Autodetection() check.Check {
 	return check.Check{
 		ID:    "cni/autodetection",
@@ -32,7 +32,7 @@ func Autodetection() check.Check {
 			}
 			if pass.Target.CNI != "calico" {
 				if _, ok := methodOf(running(pass)); !ok {
-					return "it is not known how " + pass.Target.CNI + " finds the node's address"
+					return "it is unknown how " + pass.Target.CNI + " finds the node's address"
 				}
 				return ""
 			}
@@ -45,7 +45,7 @@ func Autodetection() check.Check {
 	}
 }
 
-// running is the agent of the network in place, as a manifest would have it.
+// running returns the agent of the present network, in the form of a manifest.
 func running(pass *check.Pass) []unstructured.Unstructured {
 	set := pass.Snapshot.DaemonSet(pass.Source.Agent.Namespace, pass.Source.Agent.Name)
 	if set == nil {
@@ -60,7 +60,7 @@ func running(pass *check.Pass) []unstructured.Unstructured {
 	return []unstructured.Unstructured{object}
 }
 
-// leaving is about a Calico in place that starts again while the target's links are there.
+// leaving reports a present Calico that may restart while the target's links exist.
 func leaving(pass *check.Pass) []finding.Finding {
 	m, _ := methodOf(running(pass))
 	link, ok := m.among(pass.Target.Capabilities.HostLinks)
@@ -69,10 +69,10 @@ func leaving(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "cni/autodetection", Severity: finding.Block, Subject: m.subject,
-		Message: fmt.Sprintf("the method %q can pick %s, a link of %s, as soon as an agent of the network in place starts again: its routes and tunnels would lead into the other network",
-			m.text, link, pass.Target.CNI),
+		Message: fmt.Sprintf("the method %q can select %s, a link of %s, when an agent of the present network restarts: "+
+			"its routes and tunnels would lead into the other network", m.text, link, pass.Target.CNI),
 		Evidence: map[string]any{"method": m.text, "link": link},
-		Fix: "first, and wait until it is rolled out: kubectl -n " + shell.Word(m.subject.Namespace) + " set env " + shell.Word("daemonset/"+m.subject.Name) +
+		Fix: "before the change, and wait for the rollout: kubectl -n " + shell.Word(m.subject.Namespace) + " set env " + shell.Word("daemonset/"+m.subject.Name) +
 			" IP_AUTODETECTION_METHOD=kubernetes-internal-ip",
 	}}
 }
@@ -88,7 +88,7 @@ func autodetection(pass *check.Pass) []finding.Finding {
 	if err := m.check(); err != nil {
 		return []finding.Finding{{
 			ID: "cni/autodetection", Severity: finding.Block, Subject: m.subject,
-			Message: fmt.Sprintf("the method %q cannot be read (%v): calico-node does not start with it", m.text, err),
+			Message: fmt.Sprintf("the method %q cannot be parsed (%v): calico-node does not start with it", m.text, err),
 			Fix:     "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
 		}}
 	}
@@ -106,7 +106,7 @@ func autodetection(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// byName judges by the names of the source's links alone.
+// byName judges only by the names of the source's links.
 func byName(pass *check.Pass, m method) []finding.Finding {
 	name, ok := m.among(pass.Source.Capabilities.HostLinks)
 	if !ok {
@@ -114,14 +114,14 @@ func byName(pass *check.Pass, m method) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "cni/autodetection", Severity: m.severity(), Subject: m.subject,
-		Message: fmt.Sprintf("the method %q can pick %s, a link of %s: the target's tunnels would run inside of the network that is to go",
+		Message: fmt.Sprintf("the method %q can select %s, a link of %s: the target's tunnels would run inside the network that will be removed",
 			m.text, name, pass.Source.CNI),
 		Evidence: map[string]any{"method": m.text, "link": name},
 		Fix:      "set IP_AUTODETECTION_METHOD=kubernetes-internal-ip in the manifest",
 	}}
 }
 
-// onNode judges by the links that are there.
+// onNode judges by the links of a node.
 func onNode(pass *check.Pass, m method, node *corev1.Node, facts *cluster.NodeFacts) []finding.Finding {
 	link, address := m.pick(facts.Links, node)
 	f := finding.Finding{
@@ -134,11 +134,11 @@ func onNode(pass *check.Pass, m method, node *corev1.Node, facts *cluster.NodeFa
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("the method %q finds no link on this node: calico-node does not start there", m.text)
 	case step.Matches(pass.Source.Capabilities.HostLinks, link):
-		f.Message = fmt.Sprintf("the method %q picks %s, a link of %s: the target's tunnels would run inside of the network that is to go",
+		f.Message = fmt.Sprintf("the method %q selects %s, a link of %s: the target's tunnels would run inside the network that will be removed",
 			m.text, link, pass.Source.CNI)
 	case !isInternal(node, address):
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("the method %q picks %s (%s), which is not the node's internal address: other nodes may not reach it",
+		f.Message = fmt.Sprintf("the method %q selects %s (%s), which is not the node's internal address: other nodes may not reach it",
 			m.text, link, address)
 	default:
 		return nil

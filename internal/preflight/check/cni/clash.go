@@ -13,7 +13,7 @@ var clashDoc string
 
 const clashID = "cni/clash"
 
-// Clash finds what two networks would both own on a node, and what keeps a node from being switched by itself.
+// Clash reports resources that both networks would own on a node, and why single nodes cannot be switched.
 func Clash() check.Check {
 	return check.Check{
 		ID:    clashID,

@@ -15,7 +15,7 @@ import (
 //go:embed conf_present.md
 var confPresentDoc string
 
-// ConfPresent finds configuration and links of other networks on nodes.
+// ConfPresent reports CNI configuration and links of other networks on nodes.
 func ConfPresent() check.Check {
 	return check.Check{
 		ID:    "cni/conf-present",
@@ -40,7 +40,7 @@ func confPresent(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// judgeFile says what a file in the configuration folder means. Runtimes read the first that sorts first.
+// judgeFile reports the effect of a file in the configuration folder. A runtime uses the file that sorts first.
 func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding.Finding, bool) {
 	own, active := pass.Source.Capabilities.ConfName, slices.ContainsFunc([]string{".conf", ".conflist", ".json"}, func(end string) bool {
 		return strings.HasSuffix(file, end)
@@ -51,8 +51,8 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 	f := finding.Finding{
 		ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
 		Evidence: map[string]any{"file": file, "serving": own},
-		Fix: "find what wrote it: Multus, a service mesh and the like keep such a file on purpose, and it stays. If nothing does any more, on the node: mv /etc/cni/net.d/" + file +
-			" /etc/cni/; pods that it served stay on its network until they are created again",
+		Fix: "find the program that wrote it: Multus, service meshes and similar plugins keep such a file on purpose, and need it. If no program " +
+			"uses it any more, on the node: mv /etc/cni/net.d/" + file + " /etc/cni/; its pods stay on their network until they are recreated",
 	}
 	switch {
 	case file < own:
@@ -60,23 +60,24 @@ func judgeFile(pass *check.Pass, facts *cluster.NodeFacts, file string) (finding
 		f.Message = fmt.Sprintf("/etc/cni/net.d/%s sorts before %s: new pods on this node are not on %s", file, own, pass.Source.CNI)
 	case file == pass.Target.Capabilities.ConfName:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("the target's configuration %s is there already: the node would switch as soon as the source's is gone", file)
+		f.Message = fmt.Sprintf("the target's configuration %s already exists: the node would switch as soon as the source's is removed", file)
 	case pass.OneNetwork():
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s is not %s's: it would serve pods once %s's own is gone", file, pass.Source.CNI, pass.Source.CNI)
+		f.Message = fmt.Sprintf("/etc/cni/net.d/%s does not belong to %s: it would serve new pods when %s's own is removed",
+			file, pass.Source.CNI, pass.Source.CNI)
 	default:
-		f.Message = fmt.Sprintf("/etc/cni/net.d/%s belongs to neither network: it would serve pods once both others are gone", file)
+		f.Message = fmt.Sprintf("/etc/cni/net.d/%s belongs to neither network: it would serve new pods when both others are removed", file)
 	}
 	return f, true
 }
 
-// strangeLinks finds links that only another network makes.
+// strangeLinks reports links that only another network creates.
 func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding {
 	byNetwork := map[string][]string{
 		"calico": {"cali*", "vxlan.calico"}, "flannel": {"flannel.*"}, "weave": {"weave", "vethwe*", "vxlan-6784"},
 		"cilium": {"cilium_*", "lxc*"}, "kube-router": {"kube-bridge"},
 	}
 	if pass.Source.Untried != "" {
-		return nil // whose links they are is not known: Canal's are of two networks
+		return nil // the owner of the links is unknown: Canal has links of two networks
 	}
 	var found []finding.Finding
 	for _, name := range []string{"calico", "cilium", "flannel", "kube-router", "weave"} {
@@ -94,9 +95,10 @@ func strangeLinks(pass *check.Pass, facts *cluster.NodeFacts) []finding.Finding 
 		}
 		found = append(found, finding.Finding{
 			ID: "cni/conf-present", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-			Message:  fmt.Sprintf("links of %s are on the node (%s): routes and rules of it may be there too, and take traffic", name, strings.Join(names, ", ")),
+			Message: fmt.Sprintf("the node has links of %s (%s): its routes and rules may exist too, and attract traffic",
+				name, strings.Join(names, ", ")),
 			Evidence: map[string]any{"links": names},
-			Fix:      "see whether pods still use them: on the node, ip route show dev " + names[0] + ". If none does, drain the node and restart it",
+			Fix:      "check whether pods still use them: on the node, ip route show dev " + names[0] + ". If none does, drain the node and restart it",
 		})
 	}
 	return found

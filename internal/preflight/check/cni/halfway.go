@@ -18,7 +18,7 @@ var halfWayDoc string
 
 const halfWayID = "cni/half-way"
 
-// HalfWay finds a cluster whose pods, or whose nodes, are on different networks.
+// HalfWay reports a cluster whose pods or nodes are on different networks.
 func HalfWay() check.Check {
 	return check.Check{
 		ID:    halfWayID,
@@ -43,14 +43,14 @@ func (s share) String() string {
 	return cluster.Count(len(s.pods), "pod") + " on " + cluster.Count(len(s.nodes), "node")
 }
 
-// podsApart tells by pods' addresses which network they are on.
+// podsApart assigns pods to networks by their addresses, and reports pods on different networks.
 func podsApart(pass *check.Pass) []finding.Finding {
 	all := networks(pass)
 	ranges := map[string][]netip.Prefix{}
 	for _, network := range all {
 		ranges[network.CNI] = check.Prefixes(network.PodCIDRs...)
 		if len(ranges[network.CNI]) == 0 {
-			return nil // of whom a pod is cannot be told then
+			return nil // then the network of a pod is unknown
 		}
 	}
 	const nobody = "" // sorts first
@@ -78,10 +78,10 @@ func podsApart(pass *check.Pass) []finding.Finding {
 		delete(shares, nobody)
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-			Message: fmt.Sprintf("of no network that was found are the addresses of %s (%s): they are on one that is gone, or that is not known",
+			Message: fmt.Sprintf("the addresses of %s belong to no detected network (%s): the network was removed, or Theseus does not know it",
 				lost, check.Names(lost.pods)),
 			Evidence: map[string]any{"pods": lost.pods[:min(len(lost.pods), 20)], "count": len(lost.pods)},
-			Fix: "see that " + pass.Source.CNI + " serves their nodes: one that joined with another network's file in /etc/cni/net.d has it moved out first " +
+			Fix: "make sure that " + pass.Source.CNI + " serves their nodes: on a node that has another network's file in /etc/cni/net.d, move it out first " +
 				"(theseus snapshot --nodes shows it); then restart their workloads one by one. A pod without a controller does not come back",
 		})
 	}
@@ -103,14 +103,17 @@ func podsApart(pass *check.Pass) []finding.Finding {
 	}
 	return append(found, finding.Finding{
 		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-		Message:  "pods are on more than one network: " + strings.Join(parts, ", ") + "; whether they reach each other is nobody's promise, and removing either cuts its pods off",
+		Message: "pods are on more than one network: " + strings.Join(parts, ", ") +
+			"; pods of different networks may not reach each other, and removing a network cuts off its pods",
 		Evidence: map[string]any{"shares": parts, "pods": fewer},
 		Fix:      wayOut,
 	})
 }
 
-const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, go back to the network that is to stay: on nodes where " +
-	"the other's configuration sorts first, move it out of /etc/cni/net.d; restart the workloads whose pods are on the other one by one; when it has no pod left, remove it, and look at the nodes (theseus snapshot --nodes), as what it left there is in the way too"
+// wayOut is the order in which a cluster returns to one network without cutting pods off.
+const wayOut = "if Theseus began it: theseus status, then theseus resume or theseus rollback. If not, return to the network that stays: " +
+	"on nodes where the other network's configuration sorts first, move it out of /etc/cni/net.d; restart the workloads with pods on the " +
+	"other network one by one; when it has no pod left, remove it, and check the nodes for its leftovers (theseus snapshot --nodes)"
 
 func blocking(pass *check.Pass) finding.Severity {
 	if pass.Change.To != "" {
@@ -119,7 +122,7 @@ func blocking(pass *check.Pass) finding.Severity {
 	return finding.Warn
 }
 
-// nodesApart tells by nodes' files which network serves new pods there.
+// nodesApart reports nodes whose CNI configurations serve different networks.
 func nodesApart(pass *check.Pass) []finding.Finding {
 	serving := map[string][]string{}
 	for i := range pass.Snapshot.Facts {
@@ -136,13 +139,13 @@ func nodesApart(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: halfWayID, Severity: blocking(pass), Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-		Message:  "new pods are on different networks by the node on which they start: " + strings.Join(parts, ", "),
+		Message:  "which network new pods are on depends on their node: " + strings.Join(parts, ", "),
 		Evidence: map[string]any{"serving": parts},
 		Fix:      wayOut,
 	}}
 }
 
-// twoFiles finds nodes on which the order of names alone decides which network serves.
+// twoFiles reports nodes with several CNI configurations, on which only the order of names decides which one serves.
 func twoFiles(pass *check.Pass) []finding.Finding {
 	several := map[string][]string{}
 	for i := range pass.Snapshot.Facts {
@@ -161,13 +164,13 @@ func twoFiles(pass *check.Pass) []finding.Finding {
 	for _, list := range slices.Sorted(maps.Keys(several)) {
 		nodes := several[list]
 		first, rest, _ := strings.Cut(list, ", ")
-		fix := "on each of them, if no network in use needs it, move out of /etc/cni/net.d: " + rest
+		fix := "on each node, if no network in use needs it, move out of /etc/cni/net.d: " + rest
 		if first != pass.Source.Capabilities.ConfName { // another network has taken over
 			fix = wayOut
 		}
 		found = append(found, finding.Finding{
 			ID: halfWayID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-			Message: fmt.Sprintf("on %s (%s) a runtime reads more than one configuration: %s serves because it sorts first, and %s would the moment that it is gone",
+			Message: fmt.Sprintf("on %s (%s) there is more than one CNI configuration: %s serves because it sorts first, and %s would serve without it",
 				cluster.Count(len(nodes), "node"), check.Names(nodes), first, rest),
 			Evidence: map[string]any{"files": list, "nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
 			Fix:      fix,

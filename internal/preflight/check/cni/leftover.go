@@ -1,4 +1,4 @@
-// Package cni checks which networks are in a cluster, and what they left there.
+// Package cni checks which networks are in a cluster, whether two of them can run together, and their leftovers.
 package cni
 
 import (
@@ -19,7 +19,7 @@ import (
 //go:embed leftover.md
 var leftoverDoc string
 
-// Leftover finds networks that are there beside the one to be replaced, whole or in part.
+// Leftover reports networks in addition to the one to be replaced, complete or in part.
 func Leftover() check.Check {
 	return check.Check{
 		ID:    "cni/leftover",
@@ -55,8 +55,8 @@ func problems(network *cni.Installation) []finding.Finding {
 	for _, problem := range network.Problems {
 		found = append(found, finding.Finding{
 			ID: "cni/leftover", Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: network.CNI},
-			Message: network.CNI + " is not whole: " + problem + "; what it does now cannot be told, so it cannot be replaced safely",
-			Fix:     "bring it back into order, then take the snapshot again; nothing of it may be removed while pods have its addresses",
+			Message: network.CNI + " is incomplete: " + problem + "; its state is unknown, so it cannot be replaced safely",
+			Fix:     "repair it, then take the snapshot again; do not remove any part of it while pods have its addresses",
 		})
 	}
 	return found
@@ -69,7 +69,7 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 	}
 	notWhole := ""
 	if len(network.Problems) > 0 {
-		notWhole = "; " + network.CNI + " is not whole: " + strings.Join(network.Problems, "; ")
+		notWhole = "; " + network.CNI + " is incomplete: " + strings.Join(network.Problems, "; ")
 	}
 	if together := cmp.Or(pass.Source.Untried, network.Untried); together != "" {
 		if pass.Change.To == "" {
@@ -80,22 +80,24 @@ func second(pass *check.Pass, network *cni.Installation) finding.Finding {
 		return f
 	}
 	if network.CNI == pass.Change.To {
-		f.Message = fmt.Sprintf("%s is installed beside %s already: a change was begun and not finished%s", network.CNI, pass.Source.CNI, notWhole)
-		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, take it back. " + lastly
+		f.Message = fmt.Sprintf("%s is already installed next to %s: a change was begun and not finished%s", network.CNI, pass.Source.CNI, notWhole)
+		f.Fix = "if Theseus began it: theseus status, then theseus resume or theseus rollback; if not, undo it. " + lastly
 		return f
 	}
-	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which of them serves a pod depends on the node%s", pass.Source.CNI, network.CNI, notWhole)
-	f.Fix = "see which of them serves each node (theseus snapshot --nodes, or ls /etc/cni/net.d there), and decide which one stays. Then the other can go. " + lastly
+	f.Message = fmt.Sprintf("two networks are installed, %s and %s: which one serves a pod depends on the node%s", pass.Source.CNI, network.CNI, notWhole)
+	f.Fix = "find out which one serves each node (theseus snapshot --nodes, or ls /etc/cni/net.d there), decide which one stays, and remove the other. " + lastly
 	return f
 }
 
-// lastly is the order in which a network goes without cutting its pods off, or leaving nodes to a plugin without its agent.
-const lastly = "Its file goes out of /etc/cni/net.d first, on every node; then its pods, one by one (theseus check --only cni/half-way names them); its agent last"
+// lastly is the order in which a network is removed without cutting off its pods, and without leaving nodes to a plugin
+// whose agent is gone.
+const lastly = "Move its file out of /etc/cni/net.d first, on every node; then recreate its pods, one by one (theseus check --only cni/half-way " +
+	"names them); remove its agent last"
 
-// trace is what a network that is no longer there leaves in the API.
+// trace is what a removed network leaves in the API.
 type trace struct {
 	cni        string
-	group      string // of its objects, or what it ends in
+	group      string // of its objects, or the end of that name
 	annotation string // a prefix, on nodes
 }
 
@@ -113,28 +115,30 @@ func (tr trace) find(pass *check.Pass) []finding.Finding {
 	if kinds := tr.kinds(pass); len(kinds) > 0 {
 		f := finding.Finding{
 			ID: "cni/leftover", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
-			Message:  fmt.Sprintf("%s does not run, but objects of it are left (%s)", tr.cni, strings.Join(kinds, ", ")),
+			Message:  fmt.Sprintf("%s does not run, but its objects still exist (%s)", tr.cni, strings.Join(kinds, ", ")),
 			Evidence: map[string]any{"kinds": kinds},
-			Fix: "look at them (kubectl get crd -o name | grep " + tr.group + " names their kinds), and keep a copy. With a definition all its objects go, so delete one only " +
-				"when nothing in the cluster reads them",
+			Fix: "look at them (kubectl get crd -o name | grep " + tr.group + " names their kinds), and keep a copy. Deleting a CRD deletes all its " +
+				"objects, so delete one only if nothing in the cluster reads them",
 		}
 		if tr.cni == pass.Change.To {
-			f.Message += ": its new installation would take them for its own settings"
+			f.Message += ": a new installation would use them as its settings"
 		}
 		found = append(found, f)
 	}
 	if nodes := tr.nodes(pass.Snapshot.Nodes); len(nodes) > 0 {
 		found = append(found, finding.Finding{
 			ID: "cni/leftover", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: tr.cni},
-			Message:  fmt.Sprintf("%s does not run, but its annotations (%s*) are on %s: links and rules of it may be left there too", tr.cni, tr.annotation, cluster.Count(len(nodes), "node")),
+			Message: fmt.Sprintf("%s does not run, but its annotations (%s*) are on %s: its links and rules may still exist there too",
+				tr.cni, tr.annotation, cluster.Count(len(nodes), "node")),
 			Evidence: map[string]any{"nodes": nodes},
-			Fix:      "theseus snapshot --nodes shows what is left there; a node that is drained and restarted keeps none of it",
+			Fix:      "theseus snapshot --nodes shows what is left there; draining and restarting a node removes it",
 		})
 	}
 	return found
 }
 
-// runs says whether a workload runs an image of a network: not its agent, which is no trace, but a part of it that serves another.
+// runs reports whether a workload runs an image of a network: not its agent, which is not a trace, but a part of it
+// that another network uses.
 func runs(snapshot *cluster.Snapshot, network string) bool {
 	of := func(template *corev1.PodTemplateSpec) bool {
 		return slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool {
@@ -154,7 +158,7 @@ func runs(snapshot *cluster.Snapshot, network string) bool {
 	return false
 }
 
-// kinds are those of which objects are left, each once.
+// kinds returns the kinds of which objects exist, each once.
 func (tr trace) kinds(pass *check.Pass) []string {
 	var kinds []string
 	for _, object := range pass.Snapshot.Other {

@@ -15,11 +15,12 @@ import (
 
 // method is how calico-node finds the node's address (IP_AUTODETECTION_METHOD).
 type method struct {
-	text    string // as written, "first-found" when nothing is
+	text    string // as written; "first-found" if unset
 	subject finding.Subject
 }
 
-// methodOf finds the method in the DaemonSet calico-node of a manifest, or in the Installation of which an operator makes that.
+// methodOf finds the method in the DaemonSet calico-node of a manifest, or in the Installation from which an operator
+// renders that DaemonSet.
 func methodOf(manifest []unstructured.Unstructured) (method, bool) {
 	for i := range manifest {
 		object := &manifest[i]
@@ -46,8 +47,8 @@ func methodOf(manifest []unstructured.Unstructured) (method, bool) {
 	return method{}, false
 }
 
-// ofInstallation is what the operator writes into the DaemonSet, in its order (getAutodetectionMethod in pkg/render/node.go of
-// tigera/operator).
+// ofInstallation returns what the operator writes into the DaemonSet, in its order (getAutodetectionMethod in
+// pkg/render/node.go of tigera/operator).
 func ofInstallation(object *unstructured.Unstructured) method {
 	m := method{text: "first-found", subject: finding.Subject{Kind: "Installation", Name: object.GetName()}}
 	said, _, _ := unstructured.NestedMap(object.Object, "spec", "calicoNetwork", "nodeAddressAutodetectionV4")
@@ -70,7 +71,7 @@ func ofInstallation(object *unstructured.Unstructured) method {
 	return m
 }
 
-// excluded are the links that first-found passes over, as Calico has them (node/pkg/lifecycle/startup/autodetection).
+// excluded are the links that first-found ignores, as in Calico's source (node/pkg/lifecycle/startup/autodetection).
 var excluded = regexp.MustCompile(`^(docker.*|cbr.*|dummy.*|virbr.*|lxcbr.*|veth.*|lo|cali.*|tunl.*|flannel.*|kube-ipvs.*|cni.*|vxlan.calico.*|vxlan-v6.calico.*|wireguard.cali.*|wg-v6.cali.*|nodelocaldns.*|podman.*)$`)
 
 func (m method) split() (name, value string) {
@@ -78,7 +79,7 @@ func (m method) split() (name, value string) {
 	return name, value
 }
 
-// severity is lower for the default: Theseus replaces it by the node's internal address for the time of the change.
+// severity is lower for the default, since Theseus replaces it by the node's internal address during the change.
 func (m method) severity() finding.Severity {
 	if m.text == "first-found" {
 		return finding.Warn
@@ -91,7 +92,7 @@ func (m method) byAddress() bool {
 	return name == "kubernetes-internal-ip" || name == "can-reach" || name == "cidr"
 }
 
-// check says what is wrong with the method as written.
+// check returns what is wrong with the method as written.
 func (m method) check() error {
 	_, value := m.split()
 	if m.byAddress() || m.text == "first-found" {
@@ -105,7 +106,7 @@ func (m method) check() error {
 	return nil
 }
 
-// takes reports whether a method that goes by names would take a link.
+// takes reports whether a method that selects by name would select a link.
 func (m method) takes(link string) bool {
 	name, value := m.split()
 	matches := func() bool {
@@ -126,12 +127,12 @@ func (m method) takes(link string) bool {
 	}
 }
 
-// among is the first of some links, by names and prefixes, that a method which goes by names would take.
+// among returns the first of some links, given by names and prefixes, that a method which selects by name would select.
 func (m method) among(patterns []string) (string, bool) {
 	for _, pattern := range patterns {
 		name := strings.TrimSuffix(pattern, "*")
 		if name != pattern {
-			name += "0" // some link of that prefix
+			name += "0" // any link with that prefix
 		}
 		if !m.byAddress() && m.takes(name) {
 			return name, true
@@ -140,8 +141,8 @@ func (m method) among(patterns []string) (string, bool) {
 	return "", false
 }
 
-// pick finds the link and the address that the method comes to on a node; no link when it finds none.
-// can-reach depends on routes, which facts do not have: the node's own address is assumed.
+// pick returns the link and the address that the method selects on a node; no link if it finds none.
+// can-reach depends on routes, which facts do not contain: the node's own address is assumed.
 func (m method) pick(links []cluster.Link, node *corev1.Node) (string, netip.Addr) {
 	name, value := m.split()
 	for _, link := range links {
@@ -167,7 +168,7 @@ func (m method) pick(links []cluster.Link, node *corev1.Node) (string, netip.Add
 	return "", netip.Addr{}
 }
 
-// plain drops the prefix lengths: the address itself is asked for.
+// plain drops the prefix lengths.
 func plain(addresses []string) []string {
 	texts := make([]string, len(addresses))
 	for i, address := range addresses {

@@ -19,7 +19,7 @@ var tracesDoc string
 
 const tracesID = "cni/traces"
 
-// Traces finds what networks that are not there left in the nodes' kernels.
+// Traces reports what removed networks left in the nodes' kernels.
 func Traces() check.Check {
 	return check.Check{
 		ID:    tracesID,
@@ -29,7 +29,7 @@ func Traces() check.Check {
 		Lacks: func(pass *check.Pass) string {
 			for i := range pass.Snapshot.Facts {
 				if pass.Snapshot.Facts[i].Host.Traces == nil {
-					return "an older agent looked at node " + pass.Snapshot.Facts[i].Node + ": theseus snapshot --nodes again"
+					return "the facts of node " + pass.Snapshot.Facts[i].Node + " are of an older agent: run theseus snapshot --nodes again"
 				}
 			}
 			return ""
@@ -38,7 +38,7 @@ func Traces() check.Check {
 	}
 }
 
-// marks are the chains of iptables (as Traces counts them) and the nftables tables by which a network is known.
+// marks are the iptables chains (as Traces counts them) and the nftables tables that identify a network.
 var marks = map[string]struct{ chains, tables []string }{
 	"calico":      {[]string{"cali-"}, []string{"ip calico", "ip6 calico"}},
 	"cilium":      {[]string{"CILIUM_", "OLD_"}, nil},
@@ -67,7 +67,7 @@ func kernelTraces(pass *check.Pass) []finding.Finding {
 	return append(append(found, blackholes(pass, dropped)...), rules(ruled)...)
 }
 
-// strange is about the rules of a network that does not run.
+// strange reports the rules of a network that does not run.
 func strange(pass *check.Pass, name string) []finding.Finding {
 	var nodes []string
 	what := map[string]bool{}
@@ -95,19 +95,20 @@ func strange(pass *check.Pass, name string) []finding.Finding {
 	left := slices.Sorted(maps.Keys(what))
 	f := finding.Finding{
 		ID: tracesID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: name},
-		Message: fmt.Sprintf("%s does not run, and rules of it are in the kernels of %s (%s): %s. Packets still pass them, and nobody changes them any more",
+		Message: fmt.Sprintf("%s does not run, but its rules are in the kernels of %s (%s): %s. Packets still traverse them, and no agent updates them",
 			name, cluster.Count(len(nodes), "node"), check.Names(nodes), strings.Join(left, ", ")),
 		Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes), "left": left},
-		Fix:      "if " + name + " was removed for good, as its own instructions for its removal say; a node that is drained and restarted keeps nothing of it either",
+		Fix: "if " + name + " was removed permanently, follow its own instructions for its removal, or drain the node and restart it: " +
+			"that removes the rules too",
 	}
 	if name == pass.Change.To {
-		f.Message += ". Its new agent takes them for its own"
+		f.Message += ". A new agent would treat them as its own"
 	}
 	return []finding.Finding{f}
 }
 
-// blackholes are destinations to which packets are dropped, but for those by which a network that is there keeps its own
-// unused addresses.
+// blackholes reports destinations to which packets are dropped, except those with which a network in the cluster
+// protects its own unused addresses.
 func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding {
 	var own []netip.Prefix
 	for _, network := range networks(pass) {
@@ -126,14 +127,16 @@ func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding
 			}
 			f := finding.Finding{
 				ID: tracesID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Route", Name: to},
-				Message: fmt.Sprintf("what goes to %s is dropped on %s (%s), which is no range of %s: a route that a former network left, or that somebody meant",
+				Message: fmt.Sprintf("packets to %s are dropped on %s (%s), and it is not a range of %s: "+
+					"the route is a leftover of a former network, or intentional",
 					to, cluster.Count(len(nodes), "node"), check.Names(nodes), pass.Source.CNI),
 				Evidence: map[string]any{"nodes": nodes[:min(len(nodes), 20)], "count": len(nodes)},
-				Fix:      "find what made it (ip route show table all type blackhole shows its table and protocol); if nothing on the node does any more: ip route delete blackhole " + to,
+				Fix: "find the program that made the route (ip route show table all type blackhole shows its table and protocol); " +
+					"if no program on the node uses it: ip route delete blackhole " + to,
 			}
 			if slices.ContainsFunc(check.Prefixes(target...), prefix.Overlaps) {
 				f.Severity = finding.Block
-				f.Message += "; the target's pods would get addresses of it"
+				f.Message += "; the target's pods would get addresses in it"
 			}
 			found = append(found, f)
 		}
@@ -141,7 +144,7 @@ func blackholes(pass *check.Pass, dropped map[string][]string) []finding.Finding
 	return found
 }
 
-// rules are those of policy routing, which come before the routes of pods.
+// rules reports policy routing rules, which take precedence over the routes of pods.
 func rules(ruled map[string][]string) []finding.Finding {
 	if len(ruled) == 0 {
 		return nil
@@ -155,9 +158,9 @@ func rules(ruled map[string][]string) []finding.Finding {
 	nodes = slices.Compact(nodes)
 	return []finding.Finding{{
 		ID: tracesID, Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-		Message: fmt.Sprintf("on %s there are rules of policy routing beside the kernel's own (%s), such as %q: packets that they pick do not see the routes "+
-			"of either network in the main table", cluster.Count(len(nodes), "node"), check.Names(nodes), texts[0]),
+		Message: fmt.Sprintf("on %s there are policy routing rules in addition to the kernel's own (%s), such as %q: packets that match them "+
+			"bypass the routes of both networks in the main table", cluster.Count(len(nodes), "node"), check.Names(nodes), texts[0]),
 		Evidence: map[string]any{"rules": texts[:min(len(texts), 20)], "count": len(texts)},
-		Fix:      "find out who made them (ip rule show), and whether pods' packets are among what they pick",
+		Fix:      "find the program that made them (ip rule show), and check whether they match pods' packets",
 	}}
 }

@@ -16,10 +16,10 @@ var unknownDoc string
 
 const unknownID = "cni/unknown"
 
-// untouched is what its owner does to a network that Theseus does not change.
-const untouched = "nothing needs to be done to it. To change it, " + cni.Elsewhere
+// untouched is the fix for a network that Theseus does not change.
+const untouched = "leave it as it is. To change it, " + cni.Elsewhere
 
-// Unknown finds what makes pods' networks and is nothing that Theseus knows.
+// Unknown reports networks and plugins that Theseus does not know.
 func Unknown() check.Check {
 	return check.Check{
 		ID:    unknownID,
@@ -51,15 +51,15 @@ func unknown(pass *check.Pass) []finding.Finding {
 	for _, stranger := range strangers {
 		found = append(found, finding.Finding{
 			ID: unknownID, Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: known[0].CNI},
-			Message: fmt.Sprintf("beside %s, %s: it is a second network, or hooks into the first, and what becomes of it in a change is not known",
+			Message: fmt.Sprintf("in addition to %s, %s: it is a second network, or is chained to the first, and how a change would affect it is unknown",
 				known[0].CNI, stranger),
-			Fix: "find out what it is, and leave it as it is; a plugin that hooks in (Multus, a service mesh) must be set up for the new network too",
+			Fix: "find out what it is, and leave it as it is; a chained plugin (Multus, a service mesh) must be set up for the new network too",
 		})
 	}
 	return found
 }
 
-// networks are those that were found, and the one in place: that of a plan may show nowhere in the API.
+// networks returns the detected networks and the present one, since the source in a plan may not be visible in the API.
 func networks(pass *check.Pass) []*cni.Installation {
 	all := slices.Clone(pass.Found)
 	if pass.Source != nil && !slices.ContainsFunc(all, func(n *cni.Installation) bool { return n.CNI == pass.Source.CNI }) {
@@ -68,7 +68,7 @@ func networks(pass *check.Pass) []*cni.Installation {
 	return all
 }
 
-// nothingKnown blocks a change of what nobody understands.
+// nothingKnown blocks the change of an unknown network.
 func nothingKnown(pass *check.Pass, strangers []string) []finding.Finding {
 	if len(pass.Snapshot.Nodes) == 0 {
 		return nil
@@ -86,7 +86,8 @@ func nothingKnown(pass *check.Pass, strangers []string) []finding.Finding {
 		f.Evidence = map[string]any{"seen": strangers}
 	}
 	if len(pass.Snapshot.Facts) == 0 {
-		f.Fix = "look at the nodes too, as a network of files alone is seen nowhere else: theseus snapshot --nodes --agent-image IMAGE -o snapshot.json; " + f.Fix
+		f.Fix = "look at the nodes too, since a network of files is visible only there: " +
+			"theseus snapshot --nodes --agent-image IMAGE -o snapshot.json; " + f.Fix
 	}
 	return []finding.Finding{f}
 }
