@@ -22,7 +22,7 @@ const (
 	operatorGroup = "operator.tigera.io"
 )
 
-// Operator says what Calico's operator would do by itself.
+// Operator reports what Calico's operator would do by itself.
 func Operator() check.Check {
 	return check.Check{
 		ID:    operatorID,
@@ -63,7 +63,7 @@ func (i installation) text(otherwise string, fields ...string) string {
 	return otherwise
 }
 
-// settings are those that decide how packets go.
+// settings returns the settings that decide the path of packets.
 func (i installation) settings() string {
 	parts := []string{"variant " + i.text("Calico", "spec", "variant"), "CNI plugin " + i.text("Calico", "spec", "cni", "type"),
 		"data plane " + i.text("Iptables", "spec", "calicoNetwork", "linuxDataplane")}
@@ -81,7 +81,7 @@ func (i installation) settings() string {
 	return strings.Join(parts, ", ")
 }
 
-// atOnce is how many of n agents the operator lets be away at a time, with the value that says so.
+// atOnce returns how many of n agents may be unavailable at a time, and the value of maxUnavailable.
 func (i installation) atOnce(n int) (count int, value string) {
 	field, ok, _ := unstructured.NestedFieldNoCopy(i.object.Object, "spec", "nodeUpdateStrategy", "rollingUpdate", "maxUnavailable")
 	if !ok || field == nil {
@@ -99,57 +99,60 @@ func (i installation) subject() finding.Subject {
 	return finding.Subject{Kind: "Installation", Name: i.object.GetName()}
 }
 
-// inPlace is about an operator that is at work: it blocks changes of Calico that it would take back, which is all but another
-// version of its own.
+// inPlace reports a running operator. It blocks changes of Calico that the operator would revert: all except another
+// version of the operator itself.
 func inPlace(pass *check.Pass, i installation) finding.Finding {
 	nodes := len(pass.Snapshot.Nodes)
 	count, value := i.atOnce(nodes)
 	f := finding.Finding{
 		ID: operatorID, Severity: finding.Info, Subject: i.subject(),
-		Message: fmt.Sprintf("Calico belongs to its operator (%s), which writes back what others change; when this object changes, or the operator's version, "+
-			"it replaces calico-node on all %d nodes by itself, %d at a time (maxUnavailable %s), and waits for nothing but readiness", i.settings(), nodes, count, value),
+		Message: fmt.Sprintf("the operator manages Calico (%s) and reverts what others change; when this object or the operator's version "+
+			"changes, it replaces calico-node on all %d nodes by itself, %d at a time (maxUnavailable %s), and waits only for readiness",
+			i.settings(), nodes, count, value),
 		Evidence: map[string]any{"settings": i.settings(), "nodes": nodes, "atOnce": count},
-		Fix:      "theseus explain " + operatorID + " says how to stage it; keep its own step small: " + patch(i.object.GetName()),
+		Fix:      "theseus explain " + operatorID + " says how to stage the change; keep the operator's own steps small: " + patch(i.object.GetName()),
 	}
 	switch {
 	case pass.Change.To == "calico" && (len(pass.Manifest) == 0 || ofOperator(pass.Manifest)):
 		f.Severity = finding.Warn
-		f.Message += "; a plan of Theseus for another release of the operator denies the deletion of these pods meanwhile, but for the one whose turn it is"
+		f.Message += "; during a plan for another release of the operator, Theseus denies the deletion of these pods, except of the one whose turn it is"
 		f.Fix = "read in the plan what the operator does by itself, on all nodes at once: theseus plan --to calico --manifest tigera-operator.yaml"
 	case pass.Change.To != "", pass.Change.Pool != "", pass.Change.Encapsulation != "":
 		f.Severity = finding.Block
-		f.Message += "; a plan of Theseus would fight with it"
+		f.Message += "; it would revert what a plan of Theseus changes"
 	case count != 1:
 		f.Severity = finding.Warn
 	}
 	return f
 }
 
-// ofOperator says whether a manifest installs the operator.
+// ofOperator reports whether a manifest installs the operator.
 func ofOperator(manifest []unstructured.Unstructured) bool {
 	return slices.ContainsFunc(manifest, func(o unstructured.Unstructured) bool {
 		return o.GetKind() == "Deployment" && o.GetName() == "tigera-operator"
 	})
 }
 
-// toCome is about an operator in the manifest of the target: whether that can be told to wait for each node.
+// toCome reports an operator in the target's manifest, and whether it can be made to wait for each node.
 func toCome(pass *check.Pass, i installation) finding.Finding {
 	if pass.Target != nil && pass.Target.Maker != nil {
 		return finding.Finding{
 			ID: operatorID, Severity: finding.Info, Subject: i.subject(),
-			Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s), which by itself would start calico-node on all %d nodes at once; the plan's Installation lets it wait "+
-				"for each node's label, and stages the CNI configuration", i.settings(), len(pass.Snapshot.Nodes)),
+			Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s), which by itself would start calico-node on all "+
+				"%d nodes at once; the plan's Installation makes it wait for each node's label, and stages the CNI configuration",
+				i.settings(), len(pass.Snapshot.Nodes)),
 			Evidence: map[string]any{"settings": i.settings(), "nodes": len(pass.Snapshot.Nodes)},
-			Fix:      "read in the plan what becomes of your Installation: theseus plan; theseus explain " + operatorID,
+			Fix:      "read in the plan how it changes your Installation: theseus plan; theseus explain " + operatorID,
 		}
 	}
 	return finding.Finding{
 		ID: operatorID, Severity: finding.Block, Subject: i.subject(),
-		Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s): it would start calico-node on all %d nodes at once, each of which writes its CNI "+
-			"configuration under its real name, so from that moment new pods everywhere are on Calico, with nothing measured", i.settings(), len(pass.Snapshot.Nodes)),
+		Message: fmt.Sprintf("the manifest leaves the installation to Calico's operator (%s): it would start calico-node on all %d nodes at "+
+			"once, and each would write its CNI configuration under its real name; from then on new pods on all nodes are on Calico, unmeasured",
+			i.settings(), len(pass.Snapshot.Nodes)),
 		Evidence: map[string]any{"settings": i.settings(), "nodes": len(pass.Snapshot.Nodes)},
-		Fix: "plan with the release's manifest without the operator (manifests/calico-vxlan.yaml), with the same pools; the operator can take that over " +
-			"afterwards, as a change of its own: theseus explain " + operatorID,
+		Fix: "plan with the release's manifest without the operator (manifests/calico-vxlan.yaml) and the same pools; the operator can take " +
+			"over that installation afterwards, in a separate change: theseus explain " + operatorID,
 	}
 }
 

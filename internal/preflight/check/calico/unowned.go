@@ -1,4 +1,4 @@
-// Package calico checks Calico's own objects.
+// Package calico checks Calico's own objects: who restores them, and whether an operator would revert a change.
 package calico
 
 import (
@@ -16,7 +16,7 @@ import (
 //go:embed unowned.md
 var unownedDoc string
 
-// Unowned finds objects of Calico that somebody wrote by hand.
+// Unowned reports objects of Calico that were written by hand.
 func Unowned() check.Check {
 	return check.Check{
 		ID:    "calico/unowned",
@@ -33,19 +33,19 @@ func Unowned() check.Check {
 	}
 }
 
-// kinds are those that people write, with what is lost without them.
+// kinds returns the kinds that people write, with what their objects define.
 func kinds() [][2]string {
 	return [][2]string{
-		{"BGPConfiguration", "who peers with whom"}, {"BGPPeer", "who peers with whom"}, {"BGPFilter", "which routes are taken"},
+		{"BGPConfiguration", "which nodes peer with which"}, {"BGPPeer", "which nodes peer with which"}, {"BGPFilter", "which routes are accepted"},
 		{"FelixConfiguration", "how every node treats packets"}, {"GlobalNetworkPolicy", "what is allowed"}, {"NetworkPolicy", "what is allowed"},
 		{"GlobalNetworkSet", "what is allowed"}, {"NetworkSet", "what is allowed"}, {"HostEndpoint", "what may reach the nodes"},
-		{"IPPool", "which addresses pods get"}, {"IPReservation", "which addresses pods do not get"}, {"Tier", "in which order policies count"},
+		{"IPPool", "which addresses pods get"}, {"IPReservation", "which addresses pods do not get"}, {"Tier", "in which order policies apply"},
 	}
 }
 
 func unowned(pass *check.Pass) []finding.Finding {
 	if pass.Source.CNI != "calico" {
-		return nil // what is left of an earlier Calico is cni/leftover's affair
+		return nil // cni/leftover reports an earlier Calico
 	}
 	var found []finding.Finding
 	for _, kind := range kinds() {
@@ -69,16 +69,17 @@ func unowned(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "calico/unowned", Severity: finding.Warn, Subject: finding.Subject{Kind: kind[0], Name: names[0]},
-			Message: fmt.Sprintf("%d %s carry no mark of a tool that would bring them back (%s): whoever put them there did so by hand, and they say %s",
+			Message: fmt.Sprintf("%d %s have no mark of a tool that would restore them (%s): they were created by hand, and they define %s",
 				len(names), plural, strings.Join(names[:min(5, len(names))], ", "), kind[1]),
 			Evidence: map[string]any{"names": names[:min(50, len(names))], "count": len(names)},
-			Fix:      fmt.Sprintf("kubectl get %s -A -o yaml > %s.yaml, and put that under version control before the change", pass.Snapshot.CalicoResource(plural), plural),
+			Fix: fmt.Sprintf("before the change: kubectl get %s -A -o yaml > %s.yaml, and put the file under version control",
+				pass.Snapshot.CalicoResource(plural), plural),
 		})
 	}
 	return found
 }
 
-// madeByCalico are objects that Calico makes itself and that nobody has to bring back.
+// madeByCalico reports whether Calico creates an object itself, so that it needs no restore.
 func madeByCalico(object *unstructured.Unstructured) bool {
 	name := object.GetName()
 	switch object.GetKind() {
@@ -87,7 +88,7 @@ func madeByCalico(object *unstructured.Unstructured) bool {
 	case "Tier":
 		return name == "default" || name == "adminnetworkpolicy" || name == "baselineadminnetworkpolicy"
 	case "FelixConfiguration":
-		// Calico makes "default" with these alone; more is somebody's.
+		// Calico creates "default" with only these fields; others were written by hand.
 		spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 		for _, own := range []string{"bpfLogLevel", "floatingIPs", "logSeverityScreen", "reportingInterval", "bpfConnectTimeLoadBalancing",
 			"bpfHostNetworkedNATWithoutCTLB", "nftablesMode", "vxlanVNI", "healthPort"} {
@@ -98,7 +99,7 @@ func madeByCalico(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// owned reports whether an object carries the mark of Argo CD, Flux, Helm, an operator, or of another tool that says so.
+// owned reports whether an object has the mark of Argo CD, Flux, Helm, an operator, or of another such tool.
 func owned(object *unstructured.Unstructured) bool {
 	if len(object.GetOwnerReferences()) > 0 {
 		return true

@@ -16,7 +16,7 @@ import (
 //go:embed env_overrides.md
 var envOverridesDoc string
 
-// EnvOverrides finds settings in a FelixConfiguration that an environment variable hides.
+// EnvOverrides reports settings in a FelixConfiguration that an environment variable overrides.
 func EnvOverrides() check.Check {
 	return check.Check{
 		ID:    "felix/env-overrides",
@@ -45,25 +45,28 @@ func override(s setting, v variable) finding.Finding {
 	f := finding.Finding{
 		ID: "felix/env-overrides", Severity: finding.Warn, Subject: s.subject,
 		Evidence: map[string]any{"field": s.parameter.Field, "value": shown(s.value), "variable": v.name, "in": v.subject.Namespace + "/" + v.subject.Name},
-		Fix: fmt.Sprintf("kubectl -n %s set env %s -c calico-node %s (every calico-node is restarted, one after another), or take %s out of the FelixConfiguration",
+		Fix: fmt.Sprintf("kubectl -n %s set env %s -c calico-node %s (this restarts every calico-node, one after another), or remove %s from the FelixConfiguration",
 			shell.Word(v.subject.Namespace), shell.Word("daemonset/"+v.subject.Name), shell.Word(v.name+"-"), s.parameter.Field),
 	}
 	where := fmt.Sprintf("the DaemonSet %s/%s sets %s", v.subject.Namespace, v.subject.Name, v.name)
 	switch {
 	case !v.known:
-		f.Message = fmt.Sprintf("%s is %s here, and %s from an object that is not in the input: that one counts", s.parameter.Field, shown(s.value), where)
+		f.Message = fmt.Sprintf("%s is %s here, but %s from an object that is not in the input: the variable takes precedence",
+			s.parameter.Field, shown(s.value), where)
 	case same(s.parameter, s.value, v.value):
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("%s is %s here, and %s to the same: a change of it here would do nothing", s.parameter.Field, shown(s.value), where)
+		f.Message = fmt.Sprintf("%s is %s here, and %s to the same value: to change it here would have no effect",
+			s.parameter.Field, shown(s.value), where)
 		f.Evidence["counts"] = v.value
 	default:
-		f.Message = fmt.Sprintf("%s is %s here, and %s to %q, which counts: the FelixConfiguration does nothing", s.parameter.Field, shown(s.value), where, v.value)
+		f.Message = fmt.Sprintf("%s is %s here, but %s to %q, which takes precedence: the field has no effect",
+			s.parameter.Field, shown(s.value), where, v.value)
 		f.Evidence["counts"] = v.value
 	}
 	return f
 }
 
-// same compares a field with the text of a variable as Felix would read them.
+// same compares a field with the text of a variable, as Felix would parse them.
 func same(p felix.Parameter, field any, text string) bool {
 	written, ok := felix.Text(field)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 //go:embed invalid_value.md
 var invalidValueDoc string
 
-// InvalidValue finds settings that Felix does not take.
+// InvalidValue reports settings that Felix cannot read.
 func InvalidValue() check.Check {
 	return check.Check{
 		ID:    "felix/invalid-value",
@@ -31,9 +31,9 @@ func invalidValues(pass *check.Pass) []finding.Finding {
 		case v.parameter.Name == "":
 			found = append(found, finding.Finding{
 				ID: "felix/invalid-value", Severity: finding.Info, Subject: v.subject,
-				Message:  fmt.Sprintf("%s is no parameter of Felix %s: the variable does nothing", v.name, table(pass).Release),
+				Message:  fmt.Sprintf("%s is not a parameter of Felix %s: the variable has no effect", v.name, table(pass).Release),
 				Evidence: map[string]any{"variable": v.name, "table": table(pass).Release},
-				Fix:      "look for its name in Calico's list of parameters, or take the variable out",
+				Fix:      "look up the name in Calico's list of parameters, or remove the variable",
 			})
 		case v.known:
 			if err := v.parameter.Check(v.value); err != nil {
@@ -52,14 +52,14 @@ func invalidValues(pass *check.Pass) []finding.Finding {
 func invalid(pass *check.Pass, subject finding.Subject, p felix.Parameter, name, value string, why error) finding.Finding {
 	f := finding.Finding{
 		ID: "felix/invalid-value", Severity: finding.Warn, Subject: subject,
-		Message: fmt.Sprintf("%s is %q and %v: Felix takes its default (%s) instead, and says so in its log alone",
+		Message: fmt.Sprintf("%s is %q and %v: Felix uses its default (%s) instead, and reports this only in its log",
 			name, value, why, orNone(p.Default)),
 		Evidence: map[string]any{"parameter": p.Name, "value": value, "default": p.Default, "takes": p.Schema, "table": table(pass).Release},
-		Fix:      "write " + name + " as Felix takes it, or leave it out for the default",
+		Fix:      "correct the value of " + name + ", or leave it out for the default",
 	}
 	if p.Fatal {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s is %q and %v: Felix ends as soon as it reads it, on every node that it is for", name, value, why)
+		f.Message = fmt.Sprintf("%s is %q and %v: Felix exits when it reads the value, on every node to which it applies", name, value, why)
 	}
 	return f
 }

@@ -12,7 +12,7 @@ import (
 //go:embed kube_proxy_mode.md
 var proxyModeDoc string
 
-// KubeProxyMode finds a kube-proxy whose mode does not go with Felix'.
+// KubeProxyMode reports a kube-proxy whose mode does not match Felix'.
 func KubeProxyMode() check.Check {
 	return check.Check{
 		ID:    "felix/kube-proxy-mode",
@@ -38,10 +38,10 @@ func proxyMode(pass *check.Pass) []finding.Finding {
 	}
 	proxy, err := pass.KubeProxy()
 	if err != nil {
-		return nil // Lacks has said so
+		return nil // Lacks has reported it
 	}
 	mode, where := nftablesMode(pass)
-	brings := false // whether the change brings the pair about
+	brings := false // whether the change causes the mismatch
 	if to := asked(pass); to != "" {
 		brings, mode, where = !strings.EqualFold(to, mode), to, "as this change sets it"
 	}
@@ -53,23 +53,23 @@ func proxyMode(pass *check.Pass) []finding.Finding {
 	enabled := strings.EqualFold(mode, "Enabled")
 	switch {
 	case proxy.Mode == "ipvs":
-		f.Message = "kube-proxy runs in IPVS mode: Felix sees that by the link kube-ipvs0 and restarts when it comes or goes; " +
-			"Services are answered from there, which Theseus has not been run with, and Kubernetes gives IPVS up"
-		f.Fix = "move kube-proxy to iptables or nftables in a change of its own, before this one"
+		f.Message = "kube-proxy runs in IPVS mode: Felix restarts when the link kube-ipvs0 appears or disappears; " +
+			"Theseus was not run with Services on that link, and Kubernetes is removing IPVS"
+		f.Fix = "switch kube-proxy to iptables or nftables in a separate change, before this one"
 	case strings.EqualFold(mode, "Auto"):
 		f.Severity = finding.Info
-		f.Message = fmt.Sprintf("Felix' nftablesMode is Auto (%s): it follows kube-proxy, so a change of kube-proxy's mode switches "+
+		f.Message = fmt.Sprintf("Felix' nftablesMode is Auto (%s): it follows kube-proxy, so a change of kube-proxy's mode also switches "+
 			"the data plane of every node that is restarted", where)
-		f.Fix = "write Enabled or Disabled before kube-proxy is changed"
+		f.Fix = "set nftablesMode to Enabled or Disabled before you change kube-proxy"
 	case proxy.Mode == "nftables" && !enabled:
-		f.Message = fmt.Sprintf("kube-proxy runs in nftables mode and Felix does not (nftablesMode %s, %s): Calico supports only both or neither", mode, where)
+		f.Message = fmt.Sprintf("kube-proxy runs in nftables mode, but Felix does not (nftablesMode %s, %s): Calico supports only both or neither", mode, where)
 		f.Fix = "set nftablesMode: Enabled in the FelixConfiguration of the target, or run kube-proxy in iptables mode"
 	case proxy.Mode != "nftables" && enabled:
-		f.Message = fmt.Sprintf("Felix runs in nftables mode (%s) and kube-proxy in mode %s: Calico supports only both or neither", where, orIptables(proxy.Mode))
+		f.Message = fmt.Sprintf("Felix runs in nftables mode (%s), but kube-proxy in mode %s: Calico supports only both or neither", where, orIptables(proxy.Mode))
 		f.Fix = "run kube-proxy in nftables mode, or set nftablesMode: Disabled"
 		if brings {
 			f.Severity = finding.Block
-			f.Fix = "bring kube-proxy to nftables mode first, in a change of its own"
+			f.Fix = "switch kube-proxy to nftables mode first, in a separate change"
 		}
 	default:
 		return nil
@@ -77,7 +77,7 @@ func proxyMode(pass *check.Pass) []finding.Finding {
 	return []finding.Finding{f}
 }
 
-// asked is the nftablesMode that the change sets; empty where it sets none.
+// asked returns the nftablesMode that the change sets; empty if it sets none.
 func asked(pass *check.Pass) string {
 	field, value, _ := strings.Cut(pass.Change.Flag, "=")
 	switch {
@@ -98,7 +98,8 @@ func orIptables(mode string) string {
 	return mode
 }
 
-// nftablesMode is what Felix goes by on most nodes: the environment, then the configuration for all, then its default.
+// nftablesMode returns the value that applies on most nodes: of the environment, of the FelixConfiguration for all
+// nodes, or the default.
 func nftablesMode(pass *check.Pass) (mode, where string) {
 	p, _ := table(pass).ByField("nftablesMode")
 	mode, where = p.Default, "the default of "+table(pass).Release

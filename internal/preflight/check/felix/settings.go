@@ -1,4 +1,4 @@
-// Package felix checks the settings of Felix, the agent of Calico.
+// Package felix checks the settings of Felix, Calico's agent.
 package felix
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// variable is one environment variable of calico-node that is Felix' affair.
+// variable is an environment variable of calico-node that Felix reads.
 type variable struct {
 	subject   finding.Subject
 	name      string
-	parameter felix.Parameter // empty when there is none of that name
+	parameter felix.Parameter // empty if there is none of that name
 	value     string
-	known     bool // false when the value is in an object that is not in the input
+	known     bool // false if the value is in an object that is not in the input
 }
 
 // setting is one field of a FelixConfiguration.
@@ -34,10 +34,10 @@ type setting struct {
 	value     any
 }
 
-// lacks says what is missing to know Felix' settings; empty when there is no Calico, now or to come.
+// lacks returns what is missing to know Felix' settings; empty if neither the present network nor the target is Calico.
 func lacks(pass *check.Pass) string {
 	if pass.Change.To == "calico" && len(pass.Manifest) == 0 {
-		return "how calico will be installed is not known: name its manifests (--manifest)"
+		return "the change names no manifest of calico (--manifest)"
 	}
 	if len(agents(pass)) == 0 {
 		return ""
@@ -45,16 +45,16 @@ func lacks(pass *check.Pass) string {
 	return pass.MissingCalico("felixconfigurations")
 }
 
-// table is that of the Calico which the check is about: the one to come, or the one in place.
+// table returns the parameters of the target's Calico, or else of the present one.
 func table(pass *check.Pass) *felix.Table {
 	version := ""
-	for _, set := range agents(pass) { // those of the manifests come last
+	for _, set := range agents(pass) { // those in the manifests come last
 		version = cluster.ImageOf(cni.ImageOf(set.Spec.Template.Spec.Containers, "node")).Tag
 	}
 	return felix.For(version)
 }
 
-// agents are the DaemonSets that run calico-node, in the cluster and in the manifests of the network to come.
+// agents returns the DaemonSets that run calico-node, in the cluster and in the target's manifests.
 func agents(pass *check.Pass) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
 	add := func(set *appsv1.DaemonSet) {
@@ -77,7 +77,7 @@ func agents(pass *check.Pass) []*appsv1.DaemonSet {
 	return found
 }
 
-// variables are those of every agent.
+// variables returns Felix' variables of every agent.
 func variables(pass *check.Pass) []variable {
 	var found []variable
 	for _, set := range agents(pass) {
@@ -99,7 +99,7 @@ func variables(pass *check.Pass) []variable {
 	return found
 }
 
-// valueOf follows a reference to a ConfigMap of the cluster or of the manifests.
+// valueOf follows a reference to a ConfigMap in the cluster or in the manifests.
 func valueOf(pass *check.Pass, namespace string, env corev1.EnvVar) (string, bool) {
 	if env.ValueFrom == nil {
 		return env.Value, true
@@ -122,7 +122,7 @@ func valueOf(pass *check.Pass, namespace string, env corev1.EnvVar) (string, boo
 	return "", false
 }
 
-// settings are the fields of every FelixConfiguration, of the cluster and of the manifests.
+// settings returns the fields of every FelixConfiguration, in the cluster and in the manifests.
 func settings(pass *check.Pass) []setting {
 	objects := pass.Snapshot.Calico("FelixConfiguration")
 	for _, object := range pass.Manifest {
@@ -142,7 +142,7 @@ func settings(pass *check.Pass) []setting {
 	return found
 }
 
-// shown is a value as people read it.
+// shown returns a value for people to read.
 func shown(value any) string {
 	if text, ok := felix.Text(value); ok {
 		return strings.TrimSpace(text)

@@ -22,7 +22,7 @@ var shadowedConfigDoc string
 
 const shadowedID = "felix/shadowed-config"
 
-// ShadowedConfig finds FelixConfigurations that pick nodes which an older one picks too.
+// ShadowedConfig reports FelixConfigurations that select nodes which an older one selects too.
 func ShadowedConfig() check.Check {
 	return check.Check{
 		ID:    shadowedID,
@@ -34,7 +34,7 @@ func ShadowedConfig() check.Check {
 	}
 }
 
-// chosen is a FelixConfiguration that picks nodes by a selector.
+// chosen is a FelixConfiguration that selects nodes.
 type chosen struct {
 	object   unstructured.Unstructured
 	selector *selector.Selector
@@ -79,16 +79,16 @@ func shadowedConfig(pass *check.Pass) []finding.Finding {
 	for _, p := range order {
 		found = append(found, finding.Finding{
 			ID: shadowedID, Severity: finding.Warn, Subject: finding.Subject{Kind: "FelixConfiguration", Name: p.ignored},
-			Message: fmt.Sprintf("it does not count on %s (%s): %s picks them too and is older, and of several only the oldest is taken%s",
+			Message: fmt.Sprintf("it has no effect on %s (%s): %s is older and also selects them, and Felix uses only the oldest%s",
 				cluster.Count(len(shadowed[p]), "node"), check.Names(shadowed[p]), p.counts, afterwards(pass, shadowed[p], p.ignored, all)),
 			Evidence: map[string]any{"nodes": shadowed[p], "counts": p.counts},
-			Fix:      "let no two selectors pick one node: kubectl edit " + shell.Words(pass.Snapshot.CalicoResource("felixconfigurations"), p.ignored),
+			Fix:      "change the selectors so that no two select the same node: kubectl edit " + shell.Words(pass.Snapshot.CalicoResource("felixconfigurations"), p.ignored),
 		})
 	}
 	return found
 }
 
-// afterwards says that a configuration counts today on nodes where the change lets another one take its place.
+// afterwards returns on how many of the nodes a configuration applies today, if the change replaces it there.
 func afterwards(pass *check.Pass, nodes []string, name string, all []chosen) string {
 	if pass.WhatIf == nil {
 		return ""
@@ -103,10 +103,10 @@ func afterwards(pass *check.Pass, nodes []string, name string, all []chosen) str
 	if lost == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; today it counts on %d of them", lost)
+	return fmt.Sprintf("; today it applies on %d of them", lost)
 }
 
-// firstOf is the name of the one that counts on a node; empty when none does.
+// firstOf returns the name of the one that applies on a node; empty if none does.
 func firstOf(all []chosen, n *corev1.Node) string {
 	at := slices.IndexFunc(all, func(one chosen) bool { return one.selector.Matches(n.Labels) })
 	if at < 0 {

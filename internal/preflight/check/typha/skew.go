@@ -1,4 +1,4 @@
-// Package typha checks Typha, which stands between Calico's agents and the API server.
+// Package typha checks Typha, which relays the API server's objects to Calico's agents.
 package typha
 
 import (
@@ -23,7 +23,7 @@ var skewDoc string
 
 const id = "typha/skew"
 
-// Skew finds Typhas and agents whose versions do not go together, now or on the way of an upgrade.
+// Skew reports versions of Typha and its agents that are incompatible, now or during an upgrade.
 func Skew() check.Check {
 	return check.Check{
 		ID:    id,
@@ -34,23 +34,24 @@ func Skew() check.Check {
 	}
 }
 
-// boundary is a minor version of Calico 3: no Typha from it on goes with agents from before it. The other way round all go: an
-// older Typha is refused only where it does not say SupportsNodeResourceUpdates (typha/pkg/syncclient), which all since v3.22 do,
-// and agents from v3.32 on read the keys of policies that older ones send (parseLegacyPolicyName in libcalico-go/lib/backend/model).
+// boundary is a minor version of Calico 3: no Typha from it on works with agents from before it. The reverse always
+// works: an agent refuses an older Typha only if that does not announce SupportsNodeResourceUpdates
+// (typha/pkg/syncclient), which all since v3.22 do, and agents from v3.32 on read the policy keys of older ones
+// (parseLegacyPolicyName in libcalico-go/lib/backend/model).
 type boundary struct {
 	minor uint
 	why   string // with one verb for the agents' version
 }
 
-// boundaries are the known ones, the last first. From v3.32 on Typha ends the connection of whoever does not say
-// SupportsModernPolicyKeys, as no agent before does (typha/pkg/syncserver of v3.32.0, v3.32.1 and release-v3.33;
-// projectcalico/calico issue 13698, tigera/operator 4986 and 5110). Under Typha of v3.23 agents of v3.22 lost readiness; it refuses
-// none, and what it sends is what they could not read (projectcalico/calico issues 6294 and 6526).
+// boundaries returns the known ones, the latest first. From v3.32 on, Typha closes the connection of agents that do not
+// announce SupportsModernPolicyKeys; no earlier agent does (typha/pkg/syncserver of v3.32.0, v3.32.1 and release-v3.33;
+// projectcalico/calico issue 13698, tigera/operator 4986 and 5110). Under Typha v3.23, agents of v3.22 lost readiness: it
+// refuses none, but they cannot read what it sends (projectcalico/calico issues 6294 and 6526).
 func boundaries() []boundary {
-	return []boundary{{32, "refuses agents of %s"}, {23, "sends what agents of %s cannot read"}}
+	return []boundary{{32, "refuses agents of %s"}, {23, "sends data that agents of %s cannot read"}}
 }
 
-// between is the boundary that the version of an agent is below, and that of a Typha is not; nil where there is none.
+// between returns the boundary that the agent's version is below and Typha's is not; nil if there is none.
 func between(agent, typha *version.Version) *boundary {
 	for _, b := range boundaries() {
 		if agent.Major() == 3 && agent.Minor() < b.minor && typha.Major() == 3 && b.minor <= typha.Minor() {
@@ -60,11 +61,11 @@ func between(agent, typha *version.Version) *boundary {
 	return nil
 }
 
-// part is Typha or the agents, as they run or will run.
+// part is Typha or its agents, as they run or will run.
 type part struct {
 	subject finding.Subject
 	tag     string
-	version *version.Version // nil when the tag says none
+	version *version.Version // nil if the tag contains none
 }
 
 func skew(pass *check.Pass) []finding.Finding {
@@ -96,19 +97,20 @@ func skew(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// inTurn says in which order a manifest's Typha and agents come, where they come one after another as in a plan.
+// inTurn returns the fix if a manifest's Typha and agents are replaced one after the other, as in a plan.
 func inTurn(f finding.Finding, typha, agent part) string {
 	switch {
 	case f.Severity == finding.Block:
-		return "keep Typha at its version until every calico-node is new. A plan of Theseus does: for it say --accept " + id + `="agents first". ` +
-			"By hand apply the DaemonSet alone first, wait for its roll-out, then Typha"
+		return "keep Typha at its version until every calico-node is new. A plan of Theseus does that: pass --accept " + id + `="agents first". ` +
+			"By hand: apply only the DaemonSet, wait for its rollout, then apply Typha"
 	case typha.version != nil && agent.version != nil && typha.version.LessThan(agent.version):
-		return "bring both to one version: Typha first, since it is the older one, and then calico-node, node by node, as a plan of Theseus does"
+		return "upgrade both to the same version: Typha first, since it is older, then calico-node, node by node, as a plan of Theseus does"
 	}
 	return f.Fix
 }
 
-// byOperator compares the Typha that another release of Calico's operator brings at once with the agents of now.
+// byOperator compares the Typha of another release of Calico's operator, which it replaces at once, with the running
+// agents.
 func byOperator(pass *check.Pass, typhas, agents []part) []finding.Finding {
 	tag := cmp.Or(calico.Rendered(pass.Manifest), pass.Change.CNIVersion)
 	if tag == "" {
@@ -121,7 +123,8 @@ func byOperator(pass *check.Pass, typhas, agents []part) []finding.Finding {
 	}
 	found := compare(typhas, agents, "is to run")
 	for i := range found {
-		found[i].Fix = "look at the release notes of the two; where Typha refuses the agents, take another release of the operator: it brings Typha before them, and nothing changes that"
+		found[i].Fix = "read the release notes of both versions; if Typha refuses the agents, use another release of the operator: it always " +
+			"replaces Typha before the agents"
 	}
 	return found
 }
@@ -172,19 +175,19 @@ func compare(typhas, agents []part, runs string) []finding.Finding {
 func differ(typha, agent part, runs string) finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: typha.subject,
-		Message:  fmt.Sprintf("Typha %s %s and the agents %s: Typha passes on only what its own version knows, and the two were never tested together", runs, typha.tag, agent.tag),
+		Message:  fmt.Sprintf("Typha %s %s and the agents %s: Typha passes on only the fields that its version knows, and the two were never tested together", runs, typha.tag, agent.tag),
 		Evidence: map[string]any{"typha": typha.tag, "calicoNode": agent.tag, "agent": agent.subject.Namespace + "/" + agent.subject.Name},
-		Fix:      "bring both to one version: calico-node first, node by node, and Typha when the last node is done",
+		Fix:      "upgrade both to the same version: calico-node first, node by node, and Typha after the last node",
 	}
 	if typha.version == nil || agent.version == nil {
-		f.Message = fmt.Sprintf("Typha %s %q and the agents %q, and the tags do not say which versions these are", runs, typha.tag, agent.tag)
+		f.Message = fmt.Sprintf("Typha %s %q and the agents %q: the tags contain no version, so the two cannot be compared", runs, typha.tag, agent.tag)
 		return f
 	}
 	if b := between(agent.version, typha.version); b != nil {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("Typha %s %s, which %s: they lose readiness within seconds of Typha's start, and a roll-out that counts only "+
-			"ready pods does not hold back, since they are unready already (22 of 30 nodes within 33 s, on the way to v3.32.0)", runs, typha.tag, fmt.Sprintf(b.why, agent.tag))
-		f.Fix = "keep Typha at its version until every calico-node is new: apply the DaemonSet alone first, wait for its roll-out, then Typha"
+		f.Message = fmt.Sprintf("Typha %s %s, which %s: they become unready within seconds of Typha's start, and pods that are already unready do "+
+			"not limit a rollout (22 of 30 nodes were lost within 33 s in an upgrade to v3.32.0)", runs, typha.tag, fmt.Sprintf(b.why, agent.tag))
+		f.Fix = "keep Typha at its version until every calico-node is new: apply only the DaemonSet, wait for its rollout, then apply Typha"
 	}
 	return f
 }

@@ -12,9 +12,9 @@ func TestSkew(t *testing.T) { checktest.Run(t, Skew()) }
 // TestFix: the fix says what comes first on this way, and what a plan has to be told.
 func TestFix(t *testing.T) {
 	for name, want := range map[string]string{
-		"invalid-upgrade":   `for it say --accept typha/skew="agents first"`,
-		"invalid-downgrade": "Typha first, since it is the older one",
-		"invalid-operator":  "take another release of the operator",
+		"invalid-upgrade":   `pass --accept typha/skew="agents first"`,
+		"invalid-downgrade": "Typha first, since it is older",
+		"invalid-operator":  "use another release of the operator",
 		"invalid-apart":     "calico-node first",
 	} {
 		pass, _ := checktest.Load(t, "testdata/skew/"+name+".yaml")

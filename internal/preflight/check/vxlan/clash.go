@@ -1,4 +1,4 @@
-// Package vxlan checks what two VXLAN networks on one node may share.
+// Package vxlan checks the target's VXLAN: conflicts with other VXLANs on a node, and connection tracking of its port.
 package vxlan
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed clash.md
 var clashDoc string
 
-// Clash finds VXLANs that cannot live beside the target's.
+// Clash reports VXLANs that conflict with the target's.
 func Clash() check.Check {
 	return check.Check{
 		ID:    "vxlan/clash",
@@ -48,7 +48,7 @@ func clash(pass *check.Pass) []finding.Finding {
 
 func compare(subject finding.Subject, who string, port, vni int, whole bool, target cni.Capabilities) []finding.Finding {
 	if port == 0 || port != target.Port {
-		return nil // the kernel tells VXLANs apart by port and VNI together
+		return nil // the kernel identifies a VXLAN by port and VNI together
 	}
 	f := finding.Finding{
 		ID: "vxlan/clash", Subject: subject,
@@ -57,14 +57,14 @@ func compare(subject finding.Subject, who string, port, vni int, whole bool, tar
 	}
 	if whole || target.WholePort {
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("%s and the target both use VXLAN on UDP port %d, and one of them takes every packet of it, whatever its VNI: "+
+		f.Message = fmt.Sprintf("%s and the target both use VXLAN on UDP port %d, and one of them receives all its packets, with any VNI: "+
 			"the kernel refuses the second link", who, port)
 		return []finding.Finding{f}
 	}
 	if vni == target.VNI {
 		f.Severity = finding.Block
 		f.Message = fmt.Sprintf("%s and the target both use VXLAN with UDP port %d and VNI %d: "+
-			"the kernel refuses the second link, and nodes would take each other's packets", who, port, vni)
+			"the kernel refuses the second link, and nodes would accept each other's packets", who, port, vni)
 		return []finding.Finding{f}
 	}
 	f.Severity = finding.Warn

@@ -11,7 +11,8 @@ import (
 //go:embed untracked.md
 var untrackedDoc string
 
-// Untracked finds a target whose tunnels' port costs a masqueraded connection now and then its answers.
+// Untracked reports a target whose tunnel port is exempt from connection tracking: a masqueraded connection that gets
+// this port loses its answers.
 func Untracked() check.Check {
 	return check.Check{
 		ID:    "vxlan/untracked",
@@ -29,9 +30,9 @@ func untracked(pass *check.Pass) []finding.Finding {
 	}
 	return []finding.Finding{{
 		ID: "vxlan/untracked", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-		Message: fmt.Sprintf("%s exempts UDP port %d from connection tracking: of what a node masquerades over UDP, such as a host's questions to a DNS Service, "+
-			"about one connection in 64,512 gets that port as its own, and no answer", pass.Target.CNI, port.Port),
+		Message: fmt.Sprintf("%s exempts UDP port %d from connection tracking: of the UDP connections that a node masquerades, such as a host's "+
+			"queries to a DNS Service, about one in 64,512 gets that source port and no answer", pass.Target.CNI, port.Port),
 		Evidence: map[string]any{"port": port.Port, "link": port.Link},
-		Fix:      "a version of the target that masquerades to other ports, where there is one; nothing else has to be done, as resolvers ask again",
+		Fix:      "use a version of the target that masquerades to other ports, if there is one; otherwise nothing, since resolvers retry",
 	}}
 }
