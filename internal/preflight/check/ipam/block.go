@@ -9,10 +9,10 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// block is an IPAMBlock of Calico, as far as it is needed: libcalico-go's model.AllocationBlock.
+// block is the part of Calico's IPAMBlock that the checks need (model.AllocationBlock in libcalico-go).
 type block struct {
 	prefix    netip.Prefix
-	node      string // that it has an affinity to; empty when it has none
+	node      string // to which it has an affinity; empty without one
 	allocated int
 	pods      []held
 	handles   []string // of the addresses that are allocated
@@ -49,7 +49,7 @@ func readBlock(object *unstructured.Unstructured) (block, bool) {
 	return b, true
 }
 
-// hold notes by which handle and for which pod an address is held; tunnels of nodes and reserved addresses are for none.
+// hold records the handle and the pod of an address. Addresses of tunnels and reserved addresses have no pod.
 func (b *block) hold(address netip.Addr, attribute any) {
 	fields, _ := attribute.(map[string]any)
 	if handle, _ := fields["handle_id"].(string); handle != "" {

@@ -1,4 +1,4 @@
-// Package ipam checks whether there are addresses enough.
+// Package ipam checks whether there are enough addresses for pods, and whether Calico's IPAM records are consistent.
 package ipam
 
 import (
@@ -21,13 +21,13 @@ var exhaustionDoc string
 
 const (
 	id = "ipam/exhaustion"
-	// blockBits is the size of Calico's blocks unless a pool says otherwise.
+	// blockBits is the default size of Calico's blocks.
 	blockBits = 26
-	// full is the share from which on a range counts as nearly used up.
+	// full is the fraction of addresses in use above which a range counts as nearly full.
 	full = 0.9
 )
 
-// Exhaustion finds ranges that have too few addresses, now or during a change.
+// Exhaustion reports ranges that have too few addresses, now or during a change.
 func Exhaustion() check.Check {
 	return check.Check{
 		ID:    id,
@@ -63,7 +63,7 @@ func exhaustion(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// onNodes looks at the range of each node: one address more is needed there for the probe pod of a change.
+// onNodes checks the range of each node. A change needs one more address there, for its probe pod.
 func onNodes(pass *check.Pass, pods map[string]int) []finding.Finding {
 	var found []finding.Finding
 	for i := range pass.Snapshot.Nodes {
@@ -76,14 +76,14 @@ func onNodes(pass *check.Pass, pods map[string]int) []finding.Finding {
 			}
 			f := finding.Finding{
 				ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: node.Name},
-				Message: fmt.Sprintf("%.0f of the %.0f addresses of its range %s are in use: pods that land there may get none and hang in ContainerCreating",
+				Message: fmt.Sprintf("%.0f of the %.0f addresses of its range %s are in use: new pods there may get none and hang in ContainerCreating",
 					used, usable, prefix),
 				Evidence: map[string]any{"range": prefix.String(), "usable": usable, "used": used},
 				Fix:      "move some pods to other nodes: kubectl cordon " + shell.Word(node.Name) + ", restart a workload that can be restarted, then kubectl uncordon " + shell.Word(node.Name),
 			}
 			if used+1 > usable {
 				f.Severity = finding.Block
-				f.Message = fmt.Sprintf("all %.0f addresses of its range %s are in use: the pod that measures the present network there would get none", usable, prefix)
+				f.Message = fmt.Sprintf("all %.0f addresses of its range %s are in use: the probe pod of the present network would get none", usable, prefix)
 			}
 			found = append(found, f)
 		}
@@ -91,7 +91,7 @@ func onNodes(pass *check.Pass, pods map[string]int) []finding.Finding {
 	return found
 }
 
-// pool looks at the target's ranges: every pod, a probe pod for each node, and an address for each node's tunnel.
+// pool checks the target's ranges: they need an address for every pod, and for each node's probe pod and tunnel.
 func pool(pass *check.Pass, pods map[string]int, all int) []finding.Finding {
 	nodes := len(pass.Snapshot.Nodes)
 	bits := targetBlock(pass.Manifest)
@@ -114,26 +114,26 @@ func pool(pass *check.Pass, pods map[string]int, all int) []finding.Finding {
 		ID: id, Severity: finding.Block, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
 		Evidence: map[string]any{"ranges": pass.Target.PodCIDRs, "addresses": addresses, "needed": need,
 			"blockSize": bits, "blocks": available, "blocksNeeded": wanted},
-		Fix: "theseus plan --pod-cidr RANGE, with a larger one",
+		Fix: "plan with a larger range: theseus plan --pod-cidr RANGE",
 	}
 	switch {
 	case need > addresses:
-		f.Message = fmt.Sprintf("the target's ranges have %.0f addresses, and %s and %s need %.0f: the last pods would get none",
+		f.Message = fmt.Sprintf("the target's ranges have %.0f addresses, but %s and %s need %.0f: the last pods would get none",
 			addresses, cluster.Count(all, "pod"), cluster.Count(nodes, "node"), need)
 	case wanted > available:
-		f.Message = fmt.Sprintf("the target's ranges hold %.0f blocks of /%d, and the nodes need %.0f: nodes without a block borrow single addresses from others, "+
-			"each a route of its own, or get none where strictAffinity is set", available, bits, wanted)
+		f.Message = fmt.Sprintf("the target's ranges contain %.0f blocks of /%d, but the nodes need %.0f: nodes without a block borrow single "+
+			"addresses, each a separate route, or get none if strictAffinity is set", available, bits, wanted)
 		f.Fix += ", or a smaller block size (CALICO_IPV4POOL_BLOCK_SIZE) before the first installation"
 	case need > addresses*full || wanted > available*full:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("the target's ranges are nearly used up from the start: %.0f of %.0f addresses, %.0f of %.0f blocks", need, addresses, wanted, available)
+		f.Message = fmt.Sprintf("the target's ranges are nearly full from the start: %.0f of %.0f addresses, %.0f of %.0f blocks", need, addresses, wanted, available)
 	default:
 		return nil
 	}
 	return []finding.Finding{f}
 }
 
-// targetBlock is the size of blocks that the manifest asks for.
+// targetBlock returns the block size in the manifest.
 func targetBlock(manifest []unstructured.Unstructured) int {
 	for _, object := range manifest {
 		containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
@@ -156,7 +156,7 @@ func size(prefix netip.Prefix) float64 {
 	return math.Exp2(float64(prefix.Addr().BitLen() - prefix.Bits()))
 }
 
-// usage is how far a pool of Calico is used.
+// usage is how much of a pool of Calico is in use.
 type usage struct {
 	pool      unstructured.Unstructured
 	prefix    netip.Prefix
@@ -164,15 +164,15 @@ type usage struct {
 	blocks    int
 }
 
-// released is what gives back what is lost: Calico's own controllers (kube-controllers/pkg/controllers/node/ipam.go), which
-// know better than a snapshot what is still in use.
+// released returns the fix for stale records: Calico's own controllers release them
+// (kube-controllers/pkg/controllers/node/ipam.go), and know better than a snapshot what is still in use.
 func released(snapshot *cluster.Snapshot) string {
-	return "let calico-kube-controllers release them, as it does 15 minutes after it has first seen that nobody has them (leakGracePeriod, where " +
-		"kubectl get " + snapshot.CalicoResource("kubecontrollersconfigurations") + " default -o yaml has one): see that it runs, and what it says, by " +
-		"kubectl -n kube-system logs deployment/calico-kube-controllers; only where it cannot: calicoctl ipam check -o REPORT, then calicoctl ipam release --from-report=REPORT"
+	return "let calico-kube-controllers release them: it does so 15 minutes after it first saw them unused (or after leakGracePeriod, if " +
+		"kubectl get " + snapshot.CalicoResource("kubecontrollersconfigurations") + " default -o yaml has one). Check that it runs, and its log: " +
+		"kubectl -n kube-system logs deployment/calico-kube-controllers. Only if it cannot: calicoctl ipam check -o REPORT, then calicoctl ipam release --from-report=REPORT"
 }
 
-// blocks looks at the blocks of a Calico that is there: how full its pools are, and what is stale in them.
+// blocks checks the blocks of a present Calico: how full its pools are, and which records are stale.
 func blocks(pass *check.Pass) []finding.Finding {
 	pools := poolsOf(pass)
 	addresses := map[netip.Addr]bool{}
@@ -212,7 +212,7 @@ func blocks(pass *check.Pass) []finding.Finding {
 	for _, pool := range pools {
 		found = append(found, pool.judge()...)
 	}
-	found = append(found, stale(orphans, "blocks belong to nodes that are no longer there: their addresses are lost to the pool", released(pass.Snapshot))...)
+	found = append(found, stale(orphans, "blocks belong to nodes that no longer exist: their addresses are lost to the pool", released(pass.Snapshot))...)
 	return append(found, stale(leaked, "addresses are held for pods that do not have them: they are lost to the pool", released(pass.Snapshot))...)
 }
 
@@ -252,16 +252,18 @@ func (u usage) judge() []finding.Finding {
 	f := finding.Finding{
 		ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: "IPPool", Name: u.pool.GetName()},
 		Evidence: map[string]any{"range": u.prefix.String(), "addresses": size(u.prefix), "allocated": u.allocated, "blocks": available, "blocksTaken": u.blocks},
-		Fix:      "add a second IPPool of another range; a pool cannot be made larger",
+		Fix:      "add a second IPPool with another range; a pool cannot be enlarged",
 	}
 	switch used := float64(u.allocated) / size(u.prefix); {
 	case used >= 1:
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("all %.0f addresses of %s are taken: no new pod gets one", size(u.prefix), u.prefix)
+		f.Message = fmt.Sprintf("all %.0f addresses of %s are in use: no new pod gets one", size(u.prefix), u.prefix)
 	case used >= full:
-		f.Message = fmt.Sprintf("%d of %.0f addresses of %s are taken: pods that are re-created need new ones while the old ones are still held", u.allocated, size(u.prefix), u.prefix)
+		f.Message = fmt.Sprintf("%d of %.0f addresses of %s are in use: recreated pods need new ones while the old ones are still held",
+			u.allocated, size(u.prefix), u.prefix)
 	case float64(u.blocks) >= available:
-		f.Message = fmt.Sprintf("all %.0f blocks of %s are taken, %d of %.0f addresses: a new node gets no block of its own", available, u.prefix, u.allocated, size(u.prefix))
+		f.Message = fmt.Sprintf("all %.0f blocks of %s are taken, with %d of %.0f addresses: a new node gets no block of its own",
+			available, u.prefix, u.allocated, size(u.prefix))
 	default:
 		return nil
 	}

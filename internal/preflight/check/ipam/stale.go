@@ -15,7 +15,7 @@ var staleHandlesDoc string
 
 const staleID = "ipam/stale-handles"
 
-// StaleHandles finds what is left in Calico's IPAM of pods and nodes that are gone.
+// StaleHandles reports records of deleted pods and nodes in Calico's IPAM.
 func StaleHandles() check.Check {
 	return check.Check{
 		ID:    staleID,
@@ -71,16 +71,16 @@ func staleHandles(pass *check.Pass) []finding.Finding {
 		switch {
 		case kind == "virtual":
 		case node != "" && !nodes[node]:
-			affinities = append(affinities, text+" of "+node+", which is gone")
+			affinities = append(affinities, text+" of "+node+", a node that does not exist")
 		case !blocks[text]:
-			affinities = append(affinities, text+" of "+node+", a block that is not there")
+			affinities = append(affinities, text+" of "+node+", a block that does not exist")
 		}
 	}
-	found := leftOver(handles, "handles hold no address in any block: IPAM's records are not what its blocks say",
-		"check again, as one that is just being made looks like that too; then delete those that are found both times: "+
+	found := leftOver(handles, "handles hold no address in any block: IPAM's records are inconsistent",
+		"check again, since a handle that is just being created looks the same; then delete those that are reported both times: "+
 			"kubectl delete "+shell.Word("ipamhandles."+group)+" NAME")
-	return append(found, leftOver(affinities, "affinities of blocks lead nowhere: their ranges are routed to nodes that do not have them, or are lost to the pool",
-		released(pass.Snapshot))...)
+	return append(found, leftOver(affinities, "affinities have no block or no node: their ranges are routed to nodes that do not have them, "+
+		"or are lost to the pool", released(pass.Snapshot))...)
 }
 
 func leftOver(what []string, follows, fix string) []finding.Finding {

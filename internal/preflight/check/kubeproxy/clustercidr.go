@@ -17,7 +17,7 @@ var clusterCIDRDoc string
 
 const id = "kubeproxy/cluster-cidr"
 
-// ClusterCIDR finds a kube-proxy that would take the target's pods for strangers.
+// ClusterCIDR reports a kube-proxy that would mistake the target's pods for external clients.
 func ClusterCIDR() check.Check {
 	return check.Check{
 		ID:    id,
@@ -37,7 +37,7 @@ func ClusterCIDR() check.Check {
 func clusterCIDR(pass *check.Pass) []finding.Finding {
 	c, err := pass.KubeProxy()
 	if err != nil || pass.InPlace() {
-		return nil // Lacks has said so, or pods stay what they are to it
+		return nil // Lacks has reported it, or nothing changes for kube-proxy
 	}
 	why := misjudges(c, pass)
 	if why == "" {
@@ -54,12 +54,12 @@ func clusterCIDR(pass *check.Pass) []finding.Finding {
 	}
 	if policies := len(pass.Snapshot.NetworkPolicies); policies > 0 {
 		f.Severity = finding.Block
-		f.Message += fmt.Sprintf(", and the %d NetworkPolicies that allow by pod would deny them", policies)
+		f.Message += fmt.Sprintf(", and the %d NetworkPolicies would deny them if they allow by pod", policies)
 	}
 	return []finding.Finding{f}
 }
 
-// misjudges says why kube-proxy would not know the target's pods as pods; empty when it would.
+// misjudges returns why kube-proxy would not recognise the target's pods; empty if it would.
 func misjudges(c check.KubeProxyConfig, pass *check.Pass) string {
 	target := pass.Target.Capabilities
 	switch c.DetectLocalMode {
@@ -67,27 +67,27 @@ func misjudges(c check.KubeProxyConfig, pass *check.Pass) string {
 		known := check.Prefixes(strings.Split(c.ClusterCIDR, ",")...)
 		for _, prefix := range check.Prefixes(pass.Target.PodCIDRs...) {
 			if !covered(known, prefix) {
-				return fmt.Sprintf("kube-proxy's clusterCIDR %s does not hold the target's pods (%s)", c.ClusterCIDR, prefix)
+				return fmt.Sprintf("kube-proxy's clusterCIDR %s does not contain the target's pods (%s)", c.ClusterCIDR, prefix)
 			}
 		}
 	case "NodeCIDR":
 		if target.CIDRSource != "node" {
-			return "kube-proxy takes only addresses of each node's podCIDR for pods, and the target gives others"
+			return "kube-proxy recognises pods by each node's podCIDR, but the target assigns other addresses"
 		}
 	case "BridgeInterface":
 		if !step.Matches(target.HostLinks, c.DetectLocal.BridgeInterface) {
-			return "kube-proxy takes only what comes from the bridge " + c.DetectLocal.BridgeInterface + " for pods, and the target has none"
+			return "kube-proxy recognises pods by the bridge " + c.DetectLocal.BridgeInterface + ", but the target has no such bridge"
 		}
 	case "InterfaceNamePrefix":
 		if !step.Matches(target.HostLinks, c.DetectLocal.InterfaceNamePrefix+"*") {
-			return "kube-proxy takes only what comes from links named " + c.DetectLocal.InterfaceNamePrefix + "* for pods, and the target names its links otherwise"
+			return "kube-proxy recognises pods by links named " + c.DetectLocal.InterfaceNamePrefix + "*, but the target's links have other names"
 		}
 	}
 	return ""
 }
 
-// covered is true when a range of the same family holds the prefix, or when none is set for the family:
-// kube-proxy then takes nobody for a stranger.
+// covered reports whether a range of the same family contains the prefix, or no range is set for the family:
+// kube-proxy then masquerades no pod.
 func covered(known []netip.Prefix, prefix netip.Prefix) bool {
 	set := false
 	for _, k := range known {

@@ -1,4 +1,4 @@
-// Package mtu checks packet sizes.
+// Package mtu checks whether pods' packets fit the links and the paths between nodes.
 package mtu
 
 import (
@@ -15,7 +15,7 @@ import (
 //go:embed too_big.md
 var tooBigDoc string
 
-// TooBig finds pods whose packets would not fit.
+// TooBig reports pods whose packets would not fit the nodes' links.
 func TooBig() check.Check {
 	return check.Check{
 		ID:    "mtu/too-big",
@@ -24,7 +24,7 @@ func TooBig() check.Check {
 		Needs: []string{"source", "target", "nodes"},
 		Lacks: func(pass *check.Pass) string {
 			if pass.Target.Capabilities.MTU == 0 && len(pass.Snapshot.Facts) == 0 && !asToday(pass) {
-				return "the target takes its MTU from the nodes' links, and the nodes were not looked at yet"
+				return "the target takes its MTU from the nodes' links, and the input lacks facts of the nodes"
 			}
 			return ""
 		},
@@ -32,7 +32,7 @@ func TooBig() check.Check {
 	}
 }
 
-// asToday reports whether packets stay as large as they are: one network, by the same way between nodes.
+// asToday reports whether the size of packets stays the same: one network, with the same MTU and encapsulation.
 func asToday(pass *check.Pass) bool {
 	source, target := pass.Source.Capabilities, pass.Target.Capabilities
 	return pass.OneNetwork() && source.MTU == target.MTU && source.Overhead == target.Overhead
@@ -55,7 +55,7 @@ func tooBig(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// node compares the MTU of one node's link with what the pods of both networks want of it.
+// node compares the MTU of one node's link with the packets of pods on both networks.
 func node(pass *check.Pass, node *corev1.Node, link *cluster.Link) []finding.Finding {
 	if link == nil {
 		return nil
@@ -65,8 +65,8 @@ func node(pass *check.Pass, node *corev1.Node, link *cluster.Link) []finding.Fin
 	if most := link.MTU - target.Overhead; target.MTU > most {
 		return []finding.Finding{{
 			ID: "mtu/too-big", Severity: finding.Block, Subject: subject,
-			Message: fmt.Sprintf("the target's pods send packets of %d bytes, with encapsulation %d, and the link %s takes %d: "+
-				"small requests work and large answers hang", target.MTU, target.MTU+target.Overhead, link.Name, link.MTU),
+			Message: fmt.Sprintf("the target's pods send packets of %d bytes, with encapsulation %d, but the link %s accepts only %d: "+
+				"small requests work but large responses hang", target.MTU, target.MTU+target.Overhead, link.Name, link.MTU),
 			Evidence: map[string]any{"link": link.Name, "linkMTU": link.MTU, "podMTU": target.MTU, "overhead": target.Overhead},
 			Fix:      fmt.Sprintf("set the target's MTU to %d or less in its manifest (Calico: veth_mtu in the ConfigMap calico-config)", most),
 		}}
@@ -95,14 +95,14 @@ func differ(pass *check.Pass, subject finding.Subject, source, target int) []fin
 			source, pass.Source.CNI, target, pass.Target.CNI)
 		f.Fix = "make sure that no workload sends UDP packets larger than the new MTU; TCP adapts by itself"
 	} else {
-		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: while both are there, large UDP packets from new pods to old ones do not fit",
+		f.Message = fmt.Sprintf("pods have an MTU of %d on %s and %d on %s: while both networks are live, large UDP packets from new pods to old ones do not fit",
 			source, pass.Source.CNI, target, pass.Target.CNI)
-		f.Fix = fmt.Sprintf("set the target's MTU to %d for the time of the change", source)
+		f.Fix = fmt.Sprintf("set the target's MTU to %d for the duration of the change", source)
 	}
 	return []finding.Finding{f}
 }
 
-// believed finds pods whose own links say more than the network carries between nodes.
+// believed reports pods whose own links have a larger MTU than the network carries between nodes.
 func believed(pass *check.Pass) []finding.Finding {
 	source, target := pass.Source.Capabilities, pass.Target.Capabilities
 	if source.LinkMTU == 0 {
@@ -110,12 +110,14 @@ func believed(pass *check.Pass) []finding.Finding {
 	}
 	f := finding.Finding{
 		ID: "mtu/too-big", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: pass.Source.CNI},
-		Message:  fmt.Sprintf("the links of pods on %s say %d bytes, and %d come through between nodes", pass.Source.CNI, source.LinkMTU, source.MTU),
+		Message:  fmt.Sprintf("the links of pods on %s have an MTU of %d bytes, but the network carries only %d between nodes", pass.Source.CNI, source.LinkMTU, source.MTU),
 		Evidence: map[string]any{"link": source.LinkMTU, "source": source.MTU, "target": target.MTU},
-		Fix:      "make sure that no workload needs UDP packets above that in one piece, which only pods of one node get through today; TCP adapts by itself",
+		Fix: "make sure that no workload needs larger unfragmented UDP packets, which today work only between pods on the same node; " +
+			"TCP adapts by itself",
 	}
 	if target.MTU > 0 {
-		f.Message += fmt.Sprintf(": pods on %s get links of %d, so packets above it that pods of one node send each other will be fragmented or refused", pass.Target.CNI, target.MTU)
+		f.Message += fmt.Sprintf(": pods on %s get links of %d, so larger packets between pods on the same node will be fragmented or refused",
+			pass.Target.CNI, target.MTU)
 	}
 	return []finding.Finding{f}
 }

@@ -17,7 +17,7 @@ import (
 //go:embed capacity.md
 var capacityDoc string
 
-// Capacity finds nodes, and waves of nodes, whose pods would find no room elsewhere.
+// Capacity reports nodes, and waves of nodes, whose pods do not fit on other nodes.
 func Capacity() check.Check {
 	return check.Check{
 		ID:    "node/capacity",
@@ -27,7 +27,7 @@ func Capacity() check.Check {
 		Lacks: func(pass *check.Pass) string {
 			for i := range pass.Snapshot.Nodes {
 				if len(pass.Snapshot.Nodes[i].Status.Allocatable) == 0 {
-					return "the node " + pass.Snapshot.Nodes[i].Name + " does not say what it can carry"
+					return "the node " + pass.Snapshot.Nodes[i].Name + " has no allocatable resources in its status"
 				}
 			}
 			return ""
@@ -51,7 +51,7 @@ func of(list corev1.ResourceList) amount {
 	return amount{list.Cpu().MilliValue(), list.Memory().Value(), list.Pods().Value()}
 }
 
-// requested is what the scheduler sets aside for a pod, its Overhead and its sidecars included.
+// requested returns what the scheduler reserves for a pod, including its Overhead and its sidecars.
 func requested(pod *corev1.Pod) amount {
 	sum := of(resource.PodRequests(pod, resource.PodResourcesOptions{}))
 	sum[2] = 1
@@ -88,12 +88,12 @@ func capacity(pass *check.Pass) []finding.Finding {
 		}
 	}
 	if len(found) > 0 {
-		return found // a wave of several nodes says nothing new then
+		return found // then a wave of several nodes adds nothing
 	}
 	return crowdedWave(pass, moving, rooms)
 }
 
-// over finds the first unit of which there is more than room.
+// over returns the first unit that exceeds the room.
 func (a amount) over(room amount) (unit int, is bool) {
 	for unit := range a {
 		if a[unit] > room[unit] {
@@ -103,14 +103,14 @@ func (a amount) over(room amount) (unit int, is bool) {
 	return 0, false
 }
 
-// crowdedWave finds the first wave whose pods have no room beside one another while none of the old ones has ended.
+// crowdedWave reports the first wave whose pods do not all fit while its old pods are still terminating.
 func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []finding.Finding {
 	if pass.Change.To == "" || pass.Change.Strategy != "" && pass.Change.Strategy != "recreate" {
-		return nil // no waves of pods that are created anew
+		return nil // no waves that recreate pods
 	}
 	waves, err := joint.Waves(pass.Snapshot, pass.Change.Waves)
 	if err != nil {
-		return nil // no plan is made of such waves
+		return nil // the planner refuses such waves
 	}
 	for _, wave := range waves {
 		of := func(first int) *shortage { // the first nodes of the wave
@@ -129,10 +129,10 @@ func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []fin
 		fits := sort.Search(len(wave.Nodes), func(n int) bool { return of(n+1) != nil })
 		return []finding.Finding{{
 			ID: "node/capacity", Severity: finding.Info, Subject: finding.Subject{Kind: "Wave", Name: wave.Name},
-			Message: fmt.Sprintf("%s of its %s request %s, and %s free, enough for %d of them: where pods take long to end, new ones wait",
+			Message: fmt.Sprintf("%s of its %s request %s, but %s free, enough for %d of these nodes: if pods terminate slowly, new ones wait",
 				short.who("the pods"), cluster.Count(len(wave.Nodes), "node"), show(short.unit, short.wanted), short.have(), fits),
 			Evidence: short.evidence(map[string]any{"nodes": len(wave.Nodes), "fit": fits}),
-			Fix:      fmt.Sprintf("smaller waves: --waves, with no more than %s in each", cluster.Count(fits, "node")),
+			Fix:      fmt.Sprintf("use smaller waves: --waves, with no more than %s in each", cluster.Count(fits, "node")),
 		}}
 	}
 	return nil
@@ -141,16 +141,16 @@ func crowdedWave(pass *check.Pass, moving map[string]demand, rooms *rooms) []fin
 func crowded(node string, short *shortage) finding.Finding {
 	f := finding.Finding{
 		ID: "node/capacity", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: node},
-		Message: fmt.Sprintf("%s request %s, and %s free: a new pod waits until an old one has ended",
+		Message: fmt.Sprintf("%s request %s, but %s free: a new pod waits until an old one has ended",
 			short.who("its pods"), show(short.unit, short.wanted), short.have()),
 		Evidence: short.evidence(map[string]any{}),
-		Fix:      "add a node for the time of the change, or scale something down",
+		Fix:      "add a node for the duration of the change, or scale a workload down",
 	}
 	if short.room.count == 0 {
-		f.Message = fmt.Sprintf("no node takes %s, by their tolerations, node selectors and affinities: new ones stay Pending", short.who("its pods"))
-		f.Fix = "change what those pods tolerate or select, or open a node to them"
+		f.Message = fmt.Sprintf("no node can run %s, by their tolerations, node selectors and affinities: new ones stay Pending", short.who("its pods"))
+		f.Fix = "change the tolerations or selectors of those pods, or make a node available to them"
 	} else if !short.room.all {
-		f.Fix = "add such a node for the time of the change, open others to these pods, or scale something down"
+		f.Fix = "add such a node for the duration of the change, make others available to these pods, or scale a workload down"
 	}
 	return f
 }

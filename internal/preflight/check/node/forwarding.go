@@ -15,7 +15,7 @@ import (
 //go:embed forwarding.md
 var forwardingDoc string
 
-// Forwarding finds nodes whose kernel drops what two networks send each other.
+// Forwarding reports nodes whose kernel drops packets between the two networks.
 func Forwarding() check.Check {
 	return check.Check{
 		ID:    "node/forwarding",
@@ -30,14 +30,14 @@ func forwarding(pass *check.Pass) []finding.Finding {
 	return slices.Concat(strictFilters(pass), drops(pass))
 }
 
-// strictFilters finds links that take no answers which come another way than requests go.
+// strictFilters reports links that drop answers which return on another path than their requests took.
 func strictFilters(pass *check.Pass) []finding.Finding {
 	back := "through the other network's link"
 	switch {
 	case pass.Change.Encapsulation != "":
-		back = "through the tunnel while requests go without it, or the other way round,"
+		back = "through the tunnel to requests without it, or the reverse,"
 	case pass.OneNetwork():
-		return nil // packets go and come as they do today
+		return nil // packets keep their paths
 	}
 	var found []finding.Finding
 	for _, facts := range pass.Snapshot.Facts {
@@ -50,8 +50,8 @@ func strictFilters(pass *check.Pass) []finding.Finding {
 		if len(strict) > 0 {
 			found = append(found, finding.Finding{
 				ID: "node/forwarding", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-				Message: fmt.Sprintf("rp_filter is strict (%s): answers that come back %s are dropped. Theseus sets it "+
-					"loose on the links that it knows, and whatever sets it again in the meantime cuts paths", strings.Join(strict, ", "), back),
+				Message: fmt.Sprintf("rp_filter is strict (%s): answers that return %s are dropped. Theseus sets it to loose on the links "+
+					"that it knows, but a program that resets it during the change interrupts paths", strings.Join(strict, ", "), back),
 				Evidence: map[string]any{"strict": strict},
 				Fix:      "on the node, also in /etc/sysctl.d: net.ipv4.conf.all.rp_filter=2 and net.ipv4.conf.default.rp_filter=2",
 			})
@@ -60,7 +60,7 @@ func strictFilters(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// drops finds nodes whose iptables drop in FORWARD what nobody accepts.
+// drops reports nodes whose iptables drop packets in FORWARD that no rule accepts.
 func drops(pass *check.Pass) []finding.Finding {
 	dropping := slices.DeleteFunc(slices.Clone(pass.Snapshot.Facts), func(f cluster.NodeFacts) bool { return f.ForwardPolicy != "DROP" })
 	if len(dropping) == 0 {
@@ -73,13 +73,15 @@ func drops(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "node/forwarding", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: facts.Node},
-			Message:  "the policy of FORWARD is DROP: what no network's own rules accept is lost, once the present network's rules are gone",
+			Message: "the policy of FORWARD is DROP: when the present network's rules are removed, packets are lost that the target's own " +
+				"rules do not accept",
 			Evidence: map[string]any{"forward": facts.ForwardPolicy},
-			Fix:      "find out who sets it (Docker does), and on the node: iptables -P FORWARD ACCEPT, or rules for what else is forwarded there",
+			Fix: "find the program that sets it (Docker does), and on the node: iptables -P FORWARD ACCEPT, or add rules for the other " +
+				"traffic that it forwards",
 		}
 		if pass.Target.CNI != "calico" {
 			f.Severity = finding.Block
-			f.Message = "the policy of FORWARD is DROP, and it is not known that " + pass.Target.CNI + " accepts its pods' packets there"
+			f.Message = "the policy of FORWARD is DROP, and it is unknown whether " + pass.Target.CNI + " accepts its pods' packets there"
 		}
 		found = append(found, f)
 	}

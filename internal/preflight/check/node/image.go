@@ -16,10 +16,10 @@ import (
 //go:embed image_absent.md
 var imageAbsentDoc string
 
-// listed is how many images a kubelet names at most, unless it is told otherwise (nodeStatusMaxImages).
+// listed is how many images a kubelet lists at most by default (nodeStatusMaxImages).
 const listed = 50
 
-// ImageAbsent finds nodes that do not have the target's images yet.
+// ImageAbsent reports nodes that do not have the target's images yet.
 func ImageAbsent() check.Check {
 	return check.Check{
 		ID:    "node/image-absent",
@@ -28,7 +28,7 @@ func ImageAbsent() check.Check {
 		Needs: []string{"target", "nodes"},
 		Lacks: func(pass *check.Pass) string {
 			if !slices.ContainsFunc(pass.Snapshot.Nodes, func(n corev1.Node) bool { return len(n.Status.Images) > 0 }) {
-				return "no node says which images it has"
+				return "no node lists its images"
 			}
 			return ""
 		},
@@ -55,16 +55,17 @@ func imageAbsent(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "node/image-absent", Severity: finding.Warn, Subject: finding.Subject{Kind: "Image", Name: image},
-			Message:  fmt.Sprintf("it is missing on %s: each pulls it in the middle of its own change, and waits for the registry", cluster.Count(len(without), "node")),
+			Message: fmt.Sprintf("it is missing on %s: a node pulls it in the middle of its own change, and waits for the registry",
+				cluster.Count(len(without), "node")),
 			Evidence: map[string]any{"nodes": without[:min(len(without), 20)], "count": len(without), "notKnown": unknown},
-			Fix:      "pull it beforehand, with a DaemonSet that does nothing else, or on each node: crictl pull " + image,
+			Fix:      "pull it before the change, with a DaemonSet that only pulls it, or on each node: crictl pull " + image,
 		}
 		found = append(found, f)
 	}
 	return found
 }
 
-// wantedImages are those that every node needs: of the target's DaemonSets, and of Theseus' agent.
+// wantedImages returns the images that every node needs: of the target's DaemonSets, and of Theseus' agent.
 func wantedImages(pass *check.Pass) []string {
 	var images []string
 	if pass.Change.AgentImage != "" {

@@ -12,7 +12,7 @@ import (
 //go:embed iptables_mixed.md
 var iptablesMixedDoc string
 
-// IPTablesMixed finds nodes with rules in both implementations of iptables.
+// IPTablesMixed reports nodes with rules in both implementations of iptables.
 func IPTablesMixed() check.Check {
 	return check.Check{
 		ID:    "node/iptables-mixed",
@@ -44,11 +44,11 @@ func iptablesMixed(pass *check.Pass) []finding.Finding {
 	if len(mixed) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/iptables-mixed", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: mixed[0]},
-			Message: fmt.Sprintf("on %s rules are in both implementations of iptables, legacy and nft (%s): every packet passes both, and a tool "+
-				"sees and cleans only one of them", cluster.Count(len(mixed), "node"), check.Names(mixed)),
+			Message: fmt.Sprintf("on %s both implementations of iptables have rules, legacy and nft (%s): every packet traverses both, but a "+
+				"tool sees and cleans only one", cluster.Count(len(mixed), "node"), check.Names(mixed)),
 			Evidence: map[string]any{"rules": counts},
-			Fix: "find out who writes which (iptables-legacy-save, iptables-nft-save on the node), and let all use one: update-alternatives --set iptables; " +
-				"rules that nobody writes any more go with a reboot",
+			Fix: "find out which programs write which rules (iptables-legacy-save, iptables-nft-save on the node), and make all use one: " +
+				"update-alternatives --set iptables; a reboot removes rules that no program writes any more",
 		})
 	}
 	if len(kinds) == 2 {
@@ -59,10 +59,10 @@ func iptablesMixed(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "node/iptables-mixed", Severity: finding.Info, Subject: finding.Subject{Kind: "Node", Name: few[0]},
-			Message: fmt.Sprintf("on %s it is the other implementation of iptables than on the rest, which use %s (%s): agents that choose by the first "+
-				"node they were tried on fail there", cluster.Count(len(few), "node"), other, check.Names(few)),
+			Message: fmt.Sprintf("the rules on %s are in another implementation of iptables than on the rest, which use %s (%s): an agent that is "+
+				"configured for the rest fails there", cluster.Count(len(few), "node"), other, check.Names(few)),
 			Evidence: map[string]any{"nodes": few},
-			Fix:      "leave the choice to the agents (Calico: FELIX_IPTABLESBACKEND=Auto)",
+			Fix:      "let the agents detect it (Calico: FELIX_IPTABLESBACKEND=Auto)",
 		})
 	}
 	return found

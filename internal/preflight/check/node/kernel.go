@@ -17,7 +17,7 @@ import (
 //go:embed kernel.md
 var kernelDoc string
 
-// Kernel finds nodes whose kernels lack what the target needs.
+// Kernel reports nodes whose kernels lack a module or version that the target needs.
 func Kernel() check.Check {
 	return check.Check{
 		ID:    "node/kernel",
@@ -28,14 +28,14 @@ func Kernel() check.Check {
 	}
 }
 
-// needs is what a network asks of a kernel.
+// needs is what a network requires of a kernel.
 type needs struct {
 	least   string // version
 	modules []string
 	source  string
 }
 
-// needsOf says what a target asks for, by its own documentation.
+// needsOf returns what a target requires, by its own documentation.
 func needsOf(pass *check.Pass) needs {
 	var n needs
 	switch encapsulation := pass.Target.Capabilities.Encapsulation; encapsulation {
@@ -55,7 +55,7 @@ func needsOf(pass *check.Pass) needs {
 	return n
 }
 
-// onNFTables reports whether Felix will write nftables' own rules: asked to, or as kube-proxy does.
+// onNFTables reports whether Felix will write native nftables rules: because it is told to, or because kube-proxy does.
 func onNFTables(pass *check.Pass) bool {
 	if to := pass.Change.Dataplane; to != "" {
 		return to == "nftables"
@@ -89,17 +89,19 @@ func kernel(pass *check.Pass) []finding.Finding {
 		if nodes := lacking[module]; len(nodes) > 0 {
 			found = append(found, finding.Finding{
 				ID: "node/kernel", Severity: finding.Block, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-				Message: fmt.Sprintf("in the kernels of %s there is no %s, which %s needs (%s): its agent never becomes ready there",
+				Message: fmt.Sprintf("the kernels of %s lack %s, which %s needs (%s): its agent never becomes ready there",
 					cluster.Count(len(nodes), "node"), module, pass.Target.CNI, check.Names(nodes)),
 				Evidence: map[string]any{"module": module, "nodes": nodes},
-				Fix:      "install the package that has the module on these nodes (linux-modules-extra on Ubuntu, kernel-modules-extra on Fedora and RHEL), or boot a kernel with it",
+				Fix: "install the package with the module on these nodes (linux-modules-extra on Ubuntu, kernel-modules-extra on Fedora and " +
+					"RHEL), or boot a kernel that has it",
 			})
 		}
 	}
 	if len(old) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/kernel", Severity: finding.Warn, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-			Message:  fmt.Sprintf("%s asks for a kernel of %s or later, and it is older on %s (%s)", pass.Target.CNI, need.least, cluster.Count(len(old), "node"), check.Names(old)),
+			Message: fmt.Sprintf("%s requires kernel %s or later, but the kernel is older on %s (%s)",
+				pass.Target.CNI, need.least, cluster.Count(len(old), "node"), check.Names(old)),
 			Evidence: map[string]any{"least": need.least, "nodes": old, "source": need.source},
 			Fix:      "boot a newer kernel there before the change, or try the target on one such node first",
 		})
@@ -107,7 +109,7 @@ func kernel(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// older reports whether a node's kernel is older than a version; one that cannot be read is not known to be.
+// older reports whether a node's kernel is older than a version. A version that cannot be parsed does not count as older.
 func older(facts *cluster.NodeFacts, least string) bool {
 	release, _, _ := strings.Cut(facts.Kernel, "-")
 	v, err := version.ParseGeneric(release)

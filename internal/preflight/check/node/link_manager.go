@@ -16,7 +16,7 @@ import (
 //go:embed link_manager.md
 var linkManagerDoc string
 
-// LinkManagers finds daemons that take the target's routes, rules or links away.
+// LinkManagers reports daemons that would remove the target's routes, rules or links.
 func LinkManagers() check.Check {
 	return check.Check{
 		ID:    "node/link-manager",
@@ -29,7 +29,7 @@ func LinkManagers() check.Check {
 
 func linkManagers(pass *check.Pass) []finding.Finding {
 	var foreign []string
-	managed := map[string][]string{} // nodes, by the links that are managed there
+	managed := map[string][]string{} // nodes, by their managed links
 	for i := range pass.Snapshot.Facts {
 		facts := &pass.Snapshot.Facts[i]
 		for _, manager := range facts.Host.Managers {
@@ -46,18 +46,18 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 	if len(foreign) > 0 {
 		found = append(found, finding.Finding{
 			ID: "node/link-manager", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: foreign[0]},
-			Message: fmt.Sprintf("systemd-networkd takes routes and rules away that it did not make, on %s (%s): each of its restarts, as an "+
-				"update of packages brings, may leave them without the routes of pods", cluster.Count(len(foreign), "node"), check.Names(foreign)),
+			Message: fmt.Sprintf("systemd-networkd removes routes and rules of other programs on %s (%s): each of its restarts, for example by a "+
+				"package update, may remove the routes of pods", cluster.Count(len(foreign), "node"), check.Names(foreign)),
 			Evidence: map[string]any{"nodes": foreign},
 			Fix: "on the nodes, in /etc/systemd/networkd.conf.d/10-foreign.conf: [Network] ManageForeignRoutes=no ManageForeignRoutingPolicyRules=no; " +
-				"then restart systemd-networkd while the present network can still repair what that takes",
+				"then restart systemd-networkd before the change, while the present network can still restore its routes",
 		})
 	}
 	for _, links := range slices.Sorted(maps.Keys(managed)) {
 		nodes := managed[links]
 		found = append(found, finding.Finding{
 			ID: "node/link-manager", Severity: finding.Warn, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-			Message: fmt.Sprintf("NetworkManager manages the target's links %s on %s (%s): it changes their addresses and routes as it sees fit",
+			Message: fmt.Sprintf("NetworkManager manages the target's links %s on %s (%s): it may change their addresses and routes at any time",
 				links, cluster.Count(len(nodes), "node"), check.Names(nodes)),
 			Evidence: map[string]any{"nodes": nodes, "links": links},
 			Fix: "on the nodes, in /etc/NetworkManager/conf.d/theseus.conf: [keyfile] unmanaged-devices+=interface-name:" +
@@ -67,11 +67,11 @@ func linkManagers(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// manages are those of a network's links that no pattern leaves alone.
+// manages returns those of a network's links that no pattern excludes.
 func manages(unmanaged, links []string) []string {
 	return slices.DeleteFunc(slices.Clone(links), func(link string) bool {
 		return slices.ContainsFunc(unmanaged, func(pattern string) bool {
-			matched, err := path.Match(pattern, link) // a link that ends in * is a prefix, which a pattern with * takes in
+			matched, err := path.Match(pattern, link) // a link that ends in * is a prefix, which a pattern with * matches
 			return err == nil && matched
 		})
 	})

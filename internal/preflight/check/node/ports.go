@@ -17,7 +17,7 @@ import (
 //go:embed ports.md
 var portsDoc string
 
-// Ports says what the target sends from node to node that nobody sends there today.
+// Ports reports the ports and protocols between nodes that the target needs and the present network does not use.
 func Ports() check.Check {
 	return check.Check{
 		ID:    "node/ports",
@@ -28,7 +28,7 @@ func Ports() check.Check {
 	}
 }
 
-// wants are the ports and protocols between nodes of a network, given its encapsulation and what it is made of.
+// wants returns the ports and protocols of a network between nodes, by its encapsulation and its objects.
 func wants(network *cni.Installation, objects []unstructured.Unstructured) []string {
 	var all []string
 	switch c := network.Capabilities; {
@@ -66,10 +66,11 @@ func ports(pass *check.Pass) []finding.Finding {
 	}
 	f := finding.Finding{
 		ID: "node/ports", Severity: finding.Info, Subject: finding.Subject{Kind: "Network", Name: pass.Target.CNI},
-		Message: fmt.Sprintf("from each node to each other one, %s must be let through, which %s does not use: no filter was found on the nodes, and what "+
-			"lies between them (security groups, firewalls) cannot be seen from here", strings.Join(more, " and "), pass.Source.CNI),
+		Message: fmt.Sprintf("%s must be open between all nodes, and %s does not use it: no filter was found on the nodes, but filters "+
+			"between them (security groups, firewalls) are not visible in the cluster", strings.Join(more, " and "), pass.Source.CNI),
 		Evidence: map[string]any{"wanted": more},
-		Fix:      "open it in whatever filters between nodes, before the change; the measured paths of the first node would show it, at the price of a rollback",
+		Fix: "open it in all filters between nodes before the change; otherwise the measured paths of the first node fail, and that node is " +
+			"rolled back",
 	}
 	var filtered []string
 	byFilter := map[string][]string{}
@@ -83,8 +84,8 @@ func ports(pass *check.Pass) []finding.Finding {
 	}
 	if len(filtered) > 0 {
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("from each node to each other one, %s must be let through, which %s does not use, and only what a rule allows on %s "+
-			"(%s): whether one does cannot be told from here", strings.Join(more, " and "), pass.Source.CNI, cluster.Count(len(filtered), "node"), check.Names(filtered))
+		f.Message = fmt.Sprintf("%s must be open between all nodes, and %s does not use it: filters on %s (%s) drop what no rule allows, and "+
+			"whether a rule allows this is unknown", strings.Join(more, " and "), pass.Source.CNI, cluster.Count(len(filtered), "node"), check.Names(filtered))
 		f.Evidence["filters"] = byFilter
 	}
 	return []finding.Finding{f}

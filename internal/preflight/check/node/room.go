@@ -14,11 +14,11 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/selector/nodes"
 )
 
-// room is the nodes that take some pods, by what those tolerate and select, and what is free on them together.
+// room is the set of nodes that can run some pods, by their tolerations and selectors, and the sum of its free resources.
 type room struct {
 	nodes *big.Int // bit i is the i-th node of the cluster
 	count int
-	all   bool // every node that is not cordoned
+	all   bool // whether it contains every node that is not cordoned
 	free  amount
 }
 
@@ -27,7 +27,7 @@ func (r *room) within(other *room) bool {
 	return r == other || r.count < other.count && new(big.Int).AndNot(r.nodes, other.nodes).Sign() == 0
 }
 
-// demand is what pods request, by the room that they have.
+// demand is what pods request, by their room.
 type demand map[*room]amount
 
 func (d demand) add(r *room, n amount) {
@@ -36,7 +36,7 @@ func (d demand) add(r *room, n amount) {
 	d[r] = sum
 }
 
-// within is what the pods request that have no room but in r.
+// within returns the requests of the pods that fit only in r.
 func (d demand) within(r *room) amount {
 	var sum amount
 	for other, n := range d {
@@ -47,15 +47,15 @@ func (d demand) within(r *room) amount {
 	return sum
 }
 
-// rooms are those that pods of a cluster have, each once.
+// rooms are the rooms of a cluster's pods, each once.
 type rooms struct {
-	open  []*corev1.Node // nil for one that is cordoned
+	open  []*corev1.Node // nil for a cordoned node
 	free  []amount
-	taken map[string]*room // by what a pod tolerates and selects
+	taken map[string]*room // by a pod's tolerations and selectors
 	made  map[string]*room // by their nodes
 }
 
-// newRooms begins with what is used on each node.
+// newRooms starts from the resources in use on each node.
 func newRooms(all []corev1.Node, used map[string]amount) *rooms {
 	r := &rooms{open: make([]*corev1.Node, len(all)), free: make([]amount, len(all)), taken: map[string]*room{}, made: map[string]*room{}}
 	for i := range all {
@@ -70,7 +70,7 @@ func newRooms(all []corev1.Node, used map[string]amount) *rooms {
 	return r
 }
 
-// of is the room that a pod has.
+// of returns the room of a pod.
 func (r *rooms) of(spec *corev1.PodSpec) *room {
 	choice := struct {
 		Selector    map[string]string
@@ -94,7 +94,7 @@ func (r *rooms) of(spec *corev1.PodSpec) *room {
 	return r.taken[string(key)]
 }
 
-// make is the room of a set of nodes.
+// make returns the room of a set of nodes.
 func (r *rooms) make(set *big.Int) *room {
 	key := string(set.Bytes())
 	if known := r.made[key]; known != nil {
@@ -114,17 +114,17 @@ func (r *rooms) make(set *big.Int) *room {
 	return made
 }
 
-// shortage is a room that has less free than pods request which have no other.
+// shortage is a room that has less free than is requested by the pods that fit nowhere else.
 type shortage struct {
 	room         *room
 	unit         int
 	wanted, pods int64
-	// some is true when other pods have room elsewhere.
+	// some is true if other pods have room elsewhere.
 	some bool
 }
 
-// short finds the smallest room that does not do: of those that pods have, and of all of these together. It is nil when
-// each does. Pods whose rooms overlap may be short of it all the same.
+// short returns the smallest room that is too small, among the rooms of pods and their union; nil if all suffice. Pods
+// whose rooms overlap may still not fit.
 func (r *rooms) short(d demand) *shortage {
 	union, total := new(big.Int), amount{}
 	for room, n := range d {
@@ -142,7 +142,7 @@ func (r *rooms) short(d demand) *shortage {
 	return nil
 }
 
-// who names the pods that are short of room, out of some.
+// who names the pods that do not fit, out of some.
 func (s *shortage) who(pods string) string {
 	if s.some {
 		return fmt.Sprintf("%d of %s", s.pods, pods)
@@ -150,16 +150,16 @@ func (s *shortage) who(pods string) string {
 	return pods
 }
 
-// have is what is free where these pods may go, without the word free.
+// have returns the free resources for these pods, without the word free.
 func (s *shortage) have() string {
 	free := show(s.unit, s.room.free[s.unit])
 	switch {
 	case s.room.all:
 		return "all nodes together have " + free
 	case s.room.count == 1:
-		return "the one node that takes them has " + free
+		return "the one node that can run them has " + free
 	}
-	return fmt.Sprintf("the %s that take them have %s", cluster.Count(s.room.count, "node"), free)
+	return fmt.Sprintf("the %s that can run them have %s", cluster.Count(s.room.count, "node"), free)
 }
 
 func (s *shortage) evidence(more map[string]any) map[string]any {

@@ -15,17 +15,17 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
-// loss is how nodes lose what goes to and from pods.
+// loss is how nodes lose the packets of pods.
 type loss struct {
 	when string
 	// programs are those whose FORWARD drops by its policy, as words.
 	programs string
-	// certain is whether nobody is left there who could accept.
+	// certain is whether no rule is left there that may accept.
 	certain bool
 }
 
-// unheard finds, among nodes whose iptables drop in FORWARD what nobody accepts, those where Felix accepts in nftables alone: a packet
-// passes the chains of both, and to be accepted in one ends nothing in the other. judged are the nodes of which it has the answer.
+// unheard reports nodes whose iptables drop in FORWARD what no rule accepts, if Felix accepts only in nftables there: a
+// packet traverses the chains of both, and an accept in one does not end the other. judged are the nodes that it judged.
 func unheard(pass *check.Pass, dropping []cluster.NodeFacts) (found []finding.Finding, judged []string) {
 	if pass.Target.CNI != "calico" || pass.Change.Strategy == "mirror" {
 		return nil, nil
@@ -64,14 +64,15 @@ func (l loss) finding(target *cni.Installation, lost []*cluster.NodeFacts) findi
 	}
 	f := finding.Finding{
 		ID: "node/forwarding", Severity: finding.Block, Subject: finding.Subject{Kind: "Node", Name: nodes[0]},
-		Message: fmt.Sprintf("on %s the policy of FORWARD is DROP in %s (%s), where Felix accepts nothing while its rules are in nftables: %s, new connections "+
-			"from pod to pod, and with other nodes and the outside, are dropped there", cluster.Count(len(nodes), "node"), l.programs, check.Names(nodes), l.when),
+		Message: fmt.Sprintf("on %s the policy of FORWARD is DROP in %s (%s), and Felix accepts nothing there while its rules are in nftables: %s, "+
+			"new connections between pods, and with other nodes and the outside, are dropped",
+			cluster.Count(len(nodes), "node"), l.programs, check.Names(nodes), l.when),
 		Evidence: map[string]any{"accepting": evidence},
 	}
 	if slices.Sort(others); !l.certain && len(others) > 0 {
-		f.Message += "; unless rules let them through that are no network's: " + check.Names(slices.Compact(others))
+		f.Message += "; unless other rules accept them: " + check.Names(slices.Compact(others))
 	} else if !l.certain {
-		f.Message += "; who else accepts there was not looked at: theseus snapshot --nodes again"
+		f.Message += "; the facts lack other accepting rules: run theseus snapshot --nodes again"
 	}
 	if !l.certain {
 		f.Severity = finding.Warn
@@ -83,16 +84,16 @@ func (l loss) finding(target *cni.Installation, lost []*cluster.NodeFacts) findi
 			allow = append(allow, program+" -A FORWARD "+rule)
 		}
 	}
-	f.Fix = fmt.Sprintf("on each of these nodes: %s; and where it is set, as it comes back from there (Docker: \"ip-forward-no-drop\": true in /etc/docker/daemon.json; "+
-		"ufw: DEFAULT_FORWARD_POLICY=\"ACCEPT\" in /etc/default/ufw)", strings.Join(let, "; "))
+	f.Fix = fmt.Sprintf("on each of these nodes: %s; and at its source, which would set it again (Docker: \"ip-forward-no-drop\": true in "+
+		"/etc/docker/daemon.json; ufw: DEFAULT_FORWARD_POLICY=\"ACCEPT\" in /etc/default/ufw)", strings.Join(let, "; "))
 	if len(allow) > 0 {
-		f.Fix += ". Or, to leave it for all else: " + strings.Join(allow, "; ")
+		f.Fix += ". Or, to keep it for all other traffic: " + strings.Join(allow, "; ")
 	}
 	return f
 }
 
-// deaf are the programs whose tables drop what goes to and from the target's pods, once it accepts in nftables. It is certain where nobody
-// is left in one of them who may accept it.
+// deaf returns the programs whose tables drop the packets of the target's pods once Felix accepts only in nftables. It is
+// certain if one of them has no rule left that may accept.
 func deaf(facts *cluster.NodeFacts, target *cni.Installation) (programs []string, certain bool) {
 	if facts.Host == nil || len(facts.Host.Forward) == 0 {
 		return []string{"iptables"}, false // an older agent looked
@@ -107,25 +108,25 @@ func deaf(facts *cluster.NodeFacts, target *cni.Installation) (programs []string
 	return programs, certain
 }
 
-// ownRules are chains and rules by which networks, what enforces policy beside them, kube-proxy, Docker and libvirt accept what is theirs alone.
-// kube-proxy's is what it masquerades, and what is there already.
+// ownRules are the chains and rules with which networks, policy agents, kube-proxy, Docker and libvirt accept only their
+// own packets. kube-proxy accepts masqueraded packets and existing connections.
 var ownRules = regexp.MustCompile(`^(cali-|KUBE-|FLANNEL-|WEAVE-|CNI-FORWARD$|LIBVIRT_|DOCKER$|DOCKER-(BRIDGE|CT|FORWARD|INGRESS|INTERNAL|ISOLATION))` +
 	`|(^|[^!] )-[io] (docker0|docker_gwbridge|br-[0-9a-f]{12}|virbr\d+|cni0|weave) ` +
 	`|--comment "?(cali:|flanneld |rule to explicitly ACCEPT traffic that comply)`)
 
-// strangers are what may accept a new connection in FORWARD and is none of these.
+// strangers returns other rules that may accept a new connection in FORWARD.
 func strangers(accepting []string) []string {
 	return slices.DeleteFunc(slices.Clone(accepting), ownRules.MatchString)
 }
 
-// letThrough says whether rules accept all that goes to and from the target's pods.
+// letThrough reports whether rules accept all packets from and to the target's pods.
 func letThrough(rules []string, target *cni.Installation) bool {
 	ranges := rangesAccepted(target)
 	return slices.Contains(rules, "-j ACCEPT") ||
 		len(ranges) > 0 && !slices.ContainsFunc(ranges, func(rule string) bool { return !slices.Contains(rules, rule) })
 }
 
-// rangesAccepted are the rules that do so.
+// rangesAccepted returns the rules that do so.
 func rangesAccepted(target *cni.Installation) []string {
 	var rules []string
 	for _, prefix := range check.Prefixes(target.PodCIDRs...) {
@@ -136,7 +137,7 @@ func rangesAccepted(target *cni.Installation) []string {
 	return rules
 }
 
-// leavesIPTables says of a node from when on Felix accepts nothing in its iptables; empty where it does as before, or comes into them.
+// leavesIPTables returns from when on a node's Felix accepts nothing in iptables; empty if it still does, or begins to.
 func leavesIPTables(pass *check.Pass) func(node string) string {
 	before, after := setting.Read(pass.Snapshot, nil), setting.Read(pass.Snapshot, pass.Manifest)
 	if pass.OneNetwork() {
@@ -148,23 +149,23 @@ func leavesIPTables(pass *check.Pass) func(node string) string {
 			return "from then on"
 		}
 	}
-	gone := "at the latest when the present network's rules are gone"
+	gone := "at the latest when the present network's rules are removed"
 	beside := pass.Source != nil && pass.Source.Capabilities.Policy == cni.PolicyKubernetes && !cni.Older(pass.Target.Version, "v3.29.0")
 	return func(node string) string {
 		switch {
 		case inNFTables(after, pass.Target.Version, node, ""):
 			return gone
 		case beside: // policy/agent-shares-tables
-			return gone + ", and until calico has its own form (Theseus runs Felix in nftables beside what enforces policy in iptables)"
+			return gone + ", and until calico gets its final settings (Theseus runs Felix in nftables while another agent enforces policy in iptables)"
 		}
 		return ""
 	}
 }
 
-// felixMode is the knob that says where Felix keeps its rules.
+// felixMode is the setting that decides where Felix keeps its rules.
 const felixMode = "calico/nftablesMode"
 
-// modeAsked is the value of felixMode that a change asks for; empty where it asks for none.
+// modeAsked returns the value of felixMode that a change sets; empty if it sets none.
 func modeAsked(pass *check.Pass, catalogue *setting.Catalogue) string {
 	name, value, _ := strings.Cut(pass.Change.Flag, "=")
 	if settings, err := catalogue.Dataplane(pass.Change.Dataplane); err == nil {
@@ -177,7 +178,8 @@ func modeAsked(pass *check.Pass, catalogue *setting.Catalogue) string {
 	return ""
 }
 
-// inNFTables says whether a node's Felix, of a version of Calico, keeps its rules in nftables, with the mode that is set or the one that is asked for.
+// inNFTables reports whether a node's Felix, of a version of Calico, keeps its rules in nftables, with the mode that is
+// set or the one that the change asks for.
 func inNFTables(fleet *setting.Fleet, version, node, asked string) bool {
 	value := func(id string) (in setting.InForce) {
 		if k, ok := fleet.Catalogue().Get(id); ok {
@@ -188,7 +190,7 @@ func inNFTables(fleet *setting.Fleet, version, node, asked string) bool {
 	felix := value(felixMode)
 	mode := cmp.Or(asked, felix.Value)
 	if asked == "" && felix.By == nil && value("calico/linuxDataplane").Value == "Nftables" {
-		mode = "Enabled" // what Calico's operator writes up to v1.41; from v1.42 (Calico v3.32) on Auto
+		mode = "Enabled" // as Calico's operator writes up to v1.41; from v1.42 (Calico v3.32) on it writes Auto
 		if !cni.Older(version, "v3.32.0") {
 			mode = "Auto"
 		}

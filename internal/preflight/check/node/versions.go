@@ -15,7 +15,7 @@ import (
 //go:embed versions.md
 var versionsDoc string
 
-// Versions finds an upgrade of Kubernetes that is under way, or was left in its middle.
+// Versions reports an upgrade of Kubernetes that is in progress or unfinished.
 func Versions() check.Check {
 	return check.Check{
 		ID:    "node/versions",
@@ -58,13 +58,14 @@ func versions(pass *check.Pass) []finding.Finding {
 	fewest := slices.MinFunc(kubelets, func(a, b string) int { return len(nodes[a]) - len(nodes[b]) })
 	return []finding.Finding{{
 		ID: "node/versions", Severity: severity, Subject: finding.Subject{Kind: "Node", Name: nodes[fewest][0]},
-		Message:  strings.Join(parts, ", ") + ": if Kubernetes is being upgraded, that moves pods and restarts nodes by itself, and a run pauses each time that a version changes",
+		Message: strings.Join(parts, ", ") + ": an upgrade of Kubernetes in progress moves pods and restarts nodes by itself, and a run " +
+			"pauses each time a version changes",
 		Evidence: map[string]any{"server": server, "kubelets": kubelets},
-		Fix:      "finish the upgrade first; where versions differ for good, nothing is to be done",
+		Fix:      "finish the upgrade first; if the versions differ permanently, do nothing",
 	}}
 }
 
-// release is a version without what a distribution adds to it, as in v1.31.4+k3s1.
+// release returns a version without a distribution's suffix, as in v1.31.4+k3s1.
 func release(version string) string {
 	if cut := strings.IndexAny(version, "-+"); cut >= 0 {
 		return version[:cut]
@@ -72,7 +73,7 @@ func release(version string) string {
 	return version
 }
 
-// minor is v1.31 of v1.31.4.
+// minor returns v1.31 for v1.31.4.
 func minor(version string) string {
 	return version[:max(0, strings.LastIndex(version, "."))]
 }
