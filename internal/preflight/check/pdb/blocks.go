@@ -1,4 +1,4 @@
-// Package pdb checks PodDisruptionBudgets.
+// Package pdb checks whether PodDisruptionBudgets allow the evictions of a change.
 package pdb
 
 import (
@@ -20,7 +20,7 @@ import (
 //go:embed blocks.md
 var blocksDoc string
 
-// Blocks finds budgets that let no pod be evicted.
+// Blocks reports budgets that allow no eviction.
 func Blocks() check.Check {
 	return check.Check{
 		ID:    "pdb/blocks",
@@ -41,7 +41,7 @@ func blocks(pass *check.Pass) []finding.Finding {
 		if err != nil {
 			found = append(found, finding.Finding{
 				ID: "pdb/blocks", Severity: finding.Warn, Subject: subject(budget),
-				Message: fmt.Sprintf("the budget's selector cannot be read (%v): it is not known what it protects", err),
+				Message: fmt.Sprintf("the budget's selector cannot be parsed (%v): which pods it protects is unknown", err),
 			})
 			continue
 		}
@@ -64,7 +64,7 @@ func matching(pods []*corev1.Pod, selector labels.Selector) []*corev1.Pod {
 	return found
 }
 
-// one says whether a budget over some pods ever lets one of them go, and whether it does now.
+// one reports a budget that never allows the eviction of one of some pods, or that does not allow it now.
 func one(budget *policyv1.PodDisruptionBudget, pods int) []finding.Finding {
 	expected := max(int(budget.Status.ExpectedPods), pods)
 	f := finding.Finding{
@@ -74,14 +74,14 @@ func one(budget *policyv1.PodDisruptionBudget, pods int) []finding.Finding {
 	spec := budget.Spec
 	switch {
 	case spec.MaxUnavailable != nil && scaled(spec.MaxUnavailable, expected) == 0:
-		f.Message = fmt.Sprintf("maxUnavailable is %s: none of its %d pods can ever be evicted, and the change would wait for ever", spec.MaxUnavailable, pods)
+		f.Message = fmt.Sprintf("maxUnavailable is %s: none of its %d pods can ever be evicted, and the change would wait until its timeout", spec.MaxUnavailable, pods)
 		f.Fix = patch(budget, `{"spec":{"maxUnavailable":1}}`)
 	case spec.MinAvailable != nil && scaled(spec.MinAvailable, expected) >= expected:
-		f.Message = fmt.Sprintf("minAvailable is %s of %d pods: none can ever be evicted, and the change would wait for ever", spec.MinAvailable, expected)
+		f.Message = fmt.Sprintf("minAvailable is %s of %d pods: none can ever be evicted, and the change would wait until its timeout", spec.MinAvailable, expected)
 		f.Fix = patch(budget, `{"spec":{"minAvailable":null,"maxUnavailable":1}}`) + ", or one more replica"
 	case budget.Status.ExpectedPods > 0 && budget.Status.DisruptionsAllowed == 0:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("the budget allows no eviction now: %d of %d pods are healthy and %d must be",
+		f.Message = fmt.Sprintf("the budget allows no eviction now: %d of %d pods are healthy, and %d must be",
 			budget.Status.CurrentHealthy, budget.Status.ExpectedPods, budget.Status.DesiredHealthy)
 		f.Fix = "make its pods healthy first: kubectl -n " + shell.Word(budget.Namespace) + " describe pdb " + shell.Word(budget.Name)
 	default:
@@ -90,7 +90,7 @@ func one(budget *policyv1.PodDisruptionBudget, pods int) []finding.Finding {
 	return []finding.Finding{f}
 }
 
-// twice finds pods that two budgets cover: the API server then refuses to evict them at all.
+// twice reports pods that two budgets cover: the API server refuses to evict them at all.
 func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map[*corev1.Pod]*policyv1.PodDisruptionBudget) []finding.Finding {
 	var found []finding.Finding
 	named := map[string]bool{}
@@ -106,7 +106,7 @@ func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map
 		named[other.Name] = true
 		found = append(found, finding.Finding{
 			ID: "pdb/blocks", Severity: finding.Block, Subject: subject(budget),
-			Message:  fmt.Sprintf("it covers the pod %s, and so does the budget %s: the API server evicts no pod that has two budgets", pod.Name, other.Name),
+			Message:  fmt.Sprintf("it covers the pod %s, and so does the budget %s: the API server evicts no pod with two budgets", pod.Name, other.Name),
 			Evidence: map[string]any{"pod": pod.Name, "budgets": []string{other.Name, budget.Name}},
 			Fix:      "narrow the selector of one of the two, so that every pod has one budget: kubectl -n " + shell.Word(budget.Namespace) + " edit pdb " + shell.Word(budget.Name),
 		})
@@ -114,8 +114,8 @@ func twice(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, covered map
 	return found
 }
 
-// scaled turns a number or a share into a count, rounded up as the disruption controller does. What cannot
-// be read counts as nothing allowed.
+// scaled converts a number or a percentage to a count, rounded up as the disruption controller does. A value that
+// cannot be parsed counts as 0: no eviction is allowed.
 func scaled(value *intstr.IntOrString, total int) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(value, total, true)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 //go:embed agent_shares_tables.md
 var sharedTablesDoc string
 
-// AgentSharesTables finds an agent of the source that enforces policy and would decide over the target's packets.
+// AgentSharesTables reports a policy agent of the source that would decide about the target's packets.
 func AgentSharesTables() check.Check {
 	return check.Check{
 		ID:    "policy/agent-shares-tables",
@@ -34,16 +34,16 @@ func sharedTables(pass *check.Pass) []finding.Finding {
 	f := finding.Finding{
 		ID: "policy/agent-shares-tables", Severity: finding.Warn,
 		Subject: finding.Subject{Kind: agent.Kind, Namespace: agent.Namespace, Name: agent.Name},
-		Message: fmt.Sprintf("%s accepts packets in FORWARD before Felix is asked, and uses mark bits that Felix uses too: "+
-			"where both enforce policy in one table, a packet that either would drop can get through", agent.Name),
+		Message: fmt.Sprintf("%s accepts packets in FORWARD before Felix sees them, and uses mark bits that Felix also uses: "+
+			"if both enforce policy in the same table, a packet that one of them would drop can get through", agent.Name),
 		Evidence: map[string]any{"felixMarkMask": "0xffff0000"},
-		Fix: "leave it to Theseus, which runs Felix in nftables tables of its own while both are there; " +
-			"denied paths are measured throughout, and the gate lets none of them through",
+		Fix: "nothing: Theseus runs Felix in nftables tables of its own while both networks are live; " +
+			"it measures denied paths during the whole change, and a gate fails if one of them leaks",
 	}
-	// A version that nobody knows is taken for a new one, as the driver does.
+	// An unknown version counts as a new one, as in the driver.
 	if v, err := version.ParseSemantic(pass.Target.Version); err == nil && v.LessThan(version.MajorMinor(3, 29)) {
-		f.Message += "; Calico " + pass.Target.Version + " has no nftables mode, so Theseus cannot keep the two apart"
-		f.Fix = "take Calico v3.29 or later, or know that a pod that was made anew is open for a moment to pods of its node"
+		f.Message += "; Calico " + pass.Target.Version + " has no nftables mode, so Theseus cannot separate the two"
+		f.Fix = "use Calico v3.29 or later; with this version a recreated pod is open to pods of its node for a moment"
 	}
 	return []finding.Finding{f}
 }

@@ -1,4 +1,4 @@
-// Package policy checks what a change does to NetworkPolicies.
+// Package policy checks the effect of a change on network policies.
 package policy
 
 import (
@@ -20,7 +20,7 @@ var verdictChangesDoc string
 
 const id = "policy/verdict-changes"
 
-// VerdictChanges finds connections between pods that policies will decide on otherwise than now.
+// VerdictChanges reports connections between pods about which policies will decide differently than now.
 func VerdictChanges() check.Check {
 	return check.Check{
 		ID:    id,
@@ -32,7 +32,7 @@ func VerdictChanges() check.Check {
 	}
 }
 
-// ownPolicies says that the source's own policies are not in the input: without them every verdict is a guess.
+// ownPolicies returns which of the source's own policies are missing in the input: without them every verdict is a guess.
 func ownPolicies(pass *check.Pass) string {
 	var kinds []string
 	switch pass.Source.Capabilities.Policy {
@@ -61,7 +61,7 @@ func groups(dialect cni.PolicyDialect) []string {
 	return []string{"cilium.io"}
 }
 
-// ProfileOf is how an installation reads policies. A dialect that nobody wrote down is none.
+// ProfileOf returns how an installation interprets policies. An unknown dialect counts as none.
 func ProfileOf(installation *cni.Installation) policy.Profile {
 	capabilities := installation.Capabilities
 	p := policy.Profile{
@@ -79,7 +79,7 @@ func verdicts(pass *check.Pass) []finding.Finding {
 	source, target := pass.Source, pass.Target
 	same := pass.InPlace() && source.Capabilities.Encapsulation == target.Capabilities.Encapsulation
 	if same && source.Version == target.Version {
-		return nil // the same agents read the same policies of the same pods
+		return nil // the same agents apply the same policies to the same pods
 	}
 	model := policy.Build(pass.Snapshot, ProfileOf(source), ProfileOf(target))
 	differences := model.Differences()
@@ -95,12 +95,12 @@ func verdicts(pass *check.Pass) []finding.Finding {
 		found = append(found, changed(pass, &differences[i], witnesses[i], len(probes)))
 	}
 	if same {
-		return found // what is not compared is the affair of one network, which goes on to read it
+		return found // there is one network, which interprets everything else as before
 	}
 	return append(append(found, idle(pass, model)...), gaps(model)...)
 }
 
-// changed is one policy's difference. Its witness is one of the smallest set of connections that show all.
+// changed reports one policy's difference. Its witness is in the smallest set of connections that show all differences.
 func changed(pass *check.Pass, d *policy.Difference, w policy.Witness, probes int) finding.Finding {
 	f := finding.Finding{ID: id, Severity: finding.Block, Subject: d.Policy}
 	f.Message = fmt.Sprintf("%s: %s to %s, %s, %s now and %s (%s of %s; %s at the other end at most; %s)",
@@ -117,21 +117,21 @@ func changed(pass *check.Pass, d *policy.Difference, w policy.Witness, probes in
 	return f
 }
 
-// reason says why the verdict is another: the first cause that applies.
+// reason returns why the verdict differs: the first cause that applies.
 func reason(pass *check.Pass, d *policy.Difference) string {
 	source, target := pass.Source.CNI, pass.Target.CNI
 	switch {
 	case d.Only == policy.After:
-		return fmt.Sprintf("%s does not enforce it and %s will", source, target)
+		return fmt.Sprintf("%s does not enforce it, but %s will", source, target)
 	case d.Only == policy.Before:
-		return fmt.Sprintf("%s enforces it and %s will not", source, target)
+		return fmt.Sprintf("%s enforces it, but %s will not", source, target)
 	case len(d.Deviations) > 0:
-		return "networks read it differently (" + strings.Join(says(d.Deviations), "; ") + ")"
+		return "networks interpret it differently (" + strings.Join(says(d.Deviations), "; ") + ")"
 	case d.Addresses:
-		return fmt.Sprintf("it names addresses, and pods will have others (%s instead of %s)",
+		return fmt.Sprintf("it names addresses, but pods will have others (%s instead of %s)",
 			strings.Join(pass.Target.PodCIDRs, ", "), strings.Join(pass.Source.PodCIDRs, ", "))
 	}
-	return fmt.Sprintf("%s and %s give it another place among the other policies", source, target)
+	return fmt.Sprintf("%s and %s evaluate it in a different order among the other policies", source, target)
 }
 
 func says(ids []string) []string {
@@ -147,15 +147,15 @@ func says(ids []string) []string {
 func fix(pass *check.Pass, d *policy.Difference) string {
 	switch {
 	case d.Only == policy.After:
-		return describe(d.Policy) + ": delete it if it is not meant, or accept this finding once it is known to be right"
+		return describe(d.Policy) + ": delete it if it is not intended, or accept this finding if it is correct"
 	case d.Only == policy.Before && ProfileOf(pass.Target).Dialect == policy.None:
-		return "choose a target that enforces NetworkPolicy, or run a policy agent beside it"
+		return "choose a target that enforces NetworkPolicy, or run an additional policy agent"
 	case d.Only == policy.Before:
-		return describe(d.Policy) + ": write it again as a policy that " + pass.Target.CNI + " enforces, before the change"
+		return describe(d.Policy) + ": before the change, rewrite it as a policy that " + pass.Target.CNI + " enforces"
 	case d.Addresses:
-		return "select pods by label (podSelector, namespaceSelector), or name the target's range too, in except as well"
+		return "select pods by label (podSelector, namespaceSelector), or add the target's range, also in except"
 	case len(d.Deviations) > 0:
-		return "list ports one by one and by number"
+		return "list each port, by number"
 	}
 	return describe(d.Policy) + ": compare its order and tier with those of the other policies"
 }
@@ -184,17 +184,17 @@ func said(verb string, v policy.Verdict) string {
 	return "may be either"
 }
 
-// idle are policies that come into force and select no pod yet.
+// idle reports policies that come into force and select no pod yet.
 func idle(pass *check.Pass, model *policy.Model) []finding.Finding {
 	var found []finding.Finding
 	for _, p := range model.Idle() {
-		found = append(found, finding.Finding{ID: id, Severity: finding.Info, Subject: p, Fix: describe(p) + ": delete it if it is not meant",
-			Message: fmt.Sprintf("%s does not enforce it and %s will; it selects no pod now", pass.Source.CNI, pass.Target.CNI)})
+		found = append(found, finding.Finding{ID: id, Severity: finding.Info, Subject: p, Fix: describe(p) + ": delete it if it is not intended",
+			Message: fmt.Sprintf("%s does not enforce it, but %s will; it selects no pod now", pass.Source.CNI, pass.Target.CNI)})
 	}
 	return found
 }
 
-// gaps are what the verdicts do not take into account.
+// gaps reports what the verdicts do not take into account.
 func gaps(model *policy.Model) []finding.Finding {
 	var found []finding.Finding
 	for _, g := range model.Gaps() {

@@ -1,4 +1,4 @@
-// Package webhook checks admission webhooks.
+// Package webhook checks admission webhooks on which a change depends.
 package webhook
 
 import (
@@ -23,7 +23,7 @@ var deadlockDoc string
 
 const id = "webhook/deadlock"
 
-// Deadlock finds webhooks that must answer for what a change does, and that live on the network that is changed.
+// Deadlock reports webhooks that must answer for operations of a change, and run on the network that is changed.
 func Deadlock() check.Check {
 	return check.Check{
 		ID:    id,
@@ -35,7 +35,7 @@ func Deadlock() check.Check {
 	}
 }
 
-// touched is what a change creates, patches or deletes, by group.
+// touched returns the resources that a change creates, patches or deletes, by group.
 func touched() map[string][]string {
 	return map[string][]string{
 		"":                          {"pods", "pods/eviction", "nodes", "configmaps", "services", "serviceaccounts", "namespaces"},
@@ -51,7 +51,7 @@ func deadlocks(pass *check.Pass) []finding.Finding {
 	var found []finding.Finding
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		for _, object := range pass.Snapshot.OtherOf("admissionregistration.k8s.io", kind) {
-			// The two kinds have the same fields, as far as they are read here.
+			// The fields that are read here are the same in both kinds.
 			var configuration admissionv1.ValidatingWebhookConfiguration
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &configuration); err != nil {
 				found = append(found, unreadable(&object, err))
@@ -70,14 +70,14 @@ func deadlocks(pass *check.Pass) []finding.Finding {
 
 func unreadable(object *unstructured.Unstructured, err error) finding.Finding {
 	return finding.Finding{ID: id, Severity: finding.Warn, Subject: finding.Subject{Kind: object.GetKind(), Name: object.GetName()},
-		Message: fmt.Sprintf("it cannot be read (%v): it is not known what it is asked about", err)}
+		Message: fmt.Sprintf("it cannot be read (%v): for which requests it is called is unknown", err)}
 }
 
-// judge says what follows from one webhook; its subject is filled in by the caller.
+// judge judges one webhook; the caller sets the subject of the finding.
 func judge(pass *check.Pass, hook *admissionv1.ValidatingWebhook) (finding.Finding, bool) {
 	service := hook.ClientConfig.Service
 	if service == nil || hook.FailurePolicy != nil && *hook.FailurePolicy == admissionv1.Ignore {
-		return finding.Finding{}, false // outside of the cluster, or does not need to answer
+		return finding.Finding{}, false // outside of the cluster, or not required to answer
 	}
 	asked := askedAbout(hook.Rules)
 	exists, pods := pass.Behind(service.Namespace, service.Name)
@@ -87,26 +87,27 @@ func judge(pass *check.Pass, hook *admissionv1.ValidatingWebhook) (finding.Findi
 	f := finding.Finding{
 		Severity: finding.Block,
 		Evidence: map[string]any{"webhook": hook.Name, "service": service.Namespace + "/" + service.Name, "askedAbout": asked, "pods": len(pods)},
-		Fix:      fmt.Sprintf("exempt the namespace %s and kube-system by its namespaceSelector (key kubernetes.io/metadata.name, NotIn), or set failurePolicy: Ignore for the time of the change", service.Namespace),
+		Fix: fmt.Sprintf("exempt the namespace %s and kube-system by its namespaceSelector (key kubernetes.io/metadata.name, NotIn), or set "+
+			"failurePolicy: Ignore for the duration of the change", service.Namespace),
 	}
 	moving := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !check.Moves(pod) })
 	nodes := nodesOf(moving)
 	switch own := asksAboutItself(pass, hook, moving); {
 	case len(pods) == 0:
-		f.Message = fmt.Sprintf("%s must answer for %s, and nothing is behind its Service %s/%s: such requests are refused already",
+		f.Message = fmt.Sprintf("%s must answer for %s, but its Service %s/%s has no pods: the API server already refuses such requests",
 			hook.Name, strings.Join(asked, ", "), service.Namespace, service.Name)
 	case len(moving) < len(pods):
-		return finding.Finding{}, false // some of its pods are on the host network, and stay
+		return finding.Finding{}, false // some of its pods are hostNetwork pods, which stay
 	case own && len(nodes) == 1 && slices.ContainsFunc(moving, pass.Recreates):
-		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace, and all its pods are on the node %s: once they are evicted, "+
-			"their replacements wait for themselves", hook.Name, nodes[0])
+		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace, and all its pods are on the node %s: when they are evicted, "+
+			"their replacements cannot be created without them", hook.Name, nodes[0])
 	case own:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace: if the API server reaches none of its %d pods for a while, nothing can start new ones",
+		f.Message = fmt.Sprintf("%s must answer for pods of its own namespace: if the API server reaches none of its %d pods for a while, new ones cannot be created",
 			hook.Name, len(pods))
 	default:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("%s must answer for %s, from the network that is changed: while the API server does not reach it, the change and every roll-out stand still",
+		f.Message = fmt.Sprintf("%s must answer for %s, on the network that is changed: while the API server does not reach it, the change and every rollout stop",
 			hook.Name, strings.Join(asked, ", "))
 	}
 	return f, true
@@ -121,7 +122,7 @@ func nodesOf(pods []*corev1.Pod) []string {
 	return slices.Compact(names)
 }
 
-// askedAbout are the resources of a change that rules name, as kubectl writes them.
+// askedAbout returns the resources of a change that rules match, as kubectl writes them.
 func askedAbout(rules []admissionv1.RuleWithOperations) []string {
 	var names []string
 	for group, resources := range touched() {
@@ -139,7 +140,7 @@ func askedAbout(rules []admissionv1.RuleWithOperations) []string {
 	return names
 }
 
-// ruleNames reports whether a rule names a resource; "*" stands for all without subresources, "*/*" for these too.
+// ruleNames reports whether a rule matches a resource; "*" matches all without subresources, "*/*" also these.
 func ruleNames(rule admissionv1.RuleWithOperations, group, resource string) bool {
 	main, sub, _ := strings.Cut(resource, "/")
 	return slices.ContainsFunc(rule.APIGroups, func(g string) bool { return g == "*" || g == group }) &&
@@ -149,7 +150,7 @@ func ruleNames(rule admissionv1.RuleWithOperations, group, resource string) bool
 		})
 }
 
-// asksAboutItself reports whether a new pod in place of one of its own would have to be let in by the webhook itself.
+// asksAboutItself reports whether the API server calls the webhook to admit a replacement of the webhook's own pods.
 func asksAboutItself(pass *check.Pass, hook *admissionv1.ValidatingWebhook, own []*corev1.Pod) bool {
 	creates := slices.ContainsFunc(hook.Rules, func(rule admissionv1.RuleWithOperations) bool {
 		return ruleNames(rule, "", "pods") && slices.ContainsFunc(rule.Operations, func(o admissionv1.OperationType) bool {
@@ -162,7 +163,7 @@ func asksAboutItself(pass *check.Pass, hook *admissionv1.ValidatingWebhook, own 
 	return selects(hook.ObjectSelector, own[0].Labels) && selects(hook.NamespaceSelector, namespaceLabels(pass, own[0].Namespace))
 }
 
-// selects is true for an absent selector, and for one that cannot be read: no data is no exemption.
+// selects is true for an absent selector, and for one that cannot be parsed: missing data is no exemption.
 func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	if selector == nil {
 		return true
@@ -171,7 +172,7 @@ func selects(selector *metav1.LabelSelector, set map[string]string) bool {
 	return err != nil || parsed.Matches(labels.Set(set))
 }
 
-// namespaceLabels has the label that the API server gives every namespace.
+// namespaceLabels includes the label that the API server gives every namespace.
 func namespaceLabels(pass *check.Pass, name string) map[string]string {
 	all := map[string]string{corev1.LabelMetadataName: name}
 	for i := range pass.Snapshot.Namespaces {

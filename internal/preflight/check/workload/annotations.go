@@ -15,7 +15,7 @@ import (
 //go:embed network_annotations.md
 var networkAnnotationsDoc string
 
-// NetworkAnnotations finds pods that ask something of their network that the target may not know.
+// NetworkAnnotations reports pods that request something from their network that the target may not know.
 func NetworkAnnotations() check.Check {
 	return check.Check{
 		ID:    "workload/network-annotations",
@@ -26,18 +26,18 @@ func NetworkAnnotations() check.Check {
 	}
 }
 
-// wish is what an annotation asks for.
+// wish is what an annotation requests.
 type wish struct {
 	of   string // the only network that knows it; empty when any may
 	what string
-	left string // what becomes of it where pods get another pool of the network in place; empty where it is met as before
+	left string // its effect if pods get another pool of the present network; empty if it stays the same
 }
 
 func wishes() map[string]wish {
 	all := map[string]wish{
-		"kubernetes.io/ingress-bandwidth":  {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
-		"kubernetes.io/egress-bandwidth":   {"", "a limit of its bandwidth, which takes the plugin bandwidth", ""},
-		"k8s.v1.cni.cncf.io/networks":      {"", "further networks, which Multus attaches over the present configuration", ""},
+		"kubernetes.io/ingress-bandwidth":  {"", "a bandwidth limit, which needs the plugin bandwidth", ""},
+		"kubernetes.io/egress-bandwidth":   {"", "a bandwidth limit, which needs the plugin bandwidth", ""},
+		"k8s.v1.cni.cncf.io/networks":      {"", "additional networks, which Multus attaches over the present configuration", ""},
 		"v1.multus-cni.io/default-network": {"", "another default network, by Multus", ""},
 	}
 	for _, ask := range calico.Asks() {
@@ -46,7 +46,7 @@ func wishes() map[string]wish {
 	return all
 }
 
-// asker is who asks: the pods of a workload, of which one is named, or of a namespace.
+// asker is the origin of annotations: a workload, of whose pods one is named, or a namespace.
 type asker struct {
 	owner       cluster.Owner
 	annotations map[string]string
@@ -76,7 +76,7 @@ func askers(pass *check.Pass) []asker {
 
 func networkAnnotations(pass *check.Pass) []finding.Finding {
 	if pass.Change.Pool == "" && (pass.Change.To == "" || pass.Change.To == pass.Source.CNI) {
-		return nil // the same network goes on, with the same addresses
+		return nil // the network and the addresses stay
 	}
 	known := wishes()
 	keys := slices.Sorted(maps.Keys(known))
@@ -102,7 +102,7 @@ func networkAnnotations(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// unmet is what the change does to a wish; nil where that is met as before, or was never.
+// unmet reports a wish that the change affects; nil if it is met as before, or never was.
 func unmet(pass *check.Pass, w wish, asked string) *finding.Finding {
 	source, target := pass.Source.CNI, pass.Change.To
 	f := &finding.Finding{ID: "workload/network-annotations", Severity: finding.Block}
@@ -110,18 +110,19 @@ func unmet(pass *check.Pass, w wish, asked string) *finding.Finding {
 	case pass.Change.Pool != "" && w.left == "", w.of != "" && w.of != source && w.of != target:
 		return nil
 	case pass.Change.Pool != "":
-		f.Message = fmt.Sprintf("its pods ask for %s (%s): %s", w.what, asked, w.left)
-		f.Fix = "take the annotation out before the plan is made, and help who relies on it first (a firewall, a license, a DNS entry); when the change is done, the new pool or an address of it can be asked for"
+		f.Message = fmt.Sprintf("its pods request %s (%s): %s", w.what, asked, w.left)
+		f.Fix = "first change everything that relies on it (a firewall, a license, a DNS entry), and remove the annotation before you plan; after " +
+			"the change the pods can request the new pool or an address of it"
 	case w.of == source:
-		f.Message = fmt.Sprintf("its pods ask for %s (%s), which only %s knows: on %s they get any address, and who relies on it fails", w.what, asked, w.of, target)
-		f.Fix = "find out who relies on it (a firewall, a license, a DNS entry), and give it a Service or a new address there first"
+		f.Message = fmt.Sprintf("its pods request %s (%s), which only %s knows: on %s they get any address, and clients that rely on it fail", w.what, asked, w.of, target)
+		f.Fix = "find out what relies on it (a firewall, a license, a DNS entry), and switch that to a Service or a new address first"
 	default:
 		f.Severity = finding.Warn
-		f.Message = fmt.Sprintf("its pods ask for %s (%s): make sure that %s is set up for it", w.what, asked, target)
+		f.Message = fmt.Sprintf("its pods request %s (%s): make sure that %s is set up for it", w.what, asked, target)
 		if w.of == target {
-			f.Message = fmt.Sprintf("its pods ask for %s (%s), which %s does not know and %s does: it comes into force, and a pod whose wish cannot be met does not start", w.what, asked, source, target)
+			f.Message = fmt.Sprintf("its pods request %s (%s), which %s ignores but %s supports: it takes effect, and a pod whose request cannot be met does not start", w.what, asked, source, target)
 		}
-		f.Fix = "try it with a pod on the first node that is changed, or take the annotation out"
+		f.Fix = "try it with a pod on the first node that is changed, or remove the annotation"
 	}
 	return f
 }

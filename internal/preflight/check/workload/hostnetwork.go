@@ -12,7 +12,7 @@ import (
 //go:embed host_network.md
 var hostNetworkDoc string
 
-// HostNetwork says which workloads stay on their nodes' network.
+// HostNetwork reports workloads with hostNetwork pods, which stay as they are.
 func HostNetwork() check.Check {
 	return check.Check{
 		ID:    "workload/host-network",
@@ -25,7 +25,7 @@ func HostNetwork() check.Check {
 
 func hostNetwork(pass *check.Pass) []finding.Finding {
 	if pass.OneNetwork() {
-		return nil // they stay, and talk to pods of that network as they do today
+		return nil // their traffic with pods stays the same
 	}
 	var found []finding.Finding
 	policies := map[string]int{}
@@ -38,16 +38,16 @@ func hostNetwork(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "workload/host-network", Severity: finding.Info, Subject: w.Subject,
-			Message: "its pods use their nodes' network: they are not created again and keep their addresses, and what they exchange with pods " +
-				"crosses from the node to either network while both are there",
-			Fix: "nothing, if that is meant; the paths from nodes to pods are measured",
+			Message: "its pods are hostNetwork pods: they are not recreated and keep their addresses, and their traffic with pods crosses from " +
+				"the node to either network while both are live",
+			Fix: "nothing, if this is intended; Theseus measures the paths from nodes to pods",
 		}
 		if n := policies[w.Meta.Namespace]; n > 0 {
 			f.Severity = finding.Warn
-			f.Message += fmt.Sprintf(". No NetworkPolicy of its namespace (%d there) holds for it on any network, and to those that select by pod it is "+
-				"a node: whether it is let in depends on the network", n)
+			f.Message += fmt.Sprintf(". No network applies the NetworkPolicies of its namespace (%d) to it, and policies that select by pod see it as "+
+				"a node: whether they allow it depends on the network", n)
 			f.Evidence = map[string]any{"policies": n}
-			f.Fix = "allow the nodes' addresses where it is to be let in (ipBlock), and try it on one node of the target"
+			f.Fix = "allow the nodes' addresses (ipBlock) where it needs access, and try it on one node of the target"
 		}
 		found = append(found, f)
 	}

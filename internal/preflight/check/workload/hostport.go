@@ -17,7 +17,7 @@ import (
 //go:embed host_port.md
 var hostPortDoc string
 
-// HostPort finds pods that hold a port of their node through the network.
+// HostPort reports pods that use a port of their node, which the network provides.
 func HostPort() check.Check {
 	return check.Check{
 		ID:    "workload/host-port",
@@ -46,27 +46,28 @@ func hostPorts(pass *check.Pass) []finding.Finding {
 		f := finding.Finding{
 			ID: "workload/host-port", Severity: finding.Warn,
 			Subject: finding.Subject{Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name},
-			Message: fmt.Sprintf("its pods hold the node port %s (hostPort): the port is shut until the new pod on that node is ready, "+
-				"and stays shut if the target's configuration lacks the plugin portmap", list),
+			Message: fmt.Sprintf("its pods use the node port %s (hostPort): the port is closed until the new pod on that node is ready, "+
+				"and stays closed if the target's configuration lacks the plugin portmap", list),
 			Evidence: map[string]any{"ports": ports, "pod": pod.Name},
-			Fix:      "look for \"type\": \"portmap\" in the target's CNI configuration; where users cannot wait, put a Service before it",
+			Fix:      "check that the target's CNI configuration has \"type\": \"portmap\"; if users cannot wait, put a Service in front of it",
 		}
 		switch {
 		case pass.Recreates(pod) && leaves(pass, pod.Spec.NodeName):
-			f.Message = fmt.Sprintf("its pods hold the node port %s (hostPort), and their nodes go: the port is on the addresses of other nodes then, "+
-				"and shut there if the target's configuration lacks the plugin portmap", list)
-			f.Fix = "let clients find the new nodes, or put a Service before it"
+			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), and their nodes are replaced: afterwards the port is on the addresses of "+
+				"other nodes, and closed there if the target's configuration lacks the plugin portmap", list)
+			f.Fix = "direct clients to the new nodes, or put a Service in front of it"
 		case !pass.Recreates(pod):
 			f.Severity = finding.Info
-			f.Message = fmt.Sprintf("its pods hold the node port %s (hostPort), which is taken over with them; where the target's configuration lacks the plugin portmap, they are not adopted", list)
-			f.Fix = "look for \"type\": \"portmap\" in the target's CNI configuration"
+			f.Message = fmt.Sprintf("its pods use the node port %s (hostPort), which is adopted with them; if the target's configuration lacks the plugin "+
+				"portmap, they are not adopted", list)
+			f.Fix = "check that the target's CNI configuration has \"type\": \"portmap\""
 		}
 		found = append(found, f)
 	}
 	return found
 }
 
-// portsOf are a pod's host ports, as text and sorted.
+// portsOf returns a pod's host ports, sorted, as text.
 func portsOf(pod *corev1.Pod) []string {
 	var ports []int
 	for _, container := range pod.Spec.Containers {

@@ -19,7 +19,7 @@ import (
 //go:embed local_storage.md
 var localStorageDoc string
 
-// LocalStorage finds pods whose data is on one node.
+// LocalStorage reports pods whose data is bound to one node.
 func LocalStorage() check.Check {
 	return check.Check{
 		ID:    "workload/local-storage",
@@ -59,7 +59,7 @@ func localStorage(pass *check.Pass) []finding.Finding {
 	return found
 }
 
-// storageOf is the most that there is to say of one pod's volumes.
+// storageOf reports the worst of one pod's volumes.
 func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut bool) (finding.Finding, bool) {
 	var empty, host string
 	for _, volume := range pod.Spec.Volumes {
@@ -78,27 +78,28 @@ func storageOf(pass *check.Pass, pod *corev1.Pod, pinned map[string]string, shut
 	switch {
 	case host != "" && !check.OfDaemonSet(pod):
 		return finding.Finding{Severity: finding.Warn,
-			Message:  fmt.Sprintf("its pod %s uses the folder %s of its node: re-created on another node it finds what is there, not what it wrote", pod.Name, host),
+			Message:  fmt.Sprintf("its pod %s uses the folder %s of its node: if recreated on another node, it finds that node's files instead of its own", pod.Name, host),
 			Evidence: map[string]any{"pod": pod.Name, "path": host, "node": pod.Spec.NodeName},
-			Fix:      "keep it on its node by a nodeSelector for the time of the change, or give it a volume that moves with it"}, true
+			Fix:      "pin it to its node by a nodeSelector for the duration of the change, or give it a volume that moves with it"}, true
 	case empty != "":
 		return finding.Finding{Severity: finding.Info,
-			Message:  fmt.Sprintf("its pods keep data in the volume %s (emptyDir), which is gone when they are re-created", empty),
+			Message:  fmt.Sprintf("its pods keep data in the volume %s (emptyDir), which is deleted when they are recreated", empty),
 			Evidence: map[string]any{"pod": pod.Name, "volume": empty},
-			Fix:      "nothing, where it is a cache; else give it a volume of its own"}, true
+			Fix:      "nothing, if it is a cache; otherwise give it a persistent volume"}, true
 	}
 	return finding.Finding{}, false
 }
 
 func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.Finding {
 	f := finding.Finding{Severity: finding.Warn,
-		Message:  fmt.Sprintf("its pod %s has its data on the node %s (volume %s): it can be re-created there alone, and waits while that node takes no pods", pod.Name, pod.Spec.NodeName, pv),
+		Message: fmt.Sprintf("its pod %s has its data on the node %s (volume %s): it can be recreated only there, and waits while that node is unschedulable",
+			pod.Name, pod.Spec.NodeName, pv),
 		Evidence: map[string]any{"pod": pod.Name, "volume": pv, "node": pod.Spec.NodeName},
-		Fix:      "keep the node open for pods during the change"}
+		Fix:      "keep the node schedulable during the change"}
 	switch {
 	case pass.Change.Strategy == "mirror" || leaves(pass, pod.Spec.NodeName):
 		f.Severity = finding.Block
-		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not go to another cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
+		f.Message = fmt.Sprintf("its pod %s has its data on the node %s (volume %s), which does not move to another cluster or to new nodes", pod.Name, pod.Spec.NodeName, pv)
 		f.Fix = "move the data by the application's own means first, or choose the strategy recreate"
 	case shut:
 		f.Severity = finding.Block
@@ -108,7 +109,8 @@ func onPinned(pass *check.Pass, pod *corev1.Pod, pv string, shut bool) finding.F
 	return f
 }
 
-// leaves reports whether a node itself goes: one that is replaced, and by surge every worker unless it is said which.
+// leaves reports whether a node itself is removed: a replaced one, and with surge every worker unless the change names
+// the nodes.
 func leaves(pass *check.Pass, name string) bool {
 	if pass.Change.Strategy != "surge" || pass.Change.ReplaceNodes != "" {
 		return pass.Replaced()[name]
@@ -117,7 +119,7 @@ func leaves(pass *check.Pass, name string) bool {
 	return at < 0 || !joint.IsControlPlane(&pass.Snapshot.Nodes[at])
 }
 
-// pinnedClaims maps namespace/claim to its volume, for volumes that only some node has.
+// pinnedClaims maps namespace/claim to its volume, for volumes that are bound to a node.
 func pinnedClaims(pass *check.Pass) map[string]string {
 	pinned := map[string]string{}
 	for _, object := range pass.Snapshot.OtherOf("", "PersistentVolume") {
@@ -132,7 +134,7 @@ func pinnedClaims(pass *check.Pass) map[string]string {
 	return pinned
 }
 
-// byHostname reports whether a volume names the nodes that have it, rather than a zone.
+// byHostname reports whether a volume is bound to nodes by name, rather than to a zone.
 func byHostname(pv *unstructured.Unstructured) bool {
 	terms, _, _ := unstructured.NestedSlice(pv.Object, "spec", "nodeAffinity", "required", "nodeSelectorTerms")
 	for _, term := range terms {

@@ -15,7 +15,7 @@ import (
 //go:embed monitoring.md
 var monitoringDoc string
 
-// Monitoring finds what watches the cluster over the network that is changed.
+// Monitoring reports workloads that monitor the cluster over the network that is changed.
 func Monitoring() check.Check {
 	return check.Check{
 		ID:    "workload/monitoring",
@@ -26,7 +26,7 @@ func Monitoring() check.Check {
 	}
 }
 
-// watchers are the names of images that measure, collect or alert.
+// watchers returns the names of images that measure, collect or alert.
 func watchers() []string {
 	return []string{"prometheus", "alertmanager", "grafana", "kube-state-metrics", "victoria-metrics", "vmagent", "vmsingle", "vmalert", "thanos", "mimir",
 		"loki", "otelcol", "opentelemetry-collector", "telegraf", "zabbix-proxy", "blackbox-exporter"}
@@ -41,9 +41,9 @@ func monitoring(pass *check.Pass) []finding.Finding {
 		if image := watcher(&w.Pods.Spec); image != "" {
 			found = append(found, finding.Finding{
 				ID: "workload/monitoring", Severity: finding.Warn, Subject: w.Subject,
-				Message:  "it measures over the network that is changed (" + image + "): when that network fails, graphs stand still and alerts stay silent",
+				Message:  "it measures over the network that is changed (" + image + "): if that network fails, graphs stop and alerts do not fire",
 				Evidence: map[string]any{"image": image},
-				Fix: "have one alarm that comes from outside of the cluster, such as a probe of the public address; " +
+				Fix: "have one alarm outside of the cluster, such as a probe of the public address; " +
 					"Theseus' own probes report over the nodes' network and the API server",
 			})
 		}

@@ -1,4 +1,4 @@
-// Package workload checks what happens to workloads whose pods are re-created.
+// Package workload checks the effects of a change on workloads, above all on those whose pods are recreated.
 package workload
 
 import (
@@ -16,7 +16,7 @@ import (
 //go:embed bare_pod.md
 var barePodDoc string
 
-// BarePod finds pods that nothing would create again.
+// BarePod reports pods that no controller would recreate.
 func BarePod() check.Check {
 	return check.Check{
 		ID:    "workload/bare-pod",
@@ -37,9 +37,9 @@ func barePods(pass *check.Pass) []finding.Finding {
 		found = append(found, finding.Finding{
 			ID: "workload/bare-pod", Severity: finding.Block,
 			Subject:  finding.Subject{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name},
-			Message:  "the pod has no controller: once evicted it is gone, and nothing creates it again",
+			Message:  "the pod has no controller: an eviction deletes it, and it is not recreated",
 			Evidence: map[string]any{"node": pod.Spec.NodeName},
-			Fix: fmt.Sprintf("have a Deployment run what it runs; its manifest is a start: kubectl -n %s get pod %s -o yaml",
+			Fix: fmt.Sprintf("run it in a Deployment, starting from its manifest: kubectl -n %s get pod %s -o yaml",
 				shell.Word(pod.Namespace), shell.Word(pod.Name)),
 		})
 	}

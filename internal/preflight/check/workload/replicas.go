@@ -13,7 +13,7 @@ import (
 //go:embed single_replica.md
 var singleReplicaDoc string
 
-// SingleReplica finds workloads that are away while their one pod is created again.
+// SingleReplica reports workloads that are unavailable while their one pod is recreated.
 func SingleReplica() check.Check {
 	return check.Check{
 		ID:    "workload/single-replica",
@@ -32,8 +32,9 @@ func singleReplicas(pass *check.Pass) []finding.Finding {
 		}
 		found = append(found, finding.Finding{
 			ID: "workload/single-replica", Severity: finding.Warn, Subject: w.Subject,
-			Message: "it has one replica: between its eviction and the moment its replacement is ready, nobody answers",
-			Fix:     fmt.Sprintf("kubectl -n %s scale %s %s --replicas=2, if it can run twice", shell.Word(w.Meta.Namespace), strings.ToLower(w.Subject.Kind), shell.Word(w.Meta.Name)),
+			Message: "it has one replica: from its eviction until its replacement is ready, no pod answers",
+			Fix: fmt.Sprintf("if it can run twice: kubectl -n %s scale %s %s --replicas=2",
+				shell.Word(w.Meta.Namespace), strings.ToLower(w.Subject.Kind), shell.Word(w.Meta.Name)),
 		})
 	}
 	return found

@@ -13,7 +13,7 @@ import (
 //go:embed unready.md
 var unreadyDoc string
 
-// Unready finds workloads that have pods that are not ready before anything is changed.
+// Unready reports workloads with pods that are not ready before the change.
 func Unready() check.Check {
 	return check.Check{
 		ID:    "workload/unready",
@@ -32,14 +32,14 @@ func unready(pass *check.Pass) []finding.Finding {
 		}
 		f := finding.Finding{
 			ID: "workload/unready", Severity: finding.Warn, Subject: w.Subject,
-			Message: fmt.Sprintf("%d of its %d pods are ready: the change takes that for its usual state, and what is broken afterwards cannot be told from what was before",
-				w.Ready, w.Replicas),
+			Message: fmt.Sprintf("%d of its %d pods are ready: the change treats this as its normal state, so faults of the change cannot be told from "+
+				"earlier ones", w.Ready, w.Replicas),
 			Evidence: map[string]any{"ready": w.Ready, "wanted": w.Replicas},
-			Fix:      fmt.Sprintf("kubectl -n %s get pods -o wide, make them ready or scale down", shell.Word(w.Meta.Namespace)),
+			Fix:      fmt.Sprintf("make them ready, or scale down: kubectl -n %s get pods -o wide", shell.Word(w.Meta.Namespace)),
 		}
 		if w.Subject.Kind == "DaemonSet" {
-			f.Message = fmt.Sprintf("%d of its %d pods are ready: a roll-out replaces pods that are unready already without counting them "+
-				"against maxUnavailable, so its next one would take these nodes together", w.Ready, w.Replicas)
+			f.Message = fmt.Sprintf("%d of its %d pods are ready: a rollout does not count pods that are already unready against maxUnavailable, so "+
+				"the next one would replace the pods on these nodes together", w.Ready, w.Replicas)
 			if w.Ready == 0 && cluster.IsSystemNamespace(w.Meta.Namespace) {
 				f.Severity = finding.Block
 			}
