@@ -101,7 +101,7 @@ func (s *stage) wayOut(t *testing.T) {
 	s.check(t, 3, s.change, []string{"block cni/leftover"})
 	s.kubectl(t, "", "delete", "-f", s.calico(), "--ignore-not-found", "--timeout=120s")
 	s.check(t, 0, s.change, []string{"info cni/leftover", "its links and rules may still exist there too"})
-	s.check(t, 3, s.change, []string{"block cni/traces", "packets to 198.19.", "are dropped on 1 node", "ip route delete blackhole", "warn cni/conf-present", "ip link delete vxlan.calico"},
+	s.check(t, 3, s.change, []string{"block cni/traces", "packets to 198.19.", "are dropped on 1 node", "ip route delete blackhole", "warn cni/conf-present", "ip route show dev "},
 		"--from", s.look(t))
 	for _, node := range s.NodeNames() {
 		s.on(t, node, "ip link delete vxlan.calico; ip route show type blackhole | while read _ to _; do ip route delete blackhole $to; done")
