@@ -55,7 +55,7 @@ func Unstarted(t *testing.T, bin, name string, nodes int, flags ...string) *scen
 	}
 	rig := &scenario.Rig{Name: name, Nodes: nodes, Rate: rate, Dir: t.TempDir(), Out: &writer{name: t.Name()},
 		Flags: append([]string{"--probe-interval", probeInterval}, flags...),
-		Lab: filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus")}
+		Lab:   filepath.Join(dir, "theseus-lab"), Theseus: filepath.Join(dir, "theseus")}
 	for _, program := range []string{rig.Lab, rig.Theseus} {
 		if _, err := os.Stat(program); err != nil {
 			t.Fatalf("%v: run `make build` first", err)
