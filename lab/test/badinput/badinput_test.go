@@ -144,7 +144,7 @@ func (s *stage) stoppedAtOnce(t *testing.T) {
 	s.run(t, 1, []string{"in the middle of a migration", "theseus-agent is there", "theseus rollback"}, s.planned()...)
 	s.run(t, 1, []string{"another migration has not ended, and no process runs it", "theseus rollback"}, "apply", s.plan, "--yes")
 	s.run(t, 5, []string{"error: stopped"}, "rollback")
-	s.run(t, 1, []string{"is over: rolled-back"}, "pause")
+	s.run(t, 1, []string{"has ended: rolled-back"}, "pause")
 }
 
 // halfMigrated: traces that no journal tells of.
