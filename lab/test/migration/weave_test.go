@@ -42,7 +42,7 @@ func TestWeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, out := theseus(t, rig, "state", append([]string{"check", "--from", filepath.Join(rig.Dir, "snapshot.json")}, change...)...)
-	mustContain(t, out, "mtu/too-big", "the links of pods on weave say 65535 bytes, and 1438 come through")
+	mustContain(t, out, "mtu/too-big", "the links of pods on weave have an MTU of 65535 bytes, but the network carries only 1438 between nodes")
 }
 
 // TestAdoptWeave: the running pods of a flat network are moved to Calico, taken back when Calico carries what leaves a node already,
