@@ -18,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/explain"
 	"github.com/theseus-cni/theseus/internal/cli/flags"
+	"github.com/theseus-cni/theseus/internal/cli/image"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
 	"github.com/theseus-cni/theseus/internal/cli/mirror"
 	"github.com/theseus-cni/theseus/internal/cli/plan"
@@ -121,5 +122,6 @@ func commands(a *app.App) []*cobra.Command {
 		probe.NewCommand(a),
 		flags.NewCommand(a),
 		mirror.NewCommand(a),
+		image.NewCommand(a),
 	}
 }

@@ -1,4 +1,5 @@
-// Package registry asks image registries whether they have an image, with the logins that a pod would have.
+// Package registry asks image registries whether they have an image, with the logins that a pod would have, and pushes the
+// images of an OCI layout.
 package registry
 
 import (

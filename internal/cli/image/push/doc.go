@@ -1,0 +1,2 @@
+// Package push is the command `theseus image push`.
+package push
