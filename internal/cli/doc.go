@@ -10,7 +10,7 @@
 //   - exit: errors, hints and exit codes; usage: arguments, forms of output and help texts
 //   - terminal: its size, and texts folded to its width; view: the progress of a run; interrupt: signals
 //   - survey: the cluster or files as commands read them, and the checks
-//   - changeflags: the flags of the requested change
+//   - changeflags: the flags of the requested change; agentimage: the image of the agent
 //   - planning and planfile: plans are made, written, read and signed
 //   - approval, migrations and statedir: which plan was approved here, which migration is meant, and the folder of this
 //     machine's state

@@ -32,7 +32,7 @@ func docsRoot() *cobra.Command {
 
 // TestCommandsPage compares docs/reference/commands.md with the command tree. With -update it writes the page.
 func TestCommandsPage(t *testing.T) {
-	for _, name := range []string{"THESEUS_AGENT_IMAGE", "THESEUS_KUBECONFIG", "THESEUS_CONTEXT"} {
+	for _, name := range []string{"THESEUS_AGENT_IMAGE", "THESEUS_IMAGE_REGISTRY", "THESEUS_KUBECONFIG", "THESEUS_CONTEXT"} {
 		t.Setenv(name, "") // defaults come from the environment
 	}
 	var page strings.Builder

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
 	"github.com/theseus-cni/theseus/internal/change/surge"
+	"github.com/theseus-cni/theseus/internal/cli/agentimage"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/network/joint"
 	"github.com/theseus-cni/theseus/internal/preflight"
@@ -32,6 +32,7 @@ type Flags struct {
 	probe  time.Duration
 	hook   time.Duration
 	waves  []string
+	agent  agentimage.Flags
 	accept []string
 	// accepted is a file of accepted findings.
 	accepted string
@@ -56,7 +57,7 @@ func (c *Flags) Register(command *cobra.Command) {
 	flags.DurationVar(&c.probe, "probe-interval", 0, "time between two probes on the fastest paths (default 10ms)")
 	flags.StringArrayVar(&c.Spec.Outside, "outside", nil, "a server outside of the cluster, to which pods and nodes send probes: tcp:HOST:PORT (a handshake is an answer), udp:HOST:PORT (a name server on port 53, else an echo server) or dns:NAME (looked up through the cluster's DNS); repeatable; empty: the addresses of other nodes and of the API server")
 	flags.IntVar(&c.Spec.OutsideRate, "outside-rate", 0, "probes per second from each node and each probe pod to each server outside (default "+strconv.Itoa(path.DefaultOutsideRate)+")")
-	flags.StringVar(&c.Spec.AgentImage, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent")
+	c.agent.Register(flags)
 	flags.StringArrayVar(&c.accept, "accept", nil, "ID=REASON: a finding that you have read and accept (repeatable)")
 	flags.StringVar(&c.accepted, "accepted", "", "file of accepted findings, each with a reason and a last day")
 }
@@ -93,6 +94,7 @@ func (c *Flags) Resolve(command *cobra.Command) (v1alpha1.ChangeSpec, error) {
 			return c.Spec, exit.Fail(exit.Usage, "leave it out, or give it a value: theseus "+command.Name()+" --help", "--%s is empty", name)
 		}
 	}
+	c.Spec.AgentImage = c.agent.Image()
 	spec := c.Spec
 	if c.file != "" {
 		document, err := readChange(c.file)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/theseus-cni/theseus/internal/cli/agentimage"
 	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -21,11 +22,14 @@ import (
 	"github.com/theseus-cni/theseus/internal/safeio/outfile"
 )
 
+// withAgent is the command that inspects the nodes.
+const withAgent = "theseus snapshot --nodes --agent-image IMAGE -o snapshot.json"
+
 // NewCommand makes the command theseus snapshot.
 func NewCommand(a *app.App) *cobra.Command {
 	var from []string
 	var nodes bool
-	var image string
+	var agent agentimage.Flags
 	command := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Read a cluster into one file",
@@ -39,9 +43,15 @@ func NewCommand(a *app.App) *cobra.Command {
 			case "text", "yaml", "html":
 				return exit.Fail(exit.Usage, "-o json, or -o FILE", "a snapshot cannot be written as %q", a.Output)
 			}
-			if nodes && (image == "" || len(from) > 0) {
-				return exit.Fail(exit.Usage, "theseus snapshot --nodes --agent-image IMAGE -o snapshot.json",
-					"--nodes inspects a running cluster, with the agent of --agent-image")
+			image := ""
+			if nodes {
+				if len(from) > 0 {
+					return exit.Fail(exit.Usage, withAgent, "--nodes inspects a running cluster, and --from reads files")
+				}
+				var err error
+				if image, err = agent.Must(withAgent); err != nil {
+					return err
+				}
 			}
 			snapshot, err := survey.See(command.Context(), a, from)
 			if err != nil {
@@ -65,7 +75,7 @@ func NewCommand(a *app.App) *cobra.Command {
 	}
 	command.Flags().StringSliceVar(&from, "from", nil, "make the snapshot from files instead, such as the output of kubectl get -o yaml")
 	command.Flags().BoolVar(&nodes, "nodes", false, "inspect every node too, with Theseus' agent, which is installed for that and removed again")
-	command.Flags().StringVar(&image, "agent-image", "", "image of Theseus' agent, for --nodes")
+	agent.Register(command.Flags())
 	return command
 }
 

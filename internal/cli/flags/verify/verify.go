@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/cli/agentimage"
 	"github.com/theseus-cni/theseus/internal/cli/agents"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -27,7 +27,7 @@ import (
 
 // NewCommand makes the command theseus flags verify.
 func NewCommand(a *app.App) *cobra.Command {
-	var image string
+	var agent agentimage.Flags
 	command := &cobra.Command{
 		Use:   "verify [FLAG...]",
 		Short: "Compare the values of flags with those of agents and kernels",
@@ -38,10 +38,10 @@ func NewCommand(a *app.App) *cobra.Command {
 			"and all flags that are set and that Felix or the kernel shows. To read the kernel, Theseus' agent runs on every\n" +
 			"node, changes nothing, and is removed again. Drift ends with exit code 3.",
 		RunE: func(command *cobra.Command, names []string) error {
-			return run(command.Context(), a, names, image)
+			return run(command.Context(), a, names, agent.Image())
 		},
 	}
-	command.Flags().StringVar(&image, "agent-image", os.Getenv("THESEUS_AGENT_IMAGE"), "image of theseus-agent; required for flags that affect the kernel")
+	agent.Register(command.Flags())
 	return command
 }
 
