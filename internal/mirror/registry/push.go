@@ -19,6 +19,8 @@ import (
 // refName is where an OCI layout has the name and tag of an image.
 const refName = "org.opencontainers.image.ref.name"
 
+const schemeless = "name the registry without a scheme, as in registry.example.com/infra"
+
 // Pushed is an image that a registry has now.
 type Pushed struct {
 	Image  string `json:"image"`
@@ -42,6 +44,9 @@ func Push(ctx context.Context, folder, into string) ([]Pushed, error) {
 	if len(manifest.Manifests) == 0 {
 		return nil, notALayout(folder, errors.New("it has no images"))
 	}
+	if strings.Contains(into, "://") {
+		return nil, &Absent{into, "is no name of a registry", schemeless, nil}
+	}
 	var pushed []Pushed
 	for _, descriptor := range manifest.Manifests {
 		named := descriptor.Annotations[refName]
@@ -51,7 +56,7 @@ func Push(ctx context.Context, folder, into string) ([]Pushed, error) {
 		image := strings.TrimSuffix(into, "/") + "/" + named
 		ref, err := name.NewTag(image)
 		if err != nil {
-			return pushed, &Absent{image, "is no name of an image", "name the registry without a scheme, as in registry.example.com/infra", err}
+			return pushed, &Absent{image, "is no name of an image", schemeless, err}
 		}
 		if err := push(ctx, top, descriptor, ref); err != nil {
 			return pushed, refused(ctx, image, ref, err)
