@@ -224,41 +224,35 @@ func mustTellOfMoves(t *testing.T, rig *scenario.Rig) {
 	}
 }
 
-// backFrom are the moments at which an adoption is stopped and taken back: when Calico carries the range already, which takes
-// back all that an earlier moment would, and in the middle of a node, which only THESEUS_FULL=1 tests.
-var backFrom, moreBackFrom = []string{"send what leaves adback-node-1 by calico"}, []string{"Let calico serve new pods on adback-node-1"}
+// TestAdoptBack takes an adoption back from the middle of a node, by a kill and then `theseus rollback` elsewhere: every pod is
+// on flannel again, with its address, and was never restarted, and no client lost a request.
+func TestAdoptBack(t *testing.T) { adoptBack(t, "Let calico serve new pods on adback-node-1") }
 
-// TestAdoptBack takes an adoption back from its end, by a kill and then `theseus rollback`
-// elsewhere: every pod is on flannel again, with its address, and was never restarted, and no client lost a request.
-func TestAdoptBack(t *testing.T) { adoptBack(t, backFrom) }
-
-// TestAdoptBackEarly does the same from the middle.
-func TestAdoptBackEarly(t *testing.T) {
-	rigtest.Full(t, "an adoption taken back from its middle: three minutes")
-	adoptBack(t, moreBackFrom)
+// TestAdoptBackLate does the same when Calico carries the range already, which takes back all that an earlier moment would.
+func TestAdoptBackLate(t *testing.T) {
+	rigtest.Full(t, "an adoption taken back when Calico carries the range: six to ten minutes")
+	adoptBack(t, "send what leaves adback-node-1 by calico")
 }
 
-func adoptBack(t *testing.T, moments []string) {
+func adoptBack(t *testing.T, moment string) {
 	rig := newRig(t, "adback", 2)
 	rig.Strategy = "adopt"
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := podsOf(t, rig)
-	for i, text := range moments {
-		plan, err := rig.Plan(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		killAt(t, rig, "here", text, nil, "apply", plan, "--yes")
-		code, out := theseus(t, rig, fmt.Sprintf("there-%d", i), "rollback")
-		if code != 5 {
-			t.Fatalf("rollback from %q ended with %d:\n%s", text, code, out)
-		}
-		mustLoseNothing(t, rig, "after the rollback from "+text)
-		mustBeSamePods(t, before, podsOf(t, rig))
-		rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
+	plan, err := rig.Plan(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
+	killAt(t, rig, "here", moment, nil, "apply", plan, "--yes")
+	code, out := theseus(t, rig, "there", "rollback")
+	if code != 5 {
+		t.Fatalf("rollback from %q ended with %d:\n%s", moment, code, out)
+	}
+	mustLoseNothing(t, rig, "after the rollback from "+moment)
+	mustBeSamePods(t, before, podsOf(t, rig))
+	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	rigtest.NothingLeft(t, rig, regexp.MustCompile("calico|tigera|theseus-agent"), rigtest.BackOnFlannel...)
 }
 
