@@ -195,6 +195,7 @@ func (h *hostile) stolen() {
 	if out, err := h.rig.OnNode(h.t.Context(), h.prey, "sh", "-c", "mkdir -p /etc/precious && echo x > /etc/precious/file"); err != nil {
 		h.t.Fatalf("%v: %s", err, out)
 	}
+	const patience = "--timeout=240s" // an agent does one task at a time, each for up to three minutes
 	for name, residue := range map[string]map[string]any{
 		"evil-path": {"paths": []string{"/etc/precious"}}, "evil-link": {"links": []string{"lo"}}, "evil-chains": {"chains": []string{"KUBE-*"}},
 	} {
@@ -202,7 +203,7 @@ func (h *hostile) stolen() {
 			h.t.Fatalf("%v: %s", err, out)
 		}
 		phase := "{.status.phase}"
-		h.admin("-n", system, "wait", "--for=jsonpath="+phase+"=Failed", "nodetask/"+name, "--timeout=60s")
+		h.admin("-n", system, "wait", "--for=jsonpath="+phase+"=Failed", "nodetask/"+name, patience)
 		if said := h.admin("-n", system, "get", "nodetask", name, "-o", "jsonpath={.status.message}"); !strings.Contains(said, "nothing that a network leaves") &&
 			!strings.Contains(said, "no folder with addresses of pods alone") {
 			h.t.Errorf("%s failed for another reason: %s", name, said)

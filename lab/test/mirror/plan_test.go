@@ -257,7 +257,7 @@ func TestPlan(t *testing.T) {
 				t.Errorf("the names are\n%s", status)
 			}
 			w.must(3, "has not ended", "mirror", "teardown")
-			w.must(6, "the point of no return", "rollback")
+			w.must(6, "is past its point of no return", "rollback")
 			if err := os.Remove(w.spoilt); err != nil {
 				t.Fatal(err)
 			}
