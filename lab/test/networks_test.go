@@ -231,6 +231,9 @@ func (c cluster) understands(network string) {
 func TestNetworks(t *testing.T) {
 	for network, policy := range map[string]bool{"flannel": true, "calico": true, "weave": true, "bridge": false} {
 		t.Run(network, func(t *testing.T) {
+			if network == "weave" || network == "bridge" { // no other default test runs on them
+				rigtest.Full(t, "a lab on "+network)
+			}
 			c := up(t, "t5", "--network", network)
 			t.Cleanup(c.tell)
 			if network == "weave" {
