@@ -13,6 +13,7 @@ import (
 // TestGate demands that a change of a cluster whose routes BIRD carries is taken back when a label goes that its
 // peerings hang on.
 func TestGate(t *testing.T) {
+	rigtest.Full(t, "a change of data planes that is taken back when a label of BGP goes: two to four minutes")
 	rig := rigtest.New(t, "../../../bin", "gate", 3, network.CalicoBGP)
 	run := toNFTables(t, rig)
 	run.Until("measuring: measuring works")
