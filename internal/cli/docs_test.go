@@ -15,6 +15,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/interrupt"
+	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 )
 
@@ -53,6 +54,32 @@ func TestCommandsPage(t *testing.T) {
 	}
 }
 
+// pageColumns is the width of a help text on the page, which is indented by four columns.
+const pageColumns = 106
+
+// unwrapped joins the lines of each paragraph and of each list item, which are broken for terminals.
+func unwrapped(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		if last := len(lines) - 1; last >= 0 && continues(lines[last], line) {
+			lines[last] += " " + strings.TrimSpace(line)
+		} else {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// continues says whether a line is of the same paragraph or list item as the one before. What is indented otherwise stays.
+func continues(before, line string) bool {
+	if strings.HasPrefix(before, "- ") {
+		words, ok := strings.CutPrefix(line, "  ")
+		return ok && words != "" && words[0] != ' '
+	}
+	prose := func(text string) bool { return text != "" && text[0] != ' ' && !strings.HasPrefix(text, "- ") }
+	return prose(before) && prose(line)
+}
+
 // describe writes the help of a command and of those below it. Cobra's own commands (help, completion) are left out.
 func describe(page *strings.Builder, command *cobra.Command) {
 	if command.Name() == "help" || command.Name() == "completion" {
@@ -67,9 +94,10 @@ func describe(page *strings.Builder, command *cobra.Command) {
 		panic(err)
 	}
 	help, _, _ := strings.Cut(command.Long, exit.Help)
+	help = terminal.Fold(unwrapped(strings.TrimSpace(help)), pageColumns)
 	shown, _, _ := strings.Cut(text.String(), "\n\nGlobal Flags:")
 	shown, _, _ = strings.Cut(shown, "\n\nUse \"")
-	for line := range strings.SplitSeq(strings.TrimSpace(help)+"\n\n"+strings.TrimSpace(shown), "\n") {
+	for line := range strings.SplitSeq(help+"\n\n"+strings.TrimSpace(shown), "\n") {
 		page.WriteString(strings.TrimRight("    "+line, " ") + "\n")
 	}
 	for _, below := range command.Commands() {
