@@ -22,10 +22,10 @@ var linked string
 // published is where the project's images are, without the version.
 const published = "ghcr.io/theseus-cni/theseus-agent"
 
-// ImageVariable and RegistryVariable are the variables of the environment that give the flags' defaults.
+// imageVariable and registryVariable are the variables of the environment that give the flags' defaults.
 const (
-	ImageVariable    = "THESEUS_AGENT_IMAGE"
-	RegistryVariable = "THESEUS_IMAGE_REGISTRY"
+	imageVariable    = "THESEUS_AGENT_IMAGE"
+	registryVariable = "THESEUS_IMAGE_REGISTRY"
 )
 
 // Flags name the agent's image.
@@ -33,8 +33,8 @@ type Flags struct{ image, registry string }
 
 // Register adds the flags.
 func (f *Flags) Register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.image, "agent-image", os.Getenv(ImageVariable), "image of theseus-agent; empty: the one of this release")
-	flags.StringVar(&f.registry, "image-registry", os.Getenv(RegistryVariable),
+	flags.StringVar(&f.image, "agent-image", os.Getenv(imageVariable), "image of theseus-agent; empty: the one of this release")
+	flags.StringVar(&f.registry, "image-registry", os.Getenv(registryVariable),
 		"registry, and folder in it, that has the images of Theseus' releases, such as registry.example.com/mirror; empty: "+published[:strings.LastIndex(published, "/")])
 }
 

@@ -103,10 +103,5 @@ func refused(ctx context.Context, image string, ref name.Reference, err error) e
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
 		return &Absent{image, "cannot be pushed: " + host + " takes no images there", "name a folder that exists, as in registry.example.com/infra", err}
 	}
-	why := explain(image, ref, err, 0)
-	var absent *Absent
-	if errors.As(why, &absent) {
-		absent.why = strings.Replace(absent.why, "cannot be asked for", "cannot be pushed", 1)
-	}
-	return why
+	return unreached(image, "cannot be pushed", host, err)
 }

@@ -105,7 +105,6 @@ func statusOf(err error) int {
 
 func explain(image string, ref name.Reference, err error, logins int) error {
 	host := ref.Context().RegistryStr()
-	var record tls.RecordHeaderError
 	switch status := statusOf(err); {
 	case status == http.StatusNotFound:
 		return &Absent{image, "does not exist", "push it, such as with crane copy, or correct the rule", err}
@@ -114,12 +113,20 @@ func explain(image string, ref name.Reference, err error, logins int) error {
 			return &Absent{image, "may not be pulled: " + host + " wants a login, and no pull secret has one for it", "add one to a pull secret, or accept it with --unproven " + host + " if the nodes log in by themselves", err}
 		}
 		return &Absent{image, fmt.Sprintf("may not be pulled: %s refuses the %d logins of the pull secrets", host, logins), "correct the login in the pull secret", err}
-	case outage.Untrusted(err):
-		return &Absent{image, "cannot be asked for: the certificate of " + host + " is not trusted: " + err.Error(), "give this machine, and the nodes, the authority that signed it", err}
-	case errors.As(err, &record):
-		return &Absent{image, "cannot be asked for: " + host + " does not speak TLS", "use its TLS port", err}
 	}
-	return &Absent{image, "cannot be asked for: " + err.Error(), "check the name of the registry, and the network from here", err}
+	return unreached(image, "cannot be asked for", host, err)
+}
+
+// unreached explains why a registry did not answer; cannot is what could not be done with the image.
+func unreached(image, cannot, host string, err error) error {
+	var record tls.RecordHeaderError
+	switch {
+	case outage.Untrusted(err):
+		return &Absent{image, cannot + ": the certificate of " + host + " is not trusted: " + err.Error(), "give this machine, and the nodes, the authority that signed it", err}
+	case errors.As(err, &record):
+		return &Absent{image, cannot + ": " + host + " does not speak TLS", "use its TLS port", err}
+	}
+	return &Absent{image, cannot + ": " + err.Error(), "check the name of the registry, and the network from here", err}
 }
 
 // Logins are the logins for the registry of an image, the most precise first, as the kubelet chooses them: the host

@@ -24,8 +24,8 @@ import (
 	"github.com/theseus-cni/theseus/lab/internal/workload/tally"
 )
 
-// Tests measure less often than the demos do. At the rates of the demos the clients, the servers that answer them, and the probers
-// take more than half of two slow cores, and then the control plane has to wait.
+// Tests measure less often than the demos do. At the rates of the demos the clients, the servers that answer them,
+// and the probers take more than half of two slow cores, and then the control plane has to wait.
 const (
 	rate          = 60     // requests a second of each client inside the cluster
 	probeInterval = "60ms" // of the fastest paths

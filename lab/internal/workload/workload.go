@@ -25,11 +25,11 @@ const Namespace = "shop"
 // ever ran there, each with one tally.Summary. Their sum is what the whole run sent and lost.
 const RecordDir = "/var/lib/theseus-workload"
 
-// driveArgs are the arguments of the clients in the manifest.
-const driveArgs = "[drive, --rate=260]"
-
-// demoRate is the rate in driveArgs.
+// demoRate is how many requests a second each client of the manifest sends.
 const demoRate = 260
+
+// driveArgs are the arguments of the clients in the manifest.
+var driveArgs = fmt.Sprintf("[drive, --rate=%d]", demoRate)
 
 // World is a server outside of the cluster that the clients send to as well, and how many requests a second of each kind; a
 // Rate of 0 is the clients' default.
@@ -38,8 +38,8 @@ type World struct {
 	Rate    int
 }
 
-// Manifest returns the documents that deploy the workload. Each of its two clients sends rate requests a second inside the
-// cluster; 0 is the rate of the demos.
+// Manifest returns the documents that deploy the workload. Each of its two clients sends rate requests a second
+// inside the cluster; 0 is the rate of the demos.
 func Manifest(rate int, world World) []byte {
 	args := fmt.Sprintf("[drive, --rate=%d, --world=%s", cmp.Or(rate, demoRate), world.Address)
 	if world.Rate > 0 {

@@ -224,11 +224,11 @@ func mustTellOfMoves(t *testing.T, rig *scenario.Rig) {
 	}
 }
 
-// TestAdoptBack takes an adoption back from the middle of a node, by a kill and then `theseus rollback` elsewhere: every pod is
-// on flannel again, with its address, and was never restarted, and no client lost a request.
+// TestAdoptBack rolls an adoption back from the middle of a node, by a kill and then `theseus rollback` elsewhere:
+// every pod is on flannel again, with its address, and was never restarted, and no client lost a request.
 func TestAdoptBack(t *testing.T) { adoptBack(t, "Let calico serve new pods on adback-node-1") }
 
-// TestAdoptBackLate does the same when Calico carries the range already, which takes back all that an earlier moment would.
+// TestAdoptBackLate does the same once Calico carries the range, which undoes everything that an earlier moment would.
 func TestAdoptBackLate(t *testing.T) {
 	rigtest.Full(t, "an adoption taken back when Calico carries the range: six to ten minutes")
 	adoptBack(t, "send what leaves adback-node-1 by calico")

@@ -21,9 +21,8 @@ import (
 // bin holds the built programs: `make build` makes them, and these tests are of no other.
 const bin = "../../../bin"
 
-// newRig brings a lab on flannel up for one test; its end takes the lab down. What these tests are about is the way back and the
-// way on; how little is lost is the demo's matter. A machine that is busy with other things loses a probe now and then, and must
-// not turn them around.
+// newRig starts a lab on flannel for one test, whose end takes it down. These tests are about rollback and resume;
+// the demo counts losses. A busy machine loses a probe now and then, which must not roll a test's migration back.
 func newRig(t *testing.T, name string, nodes int) *scenario.Rig {
 	t.Helper()
 	return rigtest.New(t, bin, name, nodes, "flannel", "--max-lost", "50", "--max-gap", "10s", "--bake", "1s")
