@@ -163,7 +163,7 @@ func goFiles(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (path == "lab" || path == ".git" || entry.Name() == "testdata") {
+		if entry.IsDir() && (path == "lab" || path == "bin" || path == ".git" || entry.Name() == "testdata") {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") && filepath.Dir(path) != "." {
