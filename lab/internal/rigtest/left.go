@@ -82,6 +82,15 @@ var BackOnFlannel = append(slices.Clone(OfCalico),
 		Why: "kube-proxy rejects traffic to Theseus' deleted Services until its next sync", Sometimes: true},
 )
 
+// Perhaps returns the same differences, none of which need exist: for changes that did not reach every node.
+func Perhaps(stays []Stays) []Stays {
+	stays = slices.Clone(stays)
+	for i := range stays {
+		stays[i].Sometimes = true
+	}
+	return stays
+}
+
 // always stays after every change.
 var always = Stays{Line: regexp.MustCompile(`^\+ file /run/theseus(/probe(/(old|new|host)(/paths\.json|/out(/results\.json)?)?)?)?$`),
 	Why: "state of Theseus' agent and its probers, on tmpfs: it survives a restart of the agent, which continues, but not a reboot"}
