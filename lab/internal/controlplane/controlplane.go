@@ -78,6 +78,7 @@ func (c Config) supervise() error {
 	keep(c.controllerManager())
 	keep(c.scheduler())
 	all.Go(func() { c.serveWorld(ctx, log) })
+	all.Go(func() { serve.AskItself(ctx, c.world(), log) })
 	all.Wait()
 	return nil
 }
@@ -88,11 +89,14 @@ const WorldPort = 9180
 
 // serveWorld plays the world outside of the cluster. The lab continues if it fails.
 func (c Config) serveWorld(ctx context.Context, log io.Writer) {
-	at := netip.AddrPortFrom(c.Lab.ControlPlaneIP(), WorldPort).String()
+	at := c.world()
 	if err := serve.Run(ctx, serve.Config{Name: "world", HTTP: at, UDP: at, Log: log}); err != nil {
 		fmt.Fprintf(log, "serve the world outside: %v\n", err)
 	}
 }
+
+// world is the address and port of the world outside.
+func (c Config) world() string { return netip.AddrPortFrom(c.Lab.ControlPlaneIP(), WorldPort).String() }
 
 // waitReady waits until the API server lets its clients in. It asks for the roles that the clients
 // need, not for /readyz, which waits for more.

@@ -12,7 +12,7 @@ import (
 const late = 500 * time.Millisecond
 
 // maxErrors is how many errors are kept word by word.
-const maxErrors = 20
+const maxErrors = 100
 
 // Outcome is the result of one request.
 type Outcome struct {
