@@ -283,6 +283,7 @@ func (m *realManager) settled(want map[string][]string) string {
 // TestCertManager has the real cert-manager issue by a real ACME server. Its certificates get the mirror's names, each by
 // being issued once; they keep them, are copied and not issued again by the mirror's cert-manager, and lose them again.
 func TestCertManager(t *testing.T) {
+	rigtest.Full(t, "names added to the certificates of a real cert-manager, and taken back: two minutes, and cert-manager is compiled")
 	p := newPair(t, true)
 	blue, green := certManagers(t, p, port(t))
 	blue.kubectl(t, requested, "apply", "-f", "-")
