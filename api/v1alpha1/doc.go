@@ -1,5 +1,5 @@
 // Package v1alpha1 defines the types of the API group theseus.dev: the document that users write
-// (Change), and the objects that Theseus stores in the cluster (Migration, PlanPage, JournalPage,
+// (Change), and the objects that Theseus stores in the cluster (Migration, Approval, PlanPage, JournalPage,
 // NodeTask, ProbePlan, ProbeReport). It has only types and constants. It is the only package that other
 // modules may import.
 package v1alpha1

@@ -38,6 +38,11 @@ type MigrationSpec struct {
 	PlanHash string `json:"planHash"`
 	// Desire is the state that the engine must reach next.
 	Desire Desire `json:"desire,omitempty"`
+	// InCluster is true if the controller in the cluster runs this migration. Else a command line does, and the controller
+	// leaves it alone.
+	InCluster bool `json:"inCluster,omitempty"`
+	// Attempt is raised to make a controller try again that stopped because the run needs a person.
+	Attempt int `json:"attempt,omitempty"`
 }
 
 // MigrationStatus is the progress, for people and `kubectl get`. The journal's pages are authoritative.
@@ -48,7 +53,70 @@ type MigrationStatus struct {
 	Total int    `json:"total,omitempty"`
 	// Pages is the number of the journal's pages.
 	Pages int `json:"pages,omitempty"`
+	// Conditions are written by the controller (see ConditionApproved and the others). A migration that a command line runs
+	// has none.
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// Observed is what the controller had read when it wrote the conditions; nil before it has.
+	Observed *Observed `json:"observed,omitempty"`
 }
+
+// Observed is the part of a Migration's spec that the conditions are about. metadata.generation cannot tell that: the
+// status is no subresource, so every write of the status raises the generation.
+type Observed struct {
+	Attempt int    `json:"attempt,omitempty"`
+	Desire  Desire `json:"desire,omitempty"`
+}
+
+// The types of a Migration's conditions. Their messages say what to do.
+const (
+	// ConditionApproved: enough users have approved exactly this plan.
+	ConditionApproved = "Approved"
+	// ConditionProgressing: a controller carries the plan out, or rolls it back.
+	ConditionProgressing = "Progressing"
+	// ConditionPaused: the run has paused between two actions, as requested or because of the cluster.
+	ConditionPaused = "Paused"
+	// ConditionDegraded: the run does not continue by itself. The message says what a person can do.
+	ConditionDegraded = "Degraded"
+	// ConditionComplete: the run has ended. True: every step is done. False with the reason RolledBack or Stopped: every
+	// step was undone.
+	ConditionComplete = "Complete"
+)
+
+// The reasons of conditions.
+const (
+	// Approved is true because of enough approvals, or false because of too few, or because the policy that proves who
+	// approved is missing or is not the one of this version.
+	ReasonEnoughApprovals = "EnoughApprovals"
+	ReasonTooFewApprovals = "TooFewApprovals"
+	ReasonPolicyMissing   = "PolicyMissing"
+	ReasonPolicyChanged   = "PolicyChanged"
+	// Progressing is true while the run goes forward or back, or false because it waits.
+	ReasonRunning       = "Running"
+	ReasonRollingBack   = "RollingBack"
+	ReasonWaiting       = "Waiting" // for approvals, a person, or another migration
+	ReasonHeldByAnother = "HeldByAnother"
+	ReasonRetrying      = "Retrying"   // after an error that may go away, such as an outage of the API server
+	ReasonHandedOver    = "HandedOver" // a command line runs the migration now
+	ReasonEnded         = "Ended"
+	// Paused is true because a person asked for it, or because of the cluster.
+	ReasonAsked     = "Asked"
+	ReasonHindered  = "Hindered"
+	ReasonNotPaused = "NotPaused"
+	// Degraded is true because the run needs a person, or the preconditions of its start do not hold.
+	ReasonNeedsPerson   = "NeedsPerson"
+	ReasonRightsMissing = "RightsMissing"
+	ReasonBlocked       = "Blocked"       // findings of the checks block the change
+	ReasonStalePlan     = "StalePlan"     // the cluster has changed since the plan was made
+	ReasonWrongCluster  = "WrongCluster"  // the plan was made for another cluster
+	ReasonNotSupported  = "NotSupported"  // the controller runs no plans of this kind
+	ReasonUnknownFormat = "UnknownFormat" // another release wrote the plan or the journal
+	ReasonHealthy       = "Healthy"
+	// Complete is true because every step is done, or false.
+	ReasonDone       = "Done"
+	ReasonRolledBack = "RolledBack" // after a failure
+	ReasonStopped    = "Stopped"    // as requested
+	ReasonNotYet     = "NotYet"
+)
 
 // PlanPage contains a part of the plan of one migration. It is written once, before the Migration that refers to it.
 type PlanPage struct {

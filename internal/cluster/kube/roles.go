@@ -20,7 +20,7 @@ import (
 // Duty is a set of tasks that a user performs with Theseus, and so the permissions that the user needs.
 type Duty string
 
-// The duties; each has the permissions of the previous ones.
+// The duties; each of the first three has the permissions of the previous ones.
 const (
 	// Look: status and report.
 	Look Duty = "look"
@@ -29,9 +29,15 @@ const (
 	// Operate: apply, resume, pause, rollback, and snapshot --nodes. A user who may install a privileged DaemonSet and grant it
 	// permissions can do anything in the end, so these are effectively the permissions of a cluster administrator.
 	Operate Duty = "operate"
+	// Approve: approve, which lets the controller in the cluster run a plan, and watch. It has the permissions of Look, and not
+	// those of Plan and Operate.
+	Approve Duty = "approve"
+	// Controller: what the controller in the cluster needs before it runs a plan. It has the permissions of Plan. Those for a
+	// plan are granted to its ServiceAccount for each plan, with Operate.
+	Controller Duty = "controller"
 )
 
-// Duties lists all duties.
+// Duties lists the duties of which each has the permissions of the previous ones.
 var Duties = []Duty{Look, Plan, Operate}
 
 // Subject is the user, group or ServiceAccount that gets the permissions.
@@ -103,15 +109,21 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	const own = v1alpha1.Group
 	all := []need{
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
-		{own, "probeplans", "", "get list"}, {own, "probereports", "", "get list"},
+		{own, "probeplans", "", "get list"}, {own, "probereports", "", "get list"}, {own, "approvals", "", "get list"},
 		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
 	}
 	if duty == Look {
 		return all
 	}
+	if duty == Approve {
+		return append(all, approves()...)
+	}
 	all = append(all, reads()...)
 	if duty == Plan {
 		return all
+	}
+	if duty == Controller {
+		return append(all, controls()...)
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
@@ -144,6 +156,23 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 		all = append(all, need{resource.Group, resource.Resource, w.Namespace, w.verbs})
 	}
 	return all
+}
+
+// approves returns what a user needs to approve a plan. The API server admits an approval only with the verb approve
+// (manifest.ApprovalPolicy).
+func approves() []need {
+	return []need{{v1alpha1.Group, "migrations", v1alpha1.Namespace, v1alpha1.VerbApprove}, {v1alpha1.Group, "approvals", v1alpha1.Namespace, "create"}}
+}
+
+// controls returns what the controller needs in addition to reading: to write conditions and events, to check the policy that
+// proves who approved, and to find the addresses of the API servers.
+func controls() []need {
+	return []need{
+		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create"},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
+		{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"},
+	}
 }
 
 // reads returns the resources that a snapshot lists.

@@ -20,30 +20,43 @@ type definition struct {
 	columns []column
 	// answered is true if the status is a subresource, so that a writer of the status cannot change the spec.
 	answered bool
+	// frozen is why the spec never changes; "" if it may.
+	frozen string
 }
 
 func definitions() []definition {
 	return []definition{
 		{"Migration", v1alpha1.Migration{}, []column{
 			{"Phase", "string", ".status.phase"}, {"Step", "string", ".status.step"},
-			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"}}, false},
+			{"Done", "integer", ".status.done"}, {"Total", "integer", ".status.total"},
+			{"Approved", "string", status(v1alpha1.ConditionApproved)}, {"Degraded", "string", status(v1alpha1.ConditionDegraded)},
+			{"Complete", "string", status(v1alpha1.ConditionComplete)}}, false, ""},
+		{"Approval", v1alpha1.Approval{}, []column{
+			{"Migration", "string", ".spec.migration"}, {"User", "string", ".spec.user"},
+			{"Plan", "string", ".spec.planHash"}}, false, "the spec of an approval never changes"},
 		{"PlanPage", v1alpha1.PlanPage{}, []column{
-			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false},
+			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false, ""},
 		{"JournalPage", v1alpha1.JournalPage{}, []column{
-			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false},
+			{"Migration", "string", ".migration"}, {"Page", "integer", ".page"}}, false, ""},
 		{"NodeTask", v1alpha1.NodeTask{}, []column{
 			{"Node", "string", ".spec.node"}, {"Verb", "string", ".spec.verb"},
-			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}, true},
-		{"ProbePlan", v1alpha1.ProbePlan{}, []column{{"Generation", "integer", ".spec.generation"}}, false},
+			{"Phase", "string", ".status.phase"}, {"Message", "string", ".status.message"}}, true, "the spec of a task never changes"},
+		{"ProbePlan", v1alpha1.ProbePlan{}, []column{{"Generation", "integer", ".spec.generation"}}, false, ""},
 		{"ProbeReport", v1alpha1.ProbeReport{}, []column{
 			{"Generation", "integer", ".status.generation"}, {"Seq", "integer", ".status.seq"},
-			{"At", "date", ".status.at"}}, false},
+			{"At", "date", ".status.at"}}, false, ""},
 	}
 }
 
+// status is the path of a condition's status.
+func status(condition string) string {
+	return ".status.conditions[?(@.type=='" + condition + "')].status"
+}
+
 // CRDs returns the CRDs of Theseus' kinds. A NodeTask has two writers: the engine writes the spec, which never changes, and
-// the node's agent writes the status, which is a subresource. The other kinds have one writer each; their status is part of
-// the object, so that both are read and written in one request.
+// the node's agent writes the status, which is a subresource. The status of other kinds is part of the object, so that both
+// are read and written in one request. That of a Migration stays so although a controller writes conditions to it: a run that
+// an earlier version began writes its progress there.
 func CRDs() []unstructured.Unstructured {
 	var all []unstructured.Unstructured
 	for _, d := range definitions() {
@@ -52,10 +65,11 @@ func CRDs() []unstructured.Unstructured {
 	return all
 }
 
-// Kept returns the names of the CRDs that stay after a migration: those of the kinds that hold the journal.
+// Kept returns the names of the CRDs that stay after a migration: those of the kinds that hold the journal, and who
+// approved the plan.
 func Kept() []string {
 	var names []string
-	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
+	for _, kind := range []string{"Migration", "Approval", "PlanPage", "JournalPage"} {
 		names = append(names, Plural(kind)+"."+v1alpha1.Group)
 	}
 	return names
@@ -79,7 +93,9 @@ func (d definition) build() unstructured.Unstructured {
 	}
 	if d.answered {
 		version["subresources"] = map[string]any{"status": map[string]any{}}
-		freeze(schema)
+	}
+	if d.frozen != "" {
+		freeze(schema, d.frozen)
 	}
 	return unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiextensions.k8s.io/v1",
@@ -101,8 +117,8 @@ func (d definition) build() unstructured.Unstructured {
 }
 
 // freeze makes the API server refuse every change of a kind's spec: a task with another node, verb or arguments must be a new
-// object with a new UID.
-func freeze(schema map[string]any) {
+// object with a new UID, and so must an approval of another plan.
+func freeze(schema map[string]any, message string) {
 	spec := schema["properties"].(map[string]any)["spec"].(map[string]any)
-	spec["x-kubernetes-validations"] = []any{map[string]any{"rule": "self == oldSelf", "message": "the spec of a task never changes"}}
+	spec["x-kubernetes-validations"] = []any{map[string]any{"rule": "self == oldSelf", "message": message}}
 }

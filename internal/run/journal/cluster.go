@@ -40,7 +40,13 @@ type Cluster struct {
 	page   *v1alpha1.JournalPage // the last one
 	last   engine.Record
 	state  engine.State
-	status v1alpha1.MigrationStatus
+	status summary // as the Migration has it
+}
+
+// summary is the part of a Migration's status that comes from its journal.
+type summary struct {
+	phase, step        string
+	done, total, pages int
 }
 
 // NewCluster is the journal of the Migration with this name, which must exist when it is first used.
@@ -71,7 +77,8 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 	if err != nil {
 		return records, nil
 	}
-	c.uid, c.status, c.pages = migration.UID, migration.Status, len(pages)
+	has := migration.Status
+	c.uid, c.status, c.pages = migration.UID, summary{has.Phase, has.Step, has.Done, has.Total, has.Pages}, len(pages)
 	c.page, c.last = nil, engine.Record{}
 	if len(pages) > 0 {
 		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
@@ -273,15 +280,14 @@ func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 	}
 }
 
-// summarise updates the Migration's status from the journal.
+// summarise updates the Migration's status from the journal. It leaves the conditions as they are.
 func (c *Cluster) summarise(ctx context.Context) error {
-	status := v1alpha1.MigrationStatus{Phase: string(c.state.Phase), Step: c.state.Step,
-		Done: c.state.DoneSteps(), Total: c.state.Start.Steps, Pages: c.pages}
+	status := summary{string(c.state.Phase), c.state.Step, c.state.DoneSteps(), c.state.Start.Steps, c.pages}
 	if status == c.status {
 		return nil
 	}
-	if err := patch(ctx, c.client, migrationResource, c.name, map[string]any{"status": map[string]any{"phase": status.Phase,
-		"step": status.Step, "done": status.Done, "total": status.Total, "pages": status.Pages}}); err != nil {
+	if err := patch(ctx, c.client, migrationResource, c.name, map[string]any{"status": map[string]any{"phase": status.phase,
+		"step": status.step, "done": status.done, "total": status.total, "pages": status.pages}}); err != nil {
 		return err
 	}
 	c.status = status

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"net"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func TestClusterPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.MigrationStatus{Phase: "running", Step: "s", Total: 1, Pages: 6}
-	if migration.Status != want {
+	if !reflect.DeepEqual(migration.Status, want) {
 		t.Errorf("status %+v, want %+v", migration.Status, want)
 	}
 	pages, err := c.list(t.Context())

@@ -21,12 +21,13 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
 
 const (
 	fieldManager   = "theseus"
-	labelMigration = "theseus.dev/migration"
+	labelMigration = manifest.LabelMigration
 	// maxPlan bounds the size of an unpacked plan, in bytes.
 	maxPlan = 512 << 20
 )
