@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -24,8 +25,14 @@ type Run struct {
 	View   View
 	// Begins is true if the cluster does not have the plan yet.
 	Begins bool
-	// Desire is the desired state that this process sets once it has the lock.
+	// Desire is the desired state that this process sets once it has the lock, unless KeepsDesire is true.
 	Desire v1alpha1.Desire
+	// KeepsDesire leaves the desired state as operators have set it.
+	KeepsDesire bool
+	// Admit may refuse the run, once this process has the lock and has read the journal, and before it acts. It may be nil.
+	Admit func(ctx context.Context, past []engine.Record) error
+	// Holder says who runs the plan, for the lock and the journal; "" means journal.Holder().
+	Holder string
 	// Fresh counts losses only from now on: a person has seen the earlier ones.
 	Fresh bool
 	// Head is the head that the journal must have; "" accepts any.
@@ -98,7 +105,8 @@ func (f *Flight) String() string {
 // Execute carries out a plan from where its journal ends, and keeps everything that a report needs.
 func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	r.flight = NewFlight(r.Plan)
-	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), journal.Holder())
+	holder := cmp.Or(r.Holder, journal.Holder())
+	lease, ctx, err := journal.Acquire(ctx, Leases(r.Client), holder)
 	if err != nil {
 		return engine.Outcome{}, err
 	}
@@ -133,6 +141,11 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 			return engine.Outcome{}, err
 		}
 	}
+	if r.Admit != nil {
+		if err := r.Admit(ctx, past); err != nil {
+			return engine.Outcome{}, err
+		}
+	}
 	r.View.Past(past)
 	r.flight.script.Learn(past)
 	actor := r.actor(lease.Epoch())
@@ -163,7 +176,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	return engine.Run(ctx, r.Plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
 		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Stop: stop, Together: Together,
-		Epoch: lease.Epoch(), By: journal.Holder(), Theseus: r.Theseus,
+		Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus,
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {
 			r.flight.Record(record)
@@ -183,6 +196,9 @@ func (r *Run) enter(ctx context.Context) error {
 		}
 	} else if err := journal.Settle(ctx, r.Client.Dynamic); err != nil {
 		r.View.Say(fmt.Sprintf("warning: orphaned plan pages: %v", err))
+	}
+	if r.KeepsDesire {
+		return nil
 	}
 	return journal.SetDesire(ctx, r.Client.Dynamic, r.Plan.Name, r.Desire)
 }

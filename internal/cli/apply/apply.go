@@ -2,12 +2,12 @@ package apply
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/theseus-cni/theseus/internal/change/mirror"
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -15,7 +15,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
-	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
@@ -24,12 +23,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/view"
 	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/network/drivers"
-	"github.com/theseus-cni/theseus/internal/preflight"
-	"github.com/theseus-cni/theseus/internal/preflight/check"
 	"github.com/theseus-cni/theseus/internal/run"
-	"github.com/theseus-cni/theseus/internal/run/engine"
-	"github.com/theseus-cni/theseus/internal/run/journal"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 )
 
 // NewCommand makes the command theseus apply.
@@ -109,82 +104,19 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	return execute.Run(ctx, a, execute.New(a, client, access, p, true))
 }
 
-// admit refuses a plan that was made for another cluster, or for this one as it was.
+// admit refuses a plan that may not begin, and prints the findings that block it.
 func admit(ctx context.Context, a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan) error {
+	request := admission.Request{Client: client, Plan: p, Version: a.Version, Waiting: a.Waiting}
 	if p.Mirror != nil {
-		if err := admitMirror(ctx, a, client, access, p); err != nil || !p.OnNodes() {
+		if err := admitMirror(ctx, a, request, access); err != nil || !p.OnNodes() {
 			return err
 		}
 	}
-	var snapshot *cluster.Snapshot
-	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
-		snapshot, err = kube.Snapshot(ctx, client, a.Version, time.Now())
-		return err
-	}); err != nil {
-		return err
+	err := admission.Check(ctx, request)
+	if refusal, ok := errors.AsType[*admission.Refusal](err); ok && refusal.Result.Blocks() {
+		return survey.MustNotBlock(a, refusal.Result, refusal.Hint())
 	}
-	if snapshot.UID != p.Cluster.UID {
-		return exit.Fail(exit.Failed, "choose the cluster with --context, or make a new plan for this one",
-			"the plan was made for another cluster (%s, this is %s)", p.Cluster.UID, snapshot.UID)
-	}
-	if err := alone(ctx, a, client, p.Name); err != nil {
-		return err
-	}
-	if err := survey.AskRights(ctx, client, snapshot, p); err != nil {
-		return err
-	}
-	// New blocking findings may have appeared since the plan was made, and another user may have made it.
-	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source}
-	if !p.InPlace() {
-		pass.Target = &p.Target
-	}
-	result := preflight.Run(preflight.All(), pass, survey.Options(p.Change))
-	if err := survey.MustNotBlock(a, result, "fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON"); err != nil {
-		return err
-	}
-	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
-		return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
-	}
-	return nil
-}
-
-// alone refuses to begin while another migration has not ended, or if this one has begun.
-func alone(ctx context.Context, a *app.App, client *kube.Client, name string) error {
-	known, err := journal.List(ctx, client.Dynamic)
-	if apierrors.IsForbidden(err) {
-		return nil // without that right apply does not begin: the check of rights reports all missing rights
-	}
-	if err != nil {
-		return err
-	}
-	for _, migration := range known {
-		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
-		if over && migration.Name == name {
-			return exit.Fail(exit.Failed, "make a new plan", "migration %s has already ended (%s)", name, migration.Status.Phase)
-		}
-		if over {
-			continue
-		}
-		holder, err := journal.HeldBy(ctx, run.Leases(client))
-		if err != nil {
-			return err
-		}
-		if holder != nil {
-			return exit.Fail(exit.Failed, holder.Hint(), "migration %s is running: %w", migration.Name, holder)
-		}
-		ways := "`theseus status` says how to continue"
-		if p, _, err := journal.Load(ctx, client.Dynamic, migration.Name); err == nil {
-			if _, state, err := migrations.Standing(ctx, client, migration.Name); err == nil {
-				ways = engine.Judge(p.Steps, state, false).Ways
-			}
-		}
-		if migration.Name == name {
-			return exit.Fail(exit.Failed, ways, "migration %s has already begun, and no process runs it", name)
-		}
-		return exit.Fail(exit.Failed, "`theseus status` shows it; "+ways,
-			"another migration has not ended, and no process runs it: %s", migration.Name)
-	}
-	return nil
+	return err
 }
 
 // confirm asks once, on a terminal, after saying what is about to happen.

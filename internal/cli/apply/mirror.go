@@ -5,20 +5,19 @@ import (
 	"strings"
 
 	"github.com/theseus-cni/theseus/internal/change/mirror"
-	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
-	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 )
 
 // admitMirror refuses a plan that was made for other clusters, or whose zones have changed since.
-func admitMirror(ctx context.Context, a *app.App, client *kube.Client, access mirror.Access, p *plan.Plan) error {
-	pair, err := pair.Reach(ctx, a, access, p)
+func admitMirror(ctx context.Context, a *app.App, request admission.Request, access mirror.Access) error {
+	pair, err := pair.Reach(ctx, a, access, request.Plan)
 	if err != nil {
 		return err
 	}
-	if err := alone(ctx, a, client, p.Name); err != nil {
+	if err := admission.Alone(ctx, request); err != nil {
 		return err
 	}
 	places, err := pair.Places(ctx)

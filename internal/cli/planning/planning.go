@@ -20,6 +20,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 )
 
 // Flags are the feature flags of a plan: sources, whose values are all stored, or one flag that decides what is rolled
@@ -122,7 +123,7 @@ func mayCarryOut(ctx context.Context, a *app.App, pass *check.Pass, p *plan.Plan
 	if err != nil {
 		return err
 	}
-	if err := survey.AskRights(ctx, client, pass.Snapshot, p); err != nil {
+	if err := admission.AskRights(ctx, client, pass.Snapshot, p); err != nil {
 		return err
 	}
 	return survey.MustNotBlock(a, preflight.Run(preflight.Named("api/rights"), pass, survey.Options(p.Change)),

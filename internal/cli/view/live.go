@@ -70,7 +70,7 @@ func (v *live) Record(r engine.Record) {
 		if text == "" {
 			return
 		}
-		for _, line := range wrapped(clockText(r.At.Sub(v.begun))+"  "+text, width, 19) {
+		for _, line := range wrapped(run.Elapsed(r.At.Sub(v.begun))+"  "+text, width, 19) {
 			fmt.Fprintln(out, v.emphasis(r, line))
 		}
 	})

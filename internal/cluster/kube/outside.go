@@ -6,11 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/proof/path"
@@ -54,29 +51,12 @@ func addressOf(ctx context.Context, host string) (string, error) {
 // apiServerOutside returns the API server at its own address, which is not a pod's. If this user may not read that address, or
 // no EndpointSlice has it, there is no such path.
 func (a *Actor) apiServerOutside(ctx context.Context) ([]path.Responder, error) {
-	found, err := a.Typed.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx,
-		metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	found, err := apiServers(ctx, a.Typed)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil, nil
 	}
-	if err != nil {
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	first := ""
-	for _, slice := range found.Items {
-		if len(slice.Ports) == 0 || slice.Ports[0].Port == nil {
-			continue
-		}
-		for _, endpoint := range slice.Endpoints {
-			for _, address := range endpoint.Addresses {
-				if at := net.JoinHostPort(address, strconv.Itoa(int(*slice.Ports[0].Port))); first == "" || at < first {
-					first = at
-				}
-			}
-		}
-	}
-	if first == "" {
-		return nil, nil
-	}
-	return []path.Responder{{Name: apiServerName, Protocol: v1alpha1.TCPReach, Host: apiServerName, Address: first}}, nil
+	return []path.Responder{{Name: apiServerName, Protocol: v1alpha1.TCPReach, Host: apiServerName, Address: found[0]}}, nil
 }

@@ -168,7 +168,7 @@ func approves() []need {
 // proves who approved, and to find the addresses of the API servers.
 func controls() []need {
 	return []need{
-		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create"},
+		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create patch"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
 		{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"},

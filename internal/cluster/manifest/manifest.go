@@ -39,6 +39,8 @@ const (
 	// SecondOffset is added to the UDP and TCP ports for the second responder of a prober's pod.
 	SecondOffset = 2
 	PortAlive    = 7110 // the agent accepts connections here, on loopback, while it runs
+	// PortController serves /healthz of the controller, on loopback.
+	PortController = 7111
 )
 
 // Folders on a node, mounted under the same path in the containers.

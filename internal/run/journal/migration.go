@@ -145,6 +145,41 @@ func belongs(p *plan.Plan, migration *v1alpha1.Migration) error {
 	return nil
 }
 
+// WrittenBy returns the version of Theseus that began a migration, or else the one that made its plan. It reads neither the
+// plan nor the journal completely, so it also answers if this version cannot read them; "" if it finds no version.
+func WrittenBy(ctx context.Context, client dynamic.Interface, name string) (string, error) {
+	var head struct {
+		Theseus string `json:"theseus"`
+	}
+	first := struct {
+		Data any `json:"data"`
+	}{&head}
+	pages, err := NewCluster(client, name).list(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(pages) > 0 && len(pages[0].Records) > 0 {
+		_ = json.Unmarshal(pages[0].Records[0], &first) // an unknown form has no version
+	}
+	if head.Theseus != "" {
+		return head.Theseus, nil
+	}
+	migration, err := get(ctx, client, name)
+	if err != nil {
+		return "", err
+	}
+	packed := migration.Spec.PlanGzip
+	if len(packed) == 0 {
+		if packed, err = readPages(ctx, client, migration); err != nil {
+			return "", err
+		}
+	}
+	if text, err := unzip(packed); err == nil {
+		_ = json.Unmarshal(text, &head) // the same; plans in YAML are older than the controller
+	}
+	return head.Theseus, nil
+}
+
 // List reads all Migrations, the newest first. A cluster without Theseus' CRDs has none.
 func List(ctx context.Context, client dynamic.Interface) ([]v1alpha1.Migration, error) {
 	list, err := call(ctx, "listing migrations", func(ctx context.Context) (*unstructured.UnstructuredList, error) {
@@ -251,6 +286,14 @@ func pack(p *plan.Plan) ([]byte, error) {
 }
 
 func unpack(packed []byte) (*plan.Plan, error) {
+	text, err := unzip(packed)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Decode(text)
+}
+
+func unzip(packed []byte) ([]byte, error) {
 	zip, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return nil, err
@@ -262,5 +305,5 @@ func unpack(packed []byte) (*plan.Plan, error) {
 	if len(text) > maxPlan {
 		return nil, fmt.Errorf("it has more than %d bytes", maxPlan)
 	}
-	return plan.Decode(text)
+	return text, nil
 }

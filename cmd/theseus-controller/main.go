@@ -1,0 +1,261 @@
+// Command theseus-controller runs approved plans in the cluster. `run` (the default) is the controller of the Deployment;
+// `uninstall-check` fails while a migration that it runs has not ended.
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/theseus-cni/theseus/internal/cli/version"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/run/controller"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/safeio/infile"
+	"github.com/theseus-cni/theseus/internal/safeio/outfile"
+	"github.com/theseus-cni/theseus/internal/safeio/printable"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := start(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %s\nhint: %s\n", printable.Line(err.Error()), printable.Line(hint(err)))
+		os.Exit(1)
+	}
+}
+
+// usage is an error in the command line.
+type usage struct{ error }
+
+func hint(err error) string {
+	if _, wrong := errors.AsType[usage](err); wrong {
+		return "theseus-controller [run] [flags] | theseus-controller uninstall-check [flags] | theseus-controller --version; -h lists the flags"
+	}
+	return cmp.Or(engine.HintOf(err), "the controller is started by its Deployment; `kubectl -n theseus-system describe pods` shows how")
+}
+
+func start(ctx context.Context, args []string) error {
+	command := "run"
+	if len(args) > 0 && (!strings.HasPrefix(args[0], "-") || strings.TrimLeft(args[0], "-") == "version") {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case "run":
+		return run(ctx, args)
+	case "uninstall-check":
+		return uninstallCheck(ctx, args)
+	case "--version", "-version", "version":
+		fmt.Println(version.Read().Line("theseus-controller"))
+		return nil
+	}
+	return usage{fmt.Errorf("unknown command %q", command)}
+}
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+// Set implements flag.Value.
+func (l *list) Set(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" || port == "" {
+		return errors.New("it must be HOST:PORT")
+	}
+	*l = append(*l, text)
+	return nil
+}
+
+// connection are the flags that say how the API server is reached.
+type connection struct {
+	kubeconfig string
+	servers    list
+}
+
+func (c *connection) register(flags *flag.FlagSet) {
+	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty means the pod's own credentials")
+	flags.Var(&c.servers, "api-server", "`HOST:PORT` of an API server, repeatable; without it, the controller learns the addresses from the cluster")
+}
+
+// config returns the configuration of the clients. known are addresses that were learned earlier. Servers is nil if the
+// configuration's own address is used, which is that of a kubeconfig.
+func (c *connection) config(known []string) (*rest.Config, *kube.Servers, error) {
+	if c.kubeconfig != "" {
+		config, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+		if err != nil || len(c.servers) == 0 {
+			return config, nil, err
+		}
+		return kube.Direct(config, c.servers, true)
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("reach the API: %w", err)
+	}
+	if len(c.servers) > 0 {
+		return kube.Direct(config, c.servers, true)
+	}
+	return kube.Direct(config, known, false)
+}
+
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return usage{err}
+	}
+	if flags.NArg() > 0 {
+		return usage{fmt.Errorf("unexpected argument %q", flags.Arg(0))}
+	}
+	return nil
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("run", flag.ContinueOnError)
+	var reach connection
+	reach.register(flags)
+	dir := flags.String("state-dir", "/var/lib/theseus", "`folder` for the copies of journals, the evidence, and the API servers' addresses")
+	approvals := flags.Int("approvals", 1, "how many users must approve a plan before it runs")
+	health := flags.String("health", net.JoinHostPort("127.0.0.1", strconv.Itoa(manifest.PortController)), "`address` that serves /healthz")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if *approvals < 1 {
+		return usage{fmt.Errorf("--approvals %d: at least one user must approve a plan", *approvals)}
+	}
+	if err := os.MkdirAll(*dir, 0o700); err != nil {
+		return err
+	}
+	config, servers, err := reach.config(known(*dir))
+	if err != nil {
+		return err
+	}
+	client, err := kube.New(config, version.Read().Version)
+	if err != nil {
+		return err
+	}
+	if servers != nil && len(reach.servers) == 0 {
+		defer learn(ctx, client.Typed, servers, *dir)()
+	}
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
+	defer broadcaster.Shutdown()
+	c := &controller.Controller{
+		Client: client, Holder: holder(), Approvals: *approvals, Dir: *dir, Version: version.Read().Version, Out: printable.NewWriter(os.Stdout),
+		Events: broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: manifest.ControllerName}),
+	}
+	stop, err := serve(*health, c.Healthy)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return c.Run(ctx)
+}
+
+// holder names this process for the lock and the journal.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return controller.HolderPrefix + cmp.Or(os.Getenv("NODE_NAME"), host) + "/" + cmp.Or(os.Getenv("POD_NAME"), strconv.Itoa(os.Getpid()))
+}
+
+// serversFile has the addresses of the API servers, in the state folder.
+const serversFile = "api-servers.json"
+
+// known are the addresses of API servers that an earlier process learned; none if they cannot be read.
+func known(dir string) (addresses []string) {
+	const most = 64 << 10
+	_ = infile.ReadJSON(filepath.Join(dir, serversFile), most, &addresses)
+	return addresses
+}
+
+// learnEvery is the interval at which the addresses of the API servers are read.
+const learnEvery = time.Minute
+
+// learn reads the addresses of the API servers now and then, and keeps them in the state folder, until stopped.
+func learn(ctx context.Context, client kubernetes.Interface, servers *kube.Servers, dir string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a run that is under way outlives the signal
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause := time.Duration(0); ; pause = learnEvery {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			call, end := context.WithTimeout(ctx, 10*time.Second)
+			addresses, err := servers.Learn(call, client)
+			end()
+			if err == nil && len(addresses) > 0 {
+				err = outfile.WriteJSON(filepath.Join(dir, serversFile), addresses)
+			}
+			if err != nil && ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "warning: the addresses of the API servers: %s\n", printable.Line(err.Error()))
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// serve answers /healthz until stopped.
+func serve(address string, healthy func() bool) (stop func(), err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if !healthy() {
+			http.Error(w, "the loop does not turn", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends with Close
+	}()
+	return func() { server.Close(); <-done }, nil
+}
+
+func uninstallCheck(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("uninstall-check", flag.ContinueOnError)
+	var reach connection
+	reach.register(flags)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	config, _, err := reach.config(nil)
+	if err != nil {
+		return err
+	}
+	client, err := kube.New(config, version.Read().Version)
+	if err != nil {
+		return err
+	}
+	return controller.Removable(ctx, client)
+}

@@ -1,0 +1,186 @@
+package admission
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/preflight"
+	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// Request is a plan that is about to begin.
+type Request struct {
+	Client *kube.Client
+	Plan   *plan.Plan
+	// Entered is true if the plan's Migration is in the cluster already, without a record: only other migrations count as
+	// unfinished then.
+	Entered bool
+	// Holder is the name under which this process holds the lock; "" if it does not.
+	Holder string
+	// Version is that of this program.
+	Version string
+	// Waiting gets the reason why a call is retried while the API server is unavailable; it may be nil.
+	Waiting func(error)
+}
+
+// Refusal says why a plan may not begin.
+type Refusal struct {
+	// Reason is one of the reasons of v1alpha1.ConditionDegraded.
+	Reason string
+	// Result has the findings that block the change, if the reason is Blocked or RightsMissing.
+	Result finding.Result
+	err    error
+	hint   string
+}
+
+func (r *Refusal) Error() string { return r.err.Error() }
+func (r *Refusal) Unwrap() error { return r.err }
+
+// Hint says what to do about it.
+func (r *Refusal) Hint() string { return r.hint }
+
+func refuse(reason, hint, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// newPlan is the hint where only another plan helps.
+const newPlan = "make a new plan with `theseus plan`"
+
+// Check returns a *Refusal if the plan may not begin, and another error if that cannot be determined. The plan is one of
+// this cluster's nodes (Plan.OnNodes).
+func Check(ctx context.Context, r Request) error {
+	var snapshot *cluster.Snapshot
+	if err := r.patiently(ctx, func(ctx context.Context) (err error) {
+		snapshot, err = kube.Snapshot(ctx, r.Client, r.Version, time.Now())
+		return err
+	}); err != nil {
+		return err
+	}
+	if snapshot.UID != r.Plan.Cluster.UID {
+		return refuse(v1alpha1.ReasonWrongCluster, "choose the cluster with --context, or make a new plan for this one",
+			"the plan was made for another cluster (%s, this is %s)", r.Plan.Cluster.UID, snapshot.UID)
+	}
+	if err := Alone(ctx, r); err != nil {
+		return err
+	}
+	if err := AskRights(ctx, r.Client, snapshot, r.Plan); err != nil {
+		return err
+	}
+	// New blocking findings may have appeared since the plan was made, and another user may have made it.
+	p := r.Plan
+	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source}
+	if !p.InPlace() {
+		pass.Target = &p.Target
+	}
+	result := preflight.Run(preflight.All(), pass, preflight.Options{Accept: p.Change.Accept, Accepted: p.Change.Accepted, Now: time.Now()})
+	if result.Blocks() {
+		return blocked(result)
+	}
+	if stale := plan.Stale(p, snapshot); len(stale) > 0 {
+		return refuse(v1alpha1.ReasonStalePlan, newPlan, "the cluster has changed since the plan was made: %s", strings.Join(stale, "; "))
+	}
+	return nil
+}
+
+// AskRights asks whether this user has the permissions for a plan, in addition to those for any change.
+func AskRights(ctx context.Context, client *kube.Client, snapshot *cluster.Snapshot, p *plan.Plan) error {
+	if ok, _ := snapshot.Has("rights"); !ok {
+		return nil // the check of rights reports why
+	}
+	more, err := kube.Rights(ctx, client, snapshot.Rights, p.Steps)
+	snapshot.Rights = append(snapshot.Rights, more...)
+	return err
+}
+
+// blocked is the refusal for findings. If only permissions are missing, its reason says so.
+func blocked(result finding.Result) *Refusal {
+	refusal := refuse(v1alpha1.ReasonRightsMissing, "fix the findings, then apply again; or accept them in a new plan: theseus plan --accept ID=REASON",
+		"findings block this change: %d", result.Summary.Block)
+	refusal.Result = result
+	for _, f := range Blocking(result) {
+		if f.ID != rights {
+			refusal.Reason = v1alpha1.ReasonBlocked
+		}
+	}
+	return refusal
+}
+
+// rights is the ID of the check of permissions.
+const rights = "api/rights"
+
+// Blocking returns the findings that block a change.
+func Blocking(result finding.Result) []finding.Finding {
+	var all []finding.Finding
+	for _, f := range result.Findings {
+		if f.Severity == finding.Block && f.Accepted == "" {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Alone returns a *Refusal while another migration has not ended, or if this one has begun.
+func Alone(ctx context.Context, r Request) error {
+	known, err := journal.List(ctx, r.Client.Dynamic)
+	if apierrors.IsForbidden(err) {
+		return nil // without that right apply does not begin: the check of rights reports all missing rights
+	}
+	if err != nil {
+		return err
+	}
+	for _, migration := range known {
+		over := engine.Phase(migration.Status.Phase) == engine.PhaseDone || engine.Phase(migration.Status.Phase) == engine.PhaseRolledBack
+		own := migration.Name == r.Plan.Name
+		if over && own {
+			return refuse(v1alpha1.ReasonBlocked, "make a new plan", "migration %s has already ended (%s)", migration.Name, migration.Status.Phase)
+		}
+		if over || own && r.Entered {
+			continue
+		}
+		if err := unfinished(ctx, r, &migration, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unfinished is the error for a migration that has not ended.
+func unfinished(ctx context.Context, r Request, migration *v1alpha1.Migration, own bool) error {
+	holder, err := journal.HeldBy(ctx, run.Leases(r.Client))
+	if err != nil {
+		return err
+	}
+	if holder != nil && holder.Holder != r.Holder {
+		return refuse(v1alpha1.ReasonBlocked, holder.Hint(), "migration %s is running: %w", migration.Name, holder)
+	}
+	ways := "`theseus status` says how to continue"
+	if p, _, err := journal.Load(ctx, r.Client.Dynamic, migration.Name); err == nil {
+		records, err := journal.NewCluster(r.Client.Dynamic, migration.Name).Records(ctx)
+		if state, failed := engine.Replay(records); err == nil && failed == nil {
+			ways = engine.Judge(p.Steps, state, false).Ways
+		}
+	}
+	if own {
+		return refuse(v1alpha1.ReasonBlocked, ways, "migration %s has already begun, and no process runs it", migration.Name)
+	}
+	return refuse(v1alpha1.ReasonBlocked, "`theseus status` shows it; "+ways,
+		"another migration has not ended, and no process runs it: %s", migration.Name)
+}
+
+func (r Request) patiently(ctx context.Context, call func(context.Context) error) error {
+	return outage.Retry(ctx, journal.Patience, r.Waiting, call)
+}

@@ -1,0 +1,299 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// HolderPrefix begins the name under which a controller holds the lock.
+const HolderPrefix = "theseus-controller@"
+
+// pollEvery is the interval at which the controller reads Migrations.
+const pollEvery = 2 * time.Second
+
+// Controller runs the Migrations of a cluster whose spec asks for that, one at a time.
+type Controller struct {
+	Client *kube.Client
+	// Holder names this controller for the lock and the journal; it begins with HolderPrefix.
+	Holder string
+	// Approvals is how many users must approve a plan; at least 1.
+	Approvals int
+	// Dir is the folder for what a run keeps on this machine: the copy of the journal, and the evidence.
+	Dir string
+	// Version is that of this program.
+	Version string
+	// Out gets a line for everything that happens.
+	Out io.Writer
+	// Events records events; it may be nil.
+	Events record.EventRecorder
+
+	plans  map[string]*loaded // by name
+	again  map[string]*pause  // by name
+	turned atomic.Int64       // when the loop turned last, in Unix seconds
+	busy   atomic.Bool        // a run is under way
+	said   string             // the last error of a turn
+}
+
+// loaded is a Migration's plan, or why the controller does not run it.
+type loaded struct {
+	hash  string
+	plan  *plan.Plan
+	unfit *Obstacle
+}
+
+// pause is how long the controller leaves a Migration alone after failures in a row.
+type pause struct {
+	failures int
+	until    time.Time
+	asked    v1alpha1.Observed
+}
+
+// Run looks after Migrations until ctx ends. A run that is under way then stops after its current action.
+func (c *Controller) Run(ctx context.Context) error {
+	c.plans, c.again = map[string]*loaded{}, map[string]*pause{}
+	c.say("theseus-controller %s begins as %s; a plan needs %d approvals", c.Version, c.Holder, c.Approvals)
+	for {
+		err := c.turn(ctx)
+		c.turned.Store(time.Now().Unix())
+		c.note(ctx, err)
+		if outage.Sleep(ctx, pollEvery) != nil {
+			c.say("theseus-controller ends")
+			return nil
+		}
+	}
+}
+
+// note prints the error of a turn, once for several of the same.
+func (c *Controller) note(ctx context.Context, err error) {
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = outage.Steady(err).Error()
+	}
+	if text != "" && text != c.said {
+		c.say("waiting: %s", text)
+	}
+	c.said = text
+}
+
+// Healthy reports whether the loop turns, or a run is under way.
+func (c *Controller) Healthy() bool {
+	return c.busy.Load() || time.Since(time.Unix(c.turned.Load(), 0)) < 2*time.Minute
+}
+
+// turn decides about every Migration, and executes at most one.
+func (c *Controller) turn(ctx context.Context) error {
+	all, err := journal.List(ctx, c.Client.Dynamic)
+	if err != nil {
+		return err
+	}
+	c.forget(all)
+	s := Situation{Needed: max(c.Approvals, 1)}
+	var ready []v1alpha1.Migration
+	var failures []error // of one Migration, which do not keep the others waiting
+	decided := map[string]Decision{}
+	for i := range all {
+		m := &all[i]
+		if !m.Spec.InCluster && m.Status.Observed == nil {
+			continue
+		}
+		if s.Approvals == nil { // read once a turn, and only if needed
+			if s.Approvals, err = listApprovals(ctx, c.Client.Dynamic); err != nil {
+				return err
+			}
+			if s.Policy, err = readPolicy(ctx, c.Client.Dynamic); err != nil {
+				return err
+			}
+		}
+		s.Migration, s.Unfit = m, nil
+		if m.Spec.InCluster && !over(m) {
+			if s.Unfit, err = c.unfit(ctx, m); err != nil {
+				failures = append(failures, err)
+				continue
+			}
+		}
+		decision := Decide(s)
+		if decision.Do == Execute {
+			ready = append(ready, *m)
+			decided[m.Name] = decision
+			continue
+		}
+		failures = append(failures, c.follow(ctx, m, decision))
+	}
+	return errors.Join(append(failures, c.choose(ctx, ready, decided))...)
+}
+
+// choose executes one of the Migrations that may run, and tells the others that they wait for it.
+func (c *Controller) choose(ctx context.Context, ready []v1alpha1.Migration, decided map[string]Decision) error {
+	i := pick(ready)
+	if i < 0 {
+		return nil
+	}
+	for j := range ready {
+		if j == i {
+			continue
+		}
+		told := decided[ready[j].Name].Conditions
+		told.Progressing = no(v1alpha1.ReasonWaiting, "migration "+ready[i].Name+" runs first")
+		if err := c.write(ctx, &ready[j], told, nil); err != nil {
+			return err
+		}
+	}
+	m := &ready[i]
+	if p := c.again[m.Name]; p != nil && p.asked == asked(m) && time.Now().Before(p.until) {
+		return nil
+	}
+	if err := c.write(ctx, m, decided[m.Name].Conditions, nil); err != nil {
+		return err
+	}
+	return c.execute(ctx, m, c.plans[m.Name].plan)
+}
+
+// follow does what was decided about a Migration that is not executed.
+func (c *Controller) follow(ctx context.Context, m *v1alpha1.Migration, decision Decision) error {
+	switch decision.Do {
+	case Tell:
+		return c.write(ctx, m, decision.Conditions, nil)
+	case Recount:
+		return c.recount(ctx, m)
+	}
+	return nil
+}
+
+// recount writes the conditions that follow from the journal.
+func (c *Controller) recount(ctx context.Context, m *v1alpha1.Migration) error {
+	p, _, err := journal.Load(ctx, c.Client.Dynamic, m.Name)
+	if err != nil {
+		return c.unread(ctx, m, err)
+	}
+	records, err := journal.NewCluster(c.Client.Dynamic, m.Name).Records(ctx)
+	var state engine.State
+	if err == nil {
+		state, err = engine.Replay(records)
+	}
+	if err != nil {
+		return c.unread(ctx, m, err)
+	}
+	told, ok := ended(state, engine.Judge(p.Steps, state, false).Ways)
+	if !ok {
+		return nil // the summary in the status is older than the journal
+	}
+	seen := asked(m)
+	return c.write(ctx, m, told, &seen)
+}
+
+// unread tells that a plan or a journal cannot be read, unless that may go away.
+func (c *Controller) unread(ctx context.Context, m *v1alpha1.Migration, err error) error {
+	if transient(err) {
+		return err
+	}
+	obstacle, err := c.obstacle(ctx, m, err)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, m, obstructed(*obstacle), nil)
+}
+
+// unfit loads a Migration's plan, once, and says why the controller cannot run it; nil if it can.
+func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacle, error) {
+	if known := c.plans[m.Name]; known != nil && known.hash == m.Spec.PlanHash {
+		return known.unfit, nil
+	}
+	found := &loaded{hash: m.Spec.PlanHash}
+	p, _, err := journal.Load(ctx, c.Client.Dynamic, m.Name)
+	if err != nil && transient(err) {
+		return nil, err
+	}
+	switch {
+	case err != nil:
+		if found.unfit, err = c.obstacle(ctx, m, err); err != nil {
+			return nil, err
+		}
+		return found.unfit, nil // read again next time: a person may restore it
+	default:
+		found.plan = p
+		var refusal *admission.Refusal
+		if errors.As(admission.InCluster(p), &refusal) {
+			found.unfit = &Obstacle{refusal.Reason, sentence(refusal.Error(), refusal.Hint())}
+		}
+	}
+	c.plans[m.Name] = found
+	return found.unfit, nil
+}
+
+// obstacle is why a plan or a journal cannot be used. If another release wrote it, that is the likely cause.
+func (c *Controller) obstacle(ctx context.Context, m *v1alpha1.Migration, err error) (*Obstacle, error) {
+	by, failed := journal.WrittenBy(ctx, c.Client.Dynamic, m.Name)
+	if failed != nil && transient(failed) {
+		return nil, failed
+	}
+	if by != "" && by != c.Version {
+		return &Obstacle{v1alpha1.ReasonUnknownFormat, sentence(fmt.Sprintf("theseus %s wrote this migration, and this is %s: %v", by, c.Version, err),
+			"continue with `theseus resume` of release "+by+", or install its chart")}, nil
+	}
+	return &Obstacle{v1alpha1.ReasonNeedsPerson, sentence(err.Error(), engine.HintOf(err))}, nil
+}
+
+// forget drops what is known about Migrations that were deleted.
+func (c *Controller) forget(all []v1alpha1.Migration) {
+	gone := func(name string) bool {
+		return !slices.ContainsFunc(all, func(m v1alpha1.Migration) bool { return m.Name == name })
+	}
+	maps.DeleteFunc(c.plans, func(name string, _ *loaded) bool { return gone(name) })
+	maps.DeleteFunc(c.again, func(name string, _ *pause) bool { return gone(name) })
+}
+
+// later makes the controller leave a Migration alone for a while, and returns for how long.
+func (c *Controller) later(m *v1alpha1.Migration) time.Duration {
+	p := c.again[m.Name]
+	if p == nil || p.asked != asked(m) {
+		p = &pause{asked: asked(m)}
+		c.again[m.Name] = p
+	}
+	p.failures++
+	after := pauseAfter(p.failures)
+	p.until = time.Now().Add(after)
+	return after
+}
+
+// event records an event of a Migration.
+func (c *Controller) event(m *v1alpha1.Migration, kind, reason, message string) {
+	if c.Events == nil {
+		return
+	}
+	const most = 1000 // the API server refuses messages of more than 1024 bytes
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most], "") + "..."
+	}
+	c.Events.Event(&corev1.ObjectReference{APIVersion: v1alpha1.APIVersion, Kind: "Migration", Namespace: m.Namespace, Name: m.Name,
+		UID: m.UID}, kind, reason, message)
+}
+
+func over(m *v1alpha1.Migration) bool {
+	phase := engine.Phase(m.Status.Phase)
+	return phase == engine.PhaseDone || phase == engine.PhaseRolledBack
+}
+
+// transient reports whether an error may go away by itself.
+func transient(err error) bool {
+	return errors.Is(err, engine.ErrUnavailable) || errors.Is(err, engine.ErrRefused) || errors.Is(err, context.Canceled) ||
+		outage.Passes(err) || outage.Refused(err) || apierrors.IsForbidden(err)
+}

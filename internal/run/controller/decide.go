@@ -1,0 +1,181 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// Situation is everything that the decision about one Migration depends on.
+type Situation struct {
+	Migration *v1alpha1.Migration
+	// Unfit is why the controller cannot run the plan in the Migration: it cannot be read, or is of a kind that the
+	// controller does not support. nil if neither is so.
+	Unfit *Obstacle
+	// Approvals are all in the cluster, and Needed is how many users must approve.
+	Approvals []v1alpha1.Approval
+	Needed    int
+	Policy    Policy
+}
+
+// Obstacle is why a run does not continue by itself, as the condition Degraded says it.
+type Obstacle struct{ Reason, Message string }
+
+// Do is what to do about a Migration.
+type Do string
+
+// The decisions.
+const (
+	// Leave: it is not the controller's, or waits for a change of its spec.
+	Leave Do = "leave"
+	// Tell: write the conditions of the decision, and look again later.
+	Tell Do = "tell"
+	// Recount: the run has ended, paused, or needs a person, and the conditions do not say so. Derive them from the journal.
+	Recount Do = "recount"
+	// Execute: carry the plan out from where its journal ends.
+	Execute Do = "execute"
+)
+
+// Decision is what to do about a Migration, and the conditions that change with it.
+type Decision struct {
+	Do         Do
+	Conditions Conditions
+}
+
+// Decide decides what to do about a Migration. It is a pure function of the situation.
+func Decide(s Situation) Decision {
+	m := s.Migration
+	mine := m.Spec.InCluster || m.Status.Observed != nil
+	phase := engine.Phase(m.Status.Phase)
+	switch {
+	case !mine:
+		return Decision{Do: Leave}
+	case phase == engine.PhaseDone || phase == engine.PhaseRolledBack:
+		if finished(m.Status.Conditions) {
+			return Decision{Do: Leave}
+		}
+		return Decision{Do: Recount}
+	case !m.Spec.InCluster:
+		return Decision{Tell, Conditions{Progressing: no(v1alpha1.ReasonHandedOver,
+			"a command line runs this migration; `theseus resume --in-cluster "+m.Name+"` gives it back to the controller")}}
+	case s.Unfit != nil:
+		return Decision{Tell, obstructed(*s.Unfit)}
+	case waits(m):
+		if told(m.Status.Conditions, phase) {
+			return Decision{Do: Leave}
+		}
+		return Decision{Do: Recount}
+	case m.Spec.Desire == v1alpha1.DesirePause && (phase == "" || phase == engine.PhaseNew || phase == engine.PhasePaused):
+		return Decision{Tell, Conditions{
+			Progressing: no(v1alpha1.ReasonWaiting, "the migration is paused, as requested"),
+			Paused:      yes(v1alpha1.ReasonAsked, "paused as requested: "+resumes(m.Name)),
+		}}
+	}
+	approved := approval(s)
+	if !approved.True {
+		return Decision{Tell, Conditions{Approved: approved, Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}}
+	}
+	return Decision{Execute, Conditions{Approved: approved}}
+}
+
+// waits reports whether a run has stopped for a person, and the person has not asked for anything since.
+func waits(m *v1alpha1.Migration) bool {
+	phase, seen := engine.Phase(m.Status.Phase), m.Status.Observed
+	stopped := phase == engine.PhasePaused || phase == engine.PhaseNeedsPerson ||
+		slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonNeedsPerson
+		})
+	return stopped && seen != nil && *seen == asked(m)
+}
+
+// asked is what the spec of a Migration asks for now.
+func asked(m *v1alpha1.Migration) v1alpha1.Observed {
+	return v1alpha1.Observed{Attempt: m.Spec.Attempt, Desire: m.Spec.Desire}
+}
+
+// finished reports whether the conditions say how a migration has ended.
+func finished(conditions []metav1.Condition) bool {
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionComplete && slices.Contains([]string{v1alpha1.ReasonDone, v1alpha1.ReasonRolledBack, v1alpha1.ReasonStopped}, c.Reason)
+	})
+}
+
+// told reports whether the conditions say that a run has paused, or needs a person.
+func told(conditions []metav1.Condition, phase engine.Phase) bool {
+	kind := v1alpha1.ConditionDegraded
+	if phase == engine.PhasePaused {
+		kind = v1alpha1.ConditionPaused
+	}
+	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Type == kind && c.Status == metav1.ConditionTrue })
+}
+
+// approval counts the approvals of exactly this plan.
+func approval(s Situation) Condition {
+	m := s.Migration
+	users := approvers(m.Name, m.Spec.PlanHash, s.Approvals, s.Policy)
+	const install = "install or upgrade the chart of Theseus, which has it; no approval counts until then"
+	switch {
+	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
+		return no(s.Policy.Reason, s.Policy.Object+" does not exist, so the API server does not check who approves: "+install)
+	case s.Policy.Reason != "":
+		return no(s.Policy.Reason, s.Policy.Object+" is not the one of this version: "+install)
+	case len(users) >= s.Needed:
+		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(users, ", "))
+	}
+	message := fmt.Sprintf("%s of %d: `theseus approve %s --expect %s` adds one", cluster.Count(len(users), "approval"), s.Needed, m.Name, m.Spec.PlanHash)
+	if len(users) > 0 {
+		message += "; approved so far by " + strings.Join(users, ", ")
+	}
+	if old := premature(m, s); len(old) > 0 {
+		message += "; older than the policy that checks who approves, so delete and approve again: " + strings.Join(old, ", ")
+	}
+	return no(v1alpha1.ReasonTooFewApprovals, message)
+}
+
+// premature are the names of approvals that are older than the policy.
+func premature(m *v1alpha1.Migration, s Situation) []string {
+	var names []string
+	for _, a := range s.Approvals {
+		if a.Spec.Migration == m.Name && a.Spec.PlanHash == m.Spec.PlanHash && a.CreationTimestamp.Time.Before(s.Policy.Since) {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
+func resumes(name string) string { return "`theseus resume --in-cluster " + name + "` continues" }
+
+// pick chooses which of several Migrations to execute: one that has begun, else the one that was created first. The others
+// wait. -1 if there is none.
+func pick(all []v1alpha1.Migration) int {
+	best := -1
+	begun := func(m *v1alpha1.Migration) bool {
+		return m.Status.Phase != "" && m.Status.Phase != string(engine.PhaseNew)
+	}
+	for i := range all {
+		switch {
+		case best < 0:
+			best = i
+		case begun(&all[i]) != begun(&all[best]):
+			if begun(&all[i]) {
+				best = i
+			}
+		case all[i].CreationTimestamp.Before(&all[best].CreationTimestamp):
+			best = i
+		}
+	}
+	return best
+}
+
+// pauseAfter is how long the controller waits before it tries again after a number of failures in a row: 10 s, 20 s, 40 s,
+// and then a minute.
+func pauseAfter(failures int) time.Duration {
+	return min(10*time.Second<<min(max(failures-1, 0), 3), time.Minute)
+}

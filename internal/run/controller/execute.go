@@ -1,0 +1,230 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/outage"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// execute carries out a plan, and writes how that ended.
+func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan.Plan) error {
+	c.busy.Store(true)
+	defer c.busy.Store(false)
+	dir := filepath.Join(c.Dir, p.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	began := asked(m)
+	view := newView(&run.Lines{Out: c.Out, Script: run.NewScript(p), Begun: time.Now()}, p, began,
+		func(kind, reason, message string) { c.event(m, kind, reason, message) })
+	halt := &halt{stop: make(chan struct{})}
+	running, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	stopWatching := c.watch(ctx, m.Name, halt, abandon)
+	stopPublishing := view.publish(running, func(ctx context.Context, next news) error {
+		return c.write(ctx, m, next.conditions, next.observed)
+	})
+	execution := &run.Run{
+		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Holder: c.Holder, Dir: dir, Theseus: c.Version,
+		Waiting: func(err error) { view.Say("waiting for the API server: " + err.Error()) },
+		Fresh:   m.Status.Phase == string(engine.PhaseNeedsPerson),
+		Stoppable: func(*run.Flight) (<-chan struct{}, func()) {
+			halt.begin()
+			return halt.stop, func() {}
+		},
+		Admit: func(ctx context.Context, past []engine.Record) error { return c.admit(ctx, p, past) },
+	}
+	outcome, err := execution.Execute(running)
+	stopPublishing()
+	stopWatching()
+	return c.conclude(context.WithoutCancel(ctx), m, view, halt, outcome, err)
+}
+
+// admit checks what must hold before the first record of a journal. The lock is held.
+func (c *Controller) admit(ctx context.Context, p *plan.Plan, past []engine.Record) error {
+	if len(past) > 0 {
+		return nil
+	}
+	return admission.Check(ctx, admission.Request{Client: c.Client, Plan: p, Entered: true, Holder: c.Holder, Version: c.Version})
+}
+
+// halt ends a run after its current action.
+type halt struct {
+	lock    sync.Mutex
+	stop    chan struct{}
+	closed  bool
+	engaged bool // the engine runs, and reads stop
+	// handed is true if the run ends because a command line wants it.
+	handed bool
+}
+
+func (h *halt) begin() {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	h.engaged = true
+}
+
+// end closes the channel. It reports whether the engine does not run yet, so that nothing will read it.
+func (h *halt) end(handed bool) (early bool) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if !h.closed {
+		h.closed, h.handed = true, handed
+		close(h.stop)
+	}
+	return !h.engaged
+}
+
+func (h *halt) wanted() bool {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return h.handed
+}
+
+// watch ends a run when ctx ends, or when the Migration is taken from the controller.
+func (c *Controller) watch(ctx context.Context, name string, h *halt, abandon func()) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
+	end := func(handed bool) {
+		if h.end(handed) {
+			abandon()
+		}
+	}
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(pollEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-ctx.Done():
+				end(false)
+				return
+			case <-tick.C:
+			}
+			all, err := journal.List(ctx, c.Client.Dynamic)
+			if err == nil && slices.ContainsFunc(all, func(m v1alpha1.Migration) bool { return m.Name == name && !m.Spec.InCluster }) {
+				end(true)
+				return
+			}
+		}
+	}()
+	return func() { close(over); <-done }
+}
+
+// tellFor is how long the controller tries to write how a run ended. If it cannot, a later turn does it from the journal.
+var tellFor = outage.Limits{Away: time.Minute, Refused: 20 * time.Second}
+
+// conclude writes how a run ended into the conditions.
+func (c *Controller) conclude(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt, outcome engine.Outcome, err error) error {
+	told, observed := c.told(ctx, m, v, h, outcome, err)
+	if told == (Conditions{}) {
+		return nil
+	}
+	return outage.Retry(ctx, tellFor, nil, func(ctx context.Context) error { return c.write(ctx, m, told, observed) })
+}
+
+// told are the conditions for the end of a run. They are empty if there is nothing to tell.
+func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt, outcome engine.Outcome, err error) (Conditions, *v1alpha1.Observed) {
+	var observed *v1alpha1.Observed
+	if v.begun() {
+		observed = &v.attempt
+	}
+	var held *journal.HeldError
+	var refusal *admission.Refusal
+	if told, over := ended(outcome.State, outcome.Hint); err == nil && over {
+		delete(c.again, m.Name)
+		c.say("%s: %s", m.Name, sentence(string(outcome.End)+" "+outcome.Cause, outcome.Hint))
+		return told, observed
+	}
+	switch {
+	case h.wanted():
+		c.say("%s: handed over to a command line", m.Name)
+		return Conditions{Progressing: no(v1alpha1.ReasonHandedOver, "a command line runs this migration")}, observed
+	case errors.As(err, &refusal):
+		c.later(m)
+		return obstructed(Obstacle{refusal.Reason, c.refused(m, refusal)}), observed
+	case apierrors.IsForbidden(err): // it was retried: the API server is not just starting
+		c.later(m)
+		return obstructed(Obstacle{v1alpha1.ReasonRightsMissing, sentence(err.Error(), grant)}), observed
+	case errors.As(err, &held):
+		if strings.HasPrefix(held.Holder, HolderPrefix) {
+			return Conditions{}, nil // the other controller tells how far it is
+		}
+		return Conditions{Progressing: no(v1alpha1.ReasonHeldByAnother, sentence(held.Error(), "the controller continues when it has ended"))}, observed
+	case err != nil && h.closed:
+		return Conditions{}, observed // stopped before it began
+	case err != nil && !transient(err):
+		obstacle, failed := c.obstacle(ctx, m, err)
+		if failed == nil {
+			seen := asked(m)
+			c.event(m, "Warning", obstacle.Reason, obstacle.Message)
+			return obstructed(*obstacle), &seen
+		}
+		err = failed
+	}
+	if err != nil {
+		after := c.later(m)
+		c.say("%s: %v; retrying in %s", m.Name, err, after)
+		return retrying(err, after), observed
+	}
+	c.say("%s: %s", m.Name, sentence(string(outcome.End)+" "+outcome.Cause, outcome.Hint))
+	return c.unsettled(m, h, outcome), observed
+}
+
+// unsettled are the conditions of a run that the engine ended while its journal says that it continues.
+func (c *Controller) unsettled(m *v1alpha1.Migration, h *halt, outcome engine.Outcome) Conditions {
+	switch {
+	case outcome.State.Back != "": // the step that failed was undone, and the rest needs a person
+		return obstructed(Obstacle{v1alpha1.ReasonNeedsPerson, sentence(outcome.Cause, outcome.Hint)})
+	case h.closed:
+		return Conditions{Progressing: no(v1alpha1.ReasonWaiting, "the controller was stopped between two actions; the next one continues")}
+	}
+	return retrying(errors.New(outcome.Cause), c.later(m))
+}
+
+// grant is how a person gives the controller the permissions for a plan.
+const grant = "grant the controller the permissions for the plan: theseus rights operate --plan PLAN --for serviceaccount:" +
+	v1alpha1.Namespace + "/" + manifest.ControllerName + " | kubectl apply -f -"
+
+// refused is the message for a plan that may not begin.
+func (c *Controller) refused(m *v1alpha1.Migration, refusal *admission.Refusal) string {
+	if refusal.Reason == v1alpha1.ReasonRightsMissing {
+		return sentence(refusal.Error()+": "+list(refusal), grant)
+	}
+	if refusal.Result.Blocks() {
+		return sentence(refusal.Error()+": "+list(refusal), "fix them; or accept them in a new plan: theseus plan --accept ID=REASON")
+	}
+	return sentence(refusal.Error(), refusal.Hint())
+}
+
+// list are the first findings of a refusal.
+func list(refusal *admission.Refusal) string {
+	const most = 5
+	var texts []string
+	all := admission.Blocking(refusal.Result)
+	for _, f := range all[:min(len(all), most)] {
+		texts = append(texts, f.ID+": "+f.Message)
+	}
+	if len(all) > most {
+		texts = append(texts, fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return strings.Join(texts, "; ")
+}

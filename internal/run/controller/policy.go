@@ -1,0 +1,88 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+)
+
+// Policy says whether the API server admits only honest approvals.
+type Policy struct {
+	// Reason is ReasonPolicyMissing or ReasonPolicyChanged; "" if the policy and its binding are those of this version.
+	Reason string
+	// Object is the one that is missing or changed, as kind/name.
+	Object string
+	// Since is when the younger one of the two was created: nobody checked approvals from before.
+	Since time.Time
+}
+
+// readPolicy reads the policy for approvals and its binding.
+func readPolicy(ctx context.Context, client dynamic.Interface) (Policy, error) {
+	var found []*unstructured.Unstructured
+	for _, own := range manifest.ApprovalPolicy() {
+		resource := schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: resourceOf[own.GetKind()]}
+		object, err := client.Resource(resource).Get(ctx, own.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) { // also if the API server has no such policies
+			object, err = nil, nil
+		}
+		if err != nil {
+			return Policy{}, err
+		}
+		found = append(found, object)
+	}
+	return judgePolicy(found), nil
+}
+
+var resourceOf = map[string]string{
+	"ValidatingAdmissionPolicy":        "validatingadmissionpolicies",
+	"ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+// judgePolicy compares objects with those of manifest.ApprovalPolicy, in the same order; nil stands for a missing one.
+func judgePolicy(found []*unstructured.Unstructured) Policy {
+	var policy Policy
+	for i, own := range manifest.ApprovalPolicy() {
+		name := own.GetKind() + "/" + own.GetName()
+		switch object := found[i]; {
+		case object == nil:
+			return Policy{Reason: v1alpha1.ReasonPolicyMissing, Object: name}
+		case !alike(own.Object["spec"], object.Object["spec"]) || object.GetDeletionTimestamp() != nil:
+			return Policy{Reason: v1alpha1.ReasonPolicyChanged, Object: name}
+		case object.GetCreationTimestamp().After(policy.Since):
+			policy.Since = object.GetCreationTimestamp().Time
+		}
+	}
+	return policy
+}
+
+// alike compares two values as JSON.
+func alike(a, b any) bool {
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}
+
+// approvers returns the users who approved exactly this plan while the policy was in place, each once, in the order of the
+// approvals.
+func approvers(migration, planHash string, approvals []v1alpha1.Approval, policy Policy) []string {
+	var users []string
+	seen := map[string]bool{}
+	for _, a := range approvals {
+		if a.Spec.Migration != migration || a.Spec.PlanHash != planHash || a.Spec.User == "" || seen[a.Spec.User] ||
+			a.CreationTimestamp.Time.Before(policy.Since) {
+			continue
+		}
+		seen[a.Spec.User] = true
+		users = append(users, a.Spec.User)
+	}
+	return users
+}

@@ -1,0 +1,180 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+// view shows a run as lines, conditions and events. Its methods are called by the engine, and never wait for the API server:
+// conditions are written by publish, and events by the recorder.
+type view struct {
+	*run.Lines
+	script  *run.Script
+	event   func(kind, reason, message string)
+	attempt v1alpha1.Observed
+
+	lock     sync.Mutex
+	state    engine.State
+	group    string // of the last step that was done
+	pending  *news
+	observed bool // a record of this run was written
+}
+
+// news is what the status of a Migration is to say.
+type news struct {
+	conditions Conditions
+	observed   *v1alpha1.Observed
+}
+
+func newView(lines *run.Lines, p *plan.Plan, asked v1alpha1.Observed, event func(kind, reason, message string)) *view {
+	return &view{Lines: lines, script: run.NewScript(p), event: event, attempt: asked, state: engine.State{Phase: engine.PhaseNew}}
+}
+
+// Past implements run.View.
+func (v *view) Past(records []engine.Record) {
+	v.Lines.Past(records)
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	v.script.Learn(records)
+	if state, err := engine.Replay(records); err == nil { // the engine reports a journal that cannot be replayed
+		v.state = state
+	}
+}
+
+// Record implements run.View.
+func (v *view) Record(r engine.Record) {
+	v.Lines.Record(r)
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	if err := v.state.Add(r); err != nil {
+		return // the engine has added it too, and ends with this error
+	}
+	v.observed = true
+	if kind, reason, message := v.eventOf(r); reason != "" {
+		v.event(kind, reason, message)
+	}
+	if _, over := ended(v.state, ""); !over { // the end is told with its hint, once the run has returned it
+		where := "between two steps"
+		if v.state.Step != "" {
+			where = v.script.Place(v.state.Step)
+		}
+		asked := v.attempt
+		v.pending = &news{running(v.state, where), &asked}
+	}
+}
+
+// eventOf is the event for a record; its reason is empty for records that have none. Actions have none: there are too many.
+func (v *view) eventOf(r engine.Record) (kind, reason, message string) {
+	switch r.Event {
+	case engine.Started:
+		return corev1.EventTypeNormal, "Began", "began, by " + r.By
+	case engine.Resumed:
+		return corev1.EventTypeNormal, "Resumed", "resumed by " + r.By
+	case engine.StepBegan:
+		before := v.group
+		if v.group = groupOf(v.script, r.Step); before != "" && before != v.group {
+			return corev1.EventTypeNormal, "GroupDone", before + " is done; next: " + v.script.Place(r.Step)
+		}
+	case engine.GateAnswer:
+		if r.Verdict != nil && !r.Verdict.Pass {
+			return corev1.EventTypeWarning, "GateFailed", v.script.Place(r.Step) + ": " + r.Verdict.Reason
+		}
+	case engine.Paused:
+		if r.Error != "" {
+			return corev1.EventTypeWarning, "Paused", "paused: " + r.Error
+		}
+		return corev1.EventTypeNormal, "Paused", "paused, as requested"
+	case engine.RollingBack:
+		return corev1.EventTypeWarning, "RollingBack", "rolling back: " + r.Error
+	case engine.TakingBack:
+		return corev1.EventTypeWarning, "RollingBack", "undoing only " + v.script.Place(r.Step) + ": " + r.Error
+	case engine.Finished:
+		return finishedEvent(r)
+	}
+	return "", "", ""
+}
+
+func finishedEvent(r engine.Record) (kind, reason, message string) {
+	switch r.Result {
+	case engine.ResultDone:
+		return corev1.EventTypeNormal, "Complete", "every step is done"
+	case engine.ResultRolledBack:
+		return corev1.EventTypeWarning, "RolledBack", "every step was undone: " + r.Error
+	}
+	return corev1.EventTypeWarning, "NeedsPerson", r.Error
+}
+
+// groupOf is the wave of a step, or else its group.
+func groupOf(script *run.Script, id string) string {
+	step := script.Step(id)
+	switch {
+	case step == nil:
+		return ""
+	case step.Wave != "":
+		return step.Wave
+	}
+	return step.Group
+}
+
+// take returns what has changed since the last call; nil if nothing has.
+func (v *view) take() *news {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	next := v.pending
+	v.pending = nil
+	return next
+}
+
+// begun reports whether this run has written a record, so that what its spec asked for is being done.
+func (v *view) begun() bool {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	return v.observed
+}
+
+// publish writes the news of a view at most once a second, until the returned function is called. What cannot be written is
+// tried again a second later, unless there is newer news.
+func (v *view) publish(ctx context.Context, write func(context.Context, news) error) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			if next := v.take(); next != nil {
+				if err := write(ctx, *next); err != nil {
+					v.putBack(next)
+				}
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (v *view) putBack(old *news) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	if v.pending == nil {
+		v.pending = old
+	}
+}
+
+// now is a line about the controller itself.
+func (c *Controller) say(format string, args ...any) {
+	fmt.Fprintf(c.Out, "%s  %s\n", time.Now().UTC().Format(time.RFC3339), fmt.Sprintf(format, args...))
+}
