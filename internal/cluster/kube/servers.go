@@ -82,7 +82,9 @@ func (s *Servers) Dial(ctx context.Context, network, _ string) (net.Conn, error)
 // allFailed says that no address accepted. It is a network error, as each of them is.
 type allFailed struct{ failures []error }
 
-func (e *allFailed) Error() string   { return "no API server accepts: " + errors.Join(e.failures...).Error() }
+func (e *allFailed) Error() string {
+	return "no API server accepts: " + errors.Join(e.failures...).Error()
+}
 func (e *allFailed) Unwrap() []error { return e.failures }
 
 // known are all addresses, in the order in which to try them.
