@@ -2,17 +2,7 @@ package plan_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
-	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -20,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/clustertest"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -105,54 +95,15 @@ func awaited(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// controlPlane starts etcd, an API server and the garbage collector on loopback, with Theseus' definitions, until the test ends.
+// controlPlane starts a control plane with the garbage collector and Theseus' definitions, until the test ends.
 func controlPlane(t *testing.T, kube string) dynamic.Interface {
 	t.Helper()
-	dir := t.TempDir()
-	file := func(name, content string) string {
-		t.Helper()
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	account := file("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
-	etcd, peer, api := "http://"+address(t), "http://"+address(t), address(t)
-	_, port, _ := net.SplitHostPort(api)
-	keep(t, dir, kube, "etcd", "--data-dir="+filepath.Join(dir, "etcd"), "--listen-client-urls="+etcd, "--advertise-client-urls="+etcd,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer, "--log-level=warn")
-	keep(t, dir, kube, "kube-apiserver", "--etcd-servers="+etcd, "--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
-		"--cert-dir="+dir, "--token-auth-file="+file("tokens", "token,admin,admin,system:masters\n"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.96.0.0/16",
-		"--service-account-issuer=https://plans.test", "--service-account-key-file="+account, "--service-account-signing-key-file="+account)
-	config := &rest.Config{Host: "https://" + api, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{Insecure: true}, QPS: 100, Burst: 200}
-	plain, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := clustertest.ControlPlane(t, kube, clustertest.Options{Collects: true})
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaited(t, "the API server lets us in", func() bool {
-		answer, err := plain.Get(config.Host + "/healthz")
-		if err == nil {
-			answer.Body.Close()
-		}
-		return err == nil && answer.StatusCode == http.StatusOK && established(t.Context(), client)
-	})
-	keep(t, dir, kube, "kube-controller-manager", "--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0",
-		"--kubeconfig="+file("kubeconfig", fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c,
-contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {token: token}}],
-clusters: [{name: c, cluster: {server: "https://%s", insecure-skip-tls-verify: true}}]}`, api)))
+	awaited(t, "Theseus' definitions serve", func() bool { return established(t.Context(), client) })
 	return client
 }
 
@@ -170,37 +121,4 @@ func established(ctx context.Context, client dynamic.Interface) bool {
 		}
 	}
 	return true
-}
-
-// address is one on loopback that is free.
-func address(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// keep runs a program of Kubernetes until the test ends; what it says is in a file, which is shown where the test failed.
-func keep(t *testing.T, dir, kube string, args ...string) {
-	t.Helper()
-	log, err := os.Create(filepath.Join(dir, args[0]+".log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(kube, args...)
-	cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, dir
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill() //nolint:errcheck // it may be gone
-		cmd.Wait()         //nolint:errcheck // killed
-		log.Close()
-		if said, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
-			t.Logf("%s said:\n%s", args[0], said[max(0, len(said)-4000):])
-		}
-	})
 }

@@ -1,4 +1,4 @@
-// Package clustertest generates clusters of any size for benchmarks.
+// Package clustertest generates clusters of any size for benchmarks, and runs real control planes for tests.
 package clustertest
 
 import (

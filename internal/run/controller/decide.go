@@ -66,7 +66,9 @@ func Decide(s Situation) Decision {
 		return Decision{Tell, Conditions{Progressing: no(v1alpha1.ReasonHandedOver,
 			"a command line runs this migration; `theseus resume --in-cluster "+m.Name+"` gives it back to the controller")}}
 	case s.Unfit != nil:
-		return Decision{Tell, obstructed(*s.Unfit)}
+		told := obstructed(*s.Unfit)
+		told.Approved = approval(s)
+		return Decision{Tell, told}
 	case waits(m):
 		if told(m.Status.Conditions, phase) {
 			return Decision{Do: Leave}

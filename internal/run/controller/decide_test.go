@@ -1,0 +1,176 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+)
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// migration is one that the controller runs, changed by each of the functions.
+func migration(change ...func(*v1alpha1.Migration)) *v1alpha1.Migration {
+	m := &v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: v1alpha1.MigrationSpec{PlanHash: "hash", InCluster: true}}
+	for _, one := range change {
+		one(m)
+	}
+	return m
+}
+
+func inPhase(phase engine.Phase) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Status.Phase = string(phase) }
+}
+
+func onTerminal(m *v1alpha1.Migration) { m.Spec.InCluster = false }
+
+func wanting(desire v1alpha1.Desire) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Spec.Desire = desire }
+}
+
+func observing(attempt int, desire v1alpha1.Desire) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Status.Observed = &v1alpha1.Observed{Attempt: attempt, Desire: desire} }
+}
+
+func saying(c Conditions) func(*v1alpha1.Migration) {
+	return func(m *v1alpha1.Migration) { m.Status.Conditions, _ = c.onto(m.Status.Conditions, noon) }
+}
+
+// by is an approval an hour after the policy was created.
+func by(user string) v1alpha1.Approval { return on(user, "m", "hash", noon.Add(time.Hour)) }
+
+func on(user, name, hash string, at time.Time) v1alpha1.Approval {
+	return v1alpha1.Approval{ObjectMeta: metav1.ObjectMeta{Name: "a-" + user, CreationTimestamp: metav1.NewTime(at)},
+		Spec: v1alpha1.ApprovalSpec{Migration: name, PlanHash: hash, User: user}}
+}
+
+// TestDecide: what is done about a Migration, and which conditions say so.
+func TestDecide(t *testing.T) {
+	needsPerson := obstructed(Obstacle{v1alpha1.ReasonNeedsPerson, "x"})
+	ann := []v1alpha1.Approval{by("ann")}
+	sound := Policy{Since: noon}
+	for _, test := range []struct {
+		name string
+		s    Situation
+		do   Do
+		// says is a reason, or a part of a message, that the decision's conditions have.
+		says string
+	}{
+		{"of a command line", Situation{Migration: migration(onTerminal)}, Leave, ""},
+		{"approved", Situation{Migration: migration(), Approvals: ann, Policy: sound}, Execute, "approved by ann"},
+		{"approved, while it runs", Situation{Migration: migration(inPhase(engine.PhaseRunning), observing(0, "")), Approvals: ann, Policy: sound}, Execute, ""},
+		{"not approved", Situation{Migration: migration(), Policy: sound}, Tell, "0 approvals of 1: `theseus approve m --expect hash`"},
+		{"another plan was approved", Situation{Migration: migration(), Policy: sound,
+			Approvals: []v1alpha1.Approval{on("ann", "m", "other", noon.Add(time.Hour)), on("bob", "n", "hash", noon.Add(time.Hour))}}, Tell, v1alpha1.ReasonTooFewApprovals},
+		{"one user twice is one", Situation{Migration: migration(), Policy: sound, Needed: 2, Approvals: []v1alpha1.Approval{by("ann"), by("ann")}}, Tell, "1 approval of 2"},
+		{"two users", Situation{Migration: migration(), Policy: sound, Needed: 2, Approvals: []v1alpha1.Approval{by("ann"), by("bob")}}, Execute, "approved by ann, bob"},
+		{"approved before the policy", Situation{Migration: migration(), Policy: sound, Approvals: []v1alpha1.Approval{on("ann", "m", "hash", noon.Add(-time.Second))}},
+			Tell, "older than the policy that checks who approves, so delete and approve again: a-ann"},
+		{"no policy", Situation{Migration: migration(), Approvals: ann, Policy: Policy{Reason: v1alpha1.ReasonPolicyMissing, Object: "V/x"}}, Tell, "V/x does not exist"},
+		{"another policy", Situation{Migration: migration(), Approvals: ann, Policy: Policy{Reason: v1alpha1.ReasonPolicyChanged, Object: "V/x"}}, Tell, v1alpha1.ReasonPolicyChanged},
+		{"unfit", Situation{Migration: migration(), Approvals: ann, Policy: sound, Unfit: &Obstacle{v1alpha1.ReasonNotSupported, "it runs commands"}}, Tell, "it runs commands"},
+		{"paused before it began", Situation{Migration: migration(wanting(v1alpha1.DesirePause)), Approvals: ann, Policy: sound}, Tell, v1alpha1.ReasonAsked},
+		{"a pause is asked of the engine", Situation{Migration: migration(wanting(v1alpha1.DesirePause), inPhase(engine.PhaseRunning)), Approvals: ann, Policy: sound}, Execute, ""},
+		{"paused by the cluster", Situation{Migration: migration(inPhase(engine.PhasePaused), observing(0, ""),
+			saying(Conditions{Paused: yes(v1alpha1.ReasonHindered, "x")})), Approvals: ann, Policy: sound}, Leave, ""},
+		{"paused, and the controller died before it said so", Situation{Migration: migration(inPhase(engine.PhasePaused), observing(0, "")), Approvals: ann, Policy: sound}, Recount, ""},
+		{"paused, and resumed", Situation{Migration: migration(inPhase(engine.PhasePaused), observing(0, v1alpha1.DesirePause)), Approvals: ann, Policy: sound}, Execute, ""},
+		{"needs a person", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson), observing(0, ""), saying(needsPerson)), Approvals: ann, Policy: sound}, Leave, ""},
+		{"needs a person after one step was undone", Situation{Migration: migration(inPhase(engine.PhaseRunning), observing(0, ""), saying(needsPerson)), Approvals: ann, Policy: sound}, Leave, ""},
+		{"needed a person, who has resumed", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson), observing(0, ""), saying(needsPerson),
+			func(m *v1alpha1.Migration) { m.Spec.Attempt = 1 }), Approvals: ann, Policy: sound}, Execute, ""},
+		{"needed a person, who rolls back", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson), observing(0, ""), saying(needsPerson),
+			wanting(v1alpha1.DesireRollback)), Approvals: ann, Policy: sound}, Execute, ""},
+		{"needed a person at a command line", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson)), Approvals: ann, Policy: sound}, Execute, ""},
+		{"taken by a command line", Situation{Migration: migration(onTerminal, observing(0, ""), inPhase(engine.PhaseRunning))}, Tell, v1alpha1.ReasonHandedOver},
+		{"ended", Situation{Migration: migration(inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},
+		{"ended at a command line that had taken it", Situation{Migration: migration(onTerminal, inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},
+		{"ended and told", Situation{Migration: migration(inPhase(engine.PhaseDone), saying(Conditions{Complete: yes(v1alpha1.ReasonDone, "")}))}, Leave, ""},
+		{"rolled back and told", Situation{Migration: migration(inPhase(engine.PhaseRolledBack), saying(Conditions{Complete: no(v1alpha1.ReasonRolledBack, "")}))}, Leave, ""},
+	} {
+		test.s.Needed = max(test.s.Needed, 1)
+		got := Decide(test.s)
+		all, _ := got.Conditions.onto(nil, noon)
+		said := ""
+		for _, c := range all {
+			said += c.Reason + ": " + c.Message + "\n"
+		}
+		if got.Do != test.do || !strings.Contains(said, test.says) {
+			t.Errorf("%s: %s, want %s and %q in\n%s", test.name, got.Do, test.do, test.says, said)
+		}
+	}
+}
+
+// TestConditions: every Migration has all conditions, a time changes with the status alone, and what stays the same is not written.
+func TestConditions(t *testing.T) {
+	all, changed := Conditions{}.onto(nil, noon)
+	if !changed || len(all) != 5 {
+		t.Fatalf("%t, %+v", changed, all)
+	}
+	if _, changed = (Conditions{}).onto(all, noon.Add(time.Hour)); changed {
+		t.Error("nothing to say changes the conditions")
+	}
+	status := func(all []metav1.Condition) (text string) {
+		for _, c := range all {
+			text += c.Type + "=" + string(c.Status) + " " + c.Reason + " "
+		}
+		return text
+	}
+	state := engine.State{Phase: engine.PhaseRunning}
+	first, _ := running(state, "[1/9] a").onto(all, noon)
+	second, changed := running(state, "[2/9] b").onto(first, noon.Add(time.Hour))
+	if !changed || !second[1].LastTransitionTime.Time.Equal(noon) || second[1].Message != "[2/9] b" {
+		t.Errorf("%t, %+v", changed, second[1])
+	}
+	for _, test := range []struct {
+		state engine.State
+		want  string
+	}{
+		{engine.State{Phase: engine.PhaseDone}, "Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=True Done "},
+		{engine.State{Phase: engine.PhaseRolledBack, Cause: "x"}, "Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False RolledBack "},
+		{engine.State{Phase: engine.PhaseRolledBack, Asked: true}, "Progressing=False Ended Paused=False NotPaused Degraded=False Healthy Complete=False Stopped "},
+		{engine.State{Phase: engine.PhasePaused}, "Progressing=False Waiting Paused=True Asked Degraded=False Healthy Complete=False NotYet "},
+		{engine.State{Phase: engine.PhasePaused, Cause: "an upgrade"}, "Progressing=False Waiting Paused=True Hindered Degraded=False Healthy Complete=False NotYet "},
+		{engine.State{Phase: engine.PhaseNeedsPerson, Cause: "x"}, "Progressing=False Waiting Paused=False NotPaused Degraded=True NeedsPerson Complete=False NotYet "},
+	} {
+		told, over := ended(test.state, "do this")
+		got, _ := told.onto(second, noon)
+		if !over || !strings.HasSuffix(status(got), test.want) {
+			t.Errorf("%s: %t, %s", test.state.Phase, over, status(got))
+		}
+	}
+	if _, over := ended(state, ""); over {
+		t.Error("a running migration has ended")
+	}
+	long, _ := Conditions{Degraded: yes("X", strings.Repeat("é", maxMessage))}.onto(nil, noon)
+	if got := long[3].Message; len(got) > maxMessage || !strings.HasSuffix(got, "é") {
+		t.Errorf("%d bytes", len(got))
+	}
+}
+
+// TestPick: a migration that has begun comes first, then the oldest.
+func TestPick(t *testing.T) {
+	at := func(minute int, phase engine.Phase) v1alpha1.Migration {
+		return v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))},
+			Status: v1alpha1.MigrationStatus{Phase: string(phase)}}
+	}
+	for _, test := range []struct {
+		all  []v1alpha1.Migration
+		want int
+	}{
+		{nil, -1},
+		{[]v1alpha1.Migration{at(2, ""), at(1, ""), at(3, "")}, 1},
+		{[]v1alpha1.Migration{at(1, ""), at(2, engine.PhaseRunning), at(3, engine.PhaseRunning)}, 1},
+	} {
+		if got := pick(test.all); got != test.want {
+			t.Errorf("%d, want %d", got, test.want)
+		}
+	}
+	if pauseAfter(1) != 10*time.Second || pauseAfter(3) != 40*time.Second || pauseAfter(50) != time.Minute {
+		t.Error(pauseAfter(1), pauseAfter(3), pauseAfter(50))
+	}
+}
