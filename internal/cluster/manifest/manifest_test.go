@@ -44,8 +44,9 @@ func everything(t *testing.T) map[string][]unstructured.Unstructured {
 		"agent":     Agent(image, "v1.35.0"),
 		"probes": append([]unstructured.Unstructured{*ProbePod(image, "node-1", "old"), *ProbePod(image, "node-1", "new"), *HostProber(image), *ProbePolicy()},
 			ProbeServices()...),
-		"task": {task(t)},
-		"hold": Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
+		"task":     {task(t)},
+		"hold":     Hold("theseus-hold", "net", map[string]string{"app": "agent"}),
+		"approval": append(ApprovalPolicy(), *Approval("flannel-to-calico-1", "9f86d081", "ann@example.com")),
 	}
 }
 
@@ -85,6 +86,7 @@ func TestShape(t *testing.T) {
 		"DaemonSet": func() any { return new(appsv1.DaemonSet) }, "Pod": func() any { return new(corev1.Pod) },
 		"Service": func() any { return new(corev1.Service) }, "NetworkPolicy": func() any { return new(networkingv1.NetworkPolicy) },
 		"NodeTask":                         func() any { return new(v1alpha1.NodeTask) },
+		"Approval":                         func() any { return new(v1alpha1.Approval) },
 		"ValidatingAdmissionPolicy":        func() any { return new(admissionv1.ValidatingAdmissionPolicy) },
 		"ValidatingAdmissionPolicyBinding": func() any { return new(admissionv1.ValidatingAdmissionPolicyBinding) },
 	}

@@ -145,7 +145,8 @@ func (c *Controller) conclude(ctx context.Context, m *v1alpha1.Migration, v *vie
 func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h *halt, outcome engine.Outcome, err error) (Conditions, *v1alpha1.Observed) {
 	var observed *v1alpha1.Observed
 	if v.begun() {
-		observed = &v.attempt
+		followed := followed(v.attempt, outcome.State)
+		observed = &followed
 	}
 	var held *journal.HeldError
 	var refusal *admission.Refusal
@@ -187,6 +188,17 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 	}
 	c.say("%s: %s", m.Name, sentence(string(outcome.End)+" "+outcome.Cause, outcome.Hint))
 	return c.unsettled(m, h, outcome), observed
+}
+
+// followed is what a run has done of what was asked: an operator may have asked for a pause or a rollback while it ran.
+func followed(began v1alpha1.Observed, state engine.State) v1alpha1.Observed {
+	switch {
+	case state.Phase == engine.PhasePaused && state.Cause == "":
+		began.Desire = v1alpha1.DesirePause
+	case state.Undoing && state.Asked:
+		began.Desire = v1alpha1.DesireRollback
+	}
+	return began
 }
 
 // unsettled are the conditions of a run that the engine ended while its journal says that it continues.
