@@ -155,7 +155,7 @@ func run(ctx context.Context, args []string) error {
 	if servers != nil && len(reach.servers) == 0 {
 		defer learn(ctx, client.Typed, servers, *dir)()
 	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster := record.NewBroadcaster(record.WithContext(context.WithoutCancel(ctx))) // a run that is under way outlives the signal
 	broadcaster.StartRecordingToSink(&corev1client.EventSinkImpl{Interface: client.Typed.CoreV1().Events("")})
 	defer broadcaster.Shutdown()
 	c := &controller.Controller{
@@ -194,7 +194,7 @@ const learnEvery = time.Minute
 
 // learn reads the addresses of the API servers now and then, and keeps them in the state folder, until stopped.
 func learn(ctx context.Context, client kubernetes.Interface, servers *kube.Servers, dir string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // a run that is under way outlives the signal
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // as the broadcaster
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

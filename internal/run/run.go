@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -29,7 +30,8 @@ type Run struct {
 	Desire v1alpha1.Desire
 	// KeepsDesire leaves the desired state as operators have set it.
 	KeepsDesire bool
-	// Admit may refuse the run, once this process has the lock and has read the journal, and before it acts. It may be nil.
+	// Admit may refuse the run, or set Fresh, once this process has the lock and has read the journal, and before it acts. It
+	// may be nil.
 	Admit func(ctx context.Context, past []engine.Record) error
 	// Holder says who runs the plan, for the lock and the journal; "" means journal.Holder().
 	Holder string
@@ -242,4 +244,11 @@ func HeadOf(records []engine.Record) string {
 		return ""
 	}
 	return records[len(records)-1].Chain
+}
+
+// FailedBefore reports whether an earlier run of the migration ended because it needs a person.
+func FailedBefore(records []engine.Record) bool {
+	return slices.ContainsFunc(records, func(r engine.Record) bool {
+		return r.Event == engine.Finished && r.Result == engine.ResultNeedsPerson
+	})
 }

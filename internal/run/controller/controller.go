@@ -180,24 +180,36 @@ func (c *Controller) follow(ctx context.Context, m *v1alpha1.Migration, decision
 
 // recount writes the conditions that follow from the journal.
 func (c *Controller) recount(ctx context.Context, m *v1alpha1.Migration) error {
-	p, _, err := journal.Load(ctx, c.Client.Dynamic, m.Name)
-	if err != nil {
+	state, ways, err := c.standing(ctx, m)
+	switch {
+	case err != nil && over(m) && !transient(err): // the summary says how it ended, and nothing is left to do
+		state = engine.State{Phase: engine.Phase(m.Status.Phase), Cause: "the journal cannot be read: " + err.Error()}
+	case err != nil:
 		return c.unread(ctx, m, err)
 	}
-	records, err := journal.NewCluster(c.Client.Dynamic, m.Name).Records(ctx)
-	var state engine.State
-	if err == nil {
-		state, err = engine.Replay(records)
-	}
-	if err != nil {
-		return c.unread(ctx, m, err)
-	}
-	told, ok := ended(state, engine.Judge(p.Steps, state, false).Ways)
+	told, ok := ended(state, ways)
 	if !ok {
 		return nil // the summary in the status is older than the journal
 	}
 	seen := asked(m)
 	return c.write(ctx, m, told, &seen)
+}
+
+// standing replays the journal of a Migration, and says how it can continue.
+func (c *Controller) standing(ctx context.Context, m *v1alpha1.Migration) (engine.State, string, error) {
+	records, err := journal.NewCluster(c.Client.Dynamic, m.Name).Records(ctx)
+	if err != nil {
+		return engine.State{}, "", err
+	}
+	state, err := engine.Replay(records)
+	if err != nil || state.Over() {
+		return state, "", err
+	}
+	p, _, err := journal.Load(ctx, c.Client.Dynamic, m.Name)
+	if err != nil {
+		return state, "", err
+	}
+	return state, engine.Judge(p.Steps, state, false).Ways, nil
 }
 
 // unread tells that a plan or a journal cannot be read, unless that may go away.

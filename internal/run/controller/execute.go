@@ -44,12 +44,14 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	execution := &run.Run{
 		Client: c.Client, Plan: p, View: view, KeepsDesire: true, Holder: c.Holder, Dir: dir, Theseus: c.Version,
 		Waiting: func(err error) { view.Say("waiting for the API server: " + err.Error()) },
-		Fresh:   m.Status.Phase == string(engine.PhaseNeedsPerson),
 		Stoppable: func(*run.Flight) (<-chan struct{}, func()) {
 			halt.begin()
 			return halt.stop, func() {}
 		},
-		Admit: func(ctx context.Context, past []engine.Record) error { return c.admit(ctx, p, past) },
+	}
+	execution.Admit = func(ctx context.Context, past []engine.Record) error {
+		execution.Fresh = run.FailedBefore(past)
+		return c.admit(ctx, p, past)
 	}
 	outcome, err := execution.Execute(running)
 	stopPublishing()
