@@ -25,8 +25,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 )
 
-// apiServer serves versions by TLS, with a certificate for the name of every API server alone.
-func apiServer(t *testing.T, key *ecdsa.PrivateKey, certificate []byte, minor string) string {
+// versionServer serves versions by TLS, with a certificate for the name of every API server alone.
+func versionServer(t *testing.T, key *ecdsa.PrivateKey, certificate []byte, minor string) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, `{"major":"1","minor":%q,"gitVersion":"v1.%s.0"}`, minor, minor)
@@ -56,7 +56,7 @@ func TestDirect(t *testing.T) {
 	}
 	closed.Close()
 	dead := closed.Addr().String()
-	first, second := apiServer(t, key, certificate, "31"), apiServer(t, key, certificate, "32")
+	first, second := versionServer(t, key, certificate, "31"), versionServer(t, key, certificate, "32")
 	trusted := rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})}
 	version := func(host string, addresses []string, fixed bool, change func(*rest.Config)) (string, *Servers, error) {
 		t.Helper()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,7 +66,16 @@ func TestAPIServer(t *testing.T) {
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonPolicyMissing)
 	apply(t, admin, manifest.ApprovalPolicy()...)
-	awaited(t, "the policy is in force", func() bool { return approve(t, as(t, config, "eve"), "probe", "eve") != nil })
+	awaited(t, "the policy is in force", func() bool {
+		err := approve(t, as(t, config, "eve"), "probe", "eve")
+		if err == nil { // a new policy takes the API server a moment
+			if err := admin.Dynamic.Resource(resource("Approval")).Namespace(v1alpha1.Namespace).Delete(t.Context(), manifest.Approval("probe", "hash", "eve").GetName(),
+				metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return err != nil && strings.Contains(err.Error(), "verb approve")
+	})
 	turns(t, c)
 	wants(t, admin, v1alpha1.ConditionApproved, "False", v1alpha1.ReasonTooFewApprovals)
 
@@ -179,10 +189,14 @@ func apply(t *testing.T, client *kube.Client, objects ...unstructured.Unstructur
 	t.Helper()
 	for i := range objects {
 		object := &objects[i]
-		mapping, err := client.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var mapping *meta.RESTMapping
+		awaited(t, object.GetKind()+" serves", func() (ok bool) {
+			var err error
+			if mapping, err = client.Mapper.RESTMapping(object.GroupVersionKind().GroupKind(), object.GroupVersionKind().Version); err != nil {
+				client.Mapper.Reset()
+			}
+			return err == nil
+		})
 		if _, err := client.Dynamic.Resource(mapping.Resource).Namespace(object.GetNamespace()).Apply(t.Context(), object.GetName(), object,
 			metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 			t.Fatal(err)

@@ -112,7 +112,7 @@ func (c *Controller) turn(ctx context.Context) error {
 	decided := map[string]Decision{}
 	for i := range all {
 		m := &all[i]
-		if !m.Spec.InCluster && m.Status.Observed == nil {
+		if !mine(m) {
 			continue
 		}
 		if s.Approvals == nil { // read once a turn, and only if needed

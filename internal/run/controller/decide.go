@@ -52,10 +52,9 @@ type Decision struct {
 // Decide decides what to do about a Migration. It is a pure function of the situation.
 func Decide(s Situation) Decision {
 	m := s.Migration
-	mine := m.Spec.InCluster || m.Status.Observed != nil
 	phase := engine.Phase(m.Status.Phase)
 	switch {
-	case !mine:
+	case !mine(m):
 		return Decision{Do: Leave}
 	case phase == engine.PhaseDone || phase == engine.PhaseRolledBack:
 		if finished(m.Status.Conditions) {
@@ -85,6 +84,11 @@ func Decide(s Situation) Decision {
 		return Decision{Tell, Conditions{Approved: approved, Progressing: no(v1alpha1.ReasonWaiting, "waits until the plan is approved")}}
 	}
 	return Decision{Execute, Conditions{Approved: approved}}
+}
+
+// mine reports whether the controller runs a migration, or has written conditions for it, which it keeps true.
+func mine(m *v1alpha1.Migration) bool {
+	return m.Spec.InCluster || len(m.Status.Conditions) > 0 || m.Status.Observed != nil
 }
 
 // waits reports whether a run has stopped for a person, and the person has not asked for anything since.

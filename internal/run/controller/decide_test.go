@@ -87,6 +87,7 @@ func TestDecide(t *testing.T) {
 			wanting(v1alpha1.DesireRollback)), Approvals: ann, Policy: sound}, Execute, ""},
 		{"needed a person at a command line", Situation{Migration: migration(inPhase(engine.PhaseNeedsPerson)), Approvals: ann, Policy: sound}, Execute, ""},
 		{"taken by a command line", Situation{Migration: migration(onTerminal, observing(0, ""), inPhase(engine.PhaseRunning))}, Tell, v1alpha1.ReasonHandedOver},
+		{"taken before it began", Situation{Migration: migration(onTerminal, saying(Conditions{}))}, Tell, v1alpha1.ReasonHandedOver},
 		{"ended", Situation{Migration: migration(inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},
 		{"ended at a command line that had taken it", Situation{Migration: migration(onTerminal, inPhase(engine.PhaseDone), observing(0, ""))}, Recount, ""},
 		{"ended and told", Situation{Migration: migration(inPhase(engine.PhaseDone), saying(Conditions{Complete: yes(v1alpha1.ReasonDone, "")}))}, Leave, ""},
