@@ -14,7 +14,8 @@
 //   - planning and planfile: plans are made, written, read and signed
 //   - approval, migrations and statedir: which plan was approved here, which migration is meant, and the folder of this
 //     machine's state
-//   - execute: a run from a terminal; agents: agents outside of any migration
+//   - execute: a run from a terminal; follow: a run of another process; incluster: the controller in the cluster
+//   - agents: agents outside of any migration
 //   - flags/flagsource and flags/origin: where flags come from, and their values on every node
 //   - mirror/clusters, mirror/zonefile and mirror/pair: connections to a mirror and to DNS zones
 //

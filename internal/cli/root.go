@@ -13,6 +13,7 @@ import (
 
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/apply"
+	"github.com/theseus-cni/theseus/internal/cli/approve"
 	"github.com/theseus-cni/theseus/internal/cli/check"
 	"github.com/theseus-cni/theseus/internal/cli/control"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
@@ -30,6 +31,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/terminal"
 	"github.com/theseus-cni/theseus/internal/cli/usage"
 	"github.com/theseus-cni/theseus/internal/cli/version"
+	"github.com/theseus-cni/theseus/internal/cli/watch"
 	"github.com/theseus-cni/theseus/internal/safeio/printable"
 )
 
@@ -114,6 +116,8 @@ func commands(a *app.App) []*cobra.Command {
 		rights.NewCommand(a),
 		sign.NewCommand(a),
 		apply.NewCommand(a),
+		approve.NewCommand(a),
+		watch.NewCommand(a),
 		control.NewStatus(a),
 		control.NewPause(a),
 		control.NewResume(a),

@@ -46,13 +46,18 @@ const EvidenceFile = "evidence.json"
 
 func (r *Run) save(evidence *kube.Evidence) {
 	why := ""
-	if err := outfile.WriteJSON(filepath.Join(r.Dir, EvidenceFile), evidence.Document()); err != nil {
+	if err := Keep(r.Dir, evidence.Document()); err != nil {
 		why = err.Error()
 	}
 	if why != r.unkept && why != "" {
 		r.View.Say("warning: the evidence for the report cannot be kept on this machine: " + why)
 	}
 	r.unkept = why
+}
+
+// Keep writes evidence to the folder of a run.
+func Keep(dir string, document kube.Collected) error {
+	return outfile.WriteJSON(filepath.Join(dir, EvidenceFile), document)
 }
 
 // evidence continues with what an earlier process kept.

@@ -15,6 +15,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
@@ -29,7 +30,7 @@ import (
 
 // NewCommand makes the command theseus apply.
 func NewCommand(a *app.App) *cobra.Command {
-	var yes, dry bool
+	var how options
 	var signers planfile.Signers
 	var access mirror.Access
 	command := &cobra.Command{
@@ -38,23 +39,30 @@ func NewCommand(a *app.App) *cobra.Command {
 		Long: "Carries out a plan step by step. Theseus writes every action to the journal in the cluster before it starts\n" +
 			"the action. A gate on measured connectivity follows every change; when a gate fails, Theseus rolls back.\n" +
 			"You can interrupt it at any moment: once to stop after the current action, twice to stop at once.\n" +
-			"`theseus resume` continues, here or on another machine.",
+			"`theseus resume` continues, here or on another machine.\n\n" +
+			"With --in-cluster, the controller in the cluster carries the plan out (chart charts/theseus). Theseus makes the same\n" +
+			"checks, writes the plan to the cluster, approves it in your name if you may approve, and shows the run as\n" +
+			"`theseus watch` does. This machine can be switched off meanwhile. An interrupt ends the watching, not the run.",
 		Args: usage.Exactly(1, "one plan file"),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := signers.Validate(); err != nil {
 				return err
 			}
-			return apply(command.Context(), a, args[0], &signers, access, yes, dry)
+			return apply(command.Context(), a, args[0], &signers, access, how)
 		},
 	}
-	command.Flags().BoolVar(&yes, "yes", false, "do not ask (required when the input is not a terminal)")
-	command.Flags().BoolVar(&dry, "dry-run", false, "check everything, print what would be done, and change nothing")
+	command.Flags().BoolVar(&how.yes, "yes", false, "do not ask (required when the input is not a terminal)")
+	command.Flags().BoolVar(&how.dry, "dry-run", false, "check everything, print what would be done, and change nothing")
+	command.Flags().BoolVar(&how.inCluster, "in-cluster", false, "let the controller in the cluster carry it out")
 	signers.Register(command)
 	pair.RegisterAccess(command, &access)
 	return usage.Takes(command, "json")
 }
 
-func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers, access mirror.Access, yes, dry bool) error {
+// options say how a plan is applied.
+type options struct{ yes, dry, inCluster bool }
+
+func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signers, access mirror.Access, how options) error {
 	p, data, err := planfile.ReadData(file)
 	if err != nil {
 		return err
@@ -66,10 +74,10 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err := plan.Verify(p); err != nil {
 		return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 	}
-	if _, ok := a.Terminal(); !yes && !dry && !ok {
+	if _, ok := a.Terminal(); !how.yes && !how.dry && !ok {
 		return exit.Fail(exit.Usage, "read the plan, then add --yes", "apply asks before it changes a cluster, and the input is not a terminal")
 	}
-	if err := run.HooksRun(p); err != nil {
+	if err := how.runs(p); err != nil {
 		return err
 	}
 	if p.Cluster.UID == "" && p.OnNodes() {
@@ -80,10 +88,15 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err != nil {
 		return err
 	}
+	if how.inCluster {
+		if err := incluster.Available(ctx, a, client); err != nil {
+			return err
+		}
+	}
 	if err := admit(ctx, a, client, access, p); err != nil {
 		return err
 	}
-	if dry {
+	if how.dry {
 		return planfile.Write(a, p, "")
 	}
 	if _, err := statedir.Make(p.Name); err != nil {
@@ -92,7 +105,7 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if len(who) > 0 {
 		fmt.Fprintf(a.Err, "%s (hash %s) is signed by %s\n", p.Name, p.Hash, strings.Join(who, ", "))
 	}
-	if err := confirm(ctx, a, p, yes); err != nil {
+	if err := confirm(ctx, a, p, how.yes); err != nil {
 		return err
 	}
 	if err := a.Patiently(ctx, app.Begin, func(ctx context.Context) error { return run.Prepare(ctx, client) }); err != nil {
@@ -101,7 +114,18 @@ func apply(ctx context.Context, a *app.App, file string, signers *planfile.Signe
 	if err := approval.Keep(p); err != nil {
 		return err
 	}
+	if how.inCluster {
+		return handOver(ctx, a, client, p)
+	}
 	return execute.Run(ctx, a, execute.New(a, client, access, p, true))
+}
+
+// runs refuses a plan that cannot run where it is to run.
+func (o options) runs(p *plan.Plan) error {
+	if o.inCluster {
+		return admission.InCluster(p)
+	}
+	return run.HooksRun(p)
 }
 
 // admit refuses a plan that may not begin, and prints the findings that block it.

@@ -35,15 +35,35 @@ type Flags struct {
 	Head   string // of the journal
 	// Signers must have signed file.
 	Signers planfile.Signers
+	// Held is true if the lock may be held while a person is asked: the controller in the cluster releases it afterwards.
+	Held bool
+	// Approved is true if the cluster has an approval of the plan by the current user.
+	Approved bool
 }
 
 // Register adds the flags to a command.
 func (f *Flags) Register(command *cobra.Command) {
+	f.RegisterPlan(command)
+	command.Flags().StringVar(&f.Head, "expect-head", "", "head of the journal, as theseus status shows it on the machine that ran the migration")
+}
+
+// RegisterPlan adds the flags that name the plan, and not those about the journal.
+func (f *Flags) RegisterPlan(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVar(&f.File, "plan", "", "file of the plan that was approved; the cluster's must be the same")
 	flags.StringVar(&f.Expect, "expect", "", "hash of the plan that was approved, as in the plan's file and in theseus status")
 	f.Signers.Register(command)
-	flags.StringVar(&f.Head, "expect-head", "", "head of the journal, as theseus status shows it on the machine that ran the migration")
+}
+
+// Validate refuses incompatible flags.
+func (f *Flags) Validate() error {
+	if err := f.Signers.Validate(); err != nil {
+		return err
+	}
+	if f.Signers.List != "" && f.File == "" {
+		return exit.Fail(exit.Usage, "add --plan FILE; the signatures are files next to it", "--signed-by checks the signatures of a plan file, and no --plan is given")
+	}
+	return nil
 }
 
 const file = "approved.json"
@@ -85,7 +105,19 @@ const editedHint = "no step of it was run: find out who wrote to the Migration a
 // Known says whether the cluster's plan was approved: by a flag, or on this machine before. It returns an error if
 // another plan was approved.
 func (f *Flags) Known(p *plan.Plan) (bool, error) {
-	named := false
+	named, err := f.Named(p)
+	if named || err != nil {
+		return named, err
+	}
+	own, err := Of(p.Name)
+	if err == nil && own != "" && own != p.Hash {
+		err = engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one that this machine was told to run: its hash is %s, not %s", p.Name, p.Hash, own)
+	}
+	return own != "", err
+}
+
+// Named says whether a flag names the cluster's plan. It returns an error if a flag names another one.
+func (f *Flags) Named(p *plan.Plan) (named bool, err error) {
 	if f.File != "" {
 		own, data, err := planfile.ReadData(f.File)
 		if err != nil {
@@ -105,20 +137,13 @@ func (f *Flags) Known(p *plan.Plan) (bool, error) {
 		}
 		named = true
 	}
-	if named {
-		return true, nil
-	}
-	own, err := Of(p.Name)
-	if err == nil && own != "" && own != p.Hash {
-		err = engine.NeedsPerson(editedHint, "the plan of %s in the cluster is not the one that this machine was told to run: its hash is %s, not %s", p.Name, p.Hash, own)
-	}
-	return own != "", err
+	return named, nil
 }
 
 // Approve makes sure that the plan from the cluster was approved, and records that. It asks if neither a flag nor this
 // machine says so. head is the head of the journal that the run must find, if a person named or saw it.
 func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record, f *Flags) (head string, err error) {
-	if err := sameCluster(ctx, a, client, p); err != nil {
+	if err := SameCluster(ctx, a, client, p); err != nil {
 		return "", err
 	}
 	if f.Head != "" {
@@ -138,8 +163,8 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	if err != nil {
 		return "", err
 	}
-	if !known {
-		if err := askApproval(ctx, a, client, p, records); err != nil {
+	if !known && !f.Approved {
+		if err := f.ask(ctx, a, client, p, records); err != nil {
 			return "", err
 		}
 		head = run.HeadOf(records)
@@ -147,8 +172,8 @@ func Approve(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan,
 	return head, Keep(p)
 }
 
-// sameCluster refuses a plan that was made for a cluster other than the one that holds it.
-func sameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+// SameCluster refuses a plan that was made for a cluster other than the one that holds it.
+func SameCluster(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
 	if !p.OnNodes() {
 		return nil // the identities of both clusters are compared once they are reached
 	}
@@ -217,10 +242,12 @@ func PrintIdentity(a *app.App, p *plan.Plan, records, local []engine.Record) {
 	fmt.Fprintf(a.Out, "journal: %s\n", head)
 }
 
-// askApproval shows what a plan would do from this machine, and asks.
-func askApproval(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record) error {
-	if err := free(ctx, a, client); err != nil {
-		return err
+// ask shows what a plan would do from this machine, and asks.
+func (f *Flags) ask(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, records []engine.Record) error {
+	if !f.Held {
+		if err := Free(ctx, client); err != nil {
+			return err
+		}
 	}
 	if _, ok := a.Terminal(); !ok {
 		return exit.Fail(exit.Usage, "name the approved plan with --plan FILE, or its hash with --expect HASH; on a terminal, Theseus shows the plan and asks",
@@ -232,8 +259,8 @@ func askApproval(ctx context.Context, a *app.App, client *kube.Client, p *plan.P
 	return a.Typed(ctx, p.To())
 }
 
-// free returns an error while another machine has the lock, so that no person is asked in vain.
-func free(ctx context.Context, a *app.App, client *kube.Client) error {
+// Free returns a *journal.HeldError while another process has the lock, so that no person is asked in vain.
+func Free(ctx context.Context, client *kube.Client) error {
 	lease, ctx, err := journal.Acquire(ctx, run.Leases(client), journal.Holder())
 	if err != nil {
 		return err
@@ -243,13 +270,26 @@ func free(ctx context.Context, a *app.App, client *kube.Client) error {
 
 // describeTakeOver describes what a plan that only the cluster knows would do on this machine.
 func describeTakeOver(to io.Writer, p *plan.Plan, records []engine.Record) error {
+	_, err := fmt.Fprintf(to, "This machine does not know the plan of %s. It comes from the cluster, where others may have changed it.\n%s", p.Name, describe(p, records, true))
+	return err
+}
+
+// Describe describes what the plan of a migration does that the controller in the cluster runs.
+func Describe(to io.Writer, p *plan.Plan, records []engine.Record) error {
+	_, err := fmt.Fprintf(to, "%s: %s, about %s\n%s", p.Name, p.Size(), p.Estimate.About(), describe(p, records, false))
+	return err
+}
+
+// describe lists what a plan does. here is true if it runs on this machine.
+func describe(p *plan.Plan, records []engine.Record, here bool) string {
 	reach := plan.ReachOf(p)
 	b := &strings.Builder{}
-	fmt.Fprintf(b, "This machine does not know the plan of %s. It comes from the cluster, where others may have changed it.\n", p.Name)
 	fmt.Fprintf(b, "plan:    %s\n         %s -> %s by %s, %s, made %s\n", p.Hash, p.From(), p.To(), p.Strategy, cluster.Count(len(p.Steps), "step"), p.MadeAt.UTC().Format("2006-01-02 15:04"))
 	fmt.Fprintf(b, "journal: %s, head %s\n", cluster.Count(len(records), "record"), run.HeadOf(records))
-	several(b, "It runs these commands on this machine:", reach.Commands)
-	several(b, "It uses from this machine:", reach.Uses)
+	if here {
+		several(b, "It runs these commands on this machine:", reach.Commands)
+		several(b, "It uses from this machine:", reach.Uses)
+	}
 	several(b, "It deletes:", reach.Deletes)
 	if reach.NoReturn > 0 {
 		past := "ahead"
@@ -258,8 +298,7 @@ func describeTakeOver(to io.Writer, p *plan.Plan, records []engine.Record) error
 		}
 		fmt.Fprintf(b, "The point of no return is %s: step %d, %s.\n", past, reach.NoReturn, reach.Title)
 	}
-	_, err := io.WriteString(to, b.String())
-	return err
+	return b.String()
 }
 
 func several(b *strings.Builder, title string, lines []string) {

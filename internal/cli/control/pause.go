@@ -31,7 +31,7 @@ func pause(ctx context.Context, a *app.App, client *kube.Client, name string) er
 }
 
 func ask(ctx context.Context, a *app.App, client *kube.Client, name string) error {
-	p, _, err := journal.Load(ctx, client.Dynamic, name)
+	p, migration, err := journal.Load(ctx, client.Dynamic, name)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 	if err != nil {
 		return err
 	}
-	if holder == nil {
+	if holder == nil && !migration.Spec.InCluster {
 		if a.Output == "json" {
 			return asked(a, name, "")
 		}
@@ -55,6 +55,9 @@ func ask(ctx context.Context, a *app.App, client *kube.Client, name string) erro
 	}
 	if err := journal.SetDesire(ctx, client.Dynamic, name, v1alpha1.DesirePause); err != nil {
 		return err
+	}
+	if holder == nil { // the controller waits, for an approval or a person
+		holder = &journal.HeldError{Holder: "the controller in the cluster"}
 	}
 	if a.Output == "json" {
 		return asked(a, name, holder.Holder)

@@ -14,6 +14,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/cli/app"
 	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/statedir"
 	"github.com/theseus-cni/theseus/internal/cli/view"
@@ -62,7 +63,10 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 		stands := map[string]any{"name": name, "state": stand.Word, "resume": stand.Resume, "rollback": stand.Rollback,
 			"since": stand.Since, "leftSeconds": int(stand.Left.Seconds()), "gate": stand.Gate, "waits": stand.Waits, "phase": state.Phase, "step": state.Step,
 			"steps": len(p.Steps), "records": len(records), "desire": migration.Spec.Desire, "cause": state.Cause,
-			"plan": p.Hash, "head": state.Head}
+			"plan": p.Hash, "head": state.Head, "inCluster": migration.Spec.InCluster}
+		if len(migration.Status.Conditions) > 0 {
+			stands["conditions"] = migration.Status.Conditions
+		}
 		if seen.Paths > 0 {
 			stands["evidence"] = seen
 		}
@@ -102,13 +106,29 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	if migration.Spec.Desire != v1alpha1.DesireRun && !state.Over() {
 		fmt.Fprintf(a.Out, "asked to: %s\n", strings.ToLower(string(migration.Spec.Desire)))
 	}
+	who(a, migration, state, holder, stand)
+	return approval.Contradiction(p, local, records)
+}
+
+// who says which process runs a migration, and what the controller in the cluster waits for.
+func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *journal.HeldError, stand engine.Standing) {
+	inCluster := migration.Spec.InCluster && !state.Over()
+	if inCluster {
+		for _, line := range incluster.Waits(migration) {
+			fmt.Fprintln(a.Out, "waits: "+line)
+		}
+	}
 	switch {
+	case holder != nil && inCluster:
+		fmt.Fprintf(a.Out, "for the controller in the cluster, %v\n", holder)
 	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
+	case inCluster:
+		fmt.Fprintln(a.Out, "the controller in the cluster has it, and does not run it now: `theseus resume --in-cluster` makes it try again")
+		fmt.Fprintln(a.Out, "from this machine: "+stand.Ways)
 	case !state.Over():
 		fmt.Fprintln(a.Out, "no process runs it: "+stand.Ways)
 	}
-	return approval.Contradiction(p, local, records)
 }
 
 // seen summarizes a migration's probes, from the evidence on this machine and in the cluster. If a part of the evidence

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -14,22 +15,28 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/approval"
 	"github.com/theseus-cni/theseus/internal/cli/execute"
 	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
-	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
 // NewResume makes the command theseus resume.
 func NewResume(a *app.App) *cobra.Command {
-	approvals, access := &approval.Flags{}, &mirror.Access{}
+	approvals, access, inCluster := &approval.Flags{}, &mirror.Access{}, false
 	command := migrations.Command(a, "resume", "Continue a migration, from any machine",
-		"Continues where the journal in the cluster ends, with the plan in the cluster."+takeOverHelp,
+		"Continues where the journal in the cluster ends, with the plan in the cluster. If the controller in the cluster has\n"+
+			"the migration, this command takes it over: the controller stops after its current action. With --in-cluster, the\n"+
+			"controller continues it, after a pause or a failure too, and this command shows the run as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
+			if inCluster {
+				return resumeInCluster(ctx, a, client, name, approvals)
+			}
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRun, *access, approvals)
 		})
+	command.Flags().BoolVar(&inCluster, "in-cluster", false, "let the controller in the cluster continue it")
 	approvals.Register(command)
 	pair.RegisterAccess(command, access)
 	return command
@@ -44,7 +51,8 @@ func NewRollback(a *app.App) *cobra.Command {
 	approvals, access := &approval.Flags{}, &mirror.Access{}
 	command := migrations.Command(a, "rollback", "Roll a migration back, before its point of no return",
 		"Undoes every step that was done, newest first. If another process runs the migration, this command asks\n"+
-			"that process to roll back; otherwise it rolls back itself."+takeOverHelp,
+			"that process to roll back; otherwise it rolls back itself. If the controller in the cluster has the migration, this\n"+
+			"command also shows the rollback until it ends, as `theseus watch` does."+takeOverHelp,
 		func(ctx context.Context, client *kube.Client, name string) error {
 			return takeOver(ctx, a, client, name, v1alpha1.DesireRollback, *access, approvals)
 		})
@@ -56,30 +64,32 @@ func NewRollback(a *app.App) *cobra.Command {
 // takeOver runs the engine here with the plan in the cluster. If another process runs the migration, takeOver
 // only asks that process to roll back.
 func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string, desire v1alpha1.Desire, access mirror.Access, f *approval.Flags) error {
-	if err := f.Signers.Validate(); err != nil {
+	if err := f.Validate(); err != nil {
 		return err
 	}
-	if f.Signers.List != "" && f.File == "" {
-		return exit.Fail(exit.Usage, "add --plan FILE; the signatures are files next to it", "--signed-by checks the signatures of a plan file, and no --plan is given")
-	}
-	var p *plan.Plan
-	var records []engine.Record
-	err := a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
-		if p, _, err = journal.Load(ctx, client.Dynamic, name); err != nil {
-			return err
-		}
-		records, err = journal.NewCluster(client.Dynamic, name).Records(ctx)
-		return err
-	})
+	p, migration, records, err := load(ctx, a, client, name)
 	if err == nil {
 		err = mayTakeOver(p, records, desire)
 	}
 	if err != nil {
 		return err
 	}
+	if migration.Spec.InCluster && desire == v1alpha1.DesireRollback && len(records) > 0 { // before, there is nothing to undo
+		err := incluster.Available(ctx, a, client)
+		if err == nil {
+			return rollBackInCluster(ctx, a, client, name, records)
+		}
+		fmt.Fprintf(a.Err, "note: the controller cannot roll %s back, so this machine does: %v\n", name, err)
+	}
 	next := execute.New(a, client, access, p, false)
-	next.Desire, next.Fresh = desire, run.FailedBefore(records)
-	if next.Head, err = approval.Approve(ctx, a, client, p, records, f); err == nil {
+	next.Desire = desire
+	f.Held = migration.Spec.InCluster
+	next.Head, err = approval.Approve(ctx, a, client, p, records, f)
+	if err == nil && migration.Spec.InCluster {
+		records, next.Head, err = takeBack(ctx, a, client, name, records, next.Head)
+	}
+	next.Fresh = failedBefore(records)
+	if err == nil {
 		err = execute.Run(ctx, a, next)
 	}
 	var held *journal.HeldError
@@ -98,6 +108,18 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	return nil
 }
 
+// load reads a migration, its plan and its journal.
+func load(ctx context.Context, a *app.App, client *kube.Client, name string) (p *plan.Plan, migration *v1alpha1.Migration, records []engine.Record, err error) {
+	err = a.Patiently(ctx, app.Begin, func(ctx context.Context) (err error) {
+		if p, migration, err = journal.Load(ctx, client.Dynamic, name); err != nil {
+			return err
+		}
+		records, err = journal.NewCluster(client.Dynamic, name).Records(ctx)
+		return err
+	})
+	return p, migration, records, err
+}
+
 // mayTakeOver refuses to take over a migration that has ended, or to roll back past the point of no return.
 func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) error {
 	state, err := engine.Replay(records)
@@ -112,4 +134,11 @@ func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) 
 			"%s is past its point of no return", p.Name)
 	}
 	return nil
+}
+
+// failedBefore reports whether an earlier run of the migration ended because it needs a person.
+func failedBefore(records []engine.Record) bool {
+	return slices.ContainsFunc(records, func(r engine.Record) bool {
+		return r.Event == engine.Finished && r.Result == engine.ResultNeedsPerson
+	})
 }

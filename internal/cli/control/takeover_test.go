@@ -75,7 +75,7 @@ func hookedPlan(t *testing.T, hook string) *plan.Plan {
 func holding(t *testing.T, uid string, p *plan.Plan) *kube.Client {
 	t.Helper()
 	kinds := map[schema.GroupVersionResource]string{}
-	for _, kind := range []string{"Migration", "PlanPage", "JournalPage"} {
+	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "Approval"} {
 		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
 	}
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}

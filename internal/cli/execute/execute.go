@@ -34,7 +34,7 @@ func Run(ctx context.Context, a *app.App, r *run.Run) error {
 	}
 	if a.Output != "json" && r.Plan.OnNodes() {
 		if err := a.Patiently(context.WithoutCancel(ctx), app.Glance, func(ctx context.Context) error {
-			return printSummary(ctx, a, r.Client, r.Plan)
+			return Summary(ctx, a, r.Client, r.Plan)
 		}); err != nil {
 			fmt.Fprintf(a.Err, "warning: no summary: %v\n", err)
 		}

@@ -43,8 +43,8 @@ func mirrorSummary(ctx context.Context, a *app.App, r *run.Run, outcome engine.O
 	return nil
 }
 
-// printSummary prints the report's summary at the end of a run.
-func printSummary(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
+// Summary prints the report's summary at the end of a run.
+func Summary(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan) error {
 	dir, err := statedir.Of(p.Name)
 	if err != nil {
 		return err

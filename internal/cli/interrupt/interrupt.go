@@ -22,11 +22,14 @@ type Signals struct {
 	run  *Run
 }
 
-// Run is a run of a migration that a signal stops between two actions.
+// Run is a run of a migration that a signal stops between two actions, or the watching of one, which a signal ends.
 type Run struct {
 	Stop   chan struct{} // closed by the first signal
 	Say    func(string)
 	Flight func() string // the current action
+	// Watched is true if another process carries out the migration, and this one only watches. Say and Flight are not
+	// called then.
+	Watched bool
 }
 
 // Catch ends the context at the first signal, or stops the current run.
@@ -55,11 +58,13 @@ func (i *Signals) signalled(cancel func()) (now bool) {
 	again := i.seen
 	i.seen = true
 	switch {
-	case i.run == nil && again:
+	case again && (i.run == nil || i.run.Watched):
 		return true
 	case i.run == nil:
 		fmt.Fprintln(i.Err, "interrupted; interrupt again to stop at once")
 		cancel()
+	case i.run.Watched:
+		close(i.run.Stop)
 	case again:
 		exit.Code(i.Err, exit.Fail(exit.Interrupted, "`theseus resume` checks how far the action came and continues; `theseus status` says whether a rollback is still possible",
 			"stopped at once: %s", i.run.Flight()))

@@ -21,18 +21,20 @@ func NewCommand(a *app.App) *cobra.Command {
 	var file string
 	var to []string
 	command := &cobra.Command{
-		Use:   "rights look|plan|operate",
+		Use:   "rights look|plan|operate|approve",
 		Short: "Print roles with the permissions to use Theseus",
-		Long: "Prints roles, for kubectl apply -f -. Each includes the permissions of those before it:\n\n" +
-			"  look     status and report; part of the role view of Kubernetes\n" +
+		Long: "Prints roles, for kubectl apply -f -. Of the first three, each includes the permissions of those before it:\n\n" +
+			"  look     status, watch and report; part of the role view of Kubernetes\n" +
 			"  plan     snapshot, check and plan, which write nothing\n" +
 			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a privileged DaemonSet and grant\n" +
-			"           it permissions, which is as powerful as cluster-admin: bind it only to cluster administrators\n\n" +
-			"With --plan, operate has only the permissions for one plan.",
+			"           it permissions, which is as powerful as cluster-admin: bind it only to cluster administrators\n" +
+			"  approve  look, and approve: to let the controller in the cluster run a plan. It is in none of the others\n\n" +
+			"With --plan, operate has only the permissions for one plan. The controller in the cluster needs them, too.",
 		Example: "  theseus rights plan --for group:sre | kubectl apply -f -\n" +
-			"  theseus rights operate --plan plan.yaml --for serviceaccount:ops/theseus | kubectl apply -f -",
-		Args:      cobra.MatchAll(usage.Exactly(1, "one of look, plan, operate"), oneOf("look", "plan", "operate")),
-		ValidArgs: []string{"look", "plan", "operate"},
+			"  theseus rights operate --plan plan.yaml --for serviceaccount:theseus-system/theseus-controller | kubectl apply -f -\n" +
+			"  theseus rights approve --for user:alice | kubectl apply -f -",
+		Args:      cobra.MatchAll(usage.Exactly(1, "one of look, plan, operate, approve"), oneOf("look", "plan", "operate", "approve")),
+		ValidArgs: []string{"look", "plan", "operate", "approve"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			duty := kube.Duty(args[0])
 			var steps []step.Step

@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 )
@@ -37,3 +39,6 @@ func (v *Events) Note(text string)       { v.write("note", text) }
 func (v *Events) Say(text string)        { v.write("warning", text) }
 func (v *Events) Evidence(now run.Seen)  { v.write("evidence", now) }
 func (v *Events) Close()                 {}
+
+// Condition shows a condition of the Migration that has changed.
+func (v *Events) Condition(c metav1.Condition) { v.write("condition", c) }

@@ -3,6 +3,7 @@ package engine
 import (
 	"strings"
 
+	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -82,6 +83,19 @@ func (m *machine) over() Outcome {
 		return m.outcome(EndStopped, m.state.Cause)
 	}
 	return m.outcome(EndRolledBack, m.state.Cause)
+}
+
+// Ended is how a run ended, as its journal says; false while it goes on, or can go on without a person. Only the process
+// that ran it knows the Advice.
+func Ended(p *plan.Plan, s State) (Outcome, bool) {
+	m := &machine{plan: p, state: s}
+	switch {
+	case s.Over():
+		return m.over(), true
+	case s.Phase == PhaseNeedsPerson:
+		return m.outcome(EndNeedsPerson, s.Cause), true
+	}
+	return Outcome{}, false
 }
 
 // fixCause begins a hint if the run does not know how to fix the cause.

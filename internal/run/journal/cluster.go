@@ -118,21 +118,23 @@ func listAll[T any](ctx context.Context, client dynamic.Interface, kind schema.G
 	}
 }
 
+// lostPage is the hint for a page that is missing or cannot be read.
+const lostPage = "do not continue with this journal: restore the page, or take the records from the local file"
+
 // join puts the pages' records into one list. A missing page is an error, never a shorter journal.
 func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Record, error) {
-	const hint = "do not continue with this journal: restore the page, or take the records from the local file"
 	if len(pages) < atLeast {
-		return nil, engine.NeedsPerson(hint, "the journal of %s had %d pages, but only %d remain", name, atLeast, len(pages))
+		return nil, engine.NeedsPerson(lostPage, "the journal of %s had %d pages, but only %d remain", name, atLeast, len(pages))
 	}
 	var records []engine.Record
 	for i, page := range pages {
 		if page.Page != i+1 {
-			return nil, engine.NeedsPerson(hint, "page %d of the journal of %s is missing", i+1, name)
+			return nil, engine.NeedsPerson(lostPage, "page %d of the journal of %s is missing", i+1, name)
 		}
 		for _, raw := range page.Records {
 			r, err := decode(raw)
 			if err != nil {
-				return nil, engine.NeedsPerson(hint, "JournalPage %s: record %d cannot be read: %w", page.Name, len(records)+1, err)
+				return nil, engine.NeedsPerson(lostPage, "JournalPage %s: record %d cannot be read: %w", page.Name, len(records)+1, err)
 			}
 			records = append(records, r)
 		}
@@ -272,13 +274,16 @@ func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 	return &v1alpha1.JournalPage{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "JournalPage"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: fmt.Sprintf("%s-%04d", c.name, number), Namespace: v1alpha1.Namespace,
+			Name: pageName(c.name, number), Namespace: v1alpha1.Namespace,
 			Labels:          map[string]string{v1alpha1.LabelManaged: "true", labelMigration: c.name},
 			OwnerReferences: []metav1.OwnerReference{ownedBy(c.name, c.uid)},
 		},
 		Migration: c.name, Page: number, Records: slices.Clone(raws),
 	}
 }
+
+// pageName is the name of a page of a journal; pages count from 1.
+func pageName(migration string, number int) string { return fmt.Sprintf("%s-%04d", migration, number) }
 
 // summarise updates the Migration's status from the journal. It leaves the conditions as they are.
 func (c *Cluster) summarise(ctx context.Context) error {

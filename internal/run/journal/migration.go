@@ -41,17 +41,17 @@ var (
 // Create writes a plan to the cluster as a Migration with the plan's name. The pages are written first, so a Migration
 // that exists is complete. An existing Migration with the same plan is left as it is. The caller holds the Lease.
 func Create(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
-	return put(ctx, client, p, planPageBytes)
+	return put(ctx, client, p, planPageBytes, false)
 }
 
-// put is Create with a given number of bytes per page.
-func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
+// put is Create, or CreateInCluster, with a given number of bytes per page.
+func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int, inCluster bool) error {
 	if err := plan.Sound(p); err != nil {
 		return err
 	}
 	_, err := get(ctx, client, p.Name)
 	if apierrors.IsNotFound(err) {
-		err = create(ctx, client, p, perPage)
+		err = create(ctx, client, p, perPage, inCluster)
 	}
 	if err != nil {
 		return err
@@ -70,7 +70,7 @@ func put(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage in
 	return nil
 }
 
-func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int) error {
+func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage int, inCluster bool) error {
 	packed, err := pack(p)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func create(ctx context.Context, client dynamic.Interface, p *plan.Plan, perPage
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.APIVersion, Kind: "Migration"},
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: v1alpha1.Namespace,
 			Labels: map[string]string{v1alpha1.LabelManaged: "true"}},
-		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash},
+		Spec: v1alpha1.MigrationSpec{PlanPages: pages, PlanDigest: digest(packed), PlanHash: p.Hash, InCluster: inCluster},
 	})
 	if err != nil {
 		return fmt.Errorf("migration %s: %w", p.Name, err)

@@ -29,7 +29,8 @@ type server struct {
 
 func newServer() *server {
 	return &server{Interface: fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{migrationResource: "MigrationList", planPageResource: "PlanPageList", pageResource: "JournalPageList"})}
+		map[schema.GroupVersionResource]string{migrationResource: "MigrationList", planPageResource: "PlanPageList", pageResource: "JournalPageList",
+			approvalResource: "ApprovalList"})}
 }
 
 // Resource implements dynamic.Interface.

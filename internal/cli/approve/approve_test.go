@@ -1,0 +1,113 @@
+package approve
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cli/app"
+	"github.com/theseus-cni/theseus/internal/cli/approval"
+	"github.com/theseus-cni/theseus/internal/cli/exit"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/network/cnitest"
+	"github.com/theseus-cni/theseus/internal/network/drivers"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/run/journal"
+)
+
+// cluster is a cluster that holds a plan for the controller. user is who asks.
+func cluster(t *testing.T, user *string) (*kube.Client, *plan.Plan) {
+	t.Helper()
+	t.Setenv("THESEUS_STATE_DIR", t.TempDir())
+	snapshot := cnitest.Snapshot(t, cnitest.Fixture(t, "calico.yaml"))
+	p, err := plan.Make(snapshot, v1alpha1.ChangeSpec{Dataplane: "nftables", AgentImage: "theseus.dev/agent:dev"}, drivers.All(), nil,
+		plan.Options{Version: "v0.0.0-test", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Name: "held"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := map[schema.GroupVersionResource]string{}
+	for _, kind := range []string{"Migration", "PlanPage", "JournalPage", "Approval"} {
+		kinds[schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural(kind)}] = kind + "List"
+	}
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}
+	system.UID = types.UID(snapshot.UID)
+	client, err := kube.New(&rest.Config{Host: "http://127.0.0.1:1"}, "test") // what is asked otherwise is not there
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := fake.NewClientset(system)
+	typed.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: *user}}}, nil
+	})
+	dynamic := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
+	dynamic.PrependReactor("create", "approvals", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if *user != "mallory" {
+			return false, nil, nil
+		}
+		of := schema.GroupResource{Group: v1alpha1.Group, Resource: "approvals"}
+		return true, nil, apierrors.NewForbidden(of, "", nil)
+	})
+	client.Typed, client.Dynamic = typed, dynamic
+	if err := journal.CreateInCluster(t.Context(), client.Dynamic, p); err != nil {
+		t.Fatal(err)
+	}
+	return client, p
+}
+
+// TestApprove: a user approves the plan that the user has read, once, and in no other name.
+func TestApprove(t *testing.T) {
+	user := ""
+	client, p := cluster(t, &user)
+	for _, test := range []struct {
+		user, expect, output string
+		code                 int
+		says                 string
+	}{
+		{"alice", "", "", exit.Usage, "hint: name the plan that you have read with --plan FILE"},
+		{"alice", "0000", "", exit.NeedsPerson, "is not the expected one"},
+		{"alice", p.Hash, "", exit.Done, "held (hash " + p.Hash + "): alice has approved it; 1 approval: alice\n`theseus watch held`"},
+		{"alice", p.Hash, "", exit.Done, "alice had approved it before; 1 approval: alice\n"},
+		{"mallory", p.Hash, "", exit.Failed, "error: mallory may not approve the plan: "},
+		{"mallory", p.Hash, "", exit.Failed, "hint: grant the right: theseus rights approve --for user:mallory | kubectl apply -f -"},
+		{"bob", p.Hash, "json", exit.Done, `{"already":false,"approvedBy":["alice","bob"],"name":"held","plan":"` + p.Hash + `","user":"bob"}`},
+	} {
+		user = test.user
+		var out bytes.Buffer
+		a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}, Output: test.output}
+		code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: test.expect}))
+		if code != test.code || !strings.Contains(out.String(), test.says) {
+			t.Errorf("%s expects %q: exit %d, want %d with %q:\n%s", test.user, test.expect, code, test.code, test.says, out.String())
+		}
+		if test.expect == p.Hash && !strings.Contains(out.String(), "plan:    "+p.Hash+"\n") {
+			t.Errorf("the plan is not shown:\n%s", out.String())
+		}
+	}
+	ended := engine.Record{Seq: 1, Event: engine.Started, Data: []byte(`{"plan":"` + p.Hash + `"}`)}
+	ended.Chain, _ = engine.Link(p.Hash, ended)
+	last := engine.Record{Seq: 2, Event: engine.Finished, Result: engine.ResultDone}
+	last.Chain, _ = engine.Link(ended.Chain, last)
+	if err := journal.NewCluster(client.Dynamic, p.Name).Append(t.Context(), ended, last); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	a := &app.App{Streams: app.Streams{In: &bytes.Buffer{}, Out: &out, Err: &out}}
+	if code := exit.Code(&out, approve(t.Context(), a, client, p.Name, &approval.Flags{Expect: p.Hash})); code != exit.Failed || !strings.Contains(out.String(), "has ended") {
+		t.Errorf("exit %d:\n%s", code, out.String())
+	}
+}

@@ -1,0 +1,2 @@
+// Package approve is the command `theseus approve`.
+package approve

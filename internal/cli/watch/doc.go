@@ -1,0 +1,2 @@
+// Package watch is the command `theseus watch`.
+package watch

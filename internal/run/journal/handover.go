@@ -1,0 +1,75 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+)
+
+var approvalResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural("Approval")}
+
+// CreateInCluster is Create for a migration that the controller in the cluster runs. It begins once enough users have
+// approved the plan, and the caller has released the Lease.
+func CreateInCluster(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
+	return put(ctx, client, p, planPageBytes, true)
+}
+
+// Get reads a Migration without its plan.
+func Get(ctx context.Context, client dynamic.Interface, name string) (*v1alpha1.Migration, error) {
+	return get(ctx, client, name)
+}
+
+// HandOver lets the controller in the cluster run a migration, or try again, towards the desired state.
+func HandOver(ctx context.Context, client dynamic.Interface, name string, desire v1alpha1.Desire) error {
+	migration, err := get(ctx, client, name)
+	if err != nil {
+		return err
+	}
+	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{
+		"inCluster": true, "attempt": migration.Spec.Attempt + 1, "desire": string(desire)}})
+}
+
+// TakeBack makes the controller in the cluster stop a migration after the current action, and release the Lease.
+func TakeBack(ctx context.Context, client dynamic.Interface, name string) error {
+	return patch(ctx, client, migrationResource, name, map[string]any{"spec": map[string]any{"inCluster": false}})
+}
+
+// Approve creates the approval of a migration's plan by a user, who must be the user of the client. It reports whether
+// there was none.
+func Approve(ctx context.Context, client dynamic.Interface, migration, planHash, user string) (created bool, err error) {
+	approval := manifest.Approval(migration, planHash, user)
+	_, err = call(ctx, "approving the plan of migration "+migration, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		return client.Resource(approvalResource).Namespace(v1alpha1.Namespace).Create(ctx, approval, metav1.CreateOptions{FieldManager: fieldManager})
+	})
+	if !apierrors.IsAlreadyExists(err) {
+		return err == nil, err
+	}
+	approvals, err := Approvals(ctx, client, migration, planHash)
+	if err == nil && !slices.ContainsFunc(approvals, func(a v1alpha1.Approval) bool { return a.Spec.User == user }) {
+		err = fmt.Errorf("another object has the name of the approval: Approval %s", approval.GetName())
+	}
+	return false, err
+}
+
+// Approvals lists the approvals of one plan of a migration, one for each user, in the order of the users' names. Whether
+// they prove anything depends on the policy in the cluster (manifest.ApprovalPolicy).
+func Approvals(ctx context.Context, client dynamic.Interface, migration, planHash string) ([]v1alpha1.Approval, error) {
+	all, err := listAll[v1alpha1.Approval](ctx, client, approvalResource, "", "listing the approvals of migration "+migration)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(a v1alpha1.Approval) bool { return a.Spec.Migration != migration || a.Spec.PlanHash != planHash })
+	slices.SortFunc(all, func(a, b v1alpha1.Approval) int { return cmp.Compare(a.Spec.User, b.Spec.User) })
+	return slices.CompactFunc(all, func(a, b v1alpha1.Approval) bool { return a.Spec.User == b.Spec.User }), nil
+}
