@@ -35,6 +35,22 @@ func TestSignalsToACommand(t *testing.T) {
 	}
 }
 
+// TestSignalsToAWatcher: the first ends the watching and says nothing, the second the program. The context goes on.
+func TestSignalsToAWatcher(t *testing.T) {
+	var said bytes.Buffer
+	i := &Signals{Err: &said}
+	run := &Run{Stop: make(chan struct{}), Watched: true}
+	defer i.During(run)()
+	ended := func() { t.Error("the context was ended") }
+	if i.signalled(ended) {
+		t.Fatal("the first signal ends the program")
+	}
+	<-run.Stop
+	if !i.signalled(ended) || said.Len() > 0 {
+		t.Errorf("the second signal does not end the program, or it said %q", said.String())
+	}
+}
+
 // TestSignalsToARun: the first lets it end by itself, the second says what is cut off.
 func TestSignalsToARun(t *testing.T) {
 	p := &plan.Plan{Steps: []step.Step{{ID: "a", Title: "Look"}, {ID: "b", Title: "Move the pods",

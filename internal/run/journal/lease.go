@@ -49,6 +49,9 @@ func (e *HeldError) Hint() string {
 	if e.looks() {
 		return "wait until it ends, then retry"
 	}
+	if strings.HasPrefix(e.Holder, manifest.ControllerName+"@") {
+		return "`theseus watch` shows how far it is; wait for it, or take it over with `theseus resume`"
+	}
 	return "`theseus status` shows how far it is; wait for it, or stop that process and retry"
 }
 
