@@ -192,7 +192,7 @@ func (f *follower) showConditions() {
 
 // evidence shows what the probes' reports say, and keeps it. Users who may not read them watch without.
 func (f *follower) evidence(ctx context.Context) {
-	if !f.plan.OnNodes() || time.Since(f.looked) < evidenceEvery {
+	if !f.plan.OnNodes() || f.tail.State().Seq == 0 || time.Since(f.looked) < evidenceEvery {
 		return
 	}
 	f.looked = time.Now()
