@@ -5,6 +5,7 @@
 // two people who release one commit with one version of Go get the same bytes.
 //
 //   - layer: the layers of images, which the lab uses too
+//   - chart: the Helm chart of a release, packed
 //   - internal/contents: which images there are, and the reason for every program in them
 //   - internal/debian: packages of Debian, pinned in debian.lock
 //   - internal/source: the commit that is released, and its Go programs

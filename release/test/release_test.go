@@ -36,12 +36,32 @@ func TestReleaseFull(t *testing.T) {
 	check := exec.Command("sha256sum", "--strict", "-c", "checksums.txt")
 	check.Dir = dirs[0]
 	output(t, check)
-	for _, name := range []string{"theseus_v0.2.0_images.tar.gz", "theseus_v0.2.0_linux_arm64.tar.gz", "theseus_v0.2.0_darwin_amd64.spdx.json", "krew.yaml"} {
+	for _, name := range []string{"theseus_v0.2.0_images.tar.gz", "theseus_v0.2.0_linux_arm64.tar.gz", "theseus_v0.2.0_darwin_amd64.spdx.json", "krew.yaml", "theseus-0.2.0.tgz"} {
 		if !strings.Contains(sums[0], "  "+name+"\n") {
 			t.Errorf("the release has no %s:\n%s", name, sums[0])
 		}
 	}
 	lookIntoArchive(t, dirs[0])
+	lookIntoChart(t, dirs[0])
+}
+
+// lookIntoChart: the chart names the image of the controller that is in the layout of the release.
+func lookIntoChart(t *testing.T, release string) {
+	t.Helper()
+	dir := t.TempDir()
+	unpack(t, filepath.Join(release, "theseus-0.2.0.tgz"), dir)
+	values, err := os.ReadFile(filepath.Join(dir, "theseus", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, digest, found := strings.Cut(string(values), "\n  digest: sha256:")
+	if !found || len(digest) < 64 {
+		t.Fatalf("the chart names no image by its digest:\n%s", values)
+	}
+	unpack(t, filepath.Join(release, "theseus_v0.2.0_images.tar.gz"), dir)
+	if _, err := os.Stat(filepath.Join(dir, "images", "blobs", "sha256", digest[:64])); err != nil {
+		t.Errorf("the layout of images has no image that the chart names: %v", err)
+	}
 }
 
 // lookIntoArchive runs the program for this machine. It knows its version, its commit, and its agent's image.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/mod/semver"
 
+	"github.com/theseus-cni/theseus/release/chart"
 	"github.com/theseus-cni/theseus/release/internal/bundle"
 	"github.com/theseus-cni/theseus/release/internal/oci"
 	"github.com/theseus-cni/theseus/release/internal/sbom"
@@ -33,7 +35,7 @@ func (a *app) release() *cobra.Command {
 	var registry, dir string
 	command := &cobra.Command{
 		Use:   "release VERSION",
-		Short: "Make a release: images, archives of theseus for every platform, checksums, and a manifest for krew",
+		Short: "Make a release: images, the Helm chart, archives of theseus for every platform, checksums, and a manifest for krew",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			version := args[0]
@@ -75,6 +77,9 @@ func (a *app) write(ctx context.Context, m *oci.Maker, registry, dir string) err
 	if err := bundle.Archive(filepath.Join(out, prefix+"images.tar.gz"), layout, m.Source.Time); err != nil {
 		return err
 	}
+	if err := packChart(m, made, registry, out); err != nil {
+		return err
+	}
 	agent := made[0]
 	plugins, err := a.programs(ctx, m, out, prefix, map[string]string{oci.AgentVariable: agent.Reference()})
 	if err != nil {
@@ -98,6 +103,18 @@ func (a *app) write(ctx context.Context, m *oci.Maker, registry, dir string) err
 	}
 	fmt.Fprintln(a.out, dir)
 	return nil
+}
+
+// packChart packs the Helm chart, which names the controller's image by its digest.
+func packChart(m *oci.Maker, made []oci.Made, registry, out string) error {
+	for _, image := range made {
+		if image.Command != "theseus-controller" {
+			continue
+		}
+		of := chart.Release{Version: m.Source.Version, Registry: registry, Digest: image.Digest.String(), Time: m.Source.Time}
+		return of.Pack(filepath.Join(m.Source.Dir, filepath.FromSlash(chart.Folder)), out)
+	}
+	return errors.New("the image of the controller was not made, and the chart names it")
 }
 
 // programs builds theseus for every platform, and writes an archive and a bill of materials for each.

@@ -34,7 +34,7 @@ type Data struct {
 }
 
 // Images are all images. A new one is a line here.
-func Images() []Image { return []Image{agent(), commandLine()} }
+func Images() []Image { return []Image{agent(), commandLine(), controller()} }
 
 // Architectures are what images are made for.
 func Architectures() []string { return []string{"amd64", "arm64"} }
@@ -74,12 +74,30 @@ func commandLine() Image {
 		Command:     "theseus",
 		Programs: []Program{{Name: "sh", Package: "dash", Why: "runs the shell lines of a plan with a second cluster",
 			Needs: []string{"libc6"}}}, // the package wants dpkg too, to be installed
-		Data: []Data{{"ca-certificates", "the authorities of clouds, DNS providers and registries that Theseus asks"}},
-		User: "65532:65532",
-		Files: append(base("root:x:0:0:root:/root:/usr/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/bin/sh\n",
-			"root:x:0:\nnonroot:x:65532:\n"),
-			layer.File{Path: "/home/nonroot", Mode: 0o700 | fs.ModeDir, Owner: nonroot}),
+		Data:  []Data{{"ca-certificates", "the authorities of clouds, DNS providers and registries that Theseus asks"}},
+		User:  "65532:65532",
+		Files: unprivileged("/bin/sh"),
 	}
+}
+
+// controller runs no programs: it refuses plans with commands.
+func controller() Image {
+	return Image{
+		Name:        "theseus-controller",
+		Title:       "Theseus controller",
+		Description: "Runs approved plans of Theseus in the cluster whose pod network they change",
+		Command:     "theseus-controller",
+		Data:        []Data{{"ca-certificates", "the authorities of the registry that has the agent's image"}},
+		User:        "65532:65532",
+		Files:       unprivileged("/usr/sbin/nologin"),
+	}
+}
+
+// unprivileged is base with the user nonroot.
+func unprivileged(shell string) []layer.File {
+	return append(base("root:x:0:0:root:/root:/usr/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:"+shell+"\n",
+		"root:x:0:\nnonroot:x:65532:\n"),
+		layer.File{Path: "/home/nonroot", Mode: 0o700 | fs.ModeDir, Owner: nonroot})
 }
 
 // base is what Debian's programs take for granted.

@@ -18,8 +18,9 @@ const AgentVariable = "github.com/theseus-cni/theseus/internal/cli/agentimage.li
 
 // Made is an image in a layout.
 type Made struct {
-	Name   string // such as ghcr.io/theseus-cni/theseus-agent:v0.2.0
-	Digest v1.Hash
+	Command string // its program, such as theseus-agent
+	Name    string // such as ghcr.io/theseus-cni/theseus-agent:v0.2.0
+	Digest  v1.Hash
 }
 
 // Reference names the image by its digest too.
@@ -44,7 +45,7 @@ func (m *Maker) Layout(ctx context.Context, registry, dir string) ([]Made, error
 		if err != nil {
 			return nil, fmt.Errorf("count the digest of %s: %w", image.Name, err)
 		}
-		made := Made{registry + "/" + image.Name + ":" + m.Source.Version, digest}
+		made := Made{image.Command, registry + "/" + image.Name + ":" + m.Source.Version, digest}
 		// containerd imports an image under the first name; the second is the OCI's.
 		names := map[string]string{"io.containerd.image.name": made.Name, "org.opencontainers.image.ref.name": image.Name + ":" + m.Source.Version}
 		if err := path.AppendIndex(index, layout.WithAnnotations(names)); err != nil {

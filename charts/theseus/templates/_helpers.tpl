@@ -1,0 +1,69 @@
+{{/* The labels of an object of the chart. */}}
+{{- define "theseus.labels" -}}
+app.kubernetes.io/name: theseus-controller
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* The image, by its digest if there is one. */}}
+{{- define "theseus.image" -}}
+{{ .Values.image.registry }}/{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* The addresses of the API servers, as a JSON list: the values, or what the cluster says, or nothing. */}}
+{{- define "theseus.apiServers" -}}
+{{- $found := .Values.apiServers | default list }}
+{{- if not $found }}
+{{- $slice := lookup "discovery.k8s.io/v1" "EndpointSlice" "default" "kubernetes" | default dict }}
+{{- range $port := $slice.ports }}
+{{- if eq ($port.name | default "https") "https" }}
+{{- range $endpoint := $slice.endpoints }}
+{{- range $address := $endpoint.addresses }}
+{{- $host := ternary (printf "[%s]" $address) $address (contains ":" $address) }}
+{{- $found = append $found (printf "%s:%d" $host (int $port.port)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- toJson $found }}
+{{- end }}
+
+{{/* What all pods of the chart have: they use the network of their node, and no Service and no DNS of the cluster. */}}
+{{- define "theseus.pod" -}}
+serviceAccountName: theseus-controller
+hostNetwork: true
+dnsPolicy: Default
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- range . }}
+  - {{ toJson . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* What all containers of the chart may do. */}}
+{{- define "theseus.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}

@@ -1,0 +1,321 @@
+package chart
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	corev1 "k8s.io/api/core/v1"
+
+	packing "github.com/theseus-cni/theseus/release/chart"
+)
+
+// TestLint is `helm lint`.
+func TestLint(t *testing.T) {
+	version, err := chartutil.ParseKubeVersion(kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range lint.AllWithKubeVersion(dir, map[string]any{}, "theseus-system", version).Messages {
+		if message.Severity > support.InfoSev {
+			t.Error(message)
+		}
+	}
+}
+
+// TestObjects: the chart has these objects, no others, and each once.
+func TestObjects(t *testing.T) {
+	always := []string{
+		"ClusterRole theseus-controller", "ClusterRoleBinding theseus-controller",
+		"CustomResourceDefinition approvals.theseus.dev", "CustomResourceDefinition journalpages.theseus.dev",
+		"CustomResourceDefinition migrations.theseus.dev", "CustomResourceDefinition planpages.theseus.dev",
+		"Deployment theseus-controller", "Job theseus-uninstall-check", "PodDisruptionBudget theseus-controller",
+		"Role theseus-controller", "Role theseus-controller in default",
+		"RoleBinding theseus-controller", "RoleBinding theseus-controller in default", "ServiceAccount theseus-controller",
+		"ValidatingAdmissionPolicy theseus-approvals", "ValidatingAdmissionPolicyBinding theseus-approvals",
+	}
+	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan", "Role theseus-approve"}
+	for text, want := range map[string][]string{"": always, "roles: {create: true}": slices.Sorted(slices.Values(slices.Concat(always, roles)))} {
+		if got := slices.Sorted(maps.Keys(objects(t, render(t, text)))); !slices.Equal(got, want) {
+			t.Errorf("%q renders %q\nwant %q", text, got, want)
+		}
+	}
+}
+
+// TestKept: an uninstall keeps the CRDs, and so the journals.
+func TestKept(t *testing.T) {
+	for name, object := range objects(t, render(t, "")) {
+		keeps := object.GetAnnotations()["helm.sh/resource-policy"] == "keep"
+		if keeps != strings.HasPrefix(name, "CustomResourceDefinition") {
+			t.Errorf("%s is kept: %v", name, keeps)
+		}
+	}
+}
+
+// TestRights: the controller has no right to everything of anything.
+func TestRights(t *testing.T) {
+	for name, object := range objects(t, render(t, "")) {
+		if !strings.HasPrefix(name, "ClusterRole ") && !strings.HasPrefix(name, "Role ") {
+			continue
+		}
+		var role struct {
+			Rules []struct{ Verbs, Resources, APIGroups []string }
+		}
+		text, err := json.Marshal(object.Object)
+		if err == nil {
+			err = json.Unmarshal(text, &role)
+		}
+		if err != nil || len(role.Rules) == 0 {
+			t.Fatalf("%s: %v, %d rules", name, err, len(role.Rules))
+		}
+		for _, rule := range role.Rules {
+			writes := !slices.Equal(rule.Verbs, []string{"list"}) && !slices.Equal(rule.Verbs, []string{"get", "list"})
+			if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.APIGroups, "*") || writes && slices.Contains(rule.Resources, "*") {
+				t.Errorf("%s: %+v", name, rule)
+			}
+		}
+	}
+}
+
+// TestConfined: the pods are on the host's network, with no other right on the node.
+func TestConfined(t *testing.T) {
+	p := partsOf(t, render(t, ""))
+	if p.check.Annotations["helm.sh/hook"] != "pre-delete" || *p.check.Spec.BackoffLimit != 0 {
+		t.Errorf("the check before an uninstall: %+v", p.check.ObjectMeta)
+	}
+	if p.budget.Spec.MaxUnavailable.String() != "1" || p.deployment.Spec.Strategy.RollingUpdate.MaxSurge.String() != "0" {
+		t.Errorf("the budget %+v, the strategy %+v", p.budget.Spec, p.deployment.Spec.Strategy)
+	}
+	selector := p.deployment.Spec.Selector.MatchLabels
+	if !reflect.DeepEqual(selector, p.budget.Spec.Selector.MatchLabels) {
+		t.Errorf("the Deployment selects %v, the budget %v", selector, p.budget.Spec.Selector.MatchLabels)
+	}
+	for name, template := range map[string]corev1.PodTemplateSpec{"Deployment": p.deployment.Spec.Template, "Job": p.check.Spec.Template} {
+		selected := true
+		for key, value := range selector {
+			selected = selected && template.Labels[key] == value
+		}
+		if selected != (name == "Deployment") {
+			t.Errorf("%s: the Deployment selects its pods: %v", name, selected)
+		}
+		if template.Labels["theseus.dev/managed"] != "true" {
+			t.Errorf("%s: the pods have no label of Theseus: %v", name, template.Labels)
+		}
+		confined(t, name, template.Spec)
+	}
+}
+
+func confined(t *testing.T, name string, spec corev1.PodSpec) {
+	t.Helper()
+	if !spec.HostNetwork || spec.DNSPolicy != corev1.DNSDefault || spec.HostPID || spec.HostIPC || spec.ServiceAccountName != "theseus-controller" {
+		t.Errorf("%s: the pod: %+v", name, spec)
+	}
+	pod := spec.SecurityContext
+	if !*pod.RunAsNonRoot || *pod.RunAsUser != 65532 || pod.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+		t.Errorf("%s: the pod's security: %+v", name, pod)
+	}
+	for _, volume := range spec.Volumes {
+		if volume.EmptyDir == nil || volume.EmptyDir.SizeLimit == nil {
+			t.Errorf("%s: the volume %s: %+v", name, volume.Name, volume)
+		}
+	}
+	for _, container := range spec.Containers {
+		own := container.SecurityContext
+		if own.Privileged != nil || *own.AllowPrivilegeEscalation || !*own.ReadOnlyRootFilesystem || len(own.Capabilities.Add) > 0 ||
+			!slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: %+v", name, own)
+		}
+		if container.Resources.Limits.Memory().IsZero() || container.Resources.Requests.Cpu().IsZero() {
+			t.Errorf("%s: resources: %+v", name, container.Resources)
+		}
+	}
+}
+
+// TestReplicas: a replica is never on the node of another one, since both would serve /healthz on one port.
+func TestReplicas(t *testing.T) {
+	container := partsOf(t, render(t, "replicas: 3")).deployment.Spec.Template.Spec.Containers[0]
+	if len(container.Ports) != 1 || container.Ports[0].HostPort == 0 || container.Ports[0].HostIP != "127.0.0.1" {
+		t.Errorf("ports: %+v", container.Ports)
+	}
+	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
+		if get := probe.HTTPGet; get.Host != "127.0.0.1" || get.Path != "/healthz" || get.Port.String() != container.Ports[0].Name {
+			t.Errorf("probe: %+v", get)
+		}
+	}
+}
+
+// TestMovesOffLostNodes: the tolerations with a time come first, since the first one that matches a taint counts.
+func TestMovesOffLostNodes(t *testing.T) {
+	spec := partsOf(t, render(t, "")).deployment.Spec.Template.Spec
+	for _, taint := range []corev1.Taint{
+		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoExecute}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+		{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
+	} {
+		i := slices.IndexFunc(spec.Tolerations, func(one corev1.Toleration) bool { return one.Key == "" || one.Key == taint.Key })
+		if i < 0 {
+			t.Errorf("%s is not tolerated", taint.Key)
+		} else if timed := spec.Tolerations[i].TolerationSeconds != nil; timed != (taint.Effect == corev1.TaintEffectNoExecute) {
+			t.Errorf("%s: %+v", taint.Key, spec.Tolerations[i])
+		}
+	}
+}
+
+const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// cases are values by the path of what they set, and what shows in the objects then.
+func cases() map[string]struct {
+	values string
+	shows  func(p parts) bool
+} {
+	type one = struct {
+		values string
+		shows  func(p parts) bool
+	}
+	// image: the pods of both have it.
+	image := func(want string) func(p parts) bool {
+		return func(p parts) bool {
+			return p.deployment.Spec.Template.Spec.Containers[0].Image == want && p.check.Spec.Template.Spec.Containers[0].Image == want
+		}
+	}
+	// pods: it is so in the pods of both.
+	pods := func(so func(spec corev1.PodSpec) bool) func(p parts) bool {
+		return func(p parts) bool { return so(p.deployment.Spec.Template.Spec) && so(p.check.Spec.Template.Spec) }
+	}
+	args := func(p parts, word string) bool {
+		return slices.Contains(p.deployment.Spec.Template.Spec.Containers[0].Args, word)
+	}
+	return map[string]one{
+		"image.registry":   {"image: {registry: registry.example.com:5000/infra}", image("registry.example.com:5000/infra/theseus-controller:dev")},
+		"image.repository": {"image: {repository: a/controller}", image("ghcr.io/theseus-cni/a/controller:dev")},
+		"image.tag":        {"image: {tag: v0.3.0}", image("ghcr.io/theseus-cni/theseus-controller:v0.3.0")},
+		"image.digest":     {"image: {digest: \"" + digest + "\"}", image("ghcr.io/theseus-cni/theseus-controller:dev@" + digest)},
+		"image.pullPolicy": {"image: {pullPolicy: Never}", pods(func(spec corev1.PodSpec) bool { return spec.Containers[0].ImagePullPolicy == corev1.PullNever })},
+		"imagePullSecrets": {"imagePullSecrets: [{name: a}, {name: b}]", pods(func(spec corev1.PodSpec) bool {
+			return slices.Equal(spec.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "a"}, {Name: "b"}})
+		})},
+		"approvals": {"approvals: 2", func(p parts) bool {
+			return args(p, "--approvals=2") && strings.Contains(p.notes, "after 2 users have approved it")
+		}},
+		"apiServers": {"apiServers: ['10.0.0.1:6443', '[fd00::1]:6443']", func(p parts) bool {
+			return args(p, "--api-server=10.0.0.1:6443") && args(p, "--api-server=[fd00::1]:6443") &&
+				slices.Equal(p.check.Spec.Template.Spec.Containers[0].Args, []string{"uninstall-check", "--api-server=10.0.0.1:6443", "--api-server=[fd00::1]:6443"})
+		}},
+		"replicas": {"replicas: 2", func(p parts) bool { return *p.deployment.Spec.Replicas == 2 }},
+		"resources.requests": {"resources: {requests: {cpu: 1}}", func(p parts) bool {
+			of := p.deployment.Spec.Template.Spec.Containers[0].Resources.Requests
+			return of.Cpu().String() == "1" && of.Memory().String() == "128Mi"
+		}},
+		"resources.limits": {"resources: {limits: {memory: 2Gi}}", func(p parts) bool {
+			return p.deployment.Spec.Template.Spec.Containers[0].Resources.Limits.Memory().String() == "2Gi"
+		}},
+		"priorityClassName": {"priorityClassName: \"\"", pods(func(spec corev1.PodSpec) bool { return spec.PriorityClassName == "" })},
+		"tolerations": {"tolerations: [{key: a, operator: Exists}]", pods(func(spec corev1.PodSpec) bool {
+			return slices.Equal(spec.Tolerations, []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}})
+		})},
+		"nodeSelector": {"nodeSelector: {a: \"1\"}", pods(func(spec corev1.PodSpec) bool { return maps.Equal(spec.NodeSelector, map[string]string{"a": "1"}) })},
+		"podAnnotations": {"podAnnotations: {a: \"1\"}", func(p parts) bool {
+			return maps.Equal(p.deployment.Spec.Template.Annotations, map[string]string{"a": "1"})
+		}},
+		"roles.create": {"roles: {create: true}", func(p parts) bool {
+			_, found := p.objects["ClusterRole theseus-look"]
+			return found
+		}},
+		"global": {"global: {a: 1}", func(parts) bool { return true }},
+	}
+}
+
+// TestValues: every value of the schema has a default and does something, and nothing shows what it does without it.
+func TestValues(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(dir, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := map[string]any{}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	all, defaults := cases(), load(t).Values
+	paths := leaves(schema)
+	if slices.Sort(paths); !slices.Equal(paths, slices.Sorted(maps.Keys(all))) {
+		t.Fatalf("the schema has the values %q\ncases are of %q", paths, slices.Sorted(maps.Keys(all)))
+	}
+	plain := partsOf(t, render(t, ""))
+	for path, one := range all {
+		if !has(defaults, path) && path != "global" {
+			t.Errorf("%s has no default in values.yaml", path)
+		}
+		if !one.shows(partsOf(t, render(t, one.values))) {
+			t.Errorf("%s does not show in what is rendered", one.values)
+		}
+		if one.shows(plain) && path != "global" {
+			t.Errorf("%s: what it does shows without it", path)
+		}
+	}
+}
+
+// TestSchema: values that cannot work are refused before anything is installed.
+func TestSchema(t *testing.T) {
+	for _, text := range []string{
+		"imgae: {}", "image: {tga: a}", "image: {registry: \"\"}", "image: {registry: 'https://ghcr.io'}", "image: {registry: ghcr.io/}", "image: {repository: \"\"}", "image: {tag: 'a b'}",
+		"image: {digest: abc}", "image: {digest: sha256:abc}", "image: {pullPolicy: Sometimes}", "image: ghcr.io/a",
+		"imagePullSecrets: [registry]", "imagePullSecrets: [{name: \"\"}]",
+		"approvals: 0", "approvals: 1.5", "approvals: '1'", "approvals: -1",
+		"apiServers: 10.0.0.1:6443", "apiServers: [10.0.0.1]", "apiServers: ['https://10.0.0.1:6443']", "apiServers: ['fd00::1:6443']", "apiServers: ['']",
+		"replicas: -1", "replicas: 6", "replicas: two", "resources: {claims: []}", "resources: {requests: {cpu: [1]}}", "resources: []",
+		"priorityClassName: 1", "tolerations: {operator: Exists}", "tolerations: [{operator: Is}]", "tolerations: [{efect: NoExecute}]",
+		"nodeSelector: {a: 1}", "nodeSelector: a", "podAnnotations: {a: true}", "roles: {create: 'yes'}", "roles: {make: true}", "roles: true",
+	} {
+		_, err := template(load(t), values(t, text), "theseus-system", kubernetes)
+		if err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestRefuses: another namespace, and a Kubernetes without admission policies.
+func TestRefuses(t *testing.T) {
+	if _, err := template(load(t), nil, "default", kubernetes); err == nil || !strings.Contains(err.Error(), "--namespace theseus-system --create-namespace") {
+		t.Error(err)
+	}
+	if _, err := template(load(t), nil, "theseus-system", "v1.29.15"); err == nil || !strings.Contains(err.Error(), ">=1.30.0-0") {
+		t.Error(err)
+	}
+	for _, version := range []string{"v1.30.0", "v1.33.4-eks-1", "v1.33.4+k3s1"} {
+		if _, err := template(load(t), map[string]any{}, "theseus-system", version); err != nil {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
+
+// TestRelease: Helm reads the chart of a release, which names its own image by digest.
+func TestRelease(t *testing.T) {
+	of := packing.Release{Version: "v0.2.0", Registry: "registry.example.com/infra", Digest: digest, Time: time.Unix(1700000000, 0)}
+	chart, err := loader.Load(archive(t, of.Pack, of.File()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if chart.Metadata.Name != "theseus" || chart.Metadata.Version != "0.2.0" || chart.Metadata.AppVersion != "v0.2.0" {
+		t.Errorf("%+v", chart.Metadata)
+	}
+	made, err := template(chart, map[string]any{}, "theseus-system", kubernetes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := partsOf(t, made)
+	if got, want := p.deployment.Spec.Template.Spec.Containers[0].Image, "registry.example.com/infra/theseus-controller:v0.2.0@"+digest; got != want {
+		t.Errorf("the image is %s, want %s", got, want)
+	}
+	if !strings.HasPrefix(p.notes, "The controller v0.2.0 is installed. It runs a plan after one user has approved it.\n") {
+		t.Errorf("the notes: %s", p.notes)
+	}
+}
