@@ -49,6 +49,7 @@ func targets() map[string]target {
 		"weave-npc":        weave("weave-npc"),
 		"kube-router":      {module: components + "kube-router", pkg: "github.com/cloudnativelabs/kube-router/cmd/kube-router", stamp: kubeRouterStamp},
 		"cilium-says":      {module: components + "cilium", pkg: "."},
+		"helm":             {module: "test/chart", pkg: "helm.sh/helm/v3/cmd/helm", stamp: "-X helm.sh/helm/v3/internal/version.version=v3.21.4"},
 		"gobgp":            {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgp"},
 		"gobgpd":           {module: components + "gobgp", pkg: "github.com/osrg/gobgp/v4/cmd/gobgpd"},
 
@@ -56,8 +57,9 @@ func targets() map[string]target {
 		"pause":        {module: "lab", pkg: "./cmd/pause", ownCode: true},
 		"calico-entry": {module: "lab", pkg: "./cmd/calico-entry", ownCode: true},
 
-		"theseus":       {module: ".", pkg: "./cmd/theseus", ownCode: true},
-		"theseus-agent": {module: ".", pkg: "./cmd/theseus-agent", ownCode: true},
+		"theseus":            {module: ".", pkg: "./cmd/theseus", ownCode: true},
+		"theseus-agent":      {module: ".", pkg: "./cmd/theseus-agent", ownCode: true},
+		"theseus-controller": {module: ".", pkg: "./cmd/theseus-controller", ownCode: true},
 	}
 	for _, version := range KubernetesVersions() {
 		all[Kube(version)] = kube(version)

@@ -19,6 +19,7 @@ const (
 	CoreDNS         = "registry.k8s.io/coredns/coredns:v1.15.0"
 	Workload        = "theseus.dev/workload:lab"
 	Agent           = "localhost:1/theseus-agent:dev"
+	Controller      = "localhost:1/theseus-controller:dev"
 	Flannel         = "ghcr.io/flannel-io/flannel:v0.28.4"
 	FlannelCNI      = "ghcr.io/flannel-io/flannel-cni-plugin:v0.9.1"
 	KubeRouter      = "docker.io/cloudnativelabs/kube-router:v1.5.1"
@@ -58,7 +59,7 @@ type shipped struct {
 func recipes(network, calico, source string) ([]recipe, error) {
 	list := always()
 	if _, err := os.Stat(filepath.Join(source, "cmd", "theseus-agent")); err == nil {
-		list = append(list, agent())
+		list = append(list, agent(), controller())
 	}
 	var own []recipe
 	var err error
@@ -111,6 +112,15 @@ func agent() recipe {
 		name: Agent, userland: true,
 		binaries: map[string]string{"/theseus-agent": "theseus-agent"},
 		set:      settings{Entrypoint: []string{"/theseus-agent"}},
+	}
+}
+
+func controller() recipe {
+	return recipe{
+		name:     Controller,
+		binaries: map[string]string{"/theseus-controller": "theseus-controller"},
+		files:    []layer.File{layer.Directory("/tmp", 0o777|os.ModeSticky)},
+		set:      settings{Entrypoint: []string{"/theseus-controller"}, User: "65532:65532"},
 	}
 }
 
