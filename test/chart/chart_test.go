@@ -249,10 +249,17 @@ func TestValues(t *testing.T) {
 	if slices.Sort(paths); !slices.Equal(paths, slices.Sorted(maps.Keys(all))) {
 		t.Fatalf("the schema has the values %q\ncases are of %q", paths, slices.Sorted(maps.Keys(all)))
 	}
+	page, err := os.ReadFile("../../docs/how-to/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	plain := partsOf(t, render(t, ""))
 	for path, one := range all {
 		if !has(defaults, path) && path != "global" {
 			t.Errorf("%s has no default in values.yaml", path)
+		}
+		if !strings.Contains(string(page), "\n| `"+path+"` | ") && path != "global" {
+			t.Errorf("%s has no row in docs/how-to/install.md", path)
 		}
 		if !one.shows(partsOf(t, render(t, one.values))) {
 			t.Errorf("%s does not show in what is rendered", one.values)
