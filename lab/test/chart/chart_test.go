@@ -232,7 +232,7 @@ func (c *cluster) flushService() {
 	fmt.Fprintf(c.Out, "-- kube-proxy's rules for the Service of the API server are deleted on %s\n", node)
 	c.killController()
 	rigtest.Until(c.t, "the controller runs again without the Service of the API server", func() bool {
-		return c.sh(node, `curl -fsS -m 1 http://127.0.0.1:7120/healthz >/dev/null 2>&1 && echo yes || echo no`) == "yes"
+		return c.sh(node, `curl -fsS -m 1 http://127.0.0.1:7111/healthz >/dev/null 2>&1 && echo yes || echo no`) == "yes"
 	})
 	if _, err := c.InLab(c.t.Context(), "node", "kill", "--component", "kube-proxy", node); err != nil {
 		c.t.Fatal(err)
