@@ -239,7 +239,8 @@ func (c *cluster) flushService() {
 	}
 }
 
-// uninstallIsRefused demands that Helm uninstalls nothing while the migration runs, and prints why.
+// uninstallIsRefused demands that Helm uninstalls nothing while the migration runs, and prints why. A rollback to the same
+// revision then makes Helm upgrade the release again (docs/how-to/install.md).
 func (c *cluster) uninstallIsRefused() {
 	c.t.Helper()
 	out, err := c.helm("uninstall", "theseus", "--timeout", "2m")
@@ -247,6 +248,7 @@ func (c *cluster) uninstallIsRefused() {
 		c.t.Fatalf("helm uninstall in the middle of a migration: %v\n%s", err, out)
 	}
 	c.kubectl("", "get", "deployment/theseus-controller", "serviceaccount/theseus-controller", "clusterrole/theseus-controller")
+	c.mustHelm("rollback", "theseus", "1")
 }
 
 // uninstall uninstalls the chart after the migration has ended. The journal stays.
