@@ -275,7 +275,7 @@ func checkLibraries(t *testing.T, root string, files []string) {
 		there[filepath.Base(file)] = true
 		return err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // an image without programs of Debian has no libraries
 		t.Fatal(err)
 	}
 	for _, file := range files {
