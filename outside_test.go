@@ -81,6 +81,8 @@ var whole = map[string]string{
 	"internal/mirror/dns/dnstest/dnstest.go":    "runs in tests",
 	"internal/mirror/cloud/aws/awstest/fake.go": "runs in tests",
 	"internal/network/cnitest/suite.go":         "runs in tests",
+
+	"internal/cluster/clustertest/controlplane.go": "runs in tests",
 }
 
 // TestWholeFiles: files and streams from outside are read within a bound. What runs on nodes reads the kernel's files and
@@ -113,6 +115,8 @@ var written = map[string]string{
 	"internal/cli/statedir/statedir.go":      "a trial whether there is room, which is removed",
 	"internal/mirror/dns/dnstest/dnstest.go": "runs in tests",
 	"internal/network/cnitest/suite.go":      "runs in tests",
+
+	"internal/cluster/clustertest/controlplane.go": "runs in tests",
 }
 
 // TestWrittenFiles: files with anything of a cluster are written whole or not at all, and for their owner alone.
@@ -186,6 +190,7 @@ var parsers = []string{"json.Unmarshal", "json.NewDecoder", "bounded.Unmarshal",
 
 // unfuzzed are the packages that parse without a fuzz target of their own, each with its reason; "/..." stands for all below.
 var unfuzzed = map[string]string{
+	"cmd/theseus-controller":             "addresses that it wrote itself",
 	"internal/change/...":                "plans, which FuzzRead of change/plan tries",
 	"internal/cli/...":                   "a change, in the bounds that FuzzToJSON tries; journals and answers, which other rooms have",
 	"internal/cluster":                   "values of a snapshot, which FuzzAdd of cluster/document tries",
