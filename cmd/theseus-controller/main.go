@@ -39,7 +39,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := start(ctx, os.Args[1:]); err != nil {
+	if err := start(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "error: %s\nhint: %s\n", printable.Line(err.Error()), printable.Line(hint(err)))
 		os.Exit(1)
 	}
@@ -119,7 +119,9 @@ func (c *connection) config(known []string) (*rest.Config, *kube.Servers, error)
 }
 
 func parse(flags *flag.FlagSet, args []string) error {
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return err // the flags are printed
+	} else if err != nil {
 		return usage{err}
 	}
 	if flags.NArg() > 0 {

@@ -64,6 +64,16 @@ func TestRoles(t *testing.T) {
 			}
 		}
 	}
+	const own = "theseus.dev"
+	for _, all := range [][]unstructured.Unstructured{look, plan, operate, roles(Controller, nil)} {
+		if given(t, all, "approve", own, "migrations", "theseus-system") || given(t, all, "create", own, "approvals", "theseus-system") {
+			t.Errorf("%s includes approving", all[0].GetName())
+		}
+	}
+	if approves := roles(Approve, nil); !given(t, approves, "approve", own, "migrations", "theseus-system") || !given(t, approves, "create", own, "approvals", "theseus-system") ||
+		given(t, approves, "patch", own, "migrations", "theseus-system") || given(t, approves, "list", "", "nodes", "") {
+		t.Errorf("approve: %v", approves)
+	}
 	if given(t, look, "list", "", "nodes", "") || look[0].GetLabels()["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
 		t.Errorf("look: %v", look[0])
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/cluster/outage"
 	"github.com/theseus-cni/theseus/internal/run/admission"
@@ -70,7 +71,7 @@ type pause struct {
 // Run looks after Migrations until ctx ends. A run that is under way then stops after its current action.
 func (c *Controller) Run(ctx context.Context) error {
 	c.plans, c.again = map[string]*loaded{}, map[string]*pause{}
-	c.say("theseus-controller %s begins as %s; a plan needs %d approvals", c.Version, c.Holder, c.Approvals)
+	c.say("theseus-controller %s begins as %s; a plan needs %s", c.Version, c.Holder, cluster.Count(c.Approvals, "approval"))
 	for {
 		err := c.turn(ctx)
 		c.turned.Store(time.Now().Unix())
