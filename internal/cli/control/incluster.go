@@ -13,6 +13,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/incluster"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
 	"github.com/theseus-cni/theseus/internal/run"
+	"github.com/theseus-cni/theseus/internal/run/admission"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -28,7 +29,7 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 		err = mayTakeOver(p, records, v1alpha1.DesireRun)
 	}
 	if err == nil {
-		err = incluster.Supported(p)
+		err = admission.InCluster(p)
 	}
 	if err == nil {
 		err = incluster.Available(ctx, a, client)

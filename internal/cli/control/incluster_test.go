@@ -162,7 +162,7 @@ func TestResumeInClusterRefuses(t *testing.T) {
 		client *kube.Client
 		says   string
 	}{
-		"hooks":         {controlled(t, hooked), "runs no commands, and this plan has 2"},
+		"hooks":         {controlled(t, hooked), "runs commands that add and remove nodes, which the controller does not have"},
 		"no controller": {holding(t, "", p), "hint: install the chart: helm install theseus charts/theseus"},
 		"a laptop":      {busy, "bob@laptop/1 is running a migration"},
 	} {

@@ -119,8 +119,6 @@ func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *
 		}
 	}
 	switch {
-	case holder != nil && inCluster:
-		fmt.Fprintf(a.Out, "for the controller in the cluster, %v\n", holder)
 	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
 	case inCluster:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/migrations"
 	"github.com/theseus-cni/theseus/internal/cli/mirror/pair"
 	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run"
 	"github.com/theseus-cni/theseus/internal/run/engine"
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
@@ -88,7 +88,7 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 	if err == nil && migration.Spec.InCluster {
 		records, next.Head, err = takeBack(ctx, a, client, name, records, next.Head)
 	}
-	next.Fresh = failedBefore(records)
+	next.Fresh = run.FailedBefore(records)
 	if err == nil {
 		err = execute.Run(ctx, a, next)
 	}
@@ -134,11 +134,4 @@ func mayTakeOver(p *plan.Plan, records []engine.Record, desire v1alpha1.Desire) 
 			"%s is past its point of no return", p.Name)
 	}
 	return nil
-}
-
-// failedBefore reports whether an earlier run of the migration ended because it needs a person.
-func failedBefore(records []engine.Record) bool {
-	return slices.ContainsFunc(records, func(r engine.Record) bool {
-		return r.Event == engine.Finished && r.Result == engine.ResultNeedsPerson
-	})
 }

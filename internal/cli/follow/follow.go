@@ -31,6 +31,8 @@ const (
 	lockEvery     = 5 * time.Second
 	// untaken is how long a controller may leave a new migration alone before that is worth a line.
 	untaken = 20 * time.Second
+	// recheck is how long an obstacle from before may be out of date: the controller looks again within a minute.
+	recheck = 75 * time.Second
 	// adviceWithin is how long the controller's advice is waited for after the last record.
 	adviceWithin = 5 * time.Second
 )
@@ -49,7 +51,8 @@ type follower struct {
 
 	migration  *v1alpha1.Migration
 	conditions map[string]metav1.Condition
-	runner     string // the last line about who runs it
+	earlier    *metav1.Condition // the obstacle when the watching began
+	runner     string            // the last line about who runs it
 	begun      time.Time
 	looked     time.Time // at the reports
 	asked      time.Time // for the lock
@@ -74,6 +77,7 @@ func Run(ctx context.Context, a *app.App, client *kube.Client, name string, afte
 	if err != nil {
 		return err
 	}
+	f.earlier = incluster.Obstacle(f.migration)
 	if f.dir, err = statedir.Make(name); err != nil {
 		f.dir = ""
 		fmt.Fprintf(a.Err, "note: the measurements are not kept on this machine for theseus report: %v\n", err)
@@ -210,34 +214,51 @@ func (f *follower) evidence(ctx context.Context) {
 	}
 }
 
-// ended says whether the migration has ended, or the controller has given it up, and how.
+// ended says whether the migration has ended, or the controller does not run it as it is, and how.
 func (f *follower) ended() (over bool, end error) {
 	state := f.tail.State()
 	outcome, over := engine.Ended(f.plan, state)
-	given := incluster.GivenUp(f.migration)
+	obstacle := f.obstacle()
 	switch {
 	case over && outcome.End == engine.EndDone:
 		return true, nil
 	case over && (state.Over() || state.Seq > f.after):
-		if given != nil {
-			outcome.Hint = given.Message
+		if obstacle != nil {
+			outcome.Hint = obstacle.Message
 		}
-		return f.settled(outcome, given != nil), exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
-	case given != nil:
-		code := exit.NeedsPerson
-		switch given.Reason {
-		case v1alpha1.ReasonBlocked:
-			code = exit.Blocked
-		case v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonNotSupported:
-			code = exit.Failed
-		}
-		hint := fmt.Sprintf("then `theseus resume %s --in-cluster` tries again", f.plan.Name)
-		if state.Seq == 0 {
-			hint = fmt.Sprintf("nothing was changed; `theseus rollback %s` ends this migration, `theseus resume %[1]s --in-cluster` tries again", f.plan.Name)
-		}
-		return true, exit.Fail(code, hint, "the controller does not run %s (%s): %s", f.plan.Name, given.Reason, given.Message)
+		return f.settled(outcome, obstacle != nil), exit.Fail(outcome.ExitCode(), outcome.Hint, "%s: %s", outcome.End, exit.Cause(outcome.Cause))
+	case obstacle != nil && !over:
+		return true, f.stuck(obstacle, state.Seq == 0)
 	}
 	return false, nil
+}
+
+// obstacle is why the controller does not run the migration; nil if that is from before the watching, and may be out of date.
+func (f *follower) obstacle() *metav1.Condition {
+	now := incluster.Obstacle(f.migration)
+	if now == nil || f.earlier == nil || now.Reason == v1alpha1.ReasonNeedsPerson {
+		return now
+	}
+	if now.Reason == f.earlier.Reason && now.Message == f.earlier.Message && time.Since(f.begun) < recheck {
+		return nil
+	}
+	return now
+}
+
+// stuck is the error for a migration that the controller does not run. fresh is true if nothing was changed yet.
+func (f *follower) stuck(obstacle *metav1.Condition, fresh bool) error {
+	code := exit.NeedsPerson
+	switch obstacle.Reason {
+	case v1alpha1.ReasonBlocked:
+		code = exit.Blocked
+	case v1alpha1.ReasonStalePlan, v1alpha1.ReasonWrongCluster, v1alpha1.ReasonNotSupported:
+		code = exit.Failed
+	}
+	hint := fmt.Sprintf("then `theseus resume %s --in-cluster` tries again", f.plan.Name)
+	if fresh {
+		hint = fmt.Sprintf("nothing was changed. The controller looks again every minute, and begins when the cause is gone; `theseus rollback %s` ends this migration", f.plan.Name)
+	}
+	return exit.Fail(code, hint, "the controller does not run %s (%s): %s", f.plan.Name, obstacle.Reason, obstacle.Message)
 }
 
 // settled says whether everything is known about an end: the controller writes its condition, with advice, a moment after

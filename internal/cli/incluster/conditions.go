@@ -41,16 +41,17 @@ func Waits(migration *v1alpha1.Migration) []string {
 	return lines
 }
 
-// GivenUp is the condition Degraded of a migration that the controller does not continue by itself, as its spec is now; nil
-// if it does. The controller looks for missing rights again and again.
-func GivenUp(migration *v1alpha1.Migration) *metav1.Condition {
-	observed := migration.Status.Observed
-	if !migration.Spec.InCluster || observed == nil || observed.Attempt != migration.Spec.Attempt || observed.Desire != migration.Spec.Desire {
+// Obstacle is the condition Degraded of a migration that the controller does not run as it is; nil if it does, or if only
+// permissions are missing. Before the first record of a journal, the controller looks again by itself, at least once a
+// minute; after it, only once a person has asked for something.
+func Obstacle(migration *v1alpha1.Migration) *metav1.Condition {
+	degraded := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionDegraded)
+	if !migration.Spec.InCluster || degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason == v1alpha1.ReasonRightsMissing {
 		return nil
 	}
-	degraded := meta.FindStatusCondition(migration.Status.Conditions, v1alpha1.ConditionDegraded)
-	if degraded == nil || degraded.Status != metav1.ConditionTrue || degraded.Reason == v1alpha1.ReasonRightsMissing {
-		return nil
+	observed := v1alpha1.Observed{Attempt: migration.Spec.Attempt, Desire: migration.Spec.Desire}
+	if seen := migration.Status.Observed; degraded.Reason == v1alpha1.ReasonNeedsPerson && (seen == nil || *seen != observed) {
+		return nil // the condition is about an earlier attempt
 	}
 	return degraded
 }

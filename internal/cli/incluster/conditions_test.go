@@ -39,25 +39,25 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestGivenUp: only a verdict about the spec as it is now counts, and missing rights are looked for again.
-func TestGivenUp(t *testing.T) {
+// TestObstacle: only a verdict about the spec as it is now counts, and missing rights are looked for again.
+func TestObstacle(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec     v1alpha1.MigrationSpec
 		observed *v1alpha1.Observed
 		reason   string
 		want     bool
 	}{
-		"needs a person":       {v1alpha1.MigrationSpec{InCluster: true, Attempt: 1}, &v1alpha1.Observed{Attempt: 1}, v1alpha1.ReasonNeedsPerson, true},
-		"rights are missing":   {v1alpha1.MigrationSpec{InCluster: true}, &v1alpha1.Observed{}, v1alpha1.ReasonRightsMissing, false},
-		"an earlier attempt":   {v1alpha1.MigrationSpec{InCluster: true, Attempt: 2}, &v1alpha1.Observed{Attempt: 1}, v1alpha1.ReasonNeedsPerson, false},
-		"another desire":       {v1alpha1.MigrationSpec{InCluster: true, Desire: v1alpha1.DesireRollback}, &v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
-		"not observed":         {v1alpha1.MigrationSpec{InCluster: true}, nil, v1alpha1.ReasonNeedsPerson, false},
-		"a laptop has it":      {v1alpha1.MigrationSpec{}, &v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
-		"the plan has changed": {v1alpha1.MigrationSpec{InCluster: true}, &v1alpha1.Observed{}, v1alpha1.ReasonStalePlan, true},
+		"needs a person":      {v1alpha1.MigrationSpec{InCluster: true, Attempt: 1}, &v1alpha1.Observed{Attempt: 1}, v1alpha1.ReasonNeedsPerson, true},
+		"rights are missing":  {v1alpha1.MigrationSpec{InCluster: true}, &v1alpha1.Observed{}, v1alpha1.ReasonRightsMissing, false},
+		"an earlier attempt":  {v1alpha1.MigrationSpec{InCluster: true, Attempt: 2}, &v1alpha1.Observed{Attempt: 1}, v1alpha1.ReasonNeedsPerson, false},
+		"another desire":      {v1alpha1.MigrationSpec{InCluster: true, Desire: v1alpha1.DesireRollback}, &v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
+		"not observed":        {v1alpha1.MigrationSpec{InCluster: true}, nil, v1alpha1.ReasonNeedsPerson, false},
+		"a laptop has it":     {v1alpha1.MigrationSpec{}, &v1alpha1.Observed{}, v1alpha1.ReasonNeedsPerson, false},
+		"the cluster changed": {v1alpha1.MigrationSpec{InCluster: true}, nil, v1alpha1.ReasonStalePlan, true},
 	} {
 		migration := &v1alpha1.Migration{Spec: test.spec, Status: v1alpha1.MigrationStatus{Observed: test.observed,
 			Conditions: []metav1.Condition{condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, test.reason)}}}
-		if got := GivenUp(migration); (got != nil) != test.want {
+		if got := Obstacle(migration); (got != nil) != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

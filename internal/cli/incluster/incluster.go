@@ -17,18 +17,6 @@ import (
 	"github.com/theseus-cni/theseus/internal/run/journal"
 )
 
-// Supported refuses a plan that the controller does not run.
-func Supported(p *plan.Plan) error {
-	const hint = "leave --in-cluster out: the plan runs from this machine"
-	if p.Mirror != nil {
-		return exit.Fail(exit.Failed, hint, "the controller in the cluster runs no plans of the strategy mirror")
-	}
-	if commands := plan.ReachOf(p).Commands; len(p.Hooks()) > 0 || len(commands) > 0 {
-		return exit.Fail(exit.Failed, hint, "the controller in the cluster runs no commands, and this plan has %d", max(len(commands), len(p.Hooks())))
-	}
-	return nil
-}
-
 // Available demands that the cluster has a controller that runs. A user who may not read that gets no error: the
 // conditions of the Migration show it.
 func Available(ctx context.Context, a *app.App, client *kube.Client) error {
@@ -47,7 +35,7 @@ func Available(ctx context.Context, a *app.App, client *kube.Client) error {
 	})
 	switch {
 	case apierrors.IsNotFound(err):
-		return exit.Fail(exit.Failed, "install the chart: helm install theseus charts/theseus --namespace "+v1alpha1.Namespace+" --create-namespace",
+		return exit.Fail(exit.Failed, "install the chart: helm install theseus charts/theseus --namespace "+v1alpha1.Namespace+" --create-namespace --take-ownership",
 			"this cluster has no controller: there is no Deployment %s/%s", v1alpha1.Namespace, manifest.ControllerName)
 	case err != nil:
 		return fmt.Errorf("looking for the controller: %w", err)
