@@ -93,7 +93,7 @@ func TestChart(t *testing.T) {
 	if events := c.kubectl("", "get", "events", "--field-selector", "involvedObject.kind=Migration", "-o", "name"); events == "" {
 		t.Error("the Migration has no events")
 	}
-	rigtest.Run(t, rig, "third", 0, nil, "report", "-o", filepath.Join(t.TempDir(), "report.html"))
+	rigtest.Run(t, rig, "elsewhere", 0, nil, "report", "-o", filepath.Join(t.TempDir(), "report.html")) // it has what it watched
 	rigtest.Run(t, rig, "third", 0, []string{", done"}, "status")
 	c.uninstall()
 }
