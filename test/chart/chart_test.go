@@ -15,6 +15,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	packing "github.com/theseus-cni/theseus/release/chart"
@@ -93,7 +94,7 @@ func TestConfined(t *testing.T) {
 	if p.check.Annotations["helm.sh/hook"] != "pre-delete" || *p.check.Spec.BackoffLimit != 0 {
 		t.Errorf("the check before an uninstall: %+v", p.check.ObjectMeta)
 	}
-	if p.budget.Spec.MaxUnavailable.String() != "1" || p.deployment.Spec.Strategy.RollingUpdate.MaxSurge.String() != "0" {
+	if p.budget.Spec.MaxUnavailable.String() != "1" || p.deployment.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
 		t.Errorf("the budget %+v, the strategy %+v", p.budget.Spec, p.deployment.Spec.Strategy)
 	}
 	selector := p.deployment.Spec.Selector.MatchLabels
