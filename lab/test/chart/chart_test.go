@@ -66,7 +66,7 @@ func TestChart(t *testing.T) {
 	laptop.Until("is in the cluster")
 	watch := rigtest.Start(t, rig, "elsewhere", "watch")
 	laptop.Until("RightsMissing")
-	c.kubectl(c.rights(plan), "apply", "-f", "-")
+	c.grant(plan)
 	laptop.Until("Define the custom resources of calico")
 	laptop.Kill()
 	for _, disturbance := range []struct {
@@ -149,14 +149,16 @@ func (c *cluster) pods() []string {
 	return lines
 }
 
-// rights are the roles with which the controller may run a plan.
-func (c *cluster) rights(plan string) string {
+// grant gives the controller the permissions for a plan.
+func (c *cluster) grant(plan string) {
 	c.t.Helper()
-	text, err := c.Run(c.t.Context(), "rights", "operate", "--plan", plan, "--for", "serviceaccount:"+namespace+"/theseus-controller")
+	roles, err := c.Run(c.t.Context(), "rights", "operate", "--plan", plan, "--for", "serviceaccount:"+namespace+"/theseus-controller")
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return text
+	if _, err := c.Kubectl(c.t.Context(), strings.NewReader(roles), "apply", "-f", "-"); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // sh runs a script on a node and returns what it printed.
