@@ -68,7 +68,7 @@ func templates(t *testing.T) map[string]string {
 // roles are the objects of a duty, without the namespace, which Helm creates.
 func roles(t *testing.T, duty kube.Duty, subjects ...kube.Subject) []unstructured.Unstructured {
 	t.Helper()
-	all, err := kube.Roles(duty, nil, subjects)
+	all, err := kube.Roles(duty, "", nil, subjects)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestAPIServer(t *testing.T) {
 	}
 	objects := manifest.ApprovalPolicy()
 	for duty, user := range map[kube.Duty]string{kube.Approve: "ann", kube.Look: "eve"} {
-		roles, err := kube.Roles(duty, nil, []kube.Subject{{Kind: rbacv1.UserKind, Name: user}})
+		roles, err := kube.Roles(duty, "", nil, []kube.Subject{{Kind: rbacv1.UserKind, Name: user}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,8 @@ func NewCommand(a *app.App) *cobra.Command {
 			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a privileged DaemonSet and grant\n" +
 			"           it permissions, which is as powerful as cluster-admin: bind it only to cluster administrators\n" +
 			"  approve  look, and approve: to let the controller in the cluster run a plan. It is in none of the others\n\n" +
-			"With --plan, operate has only the permissions for one plan. The controller in the cluster needs them, too.",
+			"With --plan, operate has only the permissions for one plan, in roles that are named after it. The controller in the\n" +
+			"cluster needs them, too.",
 		Example: "  theseus rights plan --for group:sre | kubectl apply -f -\n" +
 			"  theseus rights operate --plan plan.yaml --for serviceaccount:theseus-system/theseus-controller | kubectl apply -f -\n" +
 			"  theseus rights approve --for user:alice | kubectl apply -f -",
@@ -37,6 +38,7 @@ func NewCommand(a *app.App) *cobra.Command {
 		ValidArgs: []string{"look", "plan", "operate", "approve"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			duty := kube.Duty(args[0])
+			var of string
 			var steps []step.Step
 			if file != "" {
 				if duty != kube.Operate {
@@ -49,7 +51,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				if err := plan.Verify(p); err != nil {
 					return exit.Fail(exit.Failed, "make a new plan with `theseus plan`", "the plan is invalid: %w", err)
 				}
-				steps = p.Steps
+				of, steps = p.Name, p.Steps
 			}
 			var subjects []kube.Subject
 			for _, text := range to {
@@ -59,7 +61,7 @@ func NewCommand(a *app.App) *cobra.Command {
 				}
 				subjects = append(subjects, subject)
 			}
-			return printRights(a, duty, steps, subjects)
+			return printRights(a, duty, of, steps, subjects)
 		},
 	}
 	command.Flags().StringVar(&file, "plan", "", "plan to be applied, for operate")
@@ -67,8 +69,8 @@ func NewCommand(a *app.App) *cobra.Command {
 	return command
 }
 
-func printRights(a *app.App, duty kube.Duty, steps []step.Step, subjects []kube.Subject) error {
-	objects, err := kube.Roles(duty, steps, subjects)
+func printRights(a *app.App, duty kube.Duty, of string, steps []step.Step, subjects []kube.Subject) error {
+	objects, err := kube.Roles(duty, of, steps, subjects)
 	if err != nil {
 		return err
 	}

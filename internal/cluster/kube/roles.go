@@ -43,9 +43,14 @@ var Duties = []Duty{Look, Plan, Operate}
 // Subject is the user, group or ServiceAccount that gets the permissions.
 type Subject struct{ Kind, Namespace, Name string }
 
-// Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. steps are the steps
-// of the plan to execute; without them, Operate has the permissions for all changes that Theseus plans.
-func Roles(duty Duty, steps []step.Step, subjects []Subject) ([]unstructured.Unstructured, error) {
+// Roles returns the RBAC objects that grant the permissions of a duty, and bind them to the subjects, if any. plan and steps are the
+// name and the steps of the plan to execute; without them, Operate has the permissions for all changes that Theseus plans. The names
+// of a plan's roles end in its name, so that they replace no others.
+func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]unstructured.Unstructured, error) {
+	name := "theseus-" + string(duty)
+	if plan != "" {
+		name += "-" + plan
+	}
 	everywhere, within := map[string][]need{}, []string{}
 	for _, n := range rightsOf(duty, steps) {
 		if everywhere[n.namespace] == nil && n.namespace != "" {
@@ -61,7 +66,7 @@ func Roles(duty Duty, steps []step.Step, subjects []Subject) ([]unstructured.Uns
 	}
 	slices.Sort(within)
 	for _, namespace := range append([]string{""}, within...) {
-		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "theseus-" + string(duty), Namespace: namespace}, Rules: rules(everywhere[namespace])}
+		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Rules: rules(everywhere[namespace])}
 		kind := "ClusterRole"
 		if namespace != "" {
 			kind = "Role"

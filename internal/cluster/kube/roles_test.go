@@ -36,7 +36,11 @@ func given(t *testing.T, roles []unstructured.Unstructured, verb, group, resourc
 func TestRoles(t *testing.T) {
 	roles := func(duty Duty, steps []step.Step) []unstructured.Unstructured {
 		t.Helper()
-		all, err := Roles(duty, steps, []Subject{{Kind: "Group", Name: "sre"}})
+		name := ""
+		if steps != nil {
+			name = "a-plan"
+		}
+		all, err := Roles(duty, name, steps, []Subject{{Kind: "Group", Name: "sre"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,6 +107,9 @@ func TestRoles(t *testing.T) {
 		}
 	}
 	for i := range exact {
+		if kind := exact[i].GetKind(); kind != "Namespace" && exact[i].GetName() != "theseus-operate-a-plan" {
+			t.Errorf("%s %s would replace that of another plan, or of all", kind, exact[i].GetName())
+		}
 		if namespace := exact[i].GetNamespace(); namespace == "comes" || namespace == "goes" {
 			t.Errorf("%s %s is in a namespace that comes or goes", exact[i].GetKind(), namespace)
 		}

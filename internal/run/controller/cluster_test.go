@@ -46,7 +46,7 @@ func TestAPIServer(t *testing.T) {
 		{kube.Approve, []kube.Subject{{Kind: rbacv1.UserKind, Name: "ann"}, {Kind: rbacv1.UserKind, Name: "bob"}}},
 		{kube.Controller, []kube.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: v1alpha1.Namespace, Name: manifest.ControllerName}}},
 	} {
-		roles, err := kube.Roles(grant.duty, nil, grant.to)
+		roles, err := kube.Roles(grant.duty, "", nil, grant.to)
 		if err != nil {
 			t.Fatal(err)
 		}
