@@ -96,14 +96,18 @@ judge:
 	cd test/kops && go vet ./... && go test ./... && go test -modfile=kops-1.31.mod ./...
 	cd test/kubeadm && go vet ./... && go test -timeout 10m ./...
 
+# The lab's program of Kubernetes, for tests of an API server alone.
+lab_kube = $$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1)
+
 lab-test: setup build ## the tests on real clusters (the long ones with THESEUS_FULL=1)
 	@echo "== lab tests"
 	$(LAB) build
+	THESEUS_KUBE=$(lab_kube) go test -v -run '^(TestAPIServer|TestRun)$$' ./internal/run/controller ./internal/cli/approve ./cmd/theseus-controller
 ifeq ($(THESEUS_FULL),1)
 	$(LAB) build --network flannel --kubernetes v1.34.4
 	$(LAB) build --network calico-typha --calico v3.28.5,v3.30.1
 	cd test/certmanager && go vet ./...
-	THESEUS_KUBE=$$(ls -t "$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin/kube/*/kube | head -1) go test -v -run '^TestInCluster$$' ./internal/change/plan
+	THESEUS_KUBE=$(lab_kube) go test -v -run '^TestInCluster$$' ./internal/change/plan
 	THESEUS_WEAVE="$${XDG_CACHE_HOME:-$$HOME/.cache}"/theseus-lab/bin go test -v -run '^TestAdoptWeave$$' ./internal/node
 else
 	@echo "== NOT TESTED without THESEUS_FULL=1: Kubernetes v1.34.4 (its build takes ten minutes), adoption that is taken back from its end, harmed, and from a bridge, recreation that is killed ten times, and taken back from its first steps,"
