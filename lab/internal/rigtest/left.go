@@ -218,6 +218,9 @@ func naming(ctx context.Context, rig *scenario.Rig, words *regexp.Regexp) ([]str
 	var named []string
 	journal := []string{"Migration", "PlanPage", "JournalPage"}
 	for _, item := range list.Items {
+		if item.Kind == "ConfigMap" && strings.HasPrefix(item.Metadata.Name, "theseus-evidence-") {
+			continue // what the run measured, which stays with its journal
+		}
 		if name := item.Metadata.Namespace + "/" + item.Metadata.Name; words.MatchString(name) && !slices.Contains(journal, item.Kind) {
 			named = append(named, item.Kind+" "+name)
 		}

@@ -67,10 +67,11 @@ func (s *stage) duties(t *testing.T) {
 		}
 	}
 	s.kubectl(t, "", "delete", "namespace", "theseus-system")
-	for _, duty := range []string{"plan", "operate"} {
-		s.kubectl(t, "", "delete", "clusterrolebinding,clusterrole", "theseus-"+duty)
+	for _, name := range strings.Fields(s.kubectl(t, "", "get", "clusterrolebindings,clusterroles", "-o", "name")) {
+		if strings.Contains(name, "/theseus-") {
+			s.kubectl(t, "", "delete", name)
+		}
 	}
-	s.kubectl(t, "", "delete", "clusterrole", "theseus-look")
 }
 
 // said runs theseus, and returns all that it prints.
