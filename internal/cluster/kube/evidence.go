@@ -36,6 +36,8 @@ type PartRun struct {
 	v1alpha1.Part
 }
 
+func (r PartRun) process() process { return process{r.Node, r.Name, r.Since.UnixNano()} }
+
 // counter is one count of one path: an agent that restarts begins a new one.
 type counter struct {
 	path  string
@@ -55,17 +57,28 @@ type Collected struct {
 // NewEvidence continues from earlier evidence, which may be empty.
 func NewEvidence(before Collected) *Evidence {
 	e := &Evidence{paths: map[string]v1alpha1.Path{}, results: map[counter]v1alpha1.PathResult{}, parts: map[process]PartRun{}, foreign: map[string]string{}}
-	maps.Copy(e.foreign, before.Foreign)
-	for _, one := range before.Paths {
-		e.paths[one.ID] = one
+	e.Merge(before)
+	return e
+}
+
+// Merge adds what another process collected. Of one counter, and of one run of a part, the later state stays.
+func (e *Evidence) Merge(other Collected) {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	maps.Copy(e.foreign, other.Foreign)
+	for _, one := range other.Paths {
+		if _, known := e.paths[one.ID]; !known {
+			e.paths[one.ID] = one
+		}
 	}
-	for _, result := range before.Results {
+	for _, result := range other.Results {
 		e.add(result)
 	}
-	for _, run := range before.Parts {
-		e.ran(run)
+	for _, run := range other.Parts {
+		if known, ok := e.parts[run.process()]; !ok || known.At.Before(run.At) {
+			e.ran(run)
+		}
 	}
-	return e
 }
 
 // Collect reads the probe plans and all reports, and adds new results of the planned paths. It is cheap enough to call once a
@@ -103,7 +116,7 @@ func (e *Evidence) Collect(ctx context.Context, a *Actor) error {
 
 // ran records that a part runs.
 func (e *Evidence) ran(run PartRun) {
-	e.parts[process{run.Node, run.Name, run.Since.UnixNano()}] = run
+	e.parts[run.process()] = run
 }
 
 // add stores a result, unless the stored one of the same counter is newer.
