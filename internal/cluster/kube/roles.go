@@ -71,7 +71,7 @@ func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]uns
 		if namespace != "" {
 			kind = "Role"
 		}
-		if duty == Look {
+		if duty == Look && namespace == "" {
 			role.Labels = map[string]string{"rbac.authorization.k8s.io/aggregate-to-view": "true"}
 		}
 		role.TypeMeta = metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
@@ -116,6 +116,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 		{own, "migrations", "", "get list"}, {own, "planpages", "", "get list"}, {own, "journalpages", "", "get list"},
 		{own, "probeplans", "", "get list"}, {own, "probereports", "", "get list"}, {own, "approvals", "", "get list"},
 		{"coordination.k8s.io", "leases", "", "get"}, {"", "namespaces", "", "get"}, {"", "pods", "", "list"}, {"apps", "replicasets", "", "get"},
+		{"", "configmaps", v1alpha1.Namespace, "get"}, // the evidence that runs keep
 	}
 	if duty == Look {
 		return all
@@ -134,6 +135,7 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
 	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{rbacv1.GroupName, "roles", "", "get create patch delete escalate bind"},
 		need{rbacv1.GroupName, "rolebindings", "", "get create patch delete"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"},
+		keepsEvidence,
 		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, the target of measured paths
 	if steps == nil {
 		return append(all, ofAnyChange()...)
@@ -163,6 +165,9 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	return all
 }
 
+// keepsEvidence lets a run keep what the probes measured in the cluster. A run goes on without it.
+var keepsEvidence = need{"", "configmaps", v1alpha1.Namespace, "get create update"}
+
 // approves returns what a user needs to approve a plan. The API server admits an approval only with the verb approve
 // (manifest.ApprovalPolicy).
 func approves() []need {
@@ -173,7 +178,7 @@ func approves() []need {
 // proves who approved, and to find the addresses of the API servers.
 func controls() []need {
 	return []need{
-		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create patch"},
+		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
 		{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"},

@@ -78,8 +78,19 @@ func TestRoles(t *testing.T) {
 		given(t, approves, "patch", own, "migrations", "theseus-system") || given(t, approves, "list", "", "nodes", "") {
 		t.Errorf("approve: %v", approves)
 	}
-	if given(t, look, "list", "", "nodes", "") || look[0].GetLabels()["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
-		t.Errorf("look: %v", look[0])
+	const aggregated = "rbac.authorization.k8s.io/aggregate-to-view"
+	if given(t, look, "list", "", "nodes", "") || !slices.ContainsFunc(look, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == "ClusterRole" && o.GetLabels()[aggregated] == "true"
+	}) {
+		t.Errorf("look: %v", look)
+	}
+	for duty, verbs := range map[Duty]string{Look: "get", Plan: "get", Approve: "get", Controller: "get create update", Operate: "get create update"} {
+		all := roles(duty, []step.Step{})
+		for _, verb := range strings.Fields("get create update") {
+			if given(t, all, verb, "", "configmaps", "theseus-system") != slices.Contains(strings.Fields(verbs), verb) || verb != "get" && given(t, all, verb, "", "configmaps", "shop") {
+				t.Errorf("%s: %s of the evidence of runs, want %s there alone", duty, verb, verbs)
+			}
+		}
 	}
 
 	object := func(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
