@@ -69,6 +69,7 @@ var whole = map[string]string{
 	"internal/safeio/infile/read.go":            "the reader itself",
 	"internal/safeio/bounded/yaml.go":           "the reader itself",
 	"internal/mirror/dns/config.go":             "files of the machine's own: its zones and secrets",
+	"internal/run/archive.go":                   "bounded there, by what evidence may have",
 	"internal/run/journal/file.go":              "the machine's own journal",
 	"internal/run/journal/process.go":           "files of /proc",
 	"internal/run/journal/migration.go":         "bounded there, by what a plan may have",

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -79,9 +80,29 @@ func kept(dir string) (kube.Collected, error) {
 	return before, err
 }
 
-// Gather combines the evidence in the folder of a run with the current reports of the probes in the cluster. If the
-// cluster cannot be read, Gather returns the evidence in the folder, and an error that says why.
-func Gather(ctx context.Context, actor *kube.Actor, dir string) (kube.Collected, error) {
+// Gather combines the evidence in the folder of a run with what the run keeps in the cluster, and with the current reports of
+// the probes there. If the cluster cannot be read, Gather returns what it could read, and an error that says why.
+func Gather(ctx context.Context, actor *kube.Actor, migration, dir string) (kube.Collected, error) {
+	all, unread, err := gather(ctx, actor, migration, dir)
+	return all, cmp.Or(err, unread)
+}
+
+// gather is Gather. unread says why the evidence that the run keeps in the cluster is not complete, and err what else failed.
+func gather(ctx context.Context, actor *kube.Actor, migration, dir string) (all kube.Collected, unread, err error) {
+	before, err := kept(dir)
+	if err != nil {
+		return before, nil, err
+	}
+	evidence := kube.NewEvidence(before)
+	archived, unread := newArchive(actor.Dynamic, migration).load(ctx)
+	evidence.Merge(archived)
+	err = evidence.Collect(ctx, actor)
+	return evidence.Document(), unread, err
+}
+
+// Watch combines the evidence in the folder of a run with the current reports of the probes in the cluster. It is cheap enough
+// to call once a second.
+func Watch(ctx context.Context, actor *kube.Actor, dir string) (kube.Collected, error) {
 	before, err := kept(dir)
 	if err != nil {
 		return before, err

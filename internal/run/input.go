@@ -3,9 +3,11 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/theseus-cni/theseus/internal/change/plan"
@@ -17,16 +19,23 @@ import (
 )
 
 // ReportInput collects the input of a report: the journal from the cluster, the evidence from dir, the folder of the
-// run on this machine, and, if the probes still run, from the cluster.
-func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string) (report.Input, error) {
+// run on this machine, and from the cluster: what the run keeps there, and the reports of probes that still run. warn gets
+// what makes the evidence incomplete.
+func ReportInput(ctx context.Context, client *kube.Client, p *plan.Plan, dir string, warn func(string)) (report.Input, error) {
 	records, err := journal.NewCluster(client.Dynamic, p.Name).Records(ctx)
 	if err != nil {
 		return report.Input{}, err
 	}
 	actor := NewActor(client)
-	document, err := Gather(ctx, actor, dir)
-	if err != nil {
+	document, unread, err := gather(ctx, actor, p.Name, dir)
+	var damaged *damagedError
+	switch {
+	case err != nil:
 		return report.Input{}, err
+	case errors.As(unread, &damaged), apierrors.IsForbidden(unread):
+		warn("the paths in this report may be incomplete: " + unread.Error())
+	case unread != nil:
+		return report.Input{}, unread
 	}
 	input := report.Input{Plan: p, Records: records, Paths: document.Paths, Reports: Reports(document), Foreign: Foreign(document),
 		At: time.Now()}

@@ -159,6 +159,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	evidence := r.evidence()
 	deps := engine.Deps{Actor: r.withPool(actor), Gate: gate}
 	if r.Plan.OnNodes() {
+		defer r.archiving(ctx, evidence)()
 		defer r.collect(ctx, actor, evidence)()
 	}
 	if r.Mirrored != nil {

@@ -164,7 +164,7 @@ func TestOneAccount(t *testing.T) {
 func (s *stream) sameInStatus(live Seen) {
 	r := &Run{Dir: s.t.TempDir(), View: &listener{}}
 	r.save(s.evidence)
-	evidence, err := Gather(s.t.Context(), s.actor, r.Dir)
+	evidence, err := Gather(s.t.Context(), s.actor, "m", r.Dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 	}
 	switch {
 	case seen.Paths > 0 && unread != nil:
-		fmt.Fprintf(a.Out, "probes: %s (as kept on this machine; the cluster's reports cannot be read: %v)\n", seen, unread)
+		fmt.Fprintf(a.Out, "probes: %s (as kept; some evidence in the cluster cannot be read: %v)\n", seen, unread)
 	case seen.Paths > 0:
 		fmt.Fprintf(a.Out, "probes: %s\n", seen)
 	}
@@ -140,6 +140,6 @@ func seen(ctx context.Context, client *kube.Client, p *plan.Plan) (run.Seen, err
 		return run.Seen{}, err
 	}
 	actor := run.NewActor(client)
-	evidence, err := run.Gather(ctx, actor, dir)
+	evidence, err := run.Gather(ctx, actor, p.Name, dir)
 	return run.SeenIn(evidence), err
 }

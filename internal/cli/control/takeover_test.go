@@ -365,7 +365,7 @@ func TestStatusSaysWhatProbesSaw(t *testing.T) {
 		t.Fatal(err)
 	}
 	for output, want := range map[string]string{
-		"":     "probes: 1 path, 100 probes, 2 lost, 0 denied answered, longest gap 20 ms (as kept on this machine; the cluster's reports cannot be read: ",
+		"":     "probes: 1 path, 100 probes, 2 lost, 0 denied answered, longest gap 20 ms (as kept; some evidence in the cluster cannot be read: ",
 		"json": `"evidence":{"paths":1,"sent":100,"lost":2,"leaked":0,"longestGapMillis":20}`,
 	} {
 		var out bytes.Buffer

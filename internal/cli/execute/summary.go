@@ -49,7 +49,7 @@ func Summary(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan)
 	if err != nil {
 		return err
 	}
-	input, err := run.ReportInput(ctx, client, p, dir)
+	input, err := run.ReportInput(ctx, client, p, dir, func(text string) { fmt.Fprintln(a.Err, "warning: "+text) })
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func (f *follower) evidence(ctx context.Context) {
 		return
 	}
 	f.looked = time.Now()
-	document, err := run.Gather(ctx, f.actor, f.dir)
+	document, err := run.Watch(ctx, f.actor, f.dir)
 	if err != nil || len(document.Paths) == 0 {
 		return
 	}

@@ -47,7 +47,7 @@ func show(ctx context.Context, a *app.App, client *kube.Client, p *plan.Plan, tr
 	if err != nil {
 		return err
 	}
-	input, err := run.ReportInput(ctx, client, p, dir)
+	input, err := run.ReportInput(ctx, client, p, dir, func(text string) { fmt.Fprintln(a.Err, "warning: "+text) })
 	if err != nil {
 		return err
 	}
