@@ -45,7 +45,8 @@ func TestObjects(t *testing.T) {
 		"RoleBinding theseus-controller", "RoleBinding theseus-controller in default", "ServiceAccount theseus-controller",
 		"ValidatingAdmissionPolicy theseus-approvals", "ValidatingAdmissionPolicyBinding theseus-approvals",
 	}
-	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan", "Role theseus-approve"}
+	roles := []string{"ClusterRole theseus-approve", "ClusterRole theseus-look", "ClusterRole theseus-plan",
+		"Role theseus-approve", "Role theseus-look", "Role theseus-plan"}
 	for text, want := range map[string][]string{"": always, "roles: {create: true}": slices.Sorted(slices.Values(slices.Concat(always, roles)))} {
 		if got := slices.Sorted(maps.Keys(objects(t, render(t, text)))); !slices.Equal(got, want) {
 			t.Errorf("%q renders %q\nwant %q", text, got, want)
