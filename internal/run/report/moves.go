@@ -91,22 +91,37 @@ func moves(p *plan.Plan, records []engine.Record) []Move {
 	}
 	var all []Move
 	tries, told := map[once]int{}, map[once]bool{}
+	open := map[once]bool{}   // actions that were begun and have no answer; true after another process took over
+	back := map[string]bool{} // the direction in which a pod was moved last
 	for i := range records {
 		r := &records[i]
-		if r.Event == engine.Intended {
-			tries[once{action: r.Action, back: r.Undo}]++
+		action := once{action: r.Action, back: r.Undo}
+		switch r.Event {
+		case engine.Intended:
+			tries[action]++
+			open[action] = false
+		case engine.Resumed:
+			for begun := range open {
+				open[begun] = true
+			}
 		}
-		var result step.AdoptResult
-		if r.Event != engine.Acted || !asked[r.Action] || json.Unmarshal(r.Data, &result) != nil {
+		if r.Event != engine.Acted {
 			continue
 		}
-		again := tries[once{action: r.Action, back: r.Undo}] > 1
+		again := tries[action] > 1 || open[action]
+		delete(open, action)
+		var result step.AdoptResult
+		if !asked[r.Action] || json.Unmarshal(r.Data, &result) != nil {
+			continue
+		}
 		for _, pod := range result.Pods {
 			name := pod.Namespace + "/" + pod.Name
-			// Pods that an interrupted action has moved are already there when the action is repeated.
-			moved := pod.State == step.AdoptMoved || pod.State == step.AdoptAlready && again && planned[name]
+			was, before := back[name]
+			// Pods that an interrupted action has moved are already there when the action is repeated, and so are those
+			// that an action before it has moved.
+			moved := pod.State == step.AdoptMoved || pod.State == step.AdoptAlready && again && planned[name] && !(before && was == r.Undo)
 			if this := (once{r.Action, name, r.Undo}); moved && !told[this] {
-				told[this] = true
+				told[this], back[name] = true, r.Undo
 				all = append(all, moveOf(p, r, result.Node, pod))
 			}
 		}
@@ -162,7 +177,9 @@ func adopted(p *plan.Plan, all []Move) *Adopted {
 		case !planned[m.Namespace+"/"+m.Name]:
 			a.Later++
 		}
-		flips = append(flips, m.FlipMicros)
+		if m.FlipMicros > 0 { // the answer about it was not lost
+			flips = append(flips, m.FlipMicros)
+		}
 		if m.Sent == 0 {
 			continue
 		}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"github.com/theseus-cni/theseus/internal/change/kind"
 	"github.com/theseus-cni/theseus/internal/change/plan"
 	"github.com/theseus-cni/theseus/internal/change/rollout"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -119,6 +122,45 @@ func TestMovesApart(t *testing.T) {
 	}
 	if text := movesText(Model{Adopted: a}); !strings.HasPrefix(text, "4 pods while they ran (1 of Theseus' own, 1 that started after the plan was made), 1 back;") {
 		t.Error(text)
+	}
+}
+
+// TestMovesInterrupted: a process was killed after it asked an agent to move pods, and the next one got "already" as the answer. Those
+// pods were moved all the same, once. Pods that were there before an action are not its moves, interrupted or not.
+func TestMovesInterrupted(t *testing.T) {
+	move := func(id string) step.Action {
+		return step.Action{ID: id, Op: step.Node, Verb: step.VerbAdopt, NodeName: "a"}
+	}
+	p := &plan.Plan{
+		Workloads: []plan.Workload{{Namespace: "shop", Name: "web", Pods: map[string][]string{"wave-1": {"web-1", "web-2"}}}},
+		Steps:     []step.Step{{ID: "adopt", Actions: []step.Action{move("adopt/1"), move("rest/1")}}},
+	}
+	answer := func(action string, state step.AdoptState) engine.Record {
+		text, err := json.Marshal(step.AdoptResult{Node: "a", Pods: []step.AdoptOutcome{
+			{Namespace: "shop", Name: "web-1", State: state}, {Namespace: "shop", Name: "web-2", State: state},
+			{Namespace: v1alpha1.Namespace, Name: "theseus-probe-old-a", State: step.AdoptAlready}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return engine.Record{Event: engine.Acted, Step: "adopt", Action: action, Data: text}
+	}
+	intended := func(action string) engine.Record {
+		return engine.Record{Event: engine.Intended, Step: "adopt", Action: action}
+	}
+	resumed := engine.Record{Event: engine.Resumed}
+	for _, test := range []struct {
+		name    string
+		records []engine.Record
+		moved   int
+	}{
+		{"not interrupted", []engine.Record{intended("adopt/1"), answer("adopt/1", step.AdoptMoved), intended("rest/1"), answer("rest/1", step.AdoptAlready)}, 2},
+		{"interrupted", []engine.Record{intended("adopt/1"), resumed, answer("adopt/1", step.AdoptAlready), intended("rest/1"), answer("rest/1", step.AdoptAlready)}, 2},
+		{"interrupted after it", []engine.Record{intended("adopt/1"), answer("adopt/1", step.AdoptMoved), intended("rest/1"), resumed, answer("rest/1", step.AdoptAlready)}, 2},
+		{"there before", []engine.Record{resumed, intended("adopt/1"), answer("adopt/1", step.AdoptAlready)}, 0},
+	} {
+		if all := moves(p, test.records); len(all) != test.moved {
+			t.Errorf("%s: %d pods were moved, want %d", test.name, len(all), test.moved)
+		}
 	}
 }
 
