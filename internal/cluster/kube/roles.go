@@ -174,10 +174,11 @@ func approves() []need {
 	return []need{{v1alpha1.Group, "migrations", v1alpha1.Namespace, v1alpha1.VerbApprove}, {v1alpha1.Group, "approvals", v1alpha1.Namespace, "create"}}
 }
 
-// controls returns what the controller needs in addition to reading: to write conditions and events, to check the policy that
-// proves who approved, and to find the addresses of the API servers.
+// controls returns what the controller needs in addition to reading: to take the lock, to write conditions and events, to check the
+// policy that proves who approved, and to find the addresses of the API servers.
 func controls() []need {
 	return []need{
+		{"coordination.k8s.io", "leases", v1alpha1.Namespace, "create update"},
 		{v1alpha1.Group, "migrations", v1alpha1.Namespace, "patch"}, {"", "events", v1alpha1.Namespace, "create patch"}, keepsEvidence,
 		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
 		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},

@@ -3,6 +3,7 @@ package admission
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,6 +105,11 @@ func AskRights(ctx context.Context, client *kube.Client, snapshot *cluster.Snaps
 	more, err := kube.Rights(ctx, client, snapshot.Rights, p.Steps)
 	snapshot.Rights = append(snapshot.Rights, more...)
 	return err
+}
+
+// LacksRights reports whether a permission is missing.
+func (r *Refusal) LacksRights() bool {
+	return slices.ContainsFunc(Blocking(r.Result), func(f finding.Finding) bool { return f.ID == rights })
 }
 
 // blocked is the refusal for findings. If only permissions are missing, its reason says so.

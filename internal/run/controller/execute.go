@@ -223,6 +223,9 @@ func (c *Controller) refused(m *v1alpha1.Migration, refusal *admission.Refusal) 
 	if refusal.Reason == v1alpha1.ReasonRightsMissing {
 		return sentence(refusal.Error()+": "+list(refusal), grant)
 	}
+	if refusal.Result.Blocks() && refusal.LacksRights() {
+		return sentence(refusal.Error()+": "+list(refusal), grant+"; and fix the others, or accept them in a new plan: theseus plan --accept ID=REASON")
+	}
 	if refusal.Result.Blocks() {
 		return sentence(refusal.Error()+": "+list(refusal), "fix them; or accept them in a new plan: theseus plan --accept ID=REASON")
 	}
