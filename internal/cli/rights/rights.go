@@ -26,8 +26,8 @@ func NewCommand(a *app.App) *cobra.Command {
 		Long: "Prints roles, for kubectl apply -f -. Of the first three, each includes the permissions of those before it:\n\n" +
 			"  look     status, watch and report; part of the role view of Kubernetes\n" +
 			"  plan     snapshot, check and plan, which write nothing\n" +
-			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a privileged DaemonSet and grant\n" +
-			"           it permissions, which is as powerful as cluster-admin: bind it only to cluster administrators\n" +
+			"  operate  apply, resume, pause, rollback, and snapshot --nodes. It may install a privileged DaemonSet and\n" +
+			"           grant it permissions, which is as powerful as cluster-admin: bind it only to administrators\n" +
 			"  approve  look, and approve: to let the controller in the cluster run a plan. It is in none of the others\n\n" +
 			"With --plan, operate has only the permissions for one plan, in roles that are named after it. The controller in the\n" +
 			"cluster needs them, too.",

@@ -58,6 +58,10 @@ func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]uns
 		}
 		everywhere[n.namespace] = append(everywhere[n.namespace], n)
 	}
+	var labels map[string]string
+	if plan != "" {
+		labels = map[string]string{manifest.LabelMigration: plan}
+	}
 	var all []unstructured.Unstructured
 	if slices.Contains(within, v1alpha1.Namespace) {
 		namespace := *manifest.Namespace()
@@ -66,7 +70,7 @@ func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]uns
 	}
 	slices.Sort(within)
 	for _, namespace := range append([]string{""}, within...) {
-		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Rules: rules(everywhere[namespace])}
+		role := rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: labels}, Rules: rules(everywhere[namespace])}
 		kind := "ClusterRole"
 		if namespace != "" {
 			kind = "Role"
@@ -83,7 +87,7 @@ func Roles(duty Duty, plan string, steps []step.Step, subjects []Subject) ([]uns
 		if len(subjects) == 0 {
 			continue
 		}
-		binding := rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind + "Binding"}, ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: namespace},
+		binding := rbacv1.ClusterRoleBinding{TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind + "Binding"}, ObjectMeta: metav1.ObjectMeta{Name: role.Name, Namespace: namespace, Labels: labels},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: role.Name}}
 		for _, s := range subjects {
 			subject := rbacv1.Subject{Kind: s.Kind, Name: s.Name, Namespace: s.Namespace}
