@@ -113,16 +113,22 @@ func status(ctx context.Context, a *app.App, client *kube.Client, name string) e
 // who says which process runs a migration, and what the controller in the cluster waits for.
 func who(a *app.App, migration *v1alpha1.Migration, state engine.State, holder *journal.HeldError, stand engine.Standing) {
 	inCluster := migration.Spec.InCluster && !state.Over()
+	var waits []string
 	if inCluster {
-		for _, line := range incluster.Waits(migration) {
-			fmt.Fprintln(a.Out, "waits: "+line)
-		}
+		waits = incluster.Waits(migration)
+	}
+	for _, line := range waits {
+		fmt.Fprintln(a.Out, "waits: "+line)
 	}
 	switch {
 	case holder != nil:
 		fmt.Fprintln(a.Out, holder)
 	case inCluster:
-		fmt.Fprintln(a.Out, "the controller in the cluster has it, and does not run it now: `theseus resume --in-cluster` makes it try again")
+		line := "the controller in the cluster has it, and does not run it now"
+		if len(waits) == 0 { // else they say what to do
+			line += ": `theseus resume --in-cluster` makes it try again"
+		}
+		fmt.Fprintln(a.Out, line)
 		fmt.Fprintln(a.Out, "from this machine: "+stand.Ways)
 	case !state.Over():
 		fmt.Fprintln(a.Out, "no process runs it: "+stand.Ways)

@@ -87,7 +87,7 @@ func ApproveAndSay(ctx context.Context, a *app.App, client *kube.Client, p *plan
 	done, err := Approve(ctx, a, client, p)
 	var refused *Refused
 	if errors.As(err, &refused) {
-		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: theseus approve %s --expect %s\n", exit.OneLine(err.Error()), p.Name, p.Hash)
+		fmt.Fprintf(a.Err, "note: %s\nnote: another person can approve it: theseus approve %s --plan FILE, with the hash %s\n", exit.OneLine(err.Error()), p.Name, p.Hash)
 		return nil
 	}
 	if err == nil {

@@ -135,7 +135,7 @@ func approval(s Situation) Condition {
 	case len(users) >= s.Needed:
 		return yes(v1alpha1.ReasonEnoughApprovals, "approved by "+strings.Join(users, ", "))
 	}
-	message := fmt.Sprintf("%s of %d: `theseus approve %s --expect %s` adds one", cluster.Count(len(users), "approval"), s.Needed, m.Name, m.Spec.PlanHash)
+	message := fmt.Sprintf("%s of %d: `theseus approve %s --plan FILE` adds one, after reading the plan with the hash %s", cluster.Count(len(users), "approval"), s.Needed, m.Name, m.Spec.PlanHash)
 	if len(users) > 0 {
 		message += "; approved so far by " + strings.Join(users, ", ")
 	}

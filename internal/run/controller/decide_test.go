@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 		{"of a command line", Situation{Migration: migration(onTerminal)}, Leave, ""},
 		{"approved", Situation{Migration: migration(), Approvals: ann, Policy: sound}, Execute, "approved by ann"},
 		{"approved, while it runs", Situation{Migration: migration(inPhase(engine.PhaseRunning), observing(0, "")), Approvals: ann, Policy: sound}, Execute, ""},
-		{"not approved", Situation{Migration: migration(), Policy: sound}, Tell, "0 approvals of 1: `theseus approve m --expect hash`"},
+		{"not approved", Situation{Migration: migration(), Policy: sound}, Tell, "0 approvals of 1: `theseus approve m --plan FILE`"},
 		{"another plan was approved", Situation{Migration: migration(), Policy: sound,
 			Approvals: []v1alpha1.Approval{on("ann", "m", "other", noon.Add(time.Hour)), on("bob", "n", "hash", noon.Add(time.Hour))}}, Tell, v1alpha1.ReasonTooFewApprovals},
 		{"one user twice is one", Situation{Migration: migration(), Policy: sound, Needed: 2, Approvals: []v1alpha1.Approval{by("ann"), by("ann")}}, Tell, "1 approval of 2"},
