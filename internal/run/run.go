@@ -122,7 +122,8 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	if err := r.patiently(ctx, r.enter); err != nil {
 		return engine.Outcome{}, err
 	}
-	records := journal.NewMirrored(journal.NewCluster(r.Client.Dynamic, r.Plan.Name), filepath.Join(r.Dir, JournalFile), r.Plan.Hash, func(err error) {
+	inCluster := journal.NewCluster(r.Client.Dynamic, r.Plan.Name)
+	records := journal.NewMirrored(inCluster, filepath.Join(r.Dir, JournalFile), r.Plan.Hash, func(err error) {
 		r.View.Say(fmt.Sprintf("warning: the local copy of the journal: %v", err))
 	})
 	defer records.Close()
@@ -142,6 +143,9 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 		if err := r.patiently(ctx, func(ctx context.Context) error { return lease.Exceed(ctx, past[n-1].Epoch) }); err != nil {
 			return engine.Outcome{}, err
 		}
+	}
+	if err := r.patiently(ctx, inCluster.Summarise); err != nil {
+		return engine.Outcome{}, err
 	}
 	if r.Admit != nil {
 		if err := r.Admit(ctx, past); err != nil {

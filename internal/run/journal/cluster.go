@@ -80,7 +80,7 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 	has := migration.Status
 	c.uid, c.status, c.pages = migration.UID, summary{has.Phase, has.Step, has.Done, has.Total, has.Pages}, len(pages)
 	c.page, c.last = nil, engine.Record{}
-	if len(pages) > 0 {
+	if len(pages) > 0 && len(records) > 0 {
 		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
 	}
 	c.fresh = true
@@ -130,6 +130,9 @@ func join(name string, pages []v1alpha1.JournalPage, atLeast int) ([]engine.Reco
 	for i, page := range pages {
 		if page.Page != i+1 {
 			return nil, engine.NeedsPerson(lostPage, "page %d of the journal of %s is missing", i+1, name)
+		}
+		if len(page.Records) == 0 {
+			return nil, engine.NeedsPerson(lostPage, "JournalPage %s has no records", page.Name)
 		}
 		for _, raw := range page.Records {
 			r, err := decode(raw)
@@ -284,6 +287,15 @@ func (c *Cluster) newPage(raws []json.RawMessage) *v1alpha1.JournalPage {
 
 // pageName is the name of a page of a journal; pages count from 1.
 func pageName(migration string, number int) string { return fmt.Sprintf("%s-%04d", migration, number) }
+
+// Summarise updates the Migration's status from the records that were read last. A process that was killed between a record
+// and the summary leaves an older one.
+func (c *Cluster) Summarise(ctx context.Context) error {
+	if !c.fresh || c.state.Seq == 0 {
+		return nil
+	}
+	return c.summarise(ctx)
+}
 
 // summarise updates the Migration's status from the journal. It leaves the conditions as they are.
 func (c *Cluster) summarise(ctx context.Context) error {

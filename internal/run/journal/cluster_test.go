@@ -174,6 +174,41 @@ func TestClusterPageMissing(t *testing.T) {
 	}
 }
 
+// TestClusterPageEmpty demands that a page without records, which nobody writes but by hand, is damage, and no crash.
+func TestClusterPageEmpty(t *testing.T) {
+	s, c := newCluster(t)
+	add(t, c, sample(1)...)
+	if err := patch(t.Context(), s, pageResource, "flannel-to-calico-1-0001", map[string]any{"records": []any{}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := takeOver(s).Records(t.Context()); err == nil || engine.HintOf(err) == "" {
+		t.Errorf("an empty page: %v", err)
+	}
+}
+
+// TestSummarise: a process that was killed between a record and the summary leaves an older summary, which the next one mends.
+func TestSummarise(t *testing.T) {
+	s, c := newCluster(t)
+	add(t, c, sample(3)...)
+	_, before, err := Load(t.Context(), s, "flannel-to-calico-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := patch(t.Context(), s, migrationResource, "flannel-to-calico-1", map[string]any{"status": map[string]any{"phase": "new", "step": ""}}); err != nil {
+		t.Fatal(err)
+	}
+	next := takeOver(s)
+	if _, err := next.Records(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Summarise(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, err := Load(t.Context(), s, "flannel-to-calico-1"); err != nil || !reflect.DeepEqual(after.Status, before.Status) {
+		t.Errorf("%+v, want %+v, %v", after.Status, before.Status, err)
+	}
+}
+
 // TestClusterAnswers lets the API server fail in the ways that a client sees: before the call has an effect,
 // and with its answer lost.
 func TestClusterAnswers(t *testing.T) {
