@@ -107,7 +107,7 @@ func TestAPIServer(t *testing.T) {
 		t.Fatalf("%d approvals, %v", len(found), err)
 	}
 	policy, err := readPolicy(t.Context(), c.Client.Dynamic)
-	if users := approvers("m", "hash", found, policy); err != nil || policy.Reason != "" || len(users) != 1 || users[0] != "ann" {
+	if users := approvers(&v1alpha1.Migration{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Spec: v1alpha1.MigrationSpec{PlanHash: "hash"}}, found, policy); err != nil || policy.Reason != "" || len(users) != 1 || users[0] != "ann" {
 		t.Errorf("%v approved, %+v, %v", users, policy, err)
 	}
 	keepsConditions(t, admin)

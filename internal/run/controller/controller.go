@@ -125,7 +125,7 @@ func (c *Controller) turn(ctx context.Context) error {
 			}
 		}
 		s.Migration, s.Unfit = m, nil
-		if m.Spec.InCluster && !over(m) {
+		if m.Spec.InCluster && !over(m) && approval(s).True { // a plan that nobody has approved is not even read
 			if s.Unfit, err = c.unfit(ctx, m); err != nil {
 				failures = append(failures, err)
 				continue
@@ -241,6 +241,8 @@ func (c *Controller) unfit(ctx context.Context, m *v1alpha1.Migration) (*Obstacl
 			return nil, err
 		}
 		return found.unfit, nil // read again next time: a person may restore it
+	case p.Hash != m.Spec.PlanHash: // the approvals are of the hash that was listed, and Load has read the Migration again
+		return nil, fmt.Errorf("the plan of %s was changed while it was read: it has the hash %s, not %s", m.Name, p.Hash, m.Spec.PlanHash)
 	default:
 		found.plan = p
 		var refusal *admission.Refusal

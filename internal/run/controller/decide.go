@@ -93,12 +93,18 @@ func mine(m *v1alpha1.Migration) bool {
 
 // waits reports whether a run has stopped for a person, and the person has not asked for anything since.
 func waits(m *v1alpha1.Migration) bool {
-	phase, seen := engine.Phase(m.Status.Phase), m.Status.Observed
+	phase := engine.Phase(m.Status.Phase)
 	stopped := phase == engine.PhasePaused || phase == engine.PhaseNeedsPerson ||
 		slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue && c.Reason == v1alpha1.ReasonNeedsPerson
 		})
-	return stopped && seen != nil && *seen == asked(m)
+	return stopped && answered(m)
+}
+
+// answered reports whether the controller has acted on what the spec asks for. A pause asks nothing of a run that has stopped.
+func answered(m *v1alpha1.Migration) bool {
+	seen := m.Status.Observed
+	return seen != nil && seen.Attempt == m.Spec.Attempt && (seen.Desire == m.Spec.Desire || m.Spec.Desire == v1alpha1.DesirePause)
 }
 
 // asked is what the spec of a Migration asks for now.
@@ -125,7 +131,7 @@ func told(conditions []metav1.Condition, phase engine.Phase) bool {
 // approval counts the approvals of exactly this plan.
 func approval(s Situation) Condition {
 	m := s.Migration
-	users := approvers(m.Name, m.Spec.PlanHash, s.Approvals, s.Policy)
+	users := approvers(m, s.Approvals, s.Policy)
 	const install = "install or upgrade the chart of Theseus, which has it; no approval counts until then"
 	switch {
 	case s.Policy.Reason == v1alpha1.ReasonPolicyMissing:
@@ -140,16 +146,16 @@ func approval(s Situation) Condition {
 		message += "; approved so far by " + strings.Join(users, ", ")
 	}
 	if old := premature(m, s); len(old) > 0 {
-		message += "; older than the policy that checks who approves, so delete and approve again: " + strings.Join(old, ", ")
+		message += "; older than the policy that checks who approves, or than the migration, so delete and approve again: " + strings.Join(old, ", ")
 	}
 	return no(v1alpha1.ReasonTooFewApprovals, message)
 }
 
-// premature are the names of approvals that are older than the policy.
+// premature are the names of approvals that do not count because they are too old.
 func premature(m *v1alpha1.Migration, s Situation) []string {
 	var names []string
 	for _, a := range s.Approvals {
-		if a.Spec.Migration == m.Name && a.Spec.PlanHash == m.Spec.PlanHash && a.CreationTimestamp.Time.Before(s.Policy.Since) {
+		if a.Spec.Migration == m.Name && a.Spec.PlanHash == m.Spec.PlanHash && tooOld(a, m, s.Policy) {
 			names = append(names, a.Name)
 		}
 	}

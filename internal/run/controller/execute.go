@@ -27,7 +27,7 @@ import (
 func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan.Plan) error {
 	c.busy.Store(true)
 	defer c.busy.Store(false)
-	dir := filepath.Join(c.Dir, p.Name)
+	dir := filepath.Join(c.Dir, string(m.UID), p.Name) // a Migration that is made again under the same name is another
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -50,8 +50,9 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 		},
 	}
 	execution.Admit = func(ctx context.Context, past []engine.Record) error {
-		execution.Fresh = run.FailedBefore(past)
-		return c.admit(ctx, p, past)
+		state, err := engine.Replay(past)
+		execution.Fresh = err == nil && state.Phase == engine.PhaseNeedsPerson // a person has seen the losses before that
+		return c.admit(ctx, m, p, past)
 	}
 	outcome, err := execution.Execute(running)
 	stopPublishing()
@@ -59,9 +60,23 @@ func (c *Controller) execute(ctx context.Context, m *v1alpha1.Migration, p *plan
 	return c.conclude(context.WithoutCancel(ctx), m, view, halt, outcome, err)
 }
 
-// admit checks what must hold before the first record of a journal. The lock is held.
-func (c *Controller) admit(ctx context.Context, p *plan.Plan, past []engine.Record) error {
+// errSettled ends a run whose journal says that it has stopped for a person, while the summary in the status did not say so yet.
+var errSettled = errors.New("the migration has stopped, and nobody has asked to continue")
+
+// admit checks what must hold before a run continues, and before the first record of its journal. The lock is held.
+func (c *Controller) admit(ctx context.Context, m *v1alpha1.Migration, p *plan.Plan, past []engine.Record) error {
+	now, err := journal.Get(ctx, c.Client.Dynamic, m.Name)
+	if err != nil {
+		return err
+	}
+	if now.UID != m.UID || now.Spec.PlanHash != p.Hash {
+		return fmt.Errorf("%s was replaced or changed: it has the plan with the hash %s, and approved is %s", m.Name, now.Spec.PlanHash, p.Hash)
+	}
 	if len(past) > 0 {
+		state, err := engine.Replay(past)
+		if err == nil && (state.Phase == engine.PhaseNeedsPerson || state.Phase == engine.PhasePaused) && answered(m) {
+			return errSettled
+		}
 		return nil
 	}
 	return admission.Check(ctx, admission.Request{Client: c.Client, Plan: p, Entered: true, Holder: c.Holder, Version: c.Version})
@@ -158,6 +173,8 @@ func (c *Controller) told(ctx context.Context, m *v1alpha1.Migration, v *view, h
 		return told, observed
 	}
 	switch {
+	case errors.Is(err, errSettled): // the next turn writes the conditions
+		return Conditions{}, nil
 	case h.wanted():
 		c.say("%s: handed over to a command line", m.Name)
 		return Conditions{Progressing: no(v1alpha1.ReasonHandedOver, "a command line runs this migration")}, observed

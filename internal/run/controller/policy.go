@@ -71,14 +71,23 @@ func alike(a, b any) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// approvers returns the users who approved exactly this plan while the policy was in place, each once, in the order of the
-// approvals.
-func approvers(migration, planHash string, approvals []v1alpha1.Approval, policy Policy) []string {
+// skew is how far the clocks of two API servers may differ.
+const skew = time.Minute
+
+// tooOld reports whether an approval is from before its Migration, so that it is of an earlier one with the same name, or from
+// before the policy.
+func tooOld(a v1alpha1.Approval, m *v1alpha1.Migration, policy Policy) bool {
+	return a.CreationTimestamp.Time.Before(m.CreationTimestamp.Add(-skew)) || a.CreationTimestamp.Time.Before(policy.Since)
+}
+
+// approvers returns the users who approved exactly the plan of a Migration while the policy was in place, each once, in the
+// order of the approvals.
+func approvers(m *v1alpha1.Migration, approvals []v1alpha1.Approval, policy Policy) []string {
 	var users []string
 	seen := map[string]bool{}
 	for _, a := range approvals {
-		if a.Spec.Migration != migration || a.Spec.PlanHash != planHash || a.Spec.User == "" || seen[a.Spec.User] ||
-			a.CreationTimestamp.Time.Before(policy.Since) {
+		if a.Spec.Migration != m.Name || a.Spec.PlanHash != m.Spec.PlanHash || a.Spec.User == "" || seen[a.Spec.User] ||
+			tooOld(a, m, policy) {
 			continue
 		}
 		seen[a.Spec.User] = true
