@@ -91,11 +91,13 @@ func (l *list) Set(text string) error {
 type connection struct {
 	kubeconfig string
 	servers    list
+	first      list
 }
 
 func (c *connection) register(flags *flag.FlagSet) {
 	flags.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty means the pod's own credentials")
 	flags.Var(&c.servers, "api-server", "`HOST:PORT` of an API server, repeatable; without it, the controller learns the addresses from the cluster")
+	flags.Var(&c.first, "first-api-server", "`HOST:PORT` of an API server to begin with, repeatable; the controller learns the others, and later ones")
 }
 
 // config returns the configuration of the clients. known are addresses that were learned earlier. Servers is nil if the
@@ -115,7 +117,7 @@ func (c *connection) config(known []string) (*rest.Config, *kube.Servers, error)
 	if len(c.servers) > 0 {
 		return kube.Direct(config, c.servers, true)
 	}
-	return kube.Direct(config, known, false)
+	return kube.Direct(config, append(known, c.first...), false)
 }
 
 func parse(flags *flag.FlagSet, args []string) error {

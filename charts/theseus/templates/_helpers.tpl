@@ -13,9 +13,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
-{{/* The addresses of the API servers, as a JSON list: the values, or what the cluster says, or nothing. */}}
+{{/* The flags for the addresses of the API servers, as a JSON list: the values, or what the cluster has now, which may change. */}}
 {{- define "theseus.apiServers" -}}
-{{- $found := .Values.apiServers | default list }}
+{{- $found := list }}
+{{- range .Values.apiServers }}
+{{- $found = append $found (printf "--api-server=%s" .) }}
+{{- end }}
 {{- if not $found }}
 {{- $slice := lookup "discovery.k8s.io/v1" "EndpointSlice" "default" "kubernetes" | default dict }}
 {{- range $port := $slice.ports }}
@@ -23,7 +26,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- range $endpoint := $slice.endpoints }}
 {{- range $address := $endpoint.addresses }}
 {{- $host := ternary (printf "[%s]" $address) $address (contains ":" $address) }}
-{{- $found = append $found (printf "%s:%d" $host (int $port.port)) }}
+{{- $found = append $found (printf "--first-api-server=%s:%d" $host (int $port.port)) }}
 {{- end }}
 {{- end }}
 {{- end }}

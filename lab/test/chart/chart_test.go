@@ -54,7 +54,7 @@ func TestChart(t *testing.T) {
 	c.withoutService()
 	c.mustHelm(append([]string{"install", "theseus", chart, "--create-namespace", "--wait", "--timeout", "3m"}, values...)...)
 	c.kubectl("", "wait", "--for=condition=Available", "deployment/theseus-controller", "--timeout=5s") // --wait has waited
-	if args := c.kubectl("", "get", "deployment", "theseus-controller", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, "--api-server=") {
+	if args := c.kubectl("", "get", "deployment", "theseus-controller", "-o", "jsonpath={.spec.template.spec.containers[0].args}"); !strings.Contains(args, "--first-api-server=") {
 		t.Errorf("Helm did not find the addresses of the API server: %s", args)
 	}
 	plan, err := rig.Plan(t.Context())
