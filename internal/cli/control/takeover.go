@@ -75,7 +75,10 @@ func takeOver(ctx context.Context, a *app.App, client *kube.Client, name string,
 		return err
 	}
 	if migration.Spec.InCluster && desire == v1alpha1.DesireRollback && len(records) > 0 { // before, there is nothing to undo
-		err := incluster.Available(ctx, a, client)
+		err := incluster.Able(migration)
+		if err == nil {
+			err = incluster.Available(ctx, a, client)
+		}
 		if err == nil {
 			return rollBackInCluster(ctx, a, client, name, records)
 		}

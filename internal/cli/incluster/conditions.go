@@ -1,6 +1,7 @@
 package incluster
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -54,4 +55,17 @@ func Obstacle(migration *v1alpha1.Migration) *metav1.Condition {
 		return nil // the condition is about an earlier attempt
 	}
 	return degraded
+}
+
+// Able returns why the controller cannot act on a migration that it has, such as approvals that are missing; nil if it can, also
+// if it waits for a person to ask for something.
+func Able(migration *v1alpha1.Migration) error {
+	for _, c := range migration.Status.Conditions {
+		lacks := c.Type == v1alpha1.ConditionApproved && c.Status == metav1.ConditionFalse
+		stopped := c.Type == v1alpha1.ConditionDegraded && c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonNeedsPerson
+		if lacks || stopped {
+			return errors.New(Line(c))
+		}
+	}
+	return nil
 }
