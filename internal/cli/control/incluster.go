@@ -41,6 +41,9 @@ func resumeInCluster(ctx context.Context, a *app.App, client *kube.Client, name 
 	if err != nil {
 		return err
 	}
+	if !going(records) {
+		holder = nil // whoever has the lock does something else, or only looks
+	}
 	if holder != nil && migration.Spec.Desire == v1alpha1.DesireRun {
 		fmt.Fprintf(a.Err, "%s runs %s already\n", holder.Holder, name)
 		return follow.Run(ctx, a, client, name, len(records))
@@ -71,11 +74,20 @@ func rollBackInCluster(ctx context.Context, a *app.App, client *kube.Client, nam
 	if err != nil {
 		return err
 	}
+	if !going(records) {
+		holder = nil
+	}
 	if err := request(ctx, a, client, name, v1alpha1.DesireRollback, holder); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Err, "asked the controller in the cluster to roll %s back\n", name)
 	return follow.Run(ctx, a, client, name, len(records))
+}
+
+// going reports whether a run is under way: its journal ends neither with a pause nor with the need for a person.
+func going(records []engine.Record) bool {
+	state, err := engine.Replay(records)
+	return err == nil && state.Phase != engine.PhasePaused && state.Phase != engine.PhaseNeedsPerson
 }
 
 // request writes what the controller shall do. While a process runs the migration, that is its desired state alone; else
