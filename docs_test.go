@@ -185,3 +185,24 @@ func TestSaidOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestConditionsPage: the page of conditions has every condition and every reason that the controller writes.
+func TestConditionsPage(t *testing.T) {
+	source, err := os.ReadFile("api/v1alpha1/migration.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("docs/reference/conditions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	constants := regexp.MustCompile(`(?m)^\t(?:Condition|Reason)\w+\s*= "(\w+)"`).FindAllSubmatch(source, -1)
+	if len(constants) < 20 {
+		t.Fatalf("only %d conditions and reasons were found", len(constants))
+	}
+	for _, constant := range constants {
+		if name := string(constant[1]); !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/reference/conditions.md lacks %s", name)
+		}
+	}
+}
