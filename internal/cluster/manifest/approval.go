@@ -37,49 +37,32 @@ func Approval(migration, planHash, user string) *unstructured.Unstructured {
 func ApprovalPolicy() []unstructured.Unstructured {
 	fail, equivalent, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	scope := admissionv1.NamespacedScope
-	about := meta(ApprovalPolicyName)
-	about.Namespace = ""
-	kind := func(kind string) metav1.TypeMeta {
-		return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: kind}
-	}
-	return []unstructured.Unstructured{
-		*convert(&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta: kind("ValidatingAdmissionPolicy"), ObjectMeta: about,
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy: &fail,
-				MatchConstraints: &admissionv1.MatchResources{
-					MatchPolicy:       &equivalent,
-					NamespaceSelector: &metav1.LabelSelector{},
-					ObjectSelector:    &metav1.LabelSelector{},
-					ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-						Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-						Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
-							Resources: []string{Plural("Approval")}, Scope: &scope},
-					}}},
-				},
-				Validations: []admissionv1.Validation{{
-					Expression: "request.operation == 'CREATE' || object.spec == oldObject.spec",
-					Reason:     &forbidden,
-					Message:    "the spec of an approval never changes",
-				}, {
-					Expression:        "request.operation != 'CREATE' || object.spec.user == request.userInfo.username",
-					Reason:            &forbidden,
-					MessageExpression: "'user \"' + request.userInfo.username + '\" may not approve in the name of \"' + object.spec.user + '\"'",
-				}, {
-					Expression: "request.operation != 'CREATE' || authorizer.group('" + v1alpha1.Group + "').resource('" + Plural("Migration") +
-						"').namespace('" + v1alpha1.Namespace + "').name(object.spec.migration).check('" + v1alpha1.VerbApprove + "').allowed()",
-					Reason: &forbidden,
-					MessageExpression: "'user \"' + request.userInfo.username + '\" has no permission for the verb " + v1alpha1.VerbApprove +
-						" on migration \"' + object.spec.migration + '\": theseus rights approve prints a role'",
-				}},
-			},
-		}),
-		*convert(&admissionv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta: kind("ValidatingAdmissionPolicyBinding"), ObjectMeta: about,
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        ApprovalPolicyName,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
-		}),
-	}
+	return policy(ApprovalPolicyName, admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: &fail,
+		MatchConstraints: &admissionv1.MatchResources{
+			MatchPolicy:       &equivalent,
+			NamespaceSelector: &metav1.LabelSelector{},
+			ObjectSelector:    &metav1.LabelSelector{},
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
+					Resources: []string{Plural("Approval")}, Scope: &scope},
+			}}},
+		},
+		Validations: []admissionv1.Validation{{
+			Expression: "request.operation == 'CREATE' || object.spec == oldObject.spec",
+			Reason:     &forbidden,
+			Message:    "the spec of an approval never changes",
+		}, {
+			Expression:        "request.operation != 'CREATE' || object.spec.user == request.userInfo.username",
+			Reason:            &forbidden,
+			MessageExpression: "'user \"' + request.userInfo.username + '\" may not approve in the name of \"' + object.spec.user + '\"'",
+		}, {
+			Expression: "request.operation != 'CREATE' || authorizer.group('" + v1alpha1.Group + "').resource('" + Plural("Migration") +
+				"').namespace('" + v1alpha1.Namespace + "').name(object.spec.migration).check('" + v1alpha1.VerbApprove + "').allowed()",
+			Reason: &forbidden,
+			MessageExpression: "'user \"' + request.userInfo.username + '\" has no permission for the verb " + v1alpha1.VerbApprove +
+				" on migration \"' + object.spec.migration + '\": theseus rights approve prints a role'",
+		}},
+	})
 }

@@ -16,41 +16,43 @@ import (
 func tie() []unstructured.Unstructured {
 	fail, exact, forbidden := admissionv1.Fail, admissionv1.Equivalent, metav1.StatusReasonForbidden
 	scope := admissionv1.NamespacedScope
-	about := meta(AgentName)
+	return policy(AgentName, admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: &fail,
+		MatchConstraints: &admissionv1.MatchResources{
+			MatchPolicy: &exact,
+			ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+				Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
+					Resources: []string{"nodetasks/status", "probereports"}, Scope: &scope},
+			}}},
+		},
+		MatchConditions: []admissionv1.MatchCondition{{Name: "agents",
+			Expression: "request.userInfo.username == 'system:serviceaccount:" + v1alpha1.Namespace + ":" + AgentName + "'"}},
+		Variables: []admissionv1.Variable{
+			{Name: "node", Expression: "request.userInfo.extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"},
+			{Name: "of", Expression: "request.resource.resource == 'nodetasks' ? object.spec.node : object.metadata.name"},
+		},
+		Validations: []admissionv1.Validation{{
+			Expression:        "variables.node != '' && variables.node == variables.of",
+			Reason:            &forbidden,
+			MessageExpression: "'the agent of node \"' + variables.node + '\" may not write for node \"' + variables.of + '\"'",
+		}},
+	})
+}
+
+// policy returns a ValidatingAdmissionPolicy and the binding that enforces it everywhere, both with this name.
+func policy(name string, spec admissionv1.ValidatingAdmissionPolicySpec) []unstructured.Unstructured {
+	about := meta(name)
 	about.Namespace = ""
 	kind := func(kind string) metav1.TypeMeta {
 		return metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: kind}
 	}
 	return []unstructured.Unstructured{
-		*convert(&admissionv1.ValidatingAdmissionPolicy{
-			TypeMeta: kind("ValidatingAdmissionPolicy"), ObjectMeta: about,
-			Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				FailurePolicy: &fail,
-				MatchConstraints: &admissionv1.MatchResources{
-					MatchPolicy: &exact,
-					ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-						Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-						Rule: admissionv1.Rule{APIGroups: []string{v1alpha1.Group}, APIVersions: []string{v1alpha1.Version},
-							Resources: []string{"nodetasks/status", "probereports"}, Scope: &scope},
-					}}},
-				},
-				MatchConditions: []admissionv1.MatchCondition{{Name: "agents",
-					Expression: "request.userInfo.username == 'system:serviceaccount:" + v1alpha1.Namespace + ":" + AgentName + "'"}},
-				Variables: []admissionv1.Variable{
-					{Name: "node", Expression: "request.userInfo.extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"},
-					{Name: "of", Expression: "request.resource.resource == 'nodetasks' ? object.spec.node : object.metadata.name"},
-				},
-				Validations: []admissionv1.Validation{{
-					Expression:        "variables.node != '' && variables.node == variables.of",
-					Reason:            &forbidden,
-					MessageExpression: "'the agent of node \"' + variables.node + '\" may not write for node \"' + variables.of + '\"'",
-				}},
-			},
-		}),
+		*convert(&admissionv1.ValidatingAdmissionPolicy{TypeMeta: kind("ValidatingAdmissionPolicy"), ObjectMeta: about, Spec: spec}),
 		*convert(&admissionv1.ValidatingAdmissionPolicyBinding{
 			TypeMeta: kind("ValidatingAdmissionPolicyBinding"), ObjectMeta: about,
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        AgentName,
+				PolicyName:        name,
 				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 			},
 		}),
