@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -136,8 +135,7 @@ func (c *Controller) watch(ctx context.Context, name string, h *halt, abandon fu
 				return
 			case <-tick.C:
 			}
-			all, err := journal.List(ctx, c.Client.Dynamic)
-			if err == nil && slices.ContainsFunc(all, func(m v1alpha1.Migration) bool { return m.Name == name && !m.Spec.InCluster }) {
+			if m, err := journal.Get(ctx, c.Client.Dynamic, name); err == nil && !m.Spec.InCluster {
 				end(true)
 				return
 			}
