@@ -154,6 +154,24 @@ func TestPlainWords(t *testing.T) {
 	}
 }
 
+// TestPlainRunbooks finds phrases that no runbook has.
+func TestPlainRunbooks(t *testing.T) {
+	words := regexp.MustCompile(`(?i)\b(` + strings.Join(forbidden, "|") + `)\b`)
+	files, err := filepath.Glob("internal/change/plan/testdata/*runbook.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range words.FindAllString(string(text), -1) {
+			t.Errorf("%s: %q", file, found)
+		}
+	}
+}
+
 // sentences are the sentences of a page with more than six words, outside of tables, headings and code.
 func sentences(p page) []string {
 	var text strings.Builder

@@ -13,15 +13,15 @@ import (
 // cuts off whatever is.
 func (b *builder) verify() {
 	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return b.to(node, "make sure that no pod of "+node+" is on "+b.Source.CNI, len(b.Nodes()), nil, nil)
+		return b.to(node, "check that no pod of "+node+" is left on "+b.SourceName(), len(b.Nodes()), nil, nil)
 	})
 	b.Add(step.Step{
 		Group: "verify", Does: "adopted",
-		Title: "Check that no pod of any node is left on " + b.Source.CNI,
-		Why: "The next step lets " + b.TargetName() + " carry the whole range; its agent then takes the route to the bridge of " + b.Source.CNI +
-			" away, and with it every pod that is still there.",
+		Title: "Check that no pod is left on " + b.SourceName(),
+		Why: "In the next step, " + b.TargetName() + " routes the whole range, and its agent removes the route to the bridge of " + b.SourceName() +
+			". A pod that is still on that bridge would lose its traffic.",
 		Actions: actions,
-		Gate:    b.Gate("every pod is on "+b.TargetName()+" and nothing was lost", true),
+		Gate:    b.Gate("all pods are on "+b.TargetName(), true),
 	})
 }
 
@@ -40,26 +40,26 @@ func (b *builder) carry() {
 // while they still see to the one before.
 func (b *builder) carryRange(i int, last bool) {
 	hold := b.hold()
-	does, title := "range", "Let "+b.TargetName()+" make its routes between nodes"
-	why := "Until now " + b.Source.CNI + " carries the range between nodes, for pods of both, and goes on to: a pin holds what leaves a node to its routes " +
-		"until every node has those of " + b.TargetName() + "."
+	does, title := "range", "Let "+b.TargetName()+" install its routes between nodes"
+	why := b.SourceName() + " still carries all pod traffic between nodes. A pin keeps the outgoing traffic of every node on those routes " +
+		"until every node has the routes of " + b.TargetName() + "."
 	var actions []step.Action
 	undo := []step.Action{b.Target.Adoption.Drop[i]}
 	if i == 0 {
 		actions = joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbHold, "pin what leaves "+node+" to the routes of "+b.Source.CNI, hold)
+			return joint.OnNode(node, step.VerbHold, "pin the outgoing traffic of "+node+" to the routes of "+b.SourceName(), hold)
 		})
 		undo = slices.Concat(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbUnhold, "let the routes of "+b.Source.CNI+" on "+node+" be as they were", hold)
+			return joint.OnNode(node, step.VerbUnhold, "unpin the outgoing traffic of "+node+" from the routes of "+b.SourceName(), hold)
 		}), b.measureAnew())
 	} else {
-		does, title = fmt.Sprintf("range-%d", i+1), "Let "+b.TargetName()+" make its routes to "+b.Source.PodCIDRs[i]+", too"
-		why = "One range after the other: agents that still see to one may miss the next."
+		does, title = fmt.Sprintf("range-%d", i+1), "Let "+b.TargetName()+" install its routes to "+b.Source.PodCIDRs[i]
+		why = "One range at a time: an agent that is busy with one range may miss the next."
 	}
 	actions = append(actions, b.Target.Adoption.Carry[i])
 	if last {
 		actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbCarried, "wait until "+b.TargetName()+" could carry what leaves "+node, hold)
+			return joint.OnNode(node, step.VerbCarried, "wait until "+b.TargetName()+" has all its routes on "+node, hold)
 		})...)
 	}
 	b.Add(step.Step{
@@ -69,7 +69,7 @@ func (b *builder) carryRange(i int, last bool) {
 		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
 		Actions: actions,
 		Undo:    undo,
-		Gate:    b.Gate("nobody noticed the routes of "+b.TargetName(), false),
+		Gate:    b.Gate("traffic is unaffected by the routes of "+b.TargetName(), false),
 	})
 }
 
@@ -77,22 +77,22 @@ func (b *builder) carryRange(i int, last bool) {
 func (b *builder) yield(wave joint.Wave, last bool) {
 	hold := b.hold()
 	actions := joint.OnEach(wave.Nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbYield, "send what leaves "+node+" by "+b.TargetName(), hold)
+		return joint.OnNode(node, step.VerbYield, "send the outgoing traffic of "+node+" over "+b.TargetName(), hold)
 	})
 	undo := joint.OnEach(wave.Nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbHold, "send what leaves "+node+" by "+b.Source.CNI+" again", hold)
+		return joint.OnNode(node, step.VerbHold, "send the outgoing traffic of "+node+" over "+b.SourceName()+" again", hold)
 	})
 	if last {
 		actions = append(actions, b.measureAnew()...)
 	}
 	b.Add(step.Step{
 		ID: "carry/" + wave.Name, Group: "carry", Does: "yield",
-		Title:   "Let " + b.TargetName() + " carry what leaves " + joint.List(wave.Nodes),
-		Why:     "The pin is one rule, and goes in one step.",
+		Title:   "Send the outgoing traffic of " + joint.List(wave.Nodes) + " over " + b.TargetName(),
+		Why:     "The pin of a node is a single rule, so all its traffic switches at once.",
 		Wave:    wave.Name,
 		Actions: actions,
 		Undo:    undo,
-		Gate:    b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others over "+b.TargetName(), last),
+		Gate:    b.Gate("traffic from "+joint.ListOrAll(wave.Nodes, last)+" arrives over "+b.TargetName(), last),
 	})
 }
 
@@ -100,9 +100,9 @@ func (b *builder) yield(wave joint.Wave, last bool) {
 // interface for it that is about to go.
 func (b *builder) measureAnew() []step.Action {
 	return []step.Action{
-		joint.Probe("stop measuring the pods that "+b.Source.CNI+" made", step.PathSet{New: joint.Every()}),
-		joint.Probe("measure them anew, and the others not", step.PathSet{Old: joint.Every()}),
-		joint.Probe("measure both again", step.PathSet{Old: joint.Every(), New: joint.Every()}),
+		joint.Probe("measure only the new probe pods", step.PathSet{New: joint.Every()}),
+		joint.Probe("measure only the old probe pods, over new connections", step.PathSet{Old: joint.Every()}),
+		joint.Probe("measure all probe pods again", step.PathSet{Old: joint.Every(), New: joint.Every()}),
 	}
 }
 
@@ -113,43 +113,43 @@ func (b *builder) deleteSource() {
 		actions = joint.OnEach(b.Nodes(), b.settleNode)
 	}
 	actions = append(actions, joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
+		return joint.OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node, b.SourceResidue)
 	})...)
 	actions = append(actions, b.RemoveParts()...)
 	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
 		Group: "remove", Does: "source",
-		Title:    "Remove " + b.Source.CNI,
-		Why:      "It carries nothing any more.",
+		Title:    "Remove " + b.SourceName(),
+		Why:      "It carries no traffic any more.",
 		Before:   []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
 		Actions:  actions,
 		After:    b.SourceGone(),
-		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
+		Gate:     b.Gate("traffic is unaffected without "+b.SourceName(), true),
 		NoReturn: true,
 	})
 }
 
 // settleNode gives back what the source still holds for pods, before its own plugin and files go.
 func (b *builder) settleNode(node string) step.Action {
-	return joint.OnNode(node, step.VerbSettle, "let "+b.Source.CNI+" give back the addresses that it kept on "+node,
+	return joint.OnNode(node, step.VerbSettle, "make "+b.SourceName()+" release the addresses that it still holds on "+node,
 		step.SettleArgs{Network: b.source, Links: b.Source.Capabilities.HostLinks})
 }
 
 // openRange lets the target give addresses everywhere: nothing is left that it might collide with.
 func (b *builder) openRange() {
-	later := "nodes that come later get theirs too"
+	later := "Nodes that join later get addresses from the range too."
 	if b.exact() {
-		later = "as it is no more than the ranges of the nodes that are there, nodes that come later borrow of theirs until there is another pool"
+		later = "The range holds only the ranges of the present nodes. Nodes that join later borrow from them until you add a pool."
 	}
 	labels := joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.Label(node, v1alpha1.LabelAdopted, nil, "remove the label "+v1alpha1.LabelAdopted+" from "+node)
 	})
 	b.Add(step.Step{
 		Group: "finish", Does: "range",
-		Title:   "Give the range to " + b.TargetName() + " for good",
-		Why:     "Nothing is left of " + b.Source.CNI + " that could have an address of it; " + later + ".",
+		Title:   "Let " + b.TargetName() + " assign addresses from the whole range",
+		Why:     b.SourceName() + " is gone, so no address can be assigned twice. " + later,
 		Before:  b.SourceGone(),
 		Actions: slices.Concat(b.Target.Adoption.Settle, labels),
-		Gate:    b.Gate("nobody noticed", false),
+		Gate:    b.Gate("traffic is unaffected by the larger range", false),
 	})
 }

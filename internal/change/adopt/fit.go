@@ -44,7 +44,7 @@ func misfit(snapshot *cluster.Snapshot, source, target cni.Installation) string 
 	if len(all) > named {
 		more = fmt.Sprintf("; and %d more", len(all)-named)
 	}
-	return fmt.Sprintf("%s gives the pods of each node addresses of that node's own range, and %d of %s on %s have others: %s%s",
+	return fmt.Sprintf("%s assigns pods addresses from their node's range, but %d of %s on %s have others: %s%s",
 		target.CNI, len(all), cluster.Count(pods, "pod"), source.CNI, strings.Join(all[:min(len(all), named)], "; "), more)
 }
 

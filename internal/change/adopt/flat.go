@@ -20,14 +20,14 @@ func (b *builder) switchAll() {
 	}
 	b.Add(step.Step{
 		Group: "switch", Does: "all",
-		Title: "Let " + b.TargetName() + " serve new pods on all nodes",
-		Why: "Pods of all nodes share one range: " + b.TargetName() + " may give none of its addresses before it knows every one that is taken, on any node. " +
-			"A pod that starts in between waits for a moment.",
+		Title: "Use " + b.TargetName() + " for new pods on all nodes",
+		Why: "The pods of all nodes share one range. " + b.TargetName() + " may not assign an address before it knows every address in use on every node. " +
+			"A pod that starts in the meantime waits for a moment.",
 		Before: []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
 		Actions: slices.Concat(actions, b.open(b.Nodes()), []step.Action{
-			joint.Probe("measure the pods that "+b.TargetName()+" made, too", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
+			joint.Probe("measure the new probe pods on "+b.TargetName()+" as well", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
 		Undo: slices.Concat([]step.Action{joint.Probe("stop measuring the new probe pods", step.PathSet{Old: joint.Every()})},
 			b.shut(b.Nodes()), b.home(b.Nodes()), b.deactivate(b.Nodes())),
-		Gate: b.Gate("pods made by either network reach each other everywhere", true),
+		Gate: b.Gate("pods of both networks reach each other on every node", true),
 	})
 }

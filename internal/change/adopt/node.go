@@ -13,13 +13,13 @@ import (
 // rehearse lets every agent say what it would refuse, before anything is moved.
 func (b *builder) rehearse() {
 	actions := joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbAdoptable, "look at each pod of "+node+": can it be adopted?",
+		return joint.OnNode(node, step.VerbAdoptable, "check whether each pod of "+node+" can be adopted",
 			step.AdoptArgs{From: b.source, To: b.target, Skip: b.apart(node)})
 	})
 	b.Add(step.Step{
 		Group: "joint", Does: "rehearse",
-		Title:   "Make sure that every pod can be adopted",
-		Why:     "What stands against it is in the pod's own interfaces, routes and plugins, where only the node's agent sees it; nothing is changed for the answer.",
+		Title:   "Check that every pod can be adopted",
+		Why:     "Only the agent on the node sees the interfaces, routes and plugins of a pod, which can rule out its adoption. This step changes nothing.",
 		Before:  []step.Condition{joint.Rolled(b.Target.Installation.Agent)},
 		Actions: actions,
 	})
@@ -68,28 +68,28 @@ func ready(network string) func(node string) []step.Condition {
 func (b *builder) adoptCanary(wave joint.Wave, nodes []string) {
 	b.addFor(wave, nodes, "canary", step.Step{
 		Title: "Adopt the probe pod of " + joint.List(nodes),
-		Why:   "It is measured from and to every node, Service, name and host while it moves: a way counts as proven when traffic has crossed it. No other pod moves before.",
+		Why:   "Probes test every path to and from this pod (nodes, Services, names, hosts) while it moves. No other pod of the node moves before these paths work.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the probe pod of "+node+" to "+b.TargetName(), len(nodes), []string{canary(node)}, nil)
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the probe pod of "+node+" back to "+b.Source.CNI, len(nodes), []string{canary(node)}, nil)
+			return b.back(node, "move the probe pod of "+node+" back to "+b.SourceName(), len(nodes), []string{canary(node)}, nil)
 		}),
-		Gate: b.Gate("nobody noticed that "+b.TargetName()+" carries the probe pod of "+joint.List(nodes), false),
+		Gate: b.Gate("traffic is unaffected by the move of the probe pod of "+joint.List(nodes), false),
 	}, b.Running, ready("old"))
 }
 
 func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 	b.addFor(wave, nodes, "adopt", step.Step{
 		Title: "Adopt the pods of " + joint.List(nodes),
-		Why:   "They go on to run, with their addresses and their connections; pods that start meanwhile come up on " + b.Source.CNI + " and are adopted when the runtime is switched.",
+		Why:   "The pods keep running, with their addresses and connections. Pods that start in the meantime are still on " + b.SourceName() + "; Theseus adopts them when it switches the runtime.",
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			return b.to(node, "move the pods of "+node+" to "+b.TargetName(), len(nodes), nil, b.apart(node))
 		}),
 		Undo: joint.OnEach(nodes, func(node string) step.Action {
-			return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI, len(nodes), nil, []string{canary(node)})
+			return b.back(node, "move the pods of "+node+" back to "+b.SourceName(), len(nodes), nil, []string{canary(node)})
 		}),
-		Gate: b.Gate("nobody noticed that "+b.TargetName()+" carries the pods of "+joint.List(nodes), false),
+		Gate: b.Gate("traffic is unaffected by the move of the pods of "+joint.List(nodes), false),
 	}, b.Running)
 }
 
@@ -97,16 +97,16 @@ func (b *builder) adoptRest(wave joint.Wave, nodes []string) {
 // waits for a moment, and none gets an address that is taken by a pod which the target does not know yet.
 func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 	names := joint.List(nodes)
-	title := "pods made by either network reach each other from and to " + names
+	title := "pods of both networks reach each other to and from " + names
 	if last {
-		title = wave.Name + " is adopted and nothing was lost"
+		title = "all pods of " + wave.Name + " are adopted"
 	}
 	b.addFor(wave, nodes, "switch", step.Step{
-		Title: "Let " + b.TargetName() + " serve new pods on " + names,
-		Why: "First the runtime asks " + b.TargetName() + ", which has no address to give there; then what " + b.Source.CNI +
-			" made until that moment is adopted; only then is every address that is taken known, and new pods get others.",
+		Title: "Use " + b.TargetName() + " for new pods on " + names,
+		Why: "First, the runtime uses " + b.TargetName() + ", which assigns no addresses there yet, so new pods wait. Then Theseus adopts the pods that " + b.SourceName() +
+			" started in the meantime. Only then does " + b.TargetName() + " know every address in use, and assign free ones to new pods.",
 		Actions: slices.Concat(b.activate(nodes), b.open(nodes), []step.Action{
-			joint.Probe("measure a pod of "+names+" that "+b.TargetName()+" made, too", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
+			joint.Probe("measure the new probe pod of "+names+" as well", step.PathSet{Old: joint.Every(), New: joint.Every()})}),
 		Undo: slices.Concat([]step.Action{
 			joint.Probe("stop measuring the new probe pod of "+names, step.PathSet{Old: joint.Every(), New: joint.Every(), WithoutNew: nodes})},
 			b.shut(nodes), b.home(nodes), b.deactivate(nodes)),
@@ -118,24 +118,24 @@ func (b *builder) switchNodes(wave joint.Wave, nodes []string, last bool) {
 func (b *builder) activate(nodes []string) []step.Action {
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+			return joint.OnNode(node, step.VerbActivate, "activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
-			return b.to(node, "move to "+b.TargetName()+" what "+b.Source.CNI+" made on "+node+" until then", len(nodes), nil, b.apart(node))
+			return b.to(node, "move the pods that started on "+node+" in the meantime to "+b.TargetName(), len(nodes), nil, b.apart(node))
 		})...)
 }
 
 // home moves all pods back to the source, which then knows their addresses.
 func (b *builder) home(nodes []string) []step.Action {
 	return joint.OnEach(nodes, func(node string) step.Action {
-		return b.back(node, "move the pods of "+node+" back to "+b.Source.CNI+", those that "+b.TargetName()+" made too", len(nodes), nil, []string{canary(node)})
+		return b.back(node, "move all pods of "+node+" back to "+b.SourceName()+", including those that started on "+b.TargetName(), len(nodes), nil, []string{canary(node)})
 	})
 }
 
 // deactivate lets the runtime ask the source again.
 func (b *builder) deactivate(nodes []string) []step.Action {
 	return joint.OnEach(nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
+		return joint.OnNode(node, step.VerbDeactivate, "activate "+b.Source.Capabilities.ConfName+" as the CNI configuration of "+node+" again", b.Target.Conf)
 	})
 }
 
@@ -143,7 +143,7 @@ func (b *builder) deactivate(nodes []string) []step.Action {
 func (b *builder) open(nodes []string) []step.Action {
 	return slices.Concat(
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" give addresses on "+node)
+			return joint.Label(node, v1alpha1.LabelAdopted, b.adopted[node], "let "+b.TargetName()+" assign addresses on "+node)
 		}),
 		joint.OnEach(nodes, func(node string) step.Action {
 			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
@@ -158,7 +158,7 @@ func (b *builder) shut(nodes []string) []step.Action {
 	return append(
 		joint.OnEach(nodes, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
 		joint.OnEach(nodes, func(node string) step.Action {
-			return joint.Label(node, v1alpha1.LabelAdopted, nil, "let "+b.TargetName()+" give no address on "+node+" any more")
+			return joint.Label(node, v1alpha1.LabelAdopted, nil, "stop "+b.TargetName()+" from assigning addresses on "+node)
 		})...)
 }
 
@@ -166,14 +166,14 @@ func (b *builder) shut(nodes []string) []step.Action {
 func (b *builder) recreateApart(wave joint.Wave, nodes []string, last bool) {
 	evictions := joint.OnEach(nodes, func(node string) step.Action {
 		names := b.apart(node)
-		evict := joint.Evict(node, b.Source.CNI, b.Join.Old, len(names))
+		evict := joint.Evict(node, b.SourceName(), b.Join.Old, len(names))
 		evict.Pods.Names = names
 		evict.Title = "evict the pods of " + node + " that cannot be adopted: " + joint.List(names)
 		return evict
 	})
 	b.addFor(wave, nodes, "recreate", step.Step{
-		Title:   "Create again the pods of " + joint.List(nodes) + " that cannot be adopted",
-		Why:     "Each has a reason, named above. They are evicted within their budgets, of each workload one at a time.",
+		Title:   "Recreate the pods of " + joint.List(nodes) + " that cannot be adopted",
+		Why:     "The list of workloads above gives the reasons. " + joint.Evicted,
 		Actions: evictions,
 		Gate:    b.Gate(b.TargetName()+" carries all pods of "+joint.List(nodes), last),
 	}, ready("new"))

@@ -26,14 +26,14 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 		}
 	}
 	if source.Capabilities.Attachment == nil {
-		why := "it was never tried to take running pods from " + source.CNI + " for good"
+		why := "moving running pods from " + source.CNI + " permanently was never tested"
 		if reason := source.Capabilities.Unattached; reason != "" {
 			why = "running pods cannot be taken from " + source.CNI + ": " + reason
 		}
 		clash("attachment", why)
 	}
 	if node := unseen(snapshot, source); node != "" {
-		clash("addresses", "nobody looked at node "+node+" (theseus snapshot --nodes), and new pods must not get the addresses of "+source.CNI+"'s own interfaces")
+		clash("addresses", "node "+node+" was not inspected (theseus snapshot --nodes), and new pods must not get the addresses of "+source.CNI+"'s own interfaces")
 	}
 	if _, err := NodeBits(snapshot, source); !ofNodes && err != nil {
 		clash("ranges", err.Error())
@@ -42,7 +42,7 @@ func Clashes(snapshot *cluster.Snapshot, source, target cni.Installation) []join
 		info := &snapshot.Nodes[i].Status.NodeInfo
 		if !strings.HasPrefix(info.ContainerRuntimeVersion, "containerd://") {
 			clash("runtime", "node "+snapshot.Nodes[i].Name+" runs "+orUnknown(info.ContainerRuntimeVersion)+
-				", and only containerd was tried: what a runtime remembers of a pod's network is its own")
+				", and only containerd was tested: every runtime keeps its own record of a pod's network")
 			break
 		}
 	}
@@ -70,7 +70,7 @@ func unseen(snapshot *cluster.Snapshot, source cni.Installation) string {
 func Apart(source cni.Installation, outlook joint.Outlook) string {
 	for node, pods := range outlook.Apart {
 		if source.Capabilities.Flat && len(pods) > 0 {
-			return fmt.Sprintf("%s on %s cannot be adopted, and until no pod of any node is on %s nobody could give new ones an address", pods[0].Name, node, source.CNI)
+			return fmt.Sprintf("%s on %s cannot be adopted, and no network could assign addresses to new pods until the last pod has left %s", pods[0].Name, node, source.CNI)
 		}
 	}
 	return ""

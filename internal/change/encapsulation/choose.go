@@ -72,7 +72,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	target.PodCIDRs = to.Ranges
 	setup := setupOf(snapshot, held, to)
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves}
-	p := kind.Begin(snapshot, change, r.Options, Name, "packets go straight to the nodes, by pins, until every node has the network's own new routes")
+	p := kind.Begin(snapshot, change, r.Options, Name, "pinned routes send packets directly between nodes until every node has the network's new routes")
 	p.Source, p.Target, p.Waves, p.Findings = *source, target, kind.WavesOf(waves), r.Findings
 	p.Encapsulation, p.Steps = to, Steps(in, setup)
 	return &kind.Draft{Plan: p, Stem: "encapsulation", Pods: nil}, nil
@@ -129,7 +129,7 @@ func changeable(snapshot *cluster.Snapshot, source *cni.Installation, held *unst
 		return kind.Refuse(hint, "--encapsulation %q is not known", to.To)
 	}
 	if to.To == to.From {
-		return kind.Refuse("nothing has to be done", "IPPool %s says %s already", to.Pool, to.To)
+		return kind.Refuse("no change is needed", "IPPool %s says %s already", to.Pool, to.To)
 	}
 	if err := pool.NotOperators(snapshot, source, held); err != nil {
 		return err

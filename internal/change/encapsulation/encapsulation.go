@@ -64,18 +64,18 @@ func (b *builder) args(way step.Way) step.PinArgs {
 }
 
 func (b *builder) pin(node string) step.Action {
-	return joint.OnNode(node, step.VerbPin, "send what leaves "+node+" straight to the other nodes", b.args(""))
+	return joint.OnNode(node, step.VerbPin, "send the outgoing traffic of "+node+" directly to the other nodes", b.args(""))
 }
 
 func (b *builder) unpinned(way step.Way, words string) func(node string) step.Action {
 	return func(node string) step.Action {
-		return joint.OnNode(node, step.VerbUnpin, "leave what leaves "+node+" to the routes of "+b.Source.CNI+" "+words, b.args(way))
+		return joint.OnNode(node, step.VerbUnpin, "return the outgoing traffic of "+node+" to the routes of "+b.SourceName()+" "+words, b.args(way))
 	}
 }
 
 func (b *builder) await(way step.Way, words string) []step.Action {
 	return joint.OnEach(b.Nodes(), func(node string) step.Action {
-		return joint.OnNode(node, step.VerbRouted, "wait until "+node+" has all routes of "+b.Source.CNI+" "+words, b.args(way))
+		return joint.OnNode(node, step.VerbRouted, "wait until "+node+" has all routes of "+b.SourceName()+" "+words, b.args(way))
 	})
 }
 
@@ -84,25 +84,25 @@ func words(encapsulation string) string {
 	if encapsulation == "none" {
 		return "without encapsulation"
 	}
-	return "by " + encapsulation
+	return "with " + encapsulation
 }
 
 // accept lets a node's packets and the answers to them go different ways.
 func (b *builder) accept() {
 	b.Add(step.Step{
 		Group: "pin", Does: "join",
-		Title: "Accept packets by any way on every node",
-		Why:   "While nodes are changed one after another, a packet may come through the tunnel and its answer go without, or the other way round, which a strict rp_filter drops.",
+		Title: "Accept packets over any path on every node",
+		Why:   "While nodes change one after another, a packet can arrive through the tunnel and its reply leave without it, or the reverse. A strict rp_filter would drop it.",
 		Actions: joint.OnEach(b.Nodes(), func(node string) step.Action {
-			return joint.OnNode(node, step.VerbJoin, "accept packets by any way on "+node, b.Join)
+			return joint.OnNode(node, step.VerbJoin, "accept packets over any path on "+node, b.Join)
 		}),
 		Undo: joint.OnEach(b.Nodes(), b.filter),
-		Gate: b.Gate("nobody noticed", false),
+		Gate: b.Gate("traffic is unaffected by the relaxed rp_filter", false),
 	})
 }
 
 func (b *builder) filter(node string) step.Action {
-	return joint.OnNode(node, step.VerbPart, "filter on "+node+" by the way back again, if it did", b.Join)
+	return joint.OnNode(node, step.VerbPart, "restore the rp_filter of "+node, b.Join)
 }
 
 // pinWave is where the packets of a node first go without the tunnel, if they went through one.
@@ -114,11 +114,11 @@ func (b *builder) pinWave(wave joint.Wave, last bool) {
 	}
 	b.Add(step.Step{
 		ID: "pin/" + wave.Name, Group: "pin", Does: "pin",
-		Title: "Send what leaves " + joint.List(wave.Nodes) + " straight to the other nodes",
-		Why: "That what lies between the nodes carries the addresses of pods is seen here, on these nodes, while the network is as it was. " +
-			"From here on they need no route of its own.",
+		Title: "Send the outgoing traffic of " + joint.List(wave.Nodes) + " directly to the other nodes",
+		Why: "This step shows, on these nodes first, whether the network between the nodes carries pod addresses. " +
+			"From here on, these nodes do not depend on the routes of " + b.SourceName() + ".",
 		Wave: wave.Name, Actions: actions, Undo: undo,
-		Gate: b.Gate("packets of pods reach the other nodes straight from "+joint.ListOrAll(wave.Nodes, last), true),
+		Gate: b.Gate("pod traffic reaches the other nodes directly from "+joint.ListOrAll(wave.Nodes, last), true),
 	})
 }
 
@@ -126,9 +126,9 @@ func (b *builder) pinWave(wave joint.Wave, last bool) {
 func (b *builder) change() {
 	again := joint.OnEach(b.Nodes(), func(node string) step.Action {
 		action, args := b.pin(node), b.args("")
-		action.Title = "pin what came to " + node + " since"
+		action.Title = "renew the pins of " + node + " for routes added in the meantime"
 		if args.Linger = b.Reserve != nil; args.Linger {
-			action.Title += ", and keep the address of its tunnel where connections have it"
+			action.Title += ", and keep its tunnel address for existing connections"
 		}
 		action.Args = joint.Canonical(args)
 		return action
@@ -136,7 +136,7 @@ func (b *builder) change() {
 	var actions []step.Action
 	if b.Reserve != nil {
 		reserve := joint.Apply(*b.Reserve)
-		reserve.Title = "keep the addresses of the nodes' tunnels from pods, as connections may have them (" + joint.Name(step.RefOf(b.Reserve)) + ")"
+		reserve.Title = "create " + joint.Name(step.RefOf(b.Reserve)) + ", so that no pod gets a tunnel address that connections still use"
 		actions = append(actions, reserve)
 	}
 	patch := func(patch json.RawMessage, title string) step.Action {
@@ -144,14 +144,14 @@ func (b *builder) change() {
 	}
 	b.Add(step.Step{
 		Group: "encapsulation", Does: "pool",
-		Title: "Change " + joint.Name(b.Pool) + " from " + b.From + " to " + b.To,
-		Why: "The agents of " + b.Source.CNI + " take their routes away and make others, each at its own time. Packets go by the pins until every node has all of the new ones, " +
-			"and with them every tunnel that is needed.",
+		Title: "Change the encapsulation of " + joint.Name(b.Pool) + " from " + b.From + " to " + b.To,
+		Why: "Each agent of " + b.SourceName() + " removes its old routes and installs new ones at its own time. The pins carry all packets until every node has " +
+			"all new routes and tunnels.",
 		Before: []step.Condition{{Kind: step.NodesAmong, Nodes: b.Nodes()}},
 		Actions: slices.Concat(actions, again,
-			[]step.Action{patch(b.Set, "set "+joint.Name(b.Pool)+" to "+b.To)}, b.await(b.New, words(b.To))),
-		Undo: append([]step.Action{patch(b.Restore, "set "+joint.Name(b.Pool)+" to "+b.From+" again")}, b.await(b.Old, words(b.From))...),
-		Gate: b.Gate("nobody noticed the routes of "+b.Source.CNI+" "+words(b.To), true),
+			[]step.Action{patch(b.Set, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.To)}, b.await(b.New, words(b.To))),
+		Undo: append([]step.Action{patch(b.Restore, "set the encapsulation of "+joint.Name(b.Pool)+" to "+b.From+" again")}, b.await(b.Old, words(b.From))...),
+		Gate: b.Gate("traffic is unaffected by the routes of "+b.SourceName()+" "+words(b.To), true),
 	})
 }
 
@@ -159,7 +159,7 @@ func (b *builder) change() {
 // themselves keep to the nodes' own addresses, as long as the tunnel may have to go again.
 func (b *builder) followWave(wave joint.Wave, last bool) {
 	actions := joint.OnEach(wave.Nodes, func(node string) step.Action {
-		return joint.OnNode(node, step.VerbFollow, "send what leaves "+node+" by the routes of "+b.Source.CNI+" "+words(b.To), b.args(b.New))
+		return joint.OnNode(node, step.VerbFollow, "send the outgoing traffic of "+node+" over the routes of "+b.SourceName()+" "+words(b.To), b.args(b.New))
 	})
 	undo := joint.OnEach(wave.Nodes, b.pin)
 	if last {
@@ -167,10 +167,10 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 	}
 	b.Add(step.Step{
 		ID: "follow/" + wave.Name, Group: "follow", Does: "follow",
-		Title: "Let " + b.Source.CNI + " carry what leaves " + joint.List(wave.Nodes) + " " + words(b.To),
-		Why:   "What is pinned goes by the node's new routes, which are all there. What nodes send themselves still has the address without a tunnel.",
+		Title: "Send the outgoing traffic of " + joint.List(wave.Nodes) + " over the routes of " + b.SourceName() + " " + words(b.To),
+		Why:   "All new routes of these nodes are in place, so the pins can point to them. Connections that a node opens itself still use its own address, not its tunnel's.",
 		Wave:  wave.Name, Actions: actions, Undo: undo,
-		Gate: b.Gate(joint.ListOrAll(wave.Nodes, last)+" reach the others "+words(b.To), true),
+		Gate: b.Gate("traffic from "+joint.ListOrAll(wave.Nodes, last)+" arrives "+words(b.To), true),
 	})
 }
 
@@ -179,7 +179,7 @@ func (b *builder) followWave(wave joint.Wave, last bool) {
 func (b *builder) measureAnew() []step.Action {
 	return []step.Action{
 		joint.Probe("stop measuring", step.PathSet{}),
-		joint.Probe("measure anew, as new connections go", step.PathSet{Old: joint.Every()}),
+		joint.Probe("measure again, over new connections", step.PathSet{Old: joint.Every()}),
 	}
 }
 
@@ -189,9 +189,9 @@ func (b *builder) unpin() {
 	actions = append(actions, b.measureAnew()...)
 	actions = append(actions, joint.OnEach(b.Nodes(), b.filter)...)
 	b.Add(step.Step{
-		Group: "unpin", Does: "all", Title: "Take the pins away",
-		Why:     "Packets go by the same routes without them, and by the same way in both directions.",
+		Group: "unpin", Does: "all", Title: "Remove the pins",
+		Why:     "Without the pins, packets take the same routes, and the same path in both directions.",
 		Actions: actions, NoReturn: true,
-		Gate: b.Gate("nothing misses the pins", true),
+		Gate: b.Gate("traffic is unaffected without the pins", true),
 	})
 }

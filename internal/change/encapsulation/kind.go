@@ -18,7 +18,7 @@ func Kind() kind.Kind {
 		Comes: comes,
 		Rules: rules,
 		Words: kind.Words{Summary: summary, Chapters: map[string]string{
-			"pin": "Straight between nodes", "encapsulation": "The encapsulation", "follow": "The network's own routes", "unpin": "The network's own routes",
+			"pin": "Send traffic directly between nodes", "encapsulation": "Change the encapsulation", "follow": "Return to the network's own routes", "unpin": "Return to the network's own routes",
 		}},
 	}
 }
@@ -31,10 +31,10 @@ func comes(r *kind.Request, source *cni.Installation) (*cni.Installation, error)
 }
 
 func summary(p *kind.Plan) string {
-	text := fmt.Sprintf("Packets of %s between nodes (IPPool %s, %s) from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Encapsulation.Pool,
+	text := fmt.Sprintf("Traffic of %s between nodes (IPPool %s, %s): from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Encapsulation.Pool,
 		strings.Join(p.Encapsulation.Ranges, ", "), p.From(), p.To(), p.Strategy, p.Reason)
 	if p.Encapsulation.Reserves != "" {
-		text += fmt.Sprintf("The IPReservation %s stays: it keeps the addresses that the nodes' tunnels had from pods, as connections of nodes may go on with them.\n", p.Encapsulation.Reserves)
+		text += fmt.Sprintf("The IPReservation %s stays. It prevents that a pod gets a former tunnel address, which connections of nodes may still use.\n", p.Encapsulation.Reserves)
 	}
 	return text
 }

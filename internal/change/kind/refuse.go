@@ -52,7 +52,7 @@ func InOrder(snapshot *cluster.Snapshot, drivers cni.Registry) (*cni.Installatio
 // UnderWay refuses a cluster in the middle of a migration, by this or another tool: advice for a cluster that stands still would do harm.
 func UnderWay(snapshot *cluster.Snapshot) error {
 	if trace, remedy := halfMigrated(snapshot); trace != "" {
-		return Refuse("if `theseus status` knows it, finish it (theseus resume) or take it back (theseus rollback); if not: "+remedy,
+		return Refuse("if `theseus status` shows it, continue it (theseus resume) or roll it back (theseus rollback); otherwise: "+remedy,
 			"this cluster is in the middle of a migration: %s", trace)
 	}
 	return nil
@@ -101,12 +101,12 @@ func halfMigrated(snapshot *cluster.Snapshot) (trace, remedy string) {
 	for i := range snapshot.Pods {
 		pod := &snapshot.Pods[i]
 		if pod.Namespace == v1alpha1.Namespace && pod.Labels[v1alpha1.LabelProbe] != "" {
-			return fmt.Sprintf("pod %s/%s measures a network", pod.Namespace, pod.Name), "kubectl -n " + shell.Word(pod.Namespace) + " delete pod " + shell.Word(pod.Name)
+			return fmt.Sprintf("%s/%s is a probe pod of Theseus", pod.Namespace, pod.Name), "kubectl -n " + shell.Word(pod.Namespace) + " delete pod " + shell.Word(pod.Name)
 		}
 	}
 	for i := range snapshot.DaemonSets {
 		if set := &snapshot.DaemonSets[i]; set.Namespace == v1alpha1.Namespace {
-			return fmt.Sprintf("DaemonSet %s/%s is there", set.Namespace, set.Name), "kubectl -n " + shell.Word(set.Namespace) + " delete daemonset " + shell.Word(set.Name)
+			return fmt.Sprintf("DaemonSet %s/%s exists", set.Namespace, set.Name), "kubectl -n " + shell.Word(set.Namespace) + " delete daemonset " + shell.Word(set.Name)
 		}
 	}
 	return "", ""
@@ -129,7 +129,7 @@ func ReadyOn(network string, snapshot *cluster.Snapshot, change v1alpha1.ChangeS
 
 // Unknown refuses a network to come that no driver knows.
 func Unknown(network string, drivers cni.Registry) error {
-	return Refuse("known are: "+strings.Join(drivers.Names(), ", ")+"; docs/networks.md says which can be the one to come", "the network %q is not known", network)
+	return Refuse("known networks: "+strings.Join(drivers.Names(), ", ")+"; docs/networks.md lists the possible targets", "the network %q is not known", network)
 }
 
 // Linux refuses nodes of another operating system.
@@ -163,7 +163,7 @@ func NodesReady(snapshot *cluster.Snapshot, source *cni.Installation) error {
 		node := &snapshot.Nodes[i]
 		if !cluster.NodeReady(node) {
 			return Refuse("bring the node back, or remove it from the cluster: kubectl delete node "+shell.Word(node.Name),
-				"node %s is not Ready, so nothing can be done or measured there", node.Name)
+				"node %s is not Ready, so Theseus can neither change nor measure it", node.Name)
 		}
 	}
 	if len(source.PodCIDRs) == 0 {
@@ -177,7 +177,7 @@ func Movable(outlook joint.Outlook, source *cni.Installation) error {
 	var lost []string
 	for _, w := range outlook.Workloads {
 		if w.Treatment == joint.Refuse {
-			lost = append(lost, fmt.Sprintf("%s/%s %s", w.Namespace, w.Name, w.Note))
+			lost = append(lost, fmt.Sprintf("%s/%s: %s", w.Namespace, w.Name, w.Note))
 		}
 	}
 	if len(lost) > 0 {

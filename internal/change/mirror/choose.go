@@ -16,7 +16,7 @@ func Propose(r *kind.Request, setup Setup, within *kind.Plan) (*kind.Draft, erro
 	if err := setup.Names.Check(); err != nil {
 		return nil, err
 	}
-	p := kind.Begin(snapshot, change, r.Options, Name, "nothing of the original is touched while it serves, and what is done to it nobody sees")
+	p := kind.Begin(snapshot, change, r.Options, Name, "the original is only changed while it carries no traffic")
 	p.Mirror = &setup
 	if found := drivers.Detect(snapshot); len(found) > 0 {
 		p.Source = *found[0]

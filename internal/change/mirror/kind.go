@@ -34,7 +34,7 @@ func Kind() kind.Kind {
 			},
 			Chapters: map[string]string{
 				"cloud": "The mirror", "names": "The mirror", "freeze": "The mirror", "copy": "The mirror", "certificates": "The mirror",
-				over: "Names to the mirror", "change": "Change the original", "whole": "Names home", home: "Names home",
+				over: "Move names to the mirror", "change": "Change the original", "whole": "Move names back", home: "Move names back",
 				"thaw": "Clean up", "teardown": "Clean up", "unname": "Clean up", "uncloud": "Clean up",
 			},
 			Undo:  undo,
@@ -55,10 +55,10 @@ func within(p *kind.Plan) *kind.Plan {
 }
 
 func summary(p *kind.Plan) string {
-	text := fmt.Sprintf("To the mirror, and home when the original is changed: %s of %s, strategy %s: %s.\n", cluster.Count(len(p.Mirror.Names.Moves), "name"),
+	text := fmt.Sprintf("Names move to the mirror, and back after the change of the original: %s of %s, strategy %s: %s.\n", cluster.Count(len(p.Mirror.Names.Moves), "name"),
 		strings.Join(p.Mirror.Copy.Namespaces, ", "), p.Strategy, p.Reason)
 	if p.OnNodes() {
-		text += fmt.Sprintf("Meanwhile the original goes from %s to %s, by the strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target),
+		text += fmt.Sprintf("In between, the original changes from %s to %s, strategy %s: %s.\n", kind.Named(p.Source), kind.Named(p.Target),
 			p.Mirror.Switch.Strategy, p.Size())
 	}
 	return text
@@ -66,7 +66,7 @@ func summary(p *kind.Plan) string {
 
 // moved says of every name from where to where it goes.
 func moved(b *strings.Builder, p *kind.Plan) {
-	b.WriteString("\nNames, there and back:\n")
+	b.WriteString("\nNames that move, and move back:\n")
 	for _, m := range p.Mirror.Names.Moves {
 		gone, come := m.Changes()
 		fmt.Fprintf(b, "  %s (%s): %s -> %s\n", strings.TrimSuffix(m.Name, "."), strings.Join(m.Services, ", "), where(gone), where(come))
@@ -76,7 +76,7 @@ func moved(b *strings.Builder, p *kind.Plan) {
 // given says what the mirror is given before, and the command for the original.
 func given(b *strings.Builder, p *kind.Plan) {
 	if config := p.Mirror.Switch.Config; config != nil {
-		fmt.Fprintf(b, "\nThe original's configuration, in the file $%s for the command, with these changes:\n", ConfigVariable)
+		fmt.Fprintf(b, "\nThe command gets the original's configuration in the file $%s, with these changes:\n", ConfigVariable)
 		for _, change := range config.Changes {
 			fmt.Fprintf(b, "  %s\n", change)
 		}
@@ -86,11 +86,11 @@ func given(b *strings.Builder, p *kind.Plan) {
 // undo says how steps are taken back whose actions are verbs of its own.
 func undo(s *step.Step) string {
 	for _, one := range []struct{ verb, undo string }{
-		{AddNames, "give every certificate the names that it had"},
-		{Cloud, "take away, last first, what was not there before"},
-		{Freeze, "thaw; a freeze that was in force before stays"},
-		{Copy, "nothing; what was copied stays, and nobody asks for it"},
-		{shift.Swap, "put every record back that is still as the plan left it, and see it everywhere; one that somebody else changed is named"},
+		{AddNames, "restore the former names of every certificate"},
+		{Cloud, "remove, in reverse order, the permissions that did not exist before"},
+		{Freeze, "thaw; a freeze that was already in force stays"},
+		{Copy, "none; the copied objects stay, and receive no requests"},
+		{shift.Swap, "restore every record that is still as the plan left it, and wait until all resolvers see it; records that others have changed are reported"},
 	} {
 		if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Verb == one.verb }) {
 			return one.undo

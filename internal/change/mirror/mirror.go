@@ -82,32 +82,32 @@ const (
 // strategy, within are its steps, and the one of them from which there is no way back is that of the whole.
 func Steps(s Setup, within []step.Step) []step.Step {
 	steps := append(give(s), step.Step{ID: "freeze", Group: "freeze", Title: "stop deploys to " + strings.Join(s.Freeze.Namespaces, ", "), Estimate: step.Duration(5 * time.Second),
-		Why: "no deploy may slip between the copy and the cutover", Actions: []step.Action{
-			action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that are denied", s.Freeze, 0)}},
+		Why: "a deploy between the copy and the cutover would be missing from the mirror", Actions: []step.Action{
+			action("freeze/on", Freeze, "freeze "+strings.Join(s.Freeze.Namespaces, ", ")+", and check that the API server denies writes", s.Freeze, 0)}},
 		copyStep(s))
 	if s.Handshakes != nil {
-		steps = append(steps, step.Step{ID: "certificates", Group: "certificates", Title: "prove what the mirror serves over TLS", Estimate: step.Duration(5 * time.Second),
-			Why: "a name must not come to an address that shows another certificate", Actions: []step.Action{
-				action("certificates/prove", Handshakes, "ask every address of the mirror for every name, by a handshake", s.Handshakes, readyWithin)}})
+		steps = append(steps, step.Step{ID: "certificates", Group: "certificates", Title: "check the certificates that the mirror serves", Estimate: step.Duration(5 * time.Second),
+			Why: "a name may only move to an address that serves its certificate", Actions: []step.Action{
+				action("certificates/prove", Handshakes, "open a TLS connection to every address of the mirror, for every name", s.Handshakes, readyWithin)}})
 	}
 	steps = append(steps, names(over, s.Names, "restore")...)
 	steps = append(append(steps, within...), changeStep(s))
-	steps = append(steps, step.Step{ID: "whole", Group: "whole", Title: "see that the original is whole", Estimate: step.Duration(time.Minute),
-		Why: "a name comes home only to a service that has all of its pods", Actions: []step.Action{
-			action("whole/ready", Ready, "wait until every workload of the original has its pods", ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
+	steps = append(steps, step.Step{ID: "whole", Group: "whole", Title: "check that the original is complete", Estimate: step.Duration(time.Minute),
+		Why: "a name only moves back to a service whose pods are all ready", Actions: []step.Action{
+			action("whole/ready", Ready, "wait until all pods of every workload of the original are ready", ReadyArgs{Home: true, Namespaces: s.Copy.Namespaces}, readyWithin)}})
 	back := names(home, s.Names.Back(), "lower")
 	for i := range back {
 		back[i].Alone = true
 	}
 	steps = append(steps, back...)
-	steps = append(steps, step.Step{ID: "thaw", Group: "thaw", Title: "let deploys go on", Why: "the original serves every name again", Estimate: step.Duration(5 * time.Second),
-		Actions: []step.Action{action("thaw/off", Thaw, "thaw "+strings.Join(s.Freeze.Namespaces, ", ")+", and prove it by writes that pass", struct{}{}, 0)}})
+	steps = append(steps, step.Step{ID: "thaw", Group: "thaw", Title: "allow deploys again", Why: "the original serves every name again", Estimate: step.Duration(5 * time.Second),
+		Actions: []step.Action{action("thaw/off", Thaw, "thaw "+strings.Join(s.Freeze.Namespaces, ", ")+", and check that the API server accepts writes", struct{}{}, 0)}})
 	if s.Keep {
 		return steps
 	}
-	steps = append(steps, step.Step{ID: "teardown", Group: "teardown", Title: "take down what was copied to the mirror", Estimate: step.Duration(30 * time.Second),
-		Why: "nothing asks there any more, and load balancers cost money", Actions: []step.Action{
-			action("teardown/delete", Teardown, "delete what was copied, and wait until it is gone", TeardownArgs{Of: s.Original, Namespaces: s.Copy.Namespaces}, readyWithin)}})
+	steps = append(steps, step.Step{ID: "teardown", Group: "teardown", Title: "delete the copied objects from the mirror", Estimate: step.Duration(30 * time.Second),
+		Why: "the mirror receives no requests any more, and load balancers cost money", Actions: []step.Action{
+			action("teardown/delete", Teardown, "delete the copied objects, and wait until they are gone", TeardownArgs{Of: s.Original, Namespaces: s.Copy.Namespaces}, readyWithin)}})
 	return append(steps, take(s)...)
 }
 
@@ -130,16 +130,16 @@ func Within(steps []step.Step) (first, last int) {
 func give(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Cloud != nil {
-		one := step.Step{ID: "cloud", Group: "cloud", Title: "give the mirror what the original may do in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
-			Why: "its nodes and pods have roles and security groups of their own, which nothing outside knows"}
+		one := step.Step{ID: "cloud", Group: "cloud", Title: "grant the mirror the cloud permissions of the original", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+			Why: "its nodes and pods have their own roles and security groups, which no other resource refers to yet"}
 		for i, a := range s.Cloud.Actions {
 			one.Actions = append(one.Actions, action(cloudID(i), Cloud, a.String(), CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a}, 0))
 		}
 		steps = append(steps, one)
 	}
 	if s.Certificates != nil {
-		steps = append(steps, step.Step{ID: "names", Group: "names", Title: "give certificates the mirror's names", Estimate: step.Duration(2 * time.Minute),
-			Why: "they are issued where the names point to, and copied with their keys", Actions: []step.Action{
+		steps = append(steps, step.Step{ID: "names", Group: "names", Title: "add the mirror's names to the certificates", Estimate: step.Duration(2 * time.Minute),
+			Why: "certificates are issued in the cluster that the names point to, and copied with their keys", Actions: []step.Action{
 				action("names/add", AddNames, "add the names under "+domains(s)+" to certificates, and wait until they are issued", s.Certificates, readyWithin)}})
 	}
 	return steps
@@ -149,15 +149,15 @@ func give(s Setup) []step.Step {
 func take(s Setup) []step.Step {
 	var steps []step.Step
 	if s.Certificates != nil {
-		steps = append(steps, step.Step{ID: "unname", Group: "unname", Title: "take the mirror's names off certificates", Estimate: step.Duration(5 * time.Second),
-			Why: "nothing is served under them any more", Actions: []step.Action{
-				action("unname/take", TakeNames, "give every certificate the names that it had", s.Certificates, readyWithin)}})
+		steps = append(steps, step.Step{ID: "unname", Group: "unname", Title: "remove the mirror's names from the certificates", Estimate: step.Duration(5 * time.Second),
+			Why: "the mirror serves no names any more", Actions: []step.Action{
+				action("unname/take", TakeNames, "restore the former names of every certificate", s.Certificates, readyWithin)}})
 	}
 	if s.Cloud != nil {
-		one := step.Step{ID: "uncloud", Group: "uncloud", Title: "take away what the mirror was given in the cloud", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
-			Why: "what nobody uses is nobody's door"}
+		one := step.Step{ID: "uncloud", Group: "uncloud", Title: "revoke the cloud permissions of the mirror", Estimate: step.Duration(len(s.Cloud.Actions)) * step.Duration(time.Second),
+			Why: "unused permissions are a risk"}
 		for i, a := range slices.Backward(s.Cloud.Actions) {
-			one.Actions = append(one.Actions, action(fmt.Sprintf("uncloud/%d", i+1), Cloud, "take back: "+a.String(),
+			one.Actions = append(one.Actions, action(fmt.Sprintf("uncloud/%d", i+1), Cloud, "undo: "+a.String(),
 				CloudArgs{Endpoint: s.Cloud.Endpoint, Action: a, Back: true, Of: cloudID(i)}, 0))
 		}
 		steps = append(steps, one)
@@ -178,11 +178,11 @@ func domains(s Setup) string {
 }
 
 func copyStep(s Setup) step.Step {
-	return step.Step{ID: "copy", Group: "copy", Title: "bring the mirror in step", Estimate: step.Duration(30 * time.Second),
-		Why: "every service has its twin, with the same configuration and all of its pods, before a name moves", Actions: []step.Action{
+	return step.Step{ID: "copy", Group: "copy", Title: "synchronise the mirror", Estimate: step.Duration(30 * time.Second),
+		Why: "before a name moves, the mirror has every service, with the same configuration and all of its pods", Actions: []step.Action{
 			action("copy/write", Copy, "copy "+strings.Join(s.Copy.Namespaces, ", ")+" until nothing differs", s.Copy, copyWithin),
-			action("copy/ready", Ready, "wait until every workload of the mirror has its pods", ReadyArgs{Namespaces: s.Copy.Namespaces}, readyWithin),
-			action("copy/again", Copy, "see that still nothing differs", s.Copy, copyWithin),
+			action("copy/ready", Ready, "wait until all pods of every workload of the mirror are ready", ReadyArgs{Namespaces: s.Copy.Namespaces}, readyWithin),
+			action("copy/again", Copy, "check that nothing differs", s.Copy, copyWithin),
 		}}
 }
 
@@ -196,7 +196,7 @@ const (
 const changeID = "change"
 
 func changeStep(s Setup) step.Step {
-	title := "hand the original over: a person changes it, or what runs on it, now"
+	title := "wait while you change the original, or its workloads"
 	if s.Switch.Command != "" {
 		title = "change the original: " + s.Switch.Command
 	}
@@ -204,21 +204,21 @@ func changeStep(s Setup) step.Step {
 	for _, m := range s.Names.Moves {
 		gate.Probes = append(gate.Probes, m.Probes...)
 	}
-	what := "the original is as it was meant to be"
+	what := "the original is in its intended state"
 	if s.Switch.To != "" {
-		what = "the original is on " + s.Switch.To + ", in order, and its nodes are Ready"
+		what = "the original is on " + s.Switch.To + " without problems, and its nodes are Ready"
 	}
 	one := step.Step{ID: changeID, Group: changeID, Title: "change the idle original", NoReturn: true, Estimate: step.Duration(30 * time.Minute),
-		Why: "every name is at the mirror, and no cache remembers the original: nobody notices", Actions: []step.Action{
+		Why: "every name points to the mirror, and all caches of the former addresses have expired: the original carries no traffic", Actions: []step.Action{
 			action("change/run", Change, title, s.Switch, commandWithin),
 		},
-		Gate: &step.Gate{Title: what + "; until then the services are asked at the mirror", Bake: s.Names.Options.Bake, MaxLost: s.Names.Options.MaxFailed, Args: encode(gate)}}
+		Gate: &step.Gate{Title: what + "; until then, probes check the services at the mirror", Bake: s.Names.Options.Bake, MaxLost: s.Names.Options.MaxFailed, Args: encode(gate)}}
 	if s.Switch.Roll != "" {
-		one.Actions = append(one.Actions, action("change/roll", Roll, fmt.Sprintf("replace nodes that are not Ready after %s, once more: %s",
+		one.Actions = append(one.Actions, action("change/roll", Roll, fmt.Sprintf("once, replace nodes that are not Ready after %s: %s",
 			time.Duration(s.Switch.RollAfter), s.Switch.Roll), s.Switch, commandWithin))
 	}
 	if s.Switch.Strategy != "" {
-		one.Title, one.Why = "see what the change has made of the original", "a name comes home only to a cluster that is as it was meant to be"
+		one.Title, one.Why = "check the changed original", "a name only moves back to a cluster in its intended state"
 		one.Actions, one.NoReturn, one.Estimate = nil, false, s.Names.Options.Bake
 	}
 	return one

@@ -96,8 +96,8 @@ func TestMirror(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads(t, plan.Runbook(asWritten(t, p)), "s3.example.org (Ingress shop/web): 192.0.2.1 -> 192.0.2.2", "freeze shop", "copy shop until nothing differs",
-			"lower the TTL of 5 names to 30 s", "[over/wave-1", "no cache remembers the original", "POINT OF NO RETURN", "change the original: true", "== Names home",
-			"[home/wave-1", "this step alone is taken back", "no cache remembers the mirror", "restore the TTLs", "thaw shop", "delete what was copied")
+			"lower the TTL of 5 names to 30 s", "[over/wave-1", "no cache remembers the original", "POINT OF NO RETURN", "change the original: true", "== Move names back",
+			"[home/wave-1", "undoes this step only", "no cache remembers the mirror", "restore the TTLs", "thaw shop", "delete the copied objects")
 	}
 }
 
@@ -194,8 +194,8 @@ func TestMirrorSwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads(t, plan.Runbook(asWritten(t, p)), "the original goes from flannel", "What happens to every workload", "attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
-		"== Both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original", "== Names home", "delete what was copied", "take the mirror's names off", "take back: attach-policy nodes.green")
+	reads(t, plan.Runbook(asWritten(t, p)), "the original changes from flannel", "What happens to every workload", "attach-policy nodes.green", "add the names under green.example.org", "freeze shop", "[over/settle",
+		"== Run both networks on every node", "POINT OF NO RETURN", "Remove flannel", "== Change the original", "== Move names back", "delete the copied objects", "remove the mirror's names from", "undo: attach-policy nodes.green")
 	index := func(id string) int {
 		i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.ID == id })
 		if i < 0 {
@@ -246,8 +246,8 @@ func TestMirrorSurge(t *testing.T) {
 	if len(p.Surge.Slots()) == 0 || p.Surge.RemoveHook[1] != "remove it" {
 		t.Errorf("it does not say which nodes come, or how they go: %+v", p.Surge)
 	}
-	reads(t, plan.Runbook(p), "the original goes from flannel", `Nodes come by ["pool" "add"] and go by`, "replaced by new-1", "freeze shop", "[over/settle", "== Both networks on every node",
-		`add node new-1: run ["pool" "add"]`, "POINT OF NO RETURN", `remove node node-1: run ["pool" "remove it"]`, "Remove flannel", "== Change the original", "== Names home", "delete what was copied")
+	reads(t, plan.Runbook(p), "the original changes from flannel", `adds nodes with ["pool" "add"] and removes them with`, "replaced by new-1", "freeze shop", "[over/settle", "== Run both networks on every node",
+		`add node new-1: run ["pool" "add"]`, "POINT OF NO RETURN", `remove node node-1: run ["pool" "remove it"]`, "Remove flannel", "== Change the original", "== Move names back", "delete the copied objects")
 	i := slices.IndexFunc(p.Steps, func(s step.Step) bool { return s.NoReturn })
 	p.Steps = slices.Delete(p.Steps, i, i+1) // a wave of nodes would never go
 	if err := plan.Verify(p); err == nil {
@@ -279,7 +279,7 @@ func TestMirrorRoll(t *testing.T) {
 	if change := p.Steps[i]; !change.NoReturn || len(change.Actions) != 2 || change.Actions[1].Verb != mirror.Roll || change.Gate == nil {
 		t.Errorf("%+v", change)
 	}
-	if text := plan.Runbook(p); !strings.Contains(text, "replace nodes that are not Ready after 10m0s, once more: pool replace $THESEUS_NODE") {
+	if text := plan.Runbook(p); !strings.Contains(text, "once, replace nodes that are not Ready after 10m0s: pool replace $THESEUS_NODE") {
 		t.Errorf("the runbook is\n%s", text)
 	}
 	p.Steps[i].Actions, p.Steps[0].Actions = p.Steps[i].Actions[:1], append(p.Steps[0].Actions, p.Steps[i].Actions[1])

@@ -173,12 +173,12 @@ func TestAdoptRefuses(t *testing.T) {
 		{"a flat network that nobody looked at", func(r *request) {
 			*r = *flat(t)
 			r.snapshot.Facts = r.snapshot.Facts[:1]
-		}, "nobody looked at node node-2"},
+		}, "node node-2 was not inspected"},
 		{"a flat network, and a pod that cannot be adopted", func(r *request) {
 			*r = *flat(t)
 			at := slices.IndexFunc(r.snapshot.Pods, isWeb)
 			r.snapshot.Pods[at].Annotations = map[string]string{"kubernetes.io/egress-bandwidth": "1M"}
-		}, "cannot be adopted, and until no pod of any node is on weave nobody could give new ones an address"},
+		}, "cannot be adopted, and no network could assign addresses to new pods until the last pod has left weave"},
 		{"a flat network of a few addresses", func(r *request) {
 			*r = *flat(t)
 			at := slices.IndexFunc(r.snapshot.DaemonSets[0].Spec.Template.Spec.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == "IPALLOC_RANGE" })
@@ -221,11 +221,11 @@ func TestChosen(t *testing.T) {
 		want           string // strategy, and the range
 		reason         string
 	}{
-		{"nothing said", "", "", func(*request) {}, "adopt ", "a pod can be moved"},
-		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and calico have ranges"},
-		{"adopt, or else a range", "adopt", "10.96.0.0/16", func(*request) {}, "adopt ", "a pod can be moved"},
+		{"nothing said", "", "", func(*request) {}, "adopt ", "running pods can move"},
+		{"a range said", "", "10.96.0.0/16", func(*request) {}, "recreate 10.96.0.0/16", "flannel and calico have different ranges"},
+		{"adopt, or else a range", "adopt", "10.96.0.0/16", func(*request) {}, "adopt ", "running pods can move"},
 		{"adopt, and it cannot be", "adopt", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "pods cannot be adopted (node node-2 runs cri-o://1.30, "},
-		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and calico have ranges"},
+		{"recreate, and it could be otherwise", "recreate", "10.96.0.0/16", unfit, "recreate 10.96.0.0/16", "flannel and calico have different ranges"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := adoption(t)
@@ -255,7 +255,7 @@ func TestChosen(t *testing.T) {
 	}
 	r = flat(t)
 	r.change.Strategy = ""
-	mustRefuse(t, r, "no range for the pods of calico is given, and running pods are taken from weave only when that is asked for")
+	mustRefuse(t, r, "no range for the pods of calico is given, and Theseus adopts running pods of weave only on request")
 }
 
 // TestVerifyAdoptOrder: no step of an adoption may be left out or stand anywhere else, and no undo is there in vain.

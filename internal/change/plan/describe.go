@@ -18,11 +18,15 @@ type describer struct {
 	plan    *Plan
 	names   compact.Namer
 	repeats []int
-	past    bool // the point of no return
+	alike   alike
+	told    map[string]int // the first step that was described with a text, by the text without names
+	as      map[int]int    // steps that were described as another
+	oneLine bool           // the last step was described in one line
+	past    bool           // the point of no return
 }
 
 func describeSteps(b *strings.Builder, p *Plan) {
-	d := &describer{Builder: b, plan: p, names: compact.NewNamer(p.Steps, nodes(p))}
+	d := &describer{Builder: b, plan: p, names: compact.NewNamer(p.Steps, nodes(p)), alike: newAlike(p), told: map[string]int{}, as: map[int]int{}}
 	repeats, err := compact.Repeats(p.Steps, nodes(p))
 	if err != nil { // then every step is described
 		repeats = slices.Repeat([]int{-1}, len(p.Steps))
@@ -33,20 +37,18 @@ func describeSteps(b *strings.Builder, p *Plan) {
 		s := &p.Steps[i]
 		d.past = d.past || s.NoReturn
 		if s.NoReturn {
-			b.WriteString("\n======== POINT OF NO RETURN: until here everything can be taken back, from here on nothing can ========\n")
+			b.WriteString("\n======== POINT OF NO RETURN: Theseus can undo every step above, and no step below ========\n")
 		}
 		if now := chapterOf(titles, s); now != chapter {
 			fmt.Fprintf(b, "\n== %s ==\n", now)
-			chapter = now
+			chapter, d.oneLine = now, false
 		}
 		if d.repeats[i] < 0 {
 			d.step(i)
 			i++
 			continue
 		}
-		if i == 0 || d.repeats[i-1] < 0 {
-			b.WriteString("\n")
-		}
+		d.startLine()
 		i += d.repeated(i)
 	}
 }
@@ -60,13 +62,12 @@ func (d *describer) repeated(i int) int {
 		}
 	}
 	if best*times <= 3 {
-		s := &d.plan.Steps[i]
-		fmt.Fprintf(d, "%d. %s [%s, about %s]: as step %d\n", i+1, s.Title, s.ID, s.Estimate.About(), d.repeats[i]+1)
+		d.same(i, d.repeats[i])
 		return 1
 	}
 	var as, groups []string
 	for _, at := range d.repeats[i : i+best] {
-		as = append(as, fmt.Sprint(at+1))
+		as = append(as, fmt.Sprint(d.first(at)+1))
 	}
 	estimate := step.Duration(0)
 	for k, s := range d.plan.Steps[i : i+best*times] {
@@ -79,8 +80,8 @@ func (d *describer) repeated(i int) int {
 	if best > 1 {
 		word = "steps"
 	}
-	fmt.Fprintf(d, "%d-%d. For %d groups of nodes in turn, %s: as %s %s, about %s in all\n", i+1, i+best*times, times,
-		shortList(groups), word, strings.Join(as, ", "), estimate.About())
+	fmt.Fprintf(d, "%d-%d. The same as %s %s for %d groups of nodes in turn: %s [about %s in total]\n", i+1, i+best*times,
+		word, strings.Join(as, ", "), times, shortList(groups), estimate.About())
 	return best * times
 }
 
@@ -109,10 +110,49 @@ func (d *describer) cycles(i, period int) int {
 	return n
 }
 
-// step describes a step in full.
-func (d *describer) step(i int) {
+// startLine begins a step that is described in one line.
+func (d *describer) startLine() {
+	if !d.oneLine {
+		d.WriteString("\n")
+	}
+	d.oneLine = true
+}
+
+// first is the step that was described in full for a step.
+func (d *describer) first(i int) int {
+	if as, known := d.as[i]; known {
+		return as
+	}
+	return i
+}
+
+// same describes a step as another.
+func (d *describer) same(i, as int) {
 	s := &d.plan.Steps[i]
-	fmt.Fprintf(d, "\n%d. %s [%s, about %s]\n", i+1, s.Title, s.ID, s.Estimate.About())
+	as = d.first(as)
+	d.as[i] = as
+	fmt.Fprintf(d, "%d. %s [%s, about %s]: the same as step %d\n", i+1, s.Title, s.ID, s.Estimate.About(), as+1)
+}
+
+// step describes a step in full, or in one line if a step before has the same text for other nodes.
+func (d *describer) step(i int) {
+	s, out := &d.plan.Steps[i], d.Builder
+	d.Builder = &strings.Builder{}
+	d.body(s)
+	text := d.String()
+	d.Builder = out
+	key := d.alike.without(s.Title + "\n" + text)
+	if as, told := d.told[key]; told && !s.NoReturn {
+		d.startLine()
+		d.same(i, as)
+		return
+	}
+	d.told[key], d.oneLine = i, false
+	fmt.Fprintf(d, "\n%d. %s [%s, about %s]\n%s", i+1, s.Title, s.ID, s.Estimate.About(), text)
+}
+
+// body describes what a step does and how it is undone.
+func (d *describer) body(s *step.Step) {
 	if s.Why != "" {
 		fmt.Fprintf(d, "   Why: %s\n", s.Why)
 	}
@@ -126,34 +166,40 @@ func (d *describer) step(i int) {
 		fmt.Fprintf(d, "   After: %s\n", condition)
 	}
 	if s.Gate != nil {
-		watch := "on two fresh reports of every node"
-		if s.Gate.Bake > 0 {
-			watch = "watched for " + s.Gate.Bake.About()
-		}
-		lost := "no probe lost"
-		if s.Gate.Args != nil {
-			lost = fmt.Sprintf("at most %d requests lost", s.Gate.MaxLost)
-		} else if s.Gate.Compares() {
-			lost = fmt.Sprintf("changed nodes lose no more than the others (an e-process), no gap above %s, nothing leaked", time.Duration(s.Gate.MaxGap))
-		}
-		if s.Gate.MaxLost > 0 && s.Gate.Args == nil {
-			lost = fmt.Sprintf("at most %d probes lost, no gap above %s", s.Gate.MaxLost, time.Duration(s.Gate.MaxGap))
-		}
-		if s.Gate.Sessions != nil {
-			lost += ", BIRD's sessions and routes whole on every node"
-		}
-		fmt.Fprintf(d, "   Gate: %s; %s, %s\n", s.Gate.Title, lost, watch)
+		fmt.Fprintf(d, "   Gate: %s; %s\n", s.Gate.Title, demand(s.Gate))
 	}
 	d.undo(s)
 }
 
-// undo describes how a step is taken back.
+// demand says what a gate demands, and for how long.
+func demand(g *step.Gate) string {
+	watch, lost := "in two fresh reports from every node", "no probe may be lost"
+	if g.Bake > 0 {
+		watch = "for " + g.Bake.About()
+	}
+	switch {
+	case g.Args != nil && g.MaxLost > 0:
+		lost = fmt.Sprintf("at most %d requests may fail", g.MaxLost)
+	case g.Args != nil:
+		lost = "no request may fail"
+	case g.MaxLost > 0:
+		lost = fmt.Sprintf("at most %d probes may be lost, with no gap above %s", g.MaxLost, time.Duration(g.MaxGap))
+	case g.Compares():
+		lost = fmt.Sprintf("changed nodes may lose no more than the others (e-process test), with no gap above %s and no leak", time.Duration(g.MaxGap))
+	}
+	if g.Sessions != nil {
+		lost += ", and BIRD must have all sessions and routes on every node"
+	}
+	return watch + ", " + lost
+}
+
+// undo describes how a step is undone.
 func (d *describer) undo(s *step.Step) {
 	for _, line := range d.titles(s.Undo, s.ID+"/undo-") {
 		fmt.Fprintf(d, "   Undo: %s\n", line)
 	}
 	if d.past && s.Alone {
-		d.WriteString("   Where it fails: this step alone is taken back, and a person is asked\n")
+		d.WriteString("   On failure: Theseus undoes this step only, and stops for a decision\n")
 	}
 	if d.past || len(s.Undo) > 0 {
 		return
@@ -168,15 +214,15 @@ func (d *describer) undo(s *step.Step) {
 		}
 	}
 	if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Apply }) {
-		d.WriteString("   Undo: put every object back as it was found, or delete it where there was none, last first\n")
+		d.WriteString("   Undo: restore every object, or delete it if it did not exist before, in reverse order\n")
 		return
 	}
 	if i := slices.IndexFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Evict }); i >= 0 {
-		back := "their node is switched back"
+		back := "the undo switches their node back"
 		if s.Actions[i].Pods.LeaveDaemons {
-			back = "the new nodes are shut again"
+			back = "the undo taints the new nodes again"
 		}
-		fmt.Fprintf(d, "   Undo: nothing of its own; pods move back when %s\n", back)
+		fmt.Fprintf(d, "   Undo: none for this step; the pods move back when %s\n", back)
 	}
 }
 

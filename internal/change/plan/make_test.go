@@ -184,13 +184,13 @@ func TestMakeRefuses(t *testing.T) {
 			agent := r.snapshot.DaemonSets[0].DeepCopy()
 			agent.Namespace, agent.Name = v1alpha1.Namespace, "theseus-agent"
 			r.snapshot.DaemonSets = append(r.snapshot.DaemonSets, *agent)
-		}, "in the middle of a migration: DaemonSet theseus-system/theseus-agent is there"},
+		}, "in the middle of a migration: DaemonSet theseus-system/theseus-agent exists"},
 		{"no nodes", func(r *request) { r.snapshot.Nodes = nil }, "no nodes"},
 		{"node down", func(r *request) { r.snapshot.Nodes[1].Status.Conditions[0].Status = "Unknown" }, "node node-2 is not Ready"},
 		{"Windows", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/os"] = "windows" }, "runs windows"},
 		{"bare pod", func(r *request) {
 			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: bare, namespace: shop}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.77}\n")
-		}, "shop/bare belongs to no workload"},
+		}, "shop/bare: no controller owns it"},
 		{"static pod", func(r *request) {
 			addPod(r, "apiVersion: v1\nkind: Pod\nmetadata: {name: web-node-1, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Node, name: node-1, uid: x, controller: true}]}\nspec: {nodeName: node-1}\nstatus: {phase: Running, podIP: 10.244.1.78}\n")
 		}, "static pod"},

@@ -178,8 +178,8 @@ func TestFlagOfManyValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := plan.Runbook(p)
-	for _, want := range []string{"set iptablesRefreshInterval=1m0s for n-0", "says IptablesRefreshInterval=60000000000", "set iptablesRefreshInterval=2m0s for n-1",
-		"set iptablesRefreshInterval=2m0s for n-2", "on 2 of 4 nodes, which is new to 2", "keep one of their own"} {
+	for _, want := range []string{"set iptablesRefreshInterval=1m0s for n-0", "reports IptablesRefreshInterval=60000000000", "set iptablesRefreshInterval=2m0s for n-1",
+		"set iptablesRefreshInterval=2m0s for n-2", "on 2 of 4 nodes; new on 2", "keep a value of their own"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -237,10 +237,10 @@ func TestOriginRefuses(t *testing.T) {
 		setting, variants, rule string
 		words                   string
 	}{
-		{"a value that is not taken", nil, "nftablesMode", `{"old": "Disabled", "new": "Enabeld"}`, share(50), "go on with Disabled"},
+		{"a value that is not taken", nil, "nftablesMode", `{"old": "Disabled", "new": "Enabeld"}`, share(50), "must be one of Disabled, Enabled"},
 		{"shares besides", func(r *request) { r.change.WavePercents = []int{10, 100} }, "nftablesMode", modes, share(50), "waves are no shares"},
 		{"nothing to do", nil, "nftablesMode", modes, share(0), "is Disabled already"},
-		{"a flag that nobody can prove", nil, "logSeverityScreen", `{"old": "Info", "new": "Debug"}`, share(50), "nothing shows on a node"},
+		{"a flag that nobody can prove", nil, "logSeverityScreen", `{"old": "Info", "new": "Debug"}`, share(50), "Theseus cannot verify calico/logSeverityScreen"},
 		{"a flag that is no node's", nil, "calico/bgp", `{"old": "bird", "new": "vxlan"}`, share(50), "cannot be set for one node"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -271,8 +271,8 @@ func inEnvironment(t *testing.T, nodes int) *request {
 func TestRolloutInTheEnvironment(t *testing.T) {
 	p := mustMake(t, inEnvironment(t, 3))
 	text := plan.Runbook(p)
-	for _, want := range []string{"replace no pod by itself", "with FELIX_IPTABLESREFRESHINTERVAL=60\n", "with FELIX_IPTABLESREFRESHINTERVAL=90 again",
-		"restart the agent of DaemonSet kube-system/calico-node on n-0", "says IptablesRefreshInterval=60000000000", "says IptablesRefreshInterval=90000000000", "its own update strategy back"} {
+	for _, want := range []string{"to OnDelete", "to FELIX_IPTABLESREFRESHINTERVAL=60\n", "back to FELIX_IPTABLESREFRESHINTERVAL=90",
+		"restart the agent of DaemonSet kube-system/calico-node on n-0", "reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=90000000000", "restore the update strategy of"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}

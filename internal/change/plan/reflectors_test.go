@@ -93,12 +93,12 @@ func TestReflectors(t *testing.T) {
 		want    []string // in this order
 		not     string
 	}{
-		"from a mesh": {relayed(t, "has(rr)"), []string{"bgp/retain:", "bgp/new: | create BGPPeer reflectors-", "let fourth reflect", "let third reflect",
+		"from a mesh": {relayed(t, "has(rr)"), []string{"bgp/retain:", "bgp/new: | create BGPPeer reflectors-", "make fourth a route reflector", "make third a route reflector",
 			"bgp/mesh: | set nodeToNodeMeshEnabled=false", "bgp/let-go:"}, "bgp/old"},
-		"to other nodes": {reflected(t, "has(rr)"), []string{"bgp/retain:", "bgp/new:", "let fourth reflect routes", "bgp/old:", "reflect no more", "let second reflect no more",
+		"to other nodes": {reflected(t, "has(rr)"), []string{"bgp/retain:", "bgp/new:", "make fourth a route reflector", "bgp/old:", "from reflecting routes", "stop second from reflecting routes",
 			"delete BGPPeer to-old", "bgp/let-go:"}, "bgp/mesh"},
-		"some stay":      {reflected(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)"), []string{"bgp/new:", "let fourth reflect routes", "bgp/old: | delete BGPPeer to-old"}, "no more"},
-		"back to a mesh": {reflected(t, kind.FullMesh), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "reflect no more", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
+		"some stay":      {reflected(t, "has(rr) || kubernetes.io/hostname == 'x' || has(old)"), []string{"bgp/new:", "make fourth a route reflector", "bgp/old: | delete BGPPeer to-old"}, "from reflecting"},
+		"back to a mesh": {reflected(t, kind.FullMesh), []string{"bgp/retain:", "bgp/mesh: | set nodeToNodeMeshEnabled=true", "bgp/old:", "from reflecting routes", "delete BGPPeer to-old", "bgp/let-go:"}, "bgp/new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := mustMake(t, c.request)
@@ -126,7 +126,7 @@ func TestReflectors(t *testing.T) {
 			if again, err := plan.Read(data); err != nil || again.Hash != p.Hash {
 				t.Errorf("%v", err)
 			}
-			if book := plan.Runbook(p); !strings.Contains(book, "BGP of calico from ") || !strings.Contains(book, "Pods keep running") {
+			if book := plan.Runbook(p); !strings.Contains(book, "BGP of calico: from ") || !strings.Contains(book, "Pods keep running") {
 				t.Errorf("the runbook:\n%s", book)
 			}
 		})

@@ -161,7 +161,7 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 		{"a flag of Calico", flagged("nftablesMode=Enabled"), "a flag of calico"},
 		{"a data plane of Calico", func(r *request) { r.change.Flag, r.change.Dataplane = "", "nftables" }, "a flag of calico"},
 		{"what the operator reads", flagged("cilium/cluster-pool-ipv4-mask-size=25"), "cannot be set for one node"},
-		{"how nodes reach one another", flagged("cilium/routing-mode=native"), "not known that nodes with different values"},
+		{"how nodes reach one another", flagged("cilium/routing-mode=native"), "unknown whether nodes with different values"},
 		{"what a running pod's link does not take", flagged("datapath-mode=netkit"), "the agent exits with a fatal error"},
 		{"what the log does not tell", flagged("tofqdns-min-ttl=1 0"), "must be an integer"},
 		{"a value that it has", flagged("bpf-lb-acceleration=disabled"), "already"},
@@ -177,7 +177,7 @@ func TestRolloutOnCiliumRefuses(t *testing.T) {
 		{"what a rollout left", config("theseus-node-1", "kubernetes.io/hostname: node-1", "bpf-lb-acceleration: native"), "has a value of its own"},
 		{"no definition", func(r *request) {
 			r.snapshot.Other = slices.DeleteFunc(r.snapshot.Other, func(o unstructured.Unstructured) bool { return o.GetKind() == "CustomResourceDefinition" })
-		}, "no definition of CiliumNodeConfig"},
+		}, "no CRD CiliumNodeConfig"},
 		{"a node without a name among its labels", func(r *request) { delete(r.snapshot.Nodes[1].Labels, "kubernetes.io/hostname") }, "picks nodes by their labels"},
 		{"two of one name", func(r *request) { r.snapshot.Nodes[1].Labels["kubernetes.io/hostname"] = "node-1" }, "as node-1 has"},
 		{"agents that read none", func(r *request) { *agent(r) = []string{"cilium-dbg", "status"} }, "read no CiliumNodeConfig"},

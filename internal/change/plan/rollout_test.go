@@ -56,7 +56,7 @@ func TestRolloutIsReadAsWritten(t *testing.T) {
 		t.Errorf("%s %s", again.Hash, again.Rollout)
 	}
 	text := plan.Runbook(p)
-	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on calico", "Pods keep running", "Gate: ", "Fold back", "for the cluster as it was"} {
+	for _, want := range []string{"nftablesMode=Enabled (iptables to nftables) on calico", "Pods keep running", "Gate: ", "Make the value permanent", "restore nftablesMode for the cluster"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -143,7 +143,7 @@ func TestRolloutOfAnyFlag(t *testing.T) {
 	r.change.Dataplane, r.change.Flag = "", "iptablesRefreshInterval=60s"
 	p := mustMake(t, r)
 	text := plan.Runbook(p)
-	for _, want := range []string{"iptablesRefreshInterval=1m0s on calico", "says IptablesRefreshInterval=60000000000", "says IptablesRefreshInterval=180000000000", "its rules stay meanwhile"} {
+	for _, want := range []string{"iptablesRefreshInterval=1m0s on calico", "reports IptablesRefreshInterval=60000000000", "reports IptablesRefreshInterval=180000000000", "The rules of the node stay in place"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}
@@ -193,10 +193,10 @@ func TestRolloutRefuses(t *testing.T) {
 		words  string
 		hint   string
 	}{
-		{"a typo in the value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode=Enabeld" }, "one of", "go on with Disabled without a word"},
+		{"a typo in the value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode=Enabeld" }, "one of", "would ignore it and use Disabled"},
 		{"a typo in the flag", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftableMode=Enabled" }, "there is no flag", "did you mean calico/nftablesMode?"},
 		{"no value", func(r *request) { r.change.Dataplane, r.change.Flag = "", "nftablesMode" }, "gives no value", "nftablesMode=Enabled"},
-		{"a flag that nobody can prove", func(r *request) { r.change.Dataplane, r.change.Flag = "", "logSeverityScreen=Debug" }, "nothing shows on a node that", ""},
+		{"a flag that nobody can prove", func(r *request) { r.change.Dataplane, r.change.Flag = "", "logSeverityScreen=Debug" }, "Theseus cannot verify calico/logSeverityScreen", ""},
 		{"a flag that is no node's", func(r *request) { r.change.Dataplane, r.change.Flag = "", "calico/bgp=vxlan" }, "cannot be set for one node", ""},
 		{"a flag that needs no restart", func(r *request) {
 			r.change.Dataplane, r.change.Flag = "", "healthTimeoutOverrides=CalculationGraph=80s"
@@ -216,7 +216,7 @@ func TestRolloutRefuses(t *testing.T) {
 				"spec": map[string]any{"names": map[string]any{"kind": "FelixConfiguration"}, "versions": []any{map[string]any{"schema": map[string]any{"openAPIV3Schema": map[string]any{
 					"properties": map[string]any{"spec": map[string]any{"properties": map[string]any{"bpfEnabled": map[string]any{"type": "boolean"}}}}}}}}},
 			}})
-		}, "does not have spec.nftablesMode", "upgrade the network first"},
+		}, "lacks spec.nftablesMode", "upgrade the network first"},
 		{"a kernel that cannot", func(r *request) {
 			r.change.Dataplane, r.change.Flag = "", "bpfEnabled=true"
 			r.snapshot.Nodes[0].Status.NodeInfo.KernelVersion = "4.18.0-305.el8.x86_64"
@@ -247,8 +247,8 @@ func TestRolloutRefuses(t *testing.T) {
 		{"a canary by hand", func(r *request) {
 			felixConfiguration(r, "node."+r.snapshot.Nodes[0].Name, map[string]any{"nftablesMode": "Enabled"})
 		}, "has a value of its own", ""},
-		{"shares that shrink", func(r *request) { r.change.WavePercents = []int{50, 10, 100} }, "must grow", ""},
-		{"shares without the rest", func(r *request) { r.change.WavePercents = []int{50} }, "the last be 100%", ""},
+		{"shares that shrink", func(r *request) { r.change.WavePercents = []int{50, 10, 100} }, "must increase", ""},
+		{"shares without the rest", func(r *request) { r.change.WavePercents = []int{50} }, "the last one must be 100%", ""},
 		{"no image", func(r *request) { r.change.AgentImage = "" }, "no image", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -60,14 +60,14 @@ func summary(b *strings.Builder, p *Plan) {
 	fmt.Fprintf(b, "Plan %s\n%s", p.Name, k.Words.Summary(p))
 	made := p.MadeAt.UTC().Format(time.RFC3339)
 	if k.Complete {
-		fmt.Fprintf(b, "%s, about %s. Made %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
+		fmt.Fprintf(b, "%s, about %s. Created %s by theseus %s.\n", cluster.Count(len(p.Steps), "step"), p.Estimate.About(), made, p.Theseus)
 		if p.OnNodes() {
 			byTag(b, p.Change.AgentImage)
 		}
 		words(b, p, k.Words.Nodes)
 		return
 	}
-	fmt.Fprintf(b, "%s, %s, about %s, by what such steps took in the lab. Made %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
+	fmt.Fprintf(b, "%s, %s, about %s (estimated from lab runs). Created %s by theseus %s.\n", p.Size(), cluster.Count(len(p.Steps), "step"),
 		p.Estimate.About(), made, p.Theseus)
 	words(b, p, k.Words.Pods)
 	policyGoes(b, p)
@@ -90,8 +90,8 @@ func policyGoes(b *strings.Builder, p *Plan) {
 		return
 	}
 	if n, s := goes(p, *p.Source.PolicyAgent); s != nil {
-		fmt.Fprintf(b, "NetworkPolicy is enforced by %s today. It goes with %s, in step %d [%s]; %s enforces it for the pods that are on %s.\n",
-			joint.Name(*p.Source.PolicyAgent), p.Source.CNI, n, s.ID, p.Target.CNI, p.Target.CNI)
+		fmt.Fprintf(b, "NetworkPolicy: %s enforces it for pods on %s, until step %d [%s] removes both. %s enforces it for pods on %s.\n",
+			joint.Name(*p.Source.PolicyAgent), p.Source.Title(), n, s.ID, p.Target.Title(), p.Target.Title())
 	}
 }
 
@@ -111,7 +111,7 @@ func goes(p *Plan, ref step.Ref) (int, *step.Step) {
 func neverRun(b *strings.Builder, p *Plan) {
 	for _, f := range p.Findings {
 		if f.ID == NeverRun {
-			fmt.Fprintf(b, "Never run: %s.\n", f.Message)
+			fmt.Fprintf(b, "Never tested: %s.\n", f.Message)
 		}
 	}
 }
@@ -124,12 +124,12 @@ func byTag(b *strings.Builder, image string) {
 	if image == "" || strings.Contains(image, "@sha256:") {
 		return
 	}
-	fmt.Fprintf(b, "Warning: the agent's image %s is named by a tag. Whoever may push to its registry decides what runs as root on every\n"+
-		"node, now and whenever an agent starts. Name it by digest: --agent-image NAME@sha256:DIGEST.\n", image)
+	fmt.Fprintf(b, "Warning: the agent image %s is referenced by tag. Anyone who can push to its registry can run code as root on every\n"+
+		"node, now and whenever an agent starts. Reference it by digest: --agent-image NAME@sha256:DIGEST.\n", image)
 }
 
 func nodeWaves(b *strings.Builder, p *Plan) {
-	b.WriteString("\nWaves, one after another:\n")
+	b.WriteString("\nWaves, in order:\n")
 	for i, wave := range p.Waves {
 		note := ""
 		if i == 0 {
@@ -160,9 +160,9 @@ func workloads(b *strings.Builder, p *Plan) {
 		if w.Treatment != "move" && w.Treatment != "adopt" {
 			n, s := goes(p, step.Ref{APIVersion: "apps/v1", Kind: w.Kind, Namespace: w.Namespace, Name: w.Name})
 			if s == nil {
-				fmt.Fprintf(b, "stays as it is, %s\n", w.Note)
+				fmt.Fprintf(b, "unchanged; %s\n", w.Note)
 			} else {
-				fmt.Fprintf(b, "is deleted in step %d [%s], with %s\n", n, s.ID, p.Source.CNI)
+				fmt.Fprintf(b, "deleted with %s in step %d [%s]\n", p.Source.Title(), n, s.ID)
 			}
 			continue
 		}
@@ -172,14 +172,14 @@ func workloads(b *strings.Builder, p *Plan) {
 				moves = append(moves, wave.Name+": "+shortList(pods))
 			}
 		}
-		fmt.Fprintf(b, "%s (%s)", map[string]string{"move": "moves", "adopt": "is adopted"}[w.Treatment], strings.Join(moves, "; "))
+		fmt.Fprintf(b, "%s (%s)", map[string]string{"move": "recreated", "adopt": "adopted"}[w.Treatment], strings.Join(moves, "; "))
 		if w.Budget != "" {
-			fmt.Fprintf(b, ", within budget %s", w.Budget)
+			fmt.Fprintf(b, ", within PDB %s", w.Budget)
 		}
 		fmt.Fprintf(b, "; %s\n", w.Note)
 	}
 	if rest := likely - mostWorkloads; rest > 0 {
-		fmt.Fprintf(b, "  %s like these. The plan's file lists every workload, and which of its pods go in which wave.\n", cluster.Count(rest, "more workload"))
+		fmt.Fprintf(b, "  %s like these. The plan file lists every workload, and its pods in each wave.\n", cluster.Count(rest, "more workload"))
 	}
 }
 
@@ -189,7 +189,7 @@ const mostWorkloads = 10
 // chapters are the titles of runs of steps that plans of several kinds have, by their groups.
 func chapters() map[string]string {
 	all := map[string]string{
-		"prepare": "Prepare", "joint": "Both networks on every node", "switch": "Move", "verify": "Move", "remove": "Remove the source", "finish": "Finish",
+		"prepare": "Prepare", "joint": "Run both networks on every node", "switch": "Move", "verify": "Move", "remove": "Remove the old network", "finish": "Finish",
 	}
 	for _, k := range kinds() {
 		maps.Copy(all, k.Words.Chapters)

@@ -20,7 +20,7 @@ func TestSecretOfReplacedObject(t *testing.T) {
 		containers[0].Env = append(containers[0].Env, corev1.EnvVar{Name: "ETCD_PASSWORD", Value: "hunter2"})
 	}
 	cluster.Trim(r.snapshot)
-	hint := mustRefuse(t, r, "holds a password or token in its own fields")
+	hint := mustRefuse(t, r, "contains a password or token, and step")
 	if !strings.Contains(hint, "secretKeyRef") {
 		t.Errorf("the hint is %q", hint)
 	}

@@ -48,7 +48,7 @@ func TestSessionsAreHeld(t *testing.T) {
 				t.Errorf("%s: the gate of %s holds %+v", backend, s.ID, s.Gate.Sessions)
 			}
 		}
-		if said := strings.Contains(plan.Runbook(p), "BIRD's sessions and routes whole"); gates == 0 || said != held {
+		if said := strings.Contains(plan.Runbook(p), "BIRD must have all sessions and routes"); gates == 0 || said != held {
 			t.Errorf("%s: %d gates, and the runbook speaks of BIRD: %v", backend, gates, said)
 		}
 	}

@@ -83,10 +83,10 @@ func TestToFlannelDecides(t *testing.T) {
 		hint   string
 	}{
 		{"no pod fits", calicoToFlannel, func(r *request) { r.change.PodCIDR = "" },
-			"flannel gives the pods of each node addresses of that node's own range, and 6 of 6 pods on calico have others: default/db-59f6b67d8d-8twhn (198.19.10.195 on node-1, whose range is 10.244.0.0/24); ",
+			"flannel assigns pods addresses from their node's range, but 6 of 6 pods on calico have others: default/db-59f6b67d8d-8twhn (198.19.10.195 on node-1, whose range is 10.244.0.0/24); ",
 			"let pods be created again instead: say --pod-cidr with the range that the nodes' own are of (kube-controller-manager's --cluster-cidr), which holds 10.244.0.0/23"},
 		{"one pod has another node's", fitting, func(r *request) { r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.10.7" },
-			"and 1 of 6 pods on calico have others: default/web-847f49cc4d-7l4cr (198.19.10.7 on node-2, whose range is 198.19.4.0/24)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
+			"but 1 of 6 pods on calico have others: default/web-847f49cc4d-7l4cr (198.19.10.7 on node-2, whose range is 198.19.4.0/24)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
 		{"one pod has the bridge's", fitting, func(r *request) { r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.1" },
 			"(198.19.4.1 on node-2, which is an address of the network's own)", "nor can they be created again beside it: the nodes' own ranges are flannel's"},
 		{"one pod has the one for broadcasts", fitting, func(r *request) { r.change.PodCIDR, pod(r, "web-847f49cc4d-7l4cr").Status.PodIP = "", "198.19.4.255" },

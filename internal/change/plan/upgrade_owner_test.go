@@ -241,7 +241,7 @@ func TestOwnedUpgradeThatIsAFlag(t *testing.T) {
 	r.options.Manifest = operatorManifest(t, "v1.40.0", "v1.40.0", "v1.44.0")
 	p := mustMake(t, r)
 	if !slices.ContainsFunc(p.Findings, func(f finding.Finding) bool {
-		return strings.Contains(f.Message, "calico/programClusterRoutes is Disabled, and becomes EnabledIPIPOnly")
+		return strings.Contains(f.Message, "calico/programClusterRoutes changes from Disabled to EnabledIPIPOnly")
 	}) {
 		t.Errorf("%+v", p.Findings)
 	}

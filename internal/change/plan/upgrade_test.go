@@ -349,7 +349,7 @@ func TestUpgradeSettings(t *testing.T) {
 	for _, f := range p.Findings {
 		said.WriteString(f.Message + "\n")
 	}
-	for _, want := range []string{"the manifest leaves out calico-node MINE", "calico/routeRefreshInterval is 30, and becomes 90"} {
+	for _, want := range []string{"the manifest lacks calico-node MINE", "calico/routeRefreshInterval changes from 30 to 90"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, said.String())
 		}
@@ -367,7 +367,7 @@ func TestUpgradeThatIsAFlag(t *testing.T) {
 	r.options.Manifest = cnitest.Documents(t, []byte(strings.ReplaceAll(text, "v3.32.0", "v3.33.0")))
 	p := mustMake(t, r)
 	said := slices.ContainsFunc(p.Findings, func(f finding.Finding) bool {
-		return f.ID == "upgrade/setting" && strings.Contains(f.Message, "calico/programClusterRoutes is Disabled, and becomes EnabledIPIPOnly")
+		return f.ID == "upgrade/setting" && strings.Contains(f.Message, "calico/programClusterRoutes changes from Disabled to EnabledIPIPOnly")
 	})
 	if book := plan.Runbook(p); !said || !strings.Contains(book, "calico/programClusterRoutes") {
 		t.Errorf("%+v\n%s", p.Findings, book)

@@ -59,7 +59,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	}
 	pools := poolsOf(old, cidr)
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: target}, Change: change, Waves: waves, Outlook: outlook}
-	p := kind.Begin(snapshot, change, r.Options, Name, "both pools are of one network, which carries them side by side while pods are created again")
+	p := kind.Begin(snapshot, change, r.Options, Name, "one network serves both pools at the same time, while the pods are recreated")
 	p.Source, p.Target, p.Waves = *source, target, kind.WavesOf(waves)
 	p.Steps, p.Workloads, p.Findings = Steps(in, pools), kind.WorkloadsOf(outlook.Workloads), r.Findings
 	p.Pools = &kind.Pools{From: old.GetName(), To: pools.New.GetName(), Stays: pools.Stays}

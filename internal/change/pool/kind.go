@@ -17,7 +17,7 @@ func Kind() kind.Kind {
 		Make:  propose,
 		Comes: comes,
 		Rules: rules,
-		Words: kind.Words{Summary: summary, Chapters: map[string]string{"pool": "The pools"}},
+		Words: kind.Words{Summary: summary, Chapters: map[string]string{"pool": "Change the pool"}},
 	}
 }
 
@@ -32,7 +32,7 @@ func summary(p *kind.Plan) string {
 	text := fmt.Sprintf("Pods of %s from %s (%s) to %s (%s), strategy %s: %s.\n", p.Source.CNI, p.From(), strings.Join(p.Source.PodCIDRs, ", "),
 		p.To(), strings.Join(p.Target.PodCIDRs, ", "), p.Strategy, p.Reason)
 	if p.Pools.Stays {
-		text += fmt.Sprintf("%s stays for the addresses of the nodes' tunnels, and gives none to pods any more.\n", p.From())
+		text += fmt.Sprintf("%s stays for the addresses of the nodes' tunnels only; pods get no address from it any more.\n", p.From())
 	}
 	return text
 }

@@ -61,8 +61,8 @@ type builder struct {
 	Pools
 }
 
-func (b *builder) old() string { return "the IPPool " + b.Old.Name }
-func (b *builder) new() string { return "the IPPool " + b.New.GetName() }
+func (b *builder) old() string { return "IPPool " + b.Old.Name }
+func (b *builder) new() string { return "IPPool " + b.New.GetName() }
 
 // both measures the probe pods of both ranges.
 func both(title string) step.Action {
@@ -71,11 +71,12 @@ func both(title string) step.Action {
 
 // create proves the new range everywhere before any pod of users is in it.
 func (b *builder) create() {
-	undo := []step.Action{joint.Probe("measure "+b.old()+" alone", step.PathSet{Old: joint.Every()})}
+	undo := []step.Action{joint.Probe("measure only the paths over "+b.old(), step.PathSet{Old: joint.Every()})}
 	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) })...)
 	b.Add(step.Step{
-		Group: "pool", Does: "create", Title: "Make " + b.new() + ", of which no pod gets an address yet",
-		Why: "A probe pod on every node asks for it. That both ranges reach each other, and are not masqueraded, is seen before any other pod is in the new one.",
+		Group: "pool", Does: "create", Title: "Create " + b.new() + " for probe pods only",
+		Why: "A probe pod on every node requests an address from it. So probes can show that both ranges reach each other without masquerading, before any other pod " +
+			"gets an address from the new range.",
 		Actions: slices.Concat(
 			[]step.Action{joint.Apply(b.New)},
 			joint.OnEach(b.Nodes(), func(node string) step.Action {
@@ -99,35 +100,35 @@ func (b *builder) patch(ref step.Ref, patch json.RawMessage, title string) step.
 // open is where new pods begin to get addresses of the new range.
 func (b *builder) open() {
 	undo := []step.Action{
-		b.patch(b.Old, b.Reopen, "let "+b.old()+" give addresses to pods again"),
-		b.patch(step.RefOf(&b.New), b.Shut, "let "+b.new()+" give none any more"),
+		b.patch(b.Old, b.Reopen, "let "+b.old()+" assign addresses to pods again"),
+		b.patch(step.RefOf(&b.New), b.Shut, "stop "+b.new()+" from assigning addresses"),
 	}
 	undo = append(undo, joint.OnEach(b.Nodes(), func(node string) step.Action {
 		return joint.Evict(node, b.new(), b.Join.New, len(b.Outlook.PerNode[node]))
 	})...)
 	b.Add(step.Step{
-		Group: "pool", Does: "open", Title: "Let " + b.new() + " give addresses to pods, and " + b.old() + " none",
-		Why: "Every pod that starts from here on is in the new range; pods that run keep their address and connections.",
+		Group: "pool", Does: "open", Title: "Assign new pods addresses from " + b.new() + " instead of " + b.old(),
+		Why: "From here on, every pod that starts is in the new range. Running pods keep their addresses and connections.",
 		Actions: []step.Action{
-			b.patch(step.RefOf(&b.New), b.Open, "open "+b.new()),
-			b.patch(b.Old, b.Close, "close "+b.old()+" for pods"),
+			b.patch(step.RefOf(&b.New), b.Open, "let "+b.new()+" assign addresses to pods"),
+			b.patch(b.Old, b.Close, "stop "+b.old()+" from assigning addresses to pods"),
 		},
 		Undo: undo,
-		Gate: b.Gate("nothing noticed", true),
+		Gate: b.Gate("traffic is unaffected by the change of pools", true),
 	})
 }
 
 // remove is the point of no return.
 func (b *builder) remove() {
-	actions := []step.Action{joint.Probe("measure the new range alone", step.PathSet{New: joint.Every()})}
+	actions := []step.Action{joint.Probe("measure only the new range", step.PathSet{New: joint.Every()})}
 	removals := joint.OnEach(b.Nodes(), func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) })
 	actions = append(actions, joint.Beside(append(removals, joint.RemoveProbeServices("old")...))...)
 	b.Add(step.Step{
 		Group: "pool", Does: "remove", Title: "Remove " + b.old(),
-		Why:     "No pod has an address of it any more.",
+		Why:     "No pod has an address from it any more.",
 		Before:  []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}},
 		Actions: append(actions, joint.Remove(b.Old)),
 		After:   []step.Condition{joint.Gone(b.Old)},
-		Gate:    b.Gate("nothing misses "+b.old(), true),
+		Gate:    b.Gate("traffic is unaffected without "+b.old(), true),
 	})
 }

@@ -60,7 +60,7 @@ func propose(request *kind.Request) (*kind.Draft, error) {
 	}
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: *source}, Change: change, Waves: waves}
 	p := kind.Begin(snapshot, change, request.Options, Name,
-		"routes that are retained on every node outlive the sessions that the change ends, and go when BIRD has made them all again")
+		"every node retains its routes while BGP sessions change, until BIRD has installed all of them again")
 	p.Source, p.Target, p.Waves, p.Findings = *source, *source, kind.WavesOf(waves), request.Findings
 	p.Reflectors, p.Steps = r.to, Steps(in, r.to.Ranges, parts)
 	return &kind.Draft{Plan: p, Stem: "reflectors", Pods: nil}, nil
@@ -107,7 +107,7 @@ func (r *relay) read() error {
 func (r *relay) pick(text string) error {
 	if text == kind.FullMesh {
 		if r.in.Mesh && len(r.to.Before)+len(r.old) == 0 {
-			return kind.Refuse("nothing has to be done", "the nodes are in a full mesh already")
+			return kind.Refuse("no change is needed", "the nodes are in a full mesh already")
 		}
 		return nil
 	}
@@ -130,7 +130,7 @@ func (r *relay) pick(text string) error {
 	r.peer = r.object("BGPPeer", "reflectors-"+hashed(text), map[string]any{"nodeSelector": "all()", "peerSelector": text})
 	r.old = slices.DeleteFunc(r.old, func(o unstructured.Unstructured) bool { return o.GetName() == r.peer.GetName() })
 	if slices.Equal(r.to.Before, r.to.After) && len(r.old) == 0 && !r.in.Mesh {
-		return kind.Refuse("nothing has to be done", "these nodes reflect already")
+		return kind.Refuse("no change is needed", "these nodes reflect already")
 	}
 	return nil
 }
@@ -151,12 +151,12 @@ func (r *relay) parts() []Part {
 		actions := []step.Action{joint.Apply(*r.peer)}
 		for _, name := range r.to.After {
 			if !slices.Contains(r.to.Before, name) {
-				actions = append(actions, clusterID(name, r.freeID(), "let "+name+" reflect routes"))
+				actions = append(actions, clusterID(name, r.freeID(), "make "+name+" a route reflector"))
 			}
 		}
-		parts = append(parts, Part{ID: "new", Title: "Let " + joint.List(r.to.After) + " reflect routes",
-			Why:   "Every node gets sessions with them; those that it has stay beside.",
-			Proof: "every node has its sessions with the new reflectors", Actions: actions})
+		parts = append(parts, Part{ID: "new", Title: "Make " + joint.List(r.to.After) + " route reflectors",
+			Why:   "Every node gets BGP sessions with them, in addition to its present sessions.",
+			Proof: "every node has its BGP sessions with the new reflectors", Actions: actions})
 	}
 	if r.in.Mesh != (r.peer == nil) {
 		parts = append(parts, r.mesh(r.peer == nil))
@@ -164,24 +164,24 @@ func (r *relay) parts() []Part {
 	var actions []step.Action
 	for _, name := range r.to.Before {
 		if !slices.Contains(r.to.After, name) {
-			actions = append(actions, clusterID(name, nil, "let "+name+" reflect no more"))
+			actions = append(actions, clusterID(name, nil, "stop "+name+" from reflecting routes"))
 		}
 	}
 	for i := range r.old {
 		actions = append(actions, joint.Remove(step.RefOf(&r.old[i])))
 	}
 	if len(actions) > 0 {
-		parts = append(parts, Part{ID: "old", Title: "Take the former reflectors out",
-			Why: "Every node has other sessions by now.", Proof: "every node has the sessions that are left to it", Actions: actions})
+		parts = append(parts, Part{ID: "old", Title: "Remove the former route reflectors",
+			Why: "Every node has its other BGP sessions by now.", Proof: "every node has its remaining BGP sessions", Actions: actions})
 	}
 	return parts
 }
 
 // mesh turns the full mesh on or off.
 func (r *relay) mesh(on bool) Part {
-	part := Part{ID: "mesh", Title: "End the full mesh", Why: "The reflectors carry all routes.", Proof: "the reflectors alone carry all routes"}
+	part := Part{ID: "mesh", Title: "Turn off the full mesh", Why: "The reflectors distribute all routes.", Proof: "the reflectors alone distribute all routes"}
 	if on {
-		part = Part{ID: "mesh", Title: "Bring the full mesh", Why: "Reflectors are in no mesh, so every session that is there stays.", Proof: "every node has its sessions of the mesh"}
+		part = Part{ID: "mesh", Title: "Turn on the full mesh", Why: "Route reflectors take no part in the mesh, so all present sessions stay.", Proof: "every node has its BGP sessions of the mesh"}
 	}
 	spec := map[string]any{"nodeToNodeMeshEnabled": on}
 	action := joint.Apply(*r.object("BGPConfiguration", "default", spec))

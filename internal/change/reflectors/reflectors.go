@@ -33,7 +33,7 @@ type Part struct {
 func Steps(in joint.Input, within []string, parts []Part) []step.Step {
 	b := joint.New(in)
 	b.Prepare()
-	b.Retain(within, "Sessions are ended and made anew by what follows. Where BIRD takes a route away meanwhile, packets take the retained one.")
+	b.Retain(within, "The next steps end BGP sessions and start others. If BIRD removes a route in the meantime, packets take the retained one.")
 	for _, part := range parts {
 		gate := b.Gate(part.Proof, true)
 		gate.Bake = max(gate.Bake, step.Duration(settles))

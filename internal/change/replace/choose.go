@@ -46,8 +46,8 @@ func choose(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, drivers cni.
 	reserve := source.Capabilities.OnRequest
 	switch {
 	case err == nil && open && reserve != "":
-		return change, "", kind.Refuse("say --strategy adopt to have it so; or "+joint.RecreateHint(snapshot, *source, cni.Installation{}),
-			"no range for the pods of %s is given, and running pods are taken from %s only when that is asked for: %s", change.To, source.CNI, reserve)
+		return change, "", kind.Refuse("set --strategy adopt to request it; or "+joint.RecreateHint(snapshot, *source, cni.Installation{}),
+			"no range for the pods of %s is given, and Theseus adopts running pods of %s only on request: %s", change.To, source.CNI, reserve)
 	case err == nil:
 		return asked, "", nil
 	case !errors.As(err, &refused):

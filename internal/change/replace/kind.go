@@ -89,8 +89,8 @@ func fates(p *kind.Plan) string {
 	case anew == 0:
 		return ""
 	case kept == 0:
-		return fmt.Sprintf("No pod keeps running: none can be adopted here, and %s %s created again, the first because %s.\n", cluster.Count(anew, "pod"), again, why)
+		return fmt.Sprintf("No pod keeps running: none can be adopted, and %s %s recreated. Reason for the first: %s.\n", cluster.Count(anew, "pod"), again, why)
 	}
-	return fmt.Sprintf("Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s created again, the first because %s.\n",
+	return fmt.Sprintf("Of %s, %d keep running with their addresses and connections; %d cannot be adopted and %s recreated. Reason for the first: %s.\n",
 		cluster.Count(kept+anew, "pod"), kept, anew, again, why)
 }

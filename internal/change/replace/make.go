@@ -69,7 +69,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	}
 	strategy, why, steps := recreate.Name, reason(source, target), recreate.Steps
 	if instead != "" {
-		why = "pods cannot be adopted (" + instead + "), so each is created again; " + why
+		why = "pods cannot be adopted (" + instead + "), so every pod is recreated; " + why
 	}
 	if change.Strategy == adopt.Name {
 		strategy, why, steps = adopt.Name, adoptReason(source, target), adopt.Steps
@@ -85,12 +85,12 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 }
 
 func reason(source *cni.Installation, target *cni.Target) string {
-	return fmt.Sprintf("%s and %s have ranges, interfaces and tunnels of their own, so both can run on every node while pods move from one to the other",
+	return fmt.Sprintf("%s and %s have different ranges, interfaces and tunnels, so both can run on every node while the pods move",
 		source.CNI, target.Installation.CNI)
 }
 
 func adoptReason(source *cni.Installation, target *cni.Target) string {
-	return fmt.Sprintf("a pod can be moved from %s to %s while it runs, as %s gives an address to whoever asks for it and both keep off what is the other's",
+	return fmt.Sprintf("running pods can move from %s to %s, because %s assigns requested addresses and neither network touches the other's interfaces",
 		source.CNI, target.Installation.CNI, target.Installation.CNI)
 }
 

@@ -69,7 +69,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 		return nil, err
 	}
 	nodes := time.Duration(len(snapshot.Nodes))
-	p := kind.Begin(snapshot, change, options, Name, "the flag is read by each node's agent, so one node after another can have it and be proven before the next")
+	p := kind.Begin(snapshot, change, options, Name, "the agent of each node reads the flag, so each node can get it and be measured before the next")
 	p.Source, p.Target, p.Findings = *source, *source, append(slices.Clone(r.Findings), coupled...)
 	if source.Untried != "" {
 		p.Findings = append(p.Findings, untriedRollout(source))
@@ -208,7 +208,7 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 					return nil, nil, err
 				}
 			}
-			return nil, nil, kind.Refuse("change that first, with a plan of its own", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
+			return nil, nil, kind.Refuse("change that first, with a separate plan", "%s needs %s=%s, which is not so yet", change.Dataplane, s.Knob, s.Value)
 		}
 		last := settings[len(settings)-1]
 		name, value, whole = last.Knob, last.Value, true
@@ -236,7 +236,7 @@ func asked(fleet *setting.Fleet, network string, change v1alpha1.ChangeSpec, dec
 			continue
 		}
 		if err := k.Check(value); err != nil && k.Component == "calico" {
-			return nil, nil, kind.Refuse("the agent would not take it, and go on with "+k.Default+" without a word", "%s=%s: %v", k.Name, value, err)
+			return nil, nil, kind.Refuse("the agent would ignore it and use "+k.Default+", without an error", "%s=%s: %v", k.Name, value, err)
 		} else if err != nil {
 			return nil, nil, kind.Refuse(k.BadValue, "%s=%s: %v", k.Name, value, err)
 		}
@@ -267,7 +267,7 @@ func provable(fleet *setting.Fleet, k *setting.Knob, value string) error {
 		return kind.Refuse("theseus flags explain "+k.ID(), "%s is written into %s, which takes effect by %s: that is not rolled out yet", k.ID(), w.Ref.Kind, w.Place.Effect)
 	}
 	if _, _, ok := k.Said(value); !ok {
-		return kind.Refuse("theseus flags explain "+k.ID(), "nothing shows on a node that %s took effect, so it is not rolled out", k.ID())
+		return kind.Refuse("theseus flags explain "+k.ID(), "Theseus cannot verify %s on a node, so it does not roll it out", k.ID())
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ const nftablesSince = "v3.29"
 // fieldThere refuses a field that the release in place does not have, or its definition: the API server would drop it without a word,
 // and Felix would never hear of it.
 func fieldThere(snapshot *cluster.Snapshot, source *cni.Installation, k *setting.Knob) error {
-	const upgrade = "upgrade the network first, with its definitions: theseus plan --manifest FILE"
+	const upgrade = "upgrade the network first, with its CRDs: theseus plan --manifest FILE"
 	if k.ID() == dataplane && semver.IsValid(source.Version) && semver.Compare(semver.MajorMinor(source.Version), nftablesSince) < 0 {
 		return kind.Refuse(upgrade, "%s %s has no %s: it came with %s", source.CNI, source.Version, k.Name, nftablesSince)
 	}
@@ -293,7 +293,7 @@ func fieldThere(snapshot *cluster.Snapshot, source *cni.Installation, k *setting
 			for _, version := range versions {
 				fields, _, _ := unstructured.NestedMap(asMap(version), "schema", "openAPIV3Schema", "properties", "spec", "properties")
 				if _, there := fields[field]; defined == place.Kind && len(fields) > 0 && !there {
-					return kind.Refuse(upgrade, "the definition %s does not have %s: the API server would drop the field without a word", definition.GetName(), place.Path)
+					return kind.Refuse(upgrade, "the CRD %s lacks %s: the API server would drop the field silently", definition.GetName(), place.Path)
 				}
 			}
 		}
@@ -438,7 +438,7 @@ func (t *turning) inEnvironment(by *setting.Set, in setting.InForce, value strin
 	case held == nil || held.ValueFrom != nil:
 		return turn, kind.Refuse("change it there", "%s takes %s of its environment from elsewhere", by.Ref, by.Place.Env)
 	case t.decided:
-		return turn, kind.Refuse("take it out there, with a plan of its own", "%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag set cannot decide about each",
+		return turn, kind.Refuse("remove it there, with a separate plan", "%s=%s in %s beats every FelixConfiguration, and a DaemonSet has one environment for all nodes: a flag set cannot decide about each",
 			held.Name, held.Value, by.Ref)
 	}
 	if t.agent.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
@@ -470,10 +470,10 @@ func (t *turning) template(turn Turn) *Template {
 		return step.Action{Op: step.Patch, Ref: &ref, Title: title, Patch: joint.Canonical(map[string]any{"spec": map[string]any{"updateStrategy": value}})}
 	}
 	return &Template{
-		New:    set(turn.Own, fmt.Sprintf("make new pods of %s with %s=%v", ref, t.env, turn.Own)),
-		Old:    set(turn.Was, fmt.Sprintf("make new pods of %s with %s=%v again", ref, t.env, turn.Was)),
-		Hold:   strategy(map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil}, "let "+ref.String()+" replace no pod by itself"),
-		Unhold: strategy(t.agent.Spec.UpdateStrategy, "give "+ref.String()+" its own update strategy back"),
+		New:    set(turn.Own, fmt.Sprintf("set the pod template of %s to %s=%v", ref, t.env, turn.Own)),
+		Old:    set(turn.Was, fmt.Sprintf("set the pod template of %s back to %s=%v", ref, t.env, turn.Was)),
+		Hold:   strategy(map[string]any{"type": appsv1.OnDeleteDaemonSetStrategyType, "rollingUpdate": nil}, "set the update strategy of "+ref.String()+" to OnDelete"),
+		Unhold: strategy(t.agent.Spec.UpdateStrategy, "restore the update strategy of "+ref.String()),
 	}
 }
 
@@ -486,7 +486,7 @@ func (t *turning) between(in setting.InForce, value string, turn *Turn) error {
 		var known, says bool
 		t.parameter, turn.Said, known = k.Said(in.Value)
 		if _, turn.Says, says = k.Said(value); !known || !says {
-			return kind.Refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
+			return kind.Refuse("correct it first", "%s has the unknown value %q", k.Name, in.Value)
 		}
 		if t.cilium != nil {
 			return nil
@@ -499,7 +499,7 @@ func (t *turning) between(in setting.InForce, value string, turn *Turn) error {
 		turn.To = turn.From
 	}
 	if turn.From == "" || turn.To == "" {
-		return kind.Refuse("correct it first", "%s is %q now, of which it is not known what it does", k.Name, in.Value)
+		return kind.Refuse("correct it first", "%s has the unknown value %q", k.Name, in.Value)
 	}
 	return nil
 }
@@ -600,10 +600,10 @@ func Wanted(snapshot *cluster.Snapshot, drivers cni.Registry, names []string) ([
 		return nil, err
 	}
 	if len(knobs) == 0 {
-		return nil, kind.Refuse("name flags to verify; that of Calico's data plane came with v3.29", "no flag is set of which anything shows that it took effect")
+		return nil, kind.Refuse("name flags to verify; that of Calico's data plane came with v3.29", "none of the flags that are set can be verified")
 	}
 	if len(fleet.Nodes()) == 0 {
-		return nil, kind.Refuse("kubectl get nodes, as who theseus is", "no node was found, so nothing can be verified")
+		return nil, kind.Refuse("run `kubectl get nodes` with the same kubeconfig", "no node was found, so nothing can be verified")
 	}
 	var all []Attestation
 	for _, node := range fleet.Nodes() {
@@ -708,7 +708,7 @@ func rolloutWaves(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec, flag s
 		return kind.CountedWaves(snapshot, change)
 	}
 	if !slices.IsSorted(change.WavePercents) || change.WavePercents[0] < 1 || change.WavePercents[len(change.WavePercents)-1] != 100 {
-		return nil, kind.Refuse("such as --waves 1%,10%,50%,100%", "shares of the nodes must grow, and the last be 100%%")
+		return nil, kind.Refuse("such as --waves 1%,10%,50%,100%", "the shares of the nodes must increase, and the last one must be 100%%")
 	}
 	type placed struct {
 		name string

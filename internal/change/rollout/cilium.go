@@ -40,16 +40,16 @@ type onCilium struct {
 // untriedRollout says what a rollout on Cilium rests on.
 func untriedRollout(source *cni.Installation) finding.Finding {
 	return finding.Finding{ID: "rollout/untried", Severity: finding.Warn, Subject: finding.Subject{Kind: source.Agent.Kind, Namespace: source.Agent.Namespace, Name: source.Agent.Name},
-		Message: "Theseus knows Cilium from its sources alone, and never rolled a flag out on a Cilium that runs: of each node the evidence is what its agent says " +
-			"in its log when it starts, and the paths that are measured; the kernel is not looked at. An agent that starts again takes all else too that was written since its last start",
-		Fix: "try it on a cluster that nobody needs; before, theseus flags verify shows where agents run with something else than what is written"}
+		Message: "Theseus has never rolled out a flag on a running Cilium; it relies on Cilium's source code. The evidence for each node is what its agent logs " +
+			"at its start, and the measured paths; Theseus does not inspect the kernel. A restarted agent also picks up every other change of its configuration since its last start",
+		Fix: "try it on a test cluster first; theseus flags verify shows which agents do not run with their configured values"}
 }
 
 // ciliumSettled says what keeps a rollout from reaching Cilium's agents, or from being seen there.
 func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *appsv1.DaemonSet, k *setting.Knob) (*onCilium, error) {
 	if opts, ok := fleet.Catalogue().Get("cilium/log-opt"); ok {
 		if value := fleet.Value(opts, "").Value; strings.Contains(value, "level=") && !strings.Contains(value, "level=info") && !strings.Contains(value, "level=debug") {
-			return nil, kind.Refuse("let agents log at the level info first", "Cilium's agents log with %s, so that none says what it runs with", value)
+			return nil, kind.Refuse("let agents log at the level info first", "Cilium's agents log with %s, so they do not log their values", value)
 		}
 	}
 	if err := readsNodeConfigs(snapshot, agent, k.Name); err != nil {
@@ -58,7 +58,7 @@ func ciliumSettled(snapshot *cluster.Snapshot, fleet *setting.Fleet, agent *apps
 	c := &onCilium{namespace: agent.Namespace, hosts: map[string]string{}}
 	if c.api = servedNodeConfig(snapshot); c.api == "" {
 		return nil, kind.Refuse("theseus snapshot -o snapshot.json takes definitions along; Cilium 1.13 was the first to have it",
-			"no definition of CiliumNodeConfig that is served was found, and a flag has no narrower place for one node")
+			"the cluster serves no CRD CiliumNodeConfig, which is the only place for the value of a single node")
 	}
 	owners := map[string]string{}
 	for i := range snapshot.Nodes {
@@ -172,10 +172,10 @@ func provableOnCilium(k *setting.Knob, value string) error {
 	}
 	if k.Apart == "" {
 		return kind.Refuse("set it for the cluster, as Cilium's documentation says; theseus flags explain says which flags nodes may differ in",
-			"it is not known that nodes with different values of %s get along with each other, so it is not rolled out", k.ID())
+			"it is unknown whether nodes with different values of %s work together, so Theseus does not roll it out", k.ID())
 	}
 	if _, _, ok := k.Said(value); !ok {
-		return kind.Refuse(hint, "nothing shows on a node that %s took effect, so it is not rolled out", k.ID())
+		return kind.Refuse(hint, "Theseus cannot verify %s on a node, so it does not roll it out", k.ID())
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func Steps(in Input) []step.Step {
 	}
 	if len(in.Within) > 0 {
 		retain := joint.Retain(b.all, in.Within, joint.BIRDRestarts)
-		retain.Gate = b.gate("nothing noticed", false)
+		retain.Gate = b.gate("traffic is unaffected by the retained routes", false)
 		b.add(retain)
 	}
 	canary := true
@@ -145,7 +145,7 @@ func Steps(in Input) []step.Step {
 	}
 	if len(in.Within) > 0 {
 		letGo := joint.LetGo(b.all, in.Within)
-		letGo.Gate = b.gate("BIRD alone carries all routes and nothing was lost", true)
+		letGo.Gate = b.gate("BIRD alone provides all routes", true)
 		b.add(letGo)
 	}
 	if in.Flag.Template != nil {
@@ -202,14 +202,14 @@ func (b *builder) prove(node, plane, says string) step.Action {
 	}
 	args := Dataplane(plane)
 	args.Passed, args.Refused, args.For = true, b.refuses(), step.Duration(proofFor)
-	return joint.OnNode(node, step.VerbDataplane, "prove that traffic crosses the rules in "+plane+" on "+node, args)
+	return joint.OnNode(node, step.VerbDataplane, "check that traffic passes the rules in "+plane+" on "+node, args)
 }
 
 // written waits until the rules of a node are in one data plane alone.
 func written(node, plane string) step.Action {
 	args := Dataplane(plane)
 	args.For = step.Duration(switchFor)
-	return joint.OnNode(node, step.VerbDataplane, "wait until the rules of "+node+" are in "+plane+" alone", args)
+	return joint.OnNode(node, step.VerbDataplane, "wait until the rules of "+node+" are only in "+plane, args)
 }
 
 func guard(node, verb, title string) step.Action {
@@ -225,7 +225,7 @@ func (b *builder) running(node string) step.Condition {
 func (b *builder) heard(node, says string, limit time.Duration) step.Action {
 	said := b.running(node)
 	said.Kind, said.Says = step.AgentSays, &step.Saying{Container: b.Flag.Container, Parameter: b.Flag.Parameter, Value: says}
-	return joint.Wait("wait until the agent of "+node+" says "+b.Flag.Parameter+"="+says, said, limit)
+	return joint.Wait("wait until the agent of "+node+" reports "+b.Flag.Parameter+"="+says, said, limit)
 }
 
 // patch sets one field of an object; nil takes it away.

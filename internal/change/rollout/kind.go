@@ -32,7 +32,7 @@ func Kind() kind.Kind {
 				return fmt.Sprintf("%s on %s, strategy %s: %s.\n", p.Rollout, kind.Named(p.Source), p.Strategy, p.Reason)
 			},
 			Notes:    notes,
-			Chapters: map[string]string{"fold": "Fold back"},
+			Chapters: map[string]string{"fold": "Make the value permanent"},
 			Chapter: func(s *step.Step) string {
 				if s.Does == "switch" && s.Gate != nil && s.Gate.Compares() {
 					return "Switch"
@@ -57,12 +57,12 @@ func notes(p *kind.Plan) string {
 			changes[turn.Value]++
 		}
 	}
-	fmt.Fprintf(b, "The flag %s says, evaluated for every node when the plan was made (%s), and kept in it:\n", origin.Flag, p.Flags.Algorithm)
+	fmt.Fprintf(b, "Values of the flag %s, evaluated for every node when the plan was made (%s) and kept in the plan:\n", origin.Flag, p.Flags.Algorithm)
 	for _, value := range slices.Sorted(maps.Keys(gets)) {
-		fmt.Fprintf(b, "  %s=%s on %d of %d nodes, which is new to %d\n", p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
+		fmt.Fprintf(b, "  %s=%s on %d of %d nodes; new on %d\n", p.Rollout.Flag, value, gets[value], len(origin.Turns), changes[value])
 	}
 	if p.Rollout.Value == "" {
-		b.WriteString("Nodes that differ from the cluster's value keep one of their own. It becomes the cluster's once the flag says one thing of all nodes.\n")
+		b.WriteString("Nodes that differ from the cluster's value keep a value of their own. When the flag has the same value for all nodes, a later plan makes it the cluster's value.\n")
 	}
 	return b.String()
 }

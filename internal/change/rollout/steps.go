@@ -19,7 +19,7 @@ import (
 func (b *builder) prepare() {
 	b.add(step.Step{
 		Group: "prepare", Does: "theseus", Title: "Install Theseus' agent on every node",
-		Why:     "Everything that is done on a node is done by its agent, which does not use the pod network.",
+		Why:     "Theseus changes nodes only through its agent, which uses the host network.",
 		Actions: b.Install,
 		Undo:    joint.Leave(b.Install),
 	})
@@ -29,11 +29,11 @@ func (b *builder) prepare() {
 		turn := b.Flag.Turns[node]
 		actions = append(actions, b.prove(node, turn.From, turn.Said))
 	}
-	title, why := "Prove that every node's rules are in "+b.before(), "A node whose rules are not complete now could not be told from one that the change broke."
+	title, why := "Check that the rules of every node are in "+b.before(), "If a node already lacked rules, the change could not be told from the fault."
 	var before []step.Condition
 	if b.Flag.Anew {
-		title = "Prove that every node's agent says what it runs with, and that this is what is written"
-		why = "An agent that runs with something else, or does not say, could not be told from one that the change broke."
+		title = "Check that every agent reports its value, and that it matches the configuration"
+		why = "If an agent already ran with another value, the change could not be told from the fault."
 		before = append(before, joint.Rolled(b.Network.Agent))
 	}
 	b.add(step.Step{
@@ -42,7 +42,7 @@ func (b *builder) prepare() {
 		Actions: actions,
 	})
 	if spare := joint.SparePort(b.all, joint.Unused(*b.Network)); spare != nil {
-		spare.Gate = b.gate("nothing noticed", false)
+		spare.Gate = b.gate("traffic is unaffected by the reserved port", false)
 		b.add(*spare)
 	}
 }
@@ -70,11 +70,11 @@ func (b *builder) startProbes() {
 		actions = append(actions, joint.Wait("wait until the probe pod of "+node+" is ready", joint.ProbePodReady(node, "old"), 2*time.Minute+time.Duration(len(b.all))*time.Second))
 	}
 	actions = append(actions, joint.Probe("measure the paths between all nodes", step.PathSet{Old: joint.Every()}))
-	gate := b.gate("measuring works, and nothing is lost before anything is changed", false)
+	gate := b.gate("the probes work, and none is lost before the change", false)
 	gate.Baseline = true
 	b.add(step.Step{
-		Group: "prepare", Does: "probes", Title: "Measure the network as it is",
-		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
+		Group: "prepare", Does: "probes", Title: "Measure the network before the change",
+		Why:     "The measurements are the baseline for the report and for every gate. A gate without measurements never passes.",
 		Actions: actions,
 		Undo:    b.endProbes(),
 		Gate:    gate,
@@ -97,21 +97,21 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 		before = append(before, b.frozen())
 	}
 	turn := b.Flag.Turns[node]
-	why := "The agent of this node alone restarts with the new value; its rules stay meanwhile."
+	why := "Only the agent of this node restarts with the new value. The rules of the node stay in place."
 	if turn.Moves() {
-		why = "The agent of this node alone restarts with the new value; its old rules stay until the new ones are there, " +
-			"and a copy of them denies what they deny in between."
+		why = "Only the agent of this node restarts with the new value. The old rules stay until the new ones are complete, " +
+			"and a copy of the deny rules stays in force in between."
 	}
 	var edit, back []step.Action
 	if t := b.Flag.Template; t != nil {
-		why = "The agent's pod is made anew with the new value; routes and rules of the node's pods stay meanwhile."
+		why = "The agent's pod is replaced and gets the new value. The routes and rules of the node's pods stay in place."
 		edit, back = []step.Action{t.New, joint.Restart(agent, node)}, []step.Action{t.Old, joint.Restart(agent, node)}
 	} else {
 		edit = []step.Action{b.own(node, turn.Own, "set "+b.Flag.Field+"="+turn.Value+" for "+node)}
-		back = []step.Action{b.own(node, turn.Was, "take "+b.Flag.Field+" back on "+node)}
+		back = []step.Action{b.own(node, turn.Was, "restore "+b.Flag.Field+" on "+node)}
 	}
 	if b.Flag.Anew {
-		why = "The agent's pod is made anew and takes the new value; what it wrote into the kernel is to carry the node's pods meanwhile, which the gate watches."
+		why = "The agent's pod is replaced and reads the new value. In the meantime, the state in the kernel carries the traffic of the node's pods; the gate verifies it."
 		anew := joint.Restart(agent, node)
 		anew.Anew = true
 		edit, back = append(edit, anew), append(back, anew)
@@ -127,7 +127,7 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 		Undo:    b.change(node, back, turn, turn.From, turn.Said),
 
 		Alone: !canary, // of the canary nothing is to stay; from then on the nodes that are proven do
-		Gate:  b.gate(node+" in "+b.Flag.after(turn)+" loses and leaks no more than the others", true),
+		Gate:  b.gate(node+" with "+b.Flag.after(turn)+" loses and leaks no more than the other nodes", true),
 	})
 }
 
@@ -136,11 +136,11 @@ func (b *builder) switchNode(wave joint.Wave, node string, inWave int, canary bo
 func (b *builder) change(node string, edit []step.Action, turn Turn, plane, says string) []step.Action {
 	if turn.Moves() {
 		return []step.Action{
-			guard(node, step.VerbGuard, "keep denied what policy denies while the rules are written anew on "),
+			guard(node, step.VerbGuard, "copy the deny rules, so that they stay in force during the switch, on "),
 			edit[0],
 			written(node, plane),
 			b.ready(node),
-			guard(node, step.VerbRelease, "leave policy to the agent again on "),
+			guard(node, step.VerbRelease, "remove the copied deny rules from "),
 		}
 	}
 	edit = append(edit, b.heard(node, says, switchFor))
@@ -157,8 +157,8 @@ func (b *builder) ready(node string) step.Action {
 // hold keeps the DaemonSet's controller from replacing pods, so that each node's comes when it is the node's turn.
 func (b *builder) hold() {
 	b.add(step.Step{
-		Group: "prepare", Does: "hold", Title: "Let " + joint.Name(b.Network.Agent) + " replace no pod by itself",
-		Why:     "The flag is in what all its pods are made from. Its controller knows neither waves nor gates.",
+		Group: "prepare", Does: "hold", Title: "Stop the automatic rollout of " + joint.Name(b.Network.Agent),
+		Why:     "The flag is part of the pod template, and the DaemonSet controller knows no waves and no gates.",
 		Before:  []step.Condition{joint.Rolled(b.Network.Agent)},
 		Actions: []step.Action{b.Flag.Template.Hold},
 		Undo:    []step.Action{b.Flag.Template.Unhold},
@@ -168,12 +168,12 @@ func (b *builder) hold() {
 // unhold lets it again, when all pods are made from the same.
 func (b *builder) unhold() {
 	b.add(step.Step{
-		Group: "fold", Does: "strategy", Title: "Let " + joint.Name(b.Network.Agent) + " replace pods by itself again",
-		Why:     "All its pods have the value already, so it replaces none.",
+		Group: "fold", Does: "strategy", Title: "Resume the automatic rollout of " + joint.Name(b.Network.Agent),
+		Why:     "All its pods already have the value, so it replaces none.",
 		Before:  []step.Condition{joint.Rolled(b.Network.Agent), b.frozen()},
 		Actions: []step.Action{b.Flag.Template.Unhold},
 		Undo:    []step.Action{b.Flag.Template.Hold},
-		Gate:    b.gate("no agent was replaced", true),
+		Gate:    b.gate("no agent restarts", true),
 	})
 }
 
@@ -186,22 +186,22 @@ func (b *builder) fold() {
 	actions := []step.Action{{Op: step.Apply, Object: &whole, Title: "set " + named + " for the cluster"}}
 	var undo []step.Action
 	for _, node := range b.all {
-		actions = append(actions, b.own(node, nil, "let "+node+" take "+b.Flag.Field+" from the cluster"))
+		actions = append(actions, b.own(node, nil, "remove the node's own "+b.Flag.Field+" from "+node))
 		undo = append(undo, b.own(node, b.Flag.Turns[node].Own, "set "+named+" for "+node))
 	}
 	for _, node := range b.all {
 		turn := b.Flag.Turns[node]
 		actions = append(actions, b.prove(node, turn.To, turn.Says))
 	}
-	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before, "set "+b.Flag.Field+" for the cluster as it was"))
+	undo = append(undo, patch(step.RefOf(&whole), b.Flag.WholePath, b.Flag.Before, "restore "+b.Flag.Field+" for the cluster"))
 	b.add(step.Step{
-		Group: "fold", Does: "default", Title: "Make " + named + " the cluster's value",
-		Why:     "New nodes get it from here on, and no node has a value of its own any more. Every node has it already, so nothing restarts.",
+		Group: "fold", Does: "default", Title: "Make " + named + " the value of the whole cluster",
+		Why:     "From here on, new nodes get the value too, and no node needs a value of its own. Every node already has it, so no agent restarts.",
 		Before:  []step.Condition{b.frozen()},
 		Actions: actions,
 		Undo:    undo,
 		Alone:   true,
-		Gate:    b.gate("nothing noticed that the value moved", true),
+		Gate:    b.gate("traffic is unaffected by the new place of the value", true),
 	})
 }
 
@@ -213,13 +213,13 @@ func (b *builder) finish() {
 	}
 	b.add(step.Step{
 		Group: "finish", Does: "probes", Title: "Stop measuring",
-		Why:      "What was measured is in the report. Another rollout takes the flag back.",
+		Why:      "The report keeps the measurements. To take the flag back later, roll out its former value.",
 		Actions:  b.endProbes(),
 		NoReturn: true,
 	})
 	b.add(step.Step{
 		Group: "finish", Does: "theseus", Title: "Remove Theseus' agent",
-		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until you delete it.",
 		Actions: leave,
 	})
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // Reason says why it can be done.
-const Reason = "nodes are replaced and not changed: pods move to new ones that were on the new network only, and the old ones go"
+const Reason = "nodes are replaced, not changed: pods move to new nodes that have only run the new network, and the old nodes are removed"
 
 // Replacing says which nodes go and come, in waves, and which stay and are switched: the waves of joint have both.
 func Replacing(snapshot *cluster.Snapshot, change v1alpha1.ChangeSpec) (*kind.Surge, []joint.Wave, error) {
@@ -72,7 +72,7 @@ func hooksOf(change v1alpha1.ChangeSpec) (*kind.Surge, error) {
 		}
 		words, err := Words(hook.text)
 		if err != nil {
-			return nil, kind.Refuse("it is split into words by blanks, quotes and backslashes; for a shell say sh -c '...'", "%s %q: %v", hook.flag, hook.text, err)
+			return nil, kind.Refuse("Theseus splits it at blanks, quotes and backslashes, without a shell; for a shell, use sh -c '...'", "%s %q: %v", hook.flag, hook.text, err)
 		}
 		*hook.into = words
 	}
@@ -95,8 +95,8 @@ func chosen(snapshot *cluster.Snapshot, text string) (going, staying *cluster.Sn
 		control := joint.IsControlPlane(node)
 		switch {
 		case text != "" && control && selector.Matches(labels.Set(node.Labels)):
-			return nil, nil, kind.Refuse("leave it out of --replace-nodes: it is switched in its place then, after the others",
-				"node %s is of the control plane, which does not move to a new node as pods do", node.Name)
+			return nil, nil, kind.Refuse("leave it out of --replace-nodes: Theseus then switches it in place, after the others",
+				"node %s is part of the control plane, which cannot move to a new node as pods do", node.Name)
 		case !control && selector.Matches(labels.Set(node.Labels)):
 			a.Nodes = append(a.Nodes, *node)
 		default:
@@ -180,7 +180,7 @@ func roomy(going *cluster.Snapshot, count int) error {
 		room, known := have[resource]
 		wanted := need[resource]
 		if known && float64(count)*room.AsApproximateFloat64() < wanted.AsApproximateFloat64() {
-			return kind.Refuse("let more nodes come: a larger --surge, or none", "the pods that move ask for %s of %s, and %d new nodes like the largest of the old ones have %s each",
+			return kind.Refuse("add more nodes: a larger --surge, or none", "the pods that move ask for %s of %s, and %d new nodes like the largest of the old ones have %s each",
 				wanted.String(), resource, count, room.String())
 		}
 	}
@@ -207,7 +207,7 @@ func StepsOf(s *kind.Surge, change v1alpha1.ChangeSpec) func(joint.Input) []step
 func OfDaemons(workloads []joint.Workload) []joint.Workload {
 	for i := range workloads {
 		if w := &workloads[i]; w.Kind == "DaemonSet" && w.Treatment == joint.Move {
-			w.Note = "ends with each node that goes, and is made anew on each that comes or stays"
+			w.Note = "its pods end with the old nodes, and start on every new node"
 		}
 	}
 	return workloads

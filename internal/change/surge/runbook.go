@@ -11,9 +11,9 @@ func Describe(p *kind.Plan) string {
 	if p.Surge == nil {
 		return ""
 	}
-	return fmt.Sprintf("Nodes come by %q and go by %q, which the program that applies the plan runs on its own machine, without a shell.\n"+
-		"A node that is removed does not come back: %s/remove is the point of no return. What fails after it stops for a person, both\n"+
-		"networks joined and every pod on one of them; what failed is mended and `theseus resume` goes on.\n",
+	return fmt.Sprintf("The program that applies the plan adds nodes with %q and removes them with %q, on its own machine and without a shell.\n"+
+		"A removed node does not come back: %s/remove is the point of no return. If a step fails after it, Theseus stops. Both networks stay\n"+
+		"joined, and every pod has a working network. Fix the cause, then continue with `theseus resume`.\n",
 		p.Surge.AddHook, p.Surge.RemoveHook, p.Surge.Waves[0].Name)
 }
 

@@ -23,7 +23,7 @@ func (b *builder) add(wave Wave) {
 	}
 	var source []step.Action
 	if b.Source.HasAgent() {
-		source = on(b.Source.CNI+" on", b.SourceAgentOn)
+		source = on(b.SourceName()+" on", b.SourceAgentOn)
 	}
 	actions := slices.Concat(
 		b.hooked(step.VerbAdd, wave, wave.New),
@@ -32,22 +32,22 @@ func (b *builder) add(wave Wave) {
 			return step.Condition{Kind: step.PodReady, Node: node, Namespace: v1alpha1.Namespace, Selector: manifest.AgentSelector}
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.OnNode(node, step.VerbJoin, "join the networks on "+node, b.Join)
+			return joint.OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, b.Join)
 		}),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node)
+			return joint.Label(node, v1alpha1.LabelTarget, "true", "start "+b.TargetName()+" on "+node+" (set its label)")
 		}),
 		source,
 		on(b.TargetName()+" on", b.TargetOn),
 		joint.OnEach(wave.New, func(node string) step.Action {
-			return joint.OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+			return joint.OnNode(node, step.VerbActivate, "activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
 		}),
-		evictAll(wave.New, b.Source.CNI, b.Join.Old),
+		evictAll(wave.New, b.SourceName(), b.Join.Old),
 		joint.OnEach(wave.New, func(node string) step.Action {
 			return joint.Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
 		}),
 		on("the probe pod of", func(node string) step.Condition { return joint.ProbePodIn(node, "new", b.Join.New) }),
-		[]step.Action{joint.Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", everything())})
+		[]step.Action{joint.Probe("measure the paths of "+nodes+" over "+b.TargetName()+" as well", everything())})
 	var before []step.Condition
 	for _, node := range wave.Old {
 		before = append(before, b.Running(node)...)
@@ -55,19 +55,19 @@ func (b *builder) add(wave Wave) {
 	stop := everything()
 	stop.Leaving = wave.New
 	undo := slices.Concat(
-		[]step.Action{joint.Probe("stop measuring from and to "+nodes, stop)},
+		[]step.Action{joint.Probe("stop measuring the paths to and from "+nodes, stop)},
 		joint.OnEach(wave.New, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "new")) }),
 		b.hooked(step.VerbRemove, wave, wave.New))
 	b.Add(step.Step{
 		Group: wave.Name, Does: "add",
-		Title: "Add " + nodes + " on " + b.TargetName(),
-		Why: "They are shut for pods by the taint " + v1alpha1.TaintPending + ":NoSchedule until probes have proven them; " + b.Source.CNI +
-			" runs there only to reach the pods of nodes that have yet to go.",
+		Title: "Add " + nodes + " with " + b.TargetName(),
+		Why: "The taint " + v1alpha1.TaintPending + ":NoSchedule keeps other pods off until the probes pass. " + b.SourceName() +
+			" runs there only to reach the pods of the nodes that are not replaced yet.",
 		Wave:    wave.Name,
 		Before:  before,
 		Actions: actions,
 		Undo:    undo,
-		Gate:    b.Gate("pods of both networks reach each other from and to "+nodes, true),
+		Gate:    b.Gate("pods of both networks reach each other to and from "+nodes, true),
 	})
 }
 
@@ -90,8 +90,8 @@ func (b *builder) open(wave Wave) {
 	}
 	b.Add(step.Step{
 		Group: wave.Name, Does: "open",
-		Title:   "Let pods come to " + joint.List(wave.New),
-		Why:     "Every path from and to them was measured.",
+		Title:   "Allow pods on " + joint.List(wave.New),
+		Why:     "The gate before has tested every path to and from these nodes.",
 		Wave:    wave.Name,
 		Before:  before,
 		Actions: joint.OnEach(wave.New, joint.Open),
@@ -109,14 +109,14 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 	s := step.Step{
 		ID: wave.Name + "/" + nodes[0] + "/drain", Group: wave.Name, Does: "drain",
 		Title: "Move the pods of " + names + " to other nodes",
-		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again; those of DaemonSets end with the node.",
+		Why:   joint.Evicted + " Pods of DaemonSets end with their node.",
 		Wave:  wave.Name,
 		Actions: joint.OnEach(nodes, func(node string) step.Action {
 			evict := b.evict(node, pods)
 			evict.Pods.LeaveEnding = true
 			return evict
 		}),
-		Gate: b.Gate("the pods of "+names+" are elsewhere and nothing was lost", false),
+		Gate: b.Gate("the pods of "+names+" are on other nodes", false),
 	}
 	if len(nodes) == 1 {
 		s.Node = nodes[0]
@@ -133,7 +133,7 @@ func (b *builder) drain(wave Wave, nodes []string, first bool) {
 }
 
 func (b *builder) evict(node string, pods int) step.Action {
-	evict := joint.Evict(node, b.Source.CNI, b.Join.Old, pods)
+	evict := joint.Evict(node, b.SourceName(), b.Join.Old, pods)
 	evict.Pods.LeaveDaemons = true
 	return evict
 }
@@ -143,10 +143,10 @@ func (b *builder) empty(wave Wave) {
 	b.Add(step.Step{
 		Group: wave.Name, Does: "empty",
 		Title:   "Check that no pod is left on " + joint.List(wave.Old),
-		Why:     "The next step takes these nodes away, and with them whatever is still there.",
+		Why:     "The next step removes these nodes, with every pod that is still on them.",
 		Wave:    wave.Name,
 		Actions: append(joint.OnEach(wave.Old, func(node string) step.Action { return b.evict(node, 0) }), b.AgentsReady()),
-		Gate:    b.Gate(wave.Name+" is drained and nothing was lost", true),
+		Gate:    b.Gate("all nodes of "+wave.Name+" are drained", true),
 	})
 }
 
@@ -163,18 +163,18 @@ func (b *builder) remove(wave Wave, noReturn bool) {
 		gone = append(gone, joint.Wait("wait until node "+node+" is gone", joint.Gone(ref), time.Minute))
 	}
 	actions := slices.Concat(
-		[]step.Action{joint.Probe("stop measuring from and to "+nodes, stop)},
+		[]step.Action{joint.Probe("stop measuring the paths to and from "+nodes, stop)},
 		joint.OnEach(wave.Old, func(node string) step.Action { return joint.Remove(joint.ProbePod(node, "old")) }),
 		b.hooked(step.VerbRemove, wave, wave.Old),
 		joint.Beside(gone))
 	b.Add(step.Step{
 		Group: wave.Name, Does: "remove",
 		Title:    "Remove " + nodes,
-		Why:      "No pod is there any more but those of DaemonSets. A node that is removed does not come back.",
+		Why:      "Only pods of DaemonSets are left there. A removed node does not come back.",
 		Wave:     wave.Name,
 		Before:   before,
 		Actions:  actions,
-		Gate:     b.Gate("nothing misses "+nodes, true),
+		Gate:     b.Gate("traffic is unaffected without "+nodes, true),
 		NoReturn: noReturn,
 	})
 }

@@ -55,7 +55,7 @@ func propose(r *kind.Request) (*kind.Draft, error) {
 	}
 	in := joint.Input{Snapshot: snapshot, Source: source, Target: &cni.Target{Installation: next.Installation}, Change: change, Waves: waves}
 	p := kind.Begin(snapshot, change, r.Options, Name,
-		"routes and rules stay while an agent starts again, so one node after another can have the new version and be measured before the next")
+		"routes and rules stay in place while an agent restarts, so each node can get the new version and be measured before the next")
 	peering := bgp.FromSnapshot(snapshot)
 	p.Upgrade = &kind.Upgrade{From: source.Version, To: next.Installation.Version, Reflecting: peering.Reflecting()}
 	if o := next.Owner; o != nil {
@@ -120,13 +120,13 @@ func turned(snapshot *cluster.Snapshot, source *cni.Installation, next *cni.Upgr
 	fleet := setting.Read(snapshot, nil)
 	for _, c := range setting.Diff(fleet, setting.Read(&after, nil)).Changes {
 		from, to := cmp.Or(c.From, "nothing"), cmp.Or(c.To, "nothing")
-		add(c.Knob, fmt.Sprintf("the upgrade is a change of a flag too: %s is %s, and becomes %s (%s) on %s as their agents start again", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
-			"set it to "+from+" first where it should stay, and change it later with a plan of its own")
+		add(c.Knob, fmt.Sprintf("the upgrade also changes a flag: %s changes from %s to %s (%s) on %s, when their agents restart", c.Knob, from, to, c.Why, cluster.Count(len(c.Nodes), "node")),
+			"to keep it, set it to "+from+" before the upgrade; change it later with a separate plan")
 	}
 	before, then := snapshot.DaemonSet(source.Agent.Namespace, source.Agent.Name), after.DaemonSet(source.Agent.Namespace, source.Agent.Name)
 	for _, name := range leftOut(&before.Spec.Template.Spec, &then.Spec.Template.Spec) {
 		if !fleet.Catalogue().Reads(name[strings.Index(name, " ")+1:]) {
-			add(name, "the manifest leaves out "+name+", which agents have now", "put it into the manifest if it is still wanted")
+			add(name, "the manifest lacks "+name+", which the running agents have", "add it to the manifest if you still need it")
 		}
 	}
 	return found

@@ -25,8 +25,8 @@ func Kind() kind.Kind {
 			Summary: func(p *kind.Plan) string {
 				return fmt.Sprintf("%s from %s to %s, strategy %s: %s.\n", p.Source.CNI, p.Upgrade.From, p.Upgrade.To, p.Strategy, p.Reason)
 			},
-			Chapters: map[string]string{"upgrade": "What both versions work with", "owner": "Who makes the agents",
-				"before": "What goes before the agents", "after": "What follows the agents"},
+			Chapters: map[string]string{"upgrade": "Prepare for both versions", "owner": "Upgrade the operator",
+				"before": "Before the agents", "after": "After the agents"},
 			Chapter: func(s *step.Step) string {
 				if slices.ContainsFunc(s.Actions, func(a step.Action) bool { return a.Op == step.Restart }) {
 					return "Upgrade"

@@ -73,9 +73,6 @@ type builder struct {
 
 func (b *builder) agent() step.Ref { return b.Source.Agent }
 
-// between names the two versions.
-func (b *builder) between() string { return b.Source.Version + " and " + b.Installation.Version }
-
 // frozen demands that the nodes are those of the plan.
 func (b *builder) frozen() step.Condition {
 	return step.Condition{Kind: step.NodesAmong, Nodes: b.Nodes()}
@@ -88,14 +85,14 @@ func (b *builder) define() {
 	}
 	agent := b.agent()
 	stay := step.Action{Op: step.Patch, Ref: &agent, Patch: joint.Canonical(map[string]any{}), // nothing
-		Title: "leave the definitions as they are, with which both versions work"}
+		Title: "keep the new CRDs, which work with both versions"}
 	b.Add(step.Step{
-		Group: "upgrade", Does: "definitions", Title: "Define the custom resources of " + b.Source.CNI + " " + b.Installation.Version,
-		Why: "Agents of the new version write what the old definitions do not know. Older agents pass over what is new, " +
-			"so the definitions stay when the change is taken back: with one would go what is stored by it.",
+		Group: "upgrade", Does: "definitions", Title: "Update the CRDs of " + b.SourceName() + " to " + b.Installation.Version,
+		Why: "Agents of the new version write fields that the old CRDs do not have, and older agents ignore them. " +
+			"A rollback keeps the new CRDs, because deleting a CRD deletes its objects.",
 		Actions: joint.Define(b.Definitions),
 		Undo:    []step.Action{stay},
-		Gate:    b.Gate("the definitions disturb no agent of "+b.Source.Version, false),
+		Gate:    b.Gate("agents of "+b.Source.Version+" work with the new CRDs", false),
 	})
 }
 
@@ -109,10 +106,10 @@ func (b *builder) allow() {
 		return
 	}
 	b.Add(step.Step{
-		Group: "upgrade", Does: "rights", Title: "Let agents of both versions work",
-		Why:     "The rights of " + b.Installation.Version + " come beside those of " + b.Source.Version + ", which go with its last agent.",
+		Group: "upgrade", Does: "rights", Title: "Grant the permissions that both versions need",
+		Why:     "Until the last agent of " + b.Source.Version + " is gone, the permissions of " + b.Installation.Version + " exist next to those of " + b.Source.Version + ".",
 		Actions: actions,
-		Gate:    b.Gate("nothing noticed the new rights", false),
+		Gate:    b.Gate("traffic is unaffected by the new permissions", false),
 	})
 }
 
@@ -126,7 +123,7 @@ func (b *builder) holding() (hold, unhold, resume []step.Action) {
 	for i := range objects {
 		hold = append(hold, joint.Apply(objects[i]))
 	}
-	hold = append(hold, joint.Wait("wait until a pod of "+joint.Name(b.agent())+" cannot be deleted, as a trial shows", b.held(), 2*time.Minute))
+	hold = append(hold, joint.Wait("wait until the API server denies the deletion of a pod of "+joint.Name(b.agent())+" (dry run)", b.held(), 2*time.Minute))
 	return hold, joint.Backwards(objects), joint.Backwards(objects)
 }
 
@@ -157,15 +154,15 @@ func (b *builder) own() {
 	before, actions := []step.Condition{joint.Rolled(b.agent()), b.frozen(), b.held()}, b.owned(o.New, b.Installation.Version)
 	if o.Whole != nil {
 		before = append(before, *o.Whole)
-		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" says that nothing fails", *o.Sound, b.Fleet(2*time.Minute)))
+		actions = append(actions, joint.Wait("wait until "+joint.Name(o.Ref)+" reports no failure", *o.Sound, b.Fleet(2*time.Minute)))
 	}
 	b.Add(step.Step{
-		Group: "owner", Does: o.Ref.Name, Title: "Bring " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
+		Group: "owner", Does: o.Ref.Name, Title: "Update " + joint.Name(o.Ref) + " from " + o.From + " to " + o.To,
 		Why:     o.Why,
 		Before:  before,
 		Actions: actions,
 		Undo:    b.owned(o.Old, b.Source.Version),
-		Gate:    b.Gate("nothing noticed what "+joint.Name(o.Ref)+" rolled out by itself", true),
+		Gate:    b.Gate("traffic is unaffected by what "+joint.Name(o.Ref)+" rolled out", true),
 	})
 }
 
@@ -175,7 +172,7 @@ func (b *builder) owned(change []step.Action, version string) []step.Action {
 	limit := b.Fleet(10 * time.Minute)
 	actions := append(slices.Clone(change), joint.Wait("wait until "+joint.Name(o.Ref)+" is ready", joint.Rolled(o.Ref), limit))
 	for _, ref := range append(slices.Clone(o.Rolls), b.agent()) {
-		actions = append(actions, joint.Wait("wait until it makes "+joint.Name(ref)+" of "+version, renders(ref, version), limit))
+		actions = append(actions, joint.Wait("wait until it updates "+joint.Name(ref)+" to "+version, renders(ref, version), limit))
 	}
 	for _, ref := range o.Rolls {
 		actions = append(actions, joint.Wait("wait until "+joint.Name(ref)+" is ready", joint.Rolled(ref), limit))
@@ -185,19 +182,19 @@ func (b *builder) owned(change []step.Action, version string) []step.Action {
 
 // hold keeps the DaemonSet's controller from rolling.
 func (b *builder) hold() {
-	why := "Its controller knows neither waves nor gates, and does not count pods that are unready already."
+	why := "The DaemonSet controller knows no waves and no gates, and ignores pods that are already unready."
 	if b.Owner != nil {
-		why += " " + joint.Name(b.Owner.Ref) + " writes back any other strategy, so the API server denies the deletion of these pods instead, " +
-			"but for one whose turn it is, one that is ending, and one that failed."
+		why += " " + joint.Name(b.Owner.Ref) + " reverts any change of the update strategy. So the API server denies the deletion of these pods instead, " +
+			"except of a pod whose turn it is, a terminating pod and a failed pod."
 	}
 	hold, unhold, _ := b.holding()
 	b.Add(step.Step{
-		Group: "upgrade", Does: "hold", Title: "Let " + joint.Name(b.agent()) + " replace no pod by itself",
+		Group: "upgrade", Does: "hold", Title: "Stop the automatic rollout of " + joint.Name(b.agent()),
 		Why:     why,
 		Before:  []step.Condition{joint.Rolled(b.agent())},
 		Actions: hold,
 		Undo:    unhold,
-		Gate:    b.Gate("no agent was replaced", false),
+		Gate:    b.Gate("no agent restarts", false),
 	})
 }
 
@@ -220,13 +217,13 @@ func (b *builder) renew(wave joint.Wave, part int, nodes []string) {
 		id, one = wave.Name+"/"+nodes[0], nodes[0]
 	}
 	b.Add(step.Step{
-		ID: id, Group: wave.Name, Does: "renew", Title: "Bring " + joint.List(nodes) + " to " + b.Installation.Version,
-		Why: "The agent starts again, and the routes and rules of the node's pods stay meanwhile. The way back is the same with what " +
-			b.Source.Version + " was made from.",
+		ID: id, Group: wave.Name, Does: "renew", Title: "Update " + joint.List(nodes) + " to " + b.Installation.Version,
+		Why: "The agent restarts; the routes and rules of the node's pods stay in place. The undo restarts it with the template of " +
+			b.Source.Version + ".",
 		Wave: wave.Name, Node: one, Before: before,
 		Actions: slices.Concat(b.Agent.New, b.restart(nodes)),
 		Undo:    slices.Concat(old, b.restart(backwards(nodes))),
-		Gate:    b.Gate(joint.List(nodes)+" on "+b.Installation.Version+" loses nothing", true),
+		Gate:    b.Gate("traffic of "+joint.List(nodes)+" is unaffected on "+b.Installation.Version, true),
 	})
 }
 
@@ -271,12 +268,12 @@ func (b *builder) follow(when string, f *cni.Follower) {
 		return joint.Wait("wait until "+joint.Name(f.Ref)+" is ready", joint.Rolled(f.Ref), b.Fleet(2*time.Minute)) // nothing new is programmed without Typha
 	}
 	b.Add(step.Step{
-		Group: when, Does: f.Ref.Name, Title: "Bring " + joint.Name(f.Ref) + " to " + b.Installation.Version,
+		Group: when, Does: f.Ref.Name, Title: "Update " + joint.Name(f.Ref) + " to " + b.Installation.Version,
 		Why:     f.Why,
 		Before:  []step.Condition{joint.Rolled(b.agent())},
 		Actions: append(slices.Clone(f.New), whole()),
 		Undo:    append(slices.Clone(f.Old), whole()),
-		Gate:    b.Gate("nothing noticed the new "+joint.Name(f.Ref), true),
+		Gate:    b.Gate("traffic is unaffected by the new "+joint.Name(f.Ref), true),
 	})
 }
 
@@ -285,15 +282,15 @@ func (b *builder) fold() {
 	ref := b.agent()
 	hold, _, resume := b.holding()
 	if b.Owner != nil && b.Owner.Whole != nil {
-		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+" says that all is there", *b.Owner.Whole, b.Fleet(2*time.Minute)))
+		resume = append(resume, joint.Wait("wait until "+joint.Name(b.Owner.Ref)+" reports that all its components are available", *b.Owner.Whole, b.Fleet(2*time.Minute)))
 	}
 	b.Add(step.Step{
-		Group: "fold", Does: "strategy", Title: "Let " + joint.Name(ref) + " replace pods by itself again",
-		Why:     "All its pods are of " + b.Installation.Version + " already, so it replaces none.",
+		Group: "fold", Does: "strategy", Title: "Resume the automatic rollout of " + joint.Name(ref),
+		Why:     "All its pods already run " + b.Installation.Version + ", so it replaces none.",
 		Before:  []step.Condition{joint.Rolled(ref), b.frozen()},
 		Actions: resume,
 		Undo:    hold,
-		Gate:    b.Gate("no agent was replaced", false),
+		Gate:    b.Gate("no agent restarts", false),
 	})
 	if len(b.Roles) == 0 {
 		return
@@ -303,10 +300,10 @@ func (b *builder) fold() {
 		actions = append(actions, joint.Apply(role))
 	}
 	b.Add(step.Step{
-		Group: "fold", Does: "rights", Title: "Leave agents the rights of " + b.Installation.Version + " alone",
-		Why:     "No agent of " + b.Source.Version + " is left, so what only the time between " + b.between() + " needed goes.",
+		Group: "fold", Does: "rights", Title: "Remove the permissions that only " + b.Source.Version + " needs",
+		Why:     "No agent of " + b.Source.Version + " is left.",
 		Before:  []step.Condition{joint.Rolled(ref)},
 		Actions: append(actions, joint.Backwards(b.Rights)...),
-		Gate:    b.Gate("agents do with the rights of "+b.Installation.Version, true),
+		Gate:    b.Gate("agents work with the permissions of "+b.Installation.Version, true),
 	})
 }

@@ -21,7 +21,7 @@ func KeepsSecrets(snapshot *cluster.Snapshot, p *kind.Plan) error {
 			ref, lost := overwritten(snapshot, a)
 			if lost {
 				return kind.Refuse("let the value come from a Secret (valueFrom.secretKeyRef, or the kind's own reference to a Secret), and plan again",
-					"%s holds a password or token in its own fields, and step %s would put it into the journal", ref, s.ID)
+					"%s contains a password or token, and step %s would write it to the journal", ref, s.ID)
 			}
 		}
 	}

@@ -13,43 +13,43 @@ import (
 func Phrase(c step.Condition) string {
 	switch c.Kind {
 	case step.Established:
-		return c.Ref.Name + " serves"
+		return "CRD " + c.Ref.Name + " is established"
 	case step.Rolled:
-		return c.Ref.String() + " is ready everywhere"
+		return c.Ref.String() + " is fully rolled out and ready"
 	case step.Renders:
-		return "new pods of " + c.Ref.String() + " are made from " + c.Version
+		return "the pod template of " + c.Ref.String() + " is that of " + c.Version
 	case step.Reports:
 		var says []string
 		for _, kind := range slices.Sorted(maps.Keys(c.Reports)) {
 			says = append(says, kind+"="+c.Reports[kind])
 		}
-		return c.Ref.String() + " says " + strings.Join(says, " and ")
+		return c.Ref.String() + " reports " + strings.Join(says, " and ")
 	case step.Has:
 		return fmt.Sprintf("%s has %s", c.Ref, c.Fields)
 	case step.Held:
-		return "pods of " + c.Selector + " cannot be deleted, by " + c.Ref.String()
+		return c.Ref.String() + " denies the deletion of pods with " + c.Selector
 	case step.PodReady:
-		return "the pod of " + c.Selector + " on " + c.Node + " is ready"
+		return "the pod with " + c.Selector + " on " + c.Node + " is ready"
 	case step.NodeReady:
 		return "node " + c.Node + " is Ready"
 	case step.NoPods:
 		if c.Node == "" {
-			return "no pod of the cluster has an address in " + strings.Join(c.CIDRs, ", ")
+			return "no pod in the cluster has an address in " + strings.Join(c.CIDRs, ", ")
 		}
-		text := "no pod of " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
+		text := "no pod on " + c.Node + " has an address in " + strings.Join(c.CIDRs, ", ")
 		if c.LeaveDaemons {
-			text += ", but for those of DaemonSets"
+			text += ", except pods of DaemonSets"
 		}
 		if c.LeaveEnding {
-			text += ", but for those that are ending"
+			text += ", except terminating pods"
 		}
 		return text
 	case step.PodGone:
-		return "no pod of " + c.Selector + " is left"
+		return "no pod with " + c.Selector + " is left"
 	case step.Gone:
 		return c.Ref.String() + " is gone"
 	case step.NodesAmong:
-		return fmt.Sprintf("no node has joined since the plan was made for %d", len(c.Nodes))
+		return fmt.Sprintf("no node has joined since the plan was made (%d nodes)", len(c.Nodes))
 	}
 	return string(c.Kind)
 }
@@ -58,4 +58,4 @@ func Phrase(c step.Condition) string {
 type Never struct{ Condition step.Condition }
 
 // Error names the condition.
-func (e *Never) Error() string { return "waits for what cannot come: " + Phrase(e.Condition) }
+func (e *Never) Error() string { return "the condition can never become true: " + Phrase(e.Condition) }

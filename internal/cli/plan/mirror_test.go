@@ -84,7 +84,7 @@ func TestSwitchConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := plan.Runbook(made)
-	for _, part := range []string{"in the file $THESEUS_CONFIG for the command", "kops-blue.yaml:92 spec.networking: weave -> calico: {}", "spec.rollingUpdate.maxSurge: 10% -> 100%"} {
+	for _, part := range []string{"configuration in the file $THESEUS_CONFIG", "kops-blue.yaml:92 spec.networking: weave -> calico: {}", "spec.rollingUpdate.maxSurge: 10% -> 100%"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("%q is not in the runbook:\n%s", part, text)
 		}

@@ -25,7 +25,7 @@ import (
 // NewCommand makes the command theseus report.
 func NewCommand(a *app.App) *cobra.Command {
 	var traffic []string
-	command := migrations.Command(a, "report", "Show what a migration lost: ideally nothing",
+	command := migrations.Command(a, "report", "Show what a migration cost: losses, gaps and restarts",
 		"Makes the report of a migration from its journal in the cluster and the gathered evidence:\n"+
 			"-o report.html writes one page that works offline, -o report.json the same data for programs; without\n"+
 			"-o, it prints a summary.",

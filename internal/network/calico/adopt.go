@@ -116,14 +116,14 @@ func adoption(request cni.Request, api string) *cni.Adoption {
 		return all
 	}
 	reserved := step.Ref{APIVersion: api, Kind: "IPReservation", Name: reservationName}
-	stays := step.Action{Op: step.Patch, Title: "leave the reservation of the nodes' former addresses, which connections may still have", Ref: &reserved,
+	stays := step.Action{Op: step.Patch, Title: "keep the reservation of the nodes' former addresses, which connections may still use", Ref: &reserved,
 		Patch: cni.Raw(map[string]any{"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}}})}
 	mode := func(mode string) any { return map[string]any{"spec": map[string]any{"vxlanMode": mode}} }
 	return &cni.Adoption{
 		Pools: made,
-		Carry: patches("let calico carry %s between nodes", mode("Always")),
-		Drop:  patches("let calico carry %s no more", mode("Never")),
-		Settle: append(patches("let calico give addresses of %s on every node", map[string]any{
+		Carry: patches("let Calico route %s between nodes", mode("Always")),
+		Drop:  patches("stop Calico from routing %s between nodes", mode("Never")),
+		Settle: append(patches("let Calico assign addresses from %s on every node", map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{v1alpha1.LabelManaged: nil}},
 			"spec":     map[string]any{"nodeSelector": "all()"},
 		}), stays),

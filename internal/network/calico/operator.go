@@ -108,8 +108,8 @@ func operated(snapshot *cluster.Snapshot, found *cni.Installation, installation 
 	next.Version = to
 	o := &cni.Owner{Ref: step.RefOf(wanted), From: workloadVersion(live), To: workloadVersion(wanted),
 		Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
-		Why: "It makes what is cluster-wide of " + to + " at once, which no setting of its holds back: rights and settings of the agents, " + typhaName + " and the controllers, " +
-			"whose pods it lets be replaced now. It also makes the agents' DaemonSet of " + to + ", whose pods are held."}
+		Why: "It updates everything cluster-wide to " + to + " at once, and no setting prevents that: permissions and settings of the agents, " + typhaName + " and the controllers. " +
+			"Their pods are replaced now. It also updates the agents' DaemonSet to " + to + ", but the agents' pods are held."}
 	if o.From == o.To {
 		return nil, cni.OfManifest(refuse("the operator "+o.To+" runs already", "give the manifest of another version"))
 	}

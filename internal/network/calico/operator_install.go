@@ -309,7 +309,7 @@ func (o *operation) final(labels map[string]string) []step.Action {
 	own := o.installation.DeepCopy()
 	own.SetLabels(labels)
 	_ = unstructured.SetNestedField(own.Object, oneByOne(), "spec", "nodeUpdateStrategy")
-	actions := []step.Action{{Op: step.Apply, Object: own, Title: "give Installation default its own form"}}
+	actions := []step.Action{{Op: step.Apply, Object: own, Title: "apply Installation default as in your manifest"}}
 	for i := range o.later {
 		object := &o.later[i]
 		actions = append(actions, step.Action{Op: step.Apply, Object: object, Title: "create " + object.GetKind() + " " + object.GetName()})

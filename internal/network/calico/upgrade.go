@@ -257,8 +257,8 @@ func form(live, wanted *unstructured.Unstructured, from, to string) cni.Form {
 		return map[string]any{"spec": map[string]any{"template": instead(one, two)}}
 	}
 	return cni.Form{
-		New: []step.Action{patch(ref, "make new pods of "+ref.String()+" from "+to, template(wanted, live))},
-		Old: []step.Action{patch(ref, "make new pods of "+ref.String()+" from "+from+" again", template(live, wanted))},
+		New: []step.Action{patch(ref, "set the pod template of "+ref.String()+" to "+to, template(wanted, live))},
+		Old: []step.Action{patch(ref, "set the pod template of "+ref.String()+" back to "+from, template(live, wanted))},
 	}
 }
 
@@ -295,9 +295,9 @@ func strategies(live, wanted *unstructured.Unstructured) (hold, unhold, resume s
 	set := func(title string, strategy, other map[string]any) step.Action {
 		return patch(ref, title, map[string]any{"spec": map[string]any{"updateStrategy": instead(strategy, other)}})
 	}
-	return set("let "+ref.String()+" replace no pod by itself", held, now),
-		set("give "+ref.String()+" its own update strategy back", now, held),
-		set("let "+ref.String()+" replace pods by itself again", then, held)
+	return set("set the update strategy of "+ref.String()+" to OnDelete", held, now),
+		set("restore the update strategy of "+ref.String(), now, held),
+		set("set the update strategy of "+ref.String()+" as in your manifest", then, held)
 }
 
 // follow returns a Deployment that is changed after the agents, or, for a downgrade, before them.
@@ -312,13 +312,13 @@ func follow(snapshot *cluster.Snapshot, wanted *unstructured.Unstructured, down 
 			return nil, err
 		}
 		f := &cni.Follower{Ref: step.RefOf(wanted), Form: form(live, wanted, workloadVersion(live), workloadVersion(wanted)),
-			Why: "It watches the cluster for Calico; pods do not need it to reach each other."}
+			Why: "It keeps Calico's data in step with the cluster. Traffic between pods does not depend on it."}
 		if d.Name == typhaName {
-			f.Why = "Some Typhas refuse agents of an older version, and none refuses a newer one: what an older Typha does not know it leaves out, " +
-				"and a newer agent then works as the older did."
+			f.Why = "Some versions of Typha refuse older agents, but none refuses newer ones. An older Typha leaves out what it does not know, " +
+				"and a newer agent then works like an older one."
 		}
 		if d.Name == typhaName && down {
-			f.Why += " So on the way down Typha comes before the first agent."
+			f.Why += " So a downgrade starts with Typha."
 		}
 		return f, nil
 	}
@@ -355,8 +355,8 @@ func config(u *cni.Upgrade, snapshot *cluster.Snapshot, wanted *unstructured.Uns
 	set := func(title string, one, two map[string]any) step.Action {
 		return patch(ref, title, map[string]any{"data": instead(one, two)})
 	}
-	u.Agent.New = slices.Insert(u.Agent.New, 0, set("give new pods "+ref.String()+" of "+u.Installation.Version, next, live))
-	u.Agent.Old = slices.Insert(u.Agent.Old, 0, set("give new pods "+ref.String()+" as it was", live, next))
+	u.Agent.New = slices.Insert(u.Agent.New, 0, set("update "+ref.String()+" to "+u.Installation.Version, next, live))
+	u.Agent.Old = slices.Insert(u.Agent.Old, 0, set("restore "+ref.String(), live, next))
 }
 
 // beside copies a role, or its binding, under a name of Theseus, so that both versions have their permissions while both run.

@@ -72,6 +72,14 @@ type Maker struct {
 	Ready step.Condition `json:"ready"`
 }
 
+// Title is the network's name as its own documentation writes it.
+func (i *Installation) Title() string {
+	if title := titles[i.CNI]; title != "" {
+		return title
+	}
+	return i.CNI
+}
+
 // HasAgent is false for a network that consists only of files on the nodes.
 func (i *Installation) HasAgent() bool { return i.Agent.Name != "" }
 

@@ -46,7 +46,7 @@ func Finish(joint, final []unstructured.Unstructured) []step.Action {
 		onDelete(object)
 		actions = append(actions, step.Action{
 			ID: fmt.Sprintf("final-%d", len(actions)), Op: step.Apply, Object: object,
-			Title: "give " + step.RefOf(object).String() + " its own form",
+			Title: "apply " + step.RefOf(object).String() + " as in your manifest",
 		})
 	}
 	return actions
@@ -76,7 +76,7 @@ func HandOver(lists ...[]unstructured.Unstructured) []step.Action {
 			ref := step.RefOf(&list[i])
 			actions = append(actions, step.Action{
 				ID: fmt.Sprintf("hand-over-%d", len(actions)), Op: step.Patch, Ref: &ref, Patch: Raw(patch),
-				Title: "hand " + ref.String() + " over",
+				Title: "stop managing " + ref.String(),
 			})
 		}
 	}

@@ -23,6 +23,9 @@ var named = []struct{ network, set, image string }{
 	{"kube-router", "kube-router", "kube-router"},
 }
 
+// titles are the names of networks in texts, if they differ from the drivers' names.
+var titles = map[string]string{"bridge": "the bridge plugin", "calico": "Calico", "cilium": "Cilium", "weave": "Weave Net"}
+
 // NamedBy returns the common name of a DaemonSet's network, such as "Amazon VPC CNI"; empty if Theseus does not recognise it.
 func NamedBy(set *appsv1.DaemonSet) string {
 	for _, n := range named {

@@ -107,12 +107,12 @@ func pending() *corev1.Taint {
 
 // Taint makes new pods prefer other nodes.
 func Taint(node string) step.Action {
-	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(), Title: "prefer other nodes to " + node + " for new pods"}
+	return step.Action{Op: step.Taint, NodeName: node, Taint: pending(), Title: "taint " + node + " so that new pods prefer other nodes"}
 }
 
 // Untaint reverts Taint.
 func Untaint(node string) step.Action {
-	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "let new pods come to " + node + " again"}
+	return step.Action{Op: step.Untaint, NodeName: node, Taint: pending(), Title: "remove the taint from " + node}
 }
 
 // shut is the hard taint (NoSchedule): only pods that tolerate every taint are scheduled to the node.
@@ -122,12 +122,12 @@ func shut() *corev1.Taint {
 
 // Shut repels new pods from a node.
 func Shut(node string) step.Action {
-	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(), Title: "let no new pod come to " + node}
+	return step.Action{Op: step.Taint, NodeName: node, Taint: shut(), Title: "taint " + node + " so that no new pod is scheduled there"}
 }
 
 // Open reverts Shut.
 func Open(node string) step.Action {
-	return step.Action{Op: step.Untaint, NodeName: node, Taint: shut(), Title: "let pods come to " + node}
+	return step.Action{Op: step.Untaint, NodeName: node, Taint: shut(), Title: "remove the taint from " + node}
 }
 
 // Evict evicts the pods of a node that have an address in a range of a network.

@@ -27,8 +27,11 @@ func (b *Builder) Bring() {
 	}
 }
 
-// TargetName is the target's name.
-func (b *Builder) TargetName() string { return b.Target.Installation.CNI }
+// TargetName is the target's name in texts, SourceName the source's.
+func (b *Builder) TargetName() string { return b.Target.Installation.Title() }
+
+// SourceName is the source's name in texts.
+func (b *Builder) SourceName() string { return b.Source.Title() }
 
 // TargetOn is the condition that the target's agent is ready on a node.
 func (b *Builder) TargetOn(node string) step.Condition {
@@ -63,10 +66,10 @@ func NodeReady(node string) step.Condition { return step.Condition{Kind: step.No
 // joinOn joins the networks on nodes.
 func (b *Builder) joinOn(nodes []string) (actions, undo []step.Action) {
 	actions = OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbJoin, "join the networks on "+node, b.Join)
+		return OnNode(node, step.VerbJoin, "add the rules that join both networks on "+node, b.Join)
 	})
 	undo = OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbPart, "part the networks on "+node, b.Join)
+		return OnNode(node, step.VerbPart, "remove the rules that join both networks on "+node, b.Join)
 	})
 	return actions, undo
 }
@@ -76,11 +79,11 @@ func (b *Builder) acceptEither() {
 	actions, undo := b.joinOn(b.Nodes())
 	b.Add(step.Step{
 		Group: "joint", Does: "join",
-		Title:   "Accept packets by either network on every node",
-		Why:     "While pods and routes move, a packet may come by one network and its answer go by the other, which a strict rp_filter drops.",
+		Title:   "Accept packets from either network on every node",
+		Why:     "While pods and routes move, a packet can arrive over one network and its reply leave over the other. A strict rp_filter would drop it.",
 		Actions: actions,
 		Undo:    undo,
-		Gate:    b.Gate("nothing noticed the rules that join the networks", false),
+		Gate:    b.Gate("traffic is unaffected by the rules that join both networks", false),
 	})
 }
 
@@ -90,8 +93,8 @@ func (b *Builder) defineTarget() {
 	}
 	b.Add(step.Step{
 		Group: "joint", Does: "definitions",
-		Title:   "Define the custom resources of " + b.TargetName(),
-		Why:     "Its agents keep their data in them.",
+		Title:   "Create the CRDs of " + b.TargetName(),
+		Why:     b.TargetName() + "'s agents store their data in these resources.",
 		Actions: Define(b.Target.Definitions),
 	})
 }
@@ -108,20 +111,20 @@ func (b *Builder) applyTarget() {
 		case object.GetKind() == "Namespace":
 			namespaces = append(namespaces, Apply(object))
 		case maker != nil && step.RefOf(&object) == maker.Ref:
-			last = append(last, Apply(object), b.made("waits for a label of nodes", b.Target.Made.Joint))
+			last = append(last, Apply(object), b.made("with the node selector", b.Target.Made.Joint))
 		default:
 			rest = append(rest, Apply(object))
 		}
 	}
-	why := "Its agent waits for the label " + v1alpha1.LabelTarget + " of each node, and its CNI configuration gets a name that no runtime reads."
+	why := "The agent's DaemonSet runs only on nodes with the label " + v1alpha1.LabelTarget + ", and its CNI configuration gets a file name that container runtimes ignore."
 	if maker != nil {
-		why += " Its operator makes the agent of " + Name(maker.Ref) + ", which says both; the way back is to delete that while the operator runs, which takes away what it made. " +
-			"What else it makes is ready before the first agent, which may ask it."
+		why += " The operator creates the agents from " + Name(maker.Ref) + ", which contains both settings. To undo the step, Theseus deletes that object, and the operator " +
+			"removes what it created. The operator's other workloads must be ready before the first agent starts, because agents may depend on them."
 		last = append(last, Beside(b.madeReady())...)
 	}
 	b.Add(step.Step{
 		Group: "joint", Does: "target",
-		Title:   "Install " + b.TargetName() + " on no node yet",
+		Title:   "Install " + b.TargetName() + " without starting it on any node",
 		Why:     why,
 		Before:  before,
 		Actions: slices.Concat(Beside(namespaces), Beside(rest), last),
@@ -131,7 +134,7 @@ func (b *Builder) applyTarget() {
 // made waits until an operator has given the agents' DaemonSet certain fields.
 func (b *Builder) made(how string, fields json.RawMessage) step.Action {
 	agent := b.Target.Installation.Agent
-	return Wait("wait until the operator has made "+Name(agent)+", which "+how, step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
+	return Wait("wait until the operator has created "+Name(agent)+" "+how, step.Condition{Kind: step.Has, Ref: &agent, Fields: fields}, 5*time.Minute)
 }
 
 // madeReady waits for the Deployments that an operator creates, such as the one that its agents query; none of them needs an agent.
@@ -153,9 +156,9 @@ func (b *Builder) definePools() {
 	}
 	b.Add(step.Step{
 		Group: "joint", Does: "pools",
-		Title: "Tell " + b.TargetName() + " of the range of " + b.Source.CNI,
-		Why: "Running pods keep their addresses, so " + b.TargetName() + " must know their range; it gives no new pod an address of it, " +
-			"as it does not know which ones are taken.",
+		Title: "Create " + b.TargetName() + "'s IP pool for the range of " + b.SourceName(),
+		Why: "Running pods keep their addresses, so " + b.TargetName() + " needs a pool for their range. It assigns no address from the pool yet, " +
+			"because it does not know which ones are in use.",
 		Actions: actions,
 	})
 }
@@ -169,26 +172,26 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 	}
 	undo := slices.Concat(
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return Label(node, v1alpha1.LabelTarget, nil, "take "+b.TargetName()+" off "+node)
+			return Label(node, v1alpha1.LabelTarget, nil, "stop "+b.TargetName()+" on "+node+" (remove its label)")
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return Wait("wait until "+b.TargetName()+" is gone from "+node, step.Condition{
+			return Wait("wait until "+b.TargetName()+" has stopped on "+node, step.Condition{
 				Kind: step.PodGone, Node: node, Namespace: agent.Namespace, Selector: b.Target.Installation.Selector}, 2*time.Minute)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbClean, "clean "+node+" of "+b.TargetName(), b.TargetResidue)
+			return OnNode(node, step.VerbClean, "remove the residue of "+b.TargetName()+" from "+node, b.TargetResidue)
 		}))
 	var actions []step.Action
-	why := "It carries traffic to the target's addresses, of which no pod has one yet; " + b.Source.CNI + " goes on serving every pod."
+	why := "No pod has an address of " + b.TargetName() + " yet; " + b.SourceName() + " still serves every pod."
 	if b.Target.Adoption == nil {
 		joins, parts := b.joinOn(wave.Nodes)
 		actions, undo = joins, append(undo, parts...)
-		why = "Pods of one network must see the true addresses of the other's, or policy that names sources breaks; as connections keep the " +
-			"translation that they began with, a node is joined first. " + why
+		why = "The join rules come first. They keep the real source addresses of traffic between the two networks, which NetworkPolicy needs, and " +
+			"a connection keeps the address translation that it starts with. " + why
 	}
 	actions = slices.Concat(actions,
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return Label(node, v1alpha1.LabelTarget, "true", "let "+b.TargetName()+" run on "+node)
+			return Label(node, v1alpha1.LabelTarget, "true", "start "+b.TargetName()+" on "+node+" (set its label)")
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
 			return Wait("wait until "+b.TargetName()+" is ready on "+node, b.TargetOn(node), b.Fleet(5*time.Minute))
@@ -199,14 +202,14 @@ func (b *Builder) startAgents(wave Wave, first, last bool) {
 			actions = append(actions, Apply(extra))
 		}
 	}
-	title := b.TargetName() + " beside " + b.Source.CNI + " disturbs nothing on " + List(wave.Nodes)
+	title := "traffic is unaffected by " + b.TargetName() + " on " + List(wave.Nodes)
 	if last { // no pod may move while a node exists from which its new address cannot be reached
-		title = "both networks are up on every node and nothing was lost"
+		title = "both networks are up on every node, and traffic is unaffected"
 		actions = append(actions, b.targetWhole()...)
 	}
 	b.Add(step.Step{
 		ID: "joint/agents/" + wave.Name, Group: "joint", Does: "agents",
-		Title:   "Start " + b.TargetName() + " beside " + b.Source.CNI + " on " + List(wave.Nodes),
+		Title:   "Start " + b.TargetName() + " next to " + b.SourceName() + " on " + List(wave.Nodes),
 		Why:     why,
 		Wave:    wave.Name,
 		Before:  before,
@@ -227,7 +230,7 @@ func (b *Builder) targetWhole() []step.Action {
 	}
 	if maker := b.Target.Installation.Maker; maker != nil {
 		actions = append(actions, b.madeReady()...)
-		actions = append(actions, Wait("wait until the operator finds all in order", maker.Ready, 5*time.Minute))
+		actions = append(actions, Wait("wait until the operator reports that all its components are available", maker.Ready, 5*time.Minute))
 	}
 	return Beside(actions)
 }

@@ -45,28 +45,28 @@ func (b *Builder) WaitSourceGone() []step.Action {
 	if !b.Source.HasAgent() {
 		return nil
 	}
-	return []step.Action{Wait("wait until "+b.Source.CNI+" runs on no node", step.Condition{
+	return []step.Action{Wait("wait until "+b.SourceName()+" has stopped on every node", step.Condition{
 		Kind: step.PodGone, Namespace: b.Source.Agent.Namespace, Selector: b.Source.Selector}, b.Fleet(3*time.Minute))}
 }
 
 // DeleteSource deletes the source and its probe pods. It is the point of no return, unless there was one before.
 func (b *Builder) DeleteSource(probed []string, noReturn bool) {
 	actions := OnEach(b.Nodes(), func(node string) step.Action {
-		return OnNode(node, step.VerbInventory, "take stock of what "+b.Source.CNI+" left on "+node, b.SourceResidue)
+		return OnNode(node, step.VerbInventory, "list the residue of "+b.SourceName()+" on "+node, b.SourceResidue)
 	})
-	actions = append(actions, Probe("measure over "+b.TargetName()+" alone", step.PathSet{New: Every()}))
+	actions = append(actions, Probe("measure only the paths over "+b.TargetName(), step.PathSet{New: Every()}))
 	removals := OnEach(probed, func(node string) step.Action { return Remove(ProbePod(node, "old")) })
 	removals = append(removals, RemoveProbeServices("old")...)
 	actions = append(actions, b.RemoveParts(removals...)...)
 	actions = append(actions, b.WaitSourceGone()...)
 	b.Add(step.Step{
 		Group: "remove", Does: "source",
-		Title:    "Remove " + b.Source.CNI,
+		Title:    "Remove " + b.SourceName(),
 		Why:      "No pod uses it any more.",
 		Before:   []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}, Rolled(b.Target.Installation.Agent)},
 		Actions:  actions,
 		After:    b.SourceGone(),
-		Gate:     b.Gate("nothing misses "+b.Source.CNI, true),
+		Gate:     b.Gate("traffic is unaffected without "+b.SourceName(), true),
 		NoReturn: noReturn,
 	})
 }
@@ -91,20 +91,20 @@ func (b *Builder) cleanNodes(wave Wave, after []step.Condition) {
 	}
 	actions = slices.Concat(actions,
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbClean, "clean "+node+" of "+b.Source.CNI, b.SourceResidue)
+			return OnNode(node, step.VerbClean, "remove the residue of "+b.SourceName()+" from "+node, b.SourceResidue)
 		}),
 		OnEach(wave.Nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbInventory, "take stock again on "+node, b.SourceResidue)
+			return OnNode(node, step.VerbInventory, "list the residue on "+node+" again", b.SourceResidue)
 		}))
 	b.Add(step.Step{
 		ID: "remove/clean/" + wave.Name, Group: "remove", Does: "clean",
-		Title:   "Clean " + List(wave.Nodes) + " of " + b.Source.CNI,
-		Why:     "Interfaces, rules, routes and files that outlive a network are what breaks the next one; none of this needs a reboot.",
+		Title:   "Remove the residue of " + b.SourceName() + " from " + List(wave.Nodes),
+		Why:     "Leftover interfaces, rules, routes and files can break the network that stays. The clean-up needs no reboot.",
 		Wave:    wave.Name,
 		Before:  b.SourceGone(),
 		Actions: actions,
 		After:   after,
-		Gate:    b.Gate("nothing misses what was cleaned on "+List(wave.Nodes), false),
+		Gate:    b.Gate("traffic is unaffected by the clean-up on "+List(wave.Nodes), false),
 	})
 }
 
@@ -128,10 +128,11 @@ func (b *Builder) finalForm() {
 		return
 	}
 	agent := b.Target.Installation.Agent
-	why := "From here on it is what the user's own manifest installs, without labels or staged names; its agents restart one by one, their rules and routes stay."
+	why := "Until now " + b.TargetName() + " ran with Theseus' node selector and staged file names. From here on it matches your manifest. " +
+		"Its agents restart a few at a time; their rules and routes stay in place."
 	if b.Target.Made != nil {
-		why += " The operator replaces them by itself."
-		actions = append(actions, b.made("waits for no label", b.Target.Made.Own))
+		why += " The operator restarts them."
+		actions = append(actions, b.made("without the node selector", b.Target.Made.Own))
 	} else {
 		for _, wave := range b.Waves {
 			for nodes := range slices.Chunk(wave.Nodes, restartsAtOnce) {
@@ -139,19 +140,19 @@ func (b *Builder) finalForm() {
 			}
 		}
 	}
-	actions = append(actions, Wait("wait until "+Name(agent)+" runs its own form on every node", Rolled(agent), b.Fleet(5*time.Minute)))
+	actions = append(actions, Wait("wait until "+Name(agent)+" runs as in your manifest on every node", Rolled(agent), b.Fleet(5*time.Minute)))
 	actions = append(actions, Beside(slices.Clone(b.Target.HandOver))...)
 	for _, ref := range b.Target.Discard {
 		actions = append(actions, Remove(ref))
 	}
 	b.Add(step.Step{
 		Group: "finish", Does: "form",
-		Title:   "Give " + b.TargetName() + " its own form",
+		Title:   "Apply your manifest of " + b.TargetName() + " unchanged",
 		Why:     why,
 		Before:  b.SourceGone(),
 		Actions: actions,
 		After:   []step.Condition{Rolled(b.Target.Installation.Agent)},
-		Gate:    b.Gate(b.TargetName()+" in its own form loses nothing", false), // it counts since the first restart
+		Gate:    b.Gate("traffic is unaffected by your manifest of "+b.TargetName(), false), // it counts since the first restart
 	})
 }
 
@@ -168,11 +169,11 @@ func (b *Builder) restartOn(agent step.Ref, nodes []string) []step.Action {
 	}
 	return slices.Concat(
 		OnEach(nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbGuard, "keep denied on "+node+" what "+b.TargetName()+" denies while it restarts", guard)
+			return OnNode(node, step.VerbGuard, "copy the deny rules of "+b.TargetName()+" on "+node+", so that they stay in force while it restarts", guard)
 		}),
 		restarts,
 		OnEach(nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbRelease, "leave policy on "+node+" to "+b.TargetName()+" again", guard)
+			return OnNode(node, step.VerbRelease, "remove the copied deny rules from "+node, guard)
 		}))
 }
 
@@ -191,16 +192,16 @@ func (b *Builder) tidy() {
 	}
 	for _, action := range []func(node string) step.Action{
 		func(node string) step.Action {
-			return OnNode(node, step.VerbPart, "take the rules that joined the networks off "+node, b.Join)
+			return OnNode(node, step.VerbPart, "remove the rules that join both networks on "+node, b.Join)
 		},
 		func(node string) step.Action {
-			return OnNode(node, step.VerbClean, "remove staged configurations from "+node, staged)
+			return OnNode(node, step.VerbClean, "remove staged CNI configurations from "+node, staged)
 		},
 		func(node string) step.Action {
 			return Label(node, v1alpha1.LabelTarget, nil, "remove the label "+v1alpha1.LabelTarget+" from "+node)
 		},
 		func(node string) step.Action {
-			return OnNode(node, step.VerbInventory, "take stock one last time on "+node, b.SourceResidue)
+			return OnNode(node, step.VerbInventory, "list the residue on "+node+" one last time", b.SourceResidue)
 		},
 	} {
 		actions = append(actions, OnEach(b.Nodes(), action)...)
@@ -210,11 +211,11 @@ func (b *Builder) tidy() {
 	})...)
 	b.Add(step.Step{
 		Group: "finish", Does: "tidy",
-		Title:   "Part the networks",
-		Why:     "There is one network again, and nothing of the joint phase is needed any more.",
+		Title:   "Remove the join rules, staged files and labels",
+		Why:     "Only one network is left, so nothing of the joint phase is needed any more.",
 		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
 		Actions: actions,
-		Gate:    b.Gate(b.TargetName()+" alone loses nothing", true),
+		Gate:    b.Gate("traffic is unaffected with "+b.TargetName()+" alone", true),
 	})
 }
 
@@ -237,7 +238,7 @@ func (b *Builder) stopProbes(pods, services []string) {
 	b.Add(step.Step{
 		Group: "finish", Does: "probes",
 		Title:   "Stop measuring",
-		Why:     "What was measured is in the report.",
+		Why:     "The report keeps the measurements.",
 		Actions: actions,
 	})
 }
@@ -251,7 +252,7 @@ func (b *Builder) leave() {
 	b.Add(step.Step{
 		Group: "finish", Does: "theseus",
 		Title:   "Remove Theseus' agent",
-		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until somebody deletes it.",
+		Why:     "Only the journal stays, in namespace " + v1alpha1.Namespace + ", until you delete it.",
 		Actions: actions,
 	})
 }

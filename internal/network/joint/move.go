@@ -4,6 +4,9 @@ import (
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
+// Evicted says how pods are evicted.
+const Evicted = "Pods are evicted within their PodDisruptionBudgets, one at a time per workload. The next pod goes when the workload is fully ready again."
+
 // MovedAtOnce is the number of nodes of a wave whose pods are moved in one step. A run can be paused between two steps.
 const MovedAtOnce = 4
 
@@ -19,7 +22,7 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 	s := step.Step{
 		ID: wave.Name + "/" + nodes[0] + "/move", Group: wave.Name, Does: "move",
 		Title: "Move the pods of " + names + " to " + to,
-		Why:   "Pods are evicted within their budgets, of each workload one at a time, and the next goes when the workload is whole again.",
+		Why:   Evicted,
 		Wave:  wave.Name,
 		Actions: OnEach(nodes, func(node string) step.Action {
 			evict := Evict(node, from, b.Join.Old, pods)
@@ -37,16 +40,16 @@ func (b *Builder) Move(wave Wave, nodes []string, from, to string, lastOfWave, l
 	}
 	switch {
 	case lastOfWave && lastWave:
-		s.Why += " Then the last pods that are ending are waited for."
+		s.Why += " At the end, Theseus waits for the last terminating pods."
 		s.Actions = append(s.Actions, OnEach(b.Nodes(), func(node string) step.Action {
 			rest := Evict(node, from, b.Join.Old, 0)
-			rest.Title = "see that no pod is left on " + from + " on " + node
+			rest.Title = "wait until no pod of " + node + " is left on " + from
 			return rest
 		})...)
 		s.After = []step.Condition{{Kind: step.NoPods, CIDRs: b.Join.Old}}
-		s.Gate.Title = "everything runs on " + to + " and nothing was lost"
+		s.Gate.Title = "all pods are on " + to
 	case lastOfWave:
-		s.Gate.Title = wave.Name + " is moved and nothing was lost"
+		s.Gate.Title = "all pods of " + wave.Name + " are on " + to
 	}
 	s.Actions = append(s.Actions, then...)
 	b.Add(s)

@@ -24,7 +24,7 @@ func (b *Builder) installTheseus() {
 	b.Add(step.Step{
 		Group: "prepare", Does: "theseus",
 		Title:   "Install Theseus' agent on every node",
-		Why:     "Everything that is done on a node is done by its agent, which uses neither pod network.",
+		Why:     "Theseus changes nodes only through its agent, which uses the host network and so depends on neither pod network.",
 		Actions: install,
 		Undo:    Leave(install),
 	})
@@ -47,7 +47,7 @@ func Define(definitions []unstructured.Unstructured) []step.Action {
 	for i := range definitions {
 		ref := step.RefOf(&definitions[i])
 		applies = append(applies, Apply(definitions[i]))
-		waits = append(waits, Wait("wait until "+Name(ref)+" serves", established(ref), time.Minute))
+		waits = append(waits, Wait("wait for "+Name(ref)+" to be established", established(ref), time.Minute))
 	}
 	return slices.Concat(Beside(applies), Beside(waits))
 }
@@ -63,7 +63,7 @@ func Leave(install []step.Action) []step.Action {
 		}
 	}
 	rest := Apply(*manifest.NamespaceAtRest())
-	rest.Title = "admit no privileged pods to Namespace " + v1alpha1.Namespace + " any more"
+	rest.Title = "forbid privileged pods in Namespace " + v1alpha1.Namespace
 	return append(actions, rest)
 }
 
@@ -92,13 +92,13 @@ func (b *Builder) startProbes() {
 		OnEach(b.Nodes(), func(node string) step.Action {
 			return Wait("wait until the probe pod of "+node+" is ready", ProbePodIn(node, "old", b.Source.PodCIDRs), b.Fleet(2*time.Minute))
 		}))
-	actions = append(actions, Probe("measure the paths between all nodes over "+b.Source.CNI, step.PathSet{Old: Every()}))
-	gate := b.Gate("measuring works, and "+b.Source.CNI+" loses nothing before anything is changed", true)
+	actions = append(actions, Probe("measure the paths between all nodes over "+b.SourceName(), step.PathSet{Old: Every()}))
+	gate := b.Gate("the probes work, and "+b.SourceName()+" loses none before the change", true)
 	gate.Baseline = true
 	b.Add(step.Step{
 		Group: "prepare", Does: "probes",
-		Title:   "Measure the network as it is",
-		Why:     "What was lost can only be told by comparison, and a gate without evidence never passes.",
+		Title:   "Measure the network before the change",
+		Why:     "The measurements are the baseline for the report and for every gate. A gate without measurements never passes.",
 		Actions: actions,
 		Undo: slices.Concat([]step.Action{Probe("stop measuring", step.PathSet{})},
 			OnEach(b.Nodes(), func(node string) step.Action { return Remove(ProbePod(node, "old")) }), Backwards(shared)),
@@ -110,7 +110,7 @@ func (b *Builder) startProbes() {
 // agent exempts that port from connection tracking. If two networks are joined, the join rules do the same.
 func (b *Builder) SparePort() {
 	if spare := SparePort(b.Nodes(), b.Join.Untracked); spare != nil {
-		spare.Gate = b.Gate("nothing noticed", false)
+		spare.Gate = b.Gate("traffic is unaffected by the reserved port", false)
 		b.Add(*spare)
 		b.portReserved = true
 	}
@@ -123,10 +123,11 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 	}
 	return &step.Step{
 		Group: "prepare", Does: "port",
-		Title: fmt.Sprintf("Masquerade nothing with UDP port %d", port.Port),
-		Why:   "The network's agent exempts it from connection tracking: the one connection in 64,512 that gets it as its own has no answer, which a gate would take for a loss.",
+		Title: fmt.Sprintf("Keep masqueraded connections off UDP port %d", port.Port),
+		Why: "The network's agent exempts this port from connection tracking. A masqueraded connection that gets it as source port (1 in 64,512) never " +
+			"receives an answer, and a gate would count that as a loss.",
 		Actions: OnEach(nodes, func(node string) step.Action {
-			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep connections off UDP port %d on %s", port.Port, node), step.JoinArgs{Untracked: port})
+			return OnNode(node, step.VerbJoin, fmt.Sprintf("keep masqueraded connections off UDP port %d on %s", port.Port, node), step.JoinArgs{Untracked: port})
 		}),
 		Undo: UseAnyPort(nodes),
 	}
@@ -135,7 +136,7 @@ func SparePort(nodes []string, port *step.Untracked) *step.Step {
 // UseAnyPort reverts SparePort.
 func UseAnyPort(nodes []string) []step.Action {
 	return OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbPart, "let connections have any port on "+node+" again", step.JoinArgs{})
+		return OnNode(node, step.VerbPart, "let masqueraded connections use any port on "+node+" again", step.JoinArgs{})
 	})
 }
 

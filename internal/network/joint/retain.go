@@ -10,7 +10,7 @@ import (
 func Retain(nodes, within []string, why string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
-		Group: "bgp", Does: "retain", Title: "Retain the routes that BIRD has made", Why: why,
+		Group: "bgp", Does: "retain", Title: "Retain BIRD's routes on every node", Why: why,
 		Before:  []step.Condition{{Kind: step.NodesAmong, Nodes: nodes}},
 		Actions: retain,
 		Undo:    letGo,
@@ -21,8 +21,8 @@ func Retain(nodes, within []string, why string) step.Step {
 func LetGo(nodes, within []string) step.Step {
 	retain, letGo := retaining(nodes, within)
 	return step.Step{
-		Group: "bgp", Does: "let-go", Title: "Leave the routes to BIRD again",
-		Why:     "Each node lets go only when BIRD has made every retained route again.",
+		Group: "bgp", Does: "let-go", Title: "Give the routes back to BIRD",
+		Why:     "A node stops retaining routes only after BIRD has installed all of them again.",
 		Actions: letGo,
 		Undo:    retain,
 	}
@@ -31,27 +31,28 @@ func LetGo(nodes, within []string) step.Step {
 // Retain adds the step Retain with its gate.
 func (b *Builder) Retain(within []string, why string) {
 	s := Retain(b.Nodes(), within, why)
-	s.Gate = b.Gate("nothing noticed", false)
+	s.Gate = b.Gate("traffic is unaffected by the retained routes", false)
 	b.Add(s)
 }
 
 // LetGo adds the step LetGo with its gate.
 func (b *Builder) LetGo(within []string) {
 	s := LetGo(b.Nodes(), within)
-	s.Gate = b.Gate("BIRD alone carries all routes and nothing was lost", true)
+	s.Gate = b.Gate("BIRD alone provides all routes", true)
 	b.Add(s)
 }
 
 // BIRDRestarts is why routes are retained while agents restart.
-const BIRDRestarts = "BIRD starts again with the agent. Its neighbours keep its routes, but to replace one they remove it first, and a packet of that moment takes the retained one."
+const BIRDRestarts = "BIRD restarts with the agent. Its neighbours keep its routes, but remove each one for a moment when they replace it. In that moment, " +
+	"packets take the retained route."
 
 func retaining(nodes, within []string) (retain, letGo []step.Action) {
 	args := step.RetainArgs{Within: slices.Clone(within)}
 	retain = OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbRetain, "retain on "+node+" the routes that BIRD has made", args)
+		return OnNode(node, step.VerbRetain, "retain BIRD's routes on "+node, args)
 	})
 	letGo = OnEach(nodes, func(node string) step.Action {
-		return OnNode(node, step.VerbLetGo, "leave the routes of "+node+" to BIRD again, when it has them all", args)
+		return OnNode(node, step.VerbLetGo, "stop retaining routes on "+node+", once BIRD has installed them all", args)
 	})
 	return retain, letGo
 }

@@ -12,8 +12,8 @@ import (
 func (b *Builder) KeepOff() {
 	b.Add(step.Step{
 		Group: "switch", Does: "prefer",
-		Title:   "Prefer switched nodes for new pods",
-		Why:     "A pod that is evicted should come back on the new network; the taint is soft, so it comes back in any case.",
+		Title:   "Steer new pods to switched nodes",
+		Why:     "An evicted pod should come back on the new network. The taint is soft (PreferNoSchedule), so it never keeps a pod pending.",
 		Before:  []step.Condition{Rolled(b.Target.Installation.Agent)},
 		Actions: OnEach(b.Nodes(), Taint),
 		Undo:    OnEach(b.Nodes(), Untaint),
@@ -33,7 +33,7 @@ func (b *Builder) SwitchNodes(waves []Wave, before ...step.Condition) {
 			if last {
 				then = []step.Action{b.AgentsReady()}
 			}
-			b.Move(wave, nodes, b.Source.CNI, b.TargetName(), last, i == len(waves)-1, then...)
+			b.Move(wave, nodes, b.SourceName(), b.TargetName(), last, i == len(waves)-1, then...)
 		}
 	}
 }
@@ -45,14 +45,14 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 	nodes := List(wave.Nodes)
 	b.Add(step.Step{
 		Group: wave.Name, Does: "switch",
-		Title:  "Let " + b.TargetName() + " serve new pods on " + nodes,
-		Why:    "From here on every pod that starts there is on " + b.TargetName() + "; pods that run keep their network, address and connections.",
+		Title:  "Use " + b.TargetName() + " for new pods on " + nodes,
+		Why:    "From here on, every pod that starts there is on " + b.TargetName() + ". Running pods keep their network, addresses and connections.",
 		Wave:   wave.Name,
 		Before: before,
 		Actions: slices.Concat(
 			OnEach(wave.Nodes, Untaint),
 			OnEach(wave.Nodes, func(node string) step.Action {
-				return OnNode(node, step.VerbActivate, "make "+b.Target.Conf.Active+" the CNI configuration of "+node, b.Target.Conf)
+				return OnNode(node, step.VerbActivate, "activate "+b.Target.Conf.Active+" as the CNI configuration of "+node, b.Target.Conf)
 			}),
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return Apply(*manifest.ProbePod(b.Change.AgentImage, node, "new"))
@@ -60,16 +60,16 @@ func (b *Builder) switchWave(wave Wave, before []step.Condition) {
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return Wait("wait until the new probe pod of "+node+" is ready", ProbePodIn(node, "new", b.Join.New), 3*time.Minute)
 			}),
-			[]step.Action{Probe("measure the paths of "+nodes+" over "+b.TargetName()+" too", step.PathSet{Old: Every(), New: Every()})}),
+			[]step.Action{Probe("measure the paths of "+nodes+" over "+b.TargetName()+" as well", step.PathSet{Old: Every(), New: Every()})}),
 		Undo: slices.Concat(
 			OnEach(wave.Nodes, func(node string) step.Action {
-				return OnNode(node, step.VerbDeactivate, "make "+b.Source.Capabilities.ConfName+" the CNI configuration of "+node+" again", b.Target.Conf)
+				return OnNode(node, step.VerbDeactivate, "activate "+b.Source.Capabilities.ConfName+" as the CNI configuration of "+node+" again", b.Target.Conf)
 			}),
 			[]step.Action{Probe("stop measuring the new probe pods of "+nodes, step.PathSet{Old: Every(), New: Every(), WithoutNew: wave.Nodes})},
 			OnEach(wave.Nodes, func(node string) step.Action { return Remove(ProbePod(node, "new")) }),
 			OnEach(wave.Nodes, func(node string) step.Action {
 				return Evict(node, b.TargetName(), b.Join.New, len(b.Outlook.PerNode[node]))
 			})),
-		Gate: b.Gate("pods of both networks reach each other from and to "+nodes, false),
+		Gate: b.Gate("pods of both networks reach each other to and from "+nodes, false),
 	})
 }

@@ -203,30 +203,30 @@ func (s *surveyor) result() []Workload {
 func (w *Workload) judge() {
 	switch w.Treatment {
 	case Stay:
-		w.Note = "uses the host's network"
+		w.Note = "its pods use the host network"
 		return
 	case Adopt:
-		w.Note, w.Budget = "its pods go on to run, with their addresses and connections", ""
+		w.Note, w.Budget = "its pods keep running, with their addresses and connections", ""
 		return
 	}
 	switch w.Kind {
 	case "Pod":
-		w.Treatment, w.Note = Refuse, "belongs to no workload, so nothing would create it again"
+		w.Treatment, w.Note = Refuse, "no controller owns it, so nothing would recreate it"
 	case "Node":
-		w.Treatment, w.Note = Refuse, "is a static pod on the pod network, which cannot be evicted"
+		w.Treatment, w.Note = Refuse, "it is a static pod on the pod network, which cannot be evicted"
 	case "DaemonSet":
-		w.Note = "each pod comes back on its own node"
+		w.Note = "each pod is recreated on its own node"
 	case "Job":
-		w.Note = "starts its work again; an eviction counts against its backoff limit unless its failure policy says otherwise"
+		w.Note = "its pods start over; an eviction counts against backoffLimit unless podFailurePolicy says otherwise"
 	case "StatefulSet":
-		w.Note = "one at a time, in the order of eviction, each keeps its name and volumes"
+		w.Note = "one pod at a time; each keeps its name and volumes"
 	case "Deployment", "ReplicaSet":
-		w.Note = "one at a time, the next when all are ready again"
+		w.Note = "one pod at a time, the next when all are ready again"
 	default:
-		w.Note = fmt.Sprintf("its %s is taken to create pods again", strings.ToLower(w.Kind))
+		w.Note = fmt.Sprintf("Theseus expects its %s to recreate evicted pods", strings.ToLower(w.Kind))
 	}
 	if w.moving == 1 && w.others == 0 && (w.Kind == "Deployment" || w.Kind == "ReplicaSet" || w.Kind == "StatefulSet") {
-		w.Note = "has one pod only: it is interrupted from its eviction until its successor is ready"
+		w.Note = "DOWNTIME: it has one pod, and is down from the eviction until the new pod is ready"
 	}
 }
 

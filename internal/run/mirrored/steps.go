@@ -22,7 +22,7 @@ func (h *Actor) certificates(ctx context.Context, action step.Action) (engine.Ob
 	if err != nil {
 		return engine.Observation{}, err
 	}
-	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames, Title: "give every certificate the names that it had", Args: action.Args}}
+	seen := engine.Observation{Done: true, Inverse: &step.Action{Op: step.Mirror, Verb: mirror.TakeNames, Title: "restore the former names of every certificate", Args: action.Args}}
 	for _, e := range entries {
 		seen.Done = seen.Done && e.Verdict != certs.Adds && e.Verdict != certs.Has // a certificate that has them may not be issued yet
 	}

@@ -220,7 +220,7 @@ func (s *stage) reboot(t *testing.T) {
 	}
 	s.run(t, 0, nil, s.planned("-o", s.plan)...)
 	p := rigtest.Start(t, s.Rig, "here", "apply", s.plan, "--yes")
-	p.Until("make 10-calico.conflist the CNI configuration of " + nodes[1])
+	p.Until("activate 10-calico.conflist as the CNI configuration of " + nodes[1])
 	s.lab(t, "kill")
 	s.lab(t, "start")
 	p.Ends(4, moved+nodes[0], "error: rolled-back: ", "hint: fix the cause, make a new plan")

@@ -67,17 +67,17 @@ func TestChart(t *testing.T) {
 	watch := rigtest.Start(t, rig, "elsewhere", "watch")
 	laptop.Until("RightsMissing")
 	c.grant(plan)
-	laptop.Until("Define the custom resources of calico")
+	laptop.Until("Create the CRDs of Calico")
 	laptop.Kill()
 	for _, disturbance := range []struct {
 		at string // a line that is watched
 		do func()
 	}{
-		{"Start calico beside flannel on chart-node-1", c.uninstallIsRefused},
+		{"Start Calico next to flannel on chart-node-1", c.uninstallIsRefused},
 		{"Adopt the pods of chart-node-1", c.killController},
-		{"Start calico beside flannel on chart-node-2", c.upgrade},
+		{"Start Calico next to flannel on chart-node-2", c.upgrade},
 		{"Adopt the pods of chart-node-2", c.deleteController},
-		{"Let calico serve new pods on chart-node-2", c.flushService},
+		{"Use Calico for new pods on chart-node-2", c.flushService},
 	} {
 		watch.Until(disturbance.at)
 		disturbance.do()

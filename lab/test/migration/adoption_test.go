@@ -228,13 +228,13 @@ func mustTellOfMoves(t *testing.T, rig *scenario.Rig) {
 // every pod is on flannel again, with its address, and was never restarted, and no client lost a request. Calico has
 // not run on the second node by then.
 func TestAdoptBack(t *testing.T) {
-	adoptBack(t, "Let calico serve new pods on adback-node-1", rigtest.Perhaps(rigtest.BackOnFlannel))
+	adoptBack(t, "Use Calico for new pods on adback-node-1", rigtest.Perhaps(rigtest.BackOnFlannel))
 }
 
 // TestAdoptBackLate does the same once Calico carries the range, which undoes everything that an earlier moment would.
 func TestAdoptBackLate(t *testing.T) {
 	rigtest.Full(t, "an adoption taken back when Calico carries the range: six to ten minutes")
-	adoptBack(t, "send what leaves adback-node-1 by calico", rigtest.BackOnFlannel)
+	adoptBack(t, "send the outgoing traffic of adback-node-1 over Calico", rigtest.BackOnFlannel)
 }
 
 func adoptBack(t *testing.T, moment string, stays []rigtest.Stays) {
@@ -275,7 +275,7 @@ func TestAdoptHarmed(t *testing.T) {
 		noticed  string // by what was said
 		lossless bool
 	}{
-		{"address", "Start calico beside flannel on harmed-node-2", takeAddress, "not moved: .*already (assigned|exists)", true},
+		{"address", "Start Calico next to flannel on harmed-node-2", takeAddress, "not moved: .*already (assigned|exists)", true},
 		{"plugin", "Adopt the probe pod of harmed-node-1", failPlugin, "portmap: nothing goes here", true},
 		{"agent", "Adopt the pods of harmed-node-1", killAgent, "restarted its count|probes lost on", true},
 		{"range", "Adopt the pods of harmed-node-1", carryTooEarly, "probes lost on|the host reaches it through nothing", false},

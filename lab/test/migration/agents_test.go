@@ -41,7 +41,7 @@ func TestAgentsThatDoNotStart(t *testing.T) {
 	image := string(images[1])
 
 	sh(t, fmt.Sprintf("ctr -n k8s.io images tag %[1]s kept.test/node:1 && ctr -n k8s.io images rm %[1]s", image))
-	const started = "wait until calico is ready on "
+	const started = "wait until Calico is ready on "
 	takenBack(t, rig, "an image that one node lacks", nil, started, "node "+node+" cannot get the image "+image+" of pod kube-system/calico-node-", "PullImage|pull")
 	sh(t, fmt.Sprintf("ctr -n k8s.io images tag kept.test/node:1 %s && ctr -n k8s.io images rm kept.test/node:1", image))
 

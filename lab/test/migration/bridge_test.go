@@ -92,7 +92,7 @@ func mustComeBack(t *testing.T, rig *scenario.Rig) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	killAt(t, rig, "here", "send what leaves "+rig.NodeNames()[0]+" by calico", nil, "apply", plan, "--yes")
+	killAt(t, rig, "here", "send the outgoing traffic of "+rig.NodeNames()[0]+" over Calico", nil, "apply", plan, "--yes")
 	if code, out := theseus(t, rig, "there", "rollback"); code != 5 {
 		t.Fatalf("rollback ended with %d:\n%s", code, out)
 	}

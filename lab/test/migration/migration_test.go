@@ -17,14 +17,14 @@ import (
 var kills = []string{
 	"Install Theseus' agent on every node",
 	"measure the paths between all nodes over flannel",
-	"Install calico on no node yet",
-	"Start calico beside flannel",
-	"join the networks on",
-	"make 10-calico.conflist the CNI configuration of",
+	"Install Calico without starting it on any node",
+	"Start Calico next to flannel",
+	"add the rules that join both networks on",
+	"activate 10-calico.conflist as the CNI configuration of",
 	"Move the pods of",
 	"ready", // in the middle of an eviction: a workload is waited for
 	"Remove flannel",
-	"clean ",
+	"remove the residue of flannel",
 }
 
 // TestKilledAndResumed moves a cluster under traffic with a tool that is killed ten times, each time
@@ -123,8 +123,8 @@ var stops, moreStops = []string{
 	"both networks are up on every node",
 	moving,
 }, []string{
-	"Measure the network as it is",
-	"Install calico on no node yet",
+	"Measure the network before the change",
+	"Install Calico without starting it on any node",
 	"measure the paths of",
 }
 
@@ -175,7 +175,7 @@ func resumeThroughKills(t *testing.T, rig *scenario.Rig) {
 		do func(*testing.T, *scenario.Rig)
 	}{
 		{"take calico off rb-node-2", rigtest.KillAPIServer},
-		{"clean rb-node-2 of calico", deleteAgent("rb-node-2")},
+		{"remove the residue of Calico from rb-node-2", deleteAgent("rb-node-2")},
 		{"take calico off rb-node-1", killComponents("rb-node-1", "containerd")},
 	} {
 		back.Until(kill.at)

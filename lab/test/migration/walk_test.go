@@ -32,12 +32,12 @@ func TestWalk(t *testing.T) {
 		at string // a line that the command prints
 		do func(*testing.T, *scenario.Rig)
 	}{
-		{"Define the custom resources of calico", attack("walk-node-2", "walk-node-1", apply)},
-		{"Start calico beside flannel on walk-node-1", killComponents("walk-node-1", "kubelet")},
+		{"Create the CRDs of Calico", attack("walk-node-2", "walk-node-1", apply)},
+		{"Start Calico next to flannel on walk-node-1", killComponents("walk-node-1", "kubelet")},
 		{"Adopt the pods of walk-node-1", rigtest.KillAPIServer},
-		{"Start calico beside flannel on walk-node-2", killProbers("walk-node-1")},
+		{"Start Calico next to flannel on walk-node-2", killProbers("walk-node-1")},
 		{"Adopt the pods of walk-node-2", deleteAgent("walk-node-2")},
-		{"Let calico serve new pods on walk-node-2", killComponents("walk-node-2", "containerd")},
+		{"Use Calico for new pods on walk-node-2", killComponents("walk-node-2", "containerd")},
 	} {
 		apply.Until(kill.at)
 		kill.do(t, rig)

@@ -317,7 +317,7 @@ spec: {secretName: web, dnsNames: [web.blue.example.org], issuerRef: {name: dns,
 		defer limit.Stop()
 		rigtest.Until(t, "the mirror's name is written", func() bool { return names() == "web.blue.example.org web.green.example.org" })
 		cm.issue(t, "web")
-		if err := apply.Wait(); err != nil || !strings.Contains(out.String(), "give every certificate the names that it had") {
+		if err := apply.Wait(); err != nil || !strings.Contains(out.String(), "restore the former names of every certificate") {
 			t.Errorf("%v; it said\n%s", err, out.String())
 		}
 	})

@@ -16,7 +16,7 @@ func TestGate(t *testing.T) {
 	rigtest.Full(t, "a change of data planes that is taken back when a label of BGP goes: two to four minutes")
 	rig := rigtest.New(t, "../../../bin", "gate", 3, network.CalicoBGP)
 	run := toNFTables(t, rig)
-	run.Until("measuring: measuring works")
+	run.Until("measuring: the probes work")
 	kubectl(t, rig, append(append([]string{"label", "nodes"}, rig.NodeNames()...), network.MasterLabel+"-")...)
 	run.Ends(4, "by labels and BGPPeers as they are now, 6 of 6 pairs of nodes have no route to each other (0 when the plan was made)")
 	untouched(t, run)
@@ -27,7 +27,7 @@ func TestGateHang(t *testing.T) {
 	rigtest.Full(t, "a gate on BIRD's sessions waits a minute and a half for them to come back")
 	rig := rigtest.New(t, "../../../bin", "hang", 3, network.CalicoBGP)
 	run := toNFTables(t, rig)
-	run.Until("Measure the network as it is")
+	run.Until("Measure the network before the change")
 	if out, err := rig.OnNode(t.Context(), "hang-node-3", "pkill", "-STOP", "-x", "bird"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

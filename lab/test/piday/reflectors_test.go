@@ -35,7 +35,7 @@ func TestReflectors(t *testing.T) {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-		run.Until("measuring: nothing noticed") // all nodes retain their routes, until the peerings are changed
+		run.Until("measuring: traffic is unaffected by the retained routes") // all nodes retain their routes, until the peerings are changed
 		for _, node := range nodes {
 			if out, err := rig.OnNode(t.Context(), node, "sh", "-c", rigtest.HeldTraces); err != nil || !strings.Contains(out, "table 252") || !strings.Contains(out, "lookup 252") {
 				t.Errorf("%s: %s retains nothing: %v %s", turn.name, node, err, out)

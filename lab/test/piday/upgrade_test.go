@@ -35,9 +35,9 @@ func TestReflectorsUpgraded(t *testing.T) {
 
 	never := outside.never(t)
 	run := toNewest(t, rig)
-	run.Until("Bring relup-node-3 to " + after) // nodes that reflect are the last
+	run.Until("Update relup-node-3 to " + after) // nodes that reflect are the last
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
-	run.Ends(5, "undone: Bring relup-node-2 to "+after, "undone: Bring relup-node-1 to "+after, "undone: Bring relup-node-4 to "+after)
+	run.Ends(5, "undone: Update relup-node-2 to "+after, "undone: Update relup-node-1 to "+after, "undone: Update relup-node-4 to "+after)
 	held(before, never)
 
 	never = outside.never(t)

@@ -107,7 +107,7 @@ func TestThereAndBack(t *testing.T) {
 
 // refused: what is misspelt is not planned, and neither is what an environment variable would hide.
 func refused(t *testing.T, rig *scenario.Rig) {
-	rigtest.Run(t, rig, "here", 1, []string{"nftablesMode=Enabeld", "go on with Disabled without a word"},
+	rigtest.Run(t, rig, "here", 1, []string{"nftablesMode=Enabeld", "would ignore it and use Disabled"},
 		"flags", "rollout", "nftablesMode=Enabeld", "--agent-image", scenario.AgentImage)
 	rigtest.Run(t, rig, "here", 1, []string{"did you mean calico/nftablesMode?"}, "flags", "rollout", "nftableMode=Enabled", "--agent-image", scenario.AgentImage)
 
@@ -135,7 +135,7 @@ func there(t *testing.T, rig *scenario.Rig) {
 	}
 	run.Until("Switch ro-node-2 to nftables")
 	rigtest.HoldAPIServer(t, rig, 10*time.Second)
-	run.Ends(0, "prove that traffic crosses the rules in nftables on ro-node-2", "finished: done")
+	run.Ends(0, "check that traffic passes the rules in nftables on ro-node-2", "finished: done")
 	nothingLost(t, rig, "iptables to nftables")
 	in(t, rig, "nftables")
 	if got := configurations(t, rig); got != "default=Enabled" {
@@ -222,12 +222,12 @@ func TestFlag(t *testing.T) {
 	rollout := []string{"flags", "rollout", "--flags", "k8s:default/net", "--bake", "3s", "--max-lost", "3", "--max-gap", "5s"}
 	file := plan(t, rig, "one", rollout...)
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Until("Measure the network as it is")
+	run.Until("Measure the network before the change")
 	if _, err := rig.Kubectl(t.Context(), nil, "delete", "featureflag", "net"); err != nil {
 		t.Fatal(err)
 	}
 	run.Until("flags of k8s:default/net: STALE: ")
-	run.Ends(0, "the run continues with the values in the plan", "wait until the agent of rf-node-1 says IptablesRefreshInterval=60000000000", "finished: done")
+	run.Ends(0, "the run continues with the values in the plan", "wait until the agent of rf-node-1 reports IptablesRefreshInterval=60000000000", "finished: done")
 	if strings.Contains(run.Said(), "Switch rf-node-2") {
 		t.Errorf("a node changes of which the flag did not say so:\n%s", run.Said())
 	}
@@ -237,7 +237,7 @@ func TestFlag(t *testing.T) {
 	object(featureFlag(`{"if": [true, "new"]}`))
 	file = plan(t, rig, "all", rollout...)
 	run = rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Ends(0, "wait until the agent of rf-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	run.Ends(0, "wait until the agent of rf-node-2 reports IptablesRefreshInterval=60000000000", "finished: done")
 	if strings.Contains(run.Said(), "Switch rf-node-1") {
 		t.Errorf("a node that had it was touched again:\n%s", run.Said())
 	}
@@ -280,7 +280,7 @@ func TestEnvironment(t *testing.T) {
 	before := agents("get", "pods", "-l", "k8s-app=calico-node", "-o", "name")
 	file := plan(t, rig, "environment", "flags", "rollout", "iptablesRefreshInterval=60s", "--waves", "1,0", "--bake", "3s")
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-	run.Ends(0, "restart the agent of DaemonSet kube-system/calico-node on re-node-1", "wait until the agent of re-node-2 says IptablesRefreshInterval=60000000000", "finished: done")
+	run.Ends(0, "restart the agent of DaemonSet kube-system/calico-node on re-node-1", "wait until the agent of re-node-2 reports IptablesRefreshInterval=60000000000", "finished: done")
 	nothingLost(t, rig, "another environment")
 	in(t, rig, "iptables")
 	if got := agents("get", "daemonset", "calico-node", "-o", `jsonpath={.spec.updateStrategy.type} {.spec.template.spec.containers[?(@.name=="calico-node")].env[?(@.name=="FELIX_IPTABLESREFRESHINTERVAL")].value}`); got != "RollingUpdate 60" {

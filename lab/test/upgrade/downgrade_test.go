@@ -28,11 +28,11 @@ func TestDowngrade(t *testing.T) {
 	rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 	nothingLost(t, rig, before+" to "+after)
 
-	said := takenBack(t, rig, after, before, "Bring down-node-3 to ")
-	inOrder(t, said, "undone: Bring down-node-1 to ", "undone: Bring Deployment kube-system/calico-typha to ")
+	said := takenBack(t, rig, after, before, "Update down-node-3 to ")
+	inOrder(t, said, "undone: Update down-node-1 to ", "undone: Update Deployment kube-system/calico-typha to ")
 	back := rigtest.Start(t, rig, "here", "apply", plan(t, rig, before), "--yes")
 	back.Ends(0, "finished: done")
-	inOrder(t, back.Said(), "Bring Deployment kube-system/calico-kube-controllers to ", "Bring Deployment kube-system/calico-typha to ", "Bring down-node-1 to ")
+	inOrder(t, back.Said(), "Update Deployment kube-system/calico-kube-controllers to ", "Update Deployment kube-system/calico-typha to ", "Update down-node-1 to ")
 	nothingLost(t, rig, after+" to "+before)
 	asBefore(t, rig, before, was)
 	if got := definitions(t, rig); got != after {
@@ -67,7 +67,7 @@ func withoutImage(t *testing.T, rig *scenario.Rig, before, after string) {
 	run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 	run.Ends(4, "error: rolled-back: restart the agent of DaemonSet kube-system/calico-node on "+node+": ", "node "+node+" cannot get the image "+image,
 		"hint: fix the cause, make a new plan")
-	inOrder(t, run.Said(), "undone: Bring "+node+" to "+after, "undone: Bring "+rig.NodeNames()[0]+" to "+after)
+	inOrder(t, run.Said(), "undone: Update "+node+" to "+after, "undone: Update "+rig.NodeNames()[0]+" to "+after)
 	nothingLost(t, rig, before+" to "+after+" and back by itself")
 	rename("kept.test/node:1", image)
 }

@@ -40,9 +40,9 @@ func TestEncapsulation(t *testing.T) {
 		if turn.back {
 			write()
 			run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
-			run.Until("Let calico carry what leaves encap-node-2")
+			run.Until("Send the outgoing traffic of encap-node-2 over the routes of Calico")
 			rigtest.Run(t, rig, "there", 0, nil, "rollback")
-			run.Ends(5, "undone: Change IPPool", "undone: Send what leaves encap-node-1")
+			run.Ends(5, "undone: Change the encapsulation of IPPool", "undone: Send the outgoing traffic of encap-node-1")
 			nothingLost(t, rig, turn.to+" and back from the middle")
 			carried(t, rig, turn.from)
 		}

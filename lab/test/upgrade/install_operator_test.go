@@ -324,7 +324,7 @@ func TestInstallByOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := rigtest.Start(t, rig, "here", "apply", planInstall(t, rig, version), "--yes")
-	run.Until("Let calico serve new pods on toop-node-2")
+	run.Until("Use Calico for new pods on toop-node-2")
 	for _, node := range rig.NodeNames() {
 		out, err := rig.OnNode(t.Context(), node, "sh", "-c", "ls /etc/cni/net.d/theseus; ls /etc/cni/net.d")
 		if err != nil || !strings.Contains(out, "calico-kubeconfig") {
@@ -335,7 +335,7 @@ func TestInstallByOperator(t *testing.T) {
 		t.Errorf("the operator would not take this pool for its own: %s", operator.pool)
 	}
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
-	run.Ends(5, "undone: Install calico on no node yet")
+	run.Ends(5, "undone: Install Calico without starting it on any node")
 	nothingLost(t, rig, "there and back")
 	rigtest.NothingOn(t, rig, "Calico", rigtest.CalicoTraces)
 	unavailable := func() string {

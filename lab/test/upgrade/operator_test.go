@@ -167,12 +167,12 @@ func TestOperator(t *testing.T) {
 	}
 
 	run := rigtest.Start(t, rig, "here", "apply", planOperator(t, rig, after), "--yes")
-	run.Until("Bring oper-node-2 to " + after)
+	run.Until("Update oper-node-2 to " + after)
 	if got := strategy(); got != "RollingUpdate "+agents[after] {
 		t.Errorf("in the middle the DaemonSet is: %s", got)
 	}
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
-	run.Ends(5, "undone: Bring oper-node-1 to "+after, "undone: Bring Deployment tigera-operator", "undone: Let DaemonSet calico-system/calico-node replace no pod")
+	run.Ends(5, "undone: Update oper-node-1 to "+after, "undone: Update Deployment tigera-operator", "undone: Stop the automatic rollout of DaemonSet calico-system/calico-node")
 	nothingLost(t, rig, before+" to "+after+" and back")
 	if got := versions(t, rig, system); got != all(before) {
 		t.Errorf("taken back: %s", got)

@@ -40,7 +40,7 @@ func TestPool(t *testing.T) {
 			run := rigtest.Start(t, rig, "here", "apply", file, "--yes")
 			run.Until("evict the pods of pool-node-2")
 			rigtest.Run(t, rig, "there", 0, nil, "rollback")
-			run.Ends(5, "undone: Let the IPPool")
+			run.Ends(5, "undone: Assign new pods addresses from IPPool")
 			nothingLost(t, rig, "there and back from the middle")
 			within(t, rig, old)
 			if now := pools(t, rig); now != before {

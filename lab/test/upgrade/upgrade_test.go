@@ -116,7 +116,7 @@ func TestUpgrade(t *testing.T) {
 			t.Fatalf("the definitions are of %q before the upgrade to %s", got, after)
 		}
 		// From the middle of the nodes, and from behind the last of them.
-		takenBack(t, rig, releases[i], after, []string{"Bring up-node-3 to ", "Bring Deployment kube-system/calico-typha to "}[i])
+		takenBack(t, rig, releases[i], after, []string{"Update up-node-3 to ", "Update Deployment kube-system/calico-typha to "}[i])
 		rigtest.Start(t, rig, "here", "apply", plan(t, rig, after), "--yes").Ends(0, "finished: done")
 		nothingLost(t, rig, releases[i]+" to "+after)
 		if got := versions(t, rig, "kube-system"); got != all(after) {
@@ -143,7 +143,7 @@ func takenBack(t *testing.T, rig *scenario.Rig, before, after, from string) stri
 	}
 	rigtest.Run(t, rig, "there", 0, nil, "rollback")
 	nodes := rig.NodeNames()
-	run.Ends(5, "undone: Bring "+nodes[1]+" to "+after, "undone: Bring "+nodes[0]+" to "+after)
+	run.Ends(5, "undone: Update "+nodes[1]+" to "+after, "undone: Update "+nodes[0]+" to "+after)
 	if got := definitions(t, rig); got != defined {
 		t.Errorf("taken back, the definitions are of %q, not %s", got, defined)
 	}

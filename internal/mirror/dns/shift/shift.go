@@ -247,7 +247,7 @@ func (p *planner) lower(stages []stage) {
 	actions = append(actions, action(id+"/rest", Rest, fmt.Sprintf("wait %d s: caches may have the old TTL until then", old), RestArgs{old},
 		step.Duration(time.Duration(old)*time.Second+time.Minute)))
 	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id, Title: fmt.Sprintf("lower the TTL of %s to %d s", cluster.Count(len(units), "name"), p.options.TTL),
-		Why: "a move is seen, and can be taken back, as fast as caches forget", Actions: actions,
+		Why: "caches keep a record for its TTL, so a low TTL makes a move, and its undo, take effect sooner", Actions: actions,
 		Estimate: step.Duration(time.Duration(old) * time.Second)})
 }
 
@@ -343,7 +343,7 @@ func (p *planner) shift(id, wave, where string, units []unit, both bool) {
 		gate.Prometheus, gate.Query, gate.MaxErrorRate = rate.Prometheus, rate.Query, rate.Max
 	}
 	p.steps = append(p.steps, step.Step{ID: id, Group: wave, Does: "move", Wave: wave, Title: "move " + cluster.Count(len(units), "name") + " " + where,
-		Why:      "each answers there before its record changes; record and ownership change together, or not at all",
+		Why:      "each service must answer there before its record changes; the record and its ownership change together, or not at all",
 		Actions:  actions,
 		Gate:     &step.Gate{Title: "the services' names answer, and their error rate holds", Bake: p.options.Bake, MaxLost: p.options.MaxFailed, Args: action("", "", "", gate, 0).Args},
 		Estimate: p.options.Bake})
@@ -369,7 +369,7 @@ func (p *planner) restore(stages []stage) {
 		}
 	}
 	p.steps = append(p.steps, step.Step{ID: Settle, Group: Settle, Does: Settle, Title: "wait until no cache remembers " + p.from,
-		Why: "nothing that cannot be taken back may be done before this has passed",
+		Why: "no irreversible step may begin before all caches have expired",
 		Actions: []step.Action{action("settle/rest", Rest, fmt.Sprintf("wait %d s: the longest TTL and negative TTL", wait), RestArgs{wait},
 			step.Duration(time.Duration(wait)*time.Second+time.Minute))},
 		Estimate: step.Duration(time.Duration(wait) * time.Second)})
@@ -386,5 +386,5 @@ func (p *planner) restore(stages []stage) {
 		actions = append(actions, action(fmt.Sprintf("%s/see-%d", id, i+1), See, "see the old TTL at every server of "+args.Zone, args, p.options.SeeWithin))
 	}
 	p.steps = append(p.steps, step.Step{ID: id, Group: id, Does: id, Title: "restore the TTLs",
-		Why: "nothing moves any more; another move lowers them again first", Actions: actions})
+		Why: "all moves are done; another move lowers the TTLs again first", Actions: actions})
 }
