@@ -32,6 +32,7 @@ var kills = []string{
 func TestKilledAndResumed(t *testing.T) {
 	rigtest.Full(t, "a recreation killed ten times, and resumed to its end: six minutes")
 	rig := newRig(t, "mig", 3)
+	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}

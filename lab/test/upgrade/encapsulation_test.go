@@ -15,6 +15,7 @@ import (
 func TestEncapsulation(t *testing.T) {
 	rigtest.Full(t, "VXLAN to no encapsulation and back, each taken back from the middle: six plans one after the other")
 	rig := rigtest.New(t, bin, "encap", 3, network.CalicoBGP)
+	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ func TestPool(t *testing.T) {
 	for _, kind := range []string{network.CalicoBGP, "calico"} {
 		t.Run(kind, func(t *testing.T) {
 			rig := rigtest.New(t, bin, "pool", 3, kind)
+			rig.WorldRate = 25
 			if err := rig.Traffic(t.Context()); err != nil {
 				t.Fatal(err)
 			}

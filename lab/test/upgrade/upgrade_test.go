@@ -104,6 +104,7 @@ func plan(t *testing.T, rig *scenario.Rig, to string) string {
 func TestUpgrade(t *testing.T) {
 	rigtest.Full(t, "Calico upgraded over "+strings.Join(releases, ", ")+", of which two have to be built, and taken back")
 	rig := rigtest.New(t, bin, "up", 3, "calico-typha@"+strings.Join(releases[:len(releases)-1], ","))
+	rig.WorldRate = 25
 	if err := rig.Traffic(t.Context()); err != nil {
 		t.Fatal(err)
 	}
