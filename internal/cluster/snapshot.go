@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Kind is the kind of a serialised snapshot.
@@ -42,6 +43,8 @@ type Snapshot struct {
 	NetworkPolicies []networkingv1.NetworkPolicy   `json:"networkPolicies,omitempty"`
 	// Other holds everything else that was read: CNI objects, CRDs, webhooks.
 	Other []unstructured.Unstructured `json:"other,omitempty"`
+	// Written is the metadata of objects that a plan writes or deletes, if there is a plan. managedFields have no fields.
+	Written []metav1.PartialObjectMetadata `json:"written,omitempty"`
 
 	// Facts are the facts that agents reported about their nodes, if agents were installed.
 	Facts []NodeFacts `json:"facts,omitempty"`
@@ -234,6 +237,9 @@ type Link struct {
 	VNI  int `json:"vni,omitempty"`
 	Port int `json:"port,omitempty"`
 }
+
+// MetadataOf is the name in Sources of the objects of a kind in Written.
+func MetadataOf(kind schema.GroupKind) string { return "metadata of " + kind.String() }
 
 // Has reports whether a resource was read, and if not, why.
 func (s *Snapshot) Has(resource string) (bool, string) {

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 )
 
 // SystemNamespaces are the namespaces in which networks run: snapshots contain their ConfigMaps and the values of their
@@ -44,6 +46,7 @@ func Trim(s *Snapshot) {
 	trim(s.Jobs)
 	for i := range s.Other {
 		trimMeta(&s.Other[i])
+		owner.Trim(&s.Other[i])
 		Redact(s.Other[i].Object)
 	}
 	slices.SortStableFunc(s.Other, func(a, b unstructured.Unstructured) int {
@@ -125,6 +128,16 @@ func fit[T any](list *[]T) {
 	if cap(*list) > len(*list) {
 		*list = append(make([]T, 0, len(*list)), *list...)
 	}
+}
+
+// TrimMetadata is for objects in Snapshot.Written: of managedFields it keeps who wrote and when.
+func TrimMetadata(o metav1.Object) {
+	managers := o.GetManagedFields()
+	trimMeta(o)
+	for i := range managers {
+		managers[i].FieldsV1 = nil
+	}
+	o.SetManagedFields(managers)
 }
 
 func trimMeta(o metav1.Object) {

@@ -55,6 +55,9 @@ func Snapshot(ctx context.Context, client *Client, version string, now time.Time
 	networkTasks, found := r.networkTasks(keep)
 	tasks = append(tasks, networkTasks...)
 
+	deployerTasks, deployers := r.deployerTasks(keep)
+	tasks, found = append(tasks, deployerTasks...), append(found, deployers...)
+
 	sources, err := runTasks(ctx, tasks)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 )
 
 // networkGroups are the API groups of networks and load balancers of which all resources are read.
@@ -97,6 +98,37 @@ func (r reader) networkTasks(keep keepFunc) ([]task, []cluster.Source) {
 				continue
 			}
 			tasks = append(tasks, r.other(name, resource, keep))
+		}
+	}
+	return tasks, sources
+}
+
+// deployerTasks read the objects by which Argo CD and Flux deploy, of groups that the API server has. The sources say for each group
+// whether discovery answered.
+func (r reader) deployerTasks(keep keepFunc) ([]task, []cluster.Source) {
+	var tasks []task
+	var sources []cluster.Source
+	served, err := r.client.Discovery.ServerGroups()
+	for _, kind := range owner.Kinds() {
+		var resources []schema.GroupVersionResource
+		failed := err
+		if failed == nil {
+			resources, failed = r.resourcesOf(served, kind.Group)
+		}
+		if failed != nil {
+			sources = append(sources, cluster.Source{Resource: kind.Group, Missing: reason(failed)})
+			continue
+		}
+		sources = append(sources, cluster.Source{Resource: kind.Group, From: FromLive})
+		for _, resource := range resources {
+			if resource.Resource == kind.Resource {
+				tasks = append(tasks, r.other(kind.Resource+"."+kind.Group, resource, func(found []unstructured.Unstructured) {
+					for i := range found {
+						owner.Trim(&found[i])
+					}
+					keep(found)
+				}))
+			}
 		}
 	}
 	return tasks, sources

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 )
 
 const (
@@ -194,22 +195,10 @@ type Former struct {
 	Value json.RawMessage `json:"value,omitempty"` // missing: the field was missing
 }
 
-// Suspends says which field makes a GitOps object stand still, and with what value; nil takes the field away. It
-// returns false for kinds that nobody knows.
-func Suspends(object *unstructured.Unstructured) (path []string, value any, known bool) {
-	switch object.GroupVersionKind().GroupKind().String() {
-	case "Application.argoproj.io":
-		return []string{"spec", "syncPolicy", "automated"}, nil, true
-	case "Kustomization.kustomize.toolkit.fluxcd.io", "HelmRelease.helm.toolkit.fluxcd.io":
-		return []string{"spec", "suspend"}, true, true
-	}
-	return nil, nil, false
-}
-
 // Suspend returns the merge patch that makes an object stand still and remember. It returns nil where it remembers
 // already.
 func Suspend(object *unstructured.Unstructured) ([]byte, error) {
-	path, value, known := Suspends(object)
+	path, value, known := owner.Suspends(object)
 	if !known {
 		return nil, fmt.Errorf("nobody knows how to suspend a %s", object.GroupVersionKind().GroupKind())
 	}
@@ -241,7 +230,7 @@ func Resume(object *unstructured.Unstructured) ([]byte, error) {
 	if err := json.Unmarshal([]byte(note), &former); err != nil || len(former.Path) == 0 {
 		return nil, fmt.Errorf("the annotation %s says %q, which nobody understands", BeforeAnnotation, note)
 	}
-	if path, _, _ := Suspends(object); !slices.Equal(path, former.Path) { // somebody else wrote it: it could name any field
+	if path, _, _ := owner.Suspends(object); !slices.Equal(path, former.Path) { // somebody else wrote it: it could name any field
 		return nil, fmt.Errorf("the annotation %s names the field %q, which Theseus does not suspend", BeforeAnnotation, strings.Join(former.Path, "."))
 	}
 	var value any
@@ -276,55 +265,26 @@ func Deploys(object *unstructured.Unstructured, namespaces []string) bool {
 		return value
 	}
 	in := func(name string) bool { return slices.Contains(namespaces, name) }
+	if !owner.Here(object) {
+		return false
+	}
 	switch object.GetKind() {
 	case "Application":
-		server, name := text("spec", "destination", "server"), text("spec", "destination", "name")
-		here := server == "https://kubernetes.default.svc" || name == "in-cluster" || server == "" && name == ""
-		return here && (in(text("spec", "destination", "namespace")) || resourcesIn(object, in))
+		return in(text("spec", "destination", "namespace")) || inventoryIn(object, in)
 	case "HelmRelease":
-		if _, elsewhere, _ := unstructured.NestedMap(object.Object, "spec", "kubeConfig"); elsewhere {
-			return false
-		}
 		if target := text("spec", "targetNamespace"); target != "" {
 			return in(target)
 		}
 		return in(object.GetNamespace())
 	case "Kustomization":
-		if _, elsewhere, _ := unstructured.NestedMap(object.Object, "spec", "kubeConfig"); elsewhere {
-			return false
-		}
 		return in(text("spec", "targetNamespace")) || in(object.GetNamespace()) || inventoryIn(object, in)
 	}
 	return false
 }
 
-// resourcesIn looks at what an Application says that it has.
-func resourcesIn(object *unstructured.Unstructured, in func(string) bool) bool {
-	resources, _, _ := unstructured.NestedSlice(object.Object, "status", "resources")
-	return slices.ContainsFunc(resources, func(one any) bool {
-		fields, _ := one.(map[string]any)
-		namespace, _ := fields["namespace"].(string)
-		return in(namespace)
-	})
-}
-
-// inventoryIn looks at what a Kustomization says that it has: namespace_name_group_kind.
+// inventoryIn looks at what a GitOps object says that it has.
 func inventoryIn(object *unstructured.Unstructured, in func(string) bool) bool {
-	return slices.ContainsFunc(Inventory(object), func(id []string) bool { return in(id[0]) })
-}
-
-// Inventory is what a Kustomization made: namespace, name, group and kind of each.
-func Inventory(object *unstructured.Unstructured) [][]string {
-	entries, _, _ := unstructured.NestedSlice(object.Object, "status", "inventory", "entries")
-	var found [][]string
-	for _, entry := range entries {
-		fields, _ := entry.(map[string]any)
-		id, _ := fields["id"].(string)
-		if parts := strings.Split(id, "_"); len(parts) == 4 {
-			found = append(found, parts)
-		}
-	}
-	return found
+	return slices.ContainsFunc(owner.Inventory(object), func(key owner.Key) bool { return in(key.Namespace) })
 }
 
 // WithParents are those GitOps objects that deploy to the namespaces, and those that made them and would set them
@@ -340,12 +300,9 @@ func WithParents(objects []*unstructured.Unstructured, namespaces []string) []*u
 			if chosen[parent] || parent.GetKind() != "Kustomization" {
 				continue
 			}
-			for _, id := range Inventory(parent) {
-				for _, child := range objects {
-					gk := child.GroupVersionKind().GroupKind()
-					if chosen[child] && id[0] == child.GetNamespace() && id[1] == child.GetName() && id[2] == gk.Group && id[3] == gk.Kind {
-						chosen[parent], more = true, true
-					}
+			for _, key := range owner.Inventory(parent) {
+				if slices.ContainsFunc(objects, func(child *unstructured.Unstructured) bool { return chosen[child] && owner.KeyOf(child) == key }) {
+					chosen[parent], more = true, true
 				}
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -50,7 +52,7 @@ func TestThereAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		frozen := patched(t, before, patch)
-		path, value, _ := Suspends(before)
+		path, value, _ := owner.Suspends(before)
 		if got, found, _ := unstructured.NestedFieldNoCopy(frozen.Object, path...); found != (value != nil) || found && got != value {
 			t.Errorf("%s: suspended it has %v", text, got)
 		}

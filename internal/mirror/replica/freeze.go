@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 	"github.com/theseus-cni/theseus/internal/mirror/freeze"
 	"github.com/theseus-cni/theseus/internal/mirror/objects"
 	"github.com/theseus-cni/theseus/internal/run/engine"
@@ -271,7 +272,7 @@ func (f *Freezer) gitops(ctx context.Context) ([]*unstructured.Unstructured, err
 	for _, k := range kinds {
 		sample := &unstructured.Unstructured{}
 		sample.SetGroupVersionKind(k.resource.GroupVersion().WithKind(k.group.Kind))
-		if _, _, known := freeze.Suspends(sample); !known {
+		if _, _, known := owner.Suspends(sample); !known {
 			continue
 		}
 		objects, _, err := f.list(ctx, k, "")

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
 )
 
@@ -51,7 +52,7 @@ func unowned(pass *check.Pass) []finding.Finding {
 	for _, kind := range kinds() {
 		var names []string
 		for _, object := range pass.Snapshot.Calico(kind[0]) {
-			if !madeByCalico(&object) && !owned(&object) {
+			if !madeByCalico(&object) && !owner.Marked(&object) {
 				name := object.GetName()
 				if namespace := object.GetNamespace(); namespace != "" {
 					name = namespace + "/" + name
@@ -95,23 +96,6 @@ func madeByCalico(object *unstructured.Unstructured) bool {
 			delete(spec, own)
 		}
 		return name == "default" && len(spec) == 0
-	}
-	return false
-}
-
-// owned reports whether an object has the mark of Argo CD, Flux, Helm, an operator, or of another such tool.
-func owned(object *unstructured.Unstructured) bool {
-	if len(object.GetOwnerReferences()) > 0 {
-		return true
-	}
-	marks := []string{"argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/", "meta.helm.sh/", "app.kubernetes.io/managed-by",
-		"fleet.cattle.io/", "configsync.gke.io/", "operator.tigera.io/", "applyset.kubernetes.io/"}
-	for _, set := range []map[string]string{object.GetLabels(), object.GetAnnotations()} {
-		for key := range set {
-			if slices.ContainsFunc(marks, func(mark string) bool { return strings.HasPrefix(key, mark) }) {
-				return true
-			}
-		}
 	}
 	return false
 }
