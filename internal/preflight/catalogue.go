@@ -9,6 +9,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/preflight/check/cidr"
 	"github.com/theseus-cni/theseus/internal/preflight/check/cni"
 	"github.com/theseus-cni/theseus/internal/preflight/check/felix"
+	"github.com/theseus-cni/theseus/internal/preflight/check/gitops"
 	"github.com/theseus-cni/theseus/internal/preflight/check/ipam"
 	"github.com/theseus-cni/theseus/internal/preflight/check/kubeproxy"
 	"github.com/theseus-cni/theseus/internal/preflight/check/labels"
@@ -56,6 +57,7 @@ func All() []check.Check {
 		felix.InvalidValue(),
 		felix.KubeProxyMode(),
 		felix.ShadowedConfig(),
+		gitops.Owner(),
 		ipam.Exhaustion(),
 		ipam.StaleHandles(),
 		kubeproxy.ClusterCIDR(),

@@ -89,6 +89,11 @@ func Run(checks []check.Check, pass *check.Pass, options Options) finding.Result
 		findings[i].URL = URL(findings[i].ID)
 		options.accept(&findings[i])
 	}
+	return newResult(findings, notChecked)
+}
+
+// newResult puts findings into their order.
+func newResult(findings []finding.Finding, notChecked []finding.NotChecked) finding.Result {
 	slices.SortStableFunc(findings, compare)
 	slices.SortStableFunc(notChecked, func(a, b finding.NotChecked) int { return cmp.Compare(a.ID, b.ID) })
 	return finding.NewResult(findings, notChecked)

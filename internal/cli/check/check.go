@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,10 +70,14 @@ func NewCommand(a *app.App) *cobra.Command {
 }
 
 func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.ChangeSpec, options preflight.Options) error {
-	pass, result, refused, err := survey.Check(ctx, a, from, change, options)
+	pass, refused, err := survey.Evidence(ctx, a, from, change, options)
 	if err != nil {
 		return err
 	}
+	if err := addPlan(ctx, a, from, pass, options); err != nil {
+		return err
+	}
+	result := preflight.Run(preflight.All(), pass, options)
 	if err := plan.UnderWay(pass.Snapshot); err != nil && len(options.Only) == 0 {
 		return exit.Fail(exit.Failed, exit.HintOf(err)+"; to run some checks anyway, name them with --only", "%w", err)
 	}
@@ -103,6 +109,20 @@ func answer(ctx context.Context, a *app.App, from []string, change v1alpha1.Chan
 		return exit.Quiet(exit.Blocked)
 	}
 	return refused
+}
+
+// addPlan makes a plan for the checks that need one. Without one they say why.
+func addPlan(ctx context.Context, a *app.App, from []string, pass *check.Pass, options preflight.Options) error {
+	needed := slices.ContainsFunc(options.Choose(preflight.All()), func(c check.Check) bool { return slices.Contains(c.Needs, "plan") })
+	if !needed || pass.Change.Flag != "" { // the plan of a rollout needs its source
+		return nil
+	}
+	p, err := plan.Make(pass.Snapshot, pass.Change, drivers.All(), nil, plan.Options{Version: a.Version, Now: time.Now(), Manifest: pass.Manifest})
+	if err != nil {
+		pass.NoPlan = err.Error()
+		return nil
+	}
+	return survey.AddPlan(ctx, a, from, pass, p.Steps)
 }
 
 func printFindings(a *app.App, result finding.Result, checks []check.Check) error {

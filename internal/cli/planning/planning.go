@@ -16,6 +16,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cli/planfile"
 	"github.com/theseus-cni/theseus/internal/cli/survey"
 	"github.com/theseus-cni/theseus/internal/cluster"
+	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/network/drivers"
 	"github.com/theseus-cni/theseus/internal/preflight"
@@ -70,6 +71,9 @@ func Make(ctx context.Context, a *app.App, from []string, change v1alpha1.Change
 	if err != nil {
 		return err
 	}
+	if result, err = maintained(ctx, a, from, pass, p, result); err != nil {
+		return err
+	}
 	if len(from) == 0 {
 		if err := mayCarryOut(ctx, a, pass, p); err != nil {
 			return err
@@ -115,6 +119,22 @@ func checkDecided(a *app.App, pass *check.Pass, decided *plan.Decided) error {
 		}
 	}
 	return nil
+}
+
+// maintained refuses a plan of which something else would take the writes back, and adds to the plan what was found.
+func maintained(ctx context.Context, a *app.App, from []string, pass *check.Pass, p *plan.Plan, result finding.Result) (finding.Result, error) {
+	if err := survey.AddPlan(ctx, a, from, pass, p.Steps); err != nil {
+		return result, err
+	}
+	result, fresh := preflight.Planned(result, pass, survey.Options(p.Change))
+	if err := survey.MustNotBlock(a, fresh, survey.AcceptHint); err != nil {
+		return result, err
+	}
+	if len(fresh.Findings) > 0 {
+		p.Findings = append(slices.Clone(p.Findings), fresh.Findings...)
+		p.Hash = plan.Hash(p)
+	}
+	return result, nil
 }
 
 // mayCarryOut refuses a plan that this user lacks permissions for.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/theseus-cni/theseus/api/v1alpha1"
 	"github.com/theseus-cni/theseus/internal/cluster/manifest"
+	"github.com/theseus-cni/theseus/internal/cluster/owner"
 	"github.com/theseus-cni/theseus/internal/step"
 )
 
@@ -202,6 +203,28 @@ func reads() []need {
 	}
 	for _, group := range networkGroups() {
 		all = append(all, need{group, "*", "", "list"})
+	}
+	for _, kind := range owner.Kinds() {
+		all = append(all, need{kind.Group, kind.Resource, "", "list"})
+	}
+	return append(all, readsWritten()...)
+}
+
+// readsWritten returns what AddWritten reads of any plan: who maintains the objects that it writes.
+func readsWritten() []need {
+	all := []need{
+		{"", "namespaces", "", "get"}, {"", "services", "", "get"}, {"", "configmaps", "", "get"}, {"", "serviceaccounts", "", "get"},
+		{"apps", "daemonsets", "", "get"}, {"apps", "deployments", "", "get"}, {"policy", "poddisruptionbudgets", "", "get"},
+		{"networking.k8s.io", "networkpolicies", "", "get"}, {"scheduling.k8s.io", "priorityclasses", "", "get"},
+		{"apiextensions.k8s.io", "customresourcedefinitions", "", "get"}, {"apiregistration.k8s.io", "apiservices", "", "get"},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", "get"},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", "get"},
+	}
+	for _, resource := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
+		all = append(all, need{rbacv1.GroupName, resource, "", "get"})
+	}
+	for _, group := range changedGroups() {
+		all = append(all, need{group, "*", "", "get"})
 	}
 	return all
 }

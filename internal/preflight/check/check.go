@@ -10,6 +10,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/finding"
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/network/cni"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Check is one question about a change.
@@ -20,11 +21,13 @@ type Check struct {
 	Title string
 	Doc   string
 	// Needs are the resources of the snapshot without which the check cannot answer, as named by Snapshot.Has, and parts
-	// of the pass: "source", "target", "facts", "host" (the facts' part of that name) and "rights".
+	// of the pass: "source", "target", "facts", "host" (the facts' part of that name), "rights" and "plan".
 	Needs []string
 	// Some are resources of which one is enough: the findings hold for those that the snapshot has, and the others are
 	// reported as not checked.
 	Some []string
+	// Part returns which evidence is missing for some of the findings only; empty if none is. It may be nil.
+	Part func(*Pass) string
 	// Lacks returns what else is missing for an answer, beyond Needs; empty if nothing is. It may be nil.
 	Lacks func(*Pass) string
 	// Run judges the evidence. It does no IO, and returns findings without URL, which the runner adds.
@@ -46,6 +49,10 @@ type Pass struct {
 	WhatIf *whatif.Result
 	// Served is the registry's answer about the agent's image; nil if it was not asked.
 	Served *Served
+
+	// Steps are the steps of the plan; nil without one, and NoPlan says why.
+	Steps  []step.Step
+	NoPlan string
 
 	memo map[string]any
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -19,8 +20,13 @@ func (c Check) Missing(pass *Pass) string {
 	return ""
 }
 
-// Partly returns which of the resources of Some are missing; empty if none is.
-func (c Check) Partly(pass *Pass) string { return pass.lacks(c.Some) }
+// Partly returns which of the evidence that is not needed for every finding is missing; empty if none is.
+func (c Check) Partly(pass *Pass) string {
+	if why := pass.lacks(c.Some); why != "" || c.Part == nil {
+		return why
+	}
+	return c.Part(pass)
+}
 
 // lacks names everything that is missing of needs, with the reason; resources with the same reason are listed together.
 func (p *Pass) lacks(needs []string) string {
@@ -76,6 +82,11 @@ func (p *Pass) missing(need string) string {
 		return p.missingFacts()
 	case "host":
 		return p.missingHost()
+	case "plan":
+		if p.Steps == nil {
+			return "there is no plan: " + cmp.Or(p.NoPlan, "theseus plan makes one")
+		}
+		return ""
 	case "rights":
 		if len(p.Snapshot.Rights) == 0 {
 			return "the input lacks this user's rights"

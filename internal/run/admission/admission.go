@@ -83,7 +83,10 @@ func Check(ctx context.Context, r Request) error {
 	}
 	// New blocking findings may have appeared since the plan was made, and another user may have made it.
 	p := r.Plan
-	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source}
+	if err := kube.AddWritten(ctx, r.Client, snapshot, p.Steps); err != nil {
+		return err
+	}
+	pass := &check.Pass{Snapshot: snapshot, Change: p.Change, Found: drivers.All().Detect(snapshot), Source: &p.Source, Steps: p.Steps}
 	if !p.InPlace() {
 		pass.Target = &p.Target
 	}

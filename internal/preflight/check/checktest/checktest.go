@@ -22,6 +22,7 @@ import (
 	"github.com/theseus-cni/theseus/internal/cluster/whatif"
 	"github.com/theseus-cni/theseus/internal/network/cni"
 	"github.com/theseus-cni/theseus/internal/preflight/check"
+	"github.com/theseus-cni/theseus/internal/step"
 )
 
 // Case is the part of a pass that is not in the cluster, and what is expected.
@@ -34,6 +35,10 @@ type Case struct {
 	Facts    []cluster.NodeFacts         `json:"facts"`
 	Rights   []cluster.Right             `json:"rights"`
 	Served   *check.Served               `json:"served"`
+	// Steps are those of the plan.
+	Steps []step.Step `json:"steps"`
+	// Written is the metadata of objects as read for the plan.
+	Written []metav1.PartialObjectMetadata `json:"written"`
 	// Kubernetes is the cluster's version.
 	Kubernetes string `json:"kubernetes"`
 	// TakenAt is when the snapshot was taken.
@@ -119,7 +124,8 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 	}
 	snapshot, _ := builder.Snapshot()
 	for _, asked := range []string{"crd.projectcalico.org", "persistentvolumes",
-		"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "apiservices", "customresourcedefinitions"} {
+		"validatingwebhookconfigurations", "mutatingwebhookconfigurations", "apiservices", "customresourcedefinitions",
+		"argoproj.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io"} {
 		if ok, _ := snapshot.Has(asked); !ok {
 			snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: asked, From: "fixture"})
 		}
@@ -136,9 +142,13 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
+	snapshot.Written = c.Written
 	snapshot.Facts, snapshot.Rights, snapshot.TakenAt = c.Facts, c.Rights, c.TakenAt
 	if c.Kubernetes != "" {
 		snapshot.Kubernetes = c.Kubernetes
+	}
+	for _, w := range step.Writes(c.Steps) {
+		snapshot.Sources = append(snapshot.Sources, cluster.Source{Resource: cluster.MetadataOf(w.GroupKind()), From: "fixture"})
 	}
 	for i := range snapshot.Sources {
 		snapshot.Sources[i].Missing = c.Missing[snapshot.Sources[i].Resource]
@@ -148,6 +158,6 @@ func Load(t *testing.T, file string) (*check.Pass, []string) {
 		t.Fatalf("%s: %v", file, err)
 	}
 	return &check.Pass{
-		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest, WhatIf: after, Served: c.Served,
+		Snapshot: snapshot, Change: c.Change, Source: c.Source, Target: c.Target, Found: c.Found, Manifest: c.Manifest, WhatIf: after, Served: c.Served, Steps: c.Steps,
 	}, c.Want
 }
