@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,7 +47,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 	switch c.Kind {
 	case step.Gone:
 		object, err := a.get(ctx, *c.Ref)
-		return object == nil && err == nil, c.Ref.String() + " still exists", err
+		return object == nil && err == nil, c.Ref.String() + " still exists" + writtenBy(object), err
 	case step.Established:
 		object, err := a.get(ctx, *c.Ref)
 		if err != nil || object == nil {
@@ -66,7 +67,7 @@ func (a *Actor) holds(ctx context.Context, c step.Condition) (bool, string, erro
 			return false, c.Ref.String() + " does not exist", err
 		}
 		tags := imageTags(object)
-		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s", c.Ref, strings.Join(tags, ", "), c.Version), nil
+		return slices.Contains(tags, c.Version), fmt.Sprintf("new pods of %s are made from %s, not %s", c.Ref, strings.Join(tags, ", "), c.Version) + writtenBy(object), nil
 	case step.Reports:
 		object, err := a.get(ctx, *c.Ref)
 		if err != nil || object == nil {
@@ -120,7 +121,25 @@ func (a *Actor) has(ctx context.Context, c step.Condition) (bool, string, error)
 	if err != nil || object == nil {
 		return false, c.Ref.String() + " does not exist", err
 	}
-	return part(fields, object.Object), fmt.Sprintf("%s does not have %s", c.Ref, c.Fields), nil
+	return part(fields, object.Object), fmt.Sprintf("%s does not have %s", c.Ref, c.Fields) + writtenBy(object), nil
+}
+
+// writtenBy names the manager that wrote an object last, and when, if that is not Theseus: it may have taken back what a plan wrote. It
+// is empty for an object that is ending, and if managedFields do not say it.
+func writtenBy(object *unstructured.Unstructured) string {
+	if object == nil || object.GetDeletionTimestamp() != nil {
+		return ""
+	}
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		if entry.Time != nil && entry.Subresource == "" && (last.Time == nil || last.Time.Before(entry.Time)) {
+			last = entry
+		}
+	}
+	if last.Time == nil || last.Manager == FieldManager {
+		return ""
+	}
+	return fmt.Sprintf("; %s wrote it last, at %s", printable(last.Manager), last.Time.UTC().Format(time.RFC3339))
 }
 
 // part reports whether one tree is part of another: each item of a list must be part of an item of the other list, and null means absent.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -208,5 +209,29 @@ func TestUnrolled(t *testing.T) {
 				t.Errorf("%q", missing)
 			}
 		})
+	}
+}
+
+// TestWrittenBy: the last write to the object itself counts, unless it is Theseus' own.
+func TestWrittenBy(t *testing.T) {
+	entry := func(manager, subresource, at string) any {
+		return map[string]any{"manager": manager, "subresource": subresource, "time": at, "operation": "Update"}
+	}
+	own, theirs := entry(FieldManager, "", "2026-01-01T00:00:02Z"), entry("argocd-controller", "", "2026-01-01T00:00:01Z")
+	for name, test := range map[string]struct {
+		metadata map[string]any
+		want     string
+	}{
+		"theirs":            {map[string]any{"managedFields": []any{theirs, entry("kube-controller-manager", "status", "2026-01-01T00:00:03Z")}}, "; argocd-controller wrote it last, at 2026-01-01T00:00:01Z"},
+		"ours after theirs": {map[string]any{"managedFields": []any{own, theirs}}, ""},
+		"ending":            {map[string]any{"managedFields": []any{theirs}, "deletionTimestamp": "2026-01-01T00:00:05Z"}, ""},
+		"not said":          {map[string]any{}, ""},
+	} {
+		if got := writtenBy(&unstructured.Unstructured{Object: map[string]any{"metadata": test.metadata}}); got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	if writtenBy(nil) != "" {
+		t.Error("no object has a writer")
 	}
 }
