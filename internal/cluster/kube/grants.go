@@ -14,10 +14,17 @@ import (
 // have all its permissions themselves, or may escalate and bind. In the latter case there is nothing to check. Rules for named
 // objects and for URLs are not checked.
 func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
-	var needs []need
+	var needs, free []need
 	for i := range steps {
 		for _, action := range slices.Concat(steps[i].Actions, steps[i].Undo) {
 			if o := action.Object; o != nil && o.GroupVersionKind().Group == rbacv1.GroupName && (o.GetKind() == "ClusterRole" || o.GetKind() == "Role") {
+				all := need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}
+				if o.GetKind() == "Role" {
+					all.resource, all.namespace = "roles", o.GetNamespace()
+				}
+				if !slices.Contains(free, all) {
+					free = append(free, all)
+				}
 				var role rbacv1.ClusterRole // a Role has the same rules
 				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &role); err != nil {
 					continue // the API server reports that when the role is written
@@ -31,8 +38,8 @@ func (r reader) grants(ctx context.Context, steps []step.Step) ([]need, error) {
 	if len(needs) == 0 {
 		return nil, nil
 	}
-	free, err := r.ask(ctx, []need{{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, {rbacv1.GroupName, "roles", "", "escalate bind"}})
-	for _, right := range free {
+	answers, err := r.ask(ctx, free)
+	for _, right := range answers {
 		if !right.Allowed {
 			return needs, err
 		}

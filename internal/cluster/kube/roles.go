@@ -138,13 +138,12 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 	}
 	all = append(all, needs()...)
 	// A role may only contain permissions that its writer has, unless the writer has these two verbs.
-	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{rbacv1.GroupName, "roles", "", "get create patch delete escalate bind"},
-		need{rbacv1.GroupName, "rolebindings", "", "get create patch delete"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"},
-		keepsEvidence,
+	all = append(all, need{rbacv1.GroupName, "clusterroles", "", "escalate bind"}, need{own, "nodetasks", v1alpha1.Namespace, "patch"}, keepsEvidence,
 		need{"discovery.k8s.io", "endpointslices", metav1.NamespaceDefault, "list"}) // the API server's own address, the target of measured paths
 	if steps == nil {
-		return append(all, ofAnyChange()...)
+		return append(append(all, grantsIn("")...), ofAnyChange()...)
 	}
+	all = append(all, grantsIn(v1alpha1.Namespace)...) // those of the agents
 	// A Role cannot exist before its namespace: permissions in a namespace that the plan creates or deletes are cluster-wide.
 	fleeting := map[string]bool{}
 	for i := range steps {
@@ -166,8 +165,16 @@ func rightsOf(duty Duty, steps []step.Step) []need {
 			resource.Resource += "/" + w.sub
 		}
 		all = append(all, need{resource.Group, resource.Resource, w.Namespace, w.verbs})
+		if resource.Group == rbacv1.GroupName && (w.Kind == "Role" || w.Kind == "RoleBinding") {
+			all = append(all, grantsIn(w.Namespace)...)
+		}
 	}
 	return all
+}
+
+// grantsIn lets a plan write and bind roles in a namespace; "" stands for all.
+func grantsIn(namespace string) []need {
+	return []need{{rbacv1.GroupName, "roles", namespace, "get create patch delete escalate bind"}, {rbacv1.GroupName, "rolebindings", namespace, "get create patch delete"}}
 }
 
 // keepsEvidence lets a run keep what the probes measured in the cluster. A run goes on without it.
