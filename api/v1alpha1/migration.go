@@ -43,6 +43,8 @@ type MigrationSpec struct {
 	InCluster bool `json:"inCluster,omitempty"`
 	// Attempt is raised to make a controller try again that stopped because the run needs a person.
 	Attempt int `json:"attempt,omitempty"`
+	// Windows are when steps may begin; empty means always. A rollback needs no window.
+	Windows []Window `json:"windows,omitempty"`
 }
 
 // MigrationStatus is the progress, for people and `kubectl get`. The journal's pages are authoritative.
@@ -51,6 +53,9 @@ type MigrationStatus struct {
 	Step  string `json:"step,omitempty"`
 	Done  int    `json:"done,omitempty"`
 	Total int    `json:"total,omitempty"`
+	// Held is why the run has paused between two steps until that is over by itself: outside-window or frozen; empty if a
+	// person or the cluster has paused it.
+	Held string `json:"held,omitempty"`
 	// Pages is the number of the journal's pages.
 	Pages int `json:"pages,omitempty"`
 	// Conditions are written by the controller (see ConditionApproved and the others). A migration that a command line runs
@@ -102,6 +107,9 @@ const (
 	ReasonAsked     = "Asked"
 	ReasonHindered  = "Hindered"
 	ReasonNotPaused = "NotPaused"
+	// Both Progressing and Paused have these until a window opens, or the freeze ends. Then the run continues by itself.
+	ReasonOutsideWindow = "OutsideWindow"
+	ReasonFrozen        = "Frozen"
 	// Degraded is true because the run needs a person, or the preconditions of its start do not hold.
 	ReasonNeedsPerson   = "NeedsPerson"
 	ReasonRightsMissing = "RightsMissing"
@@ -110,6 +118,7 @@ const (
 	ReasonWrongCluster  = "WrongCluster"  // the plan was made for another cluster
 	ReasonNotSupported  = "NotSupported"  // the controller runs no plans of this kind
 	ReasonUnknownFormat = "UnknownFormat" // another release wrote the plan or the journal
+	ReasonBadWindows    = "BadWindows"    // a window is not valid, or none is long enough for the next step
 	ReasonHealthy       = "Healthy"
 	// Complete is true because every step is done, or false.
 	ReasonDone       = "Done"

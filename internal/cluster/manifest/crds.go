@@ -94,6 +94,9 @@ func (d definition) build() unstructured.Unstructured {
 	if d.answered {
 		version["subresources"] = map[string]any{"status": map[string]any{}}
 	}
+	if d.kind == "Migration" {
+		limitWindows(schema)
+	}
 	if d.frozen != "" {
 		freeze(schema, d.frozen)
 	}
