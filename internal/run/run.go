@@ -35,6 +35,8 @@ type Run struct {
 	Admit func(ctx context.Context, past []engine.Record) error
 	// Holder says who runs the plan, for the lock and the journal; "" means journal.Holder().
 	Holder string
+	// AnyTime lets steps begin outside of the migration's windows.
+	AnyTime bool
 	// Fresh counts losses only from now on: a person has seen the earlier ones.
 	Fresh bool
 	// Head is the head that the journal must have; "" accepts any.
@@ -157,7 +159,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	actor := r.actor(lease.Epoch())
 	r.keepGraph(ctx, actor)
 	gate := &kube.Gate{Actor: actor, Since: []v1alpha1.ProbeReport{}}
-	if r.Fresh {
+	if r.Fresh || held(past) {
 		gate.Since = nil
 	}
 	evidence := r.evidence()
@@ -182,7 +184,7 @@ func (r *Run) Execute(ctx context.Context) (engine.Outcome, error) {
 	defer done()
 	return engine.Run(ctx, r.Plan, engine.Deps{
 		Actor: lease.Guard(deps.Actor), Gate: deps.Gate, Journal: lease.GuardJournal(records), Clock: Clock{},
-		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Stop: stop, Together: Together,
+		Control: journal.NewControl(r.Client.Dynamic, r.Plan.Name), Hindrance: deps.Hindrance, Hold: r.hold, Stop: stop, Together: Together,
 		Epoch: lease.Epoch(), By: holder, Theseus: r.Theseus,
 		Note: r.View.Note,
 		Notify: func(record engine.Record) {

@@ -55,6 +55,9 @@ func (s *Script) Describe(r engine.Record) string {
 		}
 		return fmt.Sprintf("        gate: %s: %s", mark, r.Verdict.Reason)
 	case engine.Paused:
+		if r.Result != "" { // it ends by itself
+			return "paused: " + r.Error
+		}
 		return "paused: all pods stay connected; theseus status says how to continue"
 	case engine.Resumed:
 		return "resumed by " + r.By

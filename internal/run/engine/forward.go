@@ -34,6 +34,9 @@ func (m *machine) step(ctx context.Context, st step.Step) error {
 		return err
 	}
 	if m.state.Find(st.ID) == nil {
+		if err := m.held(ctx, &st); err != nil {
+			return err
+		}
 		if err := m.append(ctx, Record{Event: StepBegan, Step: st.ID}); err != nil {
 			return err
 		}
@@ -54,6 +57,25 @@ func (m *machine) step(ctx context.Context, st step.Step) error {
 		return err
 	}
 	return m.append(ctx, Record{Event: StepDone, Step: st.ID})
+}
+
+// held pauses a run whose next step must not begin now.
+func (m *machine) held(ctx context.Context, next *step.Step) error {
+	if m.deps.Hold == nil {
+		return nil
+	}
+	var hold Hold
+	err := m.patiently(ctx, "asking whether the next step may begin", func(ctx context.Context) (err error) {
+		hold, err = m.deps.Hold(ctx, next)
+		return err
+	})
+	if err != nil || hold == (Hold{}) {
+		return err
+	}
+	if err := m.append(ctx, Record{Event: Paused, Result: hold.Result, Error: hold.Cause, By: m.deps.By}); err != nil {
+		return err
+	}
+	return errPaused
 }
 
 // await waits until all conditions hold at once.

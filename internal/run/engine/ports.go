@@ -44,6 +44,10 @@ type Journal interface {
 	Records(context.Context) ([]Record, error)
 }
 
+// Hold is why the next step of a run must not begin now: Result is ResultOutsideWindow or ResultFrozen, and Cause says until
+// when. The zero Hold lets it begin.
+type Hold struct{ Result, Cause string }
+
 // Control reads what the operator asks for, between actions, and while the run waits for a gate or a condition.
 type Control interface {
 	Desire(context.Context) (v1alpha1.Desire, error)

@@ -39,6 +39,9 @@ const (
 	ResultFailed  = "failed"
 	// ResultAsked marks a rollback that the operator requested.
 	ResultAsked = "asked"
+	// ResultOutsideWindow and ResultFrozen mark a pause between two steps that ends by itself. Other pauses have no result.
+	ResultOutsideWindow = "outside-window"
+	ResultFrozen        = "frozen"
 	// ResultRolledBack and ResultNeedsPerson are ends of a run, as is ResultDone.
 	ResultRolledBack  = "rolled-back"
 	ResultNeedsPerson = "needs-person"
@@ -54,7 +57,7 @@ type Record struct {
 	Action string    `json:"action,omitempty"`
 	// Undo is true for the actions of a rollback.
 	Undo bool `json:"undo,omitempty"`
-	// Result is "done", "already" (nothing to do) or "failed".
+	// Result is "done", "already" (nothing to do) or "failed"; of a pause, why it ends by itself.
 	Result  string          `json:"result,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Before  json.RawMessage `json:"before,omitempty"`

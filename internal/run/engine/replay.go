@@ -68,9 +68,10 @@ func (s *State) take(r Record) error {
 		}
 		return nil
 	case Paused:
-		s.Phase, s.Cause = PhasePaused, r.Error
+		s.Phase, s.Cause, s.Held = PhasePaused, r.Error, r.Result
 		return nil
 	case Resumed:
+		s.Held = ""
 		if s.Phase = PhaseRunning; s.Back == "" {
 			s.Cause = s.rollback
 		}

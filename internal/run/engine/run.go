@@ -22,7 +22,10 @@ type Deps struct {
 	// Hindrance says why the run should change nothing in the cluster just now, which pauses it; "" if nothing prevents
 	// it. It is called as often as Control, and may be nil.
 	Hindrance func(context.Context) string
-	Clock     Clock
+	// Hold says why the next step must not begin now. Then the run pauses between two steps, until that has passed. It is
+	// asked neither about a step that has begun nor in a rollback, and may be nil.
+	Hold  func(ctx context.Context, next *step.Step) (Hold, error)
+	Clock Clock
 	// Together makes calls that do not depend on each other, concurrently if it likes, and returns when all have
 	// returned. nil makes one after another.
 	Together func(calls []func())

@@ -35,6 +35,9 @@ type State struct {
 	Back string
 	// Asked is true if the operator requested the rollback, false if a failure caused it.
 	Asked bool
+	// Held is why a paused run continues by itself: ResultOutsideWindow or ResultFrozen; "" if a person or the cluster has
+	// paused it.
+	Held string
 	// Cause says why the run does not continue, or else why it rolls back.
 	Cause string
 	// rollback is why the run rolls back, whatever stopped it meanwhile.

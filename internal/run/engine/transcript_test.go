@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what the transcripts really say i
 // and the whole output that is expected, up to an empty line.
 //
 //	plan             one step or action per line, as parsePlan reads them; "hash X" changes the hash
-//	world            object KEY JSON | gate TITLE fail | desire NAME | bake N | on N POINT outage|error|crash|interrupt|stop|Pause|Rollback
+//	world            object KEY JSON | gate TITLE fail | desire NAME | bake N | open | closed | on N POINT outage|error|crash|interrupt|stop|close|Pause|Rollback
 //	run [pause-on-failure]   every record as it is written, every note, and the outcome
 //	state | objects  what Replay says of the journal; what the world holds
 //	journal          replaces the journal by the records given, one JSON per line
@@ -114,6 +114,8 @@ func (s *stage) at(point string) error {
 			s.cancel()
 		case "stop":
 			s.stop()
+		case "close":
+			s.world.closed = true
 		case "hinder":
 			s.world.hinders = "an upgrade is under way"
 		default:
@@ -179,6 +181,8 @@ func (s *stage) setUp(line string) {
 		if _, err := fmt.Sscan(words[1], &s.world.bake); err != nil {
 			s.t.Fatalf("%s: %v", line, err)
 		}
+	case "open", "closed":
+		s.world.closed = words[0] == "closed"
 	case "unhindered":
 		s.world.hinders = ""
 	case "desire":
@@ -213,7 +217,7 @@ func (s *stage) show() (text string) {
 	s.cancel = cancel
 	stop := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(stop) })
-	outcome, err := engine.Run(ctx, s.plan, engine.Deps{Actor: s.world, Gate: s.world, Journal: s.disk,
+	outcome, err := engine.Run(ctx, s.plan, engine.Deps{Actor: s.world, Hold: s.world.hold, Gate: s.world, Journal: s.disk,
 		Control: s.world, Hindrance: func(context.Context) string { return s.world.hinders }, Clock: s.clock, Stop: stop, By: "tester@here", Theseus: "v0", Options: s.options,
 		Notify: func(r engine.Record) { fmt.Fprintf(&out, "%5s %s\n", stamp(), line(r)) },
 		Note:   func(text string) { fmt.Fprintf(&out, "%5s (%s)\n", stamp(), text) }})

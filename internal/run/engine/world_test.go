@@ -31,6 +31,7 @@ type world struct {
 	hook     func(point string) error
 	desire   v1alpha1.Desire
 	hinders  string // what speaks against going on
+	closed   bool   // no step may begin
 	bake     int    // how often a gate looks, with a second in between
 	clock    *clock
 	first    map[string]string // what was seen before the first try of each eviction
@@ -52,6 +53,13 @@ func (w *world) clone() *world {
 
 func copyOf(object map[string]any) map[string]any {
 	return (&unstructured.Unstructured{Object: object}).DeepCopy().Object
+}
+
+func (w *world) hold(_ context.Context, next *step.Step) (engine.Hold, error) {
+	if err := w.hook("before asking for " + next.ID); err != nil || !w.closed {
+		return engine.Hold{}, err
+	}
+	return engine.Hold{Result: engine.ResultOutsideWindow, Cause: "no window is open for " + next.ID}, nil
 }
 
 // set makes the object so (nil: gone) and counts the change, if it is one.

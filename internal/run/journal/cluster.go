@@ -45,7 +45,7 @@ type Cluster struct {
 
 // summary is the part of a Migration's status that comes from its journal.
 type summary struct {
-	phase, step        string
+	phase, step, held  string
 	done, total, pages int
 }
 
@@ -78,7 +78,7 @@ func (c *Cluster) Records(ctx context.Context) ([]engine.Record, error) {
 		return records, nil
 	}
 	has := migration.Status
-	c.uid, c.status, c.pages = migration.UID, summary{has.Phase, has.Step, has.Done, has.Total, has.Pages}, len(pages)
+	c.uid, c.status, c.pages = migration.UID, summary{has.Phase, has.Step, has.Held, has.Done, has.Total, has.Pages}, len(pages)
 	c.page, c.last = nil, engine.Record{}
 	if len(pages) > 0 && len(records) > 0 {
 		c.page, c.last = &pages[len(pages)-1], records[len(records)-1]
@@ -299,12 +299,12 @@ func (c *Cluster) Summarise(ctx context.Context) error {
 
 // summarise updates the Migration's status from the journal. It leaves the conditions as they are.
 func (c *Cluster) summarise(ctx context.Context) error {
-	status := summary{string(c.state.Phase), c.state.Step, c.state.DoneSteps(), c.state.Start.Steps, c.pages}
+	status := summary{string(c.state.Phase), c.state.Step, c.state.Held, c.state.DoneSteps(), c.state.Start.Steps, c.pages}
 	if status == c.status {
 		return nil
 	}
 	if err := patch(ctx, c.client, migrationResource, c.name, map[string]any{"status": map[string]any{"phase": status.phase,
-		"step": status.step, "done": status.done, "total": status.total, "pages": status.pages}}); err != nil {
+		"step": status.step, "held": status.held, "done": status.done, "total": status.total, "pages": status.pages}}); err != nil {
 		return err
 	}
 	c.status = status

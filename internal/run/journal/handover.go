@@ -20,9 +20,9 @@ import (
 var approvalResource = schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: manifest.Plural("Approval")}
 
 // CreateInCluster is Create for a migration that the controller in the cluster runs. It begins once enough users have
-// approved the plan, and the caller has released the Lease.
-func CreateInCluster(ctx context.Context, client dynamic.Interface, p *plan.Plan) error {
-	return put(ctx, client, p, planPageBytes, true)
+// approved the plan, and the caller has released the Lease. Its steps begin only in the windows, if there are any.
+func CreateInCluster(ctx context.Context, client dynamic.Interface, p *plan.Plan, windows ...v1alpha1.Window) error {
+	return put(ctx, client, p, planPageBytes, v1alpha1.MigrationSpec{InCluster: true, Windows: windows})
 }
 
 // Get reads a Migration without its plan.

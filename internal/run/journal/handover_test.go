@@ -44,6 +44,18 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestWindows: a migration is created with its windows.
+func TestWindows(t *testing.T) {
+	s, p := newServer(), samplePlan(t)
+	night := v1alpha1.Window{Days: []string{"Tue"}, From: "22:00", To: "05:00", TimeZone: "Europe/Berlin"}
+	if err := CreateInCluster(t.Context(), s, p, night, night); err != nil {
+		t.Fatal(err)
+	}
+	if migration, err := Get(t.Context(), s, p.Name); err != nil || len(migration.Spec.Windows) != 2 || migration.Spec.Windows[0].TimeZone != "Europe/Berlin" {
+		t.Errorf("%+v, %v", migration, err)
+	}
+}
+
 // TestApprovals: a user approves a plan once, and approvals of other plans and migrations do not count.
 func TestApprovals(t *testing.T) {
 	s := newServer()

@@ -222,7 +222,7 @@ func (h *history) turned(r *engine.Record, entry *Entry) {
 	switch r.Event {
 	case engine.Paused:
 		h.run.Pauses = append(pauses, Span{From: r.At})
-		h.run.Outcome, h.why, entry.Bad = Paused, r.Error, true
+		h.run.Outcome, h.why, entry.Bad = Paused, r.Error, r.Result == "" // else it ends by itself
 	case engine.Resumed:
 		h.run.Outcome, h.why = Running, ""
 		h.run.Resumed++

@@ -1,0 +1,81 @@
+package run
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+
+	"github.com/theseus-cni/theseus/api/v1alpha1"
+	"github.com/theseus-cni/theseus/internal/change/plan"
+	"github.com/theseus-cni/theseus/internal/cluster/kube"
+	"github.com/theseus-cni/theseus/internal/run/engine"
+	"github.com/theseus-cni/theseus/internal/step"
+)
+
+// TestHold: what a run reads before each step: the freeze of the cluster, and the windows of its Migration as they are then.
+func TestHold(t *testing.T) {
+	day := func(t time.Time) string { return t.UTC().Format("Mon") }
+	today := v1alpha1.Window{Days: []string{day(time.Now()), day(time.Now().Add(24 * time.Hour))}, From: "00:00", To: "24:00", TimeZone: "UTC"}
+	later := v1alpha1.Window{Days: []string{day(time.Now().Add(72 * time.Hour))}, From: "00:00", To: "24:00", TimeZone: "UTC"}
+	for _, test := range []struct {
+		name        string
+		annotations map[string]any
+		windows     []v1alpha1.Window
+		anyTime     bool
+		takes       time.Duration
+		result      string
+		says        string
+	}{
+		{"nothing", nil, nil, false, time.Hour, "", ""},
+		{"another annotation", map[string]any{"theseus.dev/other": "x"}, nil, false, 0, "", ""},
+		{"frozen", map[string]any{v1alpha1.AnnotationFreeze: "incident 12"}, nil, false, 0, engine.ResultFrozen, "frozen: incident 12; kubectl annotate"},
+		{"frozen without a reason", map[string]any{v1alpha1.AnnotationFreeze: ""}, nil, false, 0, engine.ResultFrozen, "frozen: no reason is given; "},
+		{"frozen, in a window", map[string]any{v1alpha1.AnnotationFreeze: "x"}, []v1alpha1.Window{today}, false, 0, engine.ResultFrozen, ""},
+		{"frozen, where windows do not count", map[string]any{v1alpha1.AnnotationFreeze: "x"}, nil, true, 0, engine.ResultFrozen, ""},
+		{"in a window", nil, []v1alpha1.Window{today}, false, time.Minute, "", ""},
+		{"outside", nil, []v1alpha1.Window{later}, false, 0, engine.ResultOutsideWindow, "outside of its windows; the next window opens " + day(time.Now().Add(72*time.Hour))},
+		{"outside, where windows do not count", nil, []v1alpha1.Window{later}, true, 0, "", ""},
+		{"no window is long enough", nil, []v1alpha1.Window{today}, false, 72 * time.Hour, engine.ResultOutsideWindow, "no window is long enough"},
+		{"an unknown zone", nil, []v1alpha1.Window{{From: "22:00", To: "05:00", TimeZone: "Mars"}}, false, 0, engine.ResultOutsideWindow, `unknown time zone "Mars"`},
+	} {
+		migration := &v1alpha1.Migration{Spec: v1alpha1.MigrationSpec{Windows: test.windows}}
+		migration.APIVersion, migration.Kind, migration.Name, migration.Namespace = v1alpha1.APIVersion, "Migration", "m", v1alpha1.Namespace
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(migration)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+		for _, object := range []struct {
+			of        schema.GroupVersionResource
+			namespace string
+			fields    map[string]any
+		}{
+			{schema.GroupVersionResource{Group: v1alpha1.Group, Version: v1alpha1.Version, Resource: "migrations"}, v1alpha1.Namespace, fields},
+			{schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", map[string]any{"apiVersion": "v1", "kind": "Namespace",
+				"metadata": map[string]any{"name": v1alpha1.Namespace, "annotations": test.annotations}}},
+		} {
+			if err := client.Tracker().Create(object.of, &unstructured.Unstructured{Object: object.fields}, object.namespace); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &Run{Client: &kube.Client{Dynamic: client}, Plan: &plan.Plan{Name: "m"}, AnyTime: test.anyTime}
+		hold, err := r.hold(t.Context(), &step.Step{Estimate: step.Duration(test.takes)})
+		if err != nil || hold.Result != test.result || !strings.Contains(hold.Cause, test.says) {
+			t.Errorf("%s: %+v, %v; want %s, %q", test.name, hold, err, test.result, test.says)
+		}
+	}
+	for want, last := range map[bool]engine.Record{true: {Event: engine.Paused, Result: engine.ResultFrozen}, false: {Event: engine.Paused}} {
+		if held([]engine.Record{{Event: engine.Started}, last, {Event: engine.Resumed}}) != want {
+			t.Errorf("%+v: held is not %t", last, want)
+		}
+	}
+	r := &Run{Client: &kube.Client{Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())}, Plan: &plan.Plan{Name: "m"}, AnyTime: true}
+	if hold, err := r.hold(t.Context(), &step.Step{}); err != nil || hold != (engine.Hold{}) {
+		t.Errorf("without the namespace: %+v, %v", hold, err)
+	}
+}
